@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* args.h - from the words of a command to a request, before anything is touched.
+ *
+ * False always means: the one error, which names the argument, is already sent. */
+#ifndef DLOCK_ARGS_H
+#define DLOCK_ARGS_H
+
+#include "lock_state.h"
+#include "redismodule.h"
+
+/* A token of 1..LOCK_TOKEN_MAX bytes. */
+bool args_parse_token_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, lock_token *token);
+
+/* "token PX ms ...", what stands behind the key in ACQUIRE and EXTEND. */
+bool args_parse_request_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
+                                 lock_request *request);
+
+/* The state that replicate.h wrote. */
+bool args_parse_state_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, lock_state *state);
+
+#endif

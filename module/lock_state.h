@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lock_state.h - what a lock is, and who may do what to it.
+ *
+ * Pure: no Redis, no clock, no I/O. Times are unix milliseconds and come in as arguments. */
+#ifndef DLOCK_LOCK_STATE_H
+#define DLOCK_LOCK_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LOCK_TOKEN_MAX 256
+
+/* The longest lease the stored form has room for: 2^32 - 1 ms, a good 49 days. */
+#define LOCK_LEASE_MAX_MS INT64_C(4294967295)
+
+/* A fence read from a file or from the wire must be below this. It leaves room for 2^62 further
+ * grants, so that the counter can never be driven into overflow by a forged lock. */
+#define LOCK_FENCE_LIMIT (INT64_C(1) << 62)
+
+/* The same for times: far in the future, and safe to add a lease to. */
+#define LOCK_TIME_LIMIT_MS (INT64_C(1) << 52)
+
+/* expires_ms of a lock that has no expiry, because somebody took it away with PERSIST. */
+#define LOCK_NO_EXPIRY INT64_C(-1)
+
+/* The holder's identity, any bytes. Borrowed: valid as long as whatever it was taken from. */
+typedef struct lock_token {
+    const char *bytes;
+    size_t length;
+} lock_token;
+
+/* A lock of ours, or a plain string: somebody's SET NX PX lock, which has no fence and no history. */
+typedef enum lock_kind { LOCK_KIND_LOCK, LOCK_KIND_STRING } lock_kind;
+
+typedef struct lock_state {
+    lock_kind kind;
+    lock_token token;
+    int64_t fence;      /* grows with every new holder; 0 for a string */
+    int64_t since_ms;   /* when it was granted; 0 for a string */
+    int64_t lease_ms;   /* as asked for last; 0 for a string */
+    int64_t expires_ms; /* when it ends, or LOCK_NO_EXPIRY */
+} lock_state;
+
+typedef struct lock_request {
+    lock_token token;
+    int64_t lease_ms;
+} lock_request;
+
+typedef enum lock_verdict {
+    LOCK_GRANT,  /* it is free: the caller becomes the holder, with a new fence */
+    LOCK_KEEP,   /* the caller holds it already, for at least as long as asked: change nothing */
+    LOCK_RENEW,  /* the caller holds it already: same fence, the lease starts anew */
+    LOCK_REFUSE, /* somebody else holds it */
+} lock_verdict;
+
+/* May this request have the lock? held is NULL when the lock is free. */
+lock_verdict lock_judge_acquire(const lock_state *held, const lock_request *request,
+                                int64_t now_ms);
+
+/* The one question behind RELEASE and EXTEND. held is NULL when the lock is free. */
+bool lock_is_held_by(const lock_state *held, lock_token token);
+
+#endif

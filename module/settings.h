@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* settings.h - what an operator may set: CONFIG SET dlock.NAME, or "loadmodule dlock.so NAME value".
+ *
+ * To add one: a field here and a row in settings.c. */
+#ifndef DLOCK_SETTINGS_H
+#define DLOCK_SETTINGS_H
+
+#include "redismodule.h"
+
+typedef struct settings_values {
+    long long max_lease_ms;      /* the longest lease a client may ask for */
+    long long require_noeviction; /* 1: no ACQUIRE while maxmemory-policy could evict the lock */
+} settings_values;
+
+extern settings_values settings;
+
+/* Reads the loadmodule arguments, registers the settings and loads their values. On failure the
+ * cause is in the server's log. */
+int settings_register(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+
+#endif
