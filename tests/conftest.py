@@ -1,0 +1,68 @@
+"""Fixtures: every test gets servers of its own and leaves none behind."""
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from support.commands import Lock  # noqa: E402
+from support.server import Server, wait_until  # noqa: E402
+from support.stream import ReplicationStream  # noqa: E402
+
+
+@pytest.fixture
+def start_server():
+    """start_server(*options, **more) starts a server that ends with the test."""
+    servers = []
+
+    def start(*options, **more):
+        server = Server(*options, **more)
+        servers.append(server)
+        return server.start()
+
+    yield start
+    failures = []
+    for server in reversed(servers):
+        try:
+            server.destroy()
+        except AssertionError as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]
+
+
+@pytest.fixture
+def server(start_server):
+    return start_server()
+
+
+@pytest.fixture
+def client(server):
+    return server.client()
+
+
+@pytest.fixture
+def lock(client):
+    return Lock(client)
+
+
+@pytest.fixture
+def start_replica(start_server):
+    """start_replica(master) is in sync when it is returned."""
+
+    def start(master, *options):
+        replica = start_server("--replicaof", "127.0.0.1", master.port, *options)
+        client = replica.client()
+        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "replica in sync")
+        return replica
+
+    return start
+
+
+@pytest.fixture
+def stream(server):
+    stream = ReplicationStream(server)
+    yield stream
+    stream.close()

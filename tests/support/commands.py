@@ -1,0 +1,36 @@
+"""The commands as Python calls, on top of an ordinary redis-py client."""
+
+TOKEN_MAX = 256
+
+
+class Lock:
+    """DLOCK.* on one key."""
+
+    def __init__(self, client, key="lock"):
+        self.client = client
+        self.key = key
+
+    def acquire(self, token, lease_ms=10_000, *options):
+        return self.client.execute_command("DLOCK.ACQUIRE", self.key, token, "PX", lease_ms, *options)
+
+    def release(self, token):
+        return self.client.execute_command("DLOCK.RELEASE", self.key, token)
+
+    def extend(self, token, lease_ms=10_000):
+        return self.client.execute_command("DLOCK.EXTEND", self.key, token, "PX", lease_ms)
+
+    def info(self):
+        """The reply as a dict with text keys, or None when the lock is free."""
+        reply = self.client.execute_command("DLOCK.INFO", self.key)
+        if reply is None:
+            return None
+        fields = dict(zip(reply[::2], reply[1::2]))
+        return {name.decode(): value for name, value in fields.items()}
+
+    def pttl(self):
+        return self.client.pttl(self.key)
+
+
+def stats(client):
+    """INFO dlock without the prefix."""
+    return {k[len("dlock_"):]: v for k, v in client.info("dlock").items()}

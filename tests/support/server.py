@@ -1,0 +1,184 @@
+"""A real Redis server with the module: private directory, free loopback port, stopped by pid.
+
+Environment:
+    DLOCK_MODULE    the module to load (default build/dlock.so)
+    DLOCK_PRELOAD   libraries to preload into the server, for a module built with sanitizers
+    REDIS_SERVER    the server program (default: see scripts/redis-server)
+"""
+
+import ctypes
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import redis
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODULE = pathlib.Path(os.environ.get("DLOCK_MODULE", ROOT / "build/dlock.so")).resolve()
+START_TIMEOUT = 60
+STOP_TIMEOUT = 60
+CRASH_MARKS = ("BUG REPORT", "AddressSanitizer", "LeakSanitizer", "runtime error:", "ASSERTION FAILED")
+
+
+def wait_until(condition, what, timeout=20):
+    """Poll until condition() is true; its value is the result."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still waiting after {timeout} s: {what}")
+        time.sleep(0.002)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _die_with_parent():
+    """The server must not outlive a killed test run."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Server:
+    """One server process. start() it, stop() it, start() it again on the same data."""
+
+    def __init__(self, *options, module=MODULE, module_args=(), wrapper=()):
+        """wrapper: a command to run the server under, which must follow exec()."""
+        self.options = [str(o) for o in options]
+        self.module_args = [str(a) for a in module_args]
+        self.wrapper = list(wrapper)
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="dlock-test-"))
+        self.modules = []
+        if module is not None:
+            self.add_module(module)
+        self.process = None
+        self.port = None
+        self._clients = []
+
+    def add_module(self, path):
+        """Load this one too from the next start on. Through a link: its own path may have blanks."""
+        link = self.dir / pathlib.Path(path).name
+        link.symlink_to(path)
+        self.modules.append(link)
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self):
+        for _ in range(5):
+            self.port = free_port()
+            self._spawn()
+            if self._is_ready():
+                return self
+            if "Address already in use" not in self.log():
+                break
+        raise AssertionError(f"the server did not start:\n{self.log()}")
+
+    def _spawn(self):
+        command = [*self.wrapper, str(ROOT / "scripts/redis-server")]
+        command += ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.dir)]
+        command += ["--logfile", str(self.dir / "log"), "--save", "", "--enable-debug-command", "yes"]
+        command += ["--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0"]
+        for i, module in enumerate(self.modules):
+            command += ["--loadmodule", str(module), *(self.module_args if i == 0 else [])]
+        env = dict(os.environ)
+        if os.environ.get("DLOCK_PRELOAD"):
+            env["LD_PRELOAD"] = os.environ["DLOCK_PRELOAD"]
+        with open(self.dir / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                command + self.options, cwd=self.dir, env=env, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, preexec_fn=_die_with_parent)
+
+    def _is_ready(self):
+        deadline = time.monotonic() + START_TIMEOUT
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                with self.connect(socket_timeout=START_TIMEOUT) as client:
+                    client.ping()
+                return True
+            except (redis.ConnectionError, redis.TimeoutError):
+                time.sleep(0.005)
+        return False
+
+    def stop(self):
+        """Shut down in good order, without saving, and look for signs of a crash."""
+        self._disconnect()
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGCONT)
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the server did not stop:\n{self.log()}")
+        status, self.process = self.process.returncode, None
+        self.check_log()
+        assert status == 0, f"the server exited with {status}:\n{self.log()}"
+
+    def kill(self):
+        """SIGKILL: no farewell, no last write."""
+        self._disconnect()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def restart(self):
+        self.stop()
+        return self.start()
+
+    def destroy(self):
+        """The end of a test: stop, check, and leave nothing behind."""
+        try:
+            self.stop()
+        finally:
+            self.kill()
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+    def _disconnect(self):
+        for client in self._clients:
+            client.close()
+            client.connection_pool.disconnect()
+        self._clients = []
+
+    # -- talk ----------------------------------------------------------------------------------
+
+    def connect(self, **options):
+        """A client that is yours to close."""
+        options.setdefault("socket_timeout", 60)
+        return redis.Redis("127.0.0.1", self.port, **options)
+
+    def client(self, **options):
+        """A client that is closed with the server."""
+        client = self.connect(**options)
+        self._clients.append(client)
+        return client
+
+    def socket(self):
+        """A bare connection, for tests of the protocol itself."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    # -- look ----------------------------------------------------------------------------------
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def log(self):
+        path = self.dir / "log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def check_log(self):
+        log = self.log()
+        for mark in CRASH_MARKS:
+            assert mark not in log, log
