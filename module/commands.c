@@ -140,17 +140,20 @@ static const command table[] = {
      lease_args},
     {"dlock.release", cmd_release, "write fast", 3,
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_DELETE,
-     "Gives a lock back. Replies with 1 when token held it and it is free now, or with 0 when token "
+     "Gives a lock back. Replies with 1 when token held it and it is free now, or with 0 when "
+     "token "
      "did not hold it, and nothing has changed.",
      token_args},
     {"dlock.extend", cmd_extend, "write fast", -3,
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
-     "Lets a held lock end lease-ms from now. Replies with 1 when token holds it, or with 0 when it "
+     "Lets a held lock end lease-ms from now. Replies with 1 when token holds it, or with 0 when "
+     "it "
      "does not, and nothing has changed.",
      lease_args},
     {"dlock.info", cmd_info, "readonly fast", 2,
      REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
-     "Tells who holds a lock, since when and for how long. Replies with a map of token, fence, ttl, "
+     "Tells who holds a lock, since when and for how long. Replies with a map of token, fence, "
+     "ttl, "
      "lease, since, waiters, session and kind, or with null when it is free.",
      key_args},
     {REPLICATE_COMMAND, cmd_apply, "write admin fast", 3,

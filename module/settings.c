@@ -56,8 +56,8 @@ static int parse_argument(RedisModuleCtx *ctx, RedisModuleString **argv, int arg
 
     const char *text = RedisModule_StringPtrLen(argv[1], NULL);
     if (row->is_bool)
-        RedisModule_Log(ctx, "warning", "loadmodule: bad value '%s' for '%s': it is yes or no", text,
-                        row->name);
+        RedisModule_Log(ctx, "warning", "loadmodule: bad value '%s' for '%s': it is yes or no",
+                        text, row->name);
     else
         RedisModule_Log(ctx, "warning",
                         "loadmodule: bad value '%s' for '%s': it is a number from %lld to %lld",

@@ -9,12 +9,12 @@
 #include <stdint.h>
 
 #define STATS_COUNTERS(row)                                                                        \
-    row(STATS_ACQUIRED, "acquired")     /* grants to a new holder */                               \
-    row(STATS_REACQUIRED, "reacquired") /* ACQUIRE by the token that held it already */            \
-    row(STATS_CONTENDED, "contended")   /* ACQUIRE that found another holder */                    \
-    row(STATS_RELEASED, "released")     /* RELEASE by the holder */                                \
-    row(STATS_EXTENDED, "extended")     /* EXTEND by the holder */                                 \
-    row(STATS_REFUSED, "refused")       /* RELEASE or EXTEND by somebody else */
+    row(STATS_ACQUIRED, "acquired")         /* grants to a new holder */                           \
+        row(STATS_REACQUIRED, "reacquired") /* ACQUIRE by the token that held it already */        \
+        row(STATS_CONTENDED, "contended")   /* ACQUIRE that found another holder */                \
+        row(STATS_RELEASED, "released")     /* RELEASE by the holder */                            \
+        row(STATS_EXTENDED, "extended")     /* EXTEND by the holder */                             \
+        row(STATS_REFUSED, "refused")       /* RELEASE or EXTEND by somebody else */
 
 typedef enum stats_counter {
 #define STATS_ENUM(id, name) id,

@@ -31,6 +31,16 @@ class Lock:
         return self.client.pttl(self.key)
 
 
+def plain(client, *words):
+    """A command without redis-py's own reading of its reply."""
+    connection = client.connection_pool.get_connection(words[0])
+    try:
+        connection.send_command(*words)
+        return connection.read_response()
+    finally:
+        client.connection_pool.release(connection)
+
+
 def stats(client):
     """INFO dlock without the prefix."""
     return {k[len("dlock_"):]: v for k, v in client.info("dlock").items()}

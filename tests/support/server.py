@@ -79,6 +79,7 @@ class Server:
             self._spawn()
             if self._is_ready():
                 return self
+            self.kill()
             if "Address already in use" not in self.log():
                 break
         raise AssertionError(f"the server did not start:\n{self.log()}")
@@ -86,7 +87,8 @@ class Server:
     def _spawn(self):
         command = [*self.wrapper, str(ROOT / "scripts/redis-server")]
         command += ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.dir)]
-        command += ["--logfile", str(self.dir / "log"), "--save", "", "--enable-debug-command", "yes"]
+        command += ["--logfile", str(self.dir / "log"), "--save", ""]
+        command += ["--enable-debug-command", "yes", "--enable-module-command", "yes"]
         command += ["--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0"]
         for i, module in enumerate(self.modules):
             command += ["--loadmodule", str(module), *(self.module_args if i == 0 else [])]

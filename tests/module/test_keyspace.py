@@ -1,0 +1,189 @@
+"""A lock under the commands that work on any key: what each of them means is defined here."""
+
+import pytest
+import redis
+
+from support.commands import Lock, stats
+from support.server import wait_until
+
+
+def test_the_type_has_a_name_and_scan_finds_it(lock):
+    lock.acquire("me")
+    lock.client.set("string", "x")
+    assert lock.client.type("lock") == b"dlock-key"
+    assert list(lock.client.scan_iter(_type="dlock-key")) == [b"lock"]
+
+
+def test_the_lease_is_the_ttl_of_the_key(lock):
+    lock.acquire("me", 50_000)
+    assert 49_000 < lock.client.pttl("lock") <= 50_000
+    assert lock.info()["ttl"] <= lock.client.pttl("lock") + 1
+
+
+def test_a_string_command_on_a_lock_is_wrongtype(lock):
+    lock.acquire("me")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        lock.client.get("lock")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        lock.client.append("lock", "x")
+
+
+@pytest.mark.parametrize("command", ["DEL", "UNLINK"])
+def test_del_is_the_force_unlock(lock, command):
+    fence = lock.acquire("me")
+    assert lock.client.execute_command(command, "lock") == 1
+    assert lock.release("me") == 0
+    assert lock.acquire("you") > fence
+
+
+def test_set_over_a_lock_replaces_it_by_a_string_lock(lock):
+    lock.acquire("me")
+    lock.client.set("lock", "other", px=10_000)
+    assert lock.release("me") == 0
+    assert lock.info()["kind"] == b"string"
+
+
+def test_a_copy_of_a_lock_is_refused(lock):
+    lock.acquire("me")
+    with pytest.raises(redis.ResponseError, match="not supported for this module key"):
+        lock.client.copy("lock", "twin")
+    assert lock.client.exists("twin") == 0
+    assert lock.info()["token"] == b"me"
+
+
+def test_a_renamed_lock_is_held_under_its_new_name(lock):
+    fence = lock.acquire("me", 50_000)
+    lock.client.rename("lock", "moved")
+    moved = Lock(lock.client, "moved")
+    assert lock.info() is None
+    assert (moved.info()["token"], moved.info()["fence"]) == (b"me", fence)
+    assert moved.pttl() > 49_000
+    assert lock.acquire("you") > fence
+    assert moved.release("me") == 1
+
+
+def test_a_rename_over_a_lock_ends_it(client):
+    first, second = Lock(client, "first"), Lock(client, "second")
+    first.acquire("me")
+    second.acquire("you")
+    client.rename("first", "second")
+    assert second.info()["token"] == b"me"
+    assert second.release("you") == 0
+
+
+def test_a_moved_lock_is_held_in_the_other_database(server, lock):
+    fence = lock.acquire("me")
+    assert lock.client.move("lock", 1)
+    there = Lock(server.client(db=1))
+    assert lock.info() is None
+    assert there.info()["fence"] == fence
+    assert there.release("me") == 1
+
+
+def test_swapped_databases_swap_their_locks(server, lock):
+    other = Lock(server.client(db=1))
+    lock.acquire("me")
+    other.acquire("you")
+    lock.client.swapdb(0, 1)
+    assert lock.info()["token"] == b"you"
+    assert other.info()["token"] == b"me"
+
+
+@pytest.mark.parametrize("how", ["SYNC", "ASYNC"])
+@pytest.mark.parametrize("what", ["FLUSHALL", "FLUSHDB"])
+def test_a_flush_frees_every_lock(client, what, how):
+    locks = [Lock(client, f"lock:{i}") for i in range(1000)]
+    last = max(lock.acquire("me") for lock in locks)
+    client.execute_command(what, how)
+    assert locks[0].acquire("you") > last
+    wait_until(lambda: stats(client)["held"] == 1, "the freed locks to be counted off")
+
+
+def test_expire_changes_the_lease(lock):
+    lock.acquire("me", 10_000)
+    lock.client.pexpire("lock", 50_000)
+    assert 49_000 < lock.info()["ttl"] <= 50_000
+    lock.client.pexpire("lock", 0)
+    assert lock.info() is None
+
+
+def test_persist_pins_a_lock_until_somebody_ends_it(lock):
+    fence = lock.acquire("me")
+    assert lock.client.persist("lock")
+    assert lock.info()["ttl"] == -1
+    assert lock.acquire("you") is None
+    assert lock.acquire("me") == fence
+    assert lock.pttl() == -1
+    assert lock.release("me") == 1
+    assert lock.acquire("you") > fence
+
+
+def test_an_extension_gives_a_pinned_lock_a_lease_again(lock):
+    lock.acquire("me")
+    lock.client.persist("lock")
+    assert lock.extend("me", 50_000) == 1
+    assert 49_000 < lock.pttl() <= 50_000
+
+
+def test_a_dumped_lock_is_restored_with_token_and_fence(lock):
+    fence = lock.acquire("me")
+    payload = lock.client.dump("lock")
+    info = lock.info()
+    lock.release("me")
+    lock.client.restore("lock", 50_000, payload)
+    restored = lock.info()
+    assert restored["fence"] == fence
+    assert [restored[f] for f in ("token", "since", "lease")] == [
+        info[f] for f in ("token", "since", "lease")]
+    assert 49_000 < restored["ttl"] <= 50_000
+
+
+def test_a_restored_fence_raises_the_counter(start_server, lock):
+    fence = lock.acquire("me")
+    payload = lock.client.dump("lock")
+    forged = payload.replace(fence.to_bytes(8, "little"), (fence * 2).to_bytes(8, "little"))
+    assert forged != payload
+    other = start_server().client()
+    other.execute_command("DEBUG", "SET-SKIP-CHECKSUM-VALIDATION", 1)
+    other.restore("lock", 0, forged)
+    assert Lock(other).info()["fence"] == fence * 2
+    assert Lock(other, "next").acquire("you") == fence * 2 + 1
+
+
+def test_a_lock_shows_its_size_and_encoding(lock):
+    lock.acquire("me")
+    assert 32 <= lock.client.memory_usage("lock") < 300
+    assert lock.client.object("encoding", "lock") is not None
+    assert lock.client.object("idletime", "lock") == 0
+
+
+@pytest.mark.parametrize("is_held, change", [
+    (False, lambda lock: lock.acquire("me")),
+    (True, lambda lock: lock.acquire("me", 90_000)),
+    (True, lambda lock: lock.extend("me")),
+    (True, lambda lock: lock.release("me")),
+])
+def test_a_change_of_a_watched_lock_aborts_the_transaction(server, lock, is_held, change):
+    if is_held:
+        lock.acquire("me", 10_000)
+    with server.client().pipeline() as pipe:
+        pipe.watch("lock")
+        assert change(lock)
+        pipe.multi()
+        pipe.ping()
+        with pytest.raises(redis.WatchError):
+            pipe.execute()
+
+
+@pytest.mark.parametrize("no_change", [
+    lambda lock: lock.acquire("you"), lambda lock: lock.release("you"), lambda lock: lock.info(),
+    lambda lock: lock.extend("you"), lambda lock: lock.acquire("me", 1),
+])
+def test_a_call_that_changes_nothing_leaves_watchers_alone(server, lock, no_change):
+    lock.acquire("me")
+    with server.client().pipeline() as pipe:
+        pipe.watch("lock")
+        no_change(lock)
+        pipe.multi()
+        pipe.ping()
+        assert pipe.execute() == [True]

@@ -1,0 +1,121 @@
+"""Restart: from RDB, from AOF, from a rewritten AOF. Damaged files are refused."""
+
+import pytest
+import redis
+
+from support.commands import Lock
+from support.server import wait_until
+
+KEYS = 20
+
+
+def fill(client):
+    """Locks of every sort; returns what must be there afterwards."""
+    for i in range(KEYS):
+        Lock(client, f"lock:{i}").acquire(bytes([i]) * (i + 1), 50_000 + i)
+    Lock(client, "lock:1").extend(bytes([1]) * 2, 70_000)
+    Lock(client, "lock:2").release(bytes([2]) * 3)
+    client.persist("lock:3")
+    client.rename("lock:4", "renamed")
+    client.set("string", "other", px=50_000)
+    Lock(client, "string").extend("other", 70_000)
+    return snapshot(client)
+
+
+def snapshot(client):
+    states = {}
+    for key in sorted(client.keys()):
+        state = Lock(client, key).info()
+        del state["ttl"]
+        states[key] = state, client.execute_command("PEXPIRETIME", key)
+    return states, client.execute_command("DEBUG", "DIGEST")
+
+
+def by_rdb(server):
+    server.client().save()
+
+
+def by_aof(server):
+    pass
+
+
+def by_rewritten_aof(server):
+    client = server.client()
+    client.bgrewriteaof()
+    wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"]
+               and not client.info("persistence")["aof_rewrite_scheduled"], "AOF rewrite")
+
+
+AOF = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+@pytest.mark.parametrize("options, prepare", [
+    ((), by_rdb),
+    (AOF, by_aof),
+    ((*AOF, "--aof-use-rdb-preamble", "no"), by_rewritten_aof),
+    ((*AOF, "--aof-use-rdb-preamble", "yes"), by_rewritten_aof),
+], ids=["rdb", "aof", "rewritten aof", "rewritten aof with rdb preamble"])
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_restarted_server_agrees_on_token_fence_and_expiry(start_server, options, prepare, end):
+    server = start_server(*options)
+    expected = fill(server.client())
+    last = Lock(server.client(), "last").acquire("me")
+    server.client().delete("last")
+    prepare(server)
+    getattr(server, end)()
+    server.start()
+    client = server.client()
+    assert snapshot(client) == expected
+    assert Lock(client, "next").acquire("you") > last
+    assert Lock(client, "lock:5").acquire("you") is None
+    assert Lock(client, "lock:5").release(bytes([5]) * 6) == 1
+
+
+def test_a_debug_reload_agrees(server):
+    client = server.client()
+    expected = fill(client)
+    client.execute_command("DEBUG", "RELOAD")
+    assert snapshot(client) == expected
+
+
+def test_a_lock_whose_lease_ended_while_the_server_was_down_is_free(start_server):
+    server = start_server(*AOF)
+    Lock(server.client()).acquire("me", 1)
+    server.restart()
+    wait_until(lambda: Lock(server.client()).info() is None, "the lease to end")
+    assert Lock(server.client()).acquire("you") > 0
+
+
+def test_a_damaged_payload_is_refused_and_said(server, client):
+    lock = Lock(client)
+    fence = lock.acquire("me")
+    payload = client.dump("lock")
+    client.delete("lock")
+    client.execute_command("DEBUG", "SET-SKIP-CHECKSUM-VALIDATION", 1)
+    too_large = payload.replace(fence.to_bytes(8, "little"), b"\xff" * 8)
+    newer = payload.replace(b"\x01" + fence.to_bytes(8, "little"), b"\x09" + fence.to_bytes(8, "little"))
+    for damaged in (too_large, newer):
+        assert damaged != payload
+        with pytest.raises(redis.ResponseError, match="Bad data format"):
+            client.restore("lock", 0, damaged)
+    assert "a corrupt lock" in server.log()
+    assert client.dbsize() == 0
+    client.restore("lock", 0, payload)
+    assert lock.info()["fence"] == fence
+
+
+def test_a_damaged_file_stops_the_start_instead_of_inventing_a_lock(start_server):
+    server = start_server("--rdbchecksum", "no")
+    fence = Lock(server.client()).acquire("me")
+    server.client().save()
+    server.stop()
+    path = server.dir / "dump.rdb"
+    whole = path.read_bytes()
+    damaged = whole.replace(b"\x01" + fence.to_bytes(8, "little"), b"\x01" + b"\xff" * 8)
+    assert damaged != whole
+    path.write_bytes(damaged)
+    with pytest.raises(AssertionError, match="a corrupt lock"):
+        server.start()
+    path.write_bytes(whole)
+    server.start()
+    assert Lock(server.client()).info()["fence"] == fence

@@ -1,0 +1,95 @@
+"""Side by side with clients that lock with SET NX PX and release with a script, on the same keys."""
+
+import pytest
+
+from support.commands import Lock
+
+COMPARE_AND_DELETE = """
+    if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end
+    return 0"""
+
+
+@pytest.fixture
+def string(client):
+    """The lock of another client: token "other", 50 s."""
+    client.set("lock", "other", nx=True, px=50_000)
+    return Lock(client)
+
+
+def test_a_string_lock_is_busy(string):
+    assert string.acquire("me") is None
+
+
+def test_a_string_lock_is_busy_even_for_the_same_token(string):
+    assert string.acquire("other") is None
+    assert string.client.get("lock") == b"other"
+
+
+def test_set_nx_fails_while_a_lock_is_held(lock):
+    lock.acquire("me")
+    assert lock.client.set("lock", "other", nx=True, px=1000) is None
+    assert lock.info()["token"] == b"me"
+
+
+def test_the_script_of_another_client_cannot_delete_a_lock(lock):
+    lock.acquire("me")
+    with pytest.raises(Exception, match="WRONGTYPE"):
+        lock.client.eval(COMPARE_AND_DELETE, 1, "lock", "me")
+    assert lock.info()["token"] == b"me"
+
+
+def test_a_string_lock_is_released_by_its_token(string):
+    assert string.release("me") == 0
+    assert string.client.get("lock") == b"other"
+    assert string.release("other") == 1
+    assert string.client.exists("lock") == 0
+
+
+def test_a_string_lock_is_extended_by_its_token(string):
+    assert string.extend("me", 90_000) == 0
+    assert string.pttl() <= 50_000
+    assert string.extend("other", 90_000) == 1
+    assert 89_000 < string.pttl() <= 90_000
+    assert string.client.get("lock") == b"other"
+
+
+def test_info_of_a_string_lock_says_so(string):
+    info = string.info()
+    assert 49_000 < info.pop("ttl") <= 50_000
+    assert info == {"token": b"other", "fence": 0, "lease": 0, "since": 0, "waiters": 0, "session": 0,
+                    "kind": b"string"}
+
+
+def test_info_of_a_string_without_expiry_has_ttl_minus_one(client):
+    client.set("lock", "other")
+    assert Lock(client).info()["ttl"] == -1
+
+
+@pytest.mark.parametrize("value", ["12345", "short", "x" * 45, "x" * 256])
+def test_looking_at_a_string_does_not_change_its_encoding(client, value):
+    client.set("lock", value)
+    encoding = client.object("encoding", "lock")
+    lock = Lock(client)
+    assert lock.info()["token"] == value.encode()
+    lock.acquire("me")
+    lock.release("me")
+    lock.extend(value)
+    assert client.object("encoding", "lock") == encoding
+    assert lock.release(value) == 1
+
+
+def test_a_string_longer_than_any_token_belongs_to_nobody(client):
+    client.set("lock", "x" * 1000)
+    lock = Lock(client)
+    assert lock.release("x" * 256) == 0
+    assert lock.extend("x" * 256) == 0
+    assert lock.acquire("x" * 256) is None
+    assert lock.info()["token"] == b"x" * 257
+    assert client.strlen("lock") == 1000
+
+
+def test_after_a_string_lock_comes_a_lock_and_the_other_way_round(string):
+    string.release("other")
+    assert string.acquire("me") > 0
+    string.release("me")
+    assert string.client.set("lock", "other", nx=True, px=1000)
