@@ -9,6 +9,7 @@
 
 #include "args.h"
 #include "eviction.h"
+#include "optional_api.h"
 #include "replicate.h"
 #include "settings.h"
 #include "transition.h"
@@ -125,6 +126,7 @@ typedef struct command {
     const char *name;
     RedisModuleCmdFunc handler;
     const char *flags;
+    const char *acl_categories; /* from 7.2 on; before, a module's commands are in none */
     int arity;
     uint64_t key_flags;
     const char *summary;
@@ -133,30 +135,30 @@ typedef struct command {
 
 /* The arity of ACQUIRE and EXTEND counts neither PX nor its value, so that our error can name them. */
 static const command table[] = {
-    {"dlock.acquire", cmd_acquire, "write deny-oom fast", -3,
+    {"dlock.acquire", cmd_acquire, "write deny-oom fast", "write fast", -3,
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
      "Takes a lock if it is free. Replies with the fence, an integer above 0, when token holds the "
      "lock now, or with null when another does.",
      lease_args},
-    {"dlock.release", cmd_release, "write fast", 3,
+    {"dlock.release", cmd_release, "write fast", "write fast", 3,
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_DELETE,
      "Gives a lock back. Replies with 1 when token held it and it is free now, or with 0 when "
      "token "
      "did not hold it, and nothing has changed.",
      token_args},
-    {"dlock.extend", cmd_extend, "write fast", -3,
+    {"dlock.extend", cmd_extend, "write fast", "write fast", -3,
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
      "Lets a held lock end lease-ms from now. Replies with 1 when token holds it, or with 0 when "
      "it "
      "does not, and nothing has changed.",
      lease_args},
-    {"dlock.info", cmd_info, "readonly fast", 2,
+    {"dlock.info", cmd_info, "readonly fast", "read fast", 2,
      REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
      "Tells who holds a lock, since when and for how long. Replies with a map of token, fence, "
      "ttl, "
      "lease, since, waiters, session and kind, or with null when it is free.",
      key_args},
-    {REPLICATE_COMMAND, cmd_apply, "write admin fast", 3,
+    {REPLICATE_COMMAND, cmd_apply, "write admin fast", "write fast admin dangerous", 3,
      REDISMODULE_CMD_KEY_OW | REDISMODULE_CMD_KEY_UPDATE,
      "Internal: sets a lock's state as the master or the append-only file says. Replies with OK.",
      apply_args},
@@ -186,7 +188,11 @@ static int register_row(RedisModuleCtx *ctx, const command *row) {
         .key_specs = key_specs,
         .args = row->args,
     };
-    return RedisModule_SetCommandInfo(RedisModule_GetCommand(ctx, row->name), &info);
+    RedisModuleCommand *registered = RedisModule_GetCommand(ctx, row->name);
+    if (optional_api.set_acl_categories != NULL &&
+        optional_api.set_acl_categories(registered, row->acl_categories) != REDISMODULE_OK)
+        return REDISMODULE_ERR;
+    return RedisModule_SetCommandInfo(registered, &info);
 }
 
 int commands_register(RedisModuleCtx *ctx) {

@@ -7,6 +7,7 @@
  *   lock_store.c  a lock as a key                         lock_type.c the data type
  *   replicate.c   the one writer to AOF and replicas      lock_codec.c its form (pure)
  *   settings.c, stats.c, eviction.c                       what an operator sets and sees
+ *   optional_api.c                                        what only newer servers have
  *
  * Redis keeps everything registered here until it exits: a module with a data type is never unloaded. */
 #define REDISMODULE_MAIN
@@ -15,6 +16,7 @@
 #include "commands.h"
 #include "eviction.h"
 #include "lock_type.h"
+#include "optional_api.h"
 #include "settings.h"
 #include "stats.h"
 
@@ -37,6 +39,7 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
         RedisModule_Log(ctx, "warning", "dlock needs Redis 7.0 or Valkey 8.0, or later");
         return REDISMODULE_ERR;
     }
+    optional_api_look_up();
     RedisModule_SetModuleOptions(ctx, OPTIONS);
     if (settings_register(ctx, argv, argc) != REDISMODULE_OK ||
         lock_type_register(ctx) != REDISMODULE_OK || commands_register(ctx) != REDISMODULE_OK ||
