@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <strings.h>
 
-enum { SHOWN_MAX = 32, ERROR_MAX = 160 };
+enum { SHOWN_MAX = 32, ERROR_MAX = 160, WAIT_MAX_MS = 24 * 60 * 60 * 1000 };
 
 static bool fail(RedisModuleCtx *ctx, const char *format, ...) {
     char text[ERROR_MAX];
@@ -43,32 +43,66 @@ bool args_parse_token_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, loc
     return fail(ctx, "ERR token must have 1 to %d bytes, not %zu", LOCK_TOKEN_MAX, token->length);
 }
 
-static bool parse_lease_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, int64_t *lease_ms) {
-    long long value;
-    if (RedisModule_StringToLongLong(word, &value) == REDISMODULE_OK && value >= 1 &&
-        value <= settings.max_lease_ms) {
-        *lease_ms = value;
-        return true;
-    }
-    return fail(ctx, "ERR PX must be an integer from 1 to %lld (dlock.max-lease)",
-                settings.max_lease_ms);
+/* The number behind the option at words[at], within 1..max. hint tells where max comes from. */
+static bool parse_ms_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int at,
+                              const char *option, int64_t max, const char *hint, int64_t *value) {
+    if (*value != 0) return fail(ctx, "ERR %s is given twice", option);
+    if (at + 1 == count) return fail(ctx, "ERR %s needs a value, in milliseconds", option);
+    long long number;
+    if (RedisModule_StringToLongLong(words[at + 1], &number) != REDISMODULE_OK || number < 1 ||
+        number > max)
+        return fail(ctx, "ERR %s must be an integer from 1 to %lld (%s)", option, (long long)max,
+                    hint);
+    *value = number;
+    return true;
 }
 
-bool args_parse_request_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
+static bool parse_px_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int at,
+                              lock_request *request) {
+    return parse_ms_or_reply(ctx, words, count, at, "PX", settings.max_lease_ms, "dlock.max-lease",
+                             &request->lease_ms);
+}
+
+static bool unknown(RedisModuleCtx *ctx, RedisModuleString *word) {
+    char buffer[SHOWN_MAX + 1];
+    return fail(ctx, "ERR unknown option '%s'", shown(word, buffer));
+}
+
+static bool has_lease_or_reply(RedisModuleCtx *ctx, const lock_request *request) {
+    return request->lease_ms != 0 ||
+           fail(ctx, "ERR PX is missing: PX and the lease in milliseconds");
+}
+
+bool args_parse_acquire_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
                                  lock_request *request) {
     *request = (lock_request){.lease_ms = 0};
     if (!args_parse_token_or_reply(ctx, words[0], &request->token)) return false;
-    for (int i = 1; i < count; i += 2) {
-        char buffer[SHOWN_MAX + 1];
-        if (!is_word(words[i], "PX", 2))
-            return fail(ctx, "ERR unknown option '%s'", shown(words[i], buffer));
-        if (request->lease_ms != 0) return fail(ctx, "ERR PX is given twice");
-        if (i + 1 == count) return fail(ctx, "ERR PX needs a value, the lease in milliseconds");
-        if (!parse_lease_or_reply(ctx, words[i + 1], &request->lease_ms)) return false;
+    for (int i = 1; i < count; i++) {
+        if (is_word(words[i], "PX", 2)) {
+            if (!parse_px_or_reply(ctx, words, count, i++, request)) return false;
+        } else if (is_word(words[i], "WAIT", 4)) {
+            if (!parse_ms_or_reply(ctx, words, count, i++, "WAIT", WAIT_MAX_MS, "one day",
+                                   &request->wait_ms))
+                return false;
+        } else if (is_word(words[i], "SESSION", 7)) {
+            if (request->is_session) return fail(ctx, "ERR SESSION is given twice");
+            request->is_session = true;
+        } else {
+            return unknown(ctx, words[i]);
+        }
     }
-    if (request->lease_ms == 0)
-        return fail(ctx, "ERR PX is missing: PX and the lease in milliseconds");
-    return true;
+    return has_lease_or_reply(ctx, request);
+}
+
+bool args_parse_extend_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
+                                lock_request *request) {
+    *request = (lock_request){.lease_ms = 0};
+    if (!args_parse_token_or_reply(ctx, words[0], &request->token)) return false;
+    for (int i = 1; i < count; i += 2) {
+        if (!is_word(words[i], "PX", 2)) return unknown(ctx, words[i]);
+        if (!parse_px_or_reply(ctx, words, count, i, request)) return false;
+    }
+    return has_lease_or_reply(ctx, request);
 }
 
 bool args_parse_state_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, lock_state *state) {

@@ -11,9 +11,13 @@
 /* A token of 1..LOCK_TOKEN_MAX bytes. */
 bool args_parse_token_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, lock_token *token);
 
-/* "token PX ms ...", what stands behind the key in ACQUIRE and EXTEND. */
-bool args_parse_request_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
+/* "token PX ms [WAIT ms] [SESSION]": what stands behind the key in ACQUIRE. */
+bool args_parse_acquire_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
                                  lock_request *request);
+
+/* "token PX ms": what stands behind the key in EXTEND. */
+bool args_parse_extend_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
+                                lock_request *request);
 
 /* The state that replicate.h wrote. */
 bool args_parse_state_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, lock_state *state);

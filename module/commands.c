@@ -11,22 +11,54 @@
 #include "eviction.h"
 #include "optional_api.h"
 #include "replicate.h"
+#include "sessions.h"
 #include "settings.h"
 #include "transition.h"
+#include "waiters.h"
 #include "wall_clock.h"
 
-/* DLOCK.ACQUIRE key token PX lease-ms */
+static bool open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *name,
+                          lock_access access) {
+    if (lock_store_open(entry, ctx, name, access)) return true;
+    RedisModule_ReplyWithError(ctx, REDISMODULE_ERRORMSG_WRONGTYPE);
+    return false;
+}
+
+/* In a script or a transaction nobody waits: the answer comes at once. */
+static bool may_block(RedisModuleCtx *ctx) {
+    int no = REDISMODULE_CTX_FLAGS_DENY_BLOCKING | REDISMODULE_CTX_FLAGS_MULTI |
+             REDISMODULE_CTX_FLAGS_LUA;
+    return (RedisModule_GetContextFlags(ctx) & no) == 0;
+}
+
+/* What this server is asked to refuse, however right the words are. */
+static bool is_allowed_or_reply(RedisModuleCtx *ctx, const lock_request *request) {
+    const char *error = NULL;
+    if (settings.require_noeviction && eviction_threatens_locks())
+        error = "ERR maxmemory-policy can evict locks, and dlock.require-noeviction is yes";
+    else if (request->is_session &&
+             RedisModule_GetClientInfoById(NULL, RedisModule_GetClientId(ctx)) != REDISMODULE_OK)
+        error = "ERR SESSION needs a connection, and a script has none";
+    if (error != NULL) RedisModule_ReplyWithError(ctx, error);
+    return error == NULL;
+}
+
+/* DLOCK.ACQUIRE key token PX lease-ms [WAIT wait-ms] [SESSION] */
 static int cmd_acquire(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_request request;
     lock_entry entry;
-    if (!args_parse_request_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
-    if (settings.require_noeviction && eviction_threatens_locks())
-        return RedisModule_ReplyWithError(ctx, "ERR maxmemory-policy can evict locks, and "
-                                               "dlock.require-noeviction is yes");
-    if (!lock_store_open_or_reply(&entry, ctx, argv[1], LOCK_WRITE)) return REDISMODULE_OK;
+    if (!args_parse_acquire_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
+    if (!is_allowed_or_reply(ctx, &request)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv[1], LOCK_WRITE)) return REDISMODULE_OK;
     int64_t fence = transition_acquire(&entry, &request);
+    if (fence > 0)
+        RedisModule_ReplyWithLongLong(ctx, fence);
+    else if (request.wait_ms > 0 && may_block(ctx))
+        transition_wait_or_reply(&entry, &request);
+    else
+        RedisModule_ReplyWithNull(ctx);
     lock_store_close(&entry);
-    return fence > 0 ? RedisModule_ReplyWithLongLong(ctx, fence) : RedisModule_ReplyWithNull(ctx);
+    return REDISMODULE_OK;
 }
 
 /* DLOCK.RELEASE key token */
@@ -35,7 +67,7 @@ static int cmd_release(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     lock_token token;
     lock_entry entry;
     if (!args_parse_token_or_reply(ctx, argv[2], &token)) return REDISMODULE_OK;
-    if (!lock_store_open_or_reply(&entry, ctx, argv[1], LOCK_WRITE)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv[1], LOCK_WRITE)) return REDISMODULE_OK;
     bool was_held = transition_release(&entry, token);
     lock_store_close(&entry);
     return RedisModule_ReplyWithLongLong(ctx, was_held);
@@ -45,8 +77,8 @@ static int cmd_release(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
 static int cmd_extend(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_request request;
     lock_entry entry;
-    if (!args_parse_request_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
-    if (!lock_store_open_or_reply(&entry, ctx, argv[1], LOCK_WRITE)) return REDISMODULE_OK;
+    if (!args_parse_extend_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv[1], LOCK_WRITE)) return REDISMODULE_OK;
     bool is_held = transition_extend(&entry, &request);
     lock_store_close(&entry);
     return RedisModule_ReplyWithLongLong(ctx, is_held);
@@ -57,7 +89,8 @@ static void reply_number(RedisModuleCtx *ctx, const char *field, int64_t value) 
     RedisModule_ReplyWithLongLong(ctx, value);
 }
 
-static void reply_state(RedisModuleCtx *ctx, const lock_state *state) {
+static void reply_state(RedisModuleCtx *ctx, const lock_entry *entry) {
+    const lock_state *state = &entry->held;
     int64_t ttl_ms = -1;
     if (state->expires_ms != LOCK_NO_EXPIRY) {
         ttl_ms = state->expires_ms - wall_clock_ms();
@@ -70,8 +103,8 @@ static void reply_state(RedisModuleCtx *ctx, const lock_state *state) {
     reply_number(ctx, "ttl", ttl_ms);
     reply_number(ctx, "lease", state->lease_ms);
     reply_number(ctx, "since", state->since_ms);
-    reply_number(ctx, "waiters", 0);
-    reply_number(ctx, "session", 0);
+    reply_number(ctx, "waiters", waiters_count(entry->db, entry->name));
+    reply_number(ctx, "session", (int64_t)sessions_client(state->fence));
     RedisModule_ReplyWithSimpleString(ctx, "kind");
     RedisModule_ReplyWithSimpleString(ctx, state->kind == LOCK_KIND_LOCK ? "lock" : "string");
 }
@@ -80,9 +113,9 @@ static void reply_state(RedisModuleCtx *ctx, const lock_state *state) {
 static int cmd_info(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argc;
     lock_entry entry;
-    if (!lock_store_open_or_reply(&entry, ctx, argv[1], LOCK_READ)) return REDISMODULE_OK;
-    if (lock_store_held(&entry) != NULL)
-        reply_state(ctx, lock_store_held(&entry));
+    if (!open_or_reply(&entry, ctx, argv[1], LOCK_READ)) return REDISMODULE_OK;
+    if (entry.is_held)
+        reply_state(ctx, &entry);
     else
         RedisModule_ReplyWithNull(ctx);
     lock_store_close(&entry);
@@ -95,7 +128,7 @@ static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_state state;
     lock_entry entry;
     if (!args_parse_state_or_reply(ctx, argv[2], &state)) return REDISMODULE_OK;
-    if (!lock_store_open_or_reply(&entry, ctx, argv[1], LOCK_OVERWRITE)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv[1], LOCK_OVERWRITE)) return REDISMODULE_OK;
     transition_apply(&entry, &state);
     lock_store_close(&entry);
     return RedisModule_ReplyWithSimpleString(ctx, "OK");
@@ -113,7 +146,23 @@ static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
 #define ARG_END                                                                                    \
     { 0 }
 
-static RedisModuleCommandArg lease_args[] = {ARG_KEY, ARG_TOKEN, ARG_LEASE, ARG_END};
+static RedisModuleCommandArg acquire_args[] = {
+    ARG_KEY,
+    ARG_TOKEN,
+    ARG_LEASE,
+    {.name = "wait-ms",
+     .type = REDISMODULE_ARG_TYPE_INTEGER,
+     .key_spec_index = -1,
+     .token = "WAIT",
+     .flags = REDISMODULE_CMD_ARG_OPTIONAL},
+    {.name = "session",
+     .type = REDISMODULE_ARG_TYPE_PURE_TOKEN,
+     .key_spec_index = -1,
+     .token = "SESSION",
+     .flags = REDISMODULE_CMD_ARG_OPTIONAL},
+    ARG_END,
+};
+static RedisModuleCommandArg extend_args[] = {ARG_KEY, ARG_TOKEN, ARG_LEASE, ARG_END};
 static RedisModuleCommandArg token_args[] = {ARG_KEY, ARG_TOKEN, ARG_END};
 static RedisModuleCommandArg key_args[] = {ARG_KEY, ARG_END};
 static RedisModuleCommandArg apply_args[] = {
@@ -135,11 +184,12 @@ typedef struct command {
 
 /* The arity of ACQUIRE and EXTEND counts neither PX nor its value, so that our error can name them. */
 static const command table[] = {
-    {"dlock.acquire", cmd_acquire, "write deny-oom fast", "write fast", -3,
+    {"dlock.acquire", cmd_acquire, "write deny-oom blocking fast", "write fast blocking", -3,
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
-     "Takes a lock if it is free. Replies with the fence, an integer above 0, when token holds the "
-     "lock now, or with null when another does.",
-     lease_args},
+     "Takes a lock, or waits for it. Replies with the fence, an integer above 0, when token holds "
+     "the "
+     "lock now, or with null when another does, at once or when the wait is over.",
+     acquire_args},
     {"dlock.release", cmd_release, "write fast", "write fast", 3,
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_DELETE,
      "Gives a lock back. Replies with 1 when token held it and it is free now, or with 0 when "
@@ -151,7 +201,7 @@ static const command table[] = {
      "Lets a held lock end lease-ms from now. Replies with 1 when token holds it, or with 0 when "
      "it "
      "does not, and nothing has changed.",
-     lease_args},
+     extend_args},
     {"dlock.info", cmd_info, "readonly fast", "read fast", 2,
      REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
      "Tells who holds a lock, since when and for how long. Replies with a map of token, fence, "

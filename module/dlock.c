@@ -3,10 +3,13 @@
  *
  *   commands.c    the commands and their table            args.c      their arguments
  *   transition.c  the one place where a lock changes hands
+ *   waiters.c     who waits for it                        sessions.c  whose connection it ends with
+ *   deferred.c    what must be done a moment later
  *   lock_state.c  its rules (pure)                        fence.c     the fence counter
  *   lock_store.c  a lock as a key                         lock_type.c the data type
  *   replicate.c   the one writer to AOF and replicas      lock_codec.c its form (pure)
  *   settings.c, stats.c, eviction.c                       what an operator sets and sees
+ *   server_events.c                                       what the server tells us
  *   optional_api.c                                        what only newer servers have
  *
  * Redis keeps everything registered here until it exits: a module with a data type is never unloaded. */
@@ -17,8 +20,11 @@
 #include "eviction.h"
 #include "lock_type.h"
 #include "optional_api.h"
+#include "server_events.h"
+#include "sessions.h"
 #include "settings.h"
 #include "stats.h"
+#include "transition.h"
 
 /* We check every read of an RDB, signal every change ourselves, and may be loaded into a replica
  * that goes on serving while it loads. */
@@ -41,10 +47,13 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     }
     optional_api_look_up();
     RedisModule_SetModuleOptions(ctx, OPTIONS);
+    sessions_init();
     if (settings_register(ctx, argv, argc) != REDISMODULE_OK ||
         lock_type_register(ctx) != REDISMODULE_OK || commands_register(ctx) != REDISMODULE_OK ||
-        stats_register(ctx) != REDISMODULE_OK || eviction_watch(ctx) != REDISMODULE_OK)
+        transition_register(ctx) != REDISMODULE_OK || stats_register(ctx) != REDISMODULE_OK ||
+        server_events_subscribe(ctx) != REDISMODULE_OK)
         return REDISMODULE_ERR;
+    eviction_warn(ctx);
     RedisModule_Log(ctx, "notice", "dlock %s is ready", DLOCK_VERSION);
     return REDISMODULE_OK;
 }

@@ -12,7 +12,7 @@
 /* True with a maxmemory and any maxmemory-policy but noeviction. */
 bool eviction_threatens_locks(void);
 
-/* Warns now if need be, and after each change of the configuration that brings the danger. */
-int eviction_watch(RedisModuleCtx *ctx);
+/* Warns if the danger is new since the last call. */
+void eviction_warn(RedisModuleCtx *ctx);
 
 #endif

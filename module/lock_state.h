@@ -45,6 +45,8 @@ typedef struct lock_state {
 typedef struct lock_request {
     lock_token token;
     int64_t lease_ms;
+    int64_t wait_ms; /* 0: do not wait */
+    bool is_session; /* the lock ends with the connection */
 } lock_request;
 
 typedef enum lock_verdict {

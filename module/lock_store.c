@@ -17,12 +17,11 @@ static bool read_lock(lock_entry *entry) {
     return true;
 }
 
-static bool read_string_or_reply(lock_entry *entry) {
+static bool read_string(lock_entry *entry) {
     entry->string = RedisModule_Call(entry->ctx, "GETRANGE", "sll", entry->name, 0LL,
                                      (long long)LOCK_TOKEN_MAX);
     if (RedisModule_CallReplyType(entry->string) != REDISMODULE_REPLY_STRING) {
         lock_store_close(entry);
-        RedisModule_ReplyWithError(entry->ctx, "ERR the string at key cannot be read");
         return false;
     }
     entry->is_held = true;
@@ -35,23 +34,27 @@ static bool read_string_or_reply(lock_entry *entry) {
     return true;
 }
 
-bool lock_store_open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *name,
-                              lock_access access) {
+bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *name,
+                     lock_access access) {
     int mode = access == LOCK_READ ? REDISMODULE_READ : REDISMODULE_READ | REDISMODULE_WRITE;
-    *entry = (lock_entry){.ctx = ctx, .name = name, .key = RedisModule_OpenKey(ctx, name, mode)};
+    *entry = (lock_entry){
+        .ctx = ctx,
+        .name = name,
+        .db = RedisModule_GetSelectedDb(ctx),
+        .key = RedisModule_OpenKey(ctx, name, mode),
+    };
 
     switch (RedisModule_KeyType(entry->key)) {
     case REDISMODULE_KEYTYPE_EMPTY:
         return true;
     case REDISMODULE_KEYTYPE_STRING:
-        return read_string_or_reply(entry);
+        return read_string(entry);
     case REDISMODULE_KEYTYPE_MODULE:
         if (RedisModule_ModuleTypeGetType(entry->key) == lock_type) return read_lock(entry);
         break;
     }
     if (access == LOCK_OVERWRITE) return true;
     lock_store_close(entry);
-    RedisModule_ReplyWithError(ctx, REDISMODULE_ERRORMSG_WRONGTYPE);
     return false;
 }
 

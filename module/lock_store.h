@@ -18,16 +18,17 @@ typedef enum lock_access {
 typedef struct lock_entry {
     RedisModuleCtx *ctx;
     RedisModuleString *name;
+    int db;
     RedisModuleKey *key;
     RedisModuleCallReply *string; /* keeps the token of a plain string alive */
     bool is_held;
     lock_state held; /* meaningful while is_held */
 } lock_entry;
 
-/* Opens the key. False: it is of another type, and the error is already sent.
+/* Opens the key in the selected database. False: it is of another type, and was not opened.
  * True: close it with lock_store_close(). */
-bool lock_store_open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *name,
-                              lock_access access);
+bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *name,
+                     lock_access access);
 void lock_store_close(lock_entry *entry);
 
 /* The state in the key, or NULL when it is free. */

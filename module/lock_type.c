@@ -10,9 +10,12 @@
  * free may run in a background thread: it touches nothing but its value and an atomic count. */
 #include "lock_type.h"
 
+#include "deferred.h"
 #include "fence.h"
 #include "lock_codec.h"
 #include "replicate.h"
+#include "sessions.h"
+#include "waiters.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -99,6 +102,17 @@ static size_t mem_usage(const void *value) {
     return RedisModule_MallocSize((void *)value);
 }
 
+/* The key is no longer ours: deleted, expired, evicted, overwritten, renamed or moved. Who waits for it
+ * may get it now. Fires for our own deletions as well; then nobody waits any more. */
+static void unlinked(RedisModuleKeyOptCtx *ctx, const void *data) {
+    const lock_value *value = data;
+    sessions_forget(value->fence);
+    if (waiters_total() == 0) return;
+    const RedisModuleString *name = RedisModule_GetKeyNameFromOptCtx(ctx);
+    int db = RedisModule_GetDbIdFromOptCtx(ctx);
+    if (waiters_first(db, name) != NULL) deferred_settle_soon(db, name, 0);
+}
+
 static void free_value(void *value) {
     lock_value_free(value);
 }
@@ -141,6 +155,7 @@ int lock_type_register(RedisModuleCtx *ctx) {
                 .free = free_value,
                 .aux_load = aux_load,
                 .aux_save_triggers = REDISMODULE_AUX_BEFORE_RDB,
+                .unlink2 = unlinked,
             },
         .aux_save2 = aux_save,
     };

@@ -14,6 +14,10 @@ void replicate_command(RedisModuleCtx *ctx) {
     RedisModule_ReplicateVerbatim(ctx);
 }
 
+void replicate_release(RedisModuleCtx *ctx, RedisModuleString *name, lock_token token) {
+    RedisModule_Replicate(ctx, "dlock.release", "sb", name, token.bytes, token.length);
+}
+
 void replicate_string_expiry(RedisModuleCtx *ctx, RedisModuleString *name, int64_t expires_ms) {
     RedisModule_Replicate(ctx, "PEXPIREAT", "sl", name, (long long)expires_ms);
 }

@@ -17,6 +17,9 @@ void replicate_state(RedisModuleCtx *ctx, RedisModuleString *name, const lock_st
 /* The running command (RELEASE, or DLOCK.APPLY itself) is its own result: pass it on as it is. */
 void replicate_command(RedisModuleCtx *ctx);
 
+/* The lock of that name is free, as if its holder had released it. */
+void replicate_release(RedisModuleCtx *ctx, RedisModuleString *name, lock_token token);
+
 /* A plain string now expires then. */
 void replicate_string_expiry(RedisModuleCtx *ctx, RedisModuleString *name, int64_t expires_ms);
 

@@ -1,20 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* transition.c - see transition.h.
  *
- * Order within a step: judge, then the keyspace, then the replication stream, then counters and
- * keyspace events. A refused request leaves before the first of them. */
+ *   acquire    free: grant. Ours already: the same fence again. Else no, or wait.
+ *   release    the first waiter becomes the holder in the same step, else the key goes away
+ *   settle     the lock ended otherwise (DEL, expiry, lost session...): called by deferred.h a moment later
+ *
+ * Order within a step: judge, then the keyspace, then the replication stream, then counters, events
+ * and the waiter's answer. A refused request leaves before the first of them. */
 #include "transition.h"
 
+#include "deferred.h"
 #include "fence.h"
 #include "replicate.h"
+#include "sessions.h"
 #include "stats.h"
+#include "waiters.h"
 #include "wall_clock.h"
+
+/* Nobody tells us when a plain string goes away, so while somebody waits for one we look. The more
+ * names are waited for, the more seldom each is looked at. */
+enum { STRING_LOOK_MS = 5, STRING_LOOKS_PER_MS = 20 };
+
+#define TRYAGAIN_MOVING "TRYAGAIN the slot of this lock is moving to another server"
 
 static void notify(const lock_entry *entry, const char *event) {
     RedisModule_NotifyKeyspaceEvent(entry->ctx, REDISMODULE_NOTIFY_MODULE, event, entry->name);
 }
 
-static int64_t grant(lock_entry *entry, const lock_request *request, int64_t now_us) {
+/* Somebody waits: be there when the lease ends, without waiting for the core to notice. */
+static void watch_expiry(const lock_entry *entry) {
+    if (!entry->is_held || waiters_total() == 0) return;
+    if (entry->held.kind == LOCK_KIND_STRING) {
+        int64_t pause_ms = STRING_LOOK_MS + waiters_queue_count() / STRING_LOOKS_PER_MS;
+        waiters_look_again(entry->db, entry->name, wall_clock_ms() + pause_ms);
+    } else if (entry->held.expires_ms != LOCK_NO_EXPIRY) {
+        waiters_look_again(entry->db, entry->name, entry->held.expires_ms + 1);
+    }
+}
+
+static int64_t grant(lock_entry *entry, const lock_request *request, uint64_t client,
+                     int64_t now_us, const char *event) {
     int64_t now_ms = now_us / 1000;
     lock_state granted = {
         .kind = LOCK_KIND_LOCK,
@@ -26,9 +51,23 @@ static int64_t grant(lock_entry *entry, const lock_request *request, int64_t now
     };
     lock_store_put(entry, &granted);
     replicate_state(entry->ctx, entry->name, &granted);
+    if (request->is_session) sessions_bind(granted.fence, client, entry->db, entry->name);
     stats_count(STATS_ACQUIRED);
-    notify(entry, "dlock.acquire");
+    notify(entry, event);
     return granted.fence;
+}
+
+static waiter *first_waiter(const lock_entry *entry) {
+    return waiters_first(entry->db, entry->name);
+}
+
+/* next, the first waiter, becomes the holder, over what is there. */
+static void hand_over(lock_entry *entry, waiter *next, int64_t now_us) {
+    int64_t fence =
+        grant(entry, waiter_request(next), waiter_client(next), now_us, "dlock.handover");
+    stats_count(STATS_HANDED_OVER);
+    waiters_answer(next, fence);
+    watch_expiry(entry);
 }
 
 static void renew(lock_entry *entry, int64_t lease_ms, int64_t now_ms) {
@@ -38,20 +77,36 @@ static void renew(lock_entry *entry, int64_t lease_ms, int64_t now_ms) {
     else
         replicate_state(entry->ctx, entry->name, &entry->held);
     notify(entry, "dlock.extend");
+    watch_expiry(entry);
+}
+
+/* The holder asked again, maybe because the connection on which it was granted the lock is dead: then
+ * nothing that is under way because of that death may take the lock from it. */
+static int64_t reacquire(const lock_entry *entry, const lock_request *request) {
+    int64_t fence = entry->held.fence;
+    stats_count(STATS_REACQUIRED);
+    waiters_confirm(fence);
+    if (request->is_session)
+        sessions_bind(fence, RedisModule_GetClientId(entry->ctx), entry->db, entry->name);
+    else if (sessions_client(fence) == 0)
+        deferred_cancel(fence);
+    return fence;
 }
 
 int64_t transition_acquire(lock_entry *entry, const lock_request *request) {
     int64_t now_us = wall_clock_us();
+    waiter *next = entry->is_held ? NULL : first_waiter(entry);
+    if (next != NULL)
+        hand_over(entry, next, now_us); /* it became free just now: first come first */
     switch (lock_judge_acquire(lock_store_held(entry), request, now_us / 1000)) {
     case LOCK_GRANT:
-        return grant(entry, request, now_us);
+        return grant(entry, request, request->is_session ? RedisModule_GetClientId(entry->ctx) : 0,
+                     now_us, "dlock.acquire");
     case LOCK_RENEW:
         renew(entry, request->lease_ms, now_us / 1000);
-        stats_count(STATS_REACQUIRED);
-        return entry->held.fence;
+        return reacquire(entry, request);
     case LOCK_KEEP:
-        stats_count(STATS_REACQUIRED);
-        return entry->held.fence;
+        return reacquire(entry, request);
     case LOCK_REFUSE:
         break;
     }
@@ -59,15 +114,34 @@ int64_t transition_acquire(lock_entry *entry, const lock_request *request) {
     return 0;
 }
 
+void transition_wait_or_reply(lock_entry *entry, const lock_request *request) {
+    if (waiters_park_or_reply(entry->ctx, entry->name, request)) watch_expiry(entry);
+}
+
+/* The fence is the time of the grant in microseconds, unless the clock had stepped back by then. */
+static void count_hold(const lock_state *held, int64_t now_us) {
+    if (held->kind == LOCK_KIND_STRING) return;
+    bool is_time = held->fence / 1000 == held->since_ms;
+    int64_t since_us = is_time ? held->fence : held->since_ms * 1000;
+    stats_hold(now_us > since_us ? (uint64_t)(now_us - since_us) : 0);
+}
+
 bool transition_release(lock_entry *entry, lock_token token) {
     if (!lock_is_held_by(lock_store_held(entry), token)) {
         stats_count(STATS_REFUSED);
         return false;
     }
-    lock_store_remove(entry);
-    replicate_command(entry->ctx);
+    int64_t now_us = wall_clock_us();
+    count_hold(&entry->held, now_us);
+    sessions_forget(entry->held.fence);
     stats_count(STATS_RELEASED);
+    waiter *next = first_waiter(entry);
+    if (next == NULL) {
+        lock_store_remove(entry);
+        replicate_command(entry->ctx);
+    }
     notify(entry, "dlock.release");
+    if (next != NULL) hand_over(entry, next, now_us);
     return true;
 }
 
@@ -87,4 +161,62 @@ void transition_apply(lock_entry *entry, const lock_state *state) {
     fence_raise(state->fence);
     replicate_command(entry->ctx);
     notify(entry, is_new_holder ? "dlock.acquire" : "dlock.extend");
+}
+
+/* Its holder is gone: its session ended, or it died before it heard that it was the holder. */
+static void take_back(lock_entry *entry, int64_t now_us) {
+    count_hold(&entry->held, now_us);
+    stats_count(STATS_SESSION_RELEASES);
+    waiter *next = first_waiter(entry);
+    if (next == NULL) {
+        replicate_release(entry->ctx, entry->name, entry->held.token);
+        lock_store_remove(entry);
+    }
+    notify(entry, "dlock.release");
+    if (next != NULL) hand_over(entry, next, now_us);
+}
+
+/* In a cluster the key may be gone because it lives on another server by now; the core then refuses us
+ * any look at it. */
+static bool is_ours(const lock_entry *entry) {
+    if (!(RedisModule_GetContextFlags(entry->ctx) & REDISMODULE_CTX_FLAGS_CLUSTER)) return true;
+    RedisModuleCallReply *reply = RedisModule_Call(entry->ctx, "EXISTS", "s", entry->name);
+    bool is_answered = RedisModule_CallReplyType(reply) == REDISMODULE_REPLY_INTEGER;
+    if (reply != NULL) RedisModule_FreeCallReply(reply);
+    return is_answered;
+}
+
+static void settle(RedisModuleCtx *ctx, RedisModuleString *name, int64_t fence) {
+    lock_entry entry;
+    if (!lock_store_open(&entry, ctx, name, LOCK_WRITE)) {
+        waiters_send_away(RedisModule_GetSelectedDb(ctx), name, REDISMODULE_ERRORMSG_WRONGTYPE);
+        return;
+    }
+    bool is_abandoned =
+        entry.is_held && fence != 0 && entry.held.fence == fence && sessions_client(fence) == 0;
+    waiter *next = entry.is_held ? NULL : first_waiter(&entry);
+    if (is_abandoned)
+        take_back(&entry, wall_clock_us());
+    else if (next != NULL && is_ours(&entry))
+        hand_over(&entry, next, wall_clock_us());
+    else if (next != NULL)
+        waiters_send_away(entry.db, name, TRYAGAIN_MOVING);
+    watch_expiry(&entry);
+    lock_store_close(&entry);
+}
+
+/* A wait is over. The token may hold the lock all the same: granted to it on another connection. */
+static int64_t last_look(RedisModuleCtx *ctx, RedisModuleString *name,
+                         const lock_request *request) {
+    lock_entry entry;
+    if (!lock_store_open(&entry, ctx, name, LOCK_READ)) return 0;
+    int64_t fence = 0;
+    if (lock_is_held_by(lock_store_held(&entry), request->token)) fence = entry.held.fence;
+    lock_store_close(&entry);
+    return fence;
+}
+
+int transition_register(RedisModuleCtx *ctx) {
+    waiters_init(last_look);
+    return deferred_register(ctx, settle);
 }

@@ -18,7 +18,9 @@ COMMANDS = ["dlock.acquire", "dlock.release", "dlock.extend", "dlock.info", "dlo
 def test_info_dlock_has_every_field(client):
     fence = Lock(client).acquire("me")
     assert set(stats(client)) == {"version", "held", "acquired", "reacquired", "contended", "released",
-                                  "extended", "refused", "last_fence", "locks_evictable"}
+                                  "extended", "refused", "last_fence", "locks_evictable", "waiters",
+                                  "queues", "sessions", "handed_over", "wait_timeouts",
+                                  "queue_full", "session_releases", "wait_us", "hold_us"}
     assert stats(client)["last_fence"] == fence
     assert "dlock_held" in client.info("everything")
 
@@ -84,7 +86,8 @@ def test_a_bad_value_is_refused_by_config_set(client, value):
 def test_settings_come_from_the_loadmodule_line(start_server):
     client = start_server(module_args=["max-lease", 5000, "REQUIRE-NOEVICTION", "yes"]).client()
     settings = client.config_get("dlock.*")
-    assert settings == {"dlock.max-lease": "5000", "dlock.require-noeviction": "yes"}
+    assert settings == {"dlock.max-lease": "5000", "dlock.max-waiters": "10000",
+                        "dlock.require-noeviction": "yes"}
 
 
 def test_the_configuration_goes_over_the_loadmodule_line(start_server):

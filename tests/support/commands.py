@@ -42,5 +42,10 @@ def plain(client, *words):
 
 
 def stats(client):
-    """INFO dlock without the prefix."""
-    return {k[len("dlock_"):]: v for k, v in client.info("dlock").items()}
+    """INFO dlock without the prefix; histograms as dicts of bound to count."""
+    fields = {k[len("dlock_"):]: v for k, v in client.info("dlock").items()}
+    for name in ("wait_us", "hold_us"):
+        if not isinstance(fields[name], dict):  # redis-py reads a dict only from two entries on
+            fields[name] = dict(pair.split("=") for pair in fields[name].split(",") if pair)
+        fields[name] = {int(bound): int(count) for bound, count in fields[name].items()}
+    return fields

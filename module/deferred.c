@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* deferred.c - see deferred.h.
+ *
+ * A timer that is created while the server is about to sleep may be overslept until the next cron (seen
+ * on 7.0), hence the one-shot event, which does nothing but end the sleep.
+ *
+ * Invariant: while the list is not empty, a timer is set. */
+#include "deferred.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { RETRY_MS = 10 };
+
+typedef struct item {
+    struct item *next;
+    int db;
+    int64_t fence;
+    RedisModuleString *name;
+} item;
+
+static RedisModuleCtx *context;
+static deferred_fn settle_fn;
+static item *first, **last = &first;
+static bool is_timer_set;
+
+static void on_timer(RedisModuleCtx *ctx, void *data);
+
+static void set_timer(int64_t after_ms) {
+    if (is_timer_set) return;
+    is_timer_set = true;
+    RedisModule_CreateTimer(context, after_ms, on_timer, NULL);
+}
+
+static void end_sleep(void *data) {
+    (void)data;
+}
+
+static void append(int db, const RedisModuleString *name, int64_t fence) {
+    item *added = RedisModule_Alloc(sizeof(*added));
+    *added = (item){.db = db, .fence = fence};
+    added->name = RedisModule_CreateStringFromString(NULL, name);
+    *last = added;
+    last = &added->next;
+}
+
+static void free_item(item *old) {
+    RedisModule_FreeString(NULL, old->name);
+    RedisModule_Free(old);
+}
+
+/* Paused clients mean a frozen dataset: the server aborts on a write then. */
+static bool must_wait(void) {
+    return RedisModule_AvoidReplicaTraffic();
+}
+
+static bool is_replica(RedisModuleCtx *ctx) {
+    return (RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_SLAVE) != 0;
+}
+
+static void settle(RedisModuleCtx *ctx, int db, RedisModuleString *name, int64_t fence) {
+    if (is_replica(ctx)) return;
+    RedisModule_SelectDb(ctx, db);
+    settle_fn(ctx, name, fence);
+}
+
+static void on_timer(RedisModuleCtx *ctx, void *data) {
+    (void)data;
+    is_timer_set = false;
+    if (must_wait()) {
+        set_timer(RETRY_MS);
+        return;
+    }
+    item *todo = first;
+    first = NULL;
+    last = &first;
+    while (todo != NULL) {
+        item *next = todo->next;
+        settle(ctx, todo->db, todo->name, todo->fence);
+        free_item(todo);
+        todo = next;
+    }
+}
+
+int deferred_register(RedisModuleCtx *ctx, deferred_fn fn) {
+    settle_fn = fn;
+    context = RedisModule_GetDetachedThreadSafeContext(ctx);
+    return context == NULL ? REDISMODULE_ERR : REDISMODULE_OK;
+}
+
+void deferred_settle_soon(int db, const RedisModuleString *name, int64_t fence) {
+    append(db, name, fence);
+    set_timer(0);
+    RedisModule_EventLoopAddOneShot(end_sleep, NULL);
+}
+
+void deferred_settle_now(RedisModuleCtx *ctx, int db, RedisModuleString *name) {
+    if (must_wait()) {
+        append(db, name, 0);
+        set_timer(RETRY_MS);
+        return;
+    }
+    settle(ctx, db, name, 0);
+}
+
+void deferred_cancel(int64_t fence) {
+    for (item *each = first; each != NULL; each = each->next)
+        if (each->fence == fence) each->fence = 0;
+}
+
+RedisModuleCtx *deferred_context(void) {
+    return context;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* server_events.h - what the server tells us, passed on to whom it concerns.
+ *
+ * A module has one callback for each event, so this is the one place that subscribes. */
+#ifndef DLOCK_SERVER_EVENTS_H
+#define DLOCK_SERVER_EVENTS_H
+
+#include "redismodule.h"
+
+int server_events_subscribe(RedisModuleCtx *ctx);
+
+#endif

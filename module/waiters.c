@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* waiters.c - see waiters.h.
+ *
+ *   park       a command found the lock held: append to the name's queue, with a timer for its wait
+ *   answer     transition.c has made the first one the holder: unlink it, unblock its client
+ *   forget     its time is over, it was unblocked by hand, or its connection went away
+ *
+ * The client is blocked "on keys", without a timeout of the core, and unblocked by hand; the core then
+ * calls on_unblock(), which only formats the answer that is already decided. This survives a CLIENT
+ * UNBLOCK in the same turn of the event loop as a grant, and lets the core redirect clients whose
+ * cluster slot moves away. The core's own timeout would lose the answer in that race, and be late.
+ *
+ * Invariants: a queue exists only while somebody waits in it, and has at most one timer. A waiter is in
+ * a queue, or in the list of the answered until the core frees it. */
+#include "waiters.h"
+
+#include "deferred.h"
+#include "settings.h"
+#include "stats.h"
+#include "wall_clock.h"
+#include <string.h>
+
+typedef struct queue queue;
+
+typedef enum waiter_state { WAITING, GRANTED, CONFIRMED, TIMED_OUT, SENT_AWAY, GONE } waiter_state;
+
+struct waiter {
+    waiter *prev, *next; /* in the queue, or among the answered */
+    queue *in;           /* NULL once it has left the queue */
+    RedisModuleBlockedClient *client;
+    uint64_t client_id;
+    lock_request request; /* its token is the copy at the end */
+    int db;
+    RedisModuleString *name;
+    uint64_t parked_us, deadline_us; /* monotonic */
+    RedisModuleTimerID timer;
+    bool is_timer_set;
+    waiter_state state;
+    int64_t fence;     /* of the answer; 0 is null */
+    const char *error; /* of SENT_AWAY */
+    char token[];
+};
+
+struct queue {
+    int db;
+    RedisModuleString *name;
+    waiter *first, *last;
+    int64_t length;
+    RedisModuleTimerID timer;
+    int64_t timer_at_ms; /* 0: no timer */
+};
+
+static RedisModuleDict **queues_by_db;
+static int db_count;
+static int64_t total, queue_count;
+static waiter *answered;
+static waiters_last_look_fn last_look_fn;
+
+/* -- queues */
+
+static queue *find_queue(int db, const RedisModuleString *name) {
+    if (total == 0 || db >= db_count || queues_by_db[db] == NULL) return NULL;
+    return RedisModule_DictGet(queues_by_db[db], (RedisModuleString *)name, NULL);
+}
+
+static queue *make_queue(int db, const RedisModuleString *name) {
+    if (db >= db_count) {
+        queues_by_db = RedisModule_Realloc(queues_by_db, sizeof(*queues_by_db) * ((size_t)db + 1));
+        memset(queues_by_db + db_count, 0, sizeof(*queues_by_db) * (size_t)(db + 1 - db_count));
+        db_count = db + 1;
+    }
+    if (queues_by_db[db] == NULL) queues_by_db[db] = RedisModule_CreateDict(NULL);
+
+    queue *made = RedisModule_Calloc(1, sizeof(*made));
+    made->db = db;
+    made->name = RedisModule_CreateStringFromString(NULL, name);
+    RedisModule_DictSet(queues_by_db[db], made->name, made);
+    queue_count++;
+    return made;
+}
+
+static void stop_queue_timer(queue *of) {
+    if (of->timer_at_ms != 0) RedisModule_StopTimer(deferred_context(), of->timer, NULL);
+    of->timer_at_ms = 0;
+}
+
+static void free_queue(queue *old) {
+    stop_queue_timer(old);
+    RedisModule_DictDel(queues_by_db[old->db], old->name, NULL);
+    RedisModule_FreeString(NULL, old->name);
+    RedisModule_Free(old);
+    queue_count--;
+}
+
+static void on_queue_timer(RedisModuleCtx *ctx, void *data) {
+    queue *of = data;
+    of->timer_at_ms = 0; /* it is gone with this call; stopping it would be an error */
+    RedisModuleString *name = RedisModule_CreateStringFromString(NULL, of->name);
+    deferred_settle_now(ctx, of->db, name); /* may free the queue */
+    RedisModule_FreeString(NULL, name);
+}
+
+/* -- one waiter */
+
+static void append(queue *to, waiter *added) {
+    added->in = to;
+    added->prev = to->last;
+    if (to->last != NULL)
+        to->last->next = added;
+    else
+        to->first = added;
+    to->last = added;
+    to->length++;
+    total++;
+}
+
+/* Out of its queue, which goes with its last waiter. */
+static void leave(waiter *who) {
+    queue *from = who->in;
+    if (who->prev != NULL)
+        who->prev->next = who->next;
+    else
+        from->first = who->next;
+    if (who->next != NULL)
+        who->next->prev = who->prev;
+    else
+        from->last = who->prev;
+    who->prev = who->next = NULL;
+    who->in = NULL;
+    from->length--;
+    total--;
+    if (from->first == NULL) free_queue(from);
+    if (who->is_timer_set) RedisModule_StopTimer(deferred_context(), who->timer, NULL);
+    who->is_timer_set = false;
+}
+
+static void add_answered(waiter *who) {
+    who->next = answered;
+    if (answered != NULL) answered->prev = who;
+    answered = who;
+}
+
+static void remove_answered(waiter *who) {
+    if (who->prev != NULL)
+        who->prev->next = who->next;
+    else if (answered == who)
+        answered = who->next;
+    if (who->next != NULL) who->next->prev = who->prev;
+}
+
+static void unblock(waiter *who, waiter_state state) {
+    who->state = state;
+    leave(who);
+    add_answered(who);
+    RedisModule_UnblockClient(who->client, NULL);
+}
+
+static void set_timer(waiter *who);
+
+static void on_deadline(RedisModuleCtx *ctx, void *data) {
+    waiter *who = data;
+    who->is_timer_set = false; /* it is gone with this call */
+    /* Timers follow the wall clock; a wait does not. */
+    if (RedisModule_MonotonicMicroseconds() < who->deadline_us) {
+        set_timer(who);
+        return;
+    }
+    RedisModule_SelectDb(ctx, who->db);
+    who->fence = last_look_fn(ctx, who->name, &who->request);
+    stats_count(STATS_WAIT_TIMEOUTS);
+    unblock(who, TIMED_OUT);
+}
+
+static void set_timer(waiter *who) {
+    uint64_t now_us = RedisModule_MonotonicMicroseconds();
+    int64_t left_us = (int64_t)(who->deadline_us - now_us);
+    int64_t left_ms = left_us > 0 ? (left_us + 999) / 1000 : 0;
+    who->timer = RedisModule_CreateTimer(deferred_context(), left_ms, on_deadline, who);
+    who->is_timer_set = true;
+}
+
+/* -- what the core calls */
+
+/* A key of this name was created: it is transition.c that decides who gets it, so stay. */
+static int on_key_ready(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    (void)ctx, (void)argv, (void)argc;
+    return REDISMODULE_ERR;
+}
+
+static int on_unblock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    (void)argv, (void)argc;
+    waiter *who = RedisModule_GetBlockedClientPrivateData(ctx);
+    if (who->state == WAITING) { /* CLIENT UNBLOCK id TIMEOUT */
+        stats_count(STATS_WAIT_TIMEOUTS);
+        who->state = TIMED_OUT;
+        leave(who);
+        add_answered(who);
+    }
+    if (who->state == SENT_AWAY) return RedisModule_ReplyWithError(ctx, who->error);
+    if (who->fence == 0) return RedisModule_ReplyWithNull(ctx);
+    return RedisModule_ReplyWithLongLong(ctx, who->fence);
+}
+
+/* The connection is lost, or was given an error by the core: CLIENT UNBLOCK id ERROR, a cluster
+ * redirect, demotion to replica. */
+static void on_disconnect(RedisModuleCtx *ctx, RedisModuleBlockedClient *client) {
+    (void)client;
+    waiter *who = RedisModule_GetBlockedClientPrivateData(ctx);
+    if (who->state != WAITING) return;
+    who->state = GONE;
+    leave(who);
+    add_answered(who);
+}
+
+/* The last call for this waiter, shortly before its answer is written to the socket. Whether its
+ * connection is still there is asked by id: the core also says "disconnected" of a client that somebody
+ * unblocked by hand after the grant, and that one has its answer. */
+static void on_free(RedisModuleCtx *ctx, void *privdata) {
+    (void)ctx;
+    waiter *who = privdata;
+    bool is_gone = RedisModule_GetClientInfoById(NULL, who->client_id) != REDISMODULE_OK;
+    if (who->state == GRANTED && is_gone) deferred_settle_soon(who->db, who->name, who->fence);
+    remove_answered(who);
+    RedisModule_FreeString(NULL, who->name);
+    RedisModule_Free(who);
+}
+
+static void settle_all(int db) {
+    if (db >= db_count || queues_by_db[db] == NULL) return;
+    RedisModuleDictIter *each = RedisModule_DictIteratorStartC(queues_by_db[db], "^", NULL, 0);
+    queue *of;
+    while (RedisModule_DictNextC(each, NULL, (void **)&of) != NULL)
+        deferred_settle_soon(of->db, of->name, 0);
+    RedisModule_DictIteratorStop(each);
+}
+
+/* -- public */
+
+void waiters_init(waiters_last_look_fn last_look) {
+    last_look_fn = last_look;
+}
+
+bool waiters_park_or_reply(RedisModuleCtx *ctx, RedisModuleString *name,
+                           const lock_request *request) {
+    int db = RedisModule_GetSelectedDb(ctx);
+    queue *in = find_queue(db, name);
+    if (waiters_count(db, name) >= settings.max_waiters) {
+        stats_count(STATS_QUEUE_FULL);
+        RedisModule_ReplyWithError(ctx, "QUEUEFULL too many clients wait for this lock "
+                                        "(dlock.max-waiters)");
+        return false;
+    }
+    if (in == NULL) in = make_queue(db, name);
+
+    waiter *who = RedisModule_Calloc(1, sizeof(*who) + request->token.length);
+    memcpy(who->token, request->token.bytes, request->token.length);
+    who->request = *request;
+    who->request.token.bytes = who->token;
+    who->db = db;
+    who->name = RedisModule_CreateStringFromString(NULL, name);
+    who->client_id = RedisModule_GetClientId(ctx);
+    who->parked_us = RedisModule_MonotonicMicroseconds();
+    who->deadline_us = who->parked_us + (uint64_t)request->wait_ms * 1000;
+    append(in, who);
+    set_timer(who);
+    who->client =
+        RedisModule_BlockClientOnKeys(ctx, on_key_ready, on_unblock, on_free, 0, &name, 1, who);
+    RedisModule_SetDisconnectCallback(who->client, on_disconnect);
+    return true;
+}
+
+waiter *waiters_first(int db, const RedisModuleString *name) {
+    queue *of = find_queue(db, name);
+    return of == NULL ? NULL : of->first;
+}
+
+const lock_request *waiter_request(const waiter *first) {
+    return &first->request;
+}
+
+uint64_t waiter_client(const waiter *first) {
+    return first->client_id;
+}
+
+void waiters_answer(waiter *first, int64_t fence) {
+    stats_wait(RedisModule_MonotonicMicroseconds() - first->parked_us);
+    first->fence = fence;
+    unblock(first, GRANTED);
+}
+
+void waiters_send_away(int db, const RedisModuleString *name, const char *error) {
+    waiter *who;
+    while ((who = waiters_first(db, name)) != NULL) {
+        who->error = error;
+        unblock(who, SENT_AWAY);
+    }
+}
+
+void waiters_look_again(int db, const RedisModuleString *name, int64_t at_ms) {
+    queue *of = find_queue(db, name);
+    if (of == NULL || (of->timer_at_ms != 0 && of->timer_at_ms <= at_ms)) return;
+    stop_queue_timer(of);
+    int64_t after_ms = at_ms - wall_clock_ms();
+    of->timer = RedisModule_CreateTimer(deferred_context(), after_ms > 0 ? after_ms : 0,
+                                        on_queue_timer, of);
+    of->timer_at_ms = at_ms;
+}
+
+void waiters_confirm(int64_t fence) {
+    for (waiter *each = answered; each != NULL; each = each->next)
+        if (each->state == GRANTED && each->fence == fence) each->state = CONFIRMED;
+}
+
+int64_t waiters_count(int db, const RedisModuleString *name) {
+    queue *of = find_queue(db, name);
+    return of == NULL ? 0 : of->length;
+}
+
+int64_t waiters_queue_count(void) {
+    return queue_count;
+}
+
+int64_t waiters_total(void) {
+    return total;
+}
+
+void waiters_flush(int db) {
+    if (db >= 0) {
+        settle_all(db);
+        return;
+    }
+    for (int each = 0; each < db_count; each++)
+        settle_all(each);
+}
+
+void waiters_swap(int db, int other_db) {
+    settle_all(db);
+    settle_all(other_db);
+}

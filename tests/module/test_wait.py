@@ -1,0 +1,552 @@
+"""WAIT: first come, first served, woken by whoever frees the lock."""
+
+import threading
+import time
+
+import pytest
+import redis
+
+from support.commands import Lock, stats
+from support.server import wait_until
+from support.stream import ReplicationStream
+from support.waiting import Waiting, queue_up, wait_for_waiters
+
+
+def assert_nobody_waits(client):
+    assert (stats(client)["waiters"], stats(client)["queues"]) == (0, 0)
+
+
+# -- the queue ------------------------------------------------------------------------------------
+
+
+def test_a_free_lock_is_granted_without_waiting(server, lock):
+    waiter = Waiting(server, "me")
+    assert waiter.answer() > 0
+    assert_nobody_waits(lock.client)
+
+
+def test_a_release_makes_the_first_waiter_the_holder(server, lock):
+    fence = lock.acquire("me")
+    first, second = queue_up(server, ["first", "second"])
+    assert lock.info()["waiters"] == 2
+    assert lock.release("me") == 1
+    assert first.answer() > fence
+    assert not second.is_answered(0.05)
+    info = lock.info()
+    assert (info["token"], info["waiters"]) == (b"first", 1)
+
+
+def test_the_hand_over_happens_within_the_release(server, client):
+    """Nobody sees the lock free in between, not even in the same transaction."""
+    Lock(client).acquire("me")
+    [first] = queue_up(server, ["first"])
+    pipe = client.pipeline(transaction=True)
+    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
+    pipe.execute_command("DLOCK.ACQUIRE", "lock", "thief", "PX", 1000)
+    pipe.execute_command("EXISTS", "lock")
+    assert pipe.execute() == [1, None, 1]
+    assert first.answer() > 0
+
+
+def test_waiters_are_served_in_the_order_they_came(server, lock):
+    lock.acquire("holder")
+    tokens = [f"waiter:{i}" for i in range(20)]
+    waiting = queue_up(server, tokens)
+    fences = []
+    holder = "holder"
+    for waiter in waiting:
+        lock.release(holder)
+        fences.append(waiter.answer())
+        holder = waiter.token
+        assert lock.info()["token"] == holder.encode()
+    assert fences == sorted(set(fences))
+    assert_nobody_waits(lock.client)
+
+
+def test_the_lease_of_a_waiter_starts_with_its_grant(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"], lease_ms=50_000)
+    lock.release("me")
+    waiter.answer()
+    assert 49_000 < lock.pttl() <= 50_000
+    assert lock.info()["lease"] == 50_000
+
+
+def test_a_plain_acquire_never_overtakes(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    pipe = lock.client.pipeline(transaction=True)
+    pipe.delete("lock")
+    pipe.execute_command("DLOCK.ACQUIRE", "lock", "thief", "PX", 1000)
+    assert pipe.execute() == [1, None]
+    assert waiter.answer() > 0
+
+
+def test_waiters_of_other_names_and_databases_are_left_alone(server, lock):
+    for db, key in ((0, "other"), (1, "lock"), (0, "lock")):
+        Lock(server.client(db=db), key).acquire("me")
+    [other_name] = queue_up(server, ["a"], key="other")
+    [other_db] = queue_up(server, ["b"], db=1)
+    [waiter] = queue_up(server, ["c"])
+    lock.release("me")
+    assert waiter.answer() > 0
+    assert not other_name.is_answered(0.05) and not other_db.is_answered()
+
+
+def test_the_holder_need_not_wait_for_itself(server, lock):
+    fence = lock.acquire("me")
+    assert Waiting(server, "me").answer() == fence
+
+
+def test_the_queue_is_bounded(server, lock):
+    lock.client.config_set("dlock.max-waiters", 2)
+    lock.acquire("me")
+    first, _ = queue_up(server, ["first", "second"])
+    with pytest.raises(redis.ResponseError, match="^QUEUEFULL.*dlock.max-waiters"):
+        Waiting(server, "third").answer()
+    assert lock.acquire("no-wait") is None
+    lock.release("me")
+    first.answer()
+    queue_up(server, ["fourth"])
+    assert stats(lock.client)["queue_full"] == 1
+
+
+def test_with_no_waiters_allowed_waiting_is_refused(server, lock):
+    lock.client.config_set("dlock.max-waiters", 0)
+    lock.acquire("me")
+    with pytest.raises(redis.ResponseError, match="^QUEUEFULL"):
+        Waiting(server, "waiter").answer()
+    assert_nobody_waits(lock.client)
+
+
+@pytest.mark.parametrize("words, message", [
+    (("WAIT",), "WAIT needs a value"),
+    (("WAIT", "0"), "WAIT must be an integer from 1 to 86400000 (one day)"),
+    (("WAIT", "-1"), "WAIT must be an integer"),
+    (("WAIT", "86400001"), "WAIT must be an integer"),
+    (("WAIT", "1s"), "WAIT must be an integer"),
+    (("WAIT", "1", "WAIT", "1"), "WAIT is given twice"),
+    (("SESSION", "SESSION"), "SESSION is given twice"),
+    (("SESSION", "yes"), "unknown option 'yes'"),
+])
+def test_a_wrong_option_is_named_and_nobody_waits(lock, words, message):
+    lock.acquire("me")
+    with pytest.raises(redis.ResponseError) as caught:
+        lock.acquire("you", 1000, *words)
+    assert message in str(caught.value)
+    assert_nobody_waits(lock.client)
+
+
+@pytest.mark.parametrize("words", [("WAIT", 1000, "SESSION"), ("session", "wait", 1000)])
+def test_options_come_in_any_order(lock, words):
+    assert lock.client.execute_command("DLOCK.ACQUIRE", "lock", "me", *words, "PX", 1000) > 0
+
+
+# -- leaving --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wait_ms", [1, 30, 120])
+def test_a_wait_ends_on_time_with_null(server, lock, wait_ms):
+    lock.acquire("me")
+    waiter = Waiting(server, "waiter", wait_ms=wait_ms)
+    assert waiter.answer() is None
+    assert time.monotonic() - waiter.sent_at >= wait_ms / 1000
+    assert stats(lock.client)["wait_timeouts"] == 1
+    assert_nobody_waits(lock.client)
+    assert lock.release("me") == 1
+    assert lock.info() is None
+
+
+def test_a_wait_is_not_ended_by_the_next_100_ms_tick(server, lock):
+    lock.acquire("me")
+    late = []
+    for _ in range(20):
+        waiter = Waiting(server, "waiter", wait_ms=20)
+        waiter.answer()
+        late.append(time.monotonic() - waiter.sent_at - 0.020)
+    assert sorted(late)[10] < 0.020
+
+
+def test_waiters_may_leave_in_any_order(server, lock):
+    lock.acquire("me")
+    waiting = queue_up(server, [f"waiter:{i}" for i in range(6)])
+    for i in (3, 0, 5):
+        waiting[i].close()
+    wait_for_waiters(lock.client, 3)
+    holder = "me"
+    for i in (1, 2, 4):
+        lock.release(holder)
+        assert waiting[i].answer() > 0
+        holder = waiting[i].token
+    assert_nobody_waits(lock.client)
+
+
+@pytest.mark.parametrize("leave", ["close", "abort"])
+def test_a_dead_waiter_leaves_with_its_socket(server, lock, leave):
+    lock.acquire("me")
+    first, second = queue_up(server, ["first", "second"])
+    getattr(first, leave)()
+    wait_for_waiters(lock.client, 1)
+    lock.release("me")
+    assert second.answer() > 0
+
+
+def test_a_killed_waiter_leaves(server, lock):
+    lock.acquire("me")
+    first, second = queue_up(server, ["first", "second"])
+    lock.client.client_kill_filter(_id=first.id)
+    wait_for_waiters(lock.client, 1)
+    lock.release("me")
+    assert second.answer() > 0
+
+
+def test_client_unblock_ends_a_wait_with_null(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    assert lock.client.client_unblock(waiter.id) == 1
+    assert waiter.answer() is None
+    assert_nobody_waits(lock.client)
+    assert waiter.call("PING") == b"PONG"
+
+
+def test_client_unblock_with_error_ends_a_wait_with_an_error(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    assert lock.client.client_unblock(waiter.id, error=True) == 1
+    with pytest.raises(redis.ResponseError, match="UNBLOCKED"):
+        waiter.answer()
+    assert_nobody_waits(lock.client)
+    assert waiter.call("PING") == b"PONG"
+
+
+@pytest.mark.parametrize("how", ["TIMEOUT", "ERROR"])
+def test_client_unblock_right_after_a_grant_loses_neither_answer_nor_lock(server, lock, how):
+    """Both within one turn of the event loop: the waiter is the holder, and hears it."""
+    lock.acquire("me")
+    first, second = queue_up(server, ["first", "second"])
+    pipe = lock.client.pipeline(transaction=True)
+    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
+    pipe.execute_command("CLIENT", "UNBLOCK", first.id, how)
+    assert pipe.execute()[0] == 1
+    fence = first.answer()
+    assert fence > 0
+    assert lock.info()["fence"] == fence
+    assert not second.is_answered(0.1)
+    assert lock.info()["token"] == b"first"
+
+
+def test_a_waiter_that_dies_between_grant_and_answer_does_not_keep_the_lock(server, lock):
+    lock.acquire("me")
+    first, second = queue_up(server, ["first", "second"])
+    pipe = lock.client.pipeline(transaction=True)
+    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
+    pipe.execute_command("CLIENT", "KILL", "ID", first.id)
+    assert pipe.execute() == [1, 1]
+    fence = second.answer()
+    assert lock.info()["token"] == b"second"
+    assert lock.info()["fence"] == fence
+
+
+def test_the_last_waiter_that_dies_between_grant_and_answer_leaves_the_lock_free(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    stream = ReplicationStream(server)
+    pipe = lock.client.pipeline(transaction=True)
+    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
+    pipe.execute_command("CLIENT", "KILL", "ID", waiter.id)
+    pipe.execute()
+    wait_until(lambda: lock.info() is None, "the lock to be taken back")
+    commands = [c for c in stream.take() if c[0] not in (b"MULTI", b"EXEC")]
+    assert [c[0].lower() for c in commands] == [b"dlock.apply", b"dlock.release"]
+    assert commands[1][1:] == [b"lock", b"waiter"]
+    stream.close()
+
+
+def test_a_lock_asked_for_again_is_not_taken_back_from_the_dead_connection(server, lock):
+    """The waiter's connection dies, but the same token has asked on another one meanwhile."""
+    lock.acquire("me")
+    first, second = queue_up(server, ["first", "second"])
+    pipe = lock.client.pipeline(transaction=True)
+    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
+    pipe.execute_command("DLOCK.ACQUIRE", "lock", "first", "PX", 60_000)
+    pipe.execute_command("CLIENT", "KILL", "ID", first.id)
+    fence = pipe.execute()[1]
+    assert not second.is_answered(0.1)
+    assert lock.info()["fence"] == fence
+
+
+def test_a_waiter_whose_token_got_the_lock_elsewhere_is_told_its_fence(server, lock):
+    """A client lost its connection while it waited and waits again on a new one."""
+    lock.acquire("me")
+    first, again = queue_up(server, ["same"], wait_ms=60_000) + queue_up(server, ["same"], wait_ms=300)
+    lock.release("me")
+    assert again.answer() == first.answer() == lock.info()["fence"]
+
+
+# -- every way to become free ---------------------------------------------------------------------
+
+ENDS = {
+    "release": lambda c: c.execute_command("DLOCK.RELEASE", "lock", "me"),
+    "del": lambda c: c.delete("lock"),
+    "unlink": lambda c: c.unlink("lock"),
+    "pexpire 0": lambda c: c.pexpire("lock", 0),
+    "expire soon": lambda c: c.execute_command("DLOCK.EXTEND", "lock", "me", "PX", 20),
+    "rename": lambda c: c.rename("lock", "elsewhere"),
+    "move": lambda c: c.move("lock", 5),
+    "flushdb": lambda c: c.execute_command("FLUSHDB", "SYNC"),
+    "flushdb async": lambda c: c.execute_command("FLUSHDB", "ASYNC"),
+    "flushall": lambda c: c.execute_command("FLUSHALL", "SYNC"),
+    "flushall async": lambda c: c.execute_command("FLUSHALL", "ASYNC"),
+    "swapdb": lambda c: c.swapdb(0, 5),
+    "lua": lambda c: c.eval("return redis.call('del', 'lock')", 1, "lock"),
+    "overwritten by a string that ends": lambda c: c.set("lock", "other", px=20),
+    "overwritten by a string that is deleted": lambda c: (c.set("lock", "other"), c.delete("lock")),
+    "getdel of a string over it": lambda c: (c.set("lock", "other"), c.getdel("lock")),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+def test_however_the_lock_becomes_free_the_first_waiter_gets_it(server, lock, end):
+    fence = lock.acquire("me", 600_000)
+    first, second = queue_up(server, ["first", "second"])
+    end(lock.client)
+    assert first.answer() > fence
+    assert lock.info()["token"] == b"first"
+    assert not second.is_answered(0.02)
+    lock.client.delete("lock")
+    assert second.answer() > 0
+    assert_nobody_waits(lock.client)
+
+
+@pytest.mark.parametrize("end", [
+    lambda c: c.delete("lock"),
+    lambda c: c.execute_command("DLOCK.RELEASE", "lock", "other"),
+    lambda c: c.pexpire("lock", 15),
+    lambda c: c.rename("lock", "elsewhere"),
+    lambda c: c.move("lock", 5),
+    lambda c: c.execute_command("FLUSHALL"),
+    lambda c: c.swapdb(0, 5),
+], ids=["del", "release", "expiry", "rename", "move", "flush", "swapdb"])
+def test_however_a_string_lock_becomes_free_the_first_waiter_gets_it(server, lock, end):
+    lock.client.set("lock", "other", nx=True, px=600_000)
+    first, second = queue_up(server, ["first", "second"])
+    assert lock.info()["waiters"] == 2
+    end(lock.client)
+    fence = first.answer()
+    assert lock.info()["fence"] == fence
+    assert not second.is_answered(0.02)
+
+
+def test_an_eviction_wakes_the_first_waiter(server, lock):
+    lock.acquire("me", 10_000)
+    [waiter] = queue_up(server, ["waiter"])
+    lock.client.config_set("maxmemory-policy", "volatile-ttl")
+    lock.client.config_set("maxmemory", 1)
+    with pytest.raises(redis.ResponseError, match="OOM|maxmemory"):
+        lock.client.set("filler", "x")
+    lock.client.config_set("maxmemory", 0)
+    assert waiter.answer() > 0
+
+
+def test_a_lease_that_ends_is_handed_on_within_milliseconds(server, lock):
+    late = []
+    for i in range(15):
+        lock.acquire(f"holder:{i}", 30)
+        waiter = Waiting(server, f"waiter:{i}")
+        waiter.answer()
+        late.append(time.time() * 1000 - lock.info()["since"])
+        since = lock.info()["since"]
+        lock.release(f"waiter:{i}")
+        waiter.close()
+        assert since
+    assert sorted(late)[7] < 50
+
+
+def test_a_shorter_lease_by_extend_is_noticed(server, lock):
+    lock.acquire("me", 60_000)
+    [waiter] = queue_up(server, ["waiter"])
+    lock.extend("me", 30)
+    assert waiter.answer() > 0
+
+
+def test_a_lock_renamed_onto_the_awaited_name_is_waited_for(server, lock):
+    lock.acquire("me", 60_000)
+    [waiter] = queue_up(server, ["waiter"])
+    Lock(lock.client, "other").acquire("you", 60_000)
+    lock.client.rename("other", "lock")
+    assert not waiter.is_answered(0.05)
+    assert lock.release("you") == 1
+    assert waiter.answer() > 0
+
+
+def test_a_key_of_another_type_sends_the_waiters_away(server, lock):
+    lock.acquire("me")
+    waiting = queue_up(server, ["first", "second"])
+    pipe = lock.client.pipeline(transaction=True)
+    pipe.delete("lock")
+    pipe.rpush("lock", "x")
+    pipe.execute()
+    for waiter in waiting:
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            waiter.answer()
+    assert_nobody_waits(lock.client)
+
+
+def test_a_pinned_lock_is_waited_for_until_it_is_deleted(server, lock):
+    lock.acquire("me", 30)
+    lock.client.persist("lock")
+    [waiter] = queue_up(server, ["waiter"])
+    assert not waiter.is_answered(0.1)
+    lock.client.delete("lock")
+    assert waiter.answer() > 0
+
+
+# -- where nobody may block -----------------------------------------------------------------------
+
+
+def test_in_a_transaction_the_answer_is_immediate(client):
+    Lock(client).acquire("me")
+    pipe = client.pipeline(transaction=True)
+    pipe.execute_command("DLOCK.ACQUIRE", "lock", "you", "PX", 1000, "WAIT", 60_000)
+    assert pipe.execute() == [None]
+    assert_nobody_waits(client)
+
+
+def test_in_a_script_the_answer_is_immediate(client):
+    Lock(client).acquire("me")
+    call = "return redis.call('DLOCK.ACQUIRE', KEYS[1], 'you', 'PX', 1000, 'WAIT', 60000)"
+    assert client.eval(call, 1, "lock") is None
+    assert_nobody_waits(client)
+
+
+def test_in_a_function_the_answer_is_immediate(client):
+    Lock(client).acquire("me")
+    client.execute_command("FUNCTION", "LOAD", """#!lua name=t
+        redis.register_function('take', function(keys)
+            return redis.call('DLOCK.ACQUIRE', keys[1], 'you', 'PX', 1000, 'WAIT', 60000) end)""")
+    assert client.execute_command("FCALL", "take", 1, "lock") is None
+    assert_nobody_waits(client)
+
+
+# -- what crosses the wire ------------------------------------------------------------------------
+
+
+def test_a_hand_over_is_replicated_as_one_state(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    stream = ReplicationStream(server)
+    lock.release("me")
+    fence = waiter.answer()
+    [command] = stream.take()
+    assert command[0] == b"dlock.apply"
+    assert int.from_bytes(command[2][1:9], "little") == fence
+    assert command[2][29:] == b"waiter"
+    stream.close()
+
+
+def test_a_hand_over_after_del_is_replicated_after_the_del(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    stream = ReplicationStream(server)
+    lock.client.delete("lock")
+    waiter.answer()
+    assert [c[0].upper() for c in stream.take()] == [b"DEL", b"DLOCK.APPLY"]
+    stream.close()
+
+
+def test_a_replica_follows_every_hand_over(server, start_replica):
+    master = server.client()
+    replica = start_replica(server).client()
+    lock = Lock(master)
+    for end in ENDS.values():
+        lock.acquire("me", 600_000)
+        [waiter] = queue_up(server, ["waiter"])
+        end(master)
+        assert waiter.answer() > 0
+        waiter.close()
+        assert master.wait(1, 10_000) == 1
+        assert replica.execute_command("DEBUG", "DIGEST") == master.execute_command("DEBUG", "DIGEST")
+        assert Lock(replica).info()["token"] == b"waiter"
+        master.flushall()
+
+
+def test_events_tell_of_the_hand_over(server, lock):
+    lock.client.config_set("notify-keyspace-events", "Kd")
+    events = server.client().pubsub()
+    events.psubscribe("__keyspace@0__:lock")
+    assert events.get_message(timeout=10)["type"] == "psubscribe"
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    lock.release("me")
+    waiter.answer()
+    got = [events.get_message(timeout=10)["data"] for _ in range(3)]
+    assert got == [b"dlock.acquire", b"dlock.release", b"dlock.handover"]
+
+
+def test_waits_and_holds_are_counted_in_histograms(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    time.sleep(0.02)  # not for luck: so long the wait is
+    lock.release("me")
+    waiter.answer()
+    lock.release("waiter")
+    counted = stats(lock.client)
+    assert counted["handed_over"] == 1
+    assert sum(counted["wait_us"].values()) == 1
+    assert sum(counted["hold_us"].values()) == 2
+    assert all(bound > 20_000 for bound in counted["wait_us"])
+
+
+# -- many -----------------------------------------------------------------------------------------
+
+
+def test_ten_thousand_waiters_are_all_answered_in_order(start_server):
+    count = 10_000
+    server = start_server("--maxclients", count + 100)
+    lock = Lock(server.client())
+    lock.acquire("holder")
+    sockets = []
+    for i in range(count):
+        sockets.append(server.socket())
+        sockets[-1].sendall(b"DLOCK.ACQUIRE lock t%d PX 60000 WAIT 600000\r\n" % i)
+        if i % 500 == 0:
+            wait_for_waiters(lock.client, i + 1)
+    wait_for_waiters(lock.client, count)
+    assert lock.release("holder") == 1
+    last = 0
+    for i, bare in enumerate(sockets):
+        reply = bare.recv(100)
+        assert reply.startswith(b":"), (i, reply)
+        assert int(reply[1:]) > last
+        last = int(reply[1:])
+        bare.sendall(b"DLOCK.RELEASE lock t%d\r\n" % i)
+    assert lock.client.ping()
+    wait_until(lambda: lock.info() is None, "the last release")
+    assert stats(lock.client)["handed_over"] == count
+    assert_nobody_waits(lock.client)
+    for bare in sockets:
+        bare.close()
+
+
+def test_many_threads_share_one_lock_without_overlap(server):
+    inside, most, done = [0], [0], []
+
+    def work(name):
+        lock = Lock(server.connect())
+        for i in range(50):
+            token = f"{name}:{i}"
+            fence = lock.acquire(token, 30_000, "WAIT", 60_000)
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            done.append(fence)
+            inside[0] -= 1
+            assert lock.release(token) == 1
+        lock.client.close()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most[0] == 1
+    assert len(done) == 400 and done == sorted(set(done))
