@@ -104,8 +104,9 @@ class Server:
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
-                with self.connect(socket_timeout=START_TIMEOUT) as client:
-                    client.ping()
+                client = self.connect(socket_timeout=START_TIMEOUT)
+                client.ping()
+                client.connection_pool.disconnect()
                 return True
             except (redis.ConnectionError, redis.TimeoutError):
                 time.sleep(0.005)

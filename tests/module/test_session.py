@@ -1,0 +1,248 @@
+"""SESSION: the lock ends with the connection that took it, at once."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+import redis
+
+from support.commands import Lock, stats
+from support.server import wait_until
+from support.stream import ReplicationStream
+from support.waiting import Waiting, queue_up
+
+HOLDER = """
+import redis, sys
+client = redis.Redis('127.0.0.1', int(sys.argv[1]))
+client.execute_command('DLOCK.ACQUIRE', 'lock', 'holder', 'PX', 600000, 'SESSION')
+print('held', flush=True)
+sys.stdin.read()
+"""
+
+
+def take(server, token="holder", **options):
+    """A connection that holds the lock in a session."""
+    holder = Waiting(server, token, options=["SESSION"], **options)
+    assert holder.answer() > 0
+    return holder
+
+
+def wait_until_gone(client, connection):
+    wait_until(lambda: not client.client_list(client_id=[str(connection.id)]), "the end of it")
+
+
+def is_free(lock):
+    return lambda: lock.info() is None
+
+
+@pytest.mark.parametrize("end", ["close", "abort"])
+def test_the_lock_ends_with_its_connection(server, lock, end):
+    holder = take(server)
+    assert lock.info()["session"] == holder.id
+    assert stats(lock.client)["sessions"] == 1
+    getattr(holder, end)()
+    wait_until(is_free(lock), "the session to end")
+    assert (stats(lock.client)["sessions"], stats(lock.client)["session_releases"]) == (0, 1)
+
+
+def test_the_lock_ends_with_a_killed_connection(server, lock):
+    holder = take(server)
+    lock.client.client_kill_filter(_id=holder.id)
+    wait_until(is_free(lock), "the session to end")
+
+
+def test_the_lock_ends_with_an_idle_connection_that_the_server_closes(server, lock):
+    take(server)
+    lock.client.config_set("timeout", 1)
+    wait_until(lambda: lock.info() is None, "the idle connection to be closed", timeout=30)
+
+
+def test_the_lock_ends_with_a_killed_process(server, lock):
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(server.port)],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        [waiter] = queue_up(server, ["waiter"])
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdin.close()
+        holder.stdout.close()
+    assert waiter.answer() > 0
+
+
+def test_the_lock_is_handed_on_at_once(server, lock):
+    holder = take(server)
+    first, second = queue_up(server, ["first", "second"])
+    holder.close()
+    fence = first.answer()
+    assert lock.info()["fence"] == fence
+    assert not second.is_answered(0.05)
+
+
+def test_the_hand_over_after_a_lost_session_is_quick(server, lock):
+    took = []
+    for _ in range(15):
+        holder = take(server)
+        [waiter] = queue_up(server, ["waiter"])
+        ended = time.monotonic()
+        holder.close()
+        waiter.answer()
+        took.append(time.monotonic() - ended)
+        waiter.call("DLOCK.RELEASE", "lock", "waiter")
+        waiter.close()
+    assert sorted(took)[7] < 0.050
+
+
+def test_without_session_the_lock_outlives_its_connection(server, lock):
+    holder = Waiting(server, "holder")
+    holder.answer()
+    holder.close()
+    wait_until_gone(lock.client, holder)
+    assert lock.info()["token"] == b"holder"
+    assert lock.info()["session"] == 0
+
+
+def test_the_same_token_takes_the_session_to_another_connection(server, lock):
+    first = take(server)
+    fence = lock.info()["fence"]
+    second = take(server)
+    assert (lock.info()["session"], lock.info()["fence"]) == (second.id, fence)
+    first.close()
+    wait_until_gone(lock.client, first)
+    assert lock.info()["fence"] == fence
+    second.close()
+    wait_until(is_free(lock), "the session to end")
+
+
+def test_a_session_taken_over_in_the_turn_in_which_it_ends_stays(server, lock):
+    first = take(server)
+    fence = lock.info()["fence"]
+    pipe = lock.client.pipeline(transaction=True)
+    pipe.execute_command("CLIENT", "KILL", "ID", first.id)
+    pipe.execute_command("DLOCK.ACQUIRE", "lock", "holder", "PX", 1000, "SESSION")
+    pipe.execute_command("CLIENT", "ID")
+    _, same, client_id = pipe.execute()
+    lock.client.ping()
+    assert same == fence
+    assert lock.info()["session"] == client_id
+
+
+def test_asking_again_without_session_keeps_the_session(server, lock):
+    holder = take(server)
+    assert lock.acquire("holder") > 0
+    assert lock.info()["session"] == holder.id
+    holder.close()
+    wait_until(is_free(lock), "the session to end")
+
+
+def test_an_extension_keeps_the_session(server, lock):
+    holder = take(server)
+    assert lock.extend("holder") == 1
+    assert lock.info()["session"] == holder.id
+
+
+def test_a_released_lock_is_no_longer_tied(server, lock):
+    holder = take(server)
+    assert lock.release("holder") == 1
+    assert stats(lock.client)["sessions"] == 0
+    fence = lock.acquire("holder")  # the same token, without a session
+    holder.close()
+    wait_until_gone(lock.client, holder)
+    assert lock.info()["fence"] == fence
+
+
+@pytest.mark.parametrize("end", [
+    lambda c: c.delete("lock"), lambda c: c.pexpire("lock", 0), lambda c: c.set("lock", "other"),
+    lambda c: c.flushall(), lambda c: c.execute_command("FLUSHDB", "ASYNC"),
+    lambda c: c.rename("lock", "moved"), lambda c: c.move("lock", 1),
+], ids=["del", "expire", "set", "flushall", "flushdb", "rename", "move"])
+def test_a_lock_that_ended_otherwise_is_no_longer_tied(server, lock, end):
+    holder = take(server)
+    end(lock.client)
+    assert stats(lock.client)["sessions"] == 0
+    lock.client.delete("lock")
+    fence = lock.acquire("other")
+    holder.close()
+    wait_until_gone(lock.client, holder)
+    assert lock.info()["fence"] == fence
+    assert stats(lock.client)["session_releases"] == 0
+
+
+def test_a_session_follows_its_lock_through_swapdb(server, lock):
+    holder = take(server)
+    lock.client.swapdb(0, 3)
+    there = Lock(server.client(db=3))
+    assert there.info()["session"] == holder.id
+    holder.close()
+    wait_until(is_free(there), "the session to end")
+
+
+def test_many_locks_of_one_connection_end_together(server, client):
+    holder = Waiting(server, "token", options=["SESSION"], key="lock:0")
+    holder.answer()
+    for i in range(1, 1000):
+        holder.call("DLOCK.ACQUIRE", f"lock:{i}", "token", "PX", 60_000, "SESSION")
+    other = take(server, token="other", key="other")
+    assert stats(client)["sessions"] == 1001
+    client.execute_command("DLOCK.RELEASE", "lock:500", "token")
+    holder.close()
+    wait_until(lambda: client.dbsize() == 1, "the locks to end")
+    assert Lock(client, "other").info()["session"] == other.id
+    assert stats(client)["sessions"] == 1
+
+
+def test_a_waiter_with_session_is_tied_when_it_gets_the_lock(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"], options=["SESSION"])
+    assert stats(lock.client)["sessions"] == 0
+    lock.release("me")
+    waiter.answer()
+    assert lock.info()["session"] == waiter.id
+    waiter.close()
+    wait_until(is_free(lock), "the session to end")
+
+
+def test_in_a_transaction_the_session_is_the_connection_s(server, client):
+    holder = server.connect()
+    pipe = holder.pipeline(transaction=True)
+    pipe.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 60_000, "SESSION")
+    assert pipe.execute()[0] > 0
+    assert Lock(client).info()["session"] > 0
+    holder.connection_pool.disconnect()
+    wait_until(is_free(Lock(client)), "the session to end")
+
+
+def test_in_a_script_there_is_no_session(client):
+    with pytest.raises(redis.ResponseError, match="SESSION needs a connection"):
+        client.eval("return redis.call('DLOCK.ACQUIRE', 'lock', 'me', 'PX', 1000, 'SESSION')", 1, "lock")
+    assert client.dbsize() == 0
+
+
+def test_the_end_of_a_session_is_replicated_as_a_release(server, lock):
+    holder = take(server)
+    stream = ReplicationStream(server)
+    holder.close()
+    wait_until(is_free(lock), "the session to end")
+    assert stream.take() == [[b"dlock.release", b"lock", b"holder"]]
+    stream.close()
+
+
+def test_a_replica_follows_the_end_of_a_session(server, lock, start_replica):
+    replica = start_replica(server).client()
+    holder = take(server)
+    wait_until(lambda: Lock(replica).info(), "the lock to arrive")
+    assert Lock(replica).info()["session"] == 0
+    holder.close()
+    wait_until(lambda: Lock(replica).info() is None, "the release to arrive")
+    assert replica.dbsize() == 0
+
+
+def test_after_a_restart_the_lease_is_what_ends_the_lock(start_server):
+    server = start_server("--appendonly", "yes", "--appendfsync", "always")
+    take(server)
+    server.kill()
+    server.start()
+    assert Lock(server.client()).info()["session"] == 0
+    assert Lock(server.client()).info()["token"] == b"holder"
