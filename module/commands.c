@@ -31,13 +31,18 @@ static bool may_block(RedisModuleCtx *ctx) {
     return (RedisModule_GetContextFlags(ctx) & no) == 0;
 }
 
+/* A script, or another module, runs commands under a client of its own, which never disconnects. */
+static bool has_connection(RedisModuleCtx *ctx) {
+    if (RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_LUA) return false;
+    return RedisModule_GetClientInfoById(NULL, RedisModule_GetClientId(ctx)) == REDISMODULE_OK;
+}
+
 /* What this server is asked to refuse, however right the words are. */
 static bool is_allowed_or_reply(RedisModuleCtx *ctx, const lock_request *request) {
     const char *error = NULL;
     if (settings.require_noeviction && eviction_threatens_locks())
         error = "ERR maxmemory-policy can evict locks, and dlock.require-noeviction is yes";
-    else if (request->is_session &&
-             RedisModule_GetClientInfoById(NULL, RedisModule_GetClientId(ctx)) != REDISMODULE_OK)
+    else if (request->is_session && !has_connection(ctx))
         error = "ERR SESSION needs a connection, and a script has none";
     if (error != NULL) RedisModule_ReplyWithError(ctx, error);
     return error == NULL;

@@ -53,9 +53,10 @@ def test_the_lock_ends_with_a_killed_connection(server, lock):
 
 
 def test_the_lock_ends_with_an_idle_connection_that_the_server_closes(server, lock):
-    take(server)
+    holder = take(server)
     lock.client.config_set("timeout", 1)
     wait_until(lambda: lock.info() is None, "the idle connection to be closed", timeout=30)
+    holder.close()
 
 
 def test_the_lock_ends_with_a_killed_process(server, lock):
@@ -241,8 +242,9 @@ def test_a_replica_follows_the_end_of_a_session(server, lock, start_replica):
 
 def test_after_a_restart_the_lease_is_what_ends_the_lock(start_server):
     server = start_server("--appendonly", "yes", "--appendfsync", "always")
-    take(server)
+    holder = take(server)
     server.kill()
+    holder.close()
     server.start()
     assert Lock(server.client()).info()["session"] == 0
     assert Lock(server.client()).info()["token"] == b"holder"

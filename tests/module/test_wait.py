@@ -219,20 +219,37 @@ def test_client_unblock_with_error_ends_a_wait_with_an_error(server, lock):
     assert waiter.call("PING") == b"PONG"
 
 
-@pytest.mark.parametrize("how", ["TIMEOUT", "ERROR"])
-def test_client_unblock_right_after_a_grant_loses_neither_answer_nor_lock(server, lock, how):
-    """Both within one turn of the event loop: the waiter is the holder, and hears it."""
-    lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"])
+def release_and_unblock(lock, waiter, how):
+    """Both within one turn of the event loop."""
     pipe = lock.client.pipeline(transaction=True)
     pipe.execute_command("DLOCK.RELEASE", "lock", "me")
-    pipe.execute_command("CLIENT", "UNBLOCK", first.id, how)
+    pipe.execute_command("CLIENT", "UNBLOCK", waiter.id, how)
     assert pipe.execute()[0] == 1
+
+
+def test_client_unblock_right_after_a_grant_loses_neither_answer_nor_lock(server, lock):
+    lock.acquire("me")
+    first, second = queue_up(server, ["first", "second"])
+    release_and_unblock(lock, first, "TIMEOUT")
     fence = first.answer()
     assert fence > 0
     assert lock.info()["fence"] == fence
     assert not second.is_answered(0.1)
     assert lock.info()["token"] == b"first"
+
+
+def test_a_waiter_that_is_told_of_an_error_is_not_the_holder(server, lock):
+    """After the grant, CLIENT UNBLOCK ERROR: servers differ in which answer wins; it must be true."""
+    lock.acquire("me")
+    first, second = queue_up(server, ["first", "second"])
+    release_and_unblock(lock, first, "ERROR")
+    try:
+        assert first.answer() == lock.info()["fence"]
+        assert not second.is_answered(0.1)
+        assert lock.info()["token"] == b"first"
+    except redis.ResponseError as error:
+        assert "UNBLOCKED" in str(error)
+        assert second.answer() == lock.info()["fence"]
 
 
 def test_a_waiter_that_dies_between_grant_and_answer_does_not_keep_the_lock(server, lock):

@@ -1,0 +1,452 @@
+"""200 connections, 20 locks, every kind of luck; then the recorded history is judged.
+
+One thread drives all connections: a loop over a selector, bare sockets, and one generator for each
+client. A generator yields a number of seconds to sleep, or a ticket and the seconds to wait for its
+reply. What a client does comes from its own dice, so a seed gives the same clients again, though
+not the same race.
+
+Environment:
+    DLOCK_STRESS_SECONDS   how long (default 60)
+    DLOCK_SEED             the dice (default: new ones; printed)
+"""
+
+import collections
+import heapq
+import itertools
+import os
+import random
+import selectors
+import socket
+import time
+
+from support.commands import stats
+from support.history import PENDING, Claim, History, check, read_monitor, read_stream
+from support.server import wait_until
+from support.stream import ReplicationStream
+
+SECONDS = float(os.environ.get("DLOCK_STRESS_SECONDS", 60))
+SEED = os.environ.get("DLOCK_SEED", str(random.SystemRandom().randrange(10**6)))
+CLIENTS, KEYS, STRING_KEYS = 200, 20, 4
+PATIENCE = 60  # for answers that must come
+LONGEST_LEASE_MS, LONGEST_WAIT_MS = 1000, 800
+MEMORY_SLACK = 256 * 1024
+RESET = b"\1\0\0\0\0\0\0\0"  # struct linger: RST instead of FIN
+
+
+# -- the loop -------------------------------------------------------------------------------------
+
+
+class Ticket:
+    """A reply to come: PENDING until then, and for ever if the connection is lost before."""
+
+    def __init__(self):
+        self.reply = PENDING
+        self.at = None
+        self.is_over = False
+        self.wake = None
+
+    def settle(self, reply):
+        self.reply, self.at, self.is_over = reply, time.time(), True
+        if self.wake:
+            self.wake()
+
+
+class Wire:
+    """A bare connection. ask() returns a ticket; replies come in order."""
+
+    def __init__(self, loop, port):
+        self.loop = loop
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.tickets = collections.deque()
+        self.unread = b""
+        self.is_lost = False
+        loop.selector.register(self.socket, selectors.EVENT_READ, self.read)
+
+    def ask(self, *words):
+        ticket = Ticket()
+        data = b"*%d\r\n" % len(words)
+        for word in words:
+            word = str(word).encode()
+            data += b"$%d\r\n%s\r\n" % (len(word), word)
+        self.tickets.append(ticket)
+        try:
+            if not self.is_lost:
+                assert self.socket.send(data) == len(data)
+        except OSError:
+            self.lose()
+        if self.is_lost:
+            ticket.settle(PENDING)
+        return ticket
+
+    def read(self):
+        try:
+            data = self.socket.recv(65536)
+        except OSError:
+            data = b""
+        self.unread += data
+        while not self.is_lost and (reply := self.next_reply()) is not PENDING:
+            assert self.tickets, f"a reply to nothing: {reply}"
+            self.tickets.popleft().settle(reply)
+        if not data:
+            self.lose()
+
+    def next_reply(self):
+        line, end, rest = self.unread.partition(b"\r\n")
+        if not end:
+            return PENDING
+        kind, text = line[:1], line[1:]
+        if kind == b"$" and text != b"-1":
+            length = int(text)
+            if len(rest) < length + 2:
+                return PENDING
+            self.unread = rest[length + 2:]
+            return rest[:length].decode()
+        self.unread = rest
+        if kind == b"$":
+            return None
+        return int(text) if kind == b":" else text.decode()
+
+    def lose(self, is_reset=False):
+        """The connection ends, whoever ended it."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self.loop.selector.unregister(self.socket)
+        if is_reset:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self.socket.close()
+        while self.tickets:
+            self.tickets.popleft().settle(PENDING)
+
+
+class Tap:
+    """Reads all that comes from a socket."""
+
+    def __init__(self, loop, bare, recv):
+        self.loop, self.socket, self.recv = loop, bare, recv
+        self.chunks = []
+        bare.setblocking(False)
+        loop.selector.register(bare, selectors.EVENT_READ, self.read)
+        self.read()
+
+    def read(self):
+        try:
+            self.chunks.append(self.recv(1 << 20) or b"")
+        except BlockingIOError:
+            pass
+
+    def read_until(self, mark):
+        deadline = time.monotonic() + PATIENCE
+        while mark not in b"".join(self.chunks[-2:]):
+            assert time.monotonic() < deadline, f"no {mark} in {self.chunks[-2:]}"
+            self.loop.turn(0.1)
+        self.loop.selector.unregister(self.socket)
+        return b"".join(self.chunks)
+
+
+class Loop:
+    def __init__(self):
+        self.selector = selectors.DefaultSelector()
+        self.timers = []
+        self.count = itertools.count()
+        self.running = 0
+
+    def spawn(self, generator):
+        self.running += 1
+        self.resume(generator, None)
+
+    def resume(self, generator, value):
+        try:
+            wish = generator.send(value)
+        except StopIteration:
+            self.running -= 1
+            return
+        ticket, seconds = wish if isinstance(wish, tuple) else (None, wish)
+        if ticket is not None and ticket.is_over:
+            seconds = 0
+        is_resumed = []
+
+        def wake():
+            if not is_resumed:
+                is_resumed.append(True)
+                if ticket is not None:
+                    ticket.wake = None
+                self.resume(generator, ticket.reply if ticket is not None else None)
+
+        if ticket is not None:
+            ticket.wake = wake
+        self.after(seconds, wake)
+
+    def after(self, seconds, action):
+        heapq.heappush(self.timers, (time.monotonic() + seconds, next(self.count), action))
+
+    def turn(self, at_most):
+        if self.timers:
+            at_most = min(at_most, max(0, self.timers[0][0] - time.monotonic()))
+        for ready, _ in self.selector.select(at_most):
+            ready.data()
+        now = time.monotonic()
+        while self.timers and self.timers[0][0] <= now:
+            heapq.heappop(self.timers)[2]()
+
+    def run(self, seconds=PATIENCE):
+        """Until the time is over or all generators are done."""
+        deadline = time.monotonic() + seconds
+        while self.running and time.monotonic() < deadline:
+            self.turn(0.1)
+
+
+# -- the clients ----------------------------------------------------------------------------------
+
+
+class Stress:
+    """The clients, and what they record."""
+
+    def __init__(self, server, seed, clients=CLIENTS):
+        self.server = server
+        self.loop = Loop()
+        self.admin = Wire(self.loop, server.port)
+        self.is_over = False
+        self.claims = []
+        self.complaints = []
+        for i in range(clients):
+            self.loop.spawn(Client(self, f"{seed}.{i}").life())
+
+    def end(self):
+        """No new claims; those under way come to their end."""
+        self.is_over = True
+        self.loop.run()
+        assert self.loop.running == 0, "clients that hang"
+        self.admin.lose()
+
+
+class Client:
+    def __init__(self, stress, name):
+        self.stress = stress
+        self.name = name
+        self.dice = random.Random(name)
+        self.wire = None
+        self.id = None
+        self.claims = []  # on this connection
+        self.count = 0
+
+    def life(self):
+        yield self.dice.uniform(0, 0.1)
+        while not self.stress.is_over:
+            if self.wire is None or self.wire.is_lost:
+                self.wire = Wire(self.stress.loop, self.stress.server.port)
+                self.claims = []
+                self.id = yield self.wire.ask("CLIENT", "ID"), PATIENCE
+            yield from self.try_a_lock()
+            yield self.dice.choice([0, 0, 0.002, 0.02])
+        yield from self.close()
+
+    def try_a_lock(self):
+        claim = self.new_claim()
+        ticket = self.ask(claim)
+        trouble = self.dice.choice(self.TROUBLES) if self.dice.random() < 0.2 else None
+        if trouble is not None:
+            yield ticket, self.dice.uniform(0, (claim.wait_ms or 20) / 1000)
+            if not ticket.is_over:
+                yield from trouble(self, claim)
+        yield ticket, PATIENCE
+        if ticket.is_over and ticket.reply is not PENDING:
+            claim.answer, claim.answered_at = ticket.reply, ticket.at
+        if claim.is_string and claim.answer == "OK":
+            claim.answer = True
+        if isinstance(claim.answer, int) and not self.wire.is_lost:
+            yield self.dice.choice([0, 0, 0, 0.005, 0.01])
+            yield from self.dice.choice(self.ENDS)(self, claim)
+
+    def new_claim(self):
+        self.count += 1
+        dice = self.dice
+        number = dice.randrange(STRING_KEYS, KEYS)
+        if dice.random() < 0.05:  # seldom, for there SET NX must find the lock free
+            number = dice.randrange(STRING_KEYS)
+        claim = Claim(f"lock:{number}", f"{self.name}.{self.count}")
+        if number < STRING_KEYS and dice.random() < 0.5:
+            claim.is_string = True
+        else:
+            claim.wait_ms = dice.randint(5, LONGEST_WAIT_MS) if dice.random() < 0.8 else 0
+            claim.is_session = dice.random() < 0.4
+        return claim
+
+    def ask(self, claim):
+        lease_ms = self.dice.choice([5, 20, 60, 60, 100, 200, LONGEST_LEASE_MS])
+        words = ["DLOCK.ACQUIRE", claim.key, claim.token, "PX", lease_ms]
+        if claim.is_string:
+            words = ["SET", claim.key, claim.token, "NX", "PX", lease_ms]
+        if claim.wait_ms:
+            words += ["WAIT", claim.wait_ms]
+        if claim.is_session:
+            words.append("SESSION")
+        claim.sent_at = time.time()
+        self.stress.claims.append(claim)
+        self.claims.append(claim)
+        return self.wire.ask(*words)
+
+    def demand(self, reply, *allowed):
+        if reply not in allowed:
+            self.stress.complaints.append(f"{self.name}.{self.count}: {reply} is none of {allowed}")
+
+    # -- what may happen to a client, while it waits or while it holds the lock
+
+    def note_loss(self):
+        """This ends the sessions of all claims on the connection."""
+        for claim in self.claims:
+            if claim.lost_at is None:
+                claim.lost_at = time.time()
+
+    def close(self, claim=None):
+        self.note_loss()
+        self.wire.lose()
+        yield 0
+
+    def reset(self, claim):
+        self.note_loss()
+        self.wire.lose(is_reset=True)
+        yield 0
+
+    def kill(self, claim):
+        self.note_loss()
+        yield self.stress.admin.ask("CLIENT", "KILL", "ID", self.id), PATIENCE
+        while not self.wire.is_lost:
+            yield 0.001
+
+    def unblock(self, claim):
+        claim.unblocked_at = time.time()
+        how = self.dice.choice(["TIMEOUT", "ERROR"])
+        reply = yield self.stress.admin.ask("CLIENT", "UNBLOCK", self.id, how), PATIENCE
+        self.demand(reply, 0, 1)
+
+    def delete(self, claim):
+        reply = yield self.stress.admin.ask("DEL", claim.key), PATIENCE
+        self.demand(reply, 0, 1)
+
+    # -- what else a holder does
+
+    def release(self, claim):
+        claim.release = yield self.wire.ask("DLOCK.RELEASE", claim.key, claim.token), PATIENCE
+        if self.wire.is_lost and claim.lost_at is None:
+            self.demand("a lost connection", "an answer")
+
+    def release_twice(self, claim):
+        yield from self.release(claim)
+        self.demand((yield self.wire.ask("DLOCK.RELEASE", claim.key, claim.token), PATIENCE), 0)
+
+    def release_and_vanish(self, claim):
+        self.wire.ask("DLOCK.RELEASE", claim.key, claim.token)
+        yield from self.close()
+
+    def extend(self, claim):
+        self.demand((yield self.wire.ask("DLOCK.EXTEND", claim.key, claim.token, "PX", 500),
+                     PATIENCE), 0, 1)
+        yield from self.release(claim)
+
+    def steal(self, claim):
+        thief = claim.token + ".thief"
+        self.demand((yield self.wire.ask("DLOCK.RELEASE", claim.key, thief), PATIENCE), 0)
+        self.demand((yield self.wire.ask("DLOCK.EXTEND", claim.key, thief, "PX", 500), PATIENCE), 0)
+        yield from self.release(claim)
+
+    def let_the_lease_end(self, claim):
+        yield 0
+
+    TROUBLES = [close, reset, kill, unblock, unblock, delete]
+    ENDS = [release] * 24 + [release_twice, release_and_vanish, extend, steal, let_the_lease_end,
+                             close, reset, kill, delete]
+
+
+# -- the test -------------------------------------------------------------------------------------
+
+
+def used_memory(client):
+    return client.info("memory")["used_memory"]
+
+
+def compare_with(replica, client):
+    """Freeze the data for a moment; the replica has the same. Returns when the freeze was."""
+    begin = time.time()
+    client.execute_command("CLIENT", "PAUSE", 30_000, "WRITE")
+    wait_until(lambda: replica.info("replication")["master_repl_offset"]
+               == client.info("replication")["master_repl_offset"], "the replica to catch up")
+    ours, theirs = (c.execute_command("DEBUG", "DIGEST") for c in (client, replica))
+    client.execute_command("CLIENT", "UNPAUSE")
+    assert ours == theirs, "the replica has other locks"
+    return begin, time.time()
+
+
+def assert_nothing_is_left(client):
+    def left():
+        now = stats(client)
+        return {name: now[name] for name in ("held", "waiters", "queues", "sessions") if now[name]}
+    wait_until(lambda: not left(), "locks, waiters and sessions to end", timeout=30)
+    assert client.dbsize() == 0
+
+
+def warm_up(server):
+    """So that what the server allocates once is there before we measure."""
+    stress = Stress(server, f"{SEED}.warm")
+    stress.loop.run(min(2, SECONDS))
+    stress.end()
+    client = server.client()
+    assert_nothing_is_left(client)
+    wait_until(lambda: len(client.client_list()) == 1, "the connections to end")
+    return used_memory(client)
+
+
+def record(server, replica):
+    """A stress and its history."""
+    client = server.client()
+    stream = ReplicationStream(server)
+    monitor = server.socket()
+    stress = Stress(server, SEED)
+    stream_tap = Tap(stress.loop, stream.socket, stream.reader.read1)
+    monitor.sendall(b"MONITOR\r\n")
+    monitor_tap = Tap(stress.loop, monitor, monitor.recv)
+    pauses = []
+    for _ in range(3):
+        stress.loop.run(SECONDS / 3)
+        pauses.append(compare_with(replica, client))
+    stress.end()
+    assert_nothing_is_left(client)
+    ended_at = time.time()
+    client.set("the-end", 1)
+    history = History(
+        read_monitor(monitor_tap.read_until(b"the-end").decode()),
+        read_stream(stream_tap.read_until(b"the-end\r\n$1\r\n1\r\n")),
+        stress.claims, ended_at, pauses)
+    client.delete("the-end")
+    assert stress.complaints == []
+    stream.close()
+    monitor.close()
+    return history
+
+
+def summary(history):
+    answers = collections.Counter(type(claim.answer).__name__ for claim in history.claims)
+    grants = len({event.fence for event in history.events if event.kind == "grant"})
+    return (f"seed {SEED}: {len(history.claims)} claims, {grants} grants, "
+            f"{len(history.commands)} commands, answers {dict(answers)}")
+
+
+def test_under_stress_every_promise_is_kept(start_server, start_replica):
+    print(f"DLOCK_SEED={SEED}")
+    server = start_server("--repl-backlog-ttl", 1)
+    memory = warm_up(server)
+    client = server.client()
+    counted = stats(client)
+    replica = start_replica(server)
+    history = record(server, replica.client())
+    print(summary(history))
+    problems = check(history)
+    assert problems == [], f"seed {SEED}: {len(problems)} problems, the first: {problems[:10]}"
+
+    grants = {event.fence for event in history.events if event.kind == "grant"}
+    assert stats(client)["acquired"] - counted["acquired"] == len(grants)
+    assert len(grants) > 100 * SECONDS, "too little happened to prove anything"
+    replica.stop()
+    wait_until(lambda: used_memory(client) <= memory + MEMORY_SLACK, "the memory to come back", 30)
