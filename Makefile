@@ -24,8 +24,8 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -
 DLOCK_CFLAGS := -std=c11 -D_POSIX_C_SOURCE=200809L -fPIC -fvisibility=hidden $(WARNINGS) -MMD -MP \
     $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
     -DDLOCK_VERSION='"$(VERSION)"' -DDLOCK_VERSION_NUMBER=$(VERSION_NUMBER)
-MODULE_CFLAGS := $(DLOCK_CFLAGS) -isystem "$(dir $(HEADER))" -Imodule
-MODULE_LDFLAGS := -shared -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE))
+MODULE_CFLAGS := $(DLOCK_CFLAGS) $(if $(SANITIZE),,-flto) -isystem "$(dir $(HEADER))" -Imodule
+MODULE_LDFLAGS := -shared -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE),-flto)
 
 MODULE_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard module/*.c)))
 SELFTEST_OBJECTS := $(OUT)/tests/selftest/selftest.o

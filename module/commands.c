@@ -17,11 +17,15 @@
 #include "waiters.h"
 #include "wall_clock.h"
 
-static bool open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *name,
+/* The key is the word behind the command's name. */
+static bool open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString **argv,
                           lock_access access) {
-    if (lock_store_open(entry, ctx, name, access)) return true;
-    RedisModule_ReplyWithError(ctx, REDISMODULE_ERRORMSG_WRONGTYPE);
-    return false;
+    if (!lock_store_open(entry, ctx, argv[1], access)) {
+        RedisModule_ReplyWithError(ctx, REDISMODULE_ERRORMSG_WRONGTYPE);
+        return false;
+    }
+    entry->argv = argv;
+    return true;
 }
 
 /* In a script or a transaction nobody waits: the answer comes at once. */
@@ -54,7 +58,7 @@ static int cmd_acquire(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     lock_entry entry;
     if (!args_parse_acquire_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
     if (!is_allowed_or_reply(ctx, &request)) return REDISMODULE_OK;
-    if (!open_or_reply(&entry, ctx, argv[1], LOCK_WRITE)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv, LOCK_WRITE)) return REDISMODULE_OK;
     int64_t fence = transition_acquire(&entry, &request);
     if (fence > 0)
         RedisModule_ReplyWithLongLong(ctx, fence);
@@ -72,7 +76,7 @@ static int cmd_release(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     lock_token token;
     lock_entry entry;
     if (!args_parse_token_or_reply(ctx, argv[2], &token)) return REDISMODULE_OK;
-    if (!open_or_reply(&entry, ctx, argv[1], LOCK_WRITE)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv, LOCK_WRITE)) return REDISMODULE_OK;
     bool was_held = transition_release(&entry, token);
     lock_store_close(&entry);
     return RedisModule_ReplyWithLongLong(ctx, was_held);
@@ -83,7 +87,7 @@ static int cmd_extend(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_request request;
     lock_entry entry;
     if (!args_parse_extend_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
-    if (!open_or_reply(&entry, ctx, argv[1], LOCK_WRITE)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv, LOCK_WRITE)) return REDISMODULE_OK;
     bool is_held = transition_extend(&entry, &request);
     lock_store_close(&entry);
     return RedisModule_ReplyWithLongLong(ctx, is_held);
@@ -118,7 +122,8 @@ static void reply_state(RedisModuleCtx *ctx, const lock_entry *entry) {
 static int cmd_info(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argc;
     lock_entry entry;
-    if (!open_or_reply(&entry, ctx, argv[1], LOCK_READ)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv, LOCK_READ)) return REDISMODULE_OK;
+    lock_store_read_expiry(&entry);
     if (entry.is_held)
         reply_state(ctx, &entry);
     else
@@ -127,13 +132,13 @@ static int cmd_info(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return REDISMODULE_OK;
 }
 
-/* DLOCK.APPLY key state: what replicate.c writes, on its way back in */
+/* DLOCK.APPLY key state [ignored ...]: what replicate.c writes, on its way back in */
 static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argc;
     lock_state state;
     lock_entry entry;
     if (!args_parse_state_or_reply(ctx, argv[2], &state)) return REDISMODULE_OK;
-    if (!open_or_reply(&entry, ctx, argv[1], LOCK_OVERWRITE)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv, LOCK_OVERWRITE)) return REDISMODULE_OK;
     transition_apply(&entry, &state);
     lock_store_close(&entry);
     return RedisModule_ReplyWithSimpleString(ctx, "OK");
@@ -173,6 +178,10 @@ static RedisModuleCommandArg key_args[] = {ARG_KEY, ARG_END};
 static RedisModuleCommandArg apply_args[] = {
     ARG_KEY,
     {.name = "state", .type = REDISMODULE_ARG_TYPE_STRING, .key_spec_index = -1},
+    {.name = "ignored",
+     .type = REDISMODULE_ARG_TYPE_STRING,
+     .key_spec_index = -1,
+     .flags = REDISMODULE_CMD_ARG_OPTIONAL | REDISMODULE_CMD_ARG_MULTIPLE},
     ARG_END,
 };
 
@@ -213,7 +222,7 @@ static const command table[] = {
      "ttl, "
      "lease, since, waiters, session and kind, or with null when it is free.",
      key_args},
-    {REPLICATE_COMMAND, cmd_apply, "write admin fast", "write fast admin dangerous", 3,
+    {REPLICATE_COMMAND, cmd_apply, "write admin fast", "write fast admin dangerous", -3,
      REDISMODULE_CMD_KEY_OW | REDISMODULE_CMD_KEY_UPDATE,
      "Internal: sets a lock's state as the master or the append-only file says. Replies with OK.",
      apply_args},

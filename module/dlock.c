@@ -20,6 +20,7 @@
 #include "eviction.h"
 #include "lock_type.h"
 #include "optional_api.h"
+#include "replicate.h"
 #include "server_events.h"
 #include "sessions.h"
 #include "settings.h"
@@ -48,6 +49,7 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     optional_api_look_up();
     RedisModule_SetModuleOptions(ctx, OPTIONS);
     sessions_init();
+    replicate_init();
     if (settings_register(ctx, argv, argc) != REDISMODULE_OK ||
         lock_type_register(ctx) != REDISMODULE_OK || commands_register(ctx) != REDISMODULE_OK ||
         transition_register(ctx) != REDISMODULE_OK || stats_register(ctx) != REDISMODULE_OK ||

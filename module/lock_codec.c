@@ -13,9 +13,17 @@ enum {
     AT_EXPIRES = 21,
 };
 
-static void put_le(char *at, int64_t value, size_t size) {
-    for (size_t i = 0; i < size; i++)
-        at[i] = (char)(unsigned char)((uint64_t)value >> (8 * i));
+/* Written out rather than in a loop: compilers make one store of each of these. */
+static void put_le32(char *at, int64_t value) {
+    at[0] = (char)value;
+    at[1] = (char)(value >> 8);
+    at[2] = (char)(value >> 16);
+    at[3] = (char)(value >> 24);
+}
+
+static void put_le64(char *at, int64_t value) {
+    put_le32(at, value);
+    put_le32(at + 4, value >> 32);
 }
 
 static int64_t get_le(const char *at, size_t size) {
@@ -28,10 +36,10 @@ static int64_t get_le(const char *at, size_t size) {
 size_t lock_encode(const lock_state *state, char out[LOCK_CODEC_SIZE_MAX]) {
     int64_t expires = state->expires_ms == LOCK_NO_EXPIRY ? 0 : state->expires_ms;
     out[AT_VERSION] = VERSION;
-    put_le(out + AT_FENCE, state->fence, 8);
-    put_le(out + AT_SINCE, state->since_ms, 8);
-    put_le(out + AT_LEASE, state->lease_ms, 4);
-    put_le(out + AT_EXPIRES, expires, 8);
+    put_le64(out + AT_FENCE, state->fence);
+    put_le64(out + AT_SINCE, state->since_ms);
+    put_le32(out + AT_LEASE, state->lease_ms);
+    put_le64(out + AT_EXPIRES, expires);
     memcpy(out + LOCK_CODEC_HEADER_SIZE, state->token.bytes, state->token.length);
     return LOCK_CODEC_HEADER_SIZE + state->token.length;
 }

@@ -13,7 +13,6 @@
 static bool read_lock(lock_entry *entry) {
     entry->is_held = true;
     entry->held = lock_value_state(RedisModule_ModuleTypeGetValue(entry->key));
-    entry->held.expires_ms = RedisModule_GetAbsExpire(entry->key);
     return true;
 }
 
@@ -25,10 +24,7 @@ static bool read_string(lock_entry *entry) {
         return false;
     }
     entry->is_held = true;
-    entry->held = (lock_state){
-        .kind = LOCK_KIND_STRING,
-        .expires_ms = RedisModule_GetAbsExpire(entry->key),
-    };
+    entry->held = (lock_state){.kind = LOCK_KIND_STRING, .expires_ms = LOCK_NO_EXPIRY};
     entry->held.token.bytes =
         RedisModule_CallReplyStringPtr(entry->string, &entry->held.token.length);
     return true;
@@ -68,6 +64,10 @@ void lock_store_close(lock_entry *entry) {
 
 const lock_state *lock_store_held(const lock_entry *entry) {
     return entry->is_held ? &entry->held : NULL;
+}
+
+void lock_store_read_expiry(lock_entry *entry) {
+    if (entry->is_held) entry->held.expires_ms = RedisModule_GetAbsExpire(entry->key);
 }
 
 void lock_store_put(lock_entry *entry, const lock_state *state) {

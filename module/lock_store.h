@@ -17,6 +17,7 @@ typedef enum lock_access {
 /* One open key and what is in it. */
 typedef struct lock_entry {
     RedisModuleCtx *ctx;
+    RedisModuleString **argv; /* the words of the running command, or NULL outside of one */
     RedisModuleString *name;
     int db;
     RedisModuleKey *key;
@@ -31,8 +32,10 @@ bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *
                      lock_access access);
 void lock_store_close(lock_entry *entry);
 
-/* The state in the key, or NULL when it is free. */
+/* The state in the key, or NULL when it is free. Its expiry is LOCK_NO_EXPIRY until it is asked for with
+ * lock_store_read_expiry(): a release does not need it, and it costs two look-ups. */
 const lock_state *lock_store_held(const lock_entry *entry);
+void lock_store_read_expiry(lock_entry *entry);
 
 /* These need LOCK_WRITE and update entry->held. */
 void lock_store_put(lock_entry *entry, const lock_state *state); /* over whatever is there */

@@ -11,8 +11,12 @@
 
 #define REPLICATE_COMMAND "dlock.apply"
 
-/* The lock of that name is now in this state. */
-void replicate_state(RedisModuleCtx *ctx, RedisModuleString *name, const lock_state *state);
+void replicate_init(void);
+
+/* The lock of that name is now in this state. argv: the words of the running command, of which the
+ * second is name; NULL outside of a command. */
+void replicate_state(RedisModuleCtx *ctx, RedisModuleString **argv, RedisModuleString *name,
+                     const lock_state *state);
 
 /* The running command (RELEASE, or DLOCK.APPLY itself) is its own result: pass it on as it is. */
 void replicate_command(RedisModuleCtx *ctx);

@@ -21,6 +21,7 @@ typedef struct tie {
 } tie;
 
 static RedisModuleDict *by_fence, *by_client;
+static int64_t count;
 
 static tie *find(RedisModuleDict *in, const void *id) {
     return RedisModule_DictGetC(in, (void *)id, sizeof(uint64_t), NULL);
@@ -41,6 +42,7 @@ static void undo(tie *old) {
         set_first_of(old->client, old->next);
     if (old->next != NULL) old->next->prev = old->prev;
     RedisModule_DictDelC(by_fence, &old->fence, sizeof(old->fence), NULL);
+    count--;
     RedisModule_FreeString(NULL, old->name);
     RedisModule_Free(old);
 }
@@ -61,26 +63,27 @@ void sessions_bind(int64_t fence, uint64_t client, int db, const RedisModuleStri
     if (made->next != NULL) made->next->prev = made;
     set_first_of(client, made);
     RedisModule_DictSetC(by_fence, &fence, sizeof(fence), made);
+    count++;
 }
 
 void sessions_forget(int64_t fence) {
-    if (sessions_count() == 0) return;
+    if (count == 0) return;
     tie *old = find(by_fence, &fence);
     if (old != NULL) undo(old);
 }
 
 uint64_t sessions_client(int64_t fence) {
-    if (sessions_count() == 0) return 0;
+    if (count == 0) return 0;
     tie *found = find(by_fence, &fence);
     return found == NULL ? 0 : found->client;
 }
 
 int64_t sessions_count(void) {
-    return (int64_t)RedisModule_DictSize(by_fence);
+    return count;
 }
 
 void sessions_end_all_of(uint64_t client) {
-    if (sessions_count() == 0) return;
+    if (count == 0) return;
     tie *each;
     while ((each = find(by_client, &client)) != NULL) {
         deferred_settle_soon(each->db, each->name, each->fence);
@@ -89,7 +92,7 @@ void sessions_end_all_of(uint64_t client) {
 }
 
 void sessions_flush(int db) {
-    if (sessions_count() == 0) return;
+    if (count == 0) return;
     RedisModuleDictIter *iter = RedisModule_DictIteratorStartC(by_fence, "^", NULL, 0);
     tie *each;
     while (RedisModule_DictNextC(iter, NULL, (void **)&each) != NULL) {
@@ -102,7 +105,7 @@ void sessions_flush(int db) {
 }
 
 void sessions_swap(int db, int other_db) {
-    if (sessions_count() == 0) return;
+    if (count == 0) return;
     RedisModuleDictIter *iter = RedisModule_DictIteratorStartC(by_fence, "^", NULL, 0);
     tie *each;
     while (RedisModule_DictNextC(iter, NULL, (void **)&each) != NULL) {

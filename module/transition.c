@@ -50,7 +50,7 @@ static int64_t grant(lock_entry *entry, const lock_request *request, uint64_t cl
         .expires_ms = now_ms + request->lease_ms,
     };
     lock_store_put(entry, &granted);
-    replicate_state(entry->ctx, entry->name, &granted);
+    replicate_state(entry->ctx, entry->argv, entry->name, &granted);
     if (request->is_session) sessions_bind(granted.fence, client, entry->db, entry->name);
     stats_count(STATS_ACQUIRED);
     notify(entry, event);
@@ -75,7 +75,7 @@ static void renew(lock_entry *entry, int64_t lease_ms, int64_t now_ms) {
     if (entry->held.kind == LOCK_KIND_STRING)
         replicate_string_expiry(entry->ctx, entry->name, entry->held.expires_ms);
     else
-        replicate_state(entry->ctx, entry->name, &entry->held);
+        replicate_state(entry->ctx, entry->argv, entry->name, &entry->held);
     notify(entry, "dlock.extend");
     watch_expiry(entry);
 }
@@ -96,8 +96,8 @@ static int64_t reacquire(const lock_entry *entry, const lock_request *request) {
 int64_t transition_acquire(lock_entry *entry, const lock_request *request) {
     int64_t now_us = wall_clock_us();
     waiter *next = entry->is_held ? NULL : first_waiter(entry);
-    if (next != NULL)
-        hand_over(entry, next, now_us); /* it became free just now: first come first */
+    if (next != NULL) hand_over(entry, next, now_us); /* it was freed just now: they come first */
+    lock_store_read_expiry(entry);
     switch (lock_judge_acquire(lock_store_held(entry), request, now_us / 1000)) {
     case LOCK_GRANT:
         return grant(entry, request, request->is_session ? RedisModule_GetClientId(entry->ctx) : 0,
@@ -201,6 +201,7 @@ static void settle(RedisModuleCtx *ctx, RedisModuleString *name, int64_t fence) 
         hand_over(&entry, next, wall_clock_us());
     else if (next != NULL)
         waiters_send_away(entry.db, name, TRYAGAIN_MOVING);
+    lock_store_read_expiry(&entry);
     watch_expiry(&entry);
     lock_store_close(&entry);
 }

@@ -18,8 +18,8 @@ class Waiting:
         self.client = redis.Redis("127.0.0.1", server.port, db=db, socket_timeout=20)
         self.connection = self.client.connection_pool.get_connection("ACQUIRE")
         self.id = self.call("CLIENT", "ID")
-        self.send("DLOCK.ACQUIRE", key, token, "PX", lease_ms, "WAIT", wait_ms, *options)
         self.sent_at = time.monotonic()
+        self.send("DLOCK.ACQUIRE", key, token, "PX", lease_ms, "WAIT", wait_ms, *options)
 
     def send(self, *words):
         self.connection.send_command(*words)

@@ -1,0 +1,83 @@
+"""What a lock costs, against the alternatives; --help shows the options.
+
+Runs the scenarios, prints a table or two for each, writes everything to build/bench/results.json.
+Exit status 1: a bar was not met.
+
+To add a scenario: a file with NAME, a docstring that begins "Scenario: ", and run(quick, progress)
+that returns a list of report.Table; and its place in SCENARIOS.
+"""
+
+import argparse
+import datetime
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # for support
+
+import breakdown  # noqa: E402
+import instructions  # noqa: E402
+import machine  # noqa: E402
+import memory  # noqa: E402
+import report  # noqa: E402
+import throughput  # noqa: E402
+from support.server import ROOT  # noqa: E402
+
+SCENARIOS = [instructions, throughput, memory]
+RESULTS = ROOT / "build/bench/results.json"
+
+
+def _parse_arguments():
+    parser = argparse.ArgumentParser(description="What a lock costs, against the alternatives.")
+    parser.add_argument("--only", metavar="NAME", action="append",
+                        choices=[scenario.NAME for scenario in SCENARIOS],
+                        help="run this scenario; may be given several times")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, rougher figures")
+    parser.add_argument("--list", action="store_true", help="name the scenarios and do nothing")
+    parser.add_argument("--profile", action="store_true",
+                        help="instead, show in which functions the server spends its instructions")
+    return parser.parse_args()
+
+
+def _run(scenario, quick):
+    begin = time.monotonic()
+
+    def progress(step):
+        print(f"[{time.monotonic() - begin:5.1f} s] {scenario.NAME}: {step}", file=sys.stderr)
+
+    tables = scenario.run(quick, progress)
+    progress("done")
+    return tables
+
+
+def _run_all(scenarios, quick):
+    about = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+             "quick": quick, **machine.describe()}
+    for group in ("machine", "versions"):
+        print(f"{group}: " + ", ".join(f"{k} {v}" for k, v in about[group].items()))
+    results = {}
+    for scenario in scenarios:
+        results[scenario.NAME] = _run(scenario, quick)
+        report.write(RESULTS, about, results)
+        for table in results[scenario.NAME]:
+            table.show()
+        print(flush=True)
+    print(f"All figures: {RESULTS.relative_to(ROOT)}")
+    return all(all(table.verdicts().values()) for tables in results.values() for table in tables)
+
+
+def main():
+    arguments = _parse_arguments()
+    if arguments.list:
+        for scenario in SCENARIOS:
+            summary = scenario.__doc__.splitlines()[0].removeprefix("Scenario: ")
+            print(f"{scenario.NAME:14} {summary}")
+    elif arguments.profile:
+        breakdown.show()
+    else:
+        names = arguments.only or [scenario.NAME for scenario in SCENARIOS]
+        sys.exit(not _run_all([s for s in SCENARIOS if s.NAME in names], arguments.quick))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Scenario: user instructions that the server spends on one acquire and release.
+
+The server runs under callgrind, which counts instructions and so gives the same answer on a busy
+machine as on a quiet one. Each way gets its own server.
+
+A mark is the command TIME: callgrind writes down what it counted, and starts again at zero, when
+the function behind that command begins. So a count covers exactly the requests between two marks.
+The server's timer runs as seldom as Redis lets it, because callgrind slows the server down fifty
+times and the timer would count fifty times too much.
+"""
+
+import pathlib
+import tempfile
+
+import ways
+from report import Bar, Table
+from talk import Talk
+
+NAME = "instructions"
+MARK = ways.encode(["TIME"])
+MARK_REPLY_LINES = 5
+
+
+class CountedServer:
+    """A server under callgrind, ready for requests made this way."""
+
+    def __init__(self, way):
+        self.way = way
+        self.counts = tempfile.TemporaryDirectory(prefix="dlock-bench-")
+        self.mark_count = 0
+        self.server = way.server("--hz", 1, wrapper=[
+            "valgrind", "--tool=callgrind", "--trace-children=yes", "--quiet",
+            "--dump-before=timeCommand", f"--callgrind-out-file={self.counts.name}/%p"])
+
+    def __enter__(self):
+        try:
+            self.server.start()
+            ways.prepare(self.way, self.server.client())
+            self.talk = Talk(self.server)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.server.destroy()
+        self.counts.cleanup()
+
+    def count(self, portions, portion_length):
+        """Send all portions; the result is the file with what was counted meanwhile."""
+        self._mark()
+        for portion in portions:
+            self.talk.send(portion, portion_length)
+        return self._mark()
+
+    def _mark(self):
+        self.talk.send(MARK, MARK_REPLY_LINES)
+        self.mark_count += 1
+        return pathlib.Path(self.counts.name) / f"{self.server.pid}.{self.mark_count}"
+
+
+def total(path):
+    if not path.exists():
+        raise AssertionError("callgrind does not see the server's function timeCommand")
+    for line in path.read_text().splitlines():
+        if line.startswith("totals:"):
+            return int(line.split()[1])
+    raise AssertionError(f"callgrind did not finish {path.name}")
+
+
+def _measure(way, pair_count, repetitions):
+    portions = ways.pipelines(ways.pairs(way, pair_count))
+    with CountedServer(way) as counted:
+        counted.count(portions[:len(portions) // 4], ways.PIPELINE)  # a first use is dearer
+        return [total(counted.count(portions, ways.PIPELINE)) / pair_count
+                for _ in range(repetitions)]
+
+
+def run(quick, progress):
+    pair_count, repetitions = (1000, 2) if quick else (4000, 3)
+    table = Table(
+        "User instructions of the server per acquire + release",
+        f"callgrind, {pair_count} pairs, {ways.PIPELINE} commands in a pipeline, "
+        f"{repetitions} times",
+        unit="instructions",
+        bars={ways.SET_EVALSHA.name: Bar("<=", 0.60), ways.SET_DEL.name: Bar("<=", 1.35)})
+    for way in ways.WAYS:
+        progress(way.name)
+        table.add(way.name, _measure(way, pair_count, repetitions))
+    return [table]

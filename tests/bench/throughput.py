@@ -1,0 +1,122 @@
+"""Scenario: pairs per second of one server, with and without pipelining.
+
+Each way has its own server. All servers share one core, and the driver (load.c) has another: else
+the scheduler is what gets measured. The driver loads one server at a time, and they take turns of a
+few milliseconds, so that a slow moment of the machine hits them all.
+
+A server that was busy less than 90 % of its time was not the limit: somebody else had one of the
+cores. The ratio by the server's own processor time is then the better one to read.
+"""
+
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+import ways
+from report import Bar, Table
+from support.server import ROOT
+
+NAME = "throughput"
+CONNECTIONS = 50
+PAIRS = CONNECTIONS * 64
+SLICE_MS = 50
+SOURCE = pathlib.Path(__file__).with_name("load.c")
+PROGRAM = ROOT / "build/bench/load"
+
+
+def _build_load():
+    PROGRAM.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O2",
+                    "-o", PROGRAM, SOURCE], check=True)
+
+
+def _pinned_to(which):
+    """A prefix that keeps a command on the first or on the last (-1) core we may use, for root with
+    precedence over what else runs there."""
+    precedence = ["nice", "-n", "-10"] if os.geteuid() == 0 else []
+    return [*precedence, "taskset", "--cpu-list", str(sorted(os.sched_getaffinity(0))[which])]
+
+
+class Contender:
+    """One way and its own server."""
+
+    def __init__(self, way):
+        self.way = way
+        self.server = way.server(wrapper=_pinned_to(0))
+
+    def prepare(self, pipeline, path):
+        """Empty the server but for the background, and write the requests for it into a file."""
+        client = self.server.client()
+        client.flushall()
+        ways.prepare(self.way, client)
+        portions = ways.pipelines(ways.pairs(self.way, PAIRS), pipeline)
+        path.write_bytes(b"".join(b"%d\n%s" % (len(p), p) for p in portions))
+
+    def cpu_seconds(self):
+        cpu = self.server.client().info("cpu")
+        return cpu["used_cpu_user"] + cpu["used_cpu_sys"]
+
+
+def _run(contenders, pipeline, slices):
+    """For each contender: its pairs per second, and the part of the time its server was busy."""
+    with tempfile.TemporaryDirectory(prefix="dlock-bench-") as directory:
+        targets = []
+        for i, contender in enumerate(contenders):
+            path = pathlib.Path(directory) / str(i)
+            contender.prepare(pipeline, path)
+            targets += [str(contender.server.port), path]
+        before = [contender.cpu_seconds() for contender in contenders]
+        output = subprocess.run(
+            [*_pinned_to(-1), PROGRAM, str(pipeline), str(CONNECTIONS), str(SLICE_MS), str(slices),
+             *targets], check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+    used = [contender.cpu_seconds() - b for contender, b in zip(contenders, before)]
+    results = []
+    for line, cpu_seconds in zip(output.splitlines(), used):
+        replies, refused, took = map(float, line.split())
+        if refused:
+            raise AssertionError(f"{refused:.0f} of {replies:.0f} requests were refused")
+        results.append((replies / 2 / took, cpu_seconds / took))
+    return results
+
+
+def _note_busy(table, runs):
+    busy = [statistics.median(busy for _, busy in results) for results in zip(*runs)]
+    table.notes.append(f"The servers were busy {min(busy):.0%} to {max(busy):.0%} of their time.")
+    ratios = [statistics.median((run[0][0] / run[0][1]) / (run[i][0] / run[i][1]) for run in runs)
+              for i in range(1, len(table.rows))]
+    table.notes.append("dlock / this by the server's processor time: "
+                       + ", ".join(f"{ratio:.2f}" for ratio in ratios))
+
+
+def _measure(contenders, pipeline, rounds, slices, progress):
+    how = f"{pipeline} commands in a pipeline" if pipeline > 1 else "one command at a time"
+    table = Table(
+        f"Pairs per second, {how}",
+        f"{CONNECTIONS} connections, {rounds} runs of {slices} interleaved slices of {SLICE_MS} ms",
+        unit="pairs/s",
+        bars={ways.SET_EVALSHA.name: Bar(">=", 1.6)} if pipeline > 1 else {})
+    runs = []
+    for i in range(rounds):
+        progress(f"{how}, run {i + 1} of {rounds}")
+        runs.append(_run(contenders, pipeline, slices))
+    for contender, results in zip(contenders, zip(*runs)):
+        table.add(contender.way.name, [pairs for pairs, _ in results],
+                  server_busy=[busy for _, busy in results])
+    _note_busy(table, runs)
+    return table
+
+
+def run(quick, progress):
+    rounds, slices = (5, 4) if quick else (9, 10)
+    _build_load()
+    contenders = [Contender(way) for way in ways.WAYS]
+    try:
+        for contender in contenders:
+            contender.server.start()
+        return [_measure(contenders, pipeline, rounds, slices, progress)
+                for pipeline in (ways.PIPELINE, 1)]
+    finally:
+        for contender in contenders:
+            contender.server.destroy()
