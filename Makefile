@@ -99,7 +99,8 @@ format: ## let clang-format lay out every C file
 install: module ## install the module under PREFIX (default /usr/local)
 	install -d "$(MODULE_DIR)" "$(DOC_DIR)"
 	install -m 755 $(OUT)/dlock.so "$(MODULE_DIR)/dlock.so"
-	install -m 644 README.md module/README.md LICENSE "$(DOC_DIR)/" 2>/dev/null || true
+	install -m 644 README.md LICENSE CHANGELOG.md "$(DOC_DIR)/"
+	install -m 644 module/README.md "$(DOC_DIR)/module.md"
 
 .PHONY: uninstall
 uninstall: ## remove what install put there
