@@ -88,7 +88,8 @@ class Server:
         command = [*self.wrapper, str(ROOT / "scripts/redis-server")]
         command += ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.dir)]
         command += ["--logfile", str(self.dir / "log"), "--save", ""]
-        command += ["--enable-debug-command", "yes", "--enable-module-command", "yes"]
+        command += ["--enable-debug-command", "yes", "--enable-module-command", "yes",
+                    "--enable-protected-configs", "yes"]
         command += ["--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0"]
         for i, module in enumerate(self.modules):
             command += ["--loadmodule", str(module), *(self.module_args if i == 0 else [])]

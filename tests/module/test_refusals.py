@@ -1,0 +1,129 @@
+"""Where Redis itself forbids writes, and only there, RELEASE and EXTEND fail, with Redis's own error."""
+
+import os
+import subprocess
+import threading
+
+import pytest
+import redis
+
+from support.commands import Lock
+from support.server import wait_until
+
+EVICTING = ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru",
+            "allkeys-lfu", "allkeys-random"]
+
+
+def assert_release_and_extend_work(lock, token):
+    assert lock.extend(token, 50_000) == 1
+    assert lock.release(token) == 1
+    assert lock.release(token) == 0
+
+
+def assert_refused(lock, token, error):
+    for call in (lock.acquire, lock.extend, lock.release):
+        with pytest.raises(redis.exceptions.RedisError, match=error):
+            call(token)
+
+
+def evict_some(client):
+    client.config_set("maxmemory", client.info("memory")["used_memory"] + 2_000_000)
+    for i in range(100_000):
+        try:
+            client.set(f"filler:{i}", "x" * 1000)
+        except redis.ResponseError as error:  # a volatile policy has evicted all there is
+            assert "OOM" in str(error) or "maxmemory" in str(error)
+            break
+        if i % 100 == 0 and client.info("stats")["evicted_keys"] > 100:
+            break
+    client.config_set("maxmemory", 0)
+    assert client.info("stats")["evicted_keys"] > 0
+
+
+@pytest.mark.parametrize("policy", EVICTING)
+def test_under_eviction_a_lock_is_there_or_truly_gone(server, client, policy):
+    """Whichever locks are evicted: each answers as what it is, and nothing breaks."""
+    client.config_set("maxmemory-policy", policy)
+    locks = [Lock(client, f"lock:{i}") for i in range(300)]
+    fences = [lock.acquire("me", 600_000) for lock in locks]
+    evict_some(client)
+    for lock, fence in zip(locks, fences):
+        info = lock.info()
+        if info is None:
+            assert lock.release("me") == 0
+        else:
+            assert info["fence"] == fence
+            assert lock.release("me") == 1
+
+
+def test_too_few_replicas_is_redis_s_own_error(server, lock, start_replica):
+    lock.acquire("me")
+    lock.client.config_set("min-replicas-max-lag", 2)
+    lock.client.config_set("min-replicas-to-write", 1)
+    assert_refused(lock, "me", "NOREPLICAS|Not enough good replicas")
+    assert lock.info()["token"] == b"me"
+    start_replica(server)
+    wait_until(lambda: lock.client.info("replication")["min_slaves_good_slaves"] == 1, "a replica")
+    assert_release_and_extend_work(lock, "me")
+
+
+def test_a_busy_script_is_redis_s_own_error(server, lock):
+    lock.acquire("me")
+    lock.client.config_set("busy-reply-threshold", 1)
+
+    def loop():
+        try:
+            server.connect().eval("while true do end", 0)
+        except redis.exceptions.RedisError:
+            pass  # killed
+
+    looping = threading.Thread(target=loop)
+    looping.start()
+    try:
+        impatient = Lock(server.client(socket_timeout=10))
+        wait_until(lambda: is_busy(impatient), "the script to be called busy")
+        assert_refused(impatient, "me", "BUSY|busy running a script")
+    finally:
+        server.client().execute_command("SCRIPT", "KILL")
+        looping.join()
+    assert_release_and_extend_work(lock, "me")
+
+
+def is_busy(lock):
+    try:
+        lock.info()
+        return False
+    except redis.exceptions.RedisError as error:
+        return "usy" in str(error) or "BUSY" in str(error)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MB, if we may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a file system needs root")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk_is_redis_s_own_error(start_server, small_disk):
+    """A snapshot failed, and Redis is set to stop writes then: MISCONF."""
+    server = start_server("--stop-writes-on-bgsave-error", "yes")
+    client = server.client()
+    lock = Lock(client)
+    lock.acquire("me", 600_000)
+    client.config_set("save", "3600 1")
+    client.config_set("dir", str(small_disk))
+    client.set("filler", os.urandom(3_000_000))
+    client.bgsave()
+    wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", "it to fail")
+    assert_refused(lock, "me", "MISCONF")
+    assert lock.info()["token"] == b"me"
+    client.config_set("dir", str(server.dir))
+    client.bgsave()
+    wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "ok", "it to work")
+    assert_release_and_extend_work(lock, "me")
+    client.config_set("save", "")
