@@ -73,9 +73,10 @@ class Server:
 
     # -- life ----------------------------------------------------------------------------------
 
-    def start(self):
+    def start(self, port=None):
+        """On a free port, unless it must be this one."""
         for _ in range(5):
-            self.port = free_port()
+            self.port = port or free_port()
             self._spawn()
             if self._is_ready():
                 return self
@@ -84,21 +85,24 @@ class Server:
                 break
         raise AssertionError(f"the server did not start:\n{self.log()}")
 
-    def _spawn(self):
+    def command(self):
         command = [*self.wrapper, str(ROOT / "scripts/redis-server")]
         command += ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.dir)]
         command += ["--logfile", str(self.dir / "log"), "--save", ""]
-        command += ["--enable-debug-command", "yes", "--enable-module-command", "yes",
-                    "--enable-protected-configs", "yes"]
-        command += ["--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0"]
+        command += ["--enable-debug-command", "yes", "--enable-module-command", "yes"]
+        command += ["--enable-protected-configs", "yes", "--shutdown-timeout", "0"]
+        command += ["--repl-diskless-sync-delay", "0"]
         for i, module in enumerate(self.modules):
             command += ["--loadmodule", str(module), *(self.module_args if i == 0 else [])]
+        return command + self.options
+
+    def _spawn(self):
         env = dict(os.environ)
         if os.environ.get("DLOCK_PRELOAD"):
             env["LD_PRELOAD"] = os.environ["DLOCK_PRELOAD"]
         with open(self.dir / "log", "ab") as log:
             self.process = subprocess.Popen(
-                command + self.options, cwd=self.dir, env=env, stdin=subprocess.DEVNULL,
+                self.command(), cwd=self.dir, env=env, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, preexec_fn=_die_with_parent)
 
     def _is_ready(self):

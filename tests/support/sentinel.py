@@ -1,0 +1,108 @@
+"""A master, two replicas and three sentinels on loopback, ready in a second or so."""
+
+import redis
+
+from support.commands import plain
+from support.server import ROOT, Server, wait_until
+
+DOWN_AFTER_MS = 1000  # less, and a busy machine fails over without need
+FAILOVER_TIMEOUT_MS = 2000
+NAME = "main"
+
+
+class Sentinel(Server):
+    """One sentinel process."""
+
+    def __init__(self, master_port):
+        super().__init__(module=None)
+        self.master_port = master_port
+
+    def command(self):
+        (self.dir / "sentinel.conf").write_text(
+            f"port {self.port}\n"
+            "bind 127.0.0.1\n"
+            f"dir {self.dir}\n"
+            f"logfile {self.dir / 'log'}\n"
+            f"sentinel monitor {NAME} 127.0.0.1 {self.master_port} 2\n"
+            f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n"
+            f"sentinel failover-timeout {NAME} {FAILOVER_TIMEOUT_MS}\n"
+            f"sentinel parallel-syncs {NAME} 2\n")
+        return [str(ROOT / "scripts/redis-server"), str(self.dir / "sentinel.conf"), "--sentinel"]
+
+    def master(self):
+        """What it knows of the master, as a dict."""
+        reply = plain(self.client(decode_responses=True), "SENTINEL", "MASTER", NAME)
+        return dict(zip(reply[::2], reply[1::2]))
+
+
+class SentinelSet:
+    """servers[0] is the first master. Each fail_over() kills the master of the moment."""
+
+    def __init__(self, *options):
+        self.options = options
+        self.servers, self.sentinels = [], []
+
+    def start(self):
+        master = self._add_server()
+        for _ in range(2):
+            self._add_server("--replicaof", "127.0.0.1", master.port)
+        self._wait_for_replicas(2)
+        for _ in range(3):
+            sentinel = Sentinel(master.port)
+            self.sentinels.append(sentinel)
+            sentinel.start()
+            plain(sentinel.client(), "SENTINEL", "DEBUG", "INFO-PERIOD", 200, "PUBLISH-PERIOD", 100)
+        self._wait_until_all_know_all()
+        return self
+
+    def _add_server(self, *options):
+        server = Server(*self.options, *options)
+        self.servers.append(server)
+        return server.start()
+
+    def _roles(self):
+        roles = {}
+        for server in self.servers:
+            try:
+                roles[server] = server.client().info("replication")
+            except redis.RedisError:
+                roles[server] = {"role": "down"}
+        return roles
+
+    def _wait_for_replicas(self, count):
+        def in_sync():
+            return [r for r in self._roles().values() if r.get("master_link_status") == "up"]
+        wait_until(lambda: len(in_sync()) == count, f"{count} replicas in sync", timeout=60)
+
+    def _wait_until_all_know_all(self):
+        def knows_all(sentinel):
+            master = sentinel.master()
+            return (int(master["num-slaves"]) == 2 and int(master["num-other-sentinels"]) == 2
+                    and master["flags"] == "master")
+        wait_until(lambda: all(knows_all(s) for s in self.sentinels), "the sentinels", timeout=60)
+
+    @property
+    def master(self):
+        """The one that the sentinels name."""
+        _, port = plain(self.sentinels[0].client(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
+        return next(s for s in self.servers if s.port == int(port))
+
+    def wait_for_new_master(self, old):
+        def is_promoted():
+            master = self.master
+            return master is not old and master.client().info("replication")["role"] == "master"
+        wait_until(is_promoted, "a new master", timeout=60)
+        return self.master
+
+    def revive(self, server):
+        """Start it again, on its old port, as a replica of the master; wait until all is well."""
+        port = server.port
+        server.options = [*map(str, self.options), "--replicaof", "127.0.0.1", str(self.master.port)]
+        server.start(port)
+        self._wait_for_replicas(2)
+        self._wait_until_all_know_all()
+
+    def destroy(self):
+        for server in self.sentinels + self.servers:
+            server.kill()
+            server.destroy()
