@@ -20,6 +20,7 @@ import redis
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULE = pathlib.Path(os.environ.get("DLOCK_MODULE", ROOT / "build/dlock.so")).resolve()
+LAUNCH_DIR = os.getcwd()
 START_TIMEOUT = 60
 STOP_TIMEOUT = 60
 CRASH_MARKS = ("BUG REPORT", "AddressSanitizer", "LeakSanitizer", "runtime error:", "ASSERTION FAILED")
@@ -98,6 +99,8 @@ class Server:
 
     def _spawn(self):
         env = dict(os.environ)
+        if "/" in env.get("REDIS_SERVER", ""):
+            env["REDIS_SERVER"] = os.path.join(LAUNCH_DIR, env["REDIS_SERVER"])
         if os.environ.get("DLOCK_PRELOAD"):
             env["LD_PRELOAD"] = os.environ["DLOCK_PRELOAD"]
         with open(self.dir / "log", "ab") as log:
