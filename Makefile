@@ -19,8 +19,8 @@ HEADER := $(if $(REDISMODULE_H),$(REDISMODULE_H),build/include/redismodule.h)
 
 CC ?= cc
 CFLAGS ?= -O2 -g
-WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
-    -Wvla -Wwrite-strings -Wundef -Wformat=2 $(if $(CI),-Werror)
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
+    -Wmissing-prototypes -Wvla -Wwrite-strings -Wundef -Wformat=2 $(if $(CI),-Werror)
 DLOCK_CFLAGS := -std=c11 -D_POSIX_C_SOURCE=200809L -fPIC -fvisibility=hidden $(WARNINGS) -MMD -MP \
     $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
     -DDLOCK_VERSION='"$(VERSION)"' -DDLOCK_VERSION_NUMBER=$(VERSION_NUMBER)

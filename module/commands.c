@@ -4,7 +4,8 @@
  * A handler parses, opens, lets transition.c judge and apply, closes, replies. Nothing is touched
  * before everything is parsed, and exactly one reply is sent on every way out.
  *
- * To add a command: a handler, its arguments, and a row in the table; COMMAND DOCS follows from it. */
+ * To add a command: a handler, its arguments, and a row in the table; COMMAND DOCS follows from
+ * it. */
 #include "commands.h"
 
 #include "args.h"
@@ -196,7 +197,8 @@ typedef struct command {
     RedisModuleCommandArg *args;
 } command;
 
-/* The arity of ACQUIRE and EXTEND counts neither PX nor its value, so that our error can name them. */
+/* The arity of ACQUIRE and EXTEND counts neither PX nor its value, so that our error can name
+ * them. */
 static const command table[] = {
     {"dlock.acquire", cmd_acquire, "write deny-oom blocking fast", "write fast blocking", -3,
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,

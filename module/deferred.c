@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* deferred.c - see deferred.h.
  *
- * A timer that is created while the server is about to sleep may be overslept until the next cron (seen
- * on 7.0), hence the one-shot event, which does nothing but end the sleep.
+ * A timer that is created while the server is about to sleep may be overslept until the next cron
+ * (seen on 7.0), hence the one-shot event, which does nothing but end the sleep.
  *
  * Invariant: while the list is not empty, a timer is set. */
 #include "deferred.h"

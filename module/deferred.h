@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* deferred.h - work on a lock that may not be done where the need for it is noticed.
  *
- * Redis tells us that a key went away, or a client, in the midst of its own work. A write there would
- * reach the replicas before the change that caused it. So the name is noted, and settled from a timer
- * in the same turn of the event loop; later, if clients are paused; never, if we became a replica.
+ * Redis tells us that a key went away, or a client, in the midst of its own work. A write there
+ * would reach the replicas before the change that caused it. So the name is noted, and settled from
+ * a timer in the same turn of the event loop; later, if clients are paused; never, if we became a
+ * replica.
  *
  * What settling means is transition.c's business: it registers itself here. */
 #ifndef DLOCK_DEFERRED_H
@@ -17,8 +18,8 @@ typedef void (*deferred_fn)(RedisModuleCtx *ctx, RedisModuleString *name, int64_
 
 int deferred_register(RedisModuleCtx *ctx, deferred_fn settle);
 
-/* Settle this lock soon. fence: take it back from the holder with that fence; 0: nobody to take it from.
- * May be called from anywhere in the main thread. */
+/* Settle this lock soon. fence: take it back from the holder with that fence; 0: nobody to take
+ * it from. May be called from anywhere in the main thread. */
 void deferred_settle_soon(int db, const RedisModuleString *name, int64_t fence);
 
 /* The same at once, from the callback of a timer. */

@@ -12,7 +12,8 @@
  *   server_events.c                                       what the server tells us
  *   optional_api.c                                        what only newer servers have
  *
- * Redis keeps everything registered here until it exits: a module with a data type is never unloaded. */
+ * Redis keeps everything registered here until it exits: a module with a data type is never
+ * unloaded. */
 #define REDISMODULE_MAIN
 #include "redismodule.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* eviction.h - can this server throw locks away to save memory?
  *
- * No API protects a key from eviction, and an evicted lock is two holders. So we say it in the log, at
- * load and whenever the configuration changes, and in INFO dlock. */
+ * No API protects a key from eviction, and an evicted lock is two holders. So we say it in the
+ * log, at load and whenever the configuration changes, and in INFO dlock. */
 #ifndef DLOCK_EVICTION_H
 #define DLOCK_EVICTION_H
 

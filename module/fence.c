@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fence.c - see fence.h. It cannot overflow: nothing at or above LOCK_FENCE_LIMIT is ever raised. */
+/* fence.c - see fence.h. It cannot overflow: nothing at or above LOCK_FENCE_LIMIT is ever
+ * raised. */
 #include "fence.h"
 
 static int64_t last;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fence.h - the server's one fence counter.
  *
- * A fence is max(last + 1, unix time in microseconds): it grows with every grant, whatever the name,
- * and needs no key of its own. Being no smaller than the time, it keeps growing after a restart that
- * forgot the last one; being no smaller than the last one, it keeps growing while the clock steps back.
- * Whoever learns of a fence (RDB, AOF, master) raises the counter with it. Main thread only. */
+ * A fence is max(last + 1, unix time in microseconds): it grows with every grant, whatever the
+ * name, and needs no key of its own. Being no smaller than the time, it keeps growing after a
+ * restart that forgot the last one; being no smaller than the last one, it keeps growing while
+ * the clock steps back. Whoever learns of a fence (RDB, AOF, master) raises the counter with it.
+ * Main thread only. */
 #ifndef DLOCK_FENCE_H
 #define DLOCK_FENCE_H
 

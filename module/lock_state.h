@@ -30,7 +30,8 @@ typedef struct lock_token {
     size_t length;
 } lock_token;
 
-/* A lock of ours, or a plain string: somebody's SET NX PX lock, which has no fence and no history. */
+/* A lock of ours, or a plain string: somebody's SET NX PX lock, which has no fence and no
+ * history. */
 typedef enum lock_kind { LOCK_KIND_LOCK, LOCK_KIND_STRING } lock_kind;
 
 typedef struct lock_state {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock_store.c - see lock_store.h.
  *
- * A plain string is read with GETRANGE, not by direct access, which would change its encoding. We ask
- * for one byte more than a token may have: a longer string then equals no token.
+ * A plain string is read with GETRANGE, not by direct access, which would change its encoding. We
+ * ask for one byte more than a token may have: a longer string then equals no token.
  *
  * We told the core not to signal every key that was open for writing (WATCH, client-side caching);
  * so each change here does it. */

@@ -32,8 +32,8 @@ bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *
                      lock_access access);
 void lock_store_close(lock_entry *entry);
 
-/* The state in the key, or NULL when it is free. Its expiry is LOCK_NO_EXPIRY until it is asked for with
- * lock_store_read_expiry(): a release does not need it, and it costs two look-ups. */
+/* The state in the key, or NULL when it is free. Its expiry is LOCK_NO_EXPIRY until it is asked
+ * for with lock_store_read_expiry(): a release does not need it, and it costs two look-ups. */
 const lock_state *lock_store_held(const lock_entry *entry);
 void lock_store_read_expiry(lock_entry *entry);
 

@@ -102,8 +102,8 @@ static size_t mem_usage(const void *value) {
     return RedisModule_MallocSize((void *)value);
 }
 
-/* The key is no longer ours: deleted, expired, evicted, overwritten, renamed or moved. Who waits for it
- * may get it now. Fires for our own deletions as well; then nobody waits any more. */
+/* The key is no longer ours: deleted, expired, evicted, overwritten, renamed or moved. Who waits
+ * for it may get it now. Fires for our own deletions as well; then nobody waits any more. */
 static void unlinked(RedisModuleKeyOptCtx *ctx, const void *data) {
     const lock_value *value = data;
     sessions_forget(value->fence);
@@ -136,7 +136,8 @@ static int aux_load(RedisModuleIO *rdb, int encoding_version, int when) {
     return REDISMODULE_OK;
 }
 
-/* Version 5 of the methods (7.2) is version 4 with one more field, which older servers do not read. */
+/* Version 5 of the methods (7.2) is version 4 with one more field, which older servers do not
+ * read. */
 typedef struct type_methods_v5 {
     RedisModuleTypeMethods v4;
     RedisModuleTypeAuxSaveFunc aux_save2; /* as aux_save, but writes nothing when it says nothing */

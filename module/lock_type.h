@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lock_type.h - the data type behind a held lock: how it lives in memory, in files and in digests. */
+/* lock_type.h - the data type behind a held lock: how it lives in memory, in files and in
+ * digests. */
 #ifndef DLOCK_LOCK_TYPE_H
 #define DLOCK_LOCK_TYPE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* optional_api.h - what servers newer than 7.0 offer, looked up at load; NULL where it is missing. */
+/* optional_api.h - what servers newer than 7.0 offer, looked up at load; NULL where it is
+ * missing. */
 #ifndef DLOCK_OPTIONAL_API_H
 #define DLOCK_OPTIONAL_API_H
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* replicate.c - see replicate.h.
  *
- * RedisModule_Replicate() looks the command up by its name and builds an argument vector, every time: a
- * quarter of the cost of an uncontended acquire, even when nobody listens. ReplicateVerbatim() only
- * takes references to the words of the running command. So within a command we lend it other words for
- * the time of that call: ours in front, the rest of the client's behind, where DLOCK.APPLY ignores them.
- * A server that looked at the words later than that would pass on the client's own command, which makes
- * the same token the holder, by the receiver's clock. None does: the tests read the stream. */
+ * RedisModule_Replicate() looks the command up by its name and builds an argument vector, every
+ * time: a quarter of the cost of an uncontended acquire, even when nobody listens.
+ * ReplicateVerbatim() only takes references to the words of the running command. So within a
+ * command we lend it other words for the time of that call: ours in front, the rest of the
+ * client's behind, where DLOCK.APPLY ignores them. A server that looked at the words later than
+ * that would pass on the client's own command, which makes the same token the holder, by the
+ * receiver's clock. None does: the tests read the stream. */
 #include "replicate.h"
 
 #include "lock_codec.h"

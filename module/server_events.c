@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server_events.c - see server_events.h. To listen to another event: a callback and a line below. */
+/* server_events.c - see server_events.h. To listen to another event: a callback and a line
+ * below. */
 #include "server_events.h"
 
 #include "eviction.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* sessions.h - which locks end with which connection.
  *
- * A grant is known by its fence, which no other grant has. The tie lives in this server's memory only:
- * after a restart or a failover nobody has the session, and the lease is what ends the lock. RENAME and
- * MOVE end the tie as well. Main thread only. */
+ * A grant is known by its fence, which no other grant has. The tie lives in this server's memory
+ * only: after a restart or a failover nobody has the session, and the lease is what ends the
+ * lock. RENAME and MOVE end the tie as well. Main thread only. */
 #ifndef DLOCK_SESSIONS_H
 #define DLOCK_SESSIONS_H
 

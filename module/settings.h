@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* settings.h - what an operator may set: CONFIG SET dlock.NAME, or "loadmodule dlock.so NAME value".
+/* settings.h - what an operator may set: CONFIG SET dlock.NAME, or "loadmodule dlock.so NAME
+ * value".
  *
  * To add one: a field here and a row in settings.c. */
 #ifndef DLOCK_SETTINGS_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stats.h - what the server counts, and how INFO dlock shows it.
  *
- * To add a counter: one row here, with the INFO field's name, and a stats_count() where it happens. */
+ * To add a counter: one row here, with the INFO field's name, and a stats_count() where it
+ * happens. */
 #ifndef DLOCK_STATS_H
 #define DLOCK_STATS_H
 

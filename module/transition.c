@@ -3,7 +3,7 @@
  *
  *   acquire    free: grant. Ours already: the same fence again. Else no, or wait.
  *   release    the first waiter becomes the holder in the same step, else the key goes away
- *   settle     the lock ended otherwise (DEL, expiry, lost session...): called by deferred.h a moment later
+ *   settle     it ended otherwise (DEL, expiry, lost session...): called by deferred.h soon after
  *
  * Order within a step: judge, then the keyspace, then the replication stream, then counters, events
  * and the waiter's answer. A refused request leaves before the first of them. */
@@ -80,8 +80,8 @@ static void renew(lock_entry *entry, int64_t lease_ms, int64_t now_ms) {
     watch_expiry(entry);
 }
 
-/* The holder asked again, maybe because the connection on which it was granted the lock is dead: then
- * nothing that is under way because of that death may take the lock from it. */
+/* The holder asked again, maybe because the connection on which it was granted the lock is dead:
+ * then nothing that is under way because of that death may take the lock from it. */
 static int64_t reacquire(const lock_entry *entry, const lock_request *request) {
     int64_t fence = entry->held.fence;
     stats_count(STATS_REACQUIRED);
@@ -176,8 +176,8 @@ static void take_back(lock_entry *entry, int64_t now_us) {
     if (next != NULL) hand_over(entry, next, now_us);
 }
 
-/* In a cluster the key may be gone because it lives on another server by now; the core then refuses us
- * any look at it. */
+/* In a cluster the key may be gone because it lives on another server by now; the core then
+ * refuses us any look at it. */
 static bool is_ours(const lock_entry *entry) {
     if (!(RedisModule_GetContextFlags(entry->ctx) & REDISMODULE_CTX_FLAGS_CLUSTER)) return true;
     RedisModuleCallReply *reply = RedisModule_Call(entry->ctx, "EXISTS", "s", entry->name);

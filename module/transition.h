@@ -13,7 +13,8 @@ int transition_register(RedisModuleCtx *ctx);
  * overtakes a waiter. */
 int64_t transition_acquire(lock_entry *entry, const lock_request *request);
 
-/* After transition_acquire() said 0: let the client wait. Its reply, or an error, is taken care of. */
+/* After transition_acquire() said 0: let the client wait. Its reply, or an error, is taken care
+ * of. */
 void transition_wait_or_reply(lock_entry *entry, const lock_request *request);
 
 /* True when it was held by token. It is free now, or the next waiter's. */

@@ -5,14 +5,14 @@
  *   answer     transition.c has made the first one the holder: unlink it, unblock its client
  *   forget     its time is over, it was unblocked by hand, or its connection went away
  *
- * The client is blocked "on keys", without a timeout of the core, and unblocked by hand; the core then
- * calls on_unblock() (at once on 7.0, before it sleeps on newer servers), which only formats the answer
- * that is already decided. This survives a CLIENT UNBLOCK in the same turn of the event loop as a grant,
- * and lets the core redirect clients whose cluster slot moves away. The core's own timeout would lose
- * the answer in that race, and be late.
+ * The client is blocked "on keys", without a timeout of the core, and unblocked by hand; the core
+ * then calls on_unblock() (at once on 7.0, before it sleeps on newer servers), which only formats
+ * the answer that is already decided. This survives a CLIENT UNBLOCK in the same turn of the event
+ * loop as a grant, and lets the core redirect clients whose cluster slot moves away. The core's own
+ * timeout would lose the answer in that race, and be late.
  *
- * Invariants: a queue exists only while somebody waits in it, and has at most one timer. A waiter is in
- * a queue, or in the list of the answered until the core frees it. */
+ * Invariants: a queue exists only while somebody waits in it, and has at most one timer. A
+ * waiter is in a queue, or in the list of the answered until the core frees it. */
 #include "waiters.h"
 
 #include "deferred.h"
@@ -215,17 +215,18 @@ static void on_disconnect(RedisModuleCtx *ctx, RedisModuleBlockedClient *client)
     add_answered(who);
 }
 
-/* Is the answer on its way? Not when the connection is gone, or when CLIENT UNBLOCK ERROR was faster.
- * 7.0 answers at once, so the connection is all that matters; newer servers answer later, and call every
- * client disconnected that they do not answer. 7.0 says so of clients that it did answer. */
+/* Is the answer on its way? Not when the connection is gone, or when CLIENT UNBLOCK ERROR was
+ * faster. 7.0 answers at once, so the connection is all that matters; newer servers answer
+ * later, and call every client disconnected that they do not answer. 7.0 says so of clients that
+ * it did answer. */
 static bool is_told(RedisModuleCtx *ctx, const waiter *who) {
     if (RedisModule_GetServerVersion() >= REDIS_7_2)
         return !RedisModule_BlockedClientDisconnected(ctx);
     return RedisModule_GetClientInfoById(NULL, who->client_id) == REDISMODULE_OK;
 }
 
-/* The last call for this waiter, shortly before its answer is written to the socket. A holder that was
- * not told is no holder. */
+/* The last call for this waiter, shortly before its answer is written to the socket. A holder
+ * that was not told is no holder. */
 static void on_free(RedisModuleCtx *ctx, void *privdata) {
     waiter *who = privdata;
     if (who->state == GRANTED && !is_told(ctx, who))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* waiters.h - clients parked until a lock becomes free, first come, first served.
  *
- * Knows how to queue clients and how to answer them, not what owning a lock means: transition.c asks
- * for the first in the queue, makes it the holder, and lets it be answered. Main thread only. */
+ * Knows how to queue clients and how to answer them, not what owning a lock means: transition.c
+ * asks for the first in the queue, makes it the holder, and lets it be answered. Main thread
+ * only. */
 #ifndef DLOCK_WAITERS_H
 #define DLOCK_WAITERS_H
 
@@ -36,7 +37,8 @@ void waiters_send_away(int db, const RedisModuleString *name, const char *error)
 /* Settle this name at that unix time, if somebody still waits for it then. */
 void waiters_look_again(int db, const RedisModuleString *name, int64_t at_ms);
 
-/* The holder with that fence has asked again: it lives, even if the connection it waited on does not. */
+/* The holder with that fence has asked again: it lives, even if the connection it waited on does
+ * not. */
 void waiters_confirm(int64_t fence);
 
 /* All locks of a database, or of all when it is negative, are gone without a word about each. */

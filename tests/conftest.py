@@ -55,7 +55,7 @@ def start_replica(start_server):
     def start(master, *options):
         replica = start_server("--replicaof", "127.0.0.1", master.port, *options)
         client = replica.client()
-        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "replica in sync")
+        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "a sync")
         return replica
 
     return start

@@ -26,7 +26,8 @@ WRONG_CALLS = [
     (("k", "t", "x" * 1_000_000), "unknown option '" + "x" * 32 + "'"),
     (("k", "", "PX", "1000"), "token must have 1 to 256 bytes, not 0"),
     (("k", LONG, "PX", "1000"), "token must have 1 to 256 bytes, not 257"),
-    *((("k", "t", "PX", lease), "PX must be an integer from 1 to 86400000") for lease in WRONG_LEASES),
+    *((("k", "t", "PX", lease), "PX must be an integer from 1 to 86400000")
+      for lease in WRONG_LEASES),
 ]
 
 
@@ -92,7 +93,8 @@ def test_a_key_of_another_type_is_wrongtype(shared, make):
 def test_a_forged_state_is_refused(shared):
     client = shared.client()
     client.flushall()
-    for state in (b"", b"x", b"\x01" + b"\0" * 28, b"\x01" + b"\xff" * 40, b"\x02" * 40, b"\x01" * 1000):
+    for state in (b"", b"x", b"\x01" + b"\0" * 28, b"\x01" + b"\xff" * 40, b"\x02" * 40,
+                  b"\x01" * 1000):
         with pytest.raises(redis.ResponseError, match="state is not one that dlock wrote"):
             client.execute_command("DLOCK.APPLY", "k", state)
     assert client.dbsize() == 0

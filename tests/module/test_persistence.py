@@ -92,8 +92,9 @@ def test_a_damaged_payload_is_refused_and_said(server, client):
     payload = client.dump("lock")
     client.delete("lock")
     client.execute_command("DEBUG", "SET-SKIP-CHECKSUM-VALIDATION", 1)
-    too_large = payload.replace(fence.to_bytes(8, "little"), b"\xff" * 8)
-    newer = payload.replace(b"\x01" + fence.to_bytes(8, "little"), b"\x09" + fence.to_bytes(8, "little"))
+    fence_bytes = fence.to_bytes(8, "little")
+    too_large = payload.replace(fence_bytes, b"\xff" * 8)
+    newer = payload.replace(b"\x01" + fence_bytes, b"\x09" + fence_bytes)
     for damaged in (too_large, newer):
         assert damaged != payload
         with pytest.raises(redis.ResponseError, match="Bad data format"):

@@ -1,4 +1,4 @@
-"""Where Redis itself forbids writes, and only there, RELEASE and EXTEND fail, with Redis's own error."""
+"""RELEASE and EXTEND fail only where Redis itself forbids writes, with Redis's own error."""
 
 import os
 import subprocess

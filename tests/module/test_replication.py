@@ -16,6 +16,10 @@ def in_sync(master, replica):
                == replica.info("replication")["master_repl_offset"], "replica to catch up")
 
 
+def expiry(client, key):
+    return client.execute_command("PEXPIRETIME", key)
+
+
 def digest(client):
     return client.execute_command("DEBUG", "DIGEST")
 
@@ -29,7 +33,7 @@ def test_a_grant_is_replicated_as_one_state_with_an_absolute_expiry(stream, lock
     assert int.from_bytes(state[1:9], "little") == fence
     assert int.from_bytes(state[9:17], "little") == lock.info()["since"]
     assert int.from_bytes(state[17:21], "little") == 50_000
-    assert int.from_bytes(state[21:29], "little") == lock.client.execute_command("PEXPIRETIME", "lock")
+    assert int.from_bytes(state[21:29], "little") == expiry(lock.client, "lock")
     assert state[29:] == b"me"
 
 
@@ -76,7 +80,7 @@ def test_a_string_lock_is_replicated_in_words_of_plain_redis(stream, lock):
     lock.extend("other", 50_000)
     _, extended = stream.take()
     assert extended[0] == b"PEXPIREAT"
-    assert int(extended[2]) == lock.client.execute_command("PEXPIRETIME", "lock")
+    assert int(extended[2]) == expiry(lock.client, "lock")
 
 
 def test_a_transaction_is_replicated_as_one(stream, client):
@@ -84,7 +88,8 @@ def test_a_transaction_is_replicated_as_one(stream, client):
     pipe.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 1000)
     pipe.execute_command("DLOCK.RELEASE", "lock", "me")
     pipe.execute()
-    assert [c[0].upper() for c in stream.take()] == [b"MULTI", b"DLOCK.APPLY", b"DLOCK.RELEASE", b"EXEC"]
+    names = [c[0].upper() for c in stream.take()]
+    assert names == [b"MULTI", b"DLOCK.APPLY", b"DLOCK.RELEASE", b"EXEC"]
 
 
 def test_a_replica_agrees_on_everything(server, start_replica):
@@ -109,7 +114,7 @@ def test_a_replica_agrees_on_everything(server, start_replica):
         ours, theirs = Lock(master, key).info(), Lock(replica, key).info()
         assert abs(ours.pop("ttl") - theirs.pop("ttl")) < 100
         assert ours == theirs
-        assert master.execute_command("PEXPIRETIME", key) == replica.execute_command("PEXPIRETIME", key)
+        assert expiry(master, key) == expiry(replica, key)
 
 
 def test_a_replica_refuses_to_lock(server, start_replica):

@@ -217,7 +217,7 @@ def test_in_a_transaction_the_session_is_the_connection_s(server, client):
 
 def test_in_a_script_there_is_no_session(client):
     with pytest.raises(redis.ResponseError, match="SESSION needs a connection"):
-        client.eval("return redis.call('DLOCK.ACQUIRE', 'lock', 'me', 'PX', 1000, 'SESSION')", 1, "lock")
+        client.eval("return redis.call('DLOCK.ACQUIRE', KEYS[1], 'me', 'PX', 1, 'SESSION')", 1, "k")
     assert client.dbsize() == 0
 
 

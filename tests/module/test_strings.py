@@ -1,4 +1,4 @@
-"""Side by side with clients that lock with SET NX PX and release with a script, on the same keys."""
+"""Side by side, on the same keys, with clients that use SET NX PX and a script."""
 
 import pytest
 
@@ -56,8 +56,8 @@ def test_a_string_lock_is_extended_by_its_token(string):
 def test_info_of_a_string_lock_says_so(string):
     info = string.info()
     assert 49_000 < info.pop("ttl") <= 50_000
-    assert info == {"token": b"other", "fence": 0, "lease": 0, "since": 0, "waiters": 0, "session": 0,
-                    "kind": b"string"}
+    assert info == {"token": b"other", "fence": 0, "lease": 0, "since": 0, "waiters": 0,
+                    "session": 0, "kind": b"string"}
 
 
 def test_info_of_a_string_without_expiry_has_ttl_minus_one(client):

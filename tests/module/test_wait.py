@@ -239,7 +239,7 @@ def test_client_unblock_right_after_a_grant_loses_neither_answer_nor_lock(server
 
 
 def test_a_waiter_that_is_told_of_an_error_is_not_the_holder(server, lock):
-    """After the grant, CLIENT UNBLOCK ERROR: servers differ in which answer wins; it must be true."""
+    """CLIENT UNBLOCK ERROR after the grant: servers differ in which answer wins. Be it true."""
     lock.acquire("me")
     first, second = queue_up(server, ["first", "second"])
     release_and_unblock(lock, first, "ERROR")
@@ -295,7 +295,8 @@ def test_a_lock_asked_for_again_is_not_taken_back_from_the_dead_connection(serve
 def test_a_waiter_whose_token_got_the_lock_elsewhere_is_told_its_fence(server, lock):
     """A client lost its connection while it waited and waits again on a new one."""
     lock.acquire("me")
-    first, again = queue_up(server, ["same"], wait_ms=60_000) + queue_up(server, ["same"], wait_ms=300)
+    [first] = queue_up(server, ["same"])
+    [again] = queue_up(server, ["same"], wait_ms=300)
     lock.release("me")
     assert again.answer() == first.answer() == lock.info()["fence"]
 
@@ -366,16 +367,16 @@ def test_an_eviction_wakes_the_first_waiter(server, lock):
 
 
 def test_a_lease_that_ends_is_handed_on_within_milliseconds(server, lock):
+    """Within 50 ms in the median here, on a machine that may be busy; make bench measures it."""
     late = []
     for i in range(15):
-        lock.acquire(f"holder:{i}", 30)
-        waiter = Waiting(server, f"waiter:{i}")
+        lock.acquire("holder", 30)
+        ends_at = lock.client.execute_command("PEXPIRETIME", "lock")
+        waiter = Waiting(server, "waiter")
         waiter.answer()
-        late.append(time.time() * 1000 - lock.info()["since"])
-        since = lock.info()["since"]
-        lock.release(f"waiter:{i}")
+        late.append(time.time() * 1000 - ends_at)
+        lock.release("waiter")
         waiter.close()
-        assert since
     assert sorted(late)[7] < 50
 
 
@@ -482,7 +483,8 @@ def test_a_replica_follows_every_hand_over(server, start_replica):
         assert waiter.answer() > 0
         waiter.close()
         assert master.wait(1, 10_000) == 1
-        assert replica.execute_command("DEBUG", "DIGEST") == master.execute_command("DEBUG", "DIGEST")
+        digests = [client.execute_command("DEBUG", "DIGEST") for client in (master, replica)]
+        assert digests[0] == digests[1]
         assert Lock(replica).info()["token"] == b"waiter"
         master.flushall()
 

@@ -11,7 +11,8 @@ class Lock:
         self.key = key
 
     def acquire(self, token, lease_ms=10_000, *options):
-        return self.client.execute_command("DLOCK.ACQUIRE", self.key, token, "PX", lease_ms, *options)
+        words = ["DLOCK.ACQUIRE", self.key, token, "PX", lease_ms, *options]
+        return self.client.execute_command(*words)
 
     def release(self, token):
         return self.client.execute_command("DLOCK.RELEASE", self.key, token)

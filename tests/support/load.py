@@ -1,4 +1,4 @@
-"""A client that takes one new lock after the other until its server dies, and remembers the answers."""
+"""A client that takes lock after lock until its server dies, and remembers the answers."""
 
 import threading
 

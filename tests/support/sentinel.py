@@ -97,7 +97,8 @@ class SentinelSet:
     def revive(self, server):
         """Start it again, on its old port, as a replica of the master; wait until all is well."""
         port = server.port
-        server.options = [*map(str, self.options), "--replicaof", "127.0.0.1", str(self.master.port)]
+        server.options = [*map(str, self.options)]
+        server.options += ["--replicaof", "127.0.0.1", str(self.master.port)]
         server.start(port)
         self._wait_for_replicas(2)
         self._wait_until_all_know_all()

@@ -23,7 +23,8 @@ MODULE = pathlib.Path(os.environ.get("DLOCK_MODULE", ROOT / "build/dlock.so")).r
 LAUNCH_DIR = os.getcwd()
 START_TIMEOUT = 60
 STOP_TIMEOUT = 60
-CRASH_MARKS = ("BUG REPORT", "AddressSanitizer", "LeakSanitizer", "runtime error:", "ASSERTION FAILED")
+CRASH_MARKS = ("BUG REPORT", "AddressSanitizer", "LeakSanitizer", "runtime error:",
+               "ASSERTION FAILED")
 
 
 def wait_until(condition, what, timeout=20):
@@ -67,7 +68,7 @@ class Server:
         self._clients = []
 
     def add_module(self, path):
-        """Load this one too from the next start on. Through a link: its own path may have blanks."""
+        """Load this one too from the next start on; by a link, as its path may have blanks."""
         link = self.dir / pathlib.Path(path).name
         link.symlink_to(path)
         self.modules.append(link)

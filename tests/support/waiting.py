@@ -13,7 +13,8 @@ from support.server import wait_until
 class Waiting:
     """Sends DLOCK.ACQUIRE ... WAIT and does not read the answer until it is asked for."""
 
-    def __init__(self, server, token, wait_ms=600_000, lease_ms=600_000, key="lock", db=0, options=()):
+    def __init__(self, server, token, wait_ms=600_000, lease_ms=600_000, key="lock", db=0,
+                 options=()):
         self.token = token
         self.client = redis.Redis("127.0.0.1", server.port, db=db, socket_timeout=20)
         self.connection = self.client.connection_pool.get_connection("ACQUIRE")

@@ -1,0 +1,550 @@
+"""Random commands against a model of the keyspace: every reply is checked.
+
+The steps follow from a seed, which a failure shows. Environment:
+    DLOCK_SEED    the seed to use (default: a new one each run)
+    DLOCK_STEPS   how many steps (default 200000)
+
+Leases are so long that none ends by itself: a lock ends by RELEASE, DEL, PEXPIRE 0, SET and so on.
+So the model needs to know the time only as well as two readings of the clock around each batch of
+commands tell it. Locks that do end by themselves have a test of their own at the end.
+"""
+
+import collections
+import dataclasses
+import os
+import random
+import struct
+import time
+
+import redis
+
+STEPS = int(os.environ.get("DLOCK_STEPS", 200_000))
+SEED = int(os.environ.get("DLOCK_SEED", random.SystemRandom().randrange(2**32)))
+BATCH = 300
+SHOWN_STEPS = 20
+
+MINUTE = 60_000
+DATABASES = [0, 1]
+KEYS = [b"one", b"two", b"three", b"four\x00\r\n", b""]
+TOKENS = [b"me", b"my", b"m", b"12345", b"\x00\xff\r\n", b"t" * 256, b"t" * 255 + b"u"]
+VALUES = [*TOKENS, b"", b"t" * 257, b"t" * 1000]
+# All of them are further apart than a run is long, so the model always knows which is the longer.
+LEASES = [60 * MINUTE, 120 * MINUTE, 1440 * MINUTE]
+TTLS = [30 * MINUTE, 90 * MINUTE, 600 * MINUTE]
+
+STATE = struct.Struct("<BqqIq")  # what DLOCK.APPLY takes, up to the token
+STATES = [STATE.pack(1, 7, 5, 600 * MINUTE, 0) + b"me",
+          STATE.pack(1, 1 << 40, 0, 1, 10**15) + b"t" * 256]
+
+WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+
+class Span(collections.namedtuple("Span", "first last")):
+    """A time known only within bounds, in unix ms, both included."""
+
+    def after(self, duration):
+        return Span(self.first + duration, self.last + duration)
+
+
+@dataclasses.dataclass
+class Lock:
+    token: bytes
+    fence: int
+    since: Span
+    lease: int
+    expires: Span
+    type = b"dlock-key"
+
+
+@dataclasses.dataclass
+class String:
+    value: bytes
+    expires: Span = None
+    type = b"string"
+
+
+@dataclasses.dataclass
+class Other:
+    type: bytes
+    size: int
+    expires: Span = None
+
+
+def require(is_true, text):
+    """As assert, without pytest's own explanation, which would drown the story of the steps."""
+    if not is_true:
+        raise AssertionError(text)
+
+
+def same(reply, expected):
+    require(reply == expected and isinstance(reply, type(expected)), f"{reply!r}, not {expected!r}")
+
+
+def error(reply, start):
+    """redis-py has cut off an ERR at the start."""
+    is_error = isinstance(reply, redis.ResponseError)
+    require(is_error and str(reply).startswith(start), f"{reply!r}, not the error {start!r}")
+
+
+def within(value, first, last, what):
+    require(isinstance(value, int), f"{what} is {value!r}, not an integer")
+    require(first <= value <= last, f"{what} is {value}, not within {first}..{last}")
+
+
+class Model:
+    """What the keyspace must be. A method per command takes the reply and the command's arguments,
+    checks the one and applies the other."""
+
+    def __init__(self):
+        self.databases = [{}, {}]
+        self.selected = 0
+        self.last_fence = 0
+        self.now = None
+
+    @property
+    def keys(self):
+        return self.databases[self.selected]
+
+    # -- dlock ---------------------------------------------------------------------------------
+
+    def acquire(self, reply, key, token, _px, lease):
+        held = self.keys.get(key)
+        if held is None:
+            self.check_new_fence(reply)
+            self.keys[key] = Lock(token, reply, self.now, lease, self.now.after(lease))
+        elif isinstance(held, Other):
+            error(reply, WRONG_TYPE)
+        elif isinstance(held, String) or held.token != token:
+            same(reply, None)
+        else:
+            same(reply, held.fence)
+            asked = self.now.after(lease)
+            if held.expires is not None and held.expires < asked:
+                held.lease, held.expires = lease, asked
+
+    def bad_px(self, reply, *_words):
+        error(reply, "PX ")
+
+    def bad_token(self, reply, *_words):
+        error(reply, "token ")
+
+    def release(self, reply, key, token):
+        if self.is_held_by(reply, key, token):
+            del self.keys[key]
+
+    def extend(self, reply, key, token, _px, lease):
+        if self.is_held_by(reply, key, token):
+            held = self.keys[key]
+            held.expires = self.now.after(lease)
+            if isinstance(held, Lock):
+                held.lease = lease
+
+    def info(self, reply, key):
+        held = self.keys.get(key)
+        if held is None:
+            return same(reply, None)
+        if isinstance(held, Other):
+            return error(reply, WRONG_TYPE)
+        require(isinstance(reply, list), f"INFO of {held} is {reply!r}")
+        fields = dict(zip(reply[::2], reply[1::2]))
+        names = [b"token", b"fence", b"ttl", b"lease", b"since", b"waiters", b"session", b"kind"]
+        same(reply[::2], names)
+        self.check_ttl(fields[b"ttl"], held)
+        same([fields[b"waiters"], fields[b"session"]], [0, 0])
+        if isinstance(held, Lock):
+            same([fields[b"kind"], fields[b"token"]], [b"lock", held.token])
+            same([fields[b"fence"], fields[b"lease"]], [held.fence, held.lease])
+            within(fields[b"since"], *held.since, "since")
+        else:
+            same([fields[b"kind"], fields[b"token"]], [b"string", held.value[:257]])
+            same([fields[b"fence"], fields[b"lease"], fields[b"since"]], [0, 0, 0])
+
+    def apply(self, reply, key, state):
+        same(reply, b"OK")
+        _, fence, since, lease, expires = STATE.unpack_from(state)
+        expires = Span(expires, expires) if expires else None
+        self.keys[key] = Lock(state[STATE.size:], fence, Span(since, since), lease, expires)
+        self.last_fence = max(self.last_fence, fence)
+
+    def is_held_by(self, reply, key, token):
+        """The common part of RELEASE and EXTEND."""
+        held = self.keys.get(key)
+        if isinstance(held, Other):
+            error(reply, WRONG_TYPE)
+            return False
+        holder = held and (held.token if isinstance(held, Lock) else held.value)
+        same(reply, int(holder == token))
+        return holder == token
+
+    def check_new_fence(self, fence):
+        first = max(self.last_fence + 1, self.now.first * 1000)
+        within(fence, first, max(self.last_fence + 1, self.now.last * 1000 + 999), "fence")
+        self.last_fence = fence
+
+    def check_ttl(self, ttl, value):
+        if value.expires is None:
+            return same(ttl, -1)
+        within(ttl, value.expires.first - self.now.last, value.expires.last - self.now.first, "ttl")
+
+    # -- Redis ---------------------------------------------------------------------------------
+
+    def set(self, reply, key, value, *options):
+        old = self.keys.get(key)
+        if "GET" in options and old is not None and not isinstance(old, String):
+            return error(reply, WRONG_TYPE)
+        if (old is not None) if "NX" in options else (old is None and "XX" in options):
+            return same(reply, None)
+        same(reply, (old and old.value) if "GET" in options else b"OK")
+        new = String(value)
+        if "PX" in options:
+            new.expires = self.now.after(options[-1])
+        elif "KEEPTTL" in options and old is not None:
+            new.expires = old.expires
+        self.keys[key] = new
+
+    def get(self, reply, key):
+        value = self.keys.get(key)
+        if value is not None and not isinstance(value, String):
+            error(reply, WRONG_TYPE)
+            return False
+        same(reply, value and value.value)
+        return True
+
+    def getdel(self, reply, key):
+        if self.get(reply, key):
+            self.keys.pop(key, None)
+
+    def delete(self, reply, key):
+        same(reply, int(self.keys.pop(key, None) is not None))
+
+    def exists(self, reply, key):
+        same(reply, int(key in self.keys))
+
+    def type(self, reply, key):
+        same(reply, self.keys[key].type if key in self.keys else b"none")
+
+    def pttl(self, reply, key):
+        if key not in self.keys:
+            return same(reply, -2)
+        self.check_ttl(reply, self.keys[key])
+
+    def pexpire(self, reply, key, ttl):
+        same(reply, int(key in self.keys))
+        if ttl <= 0:
+            self.keys.pop(key, None)
+        elif key in self.keys:
+            self.keys[key].expires = self.now.after(ttl)
+
+    def pexpireat_past(self, reply, key, _when):
+        self.pexpire(reply, key, 0)
+
+    def persist(self, reply, key):
+        value = self.keys.get(key)
+        same(reply, int(value is not None and value.expires is not None))
+        if value is not None:
+            value.expires = None
+
+    def rename(self, reply, key, new):
+        if key not in self.keys:
+            return error(reply, "no such key")
+        same(reply, b"OK")
+        self.keys[new] = self.keys.pop(key)
+
+    def renamenx(self, reply, key, new):
+        if key not in self.keys:
+            return error(reply, "no such key")
+        same(reply, int(new not in self.keys))
+        if reply == 1:
+            self.keys[new] = self.keys.pop(key)
+
+    def copy(self, reply, key, new):
+        value = self.keys.get(key)
+        if key == new:
+            error(reply, "source and destination objects are the same")
+        elif value is None or new in self.keys:
+            same(reply, 0)
+        elif isinstance(value, Lock):
+            error(reply, "not supported for this module key")
+        else:
+            same(reply, 1)
+            self.keys[new] = dataclasses.replace(value)
+
+    def move(self, reply, key, database):
+        if database == self.selected:
+            return error(reply, "source and destination objects are the same")
+        target = self.databases[database]
+        same(reply, int(key in self.keys and key not in target))
+        if reply == 1:
+            target[key] = self.keys.pop(key)
+
+    def rpush(self, reply, key, _value):
+        value = self.keys.setdefault(key, Other(b"list", 0))
+        if value.type != b"list":
+            return error(reply, WRONG_TYPE)
+        value.size += 1
+        same(reply, value.size)
+
+    def hset(self, reply, key, _field, _value):
+        is_new = key not in self.keys
+        value = self.keys.setdefault(key, Other(b"hash", 1))
+        if value.type != b"hash":
+            return error(reply, WRONG_TYPE)
+        same(reply, int(is_new))
+
+    def select(self, reply, database):
+        same(reply, b"OK")
+        self.selected = database
+
+    def swapdb(self, reply, *_databases):
+        same(reply, b"OK")
+        self.databases.reverse()
+
+    def flushdb(self, reply):
+        same(reply, b"OK")
+        self.keys.clear()
+
+    def dbsize(self, reply):
+        same(reply, len(self.keys))
+
+
+# How often, what the model says to it, and the words; one of each list is taken.
+COMMANDS = [
+    (300, Model.acquire, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", LEASES]),
+    (150, Model.release, ["DLOCK.RELEASE", KEYS, TOKENS]),
+    (150, Model.extend, ["DLOCK.EXTEND", KEYS, TOKENS, "PX", LEASES]),
+    (100, Model.info, ["DLOCK.INFO", KEYS]),
+    (10, Model.apply, ["DLOCK.APPLY", KEYS, STATES]),
+    (5, Model.bad_px, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", 0]),
+    (5, Model.bad_px, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", LEASES, "PX", LEASES]),
+    (5, Model.bad_px, ["DLOCK.EXTEND", KEYS, TOKENS, "PX", 1440 * MINUTE + 1]),
+    (5, Model.bad_token, ["DLOCK.RELEASE", KEYS, ""]),
+    (5, Model.set, ["SET", KEYS, VALUES]),
+    (15, Model.set, ["SET", KEYS, VALUES, "NX", "PX", TTLS]),
+    (15, Model.set, ["SET", KEYS, TOKENS, "PX", TTLS]),
+    (5, Model.set, ["SET", KEYS, VALUES, "XX"]),
+    (5, Model.set, ["SET", KEYS, VALUES, "KEEPTTL"]),
+    (5, Model.set, ["SET", KEYS, VALUES, "GET"]),
+    (10, Model.get, ["GET", KEYS]),
+    (10, Model.getdel, ["GETDEL", KEYS]),
+    (20, Model.delete, ["DEL", KEYS]),
+    (20, Model.delete, ["UNLINK", KEYS]),
+    (10, Model.exists, ["EXISTS", KEYS]),
+    (20, Model.type, ["TYPE", KEYS]),
+    (20, Model.pttl, ["PTTL", KEYS]),
+    (20, Model.pexpire, ["PEXPIRE", KEYS, TTLS]),
+    (15, Model.pexpire, ["PEXPIRE", KEYS, 0]),
+    (15, Model.pexpireat_past, ["PEXPIREAT", KEYS, 1]),
+    (20, Model.persist, ["PERSIST", KEYS]),
+    (20, Model.rename, ["RENAME", KEYS, KEYS]),
+    (20, Model.renamenx, ["RENAMENX", KEYS, KEYS]),
+    (10, Model.copy, ["COPY", KEYS, KEYS]),
+    (15, Model.move, ["MOVE", KEYS, DATABASES]),
+    (5, Model.rpush, ["RPUSH", KEYS, VALUES]),
+    (5, Model.hset, ["HSET", KEYS, "field", VALUES]),
+    (15, Model.select, ["SELECT", DATABASES]),
+    (3, Model.swapdb, ["SWAPDB", 0, 1]),
+    (2, Model.flushdb, ["FLUSHDB"]),
+    (5, Model.dbsize, ["DBSIZE"]),
+]
+WEIGHTS = [weight for weight, _, _ in COMMANDS]
+
+
+def unix_ms():
+    return time.time_ns() // 1_000_000
+
+
+def raw_client(server):
+    """A client that gives replies as they come."""
+    client = server.client()
+    client.response_callbacks.clear()
+    return client
+
+
+class Run:
+    """Random steps on a client and on the model."""
+
+    def __init__(self, client, model, seed):
+        self.client = client
+        self.model = model
+        self.random = random.Random(seed)
+        self.count = 0
+        self.history = collections.deque(maxlen=SHOWN_STEPS)
+
+    def step(self):
+        _, method, template = self.random.choices(COMMANDS, WEIGHTS)[0]
+        words = [self.random.choice(w) if isinstance(w, list) else w for w in template]
+        return method, words
+
+    def batch(self, steps, transaction):
+        pipeline = self.client.pipeline(transaction)
+        for _, words in steps:
+            pipeline.execute_command(*words)
+        before = unix_ms()
+        replies = pipeline.execute(raise_on_error=False)
+        self.model.now = Span(before, unix_ms())
+        assert len(replies) == len(steps)
+        for (method, words), reply in zip(steps, replies):
+            self.count += 1
+            self.history.append((self.model.selected, words, reply))
+            self.check(method, self.model, reply, *words[1:])
+
+    def check(self, function, *arguments):
+        try:
+            function(*arguments)
+        except AssertionError as failure:
+            raise AssertionError(self.story(failure)) from None
+
+    def story(self, failure):
+        lines = [f"step {self.count}: {failure}", f"again: DLOCK_SEED={SEED}", "the last steps:"]
+        for database, words, reply in self.history:
+            lines.append(f"    [{database}] {' '.join(map(shown, words))} -> {shown(reply)}")
+        return "\n".join(lines)
+
+
+def shown(value):
+    text = str(value) if isinstance(value, (int, str)) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def check_keyspace(client, model):
+    """The server has what the model has, and nothing else."""
+    selected = model.selected
+    for database in DATABASES:
+        model.select(client.execute_command("SELECT", database), database)
+        same(sorted(client.execute_command("KEYS", "*")), sorted(model.keys))
+        for key in model.keys:
+            pipeline = client.pipeline(transaction=False)
+            for command in "TYPE", "PTTL", "DLOCK.INFO":
+                pipeline.execute_command(command, key)
+            before = unix_ms()
+            type_name, ttl, info = pipeline.execute(raise_on_error=False)
+            model.now = Span(before, unix_ms())
+            model.type(type_name, key)
+            model.pttl(ttl, key)
+            model.info(info, key)
+    model.select(client.execute_command("SELECT", selected), selected)
+
+
+def digest(client):
+    return client.execute_command("DEBUG", "DIGEST")
+
+
+def check_replica(client, replica, model):
+    same(client.execute_command("WAIT", 1, 20_000), 1)
+    same(digest(replica), digest(client))
+    check_keyspace(replica, model)
+
+
+def check_reload(client, how, model):
+    before = digest(client)
+    same(client.execute_command("DEBUG", how), b"OK")
+    same(digest(client), before)
+    check_keyspace(client, model)
+
+
+def fence_of_tomorrow():
+    """A step after which every new fence is exactly one more than the last: the clock is behind."""
+    tomorrow_us = (unix_ms() + 1440 * MINUTE) * 1000
+    return Model.apply, ["DLOCK.APPLY", KEYS[0], STATE.pack(1, tomorrow_us, 5, 1, 0) + b"me"]
+
+
+def test_random_commands_do_what_the_model_does(start_server, start_replica):
+    print(f"DLOCK_SEED={SEED}")
+    master = start_server("--appendonly", "yes", "--appendfsync", "no")
+    client, replica = raw_client(master), raw_client(start_replica(master))
+    model = Model()
+    run = Run(client, model, SEED)
+    is_ahead = False
+    while run.count < STEPS:
+        if run.count > STEPS // 2 and not is_ahead:
+            is_ahead = True
+            run.batch([fence_of_tomorrow()], transaction=False)
+        steps = [run.step() for _ in range(run.random.randint(1, 2 * BATCH))]
+        run.batch(steps, transaction=run.random.random() < 0.3)
+        if run.random.random() < 0.2:
+            run.check(check_replica, client, replica, model)
+        if run.random.random() < 0.02:
+            run.check(check_reload, client, "RELOAD", model)
+
+    run.check(check_keyspace, client, model)
+    run.check(check_replica, client, replica, model)
+    run.check(check_reload, client, "RELOAD", model)
+    run.check(check_reload, client, "LOADAOF", model)
+
+
+class ShortLease:
+    """One lock that ends by itself. Around its end the model cannot know whether it is held; what
+    the server then answers must fit to one of the two, and is believed."""
+
+    CLOCK_MS = 2  # readings are whole milliseconds, and the server reads its clock more than once
+
+    def __init__(self):
+        self.token = None
+        self.fence = 0
+        self.expires = None
+
+    def may_be_held(self, now):
+        return self.token is not None and now.first <= self.expires.last + self.CLOCK_MS
+
+    def may_be_free(self, now):
+        return self.token is None or now.last >= self.expires.first - self.CLOCK_MS
+
+    def acquire(self, reply, now, token, lease):
+        if reply is None:
+            require(self.may_be_held(now) and self.token != token, "null, though it was free")
+        elif reply == self.fence:
+            require(self.may_be_held(now) and self.token == token, "an old fence for a new holder")
+            self.expires = Span(*map(max, self.expires, now.after(lease)))
+        else:
+            require(self.may_be_free(now), "granted, though it was held")
+            require(reply > self.fence, f"fence {reply} after {self.fence}")
+            self.token, self.fence, self.expires = token, reply, now.after(lease)
+
+    def release(self, reply, now, token):
+        self.check_holder(reply, now, token)
+        if reply == 1:
+            self.token = None
+
+    def extend(self, reply, now, token, lease):
+        self.check_holder(reply, now, token)
+        if reply == 1:
+            self.expires = now.after(lease)
+
+    def info(self, reply, now):
+        is_possible = self.may_be_free(now) if reply is None else self.may_be_held(now)
+        require(is_possible, "INFO does not know whether it is held")
+        if reply is not None:
+            same([reply[1], reply[3]], [self.token, self.fence])
+
+    def check_holder(self, reply, now, token):
+        if reply == 1:
+            require(self.may_be_held(now) and self.token == token, "1, though it was not held")
+        else:
+            same(reply, 0)
+            require(self.may_be_free(now) or self.token != token, "0, though it was held")
+
+
+def test_locks_that_end_by_themselves_do_what_the_model_does(server):
+    print(f"DLOCK_SEED={SEED}")
+    client, model, choose = raw_client(server), ShortLease(), random.Random(SEED)
+    history = collections.deque(maxlen=SHOWN_STEPS)
+    for _ in range(4000):
+        token, lease = choose.choice([b"me", b"my"]), choose.randint(1, 8)
+        method, words, arguments = choose.choice([
+            (model.acquire, ["DLOCK.ACQUIRE", "lock", token, "PX", lease], [token, lease]),
+            (model.acquire, ["DLOCK.ACQUIRE", "lock", token, "PX", lease], [token, lease]),
+            (model.release, ["DLOCK.RELEASE", "lock", token], [token]),
+            (model.extend, ["DLOCK.EXTEND", "lock", token, "PX", lease], [token, lease]),
+            (model.info, ["DLOCK.INFO", "lock"], []),
+        ])
+        if choose.random() < 0.1:
+            time.sleep(choose.random() * 0.01)
+        before = unix_ms()
+        reply = client.execute_command(*words)
+        now = Span(before, unix_ms())
+        history.append((now, words, reply))
+        try:
+            method(reply, now, *arguments)
+        except AssertionError as failure:
+            steps = "\n".join(f"    {now} {words} -> {reply!r}" for now, words, reply in history)
+            raise AssertionError(f"{failure}\nagain: DLOCK_SEED={SEED}\n{steps}") from None
