@@ -74,7 +74,14 @@ test: ## build and run every test
 	@scripts/bootstrap test
 	@$(MAKE) -s test-build
 	@$(MAKE) -s test-build SANITIZE=address,undefined
+	@scripts/get-servers redis-8.0 valkey-8.0 valkey-8.1 valkey-9.1
 	@scripts/run-tests
+
+.PHONY: test-servers
+test-servers: ## run the module suite on Redis 7.0, 8.0 and Valkey 8.0, 8.1, 9.1
+	@scripts/bootstrap test
+	@$(MAKE) -s test-build
+	@scripts/test-servers $(SERVERS)
 
 .PHONY: test-build
 test-build: $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(UNIT_TESTS)
@@ -113,5 +120,5 @@ clean: ## remove everything that was built
 
 .PHONY: help
 help: ## show this
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 	@sed -n '3,7s/^# / /p' Makefile
