@@ -1,0 +1,480 @@
+"""Calls that no sane client makes. The server must answer each with exactly one reply, stay alive,
+and give back its memory. Worth most with a module built with SANITIZE=address,undefined.
+
+The calls follow from a seed, which a failure shows. Environment:
+    DLOCK_SEED         the seed to use (default: a new one each run)
+    DLOCK_FUZZ_CALLS   how many calls (default 1000000)
+"""
+
+import collections
+import itertools
+import os
+import random
+import struct
+
+import pytest
+from support.server import wait_until
+
+CALLS = int(os.environ.get("DLOCK_FUZZ_CALLS", 1_000_000))
+SEED = int(os.environ.get("DLOCK_SEED", random.SystemRandom().randrange(2**32)))
+MUTATIONS = 20_000
+BATCH_CALLS = 1000
+BATCH_BYTES = 4_000_000
+BIGGEST = 1 << 20
+LEAK_BYTES = 20_000
+
+FENCE_LIMIT = 1 << 62
+TIME_LIMIT = 1 << 52
+LEASE_LIMIT = 1 << 32
+
+INTEGER, STATUS, ERROR, BULK, ARRAY, MAP, NULL = b":+-$*%_"
+
+
+# -- reading replies -----------------------------------------------------------------------------
+
+
+class BadReply(Exception):
+    pass
+
+
+def read_reply(data, at):
+    """The kind of the reply at data[at], and where it ends. A null of either protocol is NULL."""
+    end = data.index(b"\r\n", at)
+    kind = data[at]
+    if kind == INTEGER:
+        int(data[at + 1:end])
+    elif kind == ERROR:
+        check_error(data[at + 1:end])
+    elif kind == STATUS:
+        check_line(data[at + 1:end])
+    elif kind == BULK:
+        size = int(data[at + 1:end])
+        if size < 0:
+            return NULL, end + 2
+        end += 2 + size
+        if data[end:end + 2] != b"\r\n":
+            raise BadReply(f"a bulk string of {size} bytes does not end where it should")
+    elif kind == ARRAY or kind == MAP:
+        size = int(data[at + 1:end])
+        if size < 0:
+            return NULL, end + 2
+        end += 2
+        for _ in range(size if kind == ARRAY else 2 * size):
+            _, end = read_reply(data, end)
+        return kind, end
+    elif kind != NULL or end != at + 1:
+        raise BadReply(f"what kind of reply is {data[at:end]!r}?")
+    return kind, end + 2
+
+
+def check_line(line):
+    if b"\r" in line or b"\n" in line:
+        raise BadReply(f"a line break within {line!r}")
+
+
+def check_error(line):
+    if not line.isascii() or not line.decode().isprintable():
+        raise BadReply(f"an error with more than text in it: {line!r}")
+    if not line.startswith((b"ERR ", b"WRONGTYPE ", b"EXECABORT ")):
+        raise BadReply(f"an unexpected error: {line!r}")
+    if line.startswith(b"ERR unknown command"):
+        raise BadReply(f"the call itself is wrong: {line!r}")
+
+
+class Single:
+    """One reply of one of these kinds."""
+
+    def __init__(self, kinds):
+        self.kinds = kinds
+
+    def read(self, data, at, counts):
+        kind, end = read_reply(data, at)
+        if kind not in self.kinds:
+            raise BadReply(f"{shown(data[at:end])} is of none of the kinds {bytes(self.kinds)!r}")
+        counts[self, kind] += 1
+        return end
+
+
+class Transaction:
+    """The replies to MULTI, to each queued call, and to EXEC."""
+
+    def __init__(self, expected):
+        self.expected = expected
+
+    def read(self, data, at, counts):
+        kind, at = read_reply(data, at)
+        is_aborted = kind != STATUS
+        for _ in self.expected:
+            kind, at = read_reply(data, at)
+            is_aborted |= kind != STATUS
+        if is_aborted:
+            return EXEC_ABORTED.read(data, at, counts)
+        header = b"*%d\r\n" % len(self.expected)
+        if not data.startswith(header, at):
+            raise BadReply(f"EXEC of {len(self.expected)} calls: {shown(data[at:at + 80])}")
+        at += len(header)
+        for expected in self.expected:
+            at = expected.read(data, at, counts)
+        return at
+
+
+FENCE_OR_NULL = Single([INTEGER, NULL, ERROR])
+RELEASED = Single([INTEGER, ERROR])
+EXTENDED = Single([INTEGER, ERROR])
+DETAILS_OR_NULL = Single([ARRAY, MAP, NULL, ERROR])
+APPLIED = Single([STATUS, ERROR])
+ANYTHING = Single([INTEGER, STATUS, ERROR, BULK, NULL])
+EXEC_ABORTED = Single([ERROR])
+
+
+# -- making calls --------------------------------------------------------------------------------
+
+
+def word(value):
+    """One argument as it goes over the wire."""
+    value = value if isinstance(value, bytes) else str(value).encode()
+    return b"$%d\r\n%s\r\n" % (len(value), value)
+
+
+def words(*values):
+    return [word(v) for v in values]
+
+
+def call(*encoded):
+    return b"*%d\r\n" % len(encoded) + b"".join(encoded)
+
+
+def state(fence=1, since=0, lease=1, expires=0, token=b"t", version=1):
+    """The argument of DLOCK.APPLY."""
+    return struct.pack("<BQQIQ", version, fence % (1 << 64), since % (1 << 64),
+                       lease % LEASE_LIMIT, expires % (1 << 64)) + token
+
+
+def cases(name):
+    return [word(spelled) for spelled in (name, name.lower(), name.title(), name.swapcase())]
+
+
+NUMBERS = words(
+    0, -1, 1, 2, 10, 86_400_000, 86_400_001, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**52, 2**63 - 1,
+    2**63, -2**63, 2**64, "99999999999999999999", "1e3", "1.0", "0x10", "010", "+1", " 1", "1 ", "",
+    "-", "-0", "nan", "inf", b"1\x00", b"1\r\n", "1" * 400, b"\xef\xbc\x91")
+LEASES = words(1, 2, 5, 50, 1000, 60_000, 86_400_000)
+KEYS = words("a", "b", "c", "d", "e", "", b"\x00", b"a\r\nb", "k" * 300)
+TOKENS = words("me", "me", "you", "12345", b"\x00", b"\r\n", b"t\x00t", "t" * 255, "t" * 256)
+BAD_TOKENS = words("", "t" * 257, "t" * 5000, b"\x00" * 257)
+OPTIONS = words("PX", "px", "Px", "pX", "PXX", "P", b"PX\x00", " PX", "EX", "NX", "XX", "SESSION",
+                "session", "KEEPTTL", "", b"\r\n", "%s%n%x", "-ERR")
+SCRIPT = b"return redis.pcall(unpack(ARGV))"
+PX, MULTI, EXEC = words("PX", "MULTI", "EXEC")
+
+
+class Generator:
+    """Random calls: what to send, and what must come back."""
+
+    def __init__(self, seed, script_sha):
+        self.random = random.Random(seed)
+        self.evalsha = words("EVALSHA", script_sha, 0)
+        states = [word(self.random_state()) for _ in range(500)]
+        self.anything_pool = [*NUMBERS, *LEASES, *KEYS, *TOKENS, *BAD_TOKENS, *OPTIONS, *states]
+        self.anything_pool += [word(self.noise(1000)) for _ in range(500)]
+        self.anything = self.endless(self.anything_pool)
+        self.key = self.endless(self.mostly(KEYS))
+        self.token = self.endless(self.mostly(TOKENS * 20 + BAD_TOKENS))
+        self.lease = self.endless(self.mostly(LEASES * 20 + NUMBERS))
+        self.option = self.endless(self.mostly(OPTIONS))
+        self.state = self.endless(self.mostly(states))
+        self.chance = map(lambda _: self.random.random(), itertools.repeat(None))
+        self.acquire = self.endless(cases("DLOCK.ACQUIRE"))
+        self.extend = self.endless(cases("DLOCK.EXTEND"))
+        self.release = self.endless(cases("DLOCK.RELEASE"))
+        self.info = self.endless(cases("DLOCK.INFO"))
+        self.apply = self.endless(cases("DLOCK.APPLY"))
+        self.maker = self.endless(
+            [self.make_lease_call] * 45 + [self.make_release] * 20 + [self.make_info] * 8 +
+            [self.make_apply] * 7 + [self.make_soup] * 12 + [self.make_other] * 8)
+
+    def endless(self, pool):
+        while True:
+            yield from self.random.choices(pool, k=4096)
+
+    def mostly(self, pool):
+        """This pool, with a few words that do not belong there."""
+        return pool * (20 * len(self.anything_pool) // len(pool) + 1) + self.anything_pool
+
+    def noise(self, biggest):
+        """Random bytes: any order of magnitude is as likely as any other."""
+        return self.random.randbytes(min(biggest, int((2 * biggest) ** self.random.random())))
+
+    def random_state(self):
+        """Each field is within its bounds, or just outside."""
+        def pick(good, bad):
+            return self.random.choice(good if self.random.random() < 0.9 else bad)
+
+        times = [0, 1, 1_700_000_000_000, TIME_LIMIT - 1], [TIME_LIMIT, -1]
+        return state(fence=pick([1, 2, 1 << 40, FENCE_LIMIT // 2], [0, FENCE_LIMIT, -1]),
+                     since=pick(*times), lease=pick([1, 1000, LEASE_LIMIT - 1], [0]),
+                     expires=pick(*times), version=pick([1], [0, 2, 255]),
+                     token=pick([b"t", b"me", b"t" * 256], [b"", b"t" * 257]))
+
+    def make_lease_call(self):
+        """ACQUIRE or EXTEND in good form, or nearly."""
+        is_acquire = next(self.chance) < 0.7
+        made = [next(self.acquire if is_acquire else self.extend), next(self.key), next(self.token)]
+        options = [PX, next(self.lease)]
+        if next(self.chance) < 0.1:
+            options = self.more_options(options)
+        return made + options, FENCE_OR_NULL if is_acquire else EXTENDED
+
+    def more_options(self, options):
+        """With some words before or behind. A WAIT always gets a time that has to be refused: a
+        call that blocks would hold up the pipeline."""
+        more = [next(self.option) for _ in range(self.random.randrange(4))]
+        if next(self.chance) < 0.2:
+            more += words("WAIT", self.random.choice([0, -1, "x", 2**63]))
+        return options + more if next(self.chance) < 0.5 else more + options
+
+    def make_release(self):
+        return [next(self.release), next(self.key), next(self.token)], RELEASED
+
+    def make_info(self):
+        return [next(self.info), next(self.key)], DETAILS_OR_NULL
+
+    def make_apply(self):
+        return [next(self.apply), next(self.key), next(self.state)], APPLIED
+
+    def make_soup(self):
+        """Any number of any words."""
+        name, expected = self.random.choice([
+            (self.acquire, FENCE_OR_NULL), (self.extend, EXTENDED), (self.release, RELEASED),
+            (self.info, DETAILS_OR_NULL), (self.apply, APPLIED)])
+        made = [next(name)]
+        made += [next(self.anything) for _ in range(self.random.randrange(9))]
+        return made, expected
+
+    def make_other(self):
+        """What else happens to keys."""
+        key, choose = next(self.key), self.random.choice
+        return choose([
+            [*words("DEL"), key],
+            [*words("UNLINK"), key],
+            [*words("SET"), key, next(self.token)],
+            [*words("SET"), key, next(self.token), *words("NX", "PX", 5)],
+            [*words("RPUSH"), key, *words("x")],
+            [*words("PEXPIRE"), key, *words(choose([0, 1, 100, -1]))],
+            [*words("PERSIST"), key],
+            [*words("RENAME"), key, next(self.key)],
+            [*words("DUMP"), key],
+            words("FLUSHALL", choose(["SYNC", "ASYNC"])) if next(self.chance) < 0.05 else
+            [*words("TYPE"), key],
+        ]), ANYTHING
+
+    def make(self):
+        """A call and what to expect; once in a while with a really big argument."""
+        made, expected = next(self.maker)()
+        if next(self.chance) < 0.001 and len(made) > 1:
+            made[self.random.randrange(1, len(made))] = word(self.noise(BIGGEST))
+        return made, expected
+
+    def next_calls(self):
+        """One call by itself, one through a script, or some in a transaction: what to send, what to
+        expect, and how many calls it is."""
+        chance = next(self.chance)
+        if chance < 0.02:
+            queued = [self.make() for _ in range(self.random.randint(1, 10))]
+            sent = b"".join([call(MULTI), *(call(*made) for made, _ in queued), call(EXEC)])
+            return sent, Transaction([expected for _, expected in queued]), len(queued)
+        made, expected = self.make()
+        if chance < 0.12:
+            return call(*self.evalsha, *made), expected, 1
+        return call(*made), expected, 1
+
+
+# -- the conversation ----------------------------------------------------------------------------
+
+
+class Connection:
+    """Sends batches. After each a PING with a text of its own: the replies end there or nowhere."""
+
+    numbers = itertools.count()
+
+    def __init__(self, server):
+        self.socket = server.socket()
+        self.waiting = []
+        self.pong = None
+
+    def send(self, batch):
+        ping = b"dlock-fuzz-ping-%d" % next(self.numbers)
+        self.socket.sendall(b"".join([sent for sent, _ in batch]) + call(*words("PING", ping)))
+        self.waiting, self.pong = batch, word(ping)
+
+    def receive(self, counts):
+        """Read and check the replies to what was sent last, if anything was."""
+        if not self.waiting:
+            return
+        data = self.read_until_pong()
+        at = 0
+        for i, (_, expected) in enumerate(self.waiting):
+            try:
+                at = expected.read(data, at, counts)
+            except (BadReply, ValueError, IndexError) as failure:
+                raise AssertionError(self.story(i, failure)) from None
+        assert at == len(data), self.story(i, f"one reply too many: {shown(data[at:])}")
+        self.waiting = []
+
+    def read_until_pong(self):
+        chunks = []
+        tail = b""
+        while self.pong not in tail:
+            chunk = self.socket.recv(1 << 20)
+            assert chunk, f"the server has closed the connection; DLOCK_SEED={SEED}"
+            chunks.append(chunk)
+            tail = tail[-len(self.pong):] + chunk
+        data = b"".join(chunks)
+        assert data.endswith(self.pong), f"more after the last reply: {shown(data[-300:])}"
+        return data[:-len(self.pong)]
+
+    def story(self, i, failure):
+        calls = [f"    {shown(sent)}" for sent, _ in self.waiting[max(0, i - 5):i + 1]]
+        return "\n".join([f"{failure}", f"again: DLOCK_SEED={SEED}", "the last calls:", *calls])
+
+
+def shown(data):
+    return repr(data) if len(data) <= 300 else f"{data[:300]!r}... ({len(data)} bytes)"
+
+
+def make_batch(generator, limit):
+    batch, calls, size = [], 0, 0
+    while calls < limit and size < BATCH_BYTES:
+        sent, expected, count = generator.next_calls()
+        batch.append((sent, expected))
+        calls += count
+        size += len(sent)
+    return batch, calls
+
+
+def talk(server, generator, calls):
+    """That many calls, over two connections in turn, one with RESP3: how often which reply came."""
+    counts = collections.Counter()
+    connections = [Connection(server), Connection(server)]
+    connections[1].send([(call(*words("HELLO", 3)), Single([MAP]))])
+    for connection in itertools.cycle(connections):
+        connection.receive(counts)
+        if calls <= 0:
+            break
+        batch, count = make_batch(generator, min(calls, BATCH_CALLS))
+        connection.send(batch)
+        calls -= count
+    for connection in connections:
+        connection.receive(counts)
+        connection.socket.close()
+    return counts
+
+
+def used_memory(client):
+    """With no key and no other client left."""
+    client.flushall()
+    wait_until(lambda: client.info("clients")["connected_clients"] == 1, "the others are gone")
+    wait_until(lambda: client.info("memory")["lazyfree_pending_objects"] == 0, "all is freed")
+    return client.info("memory")["used_memory"]
+
+
+def test_any_call_gets_one_reply_and_leaves_nothing_behind(start_server):
+    print(f"DLOCK_SEED={SEED}")
+    server = start_server("--slowlog-log-slower-than", "-1", "--latency-tracking", "no")
+    client = server.client()
+    generator = Generator(SEED, client.script_load(SCRIPT))
+    talk(server, generator, 20_000)
+    before = used_memory(client)
+
+    counts = talk(server, generator, CALLS)
+    for expected in FENCE_OR_NULL, RELEASED, EXTENDED, DETAILS_OR_NULL, APPLIED:
+        for kind in expected.kinds:
+            assert counts[expected, kind] > CALLS // 10_000, "the calls are too much alike"
+    assert client.info("everything")["dlock_acquired"] > 0
+    assert client.execute_command("DEBUG", "RELOAD")
+    left = used_memory(client) - before
+    print(f"{left} bytes more than before")
+    assert left < LEAK_BYTES, f"{left} bytes are left behind; DLOCK_SEED={SEED}"
+
+
+# -- RESTORE -------------------------------------------------------------------------------------
+
+
+FOOTER = 10  # of a DUMP: the RDB version, and a checksum that we have switched off
+
+
+def mutate(choose, payload):
+    """A few small injuries, now and then in the footer as well. The first byte stays, it says that
+    this is a module's value: how Redis reads its own types is not our concern."""
+    end = len(payload) if choose.random() < 0.02 else len(payload) - FOOTER
+    body, rest = bytearray(payload[1:end]), payload[end:]
+    for _ in range(choose.choice([1, 1, 1, 2, 3, 8])):
+        at = choose.randrange(len(body) + 1)
+        size = choose.choice([1, 1, 1, 2, 4, 8, 300])
+        how = choose.randrange(5)
+        if how == 0 and at < len(body):
+            body[at] ^= 1 << choose.randrange(8)
+        elif how == 1 and at < len(body):
+            body[at] = choose.choice([0, 1, 0x3f, 0x40, 0x7f, 0x80, 0x81, 0xc0, 0xc3, 0xfe, 0xff])
+        elif how == 2:
+            body[at:at] = choose.randbytes(size)
+        elif how == 3:
+            del body[at:at + size]
+        else:
+            body[at:at + size] = choose.randbytes(size)
+    return payload[:1] + bytes(body) + rest
+
+
+def check_lock(info):
+    fields = dict(zip(info[::2], info[1::2]))
+    assert fields[b"kind"] == b"lock"
+    assert 1 <= len(fields[b"token"]) <= 256
+    assert 1 <= fields[b"fence"] < FENCE_LIMIT
+    assert 0 <= fields[b"since"] < TIME_LIMIT
+    assert 1 <= fields[b"lease"] < LEASE_LIMIT
+    assert fields[b"ttl"] == -1
+
+
+@pytest.fixture
+def huge_allocations_fail(monkeypatch, tmp_path):
+    """As they do without AddressSanitizer: a forged length is no reason to end the server. It warns
+    of each, so it writes into a file of its own, and here we look whether there is more."""
+    options = os.environ.get("ASAN_OPTIONS", "")
+    options += f":allocator_may_return_null=1:log_path={tmp_path}/asan"
+    monkeypatch.setenv("ASAN_OPTIONS", options)
+    yield
+    reports = [path.read_text() for path in tmp_path.glob("asan*")]
+    errors = [report for report in reports if "ERROR" in report]
+    print(*errors)  # of all that fails while a test ends pytest shows the first: the server's exit
+    assert not errors
+
+
+def test_a_damaged_dump_is_refused_or_restores_a_sane_lock(huge_allocations_fail, start_server):
+    print(f"DLOCK_SEED={SEED}")
+    client = start_server("--sanitize-dump-payload", "yes").client()
+    client.response_callbacks.clear()
+    choose = random.Random(SEED)
+    payloads = []
+    for token in b"t", b"me", b"\x00" * 60, b"t" * 70, b"t" * 256:
+        client.execute_command("DLOCK.ACQUIRE", "lock", token, "PX", 86_400_000)
+        payloads.append(client.execute_command("DUMP", "lock"))
+        client.execute_command("DLOCK.RELEASE", "lock", token)
+    client.execute_command("DEBUG", "SET-SKIP-CHECKSUM-VALIDATION", 1)
+
+    counts = collections.Counter()
+    for _ in range(MUTATIONS // 100):
+        pipeline = client.pipeline(transaction=False)
+        for _ in range(100):
+            pipeline.execute_command("RESTORE", "lock", 0, mutate(choose, choose.choice(payloads)))
+            pipeline.execute_command("TYPE", "lock")
+            pipeline.execute_command("DLOCK.INFO", "lock")
+            pipeline.execute_command("DLOCK.ACQUIRE", "lock", "t", "PX", 1000)
+            pipeline.execute_command("DEL", "lock")
+        replies = iter(pipeline.execute(raise_on_error=False))
+        for restored, type_name, info, _acquired, _deleted in zip(*[replies] * 5):
+            is_restored = restored == b"OK"
+            counts[is_restored] += 1
+            assert type_name == (b"dlock-key" if is_restored else b"none")
+            if is_restored:
+                check_lock(info)
+    assert min(counts[True], counts[False]) > MUTATIONS // 20, "the injuries are too much alike"

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* unit.h - a test program in one file: cases are functions, named as sentences.
+ *
+ *   static void a_free_lock_is_granted(void) { CHECK(...); }
+ *   int main(void) { UNIT_RUN(a_free_lock_is_granted); return unit_summary(); }
+ *
+ * A failed check is printed with its values and the case goes on, so a check must not be what keeps
+ * the next line from crashing. The last line is "N passed, M failed", in cases. */
+#ifndef DLOCK_UNIT_H
+#define DLOCK_UNIT_H
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { UNIT_SHOWN_PER_CASE = 5, UNIT_SHOWN_BYTES = 64 };
+
+static struct {
+    const char *name; /* of the running case */
+    int failures;     /* in it */
+    int passed, failed;
+    uint64_t random;
+} unit;
+
+#define CHECK(condition) unit_check(condition, __FILE__, __LINE__, #condition)
+#define CHECK_EQUAL(actual, expected)                                                              \
+    unit_check_equal(actual, expected, __FILE__, __LINE__, #actual " == " #expected)
+#define CHECK_BYTES(actual, actual_size, expected, expected_size)                                  \
+    unit_check_bytes(actual, actual_size, expected, expected_size, __FILE__, __LINE__,             \
+                     #actual " == " #expected)
+#define UNIT_RUN(function) unit_run(#function, function)
+
+/* Counts a failure; true while there is room to show it. */
+static inline bool unit_fail(const char *file, int line, const char *expression) {
+    if (++unit.failures > UNIT_SHOWN_PER_CASE) return false;
+    printf("%s:%d: %s: %s\n", file, line, unit.name, expression);
+    return true;
+}
+
+static inline void unit_check(bool is_true, const char *file, int line, const char *expression) {
+    if (!is_true) unit_fail(file, line, expression);
+}
+
+static inline void unit_check_equal(int64_t actual, int64_t expected, const char *file, int line,
+                                    const char *expression) {
+    if (actual == expected || !unit_fail(file, line, expression)) return;
+    printf("    %" PRId64 ", not %" PRId64 "\n", actual, expected);
+}
+
+static inline void unit_show_bytes(const char *bytes, size_t size) {
+    printf("    %zu bytes:", size);
+    for (size_t i = 0; i < size && i < UNIT_SHOWN_BYTES; i++)
+        printf(" %02x", (unsigned)(unsigned char)bytes[i]);
+    printf("%s\n", size > UNIT_SHOWN_BYTES ? " ..." : "");
+}
+
+static inline void unit_check_bytes(const char *actual, size_t actual_size, const char *expected,
+                                    size_t expected_size, const char *file, int line,
+                                    const char *expression) {
+    bool is_same_size = actual_size == expected_size;
+    if (is_same_size && (actual_size == 0 || memcmp(actual, expected, actual_size) == 0)) return;
+    if (!unit_fail(file, line, expression)) return;
+    unit_show_bytes(actual, actual_size);
+    unit_show_bytes(expected, expected_size);
+}
+
+/* The same numbers in every run and for every case (splitmix64). */
+static inline uint64_t unit_random(void) {
+    uint64_t mixed = unit.random += UINT64_C(0x9e3779b97f4a7c15);
+    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return mixed ^ (mixed >> 31);
+}
+
+/* From first to last, both included; often one of the two. */
+static inline int64_t unit_random_within(int64_t first, int64_t last) {
+    uint64_t chance = unit_random() % 16;
+    if (chance == 0) return first;
+    if (chance == 1) return last;
+    return first + (int64_t)(unit_random() % ((uint64_t)(last - first) + 1));
+}
+
+static inline void unit_run(const char *name, void (*function)(void)) {
+    unit.name = name;
+    unit.failures = 0;
+    unit.random = 0;
+    function();
+    if (unit.failures > UNIT_SHOWN_PER_CASE)
+        printf("%s: %d more\n", name, unit.failures - UNIT_SHOWN_PER_CASE);
+    if (unit.failures == 0)
+        unit.passed++;
+    else
+        unit.failed++;
+}
+
+/* What main() returns. */
+static inline int unit_summary(void) {
+    printf("%d passed, %d failed\n", unit.passed, unit.failed);
+    return unit.failed != 0;
+}
+
+#endif
