@@ -16,10 +16,12 @@
 #include "replicate.h"
 #include "sessions.h"
 #include "waiters.h"
+#include "wall_clock.h"
 #include <stddef.h>
 #include <string.h>
 
 enum { ENCODING_VERSION = 1 };
+#define FENCE_KEPT_US (INT64_C(24) * 60 * 60 * 1000000) /* a day */
 
 RedisModuleType *lock_type;
 static int64_t value_count;
@@ -117,11 +119,11 @@ static void free_value(void *value) {
     lock_value_free(value);
 }
 
-/* Written only once a lock was granted, so that a server that never used the module leaves files
- * that load without it. */
+/* A file with this in it does not load without the module. So it is written only while it matters:
+ * a grant of long ago would need a clock set back by as much to be reached again. */
 static void aux_save(RedisModuleIO *rdb, int when) {
     (void)when;
-    if (fence_last() > 0) RedisModule_SaveSigned(rdb, fence_last());
+    if (fence_last() > wall_clock_us() - FENCE_KEPT_US) RedisModule_SaveSigned(rdb, fence_last());
 }
 
 static int aux_load(RedisModuleIO *rdb, int encoding_version, int when) {
