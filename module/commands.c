@@ -38,7 +38,10 @@ static bool may_block(RedisModuleCtx *ctx) {
 
 /* A script, or another module, runs commands under a client of its own, which never disconnects. */
 static bool has_connection(RedisModuleCtx *ctx) {
-    if (RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_LUA) return false;
+    int flags = RedisModule_GetContextFlags(ctx);
+    if (flags & REDISMODULE_CTX_FLAGS_LUA) return false;
+    if ((flags & REDISMODULE_CTX_FLAGS_DENY_BLOCKING) && !(flags & REDISMODULE_CTX_FLAGS_MULTI))
+        return false;
     return RedisModule_GetClientInfoById(NULL, RedisModule_GetClientId(ctx)) == REDISMODULE_OK;
 }
 

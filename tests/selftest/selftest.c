@@ -283,6 +283,20 @@ static void a_call_is_replicated_when_the_caller_wants_it(test_run *run) {
     CHECK_EQUAL(run, integer_of(reply), 1);
 }
 
+static void a_module_that_calls_does_not_wait(test_run *run) {
+    acquire(run, "me", LEASE_MS);
+    CHECK(run, is_null(RedisModule_Call(run->ctx, "DLOCK.ACQUIRE", "ccclcl", KEY, "you", "PX",
+                                        (long long)LEASE_MS, "WAIT", (long long)LEASE_MS)));
+    CHECK_EQUAL(run, integer_of(info(run, "waiters")), 0);
+}
+
+static void a_module_that_calls_has_no_session(test_run *run) {
+    RedisModuleCallReply *reply = RedisModule_Call(run->ctx, "DLOCK.ACQUIRE", "ccclc", KEY, "me",
+                                                   "PX", (long long)LEASE_MS, "SESSION");
+    CHECK(run, is_error(reply, "ERR SESSION needs a connection"));
+    CHECK(run, is_free(run));
+}
+
 static void a_failing_case_is_reported(test_run *run) {
     CHECK_EQUAL(run, integer_of(release(run, "me")), 1);
     CHECK(run, !is_free(run));
@@ -314,6 +328,8 @@ static const test_case cases[] = {
     CASE(a_lock_outlives_its_lease_within_one_command),
     CASE(a_lock_whose_end_is_set_to_the_past_is_free),
     CASE(a_call_is_replicated_when_the_caller_wants_it),
+    CASE(a_module_that_calls_does_not_wait),
+    CASE(a_module_that_calls_has_no_session),
 };
 enum { CASE_COUNT = sizeof(cases) / sizeof(cases[0]) };
 
