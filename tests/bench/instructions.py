@@ -24,11 +24,11 @@ MARK_REPLY_LINES = 5
 class CountedServer:
     """A server under callgrind, ready for requests made this way."""
 
-    def __init__(self, way):
+    def __init__(self, way, *options):
         self.way = way
         self.counts = tempfile.TemporaryDirectory(prefix="dlock-bench-")
         self.mark_count = 0
-        self.server = way.server("--hz", 1, wrapper=[
+        self.server = way.server("--hz", 1, *options, wrapper=[
             "valgrind", "--tool=callgrind", "--trace-children=yes", "--quiet",
             "--dump-before=timeCommand", f"--callgrind-out-file={self.counts.name}/%p"])
 
@@ -48,12 +48,13 @@ class CountedServer:
 
     def count(self, portions, portion_length):
         """Send all portions; the result is the file with what was counted meanwhile."""
-        self._mark()
+        self.mark()
         for portion in portions:
             self.talk.send(portion, portion_length)
-        return self._mark()
+        return self.mark()
 
-    def _mark(self):
+    def mark(self):
+        """The result is the file with what was counted since the mark before."""
         self.talk.send(MARK, MARK_REPLY_LINES)
         self.mark_count += 1
         return pathlib.Path(self.counts.name) / f"{self.server.pid}.{self.mark_count}"

@@ -1,24 +1,44 @@
 """What a benchmark says: tables to read, and the same as data.
 
-The first row of a table is the subject, every other row an alternative. Sample i of all rows was
-taken at about the same time, so the ratio of two rows is the median of the ratios of their samples:
-a slow moment of the machine then hits both sides of it. A bar is a promise about such a ratio.
+Table: one figure per row. The first row is the subject, every other row an alternative. Sample i of
+all rows was taken at about the same time, so the ratio of two rows is the median of the ratios of
+their samples: a slow moment of the machine then hits both sides of it. A bar is a promise about
+such a ratio.
+
+Sheet: several figures per row, and under them what was promised about any of them.
 """
 
 import json
+import math
+import operator
 import statistics
 
 
 class Bar:
+    RELATIONS = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
+
     def __init__(self, relation, limit):
-        self.relation = relation  # "<=" or ">="
+        self.relation = relation
         self.limit = limit
 
-    def is_met(self, ratio):
-        return ratio <= self.limit if self.relation == "<=" else ratio >= self.limit
+    def is_met(self, value):
+        return self.RELATIONS[self.relation](value, self.limit)
 
     def __str__(self):
         return f"{self.relation} {self.limit:.2f}"
+
+
+def median_ratio(samples, others):
+    return statistics.median(sample / other for sample, other in zip(samples, others))
+
+
+def percentile(values, part):
+    """The smallest value that so large a part (0 to 1) of all does not exceed."""
+    return sorted(values)[max(0, math.ceil(part * len(values)) - 1)]
+
+
+def _verdict(bar, is_met):
+    return f"   bar {bar}  {'PASS' if is_met else 'FALLS SHORT'}"
 
 
 class Row:
@@ -31,11 +51,13 @@ class Row:
 
 
 class Table:
-    def __init__(self, title, method, unit, bars=None):
+    def __init__(self, title, method, unit, bars=None, subject="dlock", decimals=0):
         """bars: the name of a row -> the bar for the subject's ratio to it."""
         self.title = title
         self.method = method
         self.unit = unit
+        self.subject = subject  # in short
+        self.decimals = decimals
         self.bars = bars or {}
         self.rows = []
         self.notes = []
@@ -46,8 +68,7 @@ class Table:
 
     def ratio(self, row):
         """How many times the row's value the subject's is."""
-        pairs = zip(self.rows[0].samples, row.samples)
-        return statistics.median(subject / other for subject, other in pairs)
+        return median_ratio(self.rows[0].samples, row.samples)
 
     def verdicts(self):
         """The name of a row -> whether its bar is met."""
@@ -57,15 +78,15 @@ class Table:
     def show(self):
         width = max(len(row.name) for row in self.rows)
         print(f"\n{self.title}\n  {self.method}\n")
-        print(f"  {'':{width}}  {self.unit:>14}  spread  dlock / this")
+        ratio = f"{self.subject} / this"
+        print(f"  {'':{width}}  {self.unit:>14}  spread  {ratio}")
         verdicts = self.verdicts()
         for row in self.rows:
-            line = f"  {row.name:{width}}  {row.median:14,.0f}  {row.spread:6.1%}"
+            line = f"  {row.name:{width}}  {row.median:14,.{self.decimals}f}  {row.spread:6.1%}"
             if row is not self.rows[0]:
-                line += f"  {self.ratio(row):12.2f}"
+                line += f"  {self.ratio(row):{len(ratio)}.2f}"
             if row.name in verdicts:
-                verdict = "PASS" if verdicts[row.name] else "FALLS SHORT"
-                line += f"   bar {self.bars[row.name]}  {verdict}"
+                line += _verdict(self.bars[row.name], verdicts[row.name])
             print(line)
         for note in self.notes:
             print(f"  {note}")
@@ -81,6 +102,61 @@ class Table:
                 data["is_met"] = verdicts[row.name]
             rows.append(data)
         return {"title": self.title, "method": self.method, "unit": self.unit, "rows": rows,
+                "notes": self.notes}
+
+
+class Promise:
+    def __init__(self, sentence, value, bar):
+        self.sentence = sentence
+        self.value = value
+        self.bar = bar
+        self.is_met = bar.is_met(value)
+
+
+class Sheet:
+    def __init__(self, title, method, columns):
+        """columns: the name of each -> the format of its figures."""
+        self.title = title
+        self.method = method
+        self.columns = columns
+        self.rows = []
+        self.promises = []
+        self.notes = []
+
+    def add(self, name, figures, **details):
+        """figures: one for each column, in order; details: further data, kept but not shown."""
+        self.rows.append((name, dict(zip(self.columns, figures)), details))
+
+    def promise(self, sentence, value, bar):
+        self.promises.append(Promise(sentence, value, bar))
+
+    def verdicts(self):
+        return {promise.sentence: promise.is_met for promise in self.promises}
+
+    def show(self):
+        width = max(len(name) for name, _, _ in self.rows)
+        print(f"\n{self.title}\n  {self.method}\n")
+        print(f"  {'':{width}}" + "".join(f"  {column:>8}" for column in self.columns))
+        for name, figures, _ in self.rows:
+            cells = [f"  {format(value, self.columns[column]):>{max(8, len(column))}}"
+                     for column, value in figures.items()]
+            print(f"  {name:{width}}{''.join(cells)}")
+        if self.promises:
+            print()
+        width = max([len(promise.sentence) for promise in self.promises], default=0)
+        for promise in self.promises:
+            verdict = _verdict(promise.bar, promise.is_met)
+            print(f"  {promise.sentence:{width}}  {promise.value:8.2f}{verdict}")
+        for note in self.notes:
+            print(f"  {note}")
+
+    def as_data(self):
+        return {"title": self.title, "method": self.method,
+                "rows": [{"name": name, "figures": figures, **details}
+                         for name, figures, details in self.rows],
+                "promises": [{"sentence": promise.sentence, "value": promise.value,
+                              "bar": str(promise.bar), "is_met": promise.is_met}
+                             for promise in self.promises],
                 "notes": self.notes}
 
 

@@ -14,8 +14,11 @@ class Talk:
         self.socket.close()
 
     def send(self, portion, reply_count):
-        """Send one portion, wait for all its answers, and see that none is a refusal."""
+        """Send one portion, wait for so many answers, and see that none is a refusal."""
         self.socket.sendall(portion)
+        self.receive(reply_count)
+
+    def receive(self, reply_count):
         received = b""
         while received.count(b"\r\n") < reply_count:
             more = self.socket.recv(1 << 20)

@@ -8,35 +8,19 @@ A server that was busy less than 90 % of its time was not the limit: somebody el
 cores. The ratio by the server's own processor time is then the better one to read.
 """
 
-import os
 import pathlib
 import statistics
 import subprocess
 import tempfile
 
+import driver
 import ways
 from report import Bar, Table
-from support.server import ROOT
 
 NAME = "throughput"
 CONNECTIONS = 50
 PAIRS = CONNECTIONS * 64
 SLICE_MS = 50
-SOURCE = pathlib.Path(__file__).with_name("load.c")
-PROGRAM = ROOT / "build/bench/load"
-
-
-def _build_load():
-    PROGRAM.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O2",
-                    "-o", PROGRAM, SOURCE], check=True)
-
-
-def _pinned_to(which):
-    """A prefix that keeps a command on the first or on the last (-1) core we may use, for root with
-    precedence over what else runs there."""
-    precedence = ["nice", "-n", "-10"] if os.geteuid() == 0 else []
-    return [*precedence, "taskset", "--cpu-list", str(sorted(os.sched_getaffinity(0))[which])]
 
 
 class Contender:
@@ -44,7 +28,7 @@ class Contender:
 
     def __init__(self, way):
         self.way = way
-        self.server = way.server(wrapper=_pinned_to(0))
+        self.server = way.server(wrapper=driver.pinned_to(0))
 
     def prepare(self, pipeline, path):
         """Empty the server but for the background, and write the requests for it into a file."""
@@ -59,7 +43,7 @@ class Contender:
         return cpu["used_cpu_user"] + cpu["used_cpu_sys"]
 
 
-def _run(contenders, pipeline, slices):
+def _run(program, contenders, pipeline, slices):
     """For each contender: its pairs per second, and the part of the time its server was busy."""
     with tempfile.TemporaryDirectory(prefix="dlock-bench-") as directory:
         targets = []
@@ -69,8 +53,9 @@ def _run(contenders, pipeline, slices):
             targets += [str(contender.server.port), path]
         before = [contender.cpu_seconds() for contender in contenders]
         output = subprocess.run(
-            [*_pinned_to(-1), PROGRAM, str(pipeline), str(CONNECTIONS), str(SLICE_MS), str(slices),
-             *targets], check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+            [*driver.pinned_to(-1), program, str(pipeline), str(CONNECTIONS), str(SLICE_MS),
+             str(slices), *targets],
+            check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
     used = [contender.cpu_seconds() - b for contender, b in zip(contenders, before)]
     results = []
     for line, cpu_seconds in zip(output.splitlines(), used):
@@ -90,7 +75,7 @@ def _note_busy(table, runs):
                        + ", ".join(f"{ratio:.2f}" for ratio in ratios))
 
 
-def _measure(contenders, pipeline, rounds, slices, progress):
+def _measure(program, contenders, pipeline, rounds, slices, progress):
     how = f"{pipeline} commands in a pipeline" if pipeline > 1 else "one command at a time"
     table = Table(
         f"Pairs per second, {how}",
@@ -100,7 +85,7 @@ def _measure(contenders, pipeline, rounds, slices, progress):
     runs = []
     for i in range(rounds):
         progress(f"{how}, run {i + 1} of {rounds}")
-        runs.append(_run(contenders, pipeline, slices))
+        runs.append(_run(program, contenders, pipeline, slices))
     for contender, results in zip(contenders, zip(*runs)):
         table.add(contender.way.name, [pairs for pairs, _ in results],
                   server_busy=[busy for _, busy in results])
@@ -110,12 +95,12 @@ def _measure(contenders, pipeline, rounds, slices, progress):
 
 def run(quick, progress):
     rounds, slices = (5, 4) if quick else (9, 10)
-    _build_load()
+    program = driver.build("load")
     contenders = [Contender(way) for way in ways.WAYS]
     try:
         for contender in contenders:
             contender.server.start()
-        return [_measure(contenders, pipeline, rounds, slices, progress)
+        return [_measure(program, contenders, pipeline, rounds, slices, progress)
                 for pipeline in (ways.PIPELINE, 1)]
     finally:
         for contender in contenders:
