@@ -10,7 +10,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { RETRY_MS = 10 };
+/* 7.0 counts the microseconds to the next timer in an int: one that is more than 35 minutes away
+ * makes it spin. */
+enum { RETRY_MS = 10, TIMER_MAX_MS = 30 * 60 * 1000 };
 
 typedef struct item {
     struct item *next;
@@ -29,7 +31,7 @@ static void on_timer(RedisModuleCtx *ctx, void *data);
 static void set_timer(int64_t after_ms) {
     if (is_timer_set) return;
     is_timer_set = true;
-    RedisModule_CreateTimer(context, after_ms, on_timer, NULL);
+    deferred_set_timer(after_ms, on_timer, NULL);
 }
 
 static void end_sleep(void *data) {
@@ -108,6 +110,11 @@ void deferred_cancel(int64_t fence) {
         if (each->fence == fence) each->fence = 0;
 }
 
-RedisModuleCtx *deferred_context(void) {
-    return context;
+RedisModuleTimerID deferred_set_timer(int64_t after_ms, RedisModuleTimerProc callback, void *data) {
+    int64_t period_ms = after_ms < 0 ? 0 : after_ms > TIMER_MAX_MS ? TIMER_MAX_MS : after_ms;
+    return RedisModule_CreateTimer(context, period_ms, callback, data);
+}
+
+void deferred_stop_timer(RedisModuleTimerID timer) {
+    RedisModule_StopTimer(context, timer, NULL);
 }

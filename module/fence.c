@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fence.c - see fence.h. It cannot overflow: nothing at or above LOCK_FENCE_LIMIT is ever
- * raised. */
+/* fence.c - see fence.h. It does not overflow: it starts at FENCE_RAISE_LIMIT at most, and 2^61
+ * grants later it is still below LOCK_FENCE_LIMIT. */
 #include "fence.h"
 
 static int64_t last;
@@ -11,7 +11,7 @@ int64_t fence_next(int64_t now_us) {
 }
 
 void fence_raise(int64_t seen) {
-    if (seen > last) last = seen;
+    if (seen > last && seen < FENCE_RAISE_LIMIT) last = seen;
 }
 
 int64_t fence_last(void) {

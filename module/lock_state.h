@@ -14,8 +14,7 @@
 /* The longest lease the stored form has room for: 2^32 - 1 ms, a good 49 days. */
 #define LOCK_LEASE_MAX_MS INT64_C(4294967295)
 
-/* A fence read from a file or from the wire must be below this. It leaves room for 2^62 further
- * grants, so that the counter can never be driven into overflow by a forged lock. */
+/* A fence read from a file or from the wire must be below this; see fence.h. */
 #define LOCK_FENCE_LIMIT (INT64_C(1) << 62)
 
 /* The same for times: far in the future, and safe to add a lease to. */

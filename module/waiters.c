@@ -58,6 +58,7 @@ static int db_count;
 static int64_t total, queue_count;
 static waiter *answered;
 static waiters_last_look_fn last_look_fn;
+static RedisModuleString *nobodys_key;
 
 /* -- queues */
 
@@ -83,7 +84,7 @@ static queue *make_queue(int db, const RedisModuleString *name) {
 }
 
 static void stop_queue_timer(queue *of) {
-    if (of->timer_at_ms != 0) RedisModule_StopTimer(deferred_context(), of->timer, NULL);
+    if (of->timer_at_ms != 0) deferred_stop_timer(of->timer);
     of->timer_at_ms = 0;
 }
 
@@ -133,7 +134,7 @@ static void leave(waiter *who) {
     from->length--;
     total--;
     if (from->first == NULL) free_queue(from);
-    if (who->is_timer_set) RedisModule_StopTimer(deferred_context(), who->timer, NULL);
+    if (who->is_timer_set) deferred_stop_timer(who->timer);
     who->is_timer_set = false;
 }
 
@@ -175,16 +176,14 @@ static void on_deadline(RedisModuleCtx *ctx, void *data) {
 }
 
 static void set_timer(waiter *who) {
-    uint64_t now_us = RedisModule_MonotonicMicroseconds();
-    int64_t left_us = (int64_t)(who->deadline_us - now_us);
-    int64_t left_ms = left_us > 0 ? (left_us + 999) / 1000 : 0;
-    who->timer = RedisModule_CreateTimer(deferred_context(), left_ms, on_deadline, who);
+    int64_t left_us = (int64_t)(who->deadline_us - RedisModule_MonotonicMicroseconds());
+    who->timer = deferred_set_timer((left_us + 999) / 1000, on_deadline, who);
     who->is_timer_set = true;
 }
 
 /* -- what the core calls */
 
-/* A key of this name was created: it is transition.c that decides who gets it, so stay. */
+/* The key was created: it is transition.c that decides who gets the lock, so stay. */
 static int on_key_ready(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)ctx, (void)argv, (void)argc;
     return REDISMODULE_ERR;
@@ -248,7 +247,16 @@ static void settle_all(int db) {
 /* -- public */
 
 void waiters_init(waiters_last_look_fn last_look) {
+    static const char unlikely[] = "\0dlock: nobody creates this key\0";
+    nobodys_key = RedisModule_CreateString(NULL, unlikely, sizeof(unlikely));
     last_look_fn = last_look;
+}
+
+/* Whenever a key is created the core walks over all clients that are blocked on it. So we block on
+ * one that nobody creates; but in a cluster on the lock's own, so that the core can redirect them. */
+static RedisModuleString *key_to_block_on(RedisModuleCtx *ctx, RedisModuleString *name) {
+    bool is_cluster = RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_CLUSTER;
+    return is_cluster ? name : nobodys_key;
 }
 
 bool waiters_park_or_reply(RedisModuleCtx *ctx, RedisModuleString *name,
@@ -274,8 +282,9 @@ bool waiters_park_or_reply(RedisModuleCtx *ctx, RedisModuleString *name,
     who->deadline_us = who->parked_us + (uint64_t)request->wait_ms * 1000;
     append(in, who);
     set_timer(who);
+    RedisModuleString *key = key_to_block_on(ctx, name);
     who->client =
-        RedisModule_BlockClientOnKeys(ctx, on_key_ready, on_unblock, on_free, 0, &name, 1, who);
+        RedisModule_BlockClientOnKeys(ctx, on_key_ready, on_unblock, on_free, 0, &key, 1, who);
     RedisModule_SetDisconnectCallback(who->client, on_disconnect);
     return true;
 }
@@ -311,9 +320,7 @@ void waiters_look_again(int db, const RedisModuleString *name, int64_t at_ms) {
     queue *of = find_queue(db, name);
     if (of == NULL || (of->timer_at_ms != 0 && of->timer_at_ms <= at_ms)) return;
     stop_queue_timer(of);
-    int64_t after_ms = at_ms - wall_clock_ms();
-    of->timer = RedisModule_CreateTimer(deferred_context(), after_ms > 0 ? after_ms : 0,
-                                        on_queue_timer, of);
+    of->timer = deferred_set_timer(at_ms - wall_clock_ms(), on_queue_timer, of);
     of->timer_at_ms = at_ms;
 }
 

@@ -167,6 +167,23 @@ def test_a_wait_is_not_ended_by_the_next_100_ms_tick(server, lock):
     assert sorted(late)[10] < 0.020
 
 
+def test_long_waits_cost_an_idle_server_nothing(server, lock):
+    """7.0 spins on a timer that is more than 35 minutes away, unless one takes care."""
+    hours = 3_600_000
+    lock.acquire("me", hours)
+    waiting = queue_up(server, ["first", "second"], wait_ms=hours, lease_ms=hours)
+    lock.client.delete("lock")
+    waiting[0].answer()
+
+    def cpu_seconds():
+        info = lock.client.info("cpu")
+        return info["used_cpu_user"] + info["used_cpu_sys"]
+
+    before = cpu_seconds()
+    time.sleep(0.5)  # not for luck: so long it is idle
+    assert cpu_seconds() - before < 0.25
+
+
 def test_waiters_may_leave_in_any_order(server, lock):
     lock.acquire("me")
     waiting = queue_up(server, [f"waiter:{i}" for i in range(6)])

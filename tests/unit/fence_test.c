@@ -73,6 +73,15 @@ static void no_fence_is_ever_given_twice(void) {
     }
 }
 
+static void a_forged_fence_is_not_followed(void) {
+    int64_t before = fence_last();
+    fence_raise(FENCE_RAISE_LIMIT);
+    fence_raise(INT64_MAX);
+    CHECK_EQUAL(fence_last(), before);
+    fence_raise(FENCE_RAISE_LIMIT - 1);
+    CHECK_EQUAL(fence_next(0), FENCE_RAISE_LIMIT);
+}
+
 int main(void) {
     UNIT_RUN(a_new_counter_has_given_nothing);
     UNIT_RUN(the_first_fence_is_the_time);
@@ -83,5 +92,6 @@ int main(void) {
     UNIT_RUN(the_time_counts_again_once_it_has_caught_up);
     UNIT_RUN(a_smaller_fence_seen_elsewhere_changes_nothing);
     UNIT_RUN(no_fence_is_ever_given_twice);
+    UNIT_RUN(a_forged_fence_is_not_followed);
     return unit_summary();
 }
