@@ -110,6 +110,10 @@ void deferred_cancel(int64_t fence) {
         if (each->fence == fence) each->fence = 0;
 }
 
+RedisModuleCtx *deferred_context(void) {
+    return context;
+}
+
 RedisModuleTimerID deferred_set_timer(int64_t after_ms, RedisModuleTimerProc callback, void *data) {
     int64_t period_ms = after_ms < 0 ? 0 : after_ms > TIMER_MAX_MS ? TIMER_MAX_MS : after_ms;
     return RedisModule_CreateTimer(context, period_ms, callback, data);

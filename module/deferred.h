@@ -28,6 +28,9 @@ void deferred_settle_now(RedisModuleCtx *ctx, int db, RedisModuleString *name);
 /* The holder with that fence has shown itself: do not take the lock back from it. */
 void deferred_cancel(int64_t fence);
 
+/* A context that is always there. */
+RedisModuleCtx *deferred_context(void);
+
 /* A timer of the server; it may fire early when it is far away, so look at the clock and set it
  * again. Never stop the one whose callback is running. */
 RedisModuleTimerID deferred_set_timer(int64_t after_ms, RedisModuleTimerProc callback, void *data);

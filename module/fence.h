@@ -16,8 +16,9 @@
 /* The fence of a new grant; counts. */
 int64_t fence_next(int64_t now_us);
 
-/* A fence was seen elsewhere: the next one will be above it. One that no clock will reach in tens of
- * thousands of years is forged, and is not followed: our grants must stay below LOCK_FENCE_LIMIT. */
+/* A fence was seen elsewhere: the next one will be above it. One that no clock will reach in
+ * tens of thousands of years is forged, and is not followed: our grants must stay below
+ * LOCK_FENCE_LIMIT. */
 void fence_raise(int64_t seen);
 
 /* The highest fence given or seen; 0 when there was none. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* server_events.h - what the server tells us, passed on to whom it concerns.
  *
- * A module has one callback for each event, so this is the one place that subscribes. */
+ * A module has one callback for each event, so this is the one place that subscribes; but for the
+ * turns of the event loop, which waiters.c follows by itself while somebody waits. */
 #ifndef DLOCK_SERVER_EVENTS_H
 #define DLOCK_SERVER_EVENTS_H
 

@@ -16,6 +16,7 @@
 #include "waiters.h"
 
 #include "deferred.h"
+#include "sessions.h"
 #include "settings.h"
 #include "stats.h"
 #include "wall_clock.h"
@@ -38,6 +39,8 @@ struct waiter {
     uint64_t parked_us, deadline_us; /* monotonic */
     RedisModuleTimerID timer;
     bool is_timer_set;
+    bool is_written; /* by on_unblock(), to the client itself */
+    bool is_due;     /* its client is to be unblocked before the server sleeps */
     waiter_state state;
     int64_t fence;     /* of the answer; 0 is null */
     const char *error; /* of SENT_AWAY */
@@ -59,6 +62,7 @@ static int64_t total, queue_count;
 static waiter *answered;
 static waiters_last_look_fn last_look_fn;
 static RedisModuleString *nobodys_key;
+static bool is_following_loop, is_awake;
 
 /* -- queues */
 
@@ -156,7 +160,33 @@ static void unblock(waiter *who, waiter_state state) {
     who->state = state;
     leave(who);
     add_answered(who);
-    RedisModule_UnblockClient(who->client, NULL);
+    if (is_awake)
+        who->is_due = true;
+    else
+        RedisModule_UnblockClient(who->client, NULL);
+}
+
+/* Who was answered in this turn of the event loop is unblocked at its end: until then 7.0 would
+ * let a CLIENT UNBLOCK ERROR add a second answer. Outside of that, the call itself ends the
+ * sleep. */
+static void on_event_loop(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent,
+                          void *data) {
+    (void)ctx, (void)event, (void)data;
+    is_awake = subevent == REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
+    for (waiter *each = answered; each != NULL && !is_awake; each = each->next) {
+        if (!each->is_due) continue;
+        each->is_due = false;
+        RedisModule_UnblockClient(each->client, NULL);
+    }
+}
+
+/* Only while somebody waits: it costs every turn of the loop. Not from within the event itself. */
+static void follow_event_loop(bool is_wanted) {
+    if (is_wanted == is_following_loop) return;
+    is_following_loop = is_wanted;
+    is_awake = false; /* until the next turn says otherwise */
+    RedisModule_SubscribeToServerEvent(deferred_context(), RedisModuleEvent_EventLoop,
+                                       is_wanted ? on_event_loop : NULL);
 }
 
 static void set_timer(waiter *who);
@@ -192,7 +222,10 @@ static int on_key_ready(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 static int on_unblock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argv, (void)argc;
     waiter *who = RedisModule_GetBlockedClientPrivateData(ctx);
-    if (who->state == WAITING) { /* CLIENT UNBLOCK id TIMEOUT */
+    bool is_by_core = who->is_due || who->state == WAITING; /* CLIENT UNBLOCK id TIMEOUT */
+    who->is_written = is_by_core || RedisModule_GetServerVersion() < REDIS_7_2;
+    who->is_due = false;
+    if (who->state == WAITING) {
         stats_count(STATS_WAIT_TIMEOUTS);
         who->state = TIMED_OUT;
         leave(who);
@@ -208,31 +241,35 @@ static int on_unblock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
 static void on_disconnect(RedisModuleCtx *ctx, RedisModuleBlockedClient *client) {
     (void)client;
     waiter *who = RedisModule_GetBlockedClientPrivateData(ctx);
-    if (who->state != WAITING) return;
+    who->is_due = false;
+    if (who->state != WAITING) return; /* on_free() will see that it was not told */
     who->state = GONE;
     leave(who);
     add_answered(who);
 }
 
 /* Is the answer on its way? Not when the connection is gone, or when CLIENT UNBLOCK ERROR was
- * faster. 7.0 answers at once, so the connection is all that matters; newer servers answer
- * later, and call every client disconnected that they do not answer. 7.0 says so of clients that
- * it did answer. */
+ * faster. Where on_unblock() has written to the client itself, the connection is all that
+ * matters. Otherwise newer servers call every client disconnected that they do not answer. */
 static bool is_told(RedisModuleCtx *ctx, const waiter *who) {
-    if (RedisModule_GetServerVersion() >= REDIS_7_2)
-        return !RedisModule_BlockedClientDisconnected(ctx);
-    return RedisModule_GetClientInfoById(NULL, who->client_id) == REDISMODULE_OK;
+    if (who->is_written)
+        return RedisModule_GetClientInfoById(NULL, who->client_id) == REDISMODULE_OK;
+    return RedisModule_GetServerVersion() >= REDIS_7_2 &&
+           !RedisModule_BlockedClientDisconnected(ctx);
 }
 
 /* The last call for this waiter, shortly before its answer is written to the socket. A holder
  * that was not told is no holder. */
 static void on_free(RedisModuleCtx *ctx, void *privdata) {
     waiter *who = privdata;
-    if (who->state == GRANTED && !is_told(ctx, who))
+    if (who->state == GRANTED && !is_told(ctx, who)) {
+        sessions_forget(who->fence);
         deferred_settle_soon(who->db, who->name, who->fence);
+    }
     remove_answered(who);
     RedisModule_FreeString(NULL, who->name);
     RedisModule_Free(who);
+    if (total == 0 && answered == NULL) follow_event_loop(false);
 }
 
 static void settle_all(int db) {
@@ -252,8 +289,9 @@ void waiters_init(waiters_last_look_fn last_look) {
     last_look_fn = last_look;
 }
 
-/* Whenever a key is created the core walks over all clients that are blocked on it. So we block on
- * one that nobody creates; but in a cluster on the lock's own, so that the core can redirect them. */
+/* Whenever a key is created the core walks over all clients that are blocked on it. So we block
+ * on one that nobody creates; but in a cluster on the lock's own, so that the core can redirect
+ * them. */
 static RedisModuleString *key_to_block_on(RedisModuleCtx *ctx, RedisModuleString *name) {
     bool is_cluster = RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_CLUSTER;
     return is_cluster ? name : nobodys_key;
@@ -282,6 +320,7 @@ bool waiters_park_or_reply(RedisModuleCtx *ctx, RedisModuleString *name,
     who->deadline_us = who->parked_us + (uint64_t)request->wait_ms * 1000;
     append(in, who);
     set_timer(who);
+    follow_event_loop(true);
     RedisModuleString *key = key_to_block_on(ctx, name);
     who->client =
         RedisModule_BlockClientOnKeys(ctx, on_key_ready, on_unblock, on_free, 0, &key, 1, who);

@@ -211,7 +211,8 @@ class Generator:
             return self.random.choice(good if self.random.random() < 0.9 else bad)
 
         times = [0, 1, 1_700_000_000_000, TIME_LIMIT - 1], [TIME_LIMIT, -1]
-        return state(fence=pick([1, 2, 1 << 40, FENCE_LIMIT // 2, FENCE_LIMIT - 1], [0, FENCE_LIMIT, -1]),
+        good_fences = [1, 2, 1 << 40, FENCE_LIMIT // 2, FENCE_LIMIT - 1]
+        return state(fence=pick(good_fences, [0, FENCE_LIMIT, -1]),
                      since=pick(*times), lease=pick([1, 1000, LEASE_LIMIT - 1], [0]),
                      expires=pick(*times), version=pick([1], [0, 2, 255]),
                      token=pick([b"t", b"me", b"t" * 256], [b"", b"t" * 257]))

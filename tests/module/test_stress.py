@@ -432,13 +432,14 @@ def record(server, client, replica, seed, seconds):
 
 def summary(history):
     answers = collections.Counter(type(claim.answer).__name__ for claim in history.claims)
-    return f"{len(history.claims)} claims, {len(history.commands)} commands, answers {dict(answers)}"
+    claims, commands = len(history.claims), len(history.commands)
+    return f"{claims} claims, {commands} commands, answers {dict(answers)}"
 
 
 def test_under_stress_every_promise_is_kept(server, client, start_replica):
     print(f"DLOCK_SEED={SEED}")
     replica = start_replica(server).client()
-    record(server, client, replica, f"{SEED}.warm", 1)  # what is allocated once is there from now on
+    record(server, client, replica, f"{SEED}.warm", 1)  # what is allocated once is there from now
     memory, counted = memory_in_use(client), stats(client)
 
     history = record(server, client, replica, SEED, SECONDS)

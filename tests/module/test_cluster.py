@@ -1,0 +1,436 @@
+"""Locks in a Redis Cluster: redirections, and slots that move while locks are held and awaited."""
+
+import threading
+import time
+
+import pytest
+import redis
+
+from support.cluster import Cluster, Traveller, slot_of
+from support.commands import Lock, plain, stats
+from support.server import wait_until
+from support.waiting import Waiting, queue_up, wait_for_waiters
+
+ROUNDS = 20
+
+
+@pytest.fixture(scope="session")
+def shared_cluster():
+    cluster = Cluster()
+    try:
+        yield cluster.start()
+    finally:
+        cluster.destroy()
+
+
+@pytest.fixture
+def cluster(shared_cluster):
+    """The shared cluster, empty, and quiet again after the test."""
+    yield shared_cluster
+    shared_cluster.clean_up()
+    for node in shared_cluster.nodes:
+        client = node.client()
+        wait_for_waiters(client, 0)
+        assert stats(client)["queues"] == 0
+
+
+class Moving:
+    """A lock on node 0, held, whose slot is to move to node 1."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.key = cluster.key_on(0)
+        self.slot = slot_of(self.key)
+        self.source, self.target = cluster.nodes[:2]
+        self.here = Lock(self.source.client(), self.key)
+        self.there = Lock(self.target.client(), self.key)
+        self.fence = self.here.acquire("holder", 60_000)
+
+    def queue_up(self, *tokens, **options):
+        return queue_up(self.source, tokens, key=self.key, **options)
+
+    def begin(self):
+        self.cluster.begin_move(self.slot, 1)
+
+    def move_keys(self):
+        self.cluster.move_keys(self.slot, 1)
+
+    def end(self):
+        self.cluster.end_move(self.slot, 1)
+
+    def follow(self, token="follower", lease_ms=60_000):
+        """A client that comes to the source and goes where it is sent."""
+        follower = Follower(self.source, "DLOCK.ACQUIRE", self.key, token, "PX", lease_ms,
+                            "WAIT", 20_000)
+        follower.start()
+        return follower
+
+    def ask(self, command, *words):
+        """On the target, while the slot is still the source's."""
+        traveller = Traveller(self.source)
+        try:
+            return traveller.call(command, self.key, *words)
+        finally:
+            assert traveller.came_across == {"ASK": 1}
+            traveller.close()
+
+
+class Follower(threading.Thread):
+    """One call of a traveller, in a thread of its own."""
+
+    def __init__(self, node, *words):
+        super().__init__(daemon=True)
+        self.traveller = Traveller(node)
+        self.words = words
+        self.result = []
+
+    def run(self):
+        self.result.append(self.traveller.call(*self.words))
+        self.traveller.close()
+
+    def answer(self):
+        self.join(30)
+        assert self.result, "a waiter hangs"
+        return self.result[0]
+
+
+@pytest.fixture
+def moving(cluster):
+    return Moving(cluster)
+
+
+def assert_sent_on(waiter, kinds=("TRYAGAIN", "MOVED", "ASK")):
+    """Soon, with an error that a cluster client knows how to follow."""
+    assert waiter.is_answered(3), "a waiter hangs"
+    with pytest.raises(redis.ResponseError) as caught:
+        waiter.answer()
+    assert str(caught.value).split()[0] in kinds
+
+
+# -- a cluster at rest ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [
+    ("DLOCK.ACQUIRE", "me", "PX", 1000),
+    ("DLOCK.ACQUIRE", "me", "PX", 1000, "WAIT", 1000, "SESSION"),
+    ("DLOCK.RELEASE", "me"), ("DLOCK.EXTEND", "me", "PX", 1000), ("DLOCK.INFO",),
+], ids=lambda words: " ".join(map(str, words)))
+def test_a_command_to_the_wrong_node_is_redirected(cluster, words):
+    key = cluster.key_on(0)
+    command, *rest = words
+    with pytest.raises(redis.ResponseError) as caught:
+        cluster.nodes[1].client().execute_command(command, key, *rest)
+    assert str(caught.value) == f"MOVED {slot_of(key)} 127.0.0.1:{cluster.nodes[0].port}"
+
+
+def test_a_hash_tag_names_the_slot(cluster):
+    key = cluster.key_on(2, "user")
+    assert Lock(cluster.nodes[2].client(), "{%s}.lock" % key).acquire("me") > 0
+
+
+def test_every_node_hands_over(cluster):
+    for number, node in enumerate(cluster.nodes):
+        key = cluster.key_on(number)
+        lock = Lock(node.client(), key)
+        lock.acquire("me", 60_000)
+        first, second, third = queue_up(node, ["first", "second", "third"], key=key)
+        lock.release("me")
+        fences = [first.answer()]
+        lock.client.delete(key)
+        fences.append(second.answer())
+        lock.extend("second", 20)
+        fences.append(third.answer())
+        assert fences == sorted(set(fences))
+
+
+def test_every_node_ends_sessions(cluster):
+    for number, node in enumerate(cluster.nodes):
+        key = cluster.key_on(number)
+        holder = Waiting(node, "holder", key=key, options=["SESSION"])
+        holder.answer()
+        [waiter] = queue_up(node, ["waiter"], key=key)
+        holder.close()
+        assert waiter.answer() > 0
+
+
+# -- a slot moves ---------------------------------------------------------------------------------
+
+
+def test_a_held_lock_moves_with_its_slot(cluster, moving):
+    lease_ends = moving.here.client.execute_command("PEXPIRETIME", moving.key)
+    cluster.move(moving.slot, 1)
+    info = moving.there.info()
+    assert (info["token"], info["fence"], info["lease"]) == (b"holder", moving.fence, 60_000)
+    assert abs(moving.there.client.execute_command("PEXPIRETIME", moving.key) - lease_ends) < 100
+    assert moving.there.acquire("thief") is None
+    assert moving.there.acquire("holder") == moving.fence
+    assert moving.there.release("holder") == 1
+    assert moving.there.acquire("next") > moving.fence
+    with pytest.raises(redis.ResponseError, match="^MOVED"):
+        moving.here.info()
+
+
+def test_a_lock_that_moves_twice_comes_back_as_it_was(cluster, moving):
+    cluster.move(moving.slot, 1)
+    cluster.move(moving.slot, 0)
+    info = moving.here.info()
+    assert (info["token"], info["fence"]) == (b"holder", moving.fence)
+    assert moving.here.release("holder") == 1
+    assert moving.here.acquire("next") > moving.fence
+
+
+def test_waiters_of_a_lock_that_moves_are_sent_on_and_granted_nothing(cluster, moving):
+    waiting = moving.queue_up("first", "second") + moving.queue_up("third", options=["SESSION"])
+    before = stats(moving.here.client)["acquired"]
+    moving.begin()
+    assert not waiting[0].is_answered(0.05)
+    moving.move_keys()
+    for waiter in waiting:
+        assert_sent_on(waiter)
+    moving.end()
+    assert stats(moving.here.client)["acquired"] == before
+    assert stats(moving.here.client)["waiters"] == 0
+    assert moving.there.info()["fence"] == moving.fence
+
+
+def test_waiters_that_follow_get_the_lock_on_the_other_side(cluster, moving):
+    waiting = moving.queue_up("first")
+    cluster.move(moving.slot, 1)
+    assert_sent_on(waiting[0])
+    follower = moving.follow("first")
+    wait_for_waiters(moving.there.client, 1)
+    assert moving.there.release("holder") == 1
+    assert follower.answer() == moving.there.info()["fence"]
+    assert follower.answer() > moving.fence
+    assert follower.traveller.came_across == {"MOVED": 1}
+
+
+def test_a_waiter_finds_the_moved_lock_before_the_move_is_over(cluster, moving):
+    """Key there, slot not yet: the source says ASK, and the target lets it wait."""
+    moving.begin()
+    moving.move_keys()
+    follower = moving.follow()
+    wait_for_waiters(moving.there.client, 1)
+    assert follower.traveller.came_across == {"ASK": 1}
+    assert moving.ask("DLOCK.RELEASE", "holder") == 1
+    assert follower.answer() > moving.fence
+    moving.end()
+    assert moving.there.info()["fence"] == follower.answer()
+
+
+def test_a_waiter_on_the_other_side_is_served_after_the_move_is_over(cluster, moving):
+    moving.begin()
+    moving.move_keys()
+    follower = moving.follow()
+    wait_for_waiters(moving.there.client, 1)
+    moving.end()
+    assert not follower.result
+    assert moving.there.release("holder") == 1
+    assert follower.answer() == moving.there.info()["fence"]
+
+
+def test_a_release_before_the_key_moves_hands_over_here(cluster, moving):
+    first, second = moving.queue_up("first", "second")
+    moving.begin()
+    assert moving.here.release("holder") == 1
+    fence = first.answer()
+    assert fence > moving.fence
+    assert not second.is_answered(0.05)
+    moving.move_keys()
+    assert_sent_on(second)
+    moving.end()
+    assert moving.there.info()["fence"] == fence
+    assert moving.there.acquire("thief") is None
+
+
+@pytest.mark.parametrize("end", [
+    lambda lock: lock.client.delete(lock.key),
+    lambda lock: lock.extend("holder", 20),
+    lambda lock: lock.client.pexpire(lock.key, 0),
+], ids=["del", "expiry", "pexpire"])
+def test_a_lock_that_ends_here_while_its_slot_moves_is_not_granted_here(cluster, moving, end):
+    """A key that is not here is to be made over there."""
+    waiting = moving.queue_up("first", "second")
+    moving.begin()
+    before = stats(moving.here.client)["acquired"]
+    end(moving.here)
+    for waiter in waiting:
+        assert_sent_on(waiter)
+    assert stats(moving.here.client)["acquired"] == before
+    assert moving.ask("DLOCK.ACQUIRE", "first", "PX", 60_000) > moving.fence
+    moving.end()
+    assert moving.there.info()["token"] == b"first"
+
+
+def test_a_session_that_ends_here_while_its_slot_moves_hands_over_here(cluster, moving):
+    moving.here.release("holder")
+    holder = Waiting(moving.source, "holder", key=moving.key, options=["SESSION"])
+    holder.answer()
+    [waiter] = moving.queue_up("waiter")
+    moving.begin()
+    holder.close()
+    fence = waiter.answer()
+    moving.move_keys()
+    moving.end()
+    assert moving.there.info()["fence"] == fence
+
+
+def test_a_session_does_not_move_and_its_end_frees_nothing_over_there(cluster, moving):
+    moving.here.release("holder")
+    holder = Waiting(moving.source, "holder", key=moving.key, options=["SESSION"])
+    fence = holder.answer()
+    cluster.move(moving.slot, 1)
+    assert stats(moving.here.client)["sessions"] == 0
+    assert (moving.there.info()["fence"], moving.there.info()["session"]) == (fence, 0)
+    holder.close()
+    time.sleep(0.05)  # what the end of a session sets off has happened
+    assert moving.there.info()["fence"] == fence
+
+
+def test_a_lease_that_ends_over_there_too_early_leaves_nobody_hanging(cluster, moving):
+    moving.begin()
+    moving.move_keys()
+    followers = [moving.follow(f"waiter:{i}", lease_ms=50) for i in range(3)]
+    wait_for_waiters(moving.there.client, 3)
+    moving.ask("DLOCK.EXTEND", "holder", "PX", 30)
+    fences = [follower.answer() for follower in followers]
+    assert len(set(fences)) == 3 and min(fences) > moving.fence
+    moving.end()
+
+
+def test_a_move_that_is_taken_back_leaves_nobody_hanging(cluster, moving):
+    """The waiter went over there with ASK; then the slot stays with the source after all."""
+    moving.begin()
+    moving.move_keys()
+    follower = moving.follow()
+    wait_for_waiters(moving.there.client, 1)
+    cluster.take_back(moving.slot, 1)
+    wait_for_waiters(moving.there.client, 0)
+    wait_for_waiters(moving.here.client, 1)
+    assert moving.here.info()["fence"] == moving.fence
+    assert moving.here.release("holder") == 1
+    assert follower.answer() == moving.here.info()["fence"]
+
+
+def test_waiters_for_a_string_lock_that_moves_are_sent_on(cluster):
+    key = cluster.key_on(0, "string")
+    here, there = (node.client() for node in cluster.nodes[:2])
+    here.set(key, "other", nx=True, px=60_000)
+    waiting = queue_up(cluster.nodes[0], ["first", "second"], key=key)
+    cluster.move(slot_of(key), 1)
+    for waiter in waiting:
+        assert_sent_on(waiter)
+    assert there.get(key) == b"other"
+    assert Lock(there, key).acquire("first") is None
+
+
+def test_waiters_for_other_slots_do_not_notice(cluster, moving):
+    key = cluster.key_on(0, "stays")
+    lock = Lock(moving.source.client(), key)
+    lock.acquire("me", 60_000)
+    [waiter] = queue_up(moving.source, ["waiter"], key=key)
+    cluster.move(moving.slot, 1)
+    assert not waiter.is_answered(0.3)
+    lock.release("me")
+    assert waiter.answer() > 0
+
+
+def test_an_atomic_slot_migration_is_refused_or_takes_the_lock_along(cluster, moving):
+    """Valkey 9 moves whole slots, and only if every module says that it can."""
+    waiting = moving.queue_up("first", "second")
+    before = stats(moving.here.client)["acquired"]
+    words = ("SLOTSRANGE", moving.slot, moving.slot, "NODE", cluster.ids[1])
+    try:
+        plain(moving.here.client, "CLUSTER", "MIGRATESLOTS", *words)
+    except redis.ResponseError as refusal:
+        if "unknown subcommand" in str(refusal).lower():
+            pytest.skip("this server has no atomic slot migration")
+        assert "dlock does not support atomic slot migration" in str(refusal)
+        assert not waiting[0].is_answered(0.05)
+        return
+    for waiter in waiting:
+        assert_sent_on(waiter)
+    cluster.end_move(moving.slot, 1)
+    assert stats(moving.here.client)["acquired"] == before
+    assert (moving.there.info()["token"], moving.there.info()["fence"]) == (b"holder", moving.fence)
+    assert moving.there.release("holder") == 1
+    assert moving.there.acquire("next") > moving.fence
+
+
+def test_waiters_for_a_slot_that_nobody_serves_are_told(cluster):
+    key = cluster.key_on(2)
+    node = cluster.nodes[2]
+    Lock(node.client(), key).acquire("me", 60_000)
+    waiting = queue_up(node, ["waiter"], key=key)
+    node.client().execute_command("CLUSTER", "DELSLOTS", slot_of(key))
+    try:
+        assert_sent_on(waiting[0], ["CLUSTERDOWN"])
+    finally:
+        node.client().execute_command("CLUSTER", "ADDSLOTS", slot_of(key))
+        cluster.wait_until_ready()
+
+
+# -- many moves -----------------------------------------------------------------------------------
+
+
+class Worker(threading.Thread):
+    """Takes the lock again and again, wherever it is, and looks whether it is alone."""
+
+    def __init__(self, cluster, key, name, shared):
+        super().__init__(name=name, daemon=True)
+        self.traveller = Traveller(cluster.owner(key))
+        self.key = key
+        self.shared = shared
+        self.failure = None
+
+    def run(self):
+        try:
+            count = 0
+            while not self.shared["is_over"]:
+                count += 1
+                self.take_and_release(f"{self.name}:{count}")
+        except BaseException as failure:
+            self.failure = failure
+        finally:
+            self.traveller.close()
+
+    def take_and_release(self, token):
+        words = ("DLOCK.ACQUIRE", self.key, token, "PX", 30_000, "WAIT", 20_000)
+        fence = self.traveller.call(*words)
+        self.shared["inside"] += 1
+        assert self.shared["inside"] == 1, "two holders"
+        self.shared["fences"].append(fence)
+        time.sleep(0.001)
+        self.shared["inside"] -= 1
+        assert self.traveller.call("DLOCK.RELEASE", self.key, token) == 1
+
+
+def failure_of(workers):
+    return next((worker.failure for worker in workers if worker.failure), None)
+
+
+def test_twenty_moves_there_and_back_grant_nothing_twice_and_leave_nobody_hanging(cluster):
+    key = cluster.key_on(0)
+    slot = slot_of(key)
+    shared = {"is_over": False, "inside": 0, "fences": []}
+    workers = [Worker(cluster, key, f"worker{i}", shared) for i in range(8)]
+    for worker in workers:
+        worker.start()
+    for i in range(ROUNDS):
+        target = (i + 1) % 2
+        cluster.begin_move(slot, target)
+        time.sleep(0.02)
+        cluster.move_keys(slot, target)
+        time.sleep(0.02)
+        cluster.end_move(slot, target)
+        before = len(shared["fences"])
+        wait_until(lambda: len(shared["fences"]) > before or failure_of(workers), "the next holder")
+        assert failure_of(workers) is None
+    shared["is_over"] = True
+    for worker in workers:
+        worker.join(60)
+        assert not worker.is_alive(), "a waiter hangs"
+    assert failure_of(workers) is None
+    fences = shared["fences"]
+    assert fences == sorted(set(fences)), "a fence that does not grow"
+    assert {"ASK", "MOVED", "TRYAGAIN"} <= set().union(*(w.traveller.came_across for w in workers))

@@ -1,0 +1,440 @@
+"""The checker of histories has teeth: small histories made by hand, good ones and bad ones."""
+
+import pytest
+
+from support.history import (
+    Claim, Command, Event, History, check, hand_over_delays, read_monitor, read_stream)
+
+UNBLOCKED = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
+
+
+class Story:
+    """A history in the making. Times are in seconds from a morning long ago; a lease is 10 s."""
+
+    START = 1_000_000_000
+
+    def __init__(self):
+        self.history = History([], [], [], self.START + 1000)
+
+    def asks(self, at, token, key="k", **more):
+        at += self.START
+        claim = Claim(key, token, sent_at=at, **more)
+        self.history.claims.append(claim)
+        self.history.commands.append(
+            Command(at, "SET" if claim.is_string else "DLOCK.ACQUIRE", key, token))
+        return claim
+
+    def granted(self, at, claim, told=True, lease=10, fence=None):
+        at += self.START
+        fence = int(at * 1e6) if fence is None else fence
+        self.history.events.append(Event("grant", claim.key, claim.token, fence, at + lease))
+        if told:
+            claim.answer, claim.answered_at = fence, at
+
+    def string(self, at, claim, lease=10):
+        at += self.START
+        self.history.events.append(Event("string", claim.key, claim.token, 0, at + lease))
+        claim.answer, claim.answered_at = True, at
+
+    def extended(self, until, claim):
+        self.history.events.append(
+            Event("grant", claim.key, claim.token, claim.answer, until + self.START))
+
+    def told(self, at, claim, answer):
+        claim.answer, claim.answered_at = answer, at + self.START
+
+    def releases(self, at, claim, answer=1, event=True):
+        """event: the lock is free after it; without, somebody else has it."""
+        self.history.commands.append(
+            Command(at + self.START, "DLOCK.RELEASE", claim.key, claim.token))
+        claim.release = answer
+        if event:
+            self.history.events.append(Event("release", claim.key, claim.token))
+
+    def deleted(self, at, key="k"):
+        self.history.commands.append(Command(at + self.START, "DEL", key))
+        self.gone(key)
+
+    def gone(self, key="k"):
+        self.history.events.append(Event("gone", key))
+
+    def problems(self):
+        return check(self.history)
+
+
+def hand_over(story, first_at=1, second_at=2):
+    """a holds the lock, b and c wait for it in this order."""
+    a = story.asks(0, "a")
+    story.granted(0, a)
+    return a, story.asks(first_at, "b", wait_ms=60_000), story.asks(second_at, "c", wait_ms=60_000)
+
+
+# -- good ones ------------------------------------------------------------------------------------
+
+
+def test_a_good_history_has_no_problems():
+    story = Story()
+    a, b, c = hand_over(story)
+    story.releases(3, a, event=False)
+    story.granted(3, b)
+    story.releases(4, b, event=False)
+    story.granted(4, c)
+    story.releases(5, c)
+    again = story.asks(6, "d")
+    story.granted(6, again)
+    story.gone()  # its lease
+    assert story.problems() == []
+
+
+def test_an_extended_lease_is_one_tenure():
+    story = Story()
+    a = story.asks(0, "a")
+    story.granted(0, a)
+    story.extended(500, a)
+    story.releases(400, a)
+    assert story.problems() == []
+
+
+def test_a_dead_session_may_be_followed():
+    story = Story()
+    a, b, c = hand_over(story)
+    a.is_session, a.lost_at = True, story.START + 3
+    story.granted(3.001, b)
+    story.releases(4, b, event=False)
+    story.granted(4, c)
+    story.deleted(5)
+    assert story.problems() == []
+
+
+def test_a_holder_that_died_untold_may_be_followed():
+    story = Story()
+    a, b, c = hand_over(story)
+    b.lost_at = story.START + 2.9
+    story.releases(3, a, event=False)
+    story.granted(3, b, told=False)
+    story.granted(3.001, c)
+    story.releases(4, c)
+    assert story.problems() == []
+
+
+def test_a_waiter_that_left_may_be_passed():
+    story = Story()
+    a, b, c = hand_over(story)
+    b.lost_at = story.START + 2.5
+    story.releases(3, a, event=False)
+    story.granted(3, c)
+    story.releases(4, c)
+    assert story.problems() == []
+
+
+def test_a_string_may_be_followed_when_it_was_released():
+    story = Story()
+    a = story.asks(0, "a", is_string=True)
+    story.string(0, a)
+    b = story.asks(1, "b", wait_ms=60_000)
+    story.releases(2, a, event=False)
+    story.granted(2, b)
+    story.releases(3, b)
+    assert story.problems() == []
+
+
+# -- bad ones -------------------------------------------------------------------------------------
+
+
+def the_problem(story):
+    [problem] = story.problems()
+    return problem
+
+
+def test_a_fence_that_does_not_grow_is_found():
+    story = Story()
+    a, b, c = hand_over(story)
+    story.releases(3, a, event=False)
+    story.granted(3, b)
+    story.releases(4, b, event=False)
+    story.granted(4, c, fence=b.answer - 1)
+    story.releases(5, c)
+    assert "is not above" in story.problems()[0]
+
+
+def test_a_fence_with_two_tokens_is_found():
+    story = Story()
+    a, b = story.asks(0, "a"), story.asks(0, "b")
+    story.granted(0, a)
+    story.granted(0, b, told=False, fence=a.answer)
+    story.told(0, b, None)
+    story.releases(1, a)
+    assert "has two tokens" in the_problem(story)
+
+
+def test_a_second_holder_is_found():
+    story = Story()
+    a, b, c = hand_over(story)
+    b.wait_ms = c.wait_ms = 500
+    story.told(1.5, b, None)
+    story.granted(2.1, c)  # nobody released
+    story.releases(3, c)
+    assert the_problem(story) == "k: a lost it by hand-over, but neither released it nor died"
+
+
+def test_a_holder_that_outlived_its_connection_may_not_be_followed():
+    """It had its answer, and asked for no session."""
+    story = Story()
+    a, b, c = hand_over(story)
+    a.lost_at = b.lost_at = story.START + 2.5
+    story.granted(3, c)
+    story.releases(4, c)
+    assert "neither released it nor died" in the_problem(story)
+
+
+def test_a_release_that_came_later_is_no_reason():
+    story = Story()
+    a, b, c = hand_over(story)
+    c.lost_at = story.START + 2.5
+    story.granted(3, b)
+    story.releases(4, b)
+    story.releases(5, a, event=False)
+    assert "k: a lost it by hand-over, but neither released it nor died" in story.problems()
+
+
+def test_a_release_that_was_refused_is_no_reason():
+    story = Story()
+    a, b, c = hand_over(story)
+    c.lost_at = story.START + 2.5
+    story.releases(3, a, answer=0, event=False)
+    story.granted(3, b)
+    story.releases(4, b)
+    assert "neither released it nor died" in the_problem(story)
+
+
+def test_a_release_by_a_stranger_is_found():
+    story = Story()
+    a, b = story.asks(0, "a"), story.asks(1, "b")
+    story.granted(0, a)
+    story.told(1, b, None)
+    story.releases(2, b)
+    story.releases(3, a)
+    assert "k: b released what a held" in story.problems()
+    assert "k: b was told that it released the lock, but it did not hold it" in story.problems()
+
+
+def test_a_plain_set_over_a_lock_is_found():
+    story = Story()
+    a, b = story.asks(0, "a"), story.asks(1, "b", is_string=True)
+    story.granted(0, a)
+    story.string(1, b)
+    story.gone()
+    assert "k: b took it while a held it" in story.problems()
+
+
+def test_a_lease_cut_short_is_found():
+    story = Story()
+    a, b, c = hand_over(story)
+    story.gone()
+    story.granted(3, b)
+    story.releases(4, b, event=False)
+    story.granted(4, c)
+    story.releases(5, c)
+    assert the_problem(story) == "k: a lost it before its lease ended, and nobody deleted it"
+
+
+def test_a_grant_nobody_asked_for_is_found():
+    story = Story()
+    story.granted(1, Claim("k", "ghost"))
+    story.gone()
+    assert the_problem(story) == "k: ghost got it without asking"
+
+
+def test_a_waiter_that_is_overtaken_is_found():
+    story = Story()
+    a, b, c = hand_over(story)
+    story.releases(3, a, event=False)
+    story.granted(3, c)
+    story.releases(4, c, event=False)
+    story.granted(4, b)
+    story.releases(5, b)
+    assert the_problem(story) == "k: c overtook b"
+
+
+def test_a_waiter_that_is_overtaken_and_never_served_is_found():
+    story = Story()
+    a, b, c = hand_over(story)
+    b.wait_ms = 4_000
+    story.releases(3, a, event=False)
+    story.granted(3, c)
+    story.told(5.1, b, None)
+    story.releases(6, c)
+    assert the_problem(story) == "k: c overtook b"
+
+
+def test_a_plain_acquire_that_overtakes_is_found():
+    story = Story()
+    a, b, c = hand_over(story)
+    c.lost_at = story.START + 2.5
+    thief = story.asks(3, "thief")
+    story.deleted(3)
+    story.granted(3, thief)
+    story.releases(4, thief, event=False)
+    story.granted(4, b)
+    story.releases(5, b)
+    assert the_problem(story) == "k: thief overtook b"
+
+
+def test_a_fence_that_was_never_granted_is_found():
+    story = Story()
+    a = story.asks(0, "a")
+    story.told(0, a, 7)
+    assert the_problem(story) == "k: a was told fence 7, which was not granted to it"
+
+
+def test_a_holder_that_was_told_an_error_may_be_followed():
+    """CLIENT UNBLOCK ERROR came between grant and answer."""
+    story = Story()
+    a, b, c = hand_over(story)
+    story.releases(3, a, event=False)
+    b.unblocked_at = story.START + 3
+    story.granted(3, b, told=False)
+    story.told(3, b, UNBLOCKED)
+    story.granted(3.001, c)
+    story.releases(4, c)
+    assert story.problems() == []
+
+
+def test_a_holder_that_was_told_an_error_may_lose_a_brief_lease():
+    story = Story()
+    a = story.asks(0, "a", wait_ms=10, unblocked_at=Story.START)
+    story.granted(0, a, lease=0.005)
+    story.told(0, a, UNBLOCKED)
+    story.gone()
+    assert story.problems() == []
+
+
+@pytest.mark.parametrize("answer", [None, UNBLOCKED])
+def test_a_holder_that_is_told_no_is_found(answer):
+    story = Story()
+    a = story.asks(0, "a", wait_ms=10, unblocked_at=Story.START)
+    story.granted(0, a)
+    story.told(0, a, answer)
+    story.gone()
+    assert "but it was granted the lock" in the_problem(story)
+
+
+def test_a_wait_cut_short_is_found():
+    story = Story()
+    a, b, c = hand_over(story)
+    story.extended(99, a)
+    story.told(30, b, None)
+    story.told(62, c, None)
+    story.gone()
+    assert the_problem(story) == "k: b was told no after 29000 of 60000 ms"
+
+
+def test_a_waiter_without_an_answer_is_found():
+    story = Story()
+    a, b, c = hand_over(story)
+    c.lost_at = story.START + 3
+    story.extended(900, a)
+    story.gone()
+    assert the_problem(story) == "k: b was never answered"
+
+
+def test_a_session_lock_that_outlives_its_connection_is_found():
+    story = Story()
+    a = story.asks(0, "a", is_session=True)
+    story.granted(0, a)
+    a.lost_at = story.START + 2
+    story.gone()  # its lease, 8 s later
+    assert the_problem(story) == "k: a kept it after its connection had ended"
+
+
+def test_a_lock_left_over_is_found():
+    story = Story()
+    story.granted(0, story.asks(0, "a"))
+    assert the_problem(story) == "k: a still holds it"
+
+
+def test_a_release_refused_to_the_holder_is_found():
+    story = Story()
+    a = story.asks(0, "a")
+    story.granted(0, a)
+    story.releases(1, a, answer=0, event=False)
+    assert "k: a was told that it does not hold the lock, but it does" in story.problems()
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_waiter_beside_a_free_lock_is_found(is_served):
+    story = Story()
+    a, b, c = hand_over(story)
+    c.lost_at = story.START + 2.5
+    story.releases(3, a)
+    if is_served:
+        story.granted(5, b)
+        story.releases(6, b)
+    else:
+        story.told(61.1, b, None)
+    assert "waited" in the_problem(story) and "beside a free lock" in the_problem(story)
+
+
+def test_a_waiter_beside_a_lock_whose_lease_ended_is_found():
+    story = Story()
+    a, b, c = hand_over(story)
+    c.lost_at = story.START + 2.5
+    story.gone()
+    story.granted(12, b)
+    story.releases(13, b)
+    assert the_problem(story) == "k: b waited 2000 ms beside a free lock"
+
+
+def test_during_a_pause_nobody_can_be_served():
+    story = Story()
+    a, b, c = hand_over(story)
+    c.lost_at = story.START + 2.5
+    story.gone()
+    story.granted(12, b)
+    story.releases(13, b)
+    story.history.pauses.append((story.START + 9, story.START + 11.9))
+    assert story.problems() == []
+
+
+def test_the_delays_of_hand_overs_are_told_apart():
+    story = Story()
+    a, b, c = hand_over(story)
+    story.gone()
+    story.granted(10.002, b, lease=1000)  # a's lease ended at 10
+    story.deleted(11)
+    story.granted(11.003, c)
+    story.releases(12, c)
+    story.string(13, story.asks(13, "s", is_string=True))
+    d = story.asks(14, "d", wait_ms=60_000)
+    story.gone()
+    story.granted(23.007, d)
+    found = hand_over_delays(story.history)
+    delays = {how: round(1000 * seconds) for how, [seconds] in found.items()}
+    assert delays == {"lease": 2, "del": 3, "string": 7}
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def test_the_monitor_is_read():
+    lines = ('+1700000000.5 [0 127.0.0.1:1] "dlock.acquire" "k" "a" "PX" "10" "WAIT" "5"\r\n'
+             '+1700000000.6 [0 ?:0] "GETRANGE" "k" "0" "256"\r\n'
+             '+1700000000.6 [0 ] "GETRANGE" "k" "0" "256"\r\n'
+             '+1700000000.7 [0 127.0.0.1:1] "DEL" "k"\r\n')
+    acquire, deletion = read_monitor(lines)
+    assert acquire == Command(1700000000.5, "DLOCK.ACQUIRE", "k", "a")
+    assert deletion == Command(1700000000.7, "DEL", "k")
+
+
+def test_the_stream_is_read(stream, lock):
+    fence = lock.acquire("me", 50_000)
+    lock.release("me")
+    lock.client.set("lock", "other", nx=True, px=10_000)
+    lock.client.delete("lock")
+    lines = [b"*%d\r\n" % len(c) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in c)
+             for c in stream.take()]
+    grant, release, string, gone = read_stream(b"".join(lines))
+    assert (grant.kind, grant.key, grant.token, grant.fence) == ("grant", "lock", "me", fence)
+    assert grant.expires == pytest.approx(fence / 1e6 + 50, abs=0.01)
+    assert (release.kind, release.token) == ("release", "me")
+    assert (string.kind, string.token, gone.kind) == ("string", "other", "gone")

@@ -1,0 +1,365 @@
+"""What happened to the locks of a server, seen from three sides, and whether it was right.
+
+    commands   MONITOR: what was executed, in which order and when; so who waited first
+    events     the replication stream: what the server decided, in its order
+    claims     the clients: what each asked for, what it was told, when its connection ended
+
+check() is pure: a history goes in, the promises it breaks come out as sentences. Times are unix
+seconds of one machine. A token is used for one claim only, so it names the claim.
+"""
+
+import bisect
+import dataclasses
+import itertools
+import re
+
+PENDING = "pending"  # an answer that never came
+GIVEN_BACK = ("release", "hand-over")
+CLOCK_SLACK = 0.005    # between two readings of the clock
+MONITOR_SLACK = 0.250  # a command's line may be so much later than what it did, on a busy machine
+BRIEF = 0.050          # what it takes to give a lock back, on a busy machine
+WAKE_SLACK = 0.500     # how long a lock may be free beside a waiter, on a busy machine
+
+
+@dataclasses.dataclass
+class Claim:
+    """One try of one client to get one lock."""
+    key: str
+    token: str
+    wait_ms: int = 0
+    is_session: bool = False
+    is_string: bool = False        # another kind of client: SET key token NX PX
+    sent_at: float = 0.0
+    answer: object = PENDING       # a fence, None, the text of an error, or True for SET's OK
+    answered_at: float = 0.0
+    release: object = PENDING      # what a RELEASE of the token was answered, if one was sent
+    lost_at: float = None          # when the end of its connection was set off
+    unblocked_at: float = None     # when CLIENT UNBLOCK was sent for it
+
+
+@dataclasses.dataclass
+class Command:
+    """A line of MONITOR."""
+    at: float
+    name: str
+    key: str
+    token: str = None
+
+
+@dataclasses.dataclass
+class Event:
+    """A command of the replication stream: "grant", "release", "gone" or "string"."""
+    kind: str
+    key: str
+    token: str = None
+    fence: int = 0
+    expires: float = None
+
+
+@dataclasses.dataclass
+class Tenure:
+    """From one grant, or one SET of a plain string, to its end, as the server logged it."""
+    key: str
+    token: str
+    fence: int                     # 0: a plain string
+    expires: float
+    end: str = None                # "release", "hand-over", "gone", or None: not yet
+    next: "Tenure" = None          # the one after it on the same key
+
+
+@dataclasses.dataclass
+class History:
+    commands: list
+    events: list
+    claims: list
+    ended_at: float
+    pauses: list = dataclasses.field(default_factory=list)  # (from, to): no write was allowed
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+def read_monitor(text):
+    """MONITOR's lines to commands; those without a key, and those of modules, are left out."""
+    commands = []
+    for line in text.splitlines():
+        head, _, words = line.partition("] ")
+        at, _, origin = head.lstrip("+").partition(" [")
+        words = _WORD.findall(words)
+        if len(words) >= 2 and ":" in origin and "?" not in origin:
+            token = words[2] if len(words) > 2 else None
+            commands.append(Command(float(at), words[0].upper(), words[1], token))
+    return commands
+
+
+def read_stream(data):
+    """The bytes of a replication stream to events."""
+    events = []
+    for name, *words in _split_commands(data):
+        name = name.upper().decode()
+        if name == "DLOCK.APPLY":
+            key, state = words[:2]
+            expires = int.from_bytes(state[21:29], "little") / 1000
+            fence = int.from_bytes(state[1:9], "little")
+            events.append(Event("grant", key.decode(), state[29:].decode(), fence, expires))
+        elif name == "DLOCK.RELEASE":
+            events.append(Event("release", words[0].decode(), words[1].decode()))
+        elif name in ("DEL", "UNLINK"):
+            events += [Event("gone", key.decode()) for key in words]
+        elif name == "SET" and b"PXAT" in words:
+            expires = int(words[words.index(b"PXAT") + 1]) / 1000
+            events.append(Event("string", words[0].decode(), words[1].decode(), 0, expires))
+    return events
+
+
+def _split_commands(data):
+    at = 0
+    while at < len(data):
+        end = data.index(b"\r\n", at)
+        count, at = int(data[at + 1:end]), end + 2
+        words = []
+        for _ in range(count):
+            end = data.index(b"\r\n", at)
+            length, at = int(data[at + 1:end]), end + 2
+            words.append(data[at:at + length])
+            at += length + 2
+        if words:
+            yield words
+
+
+# -- judging --------------------------------------------------------------------------------------
+
+
+def check(history):
+    """The broken promises, as sentences."""
+    problems = []
+    tenures = _tenures(history.events, problems)
+    facts = _Facts(history, tenures)
+    for tenure in tenures:
+        _check_end(tenure, facts, problems)
+        _check_session(tenure, facts, problems)
+    for claim in history.claims:
+        _check_answer(claim, facts, problems)
+    for key in facts.waits:
+        _check_order(key, facts, problems)
+        _check_nobody_waits_beside_a_free_lock(key, facts, problems)
+    return problems
+
+
+def hand_over_delays(history):
+    """Seconds from the end of a lock to the grant to one who waited, by how it ended."""
+    facts = _Facts(history, _tenures(history.events, []))
+    delays = {"del": [], "lease": [], "string": []}
+    for tenure in itertools.chain(*facts.tenures.values()):
+        free_from, then = facts.free_from(tenure), tenure.next
+        if tenure.end != "gone" or then is None or not then.fence or facts.is_paused(free_from):
+            continue
+        claim = facts.claims.get(then.token)
+        if claim is not None and claim.wait_ms and facts.asked[then.token] < free_from:
+            kind = "lease" if tenure.fence else "string"
+            kind = kind if facts.deleted_at(tenure) is None else "del"
+            delays[kind].append(facts.began(then) - free_from)
+    return delays
+
+
+def _tenures(events, problems):
+    """Who held what, one after the other. No two may overlap, and fences only grow."""
+    tenures, last, last_fence = [], {}, 0
+    for event in events:
+        before = last.get(event.key)
+        holder = before if before is not None and before.end is None else None
+        if event.kind == "grant" and holder and holder.fence == event.fence:
+            holder.expires = event.expires  # extended
+            if holder.token != event.token:
+                problems.append(f"{event.key}: fence {event.fence} has two tokens, "
+                                f"{holder.token} and {event.token}")
+        elif event.kind in ("grant", "string"):
+            if holder and event.kind == "string":
+                problems.append(f"{event.key}: {event.token} took it while {holder.token} held it")
+            if event.kind == "grant":
+                if event.fence <= last_fence:
+                    problems.append(f"{event.key}: fence {event.fence} of {event.token} is not "
+                                    f"above {last_fence}")
+                last_fence = max(last_fence, event.fence)
+            if holder:
+                holder.end = "hand-over"
+            tenure = Tenure(event.key, event.token, event.fence, event.expires)
+            if before:
+                before.next = tenure
+            last[event.key] = tenure
+            tenures.append(tenure)
+        elif holder is None:
+            problems.append(f"{event.key}: {event.kind} of {event.token}, but nobody held it")
+        elif event.kind == "release" and holder.token != event.token:
+            problems.append(f"{event.key}: {event.token} released what {holder.token} held")
+        else:
+            holder.end = event.kind
+    return tenures
+
+
+class _Facts:
+    """The history, looked up by token and by key."""
+
+    def __init__(self, history, tenures):
+        self.ended_at = history.ended_at
+        self.pauses = history.pauses
+        self.claims = {claim.token: claim for claim in history.claims}
+        self.tenures, self.granted = {}, {}
+        for tenure in tenures:
+            self.tenures.setdefault(tenure.key, []).append(tenure)
+            self.granted[tenure.token] = tenure
+        self.asked, self.released, self.deletions, self.order = {}, {}, {}, {}
+        for place, command in enumerate(history.commands):
+            if command.name in ("DLOCK.ACQUIRE", "SET"):
+                self.asked.setdefault(command.token, command.at)
+                self.order.setdefault(command.token, place)
+            elif command.name == "DLOCK.RELEASE":
+                self.released.setdefault(command.token, command.at)
+            elif command.name == "DEL":
+                self.deletions.setdefault(command.key, []).append(command.at)
+        self.waits = {}
+        waits = [c for c in history.claims if c.wait_ms and c.token in self.order]
+        for claim in sorted(waits, key=lambda c: self.order[c.token]):
+            self.waits.setdefault(claim.key, []).append(claim)
+
+    def began(self, tenure):
+        return tenure.fence / 1e6 if tenure.fence else self.asked.get(tenure.token, 0.0)
+
+    def followed_at(self, tenure):
+        """When the next one had it, or the history ended."""
+        return self.began(tenure.next) if tenure.next else self.ended_at
+
+    def let_go_at(self, tenure):
+        """When its holder gave it back, or died, or could no longer be told of it; or None."""
+        claim = self.claims.get(tenure.token)
+        if claim is None:
+            return None
+        moments = []
+        if tenure.token in self.released and claim.release != 0:
+            moments.append(self.released[tenure.token])
+        if claim.lost_at is not None and (claim.is_session or claim.answer == PENDING):
+            moments.append(claim.lost_at)
+        if claim.unblocked_at is not None and isinstance(claim.answer, str):
+            moments.append(claim.unblocked_at)  # CLIENT UNBLOCK ERROR was faster than the answer
+        return min(moments, default=None)
+
+    def deleted_at(self, tenure, early=0, late=0):
+        """When DEL was first called on it, or None."""
+        times = self.deletions.get(tenure.key, [])
+        first = bisect.bisect_left(times, self.began(tenure) - early)
+        if first == len(times) or times[first] > self.followed_at(tenure) + late:
+            return None
+        return times[first]
+
+    def free_from(self, tenure):
+        """When it was over, give or take what the server needs to notice; None: nobody knows."""
+        if tenure.end in GIVEN_BACK:
+            return self.let_go_at(tenure)
+        deleted_at = self.deleted_at(tenure)
+        return tenure.expires if deleted_at is None else min(deleted_at, tenure.expires)
+
+    def is_brief(self, tenure):
+        """It was given back, or ended otherwise before that could be done."""
+        if tenure.end == "gone":
+            return self.free_from(tenure) - self.began(tenure) < BRIEF
+        return tenure.end in GIVEN_BACK
+
+    def is_paused(self, begin, end=None):
+        end = begin if end is None else end
+        return any(first <= end and last >= begin for first, last in self.pauses)
+
+    def may_leave_at(self, claim):
+        """The first moment at which this waiter may have left its queue without the lock."""
+        moments = [claim.sent_at + claim.wait_ms / 1000]
+        moments += [at for at in (claim.lost_at, claim.unblocked_at) if at is not None]
+        return min(moments)
+
+
+def _check_end(tenure, facts, problems):
+    """Each end needs a reason, and each begin a question."""
+    who = f"{tenure.key}: {tenure.token}"
+    if tenure.token not in facts.asked:
+        problems.append(f"{who} got it without asking")
+    followed_at = facts.followed_at(tenure)
+    if tenure.end is None:
+        problems.append(f"{who} still holds it")
+    elif tenure.end == "gone":
+        is_expired = tenure.expires < followed_at + CLOCK_SLACK
+        if not is_expired and facts.deleted_at(tenure, CLOCK_SLACK, MONITOR_SLACK) is None:
+            problems.append(f"{who} lost it before its lease ended, and nobody deleted it")
+    else:
+        let_go_at = facts.let_go_at(tenure)
+        if let_go_at is None or let_go_at > followed_at + MONITOR_SLACK:
+            problems.append(f"{who} lost it by {tenure.end}, but neither released it nor died")
+
+
+def _check_session(tenure, facts, problems):
+    """A lock ends with the connection it is tied to."""
+    claim = facts.claims.get(tenure.token)
+    if claim is None or not claim.is_session or claim.lost_at is None or tenure.end != "gone":
+        return
+    orphaned_at = max(claim.lost_at, facts.began(tenure))
+    free_from = facts.free_from(tenure)
+    if free_from - orphaned_at > WAKE_SLACK and not facts.is_paused(orphaned_at, free_from):
+        problems.append(f"{tenure.key}: {tenure.token} kept it after its connection had ended")
+
+
+def _check_answer(claim, facts, problems):
+    """What a client is told is what the server decided."""
+    who = f"{claim.key}: {claim.token}"
+    tenure = facts.granted.get(claim.token)
+    if claim.answer == PENDING:
+        if claim.lost_at is None:
+            problems.append(f"{who} was never answered")
+    elif isinstance(claim.answer, int) and not claim.is_string:
+        if tenure is None or (tenure.key, tenure.fence) != (claim.key, claim.answer):
+            problems.append(f"{who} was told fence {claim.answer}, which was not granted to it")
+    elif claim.answer is None or isinstance(claim.answer, str):
+        if tenure is not None and not (isinstance(claim.answer, str) and facts.is_brief(tenure)):
+            problems.append(f"{who} was told {claim.answer}, but it was granted the lock")
+        waited_ms = (claim.answered_at - claim.sent_at) * 1000
+        if claim.answer is None and claim.unblocked_at is None and waited_ms < claim.wait_ms - 1:
+            problems.append(f"{who} was told no after {waited_ms:.0f} of {claim.wait_ms} ms")
+    if claim.release == 1 and (tenure is None or tenure.end not in GIVEN_BACK):
+        problems.append(f"{who} was told that it released the lock, but it did not hold it")
+    if claim.release == 0 and tenure is not None and tenure.end is None:
+        problems.append(f"{who} was told that it does not hold the lock, but it does")
+
+
+def _check_order(key, facts, problems):
+    """First come, first served: a grant finds nobody waiting who came before."""
+    waiting = list(reversed(facts.waits[key]))  # the first is the last of the list
+    for tenure in facts.tenures.get(key, ()):
+        if not tenure.fence or tenure.token not in facts.order:
+            continue  # a plain SET knows of no queue
+        began = facts.began(tenure)
+        place = facts.order[tenure.token]
+        while waiting and facts.order[waiting[-1].token] <= place:
+            claim = waiting.pop()
+            if claim.token == tenure.token:
+                continue
+            other = facts.granted.get(claim.token)
+            if other is not None:
+                is_overtaken = facts.began(other) > began
+            else:
+                is_overtaken = facts.may_leave_at(claim) > began + CLOCK_SLACK
+            if is_overtaken:
+                problems.append(f"{key}: {tenure.token} overtook {claim.token}")
+
+
+def _check_nobody_waits_beside_a_free_lock(key, facts, problems):
+    for tenure in facts.tenures.get(key, ()):
+        free_from, free_to = facts.free_from(tenure), facts.followed_at(tenure)
+        if free_from is None or free_to - free_from < WAKE_SLACK:
+            continue
+        if facts.is_paused(free_from, free_to):
+            continue
+        for claim in facts.waits[key]:
+            granted = facts.granted.get(claim.token)
+            left_at = facts.began(granted) if granted else facts.may_leave_at(claim)
+            beside = min(left_at, free_to) - max(facts.asked[claim.token], free_from)
+            if beside > WAKE_SLACK:
+                problems.append(
+                    f"{key}: {claim.token} waited {beside * 1000:.0f} ms beside a free lock")
