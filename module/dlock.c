@@ -48,7 +48,7 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
         return REDISMODULE_ERR;
     }
     optional_api_look_up();
-    RedisModule_SetModuleOptions(ctx, OPTIONS);
+    RedisModule_SetModuleOptions(ctx, OPTIONS | optional_api_options(ctx));
     sessions_init();
     replicate_init();
     if (settings_register(ctx, argv, argc) != REDISMODULE_OK ||

@@ -14,4 +14,7 @@ extern optional_functions optional_api;
 
 void optional_api_look_up(void);
 
+/* Module options that only this server knows. */
+int optional_api_options(RedisModuleCtx *ctx);
+
 #endif
