@@ -49,10 +49,10 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     }
     optional_api_look_up();
     RedisModule_SetModuleOptions(ctx, OPTIONS | optional_api_options(ctx));
+    if (settings_register(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
+    replicate_init(); /* nothing is allocated before the arguments are known to be good */
     sessions_init();
-    replicate_init();
-    if (settings_register(ctx, argv, argc) != REDISMODULE_OK ||
-        lock_type_register(ctx) != REDISMODULE_OK || commands_register(ctx) != REDISMODULE_OK ||
+    if (lock_type_register(ctx) != REDISMODULE_OK || commands_register(ctx) != REDISMODULE_OK ||
         transition_register(ctx) != REDISMODULE_OK || stats_register(ctx) != REDISMODULE_OK ||
         server_events_subscribe(ctx) != REDISMODULE_OK)
         return REDISMODULE_ERR;

@@ -725,6 +725,54 @@ def test_after_client_unblock_in_the_turn_of_a_grant_there_is_one_answer(
         assert lock.info()["fence"] == fence
 
 
+def in_the_turn_after_a_sleep(server, *sends):
+    """Pairs of a connection and a line: all arrive while the server sleeps, in this order."""
+    sleeper = Bare(server)
+    for bare, _ in sends:
+        bare.send("PING")
+        assert bare.read() == [b"+PONG"]
+    sleeper.send("DEBUG SLEEP 0.3")
+    time.sleep(0.05)  # it is asleep by now
+    for bare, line in sends:
+        bare.send(line)
+        time.sleep(0.01)  # so that the kernel reports them in this order
+    assert sleeper.read() == [b"+OK"]
+    sleeper.close()
+
+
+@pytest.mark.parametrize("how", ["ERROR", "TIMEOUT"])
+def test_who_comes_and_is_served_and_unblocked_in_one_turn_gets_one_answer(server, lock, how):
+    """As above, but nobody waited before."""
+    lock.acquire("me")
+    waiter, releaser, unblocker = (Bare(server) for _ in range(3))
+    waiter.send("CLIENT ID")
+    client_id = int(waiter.read()[0][1:])
+    in_the_turn_after_a_sleep(
+        server, (waiter, "DLOCK.ACQUIRE lock waiter PX 60000 WAIT 60000"),
+        (releaser, "DLOCK.RELEASE lock me"), (unblocker, f"CLIENT UNBLOCK {client_id} {how}"))
+    assert releaser.read() + unblocker.read() == [b":1", b":1"]
+    waiter.send("PING")
+    answer, pong = waiter.read(2)
+    assert pong == b"+PONG", "two answers"
+    if answer.startswith(b":"):
+        assert lock.info()["fence"] == int(answer[1:])
+    else:
+        wait_until(lambda: lock.info() is None, "the lock to be taken back", timeout=5)
+
+
+@pytest.mark.parametrize("is_session", [False, True], ids=["plain", "session"])
+def test_who_comes_and_is_served_and_killed_in_one_turn_keeps_nothing(server, lock, is_session):
+    lock.acquire("me")
+    waiter, releaser, killer = (Bare(server) for _ in range(3))
+    waiter.send("CLIENT ID")
+    client_id = int(waiter.read()[0][1:])
+    in_the_turn_after_a_sleep(
+        server, (waiter, "DLOCK.ACQUIRE lock waiter PX 60000 WAIT 60000" + " SESSION" * is_session),
+        (releaser, "DLOCK.RELEASE lock me"), (killer, f"CLIENT KILL ID {client_id}"))
+    assert releaser.read() + killer.read() == [b":1", b":1"]
+    wait_until(lambda: lock.info() is None, "the lock to be taken back", timeout=5)
+
+
 @pytest.mark.parametrize("order", ["release first", "user first"])
 def test_a_waiter_whose_user_is_deleted_in_the_turn_of_a_grant_keeps_nothing(server, lock, order):
     """The core closes such a connection a little later, but it does not answer it any more."""
