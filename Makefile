@@ -87,7 +87,7 @@ test-servers: ## run the module suite on Redis 7.0, 8.0 and Valkey 8.0, 8.1, 9.1
 test-build: $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(UNIT_TESTS)
 
 .PHONY: bench
-bench: ## measure: instructions, throughput and memory against the alternatives
+bench: ## measure it against the alternatives: cost, throughput, memory, hot lock, latency
 	@scripts/bootstrap bench
 	@$(MAKE) -s module
 	@scripts/python tests/bench/bench.py

@@ -34,7 +34,7 @@ static void set_timer(int64_t after_ms) {
     deferred_set_timer(after_ms, on_timer, NULL);
 }
 
-static void end_sleep(void *data) {
+static void do_nothing(void *data) {
     (void)data;
 }
 
@@ -93,7 +93,7 @@ int deferred_register(RedisModuleCtx *ctx, deferred_fn fn) {
 void deferred_settle_soon(int db, const RedisModuleString *name, int64_t fence) {
     append(db, name, fence);
     set_timer(0);
-    RedisModule_EventLoopAddOneShot(end_sleep, NULL);
+    deferred_end_sleep();
 }
 
 void deferred_settle_now(RedisModuleCtx *ctx, int db, RedisModuleString *name) {
@@ -108,6 +108,10 @@ void deferred_settle_now(RedisModuleCtx *ctx, int db, RedisModuleString *name) {
 void deferred_cancel(int64_t fence) {
     for (item *each = first; each != NULL; each = each->next)
         if (each->fence == fence) each->fence = 0;
+}
+
+void deferred_end_sleep(void) {
+    RedisModule_EventLoopAddOneShot(do_nothing, NULL);
 }
 
 RedisModuleCtx *deferred_context(void) {

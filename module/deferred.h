@@ -28,6 +28,9 @@ void deferred_settle_now(RedisModuleCtx *ctx, int db, RedisModuleString *name);
 /* The holder with that fence has shown itself: do not take the lock back from it. */
 void deferred_cancel(int64_t fence);
 
+/* If the server is about to sleep, it wakes up at once. */
+void deferred_end_sleep(void);
+
 /* A context that is always there. */
 RedisModuleCtx *deferred_context(void);
 

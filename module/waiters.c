@@ -62,7 +62,7 @@ static int64_t total, queue_count;
 static waiter *answered;
 static waiters_last_look_fn last_look_fn;
 static RedisModuleString *nobodys_key;
-static bool is_following_loop, is_awake;
+static bool is_following_loop, is_awake, is_turn_known;
 
 /* -- queues */
 
@@ -160,10 +160,12 @@ static void unblock(waiter *who, waiter_state state) {
     who->state = state;
     leave(who);
     add_answered(who);
-    if (is_awake)
-        who->is_due = true;
-    else
+    if (!is_awake) {
         RedisModule_UnblockClient(who->client, NULL);
+        return;
+    }
+    who->is_due = true;
+    if (!is_turn_known) deferred_end_sleep();
 }
 
 /* Who was answered in this turn of the event loop is unblocked at its end: until then 7.0 would
@@ -172,6 +174,7 @@ static void unblock(waiter *who, waiter_state state) {
 static void on_event_loop(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent,
                           void *data) {
     (void)ctx, (void)event, (void)data;
+    is_turn_known = true;
     is_awake = subevent == REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
     for (waiter *each = answered; each != NULL && !is_awake; each = each->next) {
         if (!each->is_due) continue;
@@ -184,7 +187,8 @@ static void on_event_loop(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t 
 static void follow_event_loop(bool is_wanted) {
     if (is_wanted == is_following_loop) return;
     is_following_loop = is_wanted;
-    is_awake = false; /* until the next turn says otherwise */
+    is_awake = is_wanted; /* most likely; and if it is about to sleep, it is woken up */
+    is_turn_known = false;
     RedisModule_SubscribeToServerEvent(deferred_context(), RedisModuleEvent_EventLoop,
                                        is_wanted ? on_event_loop : NULL);
 }

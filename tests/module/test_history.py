@@ -329,6 +329,21 @@ def test_a_wait_cut_short_is_found():
     assert the_problem(story) == "k: b was told no after 29000 of 60000 ms"
 
 
+@pytest.mark.parametrize("is_granted", [True, False])
+def test_a_wait_that_lasts_too_long_is_found(is_granted):
+    story = Story()
+    a, b, c = hand_over(story)
+    c.lost_at = story.START + 3
+    story.extended(70, a)
+    if is_granted:
+        story.releases(63, a, event=False)
+        story.granted(63, b)
+    else:
+        story.told(63, b, None)
+    story.gone()
+    assert the_problem(story) == "k: b waited 2.0 s longer than it asked for"
+
+
 def test_a_waiter_without_an_answer_is_found():
     story = Story()
     a, b, c = hand_over(story)

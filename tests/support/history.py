@@ -322,6 +322,11 @@ def _check_answer(claim, facts, problems):
         waited_ms = (claim.answered_at - claim.sent_at) * 1000
         if claim.answer is None and claim.unblocked_at is None and waited_ms < claim.wait_ms - 1:
             problems.append(f"{who} was told no after {waited_ms:.0f} of {claim.wait_ms} ms")
+    if claim.wait_ms and claim.answer != PENDING:
+        decided_at = facts.began(tenure) if tenure else claim.answered_at
+        over_at = claim.sent_at + claim.wait_ms / 1000
+        if decided_at - over_at > WAKE_SLACK and not facts.is_paused(over_at, decided_at):
+            problems.append(f"{who} waited {decided_at - over_at:.1f} s longer than it asked for")
     if claim.release == 1 and (tenure is None or tenure.end not in GIVEN_BACK):
         problems.append(f"{who} was told that it released the lock, but it did not hold it")
     if claim.release == 0 and tenure is not None and tenure.end is None:
