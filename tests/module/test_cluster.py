@@ -460,39 +460,3 @@ def test_a_slot_moved_by_redis_cli_takes_the_lock_along(cluster):
     assert there.acquire("next") > fence
     there.release("next")
     cluster.move(slot, 0)
-
-
-@pytest.fixture
-def cluster_with_replicas():
-    cluster = Cluster(3, replicas=True, node_timeout_ms=1000)
-    try:
-        yield cluster.start()
-    finally:
-        for node in cluster.nodes:
-            node.kill()
-            node.destroy()
-
-
-def test_a_replicated_lock_survives_the_death_of_its_master(cluster_with_replicas):
-    """Three masters, three replicas, kill -9: same token, same fence, and the next one larger."""
-    cluster = cluster_with_replicas
-    key = cluster.key_on(0)
-    master, replica = cluster.nodes[0], cluster.nodes[3].client()
-    fence = Lock(master.client(), key).acquire("holder", 600_000)
-    assert master.client().wait(1, 10_000) == 1
-    master.kill()
-    wait_until(lambda: replica.info("replication")["role"] == "master", "a promotion", timeout=60)
-    lock = Lock(replica, key)
-    wait_until(lambda: is_served(lock), "the cluster to be well again", timeout=60)
-    assert (lock.info()["token"], lock.info()["fence"]) == (b"holder", fence)
-    assert lock.acquire("stranger") is None
-    assert lock.release("holder") == 1
-    assert lock.acquire("next") > fence
-
-
-def is_served(lock):
-    try:
-        lock.info()
-        return True
-    except redis.RedisError:
-        return False

@@ -1,4 +1,4 @@
-"""A small Redis Cluster on loopback, and a client that follows its redirections."""
+"""A small Redis Cluster of masters on loopback, and a client that follows its redirections."""
 
 import binascii
 import collections
@@ -23,19 +23,14 @@ def slot_of(key):
 
 
 class Cluster:
-    """Masters 0, 1, ..., each with its share of the slots; who has which is in owners.
+    """Masters 0, 1, ..., each with its share of the slots; who has which is in owners."""
 
-    With replicas, node number masters + i is the replica of master i.
-    """
-
-    def __init__(self, masters=3, replicas=False, node_timeout_ms=5000):
+    def __init__(self, masters=3, **server_options):
         self.owners = [slot * masters // SLOTS for slot in range(SLOTS)]
-        self.masters = masters
-        self.bus_ports = [free_port() for _ in range(masters * 2 if replicas else masters)]
+        self.bus_ports = [free_port() for _ in range(masters)]
         self.nodes = [
             Server("--cluster-enabled", "yes", "--cluster-port", port,
-                   "--cluster-node-timeout", node_timeout_ms,
-                   "--cluster-replica-validity-factor", 0) for port in self.bus_ports]
+                   "--cluster-node-timeout", 5000, **server_options) for port in self.bus_ports]
         self.moving = set()
 
     def start(self):
@@ -44,19 +39,13 @@ class Cluster:
         clients = [node.client() for node in self.nodes]
         self.ids = [client.execute_command("CLUSTER", "MYID").decode() for client in clients]
         for i, client in enumerate(clients):
-            if i < self.masters:
-                first = self.owners.index(i)
-                last = SLOTS - 1 - self.owners[::-1].index(i)
-                client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
-                client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+            first = self.owners.index(i)
+            last = SLOTS - 1 - self.owners[::-1].index(i)
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
             for node, bus_port in zip(self.nodes[:i], self.bus_ports):
                 client.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port, bus_port)
         self.wait_until_ready()
-        for i, client in enumerate(clients[self.masters:]):
-            client.execute_command("CLUSTER", "REPLICATE", self.ids[i])
-        for client in clients[self.masters:]:
-            wait_until(lambda: client.info("replication").get("master_link_status") == "up",
-                       "the replicas")
         return self
 
     def wait_until_ready(self):
@@ -120,8 +109,8 @@ class Cluster:
         self._set_slot(target, slot, "STABLE")
         self.moving.discard(slot)
 
-    def end_moves(self):
-        """Whatever is under way stays where it was; its keys are lost."""
+    def clean_up(self):
+        """No keys and no moves under way, whatever a test has left."""
         for node in self.nodes:
             node.client().flushall()
         for slot in list(self.moving):
