@@ -25,12 +25,12 @@ def slot_of(key):
 class Cluster:
     """Masters 0, 1, ..., each with its share of the slots; who has which is in owners."""
 
-    def __init__(self, masters=3, **server_options):
+    def __init__(self, masters=3):
         self.owners = [slot * masters // SLOTS for slot in range(SLOTS)]
         self.bus_ports = [free_port() for _ in range(masters)]
         self.nodes = [
             Server("--cluster-enabled", "yes", "--cluster-port", port,
-                   "--cluster-node-timeout", 5000, **server_options) for port in self.bus_ports]
+                   "--cluster-node-timeout", 5000) for port in self.bus_ports]
         self.moving = set()
 
     def start(self):
@@ -109,8 +109,8 @@ class Cluster:
         self._set_slot(target, slot, "STABLE")
         self.moving.discard(slot)
 
-    def clean_up(self):
-        """No keys and no moves under way, whatever a test has left."""
+    def end_moves(self):
+        """Whatever is under way stays where it was; its keys are lost."""
         for node in self.nodes:
             node.client().flushall()
         for slot in list(self.moving):
