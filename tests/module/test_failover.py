@@ -25,7 +25,7 @@ def sentinels():
 @contextlib.contextmanager
 def killed_master(sentinels, prefix, replicas):
     """One round: the load until the master died, and a client of the new master."""
-    old = sentinels.master
+    old = sentinels.wait_for_master()
     load = Load(old, prefix, replicas)
     load.start()
     time.sleep(0.2)  # not for luck: so long the load lasts

@@ -87,6 +87,14 @@ class SentinelSet:
         _, port = plain(self.sentinels[0].client(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
         return next(s for s in self.servers if s.port == int(port))
 
+    def wait_for_master(self):
+        """The sentinels' master, once it is one and has its replicas."""
+        def is_well():
+            replication = self.master.client().info("replication")
+            return replication["role"] == "master" and replication["connected_slaves"] == 2
+        wait_until(is_well, "a master with two replicas", timeout=60)
+        return self.master
+
     def wait_for_new_master(self, old):
         def is_promoted():
             master = self.master
