@@ -7,6 +7,7 @@
  * Invariant: while the list is not empty, a timer is set. */
 #include "deferred.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -51,13 +52,27 @@ static void free_item(item *old) {
     RedisModule_Free(old);
 }
 
-/* Paused clients mean a frozen dataset: the server aborts on a write then. */
-static bool must_wait(void) {
-    return RedisModule_AvoidReplicaTraffic();
-}
-
 static bool is_replica(RedisModuleCtx *ctx) {
     return (RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_SLAVE) != 0;
+}
+
+/* Too few replicas, or a full disk: the core does not stop us, so we ask it by a write that never
+ * changes anything, with the rules for scripts (S). It looks at these before it looks at the key.
+ * Without E, for errors as replies, Valkey 9.1 crashes when it refuses. */
+static bool are_writes_refused(RedisModuleCtx *ctx) {
+    errno = 0;
+    RedisModuleCallReply *reply = RedisModule_Call(ctx, "PEXPIREAT", "SEccc", "", "1", "GT");
+    bool is_refused = errno == ESPIPE;
+    if (reply != NULL) RedisModule_FreeCallReply(reply);
+    return is_refused;
+}
+
+/* Paused clients mean a frozen dataset: the server aborts on a write then. Where clients may not
+ * write, a lock must not change hands either: its next holder may be on the other side of a
+ * partition. */
+static bool must_wait(RedisModuleCtx *ctx) {
+    if (RedisModule_AvoidReplicaTraffic()) return true;
+    return !is_replica(ctx) && are_writes_refused(ctx);
 }
 
 static void settle(RedisModuleCtx *ctx, int db, RedisModuleString *name, int64_t fence) {
@@ -69,7 +84,7 @@ static void settle(RedisModuleCtx *ctx, int db, RedisModuleString *name, int64_t
 static void on_timer(RedisModuleCtx *ctx, void *data) {
     (void)data;
     is_timer_set = false;
-    if (must_wait()) {
+    if (must_wait(ctx)) {
         set_timer(RETRY_MS);
         return;
     }
@@ -97,7 +112,7 @@ void deferred_settle_soon(int db, const RedisModuleString *name, int64_t fence) 
 }
 
 void deferred_settle_now(RedisModuleCtx *ctx, int db, RedisModuleString *name) {
-    if (must_wait()) {
+    if (must_wait(ctx)) {
         append(db, name, 0);
         set_timer(RETRY_MS);
         return;

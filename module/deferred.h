@@ -3,8 +3,8 @@
  *
  * Redis tells us that a key went away, or a client, in the midst of its own work. A write there
  * would reach the replicas before the change that caused it. So the name is noted, and settled from
- * a timer in the same turn of the event loop; later, if clients are paused; never, if we became a
- * replica.
+ * a timer in the same turn of the event loop; later, if clients are paused or may not write; never,
+ * if we became a replica.
  *
  * What settling means is transition.c's business: it registers itself here. */
 #ifndef DLOCK_DEFERRED_H

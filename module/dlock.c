@@ -4,7 +4,7 @@
  *   commands.c    the commands and their table            args.c      their arguments
  *   transition.c  the one place where a lock changes hands
  *   waiters.c     who waits for it                        sessions.c  whose connection it ends with
- *   deferred.c    what must be done a moment later
+ *   deferred.c    what must be done a moment later        deadlines.c their waits (pure)
  *   lock_state.c  its rules (pure)                        fence.c     the fence counter
  *   lock_store.c  a lock as a key                         lock_type.c the data type
  *   replicate.c   the one writer to AOF and replicas      lock_codec.c its form (pure)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* waiters.c - see waiters.h.
  *
- *   park       a command found the lock held: append to the name's queue, with a timer for its wait
+ *   park       a command found the lock held: append to the name's queue, note when its wait ends
  *   answer     transition.c has made the first one the holder: unlink it, unblock its client
  *   forget     its time is over, it was unblocked by hand, or its connection went away
  *
@@ -12,9 +12,12 @@
  * timeout would lose the answer in that race, and be late.
  *
  * Invariants: a queue exists only while somebody waits in it, and has at most one timer. A
- * waiter is in a queue, or in the list of the answered until the core frees it. */
+ * waiter is in a queue and has a deadline, or it is in the list of the answered until the core
+ * frees it. A timer is set for the first of the deadlines or earlier: who leaves does not touch
+ * it, so that a lock that changes hands quickly costs no timers. */
 #include "waiters.h"
 
+#include "deadlines.h"
 #include "deferred.h"
 #include "sessions.h"
 #include "settings.h"
@@ -22,13 +25,14 @@
 #include "wall_clock.h"
 #include <string.h>
 
-enum { REDIS_7_2 = 0x00070200 };
+enum { REDIS_7_2 = 0x00070200, ENDS_AT_FIRST = 64 };
 
 typedef struct queue queue;
 
 typedef enum waiter_state { WAITING, GRANTED, CONFIRMED, TIMED_OUT, SENT_AWAY, GONE } waiter_state;
 
 struct waiter {
+    deadline end;        /* of its wait, monotonic; must be the first member */
     waiter *prev, *next; /* in the queue, or among the answered */
     queue *in;           /* NULL once it has left the queue */
     RedisModuleBlockedClient *client;
@@ -36,11 +40,9 @@ struct waiter {
     lock_request request; /* its token is the copy at the end */
     int db;
     RedisModuleString *name;
-    uint64_t parked_us, deadline_us; /* monotonic */
-    RedisModuleTimerID timer;
-    bool is_timer_set;
-    bool is_written; /* by on_unblock(), to the client itself */
-    bool is_due;     /* its client is to be unblocked before the server sleeps */
+    uint64_t parked_us; /* monotonic */
+    bool is_written;    /* by on_unblock(), to the client itself */
+    bool is_due;        /* its client is to be unblocked before the server sleeps */
     waiter_state state;
     int64_t fence;     /* of the answer; 0 is null */
     const char *error; /* of SENT_AWAY */
@@ -55,6 +57,11 @@ struct queue {
     RedisModuleTimerID timer;
     int64_t timer_at_ms; /* 0: no timer */
 };
+
+static deadlines ends;
+static size_t ends_capacity;
+static RedisModuleTimerID ends_timer;
+static uint64_t ends_timer_us; /* 0: no timer */
 
 static RedisModuleDict **queues_by_db;
 static int db_count;
@@ -108,6 +115,47 @@ static void on_queue_timer(RedisModuleCtx *ctx, void *data) {
     RedisModule_FreeString(NULL, name);
 }
 
+/* -- deadlines */
+
+static void on_deadline(RedisModuleCtx *ctx, void *data);
+
+/* A timer for the first of them, unless there is one that comes early enough. */
+static void set_ends_timer(uint64_t now_us) {
+    deadline *first = deadlines_first(&ends);
+    if (first == NULL || (ends_timer_us != 0 && ends_timer_us <= first->at_us)) return;
+    if (ends_timer_us != 0) deferred_stop_timer(ends_timer);
+    int64_t left_us = (int64_t)(first->at_us - now_us);
+    ends_timer = deferred_set_timer((left_us + 999) / 1000, on_deadline, NULL);
+    ends_timer_us = first->at_us;
+}
+
+/* Timers follow the wall clock: one that was set back leaves ours late, by any time. */
+static void catch_up(void) {
+    deadline *first = deadlines_first(&ends);
+    uint64_t now_us = RedisModule_MonotonicMicroseconds();
+    if (first == NULL || now_us <= first->at_us) return;
+    deferred_stop_timer(ends_timer);
+    ends_timer_us = 0;
+    set_ends_timer(now_us);
+}
+
+static void add_end(waiter *who) {
+    if (ends.count == ends_capacity) {
+        ends_capacity = ends_capacity == 0 ? ENDS_AT_FIRST : ends_capacity * 2;
+        ends.heap = RedisModule_Realloc(ends.heap, sizeof(ends.heap[0]) * ends_capacity);
+    }
+    deadlines_add(&ends, &who->end);
+    set_ends_timer(who->parked_us);
+}
+
+static void remove_end(waiter *who) {
+    deadlines_remove(&ends, &who->end);
+    if (ends.count > 0 || ends_capacity == ENDS_AT_FIRST) return;
+    RedisModule_Free(ends.heap);
+    ends = (deadlines){0};
+    ends_capacity = 0;
+}
+
 /* -- one waiter */
 
 static void append(queue *to, waiter *added) {
@@ -138,8 +186,7 @@ static void leave(waiter *who) {
     from->length--;
     total--;
     if (from->first == NULL) free_queue(from);
-    if (who->is_timer_set) deferred_stop_timer(who->timer);
-    who->is_timer_set = false;
+    remove_end(who);
 }
 
 static void add_answered(waiter *who) {
@@ -160,22 +207,19 @@ static void unblock(waiter *who, waiter_state state) {
     who->state = state;
     leave(who);
     add_answered(who);
-    if (!is_awake) {
-        RedisModule_UnblockClient(who->client, NULL);
-        return;
-    }
     who->is_due = true;
-    if (!is_turn_known) deferred_end_sleep();
+    if (!is_awake || !is_turn_known) deferred_end_sleep();
 }
 
-/* Who was answered in this turn of the event loop is unblocked at its end: until then 7.0 would
- * let a CLIENT UNBLOCK ERROR add a second answer. Outside of that, the call itself ends the
- * sleep. */
+/* Who was answered in this turn of the event loop is unblocked at its end, just before the core
+ * frees it: until then 7.0 would let a CLIENT UNBLOCK ERROR add a second answer, and with a turn in
+ * between a client that got its answer and closed its connection would look as if it had not. */
 static void on_event_loop(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent,
                           void *data) {
     (void)ctx, (void)event, (void)data;
     is_turn_known = true;
     is_awake = subevent == REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
+    if (is_awake) catch_up();
     for (waiter *each = answered; each != NULL && !is_awake; each = each->next) {
         if (!each->is_due) continue;
         each->is_due = false;
@@ -193,26 +237,22 @@ static void follow_event_loop(bool is_wanted) {
                                        is_wanted ? on_event_loop : NULL);
 }
 
-static void set_timer(waiter *who);
-
-static void on_deadline(RedisModuleCtx *ctx, void *data) {
-    waiter *who = data;
-    who->is_timer_set = false; /* it is gone with this call */
-    /* Timers follow the wall clock; a wait does not. */
-    if (RedisModule_MonotonicMicroseconds() < who->deadline_us) {
-        set_timer(who);
-        return;
-    }
+static void time_out(RedisModuleCtx *ctx, waiter *who) {
     RedisModule_SelectDb(ctx, who->db);
     who->fence = last_look_fn(ctx, who->name, &who->request);
     stats_count(STATS_WAIT_TIMEOUTS);
     unblock(who, TIMED_OUT);
 }
 
-static void set_timer(waiter *who) {
-    int64_t left_us = (int64_t)(who->deadline_us - RedisModule_MonotonicMicroseconds());
-    who->timer = deferred_set_timer((left_us + 999) / 1000, on_deadline, who);
-    who->is_timer_set = true;
+/* Who set the timer may have left, and the wall clock may have jumped. */
+static void on_deadline(RedisModuleCtx *ctx, void *data) {
+    (void)data;
+    ends_timer_us = 0; /* it is gone with this call */
+    uint64_t now_us = RedisModule_MonotonicMicroseconds();
+    deadline *first;
+    while ((first = deadlines_first(&ends)) != NULL && first->at_us <= now_us)
+        time_out(ctx, (waiter *)first);
+    set_ends_timer(now_us);
 }
 
 /* -- what the core calls */
@@ -321,9 +361,9 @@ bool waiters_park_or_reply(RedisModuleCtx *ctx, RedisModuleString *name,
     who->name = RedisModule_CreateStringFromString(NULL, name);
     who->client_id = RedisModule_GetClientId(ctx);
     who->parked_us = RedisModule_MonotonicMicroseconds();
-    who->deadline_us = who->parked_us + (uint64_t)request->wait_ms * 1000;
+    who->end.at_us = who->parked_us + (uint64_t)request->wait_ms * 1000;
     append(in, who);
-    set_timer(who);
+    add_end(who);
     follow_event_loop(true);
     RedisModuleString *key = key_to_block_on(ctx, name);
     who->client =

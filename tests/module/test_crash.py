@@ -1,59 +1,97 @@
-"""kill -9 under load, with each kind of persistence; resynchronisation; files of older versions."""
+"""kill -9 and restart under load, with each kind of persistence; resynchronisation; files of
+older versions."""
 
+import os
 import pathlib
 import shutil
-import time
 
 import pytest
 
+from support import figures
 from support.commands import Lock
 from support.load import LEASE_MS, Load
 from support.server import wait_until
 
 DATA = pathlib.Path(__file__).parent / "data"
+ROUNDS = int(os.environ.get("DLOCK_CRASH_ROUNDS", 2))
+CLIENTS = 20
+LOCKS = int(os.environ.get("DLOCK_CRASH_LOCKS", 5000))
 
 
-def crash_under_load(server, prefix, seconds=0.3):
-    load = Load(server, prefix)
+def kill_under_load(server, load):
     load.start()
-    time.sleep(seconds)  # not for luck: so long the load lasts
-    server.kill()
+    load.wait_for(LOCKS)
+    load.end_by_kill(server)
+
+
+def kill_after_a_snapshot(server, load):
+    load.start()
+    load.wait_for(LOCKS // 2)
+    server.client().save()
+    load.wait_for(LOCKS)
+    load.end_by_kill(server)
+
+
+def stop_under_load(server, load):
+    load.start()
+    load.wait_for(LOCKS)
+    server.stop()
     load.join()
-    server.start()
-    assert load.taken
-    return load
+
+
+def restarts_under_load(server, end):
+    """Several, each as the load of the locks that were answered and those of them lost since."""
+    highest = 0
+    for i in range(ROUNDS):
+        load = Load(server, f"round:{i}", connections=CLIENTS, pipeline=4)
+        end(server, load)
+        server.start()
+        assert not load.refusals
+        assert len(set(load.fences)) == len(load.fences) and load.fences[0] > highest
+        yield load, load.lost_tail(server.client())
+        highest = Lock(server.client(), "next").acquire(f"next:{i}", 1)
+        assert highest > load.fences[-1]
+
+
+def tell(setting, how, rounds):
+    taken = sum(len(load.taken) for load, _ in rounds)
+    lost = sum(len(lost) for _, lost in rounds)
+    figures.tell(f"{setting}: {len(rounds)} times {how}, {taken} locks, {lost} lost, "
+                 "0 fences went back")
+
+
+AOF = ("--appendonly", "yes", "--appendfsync")
+RDB = ("--save", "3600 1")
 
 
 def test_with_appendfsync_always_nothing_acknowledged_is_lost(start_server):
-    server = start_server("--appendonly", "yes", "--appendfsync", "always")
-    highest = 0
-    for i in range(5):
-        load = crash_under_load(server, f"round:{i}")
-        assert load.lost(server.client()) == []
-        assert load.fences[0] > highest
-        highest = load.fences[-1]
+    server = start_server(*AOF, "always")
+    rounds = list(restarts_under_load(server, kill_under_load))
+    assert not any(lost for _, lost in rounds)
+    tell("appendfsync always", "kill -9", rounds)
 
 
-@pytest.mark.parametrize("options", [
-    ("--appendonly", "yes", "--appendfsync", "everysec"),
-    ("--appendonly", "yes", "--appendfsync", "no"),
-    (),
-], ids=["everysec", "no", "rdb"])
-def test_otherwise_only_the_newest_can_be_lost_and_no_fence_goes_back(start_server, options):
-    server = start_server(*options)
-    if not options:
-        Lock(server.client(), "saved").acquire("me", LEASE_MS)
-        server.client().save()
-    highest = 0
-    for i in range(3):
-        load = crash_under_load(server, f"round:{i}")
-        lost = load.lost_tail(server.client())
-        print(f"\n{' '.join(options) or 'RDB'}: {len(load.taken)} locks, {len(lost)} lost")
-        assert load.fences[0] > highest
-        highest = load.fences[-1]
-        assert Lock(server.client(), "next").acquire(f"next:{i}", 1) > highest
-    if not options:
-        assert Lock(server.client(), "saved").info()["token"] == b"me"
+@pytest.mark.parametrize("fsync", ["everysec", "no"])
+def test_otherwise_only_the_newest_can_be_lost_and_no_fence_goes_back(start_server, fsync):
+    rounds = list(restarts_under_load(start_server(*AOF, fsync), kill_under_load))
+    tell(f"appendfsync {fsync}", "kill -9", rounds)
+
+
+def test_with_snapshots_only_what_is_younger_is_lost_and_no_fence_goes_back(start_server):
+    rounds = list(restarts_under_load(start_server(*RDB), kill_after_a_snapshot))
+    assert all(len(lost) < len(load.taken) for load, lost in rounds), "not even the snapshot"
+    tell("RDB", "kill -9", rounds)
+
+
+@pytest.mark.parametrize("setting, options", [
+    ("appendfsync always", (*AOF, "always")),
+    ("appendfsync everysec", (*AOF, "everysec")),
+    ("RDB", RDB),
+], ids=["always", "everysec", "rdb"])
+def test_a_shutdown_under_load_loses_nothing(start_server, setting, options):
+    rounds = list(restarts_under_load(start_server(*options), stop_under_load))
+    assert not any(lost for _, lost in rounds)
+    tell(setting, "SIGTERM", rounds)
 
 
 def test_the_last_fence_survives_a_restart_with_the_clock_set_back(server, lock):
@@ -140,7 +178,7 @@ def test_a_full_resync_carries_every_lock(server, start_replica, load):
         agree(master, replica)
     replica.replicaof("NO", "ONE")
     assert Lock(replica, "lock:1").release("token:1") == 1
-    assert Lock(replica, "lock:1").acquire("me") > Lock(replica, "lock:2").info()["fence"]
+    assert Lock(replica, "lock:1").acquire("me") > Lock(replica, "lock:199").info()["fence"]
 
 
 # -- older versions -------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from support.commands import Lock, stats
+from support.load import Load
 from support.server import free_port, wait_until
 from support.waiting import Waiting, queue_up, wait_for_waiters
 
@@ -315,7 +316,7 @@ def test_a_full_synchronisation_leaves_no_waiters_and_no_sessions(server, lock, 
     waiting = queue_up(server, ["waiter"])
     lock.client.execute_command("REPLICAOF", "127.0.0.1", master.port)
     assert_sent_away(waiting[0])
-    wait_until(lambda: fence_at(lock.client) == fence_at(master.client()), "the master's data")
+    wait_until(lambda: fence_at(lock.client) == fence_at(master.observer), "the master's data")
     assert stats(lock.client)["sessions"] == 0
     assert_nobody_waits(lock.client)
     holder.close()
@@ -358,6 +359,21 @@ def test_a_lock_survives_a_failover_and_its_fence_grows(server, start_replica):
     fences.append(second.answer())
     assert fences == sorted(set(fences))
     wait_until(lambda: digest(here.client) == digest(there.client), "the same data on both")
+
+
+def test_a_failover_under_load_with_two_replicas_loses_nothing(server, start_replica):
+    """Nobody asks for an acknowledgement: a planned failover waits for the replica by itself."""
+    chosen, other = start_replica(server), start_replica(server)
+    load = Load(server, "load", connections=20, pipeline=4)
+    load.start()
+    load.wait_for(1000)
+    failover(server, chosen)
+    load.join()
+    assert load.lost(chosen.client()) == []
+    assert [refusal.split()[0] for refusal in load.refusals] == ["READONLY"]
+    assert Lock(chosen.client(), "next").acquire("me", 60_000) > load.fences[-1]
+    for replica in (server, other):
+        wait_until(lambda: digest(replica.observer) == digest(chosen.observer), "the same data")
 
 
 def test_after_a_failover_the_lease_is_what_ends_a_session_lock(server, start_replica):

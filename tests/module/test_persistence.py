@@ -82,7 +82,7 @@ def test_a_lock_whose_lease_ended_while_the_server_was_down_is_free(start_server
     server = start_server(*AOF)
     Lock(server.client()).acquire("me", 1)
     server.restart()
-    wait_until(lambda: Lock(server.client()).info() is None, "the lease to end")
+    wait_until(lambda: Lock(server.observer).info() is None, "the lease to end")
     assert Lock(server.client()).acquire("you") > 0
 
 

@@ -7,8 +7,9 @@ import threading
 import pytest
 import redis
 
-from support.commands import Lock
+from support.commands import Lock, stats
 from support.server import wait_until
+from support.waiting import Waiting, queue_up
 
 EVICTING = ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru",
             "allkeys-lfu", "allkeys-random"]
@@ -50,10 +51,11 @@ def test_under_eviction_a_lock_is_there_or_truly_gone(server, client, policy):
     for lock, fence in zip(locks, fences):
         info = lock.info()
         if info is None:
-            assert lock.release("me") == 0
+            assert (lock.extend("me"), lock.release("me")) == (0, 0)
+            assert lock.acquire("you") > fences[-1]
         else:
             assert info["fence"] == fence
-            assert lock.release("me") == 1
+            assert (lock.extend("me"), lock.release("me")) == (1, 1)
 
 
 def test_too_few_replicas_is_redis_s_own_error(server, lock, start_replica):
@@ -65,6 +67,22 @@ def test_too_few_replicas_is_redis_s_own_error(server, lock, start_replica):
     start_replica(server)
     wait_until(lambda: lock.client.info("replication")["min_slaves_good_slaves"] == 1, "a replica")
     assert_release_and_extend_work(lock, "me")
+
+
+@pytest.mark.parametrize("options", [[], ["SESSION"]], ids=["lease", "session"])
+def test_with_too_few_replicas_nobody_is_handed_a_lock_that_ends(server, client, options):
+    """The server may be cut off, and the lock another's on the other side."""
+    holder = Waiting(server, "holder", lease_ms=600_000 if options else 1500, options=options)
+    fence = holder.answer()
+    [brief] = queue_up(server, ["brief"], wait_ms=2000)
+    [patient] = queue_up(server, ["patient"])
+    client.config_set("min-replicas-to-write", 1)
+    holder.close()
+    assert brief.answer() is None
+    assert not patient.is_answered(0.1)
+    assert stats(client)["acquired"] == 1
+    client.config_set("min-replicas-to-write", 0)
+    assert patient.answer() > fence
 
 
 def test_a_busy_script_is_redis_s_own_error(server, lock):
@@ -127,3 +145,35 @@ def test_a_full_disk_is_redis_s_own_error(start_server, small_disk):
     wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "ok", "it to work")
     assert_release_and_extend_work(lock, "me")
     client.config_set("save", "")
+
+
+def test_a_full_disk_under_the_append_only_file_is_redis_s_own_error(start_server, small_disk):
+    server = start_server("--dir", small_disk, "--appendonly", "yes", "--appendfsync", "everysec")
+    client = server.client()
+    lock = Lock(client)
+    fence = lock.acquire("me", 600_000)
+    holder = Waiting(server, "holder", key="awaited", options=["SESSION"])
+    [waiter] = queue_up(server, ["waiter"], key="awaited")
+    assert holder.answer() > fence
+    client.set("filler", os.urandom(3_000_000))
+    wait_until(lambda: client.info("persistence")["aof_last_write_status"] == "err", "it to fail")
+    assert_refused(lock, "me", "MISCONF")
+    assert (lock.info()["token"], lock.info()["fence"]) == (b"me", fence)
+    holder.close()
+    assert not waiter.is_answered(0.2)
+    subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
+    wait_until(lambda: client.info("persistence")["aof_last_write_status"] == "ok", "it to work")
+    assert waiter.answer() > fence
+    assert_release_and_extend_work(lock, "me")
+    assert lock.acquire("you", 600_000) > fence
+    server.kill()
+    server.start()
+    assert Lock(server.client()).info()["token"] == b"you"
+
+
+def test_at_maxmemory_a_release_still_hands_over(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    lock.client.config_set("maxmemory", 1)
+    assert lock.release("me") == 1
+    assert waiter.answer() == lock.info()["fence"]

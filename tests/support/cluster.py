@@ -1,4 +1,5 @@
-"""A small Redis Cluster of masters on loopback, and a client that follows its redirections."""
+"""A small Redis Cluster on loopback, with or without replicas, and a client that follows its
+redirections."""
 
 import binascii
 import collections
@@ -7,9 +8,10 @@ import time
 import redis
 
 from support.commands import plain
-from support.server import Server, free_port, wait_until
+from support.server import Server, destroy_all, free_port, wait_until
 
 SLOTS = 16384
+NODE_TIMEOUT_MS = 5000  # much less, and a busy machine fails over without need
 
 
 def slot_of(key):
@@ -23,48 +25,93 @@ def slot_of(key):
 
 
 class Cluster:
-    """Masters 0, 1, ..., each with its share of the slots; who has which is in owners."""
+    """Masters 0, 1, ..., each with its share of the slots; who has which is in owners. With
+    replicas, replica 0 follows master 0, and so on."""
 
-    def __init__(self, masters=3):
+    def __init__(self, masters=3, replicas=0):
         self.owners = [slot * masters // SLOTS for slot in range(SLOTS)]
-        self.bus_ports = [free_port() for _ in range(masters)]
-        self.nodes = [
-            Server("--cluster-enabled", "yes", "--cluster-port", port,
-                   "--cluster-node-timeout", 5000) for port in self.bus_ports]
+        members = [self._member() for _ in range(masters + replicas)]
+        self.nodes, self.replicas = members[:masters], members[masters:]
         self.moving = set()
 
+    @staticmethod
+    def _member():
+        bus_port = free_port()
+        member = Server("--cluster-enabled", "yes", "--cluster-port", bus_port,
+                        "--cluster-node-timeout", NODE_TIMEOUT_MS,
+                        "--cluster-replica-validity-factor", 0)
+        member.bus_port = bus_port
+        return member
+
+    @property
+    def members(self):
+        return self.nodes + self.replicas
+
     def start(self):
-        for node in self.nodes:
-            node.start()
-        clients = [node.client() for node in self.nodes]
-        self.ids = [client.execute_command("CLUSTER", "MYID").decode() for client in clients]
-        for i, client in enumerate(clients):
-            first = self.owners.index(i)
-            last = SLOTS - 1 - self.owners[::-1].index(i)
-            client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+        for member in self.members:
+            member.start()
+        self.ids = [plain(node.observer, "CLUSTER", "MYID").decode() for node in self.nodes]
+        for i, member in enumerate(self.members):
+            client = member.observer
+            if member in self.nodes:
+                first = self.owners.index(i)
+                last = SLOTS - 1 - self.owners[::-1].index(i)
+                client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
             client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
-            for node, bus_port in zip(self.nodes[:i], self.bus_ports):
-                client.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port, bus_port)
+            for other in self.members[:i]:
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus_port)
         self.wait_until_ready()
+        self._assign_replicas()
         return self
 
+    def _assign_replicas(self):
+        for replica, master_id in zip(self.replicas, self.ids):
+            replica.observer.execute_command("CLUSTER", "REPLICATE", master_id)
+        clients = [member.observer for member in self.members]
+
+        def all_know_all():
+            flags = [plain(client, "CLUSTER", "NODES").count(b"slave ") for client in clients]
+            return set(flags) == {len(self.replicas)}
+
+        def are_in_sync():
+            links = [r.observer.info("replication").get("master_link_status")
+                     for r in self.replicas]
+            return set(links) <= {"up"}
+        wait_until(lambda: all_know_all() and are_in_sync(), "the replicas")
+
     def wait_until_ready(self):
-        clients = [node.client() for node in self.nodes]
+        clients = [member.observer for member in self.members]
         wait_until(lambda: all(self._is_ready(client) for client in clients), "the cluster")
 
     def _is_ready(self, client):
         lines = plain(client, "CLUSTER", "INFO").split()
-        return b"cluster_state:ok" in lines and b"cluster_known_nodes:%d" % len(self.nodes) in lines
+        known = b"cluster_known_nodes:%d" % len(self.members)
+        return b"cluster_state:ok" in lines and known in lines
+
+    def wait_for_promotion(self, number):
+        """Of the replica with this number, whose master died; all that are alive know of it."""
+        replica = self.replicas[number]
+        alive = [member.observer for member in self.members if member.process]
+        slot = self.owners.index(number)
+
+        def is_promoted():
+            return (all(self._serves(client, slot) == replica.port for client in alive)
+                    and replica.observer.info("replication")["role"] == "master")
+        wait_until(is_promoted, "a promotion", timeout=60)
+        return replica
+
+    @staticmethod
+    def _serves(client, slot):
+        """The port of the node that has the slot, as this one sees it."""
+        if b"cluster_state:ok" not in plain(client, "CLUSTER", "INFO").split():
+            return None
+        for first, last, master, *_ in plain(client, "CLUSTER", "SLOTS"):
+            if first <= slot <= last:
+                return master[1]
+        return None
 
     def destroy(self):
-        failures = []
-        for node in self.nodes:
-            try:
-                node.destroy()
-            except AssertionError as failure:
-                failures.append(failure)
-        if failures:
-            raise failures[0]
+        destroy_all(self.members)
 
     # -- who has what --------------------------------------------------------------------------
 
@@ -101,6 +148,19 @@ class Cluster:
         self.move_keys(slot, target)
         self.end_move(slot, target)
 
+    def migrate_atomically(self, slot, target):
+        """Valkey 9 moves whole slots, and only if every module says that it can."""
+        plain(self.nodes[self.owners[slot]].observer, "CLUSTER", "MIGRATESLOTS",
+              "SLOTSRANGE", slot, slot, "NODE", self.ids[target])
+        self.owners[slot] = target
+        self.wait_until_all_know_owner(slot)
+
+    def wait_until_all_know_owner(self, slot):
+        port = self.nodes[self.owners[slot]].port
+        clients = [member.observer for member in self.members]
+        wait_until(lambda: all(self._serves(client, slot) == port for client in clients),
+                   f"slot {slot} to be moved")
+
     def take_back(self, slot, target):
         """A move that was begun and is not to be."""
         source = self.owners[slot]
@@ -122,7 +182,7 @@ class Cluster:
             client.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
 
     def _set_slot(self, number, slot, *words):
-        self.nodes[number].client().execute_command("CLUSTER", "SETSLOT", slot, *words)
+        self.nodes[number].observer.execute_command("CLUSTER", "SETSLOT", slot, *words)
 
 
 class Traveller:

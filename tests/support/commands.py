@@ -22,14 +22,17 @@ class Lock:
 
     def info(self):
         """The reply as a dict with text keys, or None when the lock is free."""
-        reply = self.client.execute_command("DLOCK.INFO", self.key)
-        if reply is None:
-            return None
-        fields = dict(zip(reply[::2], reply[1::2]))
-        return {name.decode(): value for name, value in fields.items()}
+        return info_of(self.client.execute_command("DLOCK.INFO", self.key))
 
     def pttl(self):
         return self.client.pttl(self.key)
+
+
+def info_of(reply):
+    """The reply of DLOCK.INFO as Lock.info() gives it."""
+    if reply is None:
+        return None
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2])}
 
 
 def plain(client, *words):

@@ -3,7 +3,7 @@
 import redis
 
 from support.commands import plain
-from support.server import ROOT, Server, wait_until
+from support.server import ROOT, Server, destroy_all, wait_until
 
 DOWN_AFTER_MS = 1000  # less, and a busy machine fails over without need
 FAILOVER_TIMEOUT_MS = 2000
@@ -31,7 +31,7 @@ class Sentinel(Server):
 
     def master(self):
         """What it knows of the master, as a dict."""
-        reply = plain(self.client(decode_responses=True), "SENTINEL", "MASTER", NAME)
+        reply = [word.decode() for word in plain(self.observer, "SENTINEL", "MASTER", NAME)]
         return dict(zip(reply[::2], reply[1::2]))
 
 
@@ -64,7 +64,7 @@ class SentinelSet:
         roles = {}
         for server in self.servers:
             try:
-                roles[server] = server.client().info("replication")
+                roles[server] = server.observer.info("replication")
             except redis.RedisError:
                 roles[server] = {"role": "down"}
         return roles
@@ -84,21 +84,22 @@ class SentinelSet:
     @property
     def master(self):
         """The one that the sentinels name."""
-        _, port = plain(self.sentinels[0].client(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
+        _, port = plain(self.sentinels[0].observer, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
         return next(s for s in self.servers if s.port == int(port))
 
     def wait_for_master(self):
         """The sentinels' master, once it is one and has its replicas."""
         def is_well():
-            replication = self.master.client().info("replication")
-            return replication["role"] == "master" and replication["connected_slaves"] == 2
+            replication = self.master.observer.info("replication")
+            online = [replication.get(f"slave{i}", {}).get("state") for i in range(2)]
+            return replication["role"] == "master" and online == ["online", "online"]
         wait_until(is_well, "a master with two replicas", timeout=60)
         return self.master
 
     def wait_for_new_master(self, old):
         def is_promoted():
             master = self.master
-            return master is not old and master.client().info("replication")["role"] == "master"
+            return master is not old and master.observer.info("replication")["role"] == "master"
         wait_until(is_promoted, "a new master", timeout=60)
         return self.master
 
@@ -112,6 +113,4 @@ class SentinelSet:
         self._wait_until_all_know_all()
 
     def destroy(self):
-        for server in self.sentinels + self.servers:
-            server.kill()
-            server.destroy()
+        destroy_all(self.sentinels + self.servers)

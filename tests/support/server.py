@@ -20,7 +20,7 @@ import redis
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULE = pathlib.Path(os.environ.get("DLOCK_MODULE", ROOT / "build/dlock.so")).resolve()
-LAUNCH_DIR = os.getcwd()
+LAUNCH_DIR = pathlib.Path.cwd()
 START_TIMEOUT = 60
 STOP_TIMEOUT = 60
 CRASH_MARKS = ("BUG REPORT", "AddressSanitizer", "LeakSanitizer", "runtime error:",
@@ -39,6 +39,12 @@ def wait_until(condition, what, timeout=20):
         time.sleep(0.002)
 
 
+def cli():
+    """The command line client that came with the server."""
+    beside = os.environ.get("REDIS_SERVER", "").replace("-server", "-cli")
+    return str(LAUNCH_DIR / beside) if (LAUNCH_DIR / beside).is_file() else "redis-cli"
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -49,6 +55,21 @@ def _die_with_parent():
     """The server must not outlive a killed test run."""
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def destroy_all(servers):
+    """Every one of them; then the first complaint, if there is one. What was killed before has a
+    log to look at all the same."""
+    failures = []
+    for server in servers:
+        try:
+            server.check_log()
+            server.destroy()
+        except AssertionError as failure:
+            failures.append(failure)
+            server.kill()
+    if failures:
+        raise failures[0]
 
 
 class Server:
@@ -66,6 +87,7 @@ class Server:
         self.process = None
         self.port = None
         self._clients = []
+        self._observer = None
 
     def add_module(self, path):
         """Load this one too from the next start on; by a link, as its path may have blanks."""
@@ -162,6 +184,7 @@ class Server:
             client.close()
             client.connection_pool.disconnect()
         self._clients = []
+        self._observer = None
 
     # -- talk ----------------------------------------------------------------------------------
 
@@ -175,6 +198,14 @@ class Server:
         client = self.connect(**options)
         self._clients.append(client)
         return client
+
+    @property
+    def observer(self):
+        """The same client every time, for those who look again and again: each client() stays
+        connected until the server stops, and there is a limit to them."""
+        if self._observer is None:
+            self._observer = self.client()
+        return self._observer
 
     def socket(self):
         """A bare connection, for tests of the protocol itself."""
