@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* memory_store.c - a store of your own: locks that live in this process. No server is needed.
+ *
+ *   cc -pthread -o memory_store memory_store.c $(pkg-config --cflags --libs dlock)
+ *   ./memory_store 8 1000
+ *
+ * 8 threads count to 1000 each, on one counter, under one lock. A store only has to add a name that
+ * is not there, and to remove it for the one who put it there; waiting and all the rest is the
+ * library's. Yours would do the same by a request to a database. */
+#include <dlock_spi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { NAMES_MAX = 16, THREADS_MAX = 64, WAIT_MS = 60000 };
+
+typedef struct record {
+    char *name;                   /* NULL: not used yet */
+    char token[DLOCK_TOKEN_SIZE]; /* of the holder; "": nobody */
+    uint64_t fence;               /* stays when the lock is free: the next one is larger */
+    int64_t ends_us;              /* the lease */
+} record;
+
+static record records[NAMES_MAX];
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static int64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now); /* the clock of all times in a dlock_call */
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* A record is never removed, or its fences would begin again. NULL: no room. */
+static record *find(const char *name) {
+    for (record *each = records; each < records + NAMES_MAX; each++) {
+        if (each->name == NULL) each->name = strdup(name);
+        if (each->name != NULL && strcmp(each->name, name) == 0) return each;
+    }
+    return NULL;
+}
+
+static dlock_status refuse(dlock_call *call, dlock_status status, const char *cause) {
+    snprintf(call->cause, sizeof(call->cause), "%s", cause);
+    return status;
+}
+
+/* What is done to a name, locked. DLOCK_OK with the same token again: its answer was lost, say. */
+static dlock_status change(record *of, dlock_call *call, dlock_operation operation) {
+    int64_t asked_us = now_us();
+    if (of == NULL) return refuse(call, DLOCK_REFUSED, "the store is full");
+    bool is_held = of->token[0] != '\0' && asked_us < of->ends_us;
+    bool is_ours = is_held && strcmp(of->token, call->token) == 0;
+    if (operation == DLOCK_ACQUIRING) {
+        if (is_held && !is_ours) return refuse(call, DLOCK_BUSY, "another holds it");
+        if (!is_ours) of->fence++;
+        snprintf(of->token, sizeof(of->token), "%s", call->token);
+        call->fence = of->fence;
+    } else if (!is_ours) {
+        return refuse(call, DLOCK_LOST, "another holds it, or nobody");
+    }
+    if (operation == DLOCK_RELEASING) of->token[0] = '\0';
+    of->ends_us = asked_us + (int64_t)call->lease_ms * 1000;
+    call->asked_us = asked_us; /* from before the store did anything */
+    return DLOCK_OK;
+}
+
+static dlock_status ask(dlock_call *call, dlock_operation operation) {
+    pthread_mutex_lock(&mutex); /* a store is used by many threads at once */
+    dlock_status status = change(find(call->name), call, operation);
+    pthread_mutex_unlock(&mutex);
+    return status;
+}
+
+static dlock_status acquire(void *arg, dlock_call *call, int64_t limit_us) {
+    (void)arg, (void)limit_us; /* memory is never late */
+    return ask(call, DLOCK_ACQUIRING);
+}
+
+static dlock_status extend(void *arg, dlock_call *call, int64_t limit_us) {
+    (void)arg, (void)limit_us;
+    return ask(call, DLOCK_EXTENDING);
+}
+
+static dlock_status release(void *arg, dlock_call *call, int64_t limit_us) {
+    (void)arg, (void)limit_us;
+    return ask(call, DLOCK_RELEASING);
+}
+
+/* -- the program: nothing in it but options.backend knows that there is no server */
+
+static dlock_client *client;
+static long rounds, counter;
+
+static void *count(void *unused) {
+    dlock_lock *lock;
+    if (dlock_lock_new(&lock, client, "counter", NULL) != DLOCK_OK) exit(1);
+    for (long i = 0; i < rounds && dlock_acquire(lock, WAIT_MS) == DLOCK_OK; i++) {
+        if ((uint64_t)++counter != dlock_fence(lock)) exit(1);
+        dlock_release(lock);
+    }
+    dlock_lock_free(lock);
+    return unused;
+}
+
+int main(int argc, char **argv) {
+    int threads = argc == 3 ? atoi(argv[1]) : 0;
+    if (threads < 1 || threads > THREADS_MAX) {
+        fprintf(stderr, "usage: memory_store THREADS ROUNDS\n");
+        return 2;
+    }
+    rounds = atol(argv[2]);
+    dlock_backend memory = {sizeof(memory), "memory", NULL, acquire, extend, release, NULL};
+    dlock_client_options options;
+    dlock_client_options_init(&options);
+    options.backend = &memory; /* instead of a URL */
+    options.spin_min_ms = 1;   /* it cannot say when a lock becomes free, so it is asked often */
+    if (dlock_client_new(&client, &options) != DLOCK_OK) return 1;
+    pthread_t started[THREADS_MAX];
+    for (int i = 0; i < threads; i++)
+        if (pthread_create(&started[i], NULL, count, NULL) != 0) return 1;
+    for (int i = 0; i < threads; i++)
+        pthread_join(started[i], NULL);
+    dlock_client_free(client);
+    printf("counted to %ld of %ld\n", counter, threads * rounds);
+    return counter == threads * rounds ? 0 : 1;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* backend.h - what keeps locks: anything that can add-if-absent and compare-and-delete.
+ *
+ * Each function asks once, and says why not in the call's cause. None waits beyond its limit. To
+ * add a deployment: a file with a table like this. What others may write is in dlock_spi.h, and
+ * custom.c makes one of these of it. */
+#ifndef DLOCK_BACKEND_H
+#define DLOCK_BACKEND_H
+
+#include "claim.h"
+
+typedef struct backend backend;
+
+typedef struct backend_table {
+    /* DLOCK_OK: the call's fence and asked_us are set. DLOCK_BUSY: another holds it, even after the
+     * service has waited for wait_ms (0: it is not to wait). Anything else: of->is_passing and
+     * of->is_sent are set. Returns by limit_us, which is later than the call's deadline. */
+    dlock_status (*acquire)(backend *self, claim *of, uint32_t wait_ms, int64_t limit_us);
+    /* For the call's lease_ms from now. DLOCK_OK: its asked_us is set. DLOCK_LOST: the token does
+     * not hold it. */
+    dlock_status (*extend)(backend *self, claim *of, int64_t limit_us);
+    /* DLOCK_LOST: the token did not hold it. */
+    dlock_status (*release)(backend *self, claim *of, int64_t limit_us);
+    /* DLOCK_OK: it is there and has what we need. */
+    dlock_status (*ping)(backend *self, claim *of, int64_t limit_us);
+    /* Requests sent so far. */
+    uint64_t (*command_count)(const backend *self);
+    void (*free)(backend *self);
+    bool can_wait; /* it can park a claim until the lock is free */
+} backend_table;
+
+struct backend {
+    const backend_table *table;
+};
+
+#endif

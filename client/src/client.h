@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* client.h - what the locks of a client share. */
+#ifndef DLOCK_CLIENT_H
+#define DLOCK_CLIENT_H
+
+#include "access_log.h"
+#include "chain.h"
+#include "environment.h"
+#include "hotspot.h"
+#include "interrupt.h"
+#include "random.h"
+#include "service.h"
+#include <stdatomic.h>
+
+typedef enum client_counter {
+    COUNT_ACQUIRED,
+    COUNT_BUSY,
+    COUNT_TIMEOUTS,
+    COUNT_QUEUE_FULL,
+    COUNT_FAILURES,
+    COUNT_RELEASED,
+    COUNT_LOST,
+    COUNTERS
+} client_counter;
+
+struct dlock_client {
+    service *remote;
+    hotspot *local;
+    access_log *log; /* NULL: none */
+    chain *handlers;
+    const environment *env;
+    interrupt_stock *wakers;
+    char *prefix;
+    token_source *tokens;
+    atomic_uint_least64_t counters[COUNTERS];
+};
+
+void client_count(dlock_client *of, client_counter counter);
+
+/* The name with the prefix before it, to be freed; NULL: no memory. */
+char *client_full_name(const dlock_client *of, const char *name);
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* conn.c - see conn.h.
+ *
+ *   connecting   until the socket is writable without an error
+ *   greeting     AUTH and SELECT are sent; each must be answered with OK
+ *   ready        requests go out, answers come in
+ *   broken       for good
+ *
+ * Of hiredis only the reader is used: its connections would raise SIGPIPE when the server has
+ * closed them, and those of 0.14 abort the program when there is no memory. Works with hiredis 0.14
+ * and 1.x. */
+#include "conn.h"
+
+#include "answer.h"
+#include "text.h"
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A server that is gone without a word is noticed after about eight seconds. */
+enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 1, KEEPALIVE_PROBES = 3, UNHEARD_MS = 8000 };
+
+enum { READ_SIZE = 4096 };
+
+typedef enum conn_phase { CONNECTING, GREETING, READY, BROKEN } conn_phase;
+
+struct conn {
+    int fd;
+    redisReader *reader;
+    const url *to;
+    conn_phase phase;
+    int greetings_left; /* answers to them that are still to come */
+    char *out;
+    size_t out_size, out_sent, out_capacity;
+    dlock_status failure;
+    char cause[CAUSE_MAX + 1];
+};
+
+static void fail(conn *c, dlock_status failure, const char *cause) {
+    if (c->phase == BROKEN) return;
+    c->phase = BROKEN;
+    c->failure = failure;
+    text_copy(c->cause, sizeof(c->cause), cause);
+}
+
+/* -- writing */
+
+static bool reserve(conn *c, size_t more) {
+    if (c->out_size + more <= c->out_capacity) return true;
+    size_t capacity = (c->out_size + more) * 2;
+    char *grown = realloc(c->out, capacity);
+    if (grown == NULL) return false;
+    c->out = grown;
+    c->out_capacity = capacity;
+    return true;
+}
+
+static void append(conn *c, const char *bytes, size_t length) {
+    memcpy(c->out + c->out_size, bytes, length);
+    c->out_size += length;
+}
+
+static void append_length(conn *c, char mark, size_t length) {
+    char digits[TEXT_NUMBER_SIZE];
+    append(c, &mark, 1);
+    append(c, digits, text_put_number(digits, length));
+    append(c, "\r\n", 2);
+}
+
+bool conn_queue(conn *to, const command *request) {
+    size_t needed = 32;
+    for (int i = 0; i < request->count; i++)
+        needed += 32 + request->lengths[i];
+    if (to->out_sent == to->out_size) to->out_sent = to->out_size = 0;
+    if (!reserve(to, needed)) return false;
+    append_length(to, '*', (size_t)request->count);
+    for (int i = 0; i < request->count; i++) {
+        append_length(to, '$', request->lengths[i]);
+        append(to, request->words[i], request->lengths[i]);
+        append(to, "\r\n", 2);
+    }
+    return true;
+}
+
+static void write_some(conn *c) {
+    while (c->out_sent < c->out_size) {
+        ssize_t sent = send(c->fd, c->out + c->out_sent, c->out_size - c->out_sent,
+                            MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        if (sent < 0) {
+            fail(c, DLOCK_UNREACHABLE, strerror(errno));
+            return;
+        }
+        c->out_sent += (size_t)sent;
+    }
+}
+
+/* -- connecting */
+
+static command words_of(int count, const char *first, const char *second, const char *third) {
+    command made = {.count = count, .words = {first, second, third}};
+    for (int i = 0; i < count; i++)
+        made.lengths[i] = strlen(made.words[i]);
+    return made;
+}
+
+static bool queue_greeting(conn *c, command greeting) {
+    if (!conn_queue(c, &greeting)) return false;
+    c->greetings_left++;
+    return true;
+}
+
+static bool queue_greetings(conn *c) {
+    char db[TEXT_NUMBER_SIZE];
+    text_put_number(db, (uint64_t)c->to->db);
+    bool has_user = c->to->user[0] != '\0', has_password = c->to->password[0] != '\0';
+    if (has_password && has_user &&
+        !queue_greeting(c, words_of(3, "AUTH", c->to->user, c->to->password)))
+        return false;
+    if (has_password && !has_user && !queue_greeting(c, words_of(2, "AUTH", c->to->password, NULL)))
+        return false;
+    return c->to->db == 0 || queue_greeting(c, words_of(2, "SELECT", db, NULL));
+}
+
+static void on_connected(conn *c) {
+    int fault = 0, on = 1, idle_s = KEEPALIVE_IDLE_S, pause_s = KEEPALIVE_PAUSE_S;
+    int probes = KEEPALIVE_PROBES, unheard_ms = UNHEARD_MS, fd = c->fd;
+    socklen_t size = sizeof(fault);
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &fault, &size) != 0) fault = errno;
+    if (fault != 0) {
+        fail(c, DLOCK_UNREACHABLE, strerror(fault));
+        return;
+    }
+    if (!c->to->is_unix) { /* best effort: a connection without them works too */
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &pause_s, sizeof(pause_s));
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unheard_ms, sizeof(unheard_ms));
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+    if (!queue_greetings(c)) {
+        fail(c, DLOCK_NO_MEMORY, "no memory");
+        return;
+    }
+    c->phase = c->greetings_left > 0 ? GREETING : READY;
+}
+
+static void start_connecting(conn *c, const struct sockaddr *address, socklen_t size) {
+    c->fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (c->fd < 0) {
+        fail(c, DLOCK_NO_MEMORY, strerror(errno));
+        return;
+    }
+    if (connect(c->fd, address, size) != 0 && errno != EINPROGRESS)
+        fail(c, DLOCK_UNREACHABLE, strerror(errno));
+}
+
+conn *conn_open(const url *to, const struct sockaddr *address, socklen_t size) {
+    conn *opened = calloc(1, sizeof(*opened));
+    if (opened == NULL) return NULL;
+    opened->to = to;
+    opened->fd = -1;
+    opened->reader = redisReaderCreate();
+    if (opened->reader == NULL) {
+        conn_close(opened);
+        return NULL;
+    }
+    start_connecting(opened, address, size);
+    return opened;
+}
+
+void conn_close(conn *old) {
+    if (old == NULL) return;
+    if (old->fd >= 0) close(old->fd);
+    if (old->reader != NULL) redisReaderFree(old->reader);
+    free(old->out);
+    free(old);
+}
+
+/* -- reading */
+
+static void read_reply(const redisReply *from, reply *to) {
+    *to = (reply){.kind = REPLY_OTHER};
+    switch (from->type) {
+    case REDIS_REPLY_INTEGER:
+        to->kind = REPLY_INTEGER;
+        to->integer = from->integer;
+        return;
+    case REDIS_REPLY_NIL:
+        to->kind = REPLY_NIL;
+        return;
+    case REDIS_REPLY_STATUS:
+        to->kind = REPLY_STATUS;
+        break;
+    case REDIS_REPLY_ERROR:
+        to->kind = REPLY_ERROR;
+        break;
+    default:
+        return;
+    }
+    text_copy(to->text, sizeof(to->text), from->str);
+}
+
+static void fail_by_reader(conn *c) {
+    bool is_memory = c->reader->err == REDIS_ERR_OOM;
+    fail(c, is_memory ? DLOCK_NO_MEMORY : DLOCK_PROTOCOL, c->reader->errstr);
+}
+
+/* True: *answer is the next of those that have arrived. */
+static bool next_reply(conn *c, reply *answer) {
+    void *parsed = NULL;
+    if (redisReaderGetReply(c->reader, &parsed) != REDIS_OK) {
+        fail_by_reader(c);
+        return false;
+    }
+    if (parsed == NULL) return false;
+    read_reply(parsed, answer);
+    freeReplyObject(parsed);
+    return true;
+}
+
+static void read_greetings(conn *c) {
+    reply answer;
+    while (c->phase == GREETING && next_reply(c, &answer)) {
+        if (answer.kind == REPLY_STATUS && strcmp(answer.text, "OK") == 0) {
+            if (--c->greetings_left == 0) c->phase = READY;
+        } else if (answer.kind == REPLY_ERROR) {
+            fail(c, answer_status_of_error(answer.text).status, answer.text);
+        } else {
+            fail(c, DLOCK_PROTOCOL, "an unexpected answer to AUTH or SELECT");
+        }
+    }
+}
+
+static void read_some(conn *c) {
+    char bytes[READ_SIZE];
+    ssize_t count = recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+    if (count < 0)
+        fail(c, DLOCK_UNREACHABLE, strerror(errno));
+    else if (count == 0)
+        fail(c, DLOCK_UNREACHABLE, "the server closed the connection");
+    else if (redisReaderFeed(c->reader, bytes, (size_t)count) != REDIS_OK)
+        fail_by_reader(c);
+}
+
+/* -- public */
+
+int conn_fd(const conn *c) {
+    return c->fd;
+}
+
+short conn_events(const conn *c) {
+    if (c->phase == CONNECTING) return POLLOUT;
+    return c->out_sent < c->out_size ? POLLIN | POLLOUT : POLLIN;
+}
+
+void conn_advance(conn *c, short ready) {
+    if (c->phase == CONNECTING && (ready & (POLLOUT | POLLERR | POLLHUP))) on_connected(c);
+    if (c->phase == BROKEN || c->phase == CONNECTING) return;
+    if (ready & (POLLIN | POLLERR | POLLHUP)) read_some(c);
+    if (c->phase == GREETING) read_greetings(c);
+    if (c->phase != BROKEN) write_some(c);
+}
+
+conn_result conn_take(conn *c, reply *answer) {
+    if (c->phase == READY && next_reply(c, answer)) return CONN_REPLIED;
+    return c->phase == BROKEN ? CONN_BROKEN : CONN_WAITING;
+}
+
+bool conn_is_ready(const conn *c) {
+    return c->phase == READY;
+}
+
+bool conn_has_sent(const conn *c) {
+    return c->out_sent > 0;
+}
+
+bool conn_is_quiet(const conn *c) {
+    struct pollfd now = {.fd = c->fd, .events = POLLIN};
+    return c->phase == READY && poll(&now, 1, 0) == 0;
+}
+
+dlock_status conn_failure(const conn *c) {
+    return c->failure;
+}
+
+const char *conn_cause(const conn *c) {
+    return c->cause;
+}

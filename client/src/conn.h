@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* conn.h - one connection to one server, as a machine that never waits: whoever polls its
+ * descriptor tells it what is ready (exchange.c does). The only file that knows hiredis. */
+#ifndef DLOCK_CONN_H
+#define DLOCK_CONN_H
+
+#include "dlock.h"
+#include "url.h"
+#include <sys/socket.h>
+
+enum { COMMAND_WORDS_MAX = 10, CAUSE_MAX = 255 };
+
+typedef struct conn conn;
+
+typedef struct command {
+    int count;
+    const char *words[COMMAND_WORDS_MAX];
+    size_t lengths[COMMAND_WORDS_MAX];
+} command;
+
+typedef enum reply_kind {
+    REPLY_INTEGER,
+    REPLY_NIL,
+    REPLY_STATUS, /* text */
+    REPLY_ERROR,  /* text */
+    REPLY_OTHER
+} reply_kind;
+
+typedef struct reply {
+    reply_kind kind;
+    int64_t integer;
+    char text[CAUSE_MAX + 1];
+} reply;
+
+typedef enum conn_result { CONN_WAITING, CONN_REPLIED, CONN_BROKEN } conn_result;
+
+/* Begins to connect to that address, and to log in after that as the URL says, which must outlive
+ * it. NULL: no memory. */
+conn *conn_open(const url *to, const struct sockaddr *address, socklen_t size);
+void conn_close(conn *old);
+
+/* To be sent, after what was queued before; only when it is ready. False: no memory, nothing is
+ * queued. */
+bool conn_queue(conn *to, const command *request);
+
+/* What poll(2) is to be asked for, and its answer. */
+int conn_fd(const conn *c);
+short conn_events(const conn *c);
+void conn_advance(conn *c, short ready);
+
+/* The next answer, in order. Broken: see the cause; it stays broken. */
+conn_result conn_take(conn *c, reply *answer);
+
+/* Connected and let in. */
+bool conn_is_ready(const conn *c);
+
+/* Has anything of what was queued last been given to the kernel? */
+bool conn_has_sent(const conn *c);
+
+/* It is idle: is it still there, with nothing unexpected to read? */
+bool conn_is_quiet(const conn *c);
+
+/* Of a broken one. The status is that of a request that was not sent. */
+dlock_status conn_failure(const conn *c);
+const char *conn_cause(const conn *c);
+
+#endif

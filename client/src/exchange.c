@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* exchange.c - see exchange.h. One poll(2) loop: look at each, poll, let each do what is ready. */
+#include "exchange.h"
+
+#include "deadline.h"
+#include "text.h"
+#include <poll.h>
+
+static void finish(exchange *x, dlock_status status, const char *cause) {
+    x->is_done = true;
+    x->status = status;
+    if (cause != x->cause) text_copy(x->cause, sizeof(x->cause), cause);
+}
+
+static int64_t deadline_of(const exchange *x) {
+    if (!x->is_sent) return x->send_by_us;
+    return deadline_earlier(x->sent_us + x->answer_in_us, x->answer_by_us);
+}
+
+static void send_requests(exchange *x, int64_t now_us) {
+    if (x->prepare != NULL) x->prepare(x, now_us);
+    for (int i = 0; i < x->request_count; i++)
+        if (!conn_queue(x->conn, &x->requests[i])) {
+            finish(x, DLOCK_NO_MEMORY, "no memory");
+            return;
+        }
+    x->sent_us = now_us;
+    x->is_sent = true;
+    conn_advance(x->conn, 0); /* most likely it can be written at once */
+}
+
+static void on_broken(exchange *x) {
+    bool was_sent = x->is_sent && conn_has_sent(x->conn);
+    dlock_status failure = conn_failure(x->conn);
+    bool is_unreachable = failure == DLOCK_UNREACHABLE;
+    text_copy(x->cause, sizeof(x->cause), conn_cause(x->conn));
+    conn *other = !x->is_sent && x->reconnect != NULL ? x->reconnect(x) : NULL;
+    if (other != NULL) {
+        conn_close(x->conn);
+        x->conn = other;
+        return;
+    }
+    finish(x, was_sent && is_unreachable ? DLOCK_IN_DOUBT : failure, x->cause);
+}
+
+/* It may be parked, granted or still on its way: what goes after it on the same way undoes it. */
+static void abandon(exchange *x, dlock_status status, const char *cause, int64_t now_us) {
+    bool is_for_good = status == DLOCK_CANCELED || now_us >= x->farewell_from_us;
+    if (x->is_sent && is_for_good && x->farewell != NULL && conn_queue(x->conn, x->farewell))
+        conn_advance(x->conn, 0);
+    finish(x, status, cause);
+}
+
+static void look_at(exchange *x, int64_t now_us) {
+    if (!x->is_sent && conn_is_ready(x->conn)) send_requests(x, now_us);
+    if (x->is_done) return;
+    conn_result result;
+    while ((result = conn_take(x->conn, &x->replies[x->reply_count])) == CONN_REPLIED) {
+        if (++x->reply_count < x->request_count) continue;
+        finish(x, DLOCK_OK, "");
+        return;
+    }
+    if (result == CONN_BROKEN) {
+        on_broken(x);
+        return;
+    }
+    if (now_us < deadline_of(x)) return;
+    if (x->is_sent)
+        abandon(x, DLOCK_IN_DOUBT, "no answer in time", now_us);
+    else
+        finish(x, DLOCK_UNREACHABLE, "no connection in time");
+}
+
+/* Polls those that are not done. Fills ready, in the order of all. */
+static void wait_for_some(const exchange *all, size_t count, const interrupt *stop, int64_t now_us,
+                          short *ready) {
+    struct pollfd polled[EXCHANGE_MAX + 1];
+    nfds_t polled_count = 0;
+    int64_t deadline_us = DEADLINE_NEVER;
+    for (size_t i = 0; i < count; i++) {
+        if (all[i].is_done) continue;
+        deadline_us = deadline_earlier(deadline_us, deadline_of(&all[i]));
+        polled[polled_count++] =
+            (struct pollfd){.fd = conn_fd(all[i].conn), .events = conn_events(all[i].conn)};
+    }
+    int stop_fd = stop->is_requested != NULL ? stop->fd : -1;
+    polled[polled_count] = (struct pollfd){.fd = stop_fd, .events = POLLIN};
+    int found = poll(polled, polled_count + 1, deadline_poll_ms(deadline_us, now_us));
+    if (found > 0 && polled[polled_count].revents != 0) interrupt_drain(stop);
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!all[i].is_done) ready[i] = found > 0 ? polled[at++].revents : 0;
+}
+
+void exchange_run(exchange *all, size_t count, const environment *env, const interrupt *stop) {
+    for (;;) {
+        int64_t now_us = env->now_us(env);
+        bool is_canceled = interrupt_is_requested(stop), is_done = true;
+        for (size_t i = 0; i < count; i++) {
+            exchange *x = &all[i];
+            if (!x->is_done) look_at(x, now_us);
+            if (!x->is_done && is_canceled) abandon(x, DLOCK_CANCELED, "canceled", now_us);
+            is_done = is_done && x->is_done;
+        }
+        if (is_done) return;
+        short ready[EXCHANGE_MAX];
+        wait_for_some(all, count, stop, now_us, ready);
+        for (size_t i = 0; i < count; i++)
+            if (!all[i].is_done && ready[i] != 0) conn_advance(all[i].conn, ready[i]);
+    }
+}

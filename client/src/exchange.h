@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* exchange.h - requests and their answers, on several connections at once, by one deadline each. */
+#ifndef DLOCK_EXCHANGE_H
+#define DLOCK_EXCHANGE_H
+
+#include "conn.h"
+#include "environment.h"
+#include "interrupt.h"
+
+enum { EXCHANGE_REQUESTS_MAX = 2, EXCHANGE_MAX = 16 };
+
+typedef struct exchange exchange;
+
+struct exchange {
+    conn *conn; /* ready, or connecting */
+    const command *requests;
+    int request_count;
+    bool is_urgent; /* does not wait for a connection while others keep theirs to wait for a lock */
+    int64_t send_by_us;   /* a connection that is not ready by then is given up */
+    int64_t answer_in_us; /* from when it is sent ... */
+    int64_t answer_by_us; /* ... but not later than this */
+    /* If it was sent, and is given up for good (canceled, or not answered by that time): sent
+     * behind it on the same connection, where it cannot overtake it; or NULL. */
+    const command *farewell;
+    int64_t farewell_from_us;
+    /* Called just before it is sent, with the asker's own, and may change it still; or NULL. */
+    void (*prepare)(exchange *self, int64_t now_us);
+    void *asker;
+    /* A connection to try instead of one that could not be made, or NULL: of server.c. */
+    conn *(*reconnect)(exchange *self);
+    void *dial;
+
+    /* The result. DLOCK_OK: each request was answered, maybe with an error. DLOCK_IN_DOUBT: sent,
+     * not answered. DLOCK_CANCELED. Else it was not sent, and this is why. */
+    dlock_status status;
+    bool is_sent;
+    int64_t sent_us;
+    int reply_count;
+    reply replies[EXCHANGE_REQUESTS_MAX];
+    char cause[CAUSE_MAX + 1];
+    /* Of exchange.c. */
+    bool is_done;
+};
+
+/* Until each is done. At most EXCHANGE_MAX. */
+void exchange_run(exchange *all, size_t count, const environment *env, const interrupt *stop);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* options.h - the caller's options: checked, copied, with the defaults filled in. */
+#ifndef DLOCK_OPTIONS_H
+#define DLOCK_OPTIONS_H
+
+#include "dlock.h"
+#include "url.h"
+
+enum { OPTIONS_WRONG_MAX = 200, OPTIONS_LEASE_MIN_MS = 10 };
+
+/* Both: NULL, or what is wrong, for people, in text. given may be NULL where all has a default. */
+const char *options_read_client(dlock_client_options *to, url *where,
+                                const dlock_client_options *given, char text[OPTIONS_WRONG_MAX]);
+const char *options_read_lock(dlock_lock_options *to, const dlock_lock_options *given);
+
+#endif

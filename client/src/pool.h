@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pool.h - the connections to one server: lent to one call each, kept for the next. At most so
+ * many; who comes too late waits in line, with its deadline. */
+#ifndef DLOCK_POOL_H
+#define DLOCK_POOL_H
+
+#include "conn.h"
+#include "environment.h"
+#include "interrupt.h"
+
+typedef struct pool pool;
+
+/* NULL: no memory. */
+pool *pool_new(size_t max);
+/* Nothing may be lent. */
+void pool_free(pool *old);
+
+/* Who is urgent does not wait, but opens one more, which is closed when it is given back.
+ * DLOCK_OK: *lent is a connection, or NULL: the caller may open one. Either way it is to be given
+ * back once. DLOCK_UNREACHABLE: none became free in time. DLOCK_CANCELED. */
+dlock_status pool_take(pool *from, bool is_urgent, conn **lent, int64_t deadline_us,
+                       const environment *env, const interrupt *stop);
+
+/* NULL: there is none, or it is closed. It must have nothing to send and nothing to read. */
+void pool_give(pool *to, conn *returned, int64_t now_us);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* server.h - one server: its address, its connections, one question at a time per connection. */
+#ifndef DLOCK_SERVER_H
+#define DLOCK_SERVER_H
+
+#include "exchange.h"
+#include "url.h"
+
+typedef struct server server;
+
+typedef struct server_limits {
+    uint32_t connect_timeout_ms, io_timeout_ms;
+    uint32_t pool_max;
+} server_limits;
+
+/* NULL: no memory. */
+server *server_new(const url *at, const server_limits *limits);
+void server_free(server *old);
+
+/* One question, as exchange_run() does it: the caller has set requests, request_count and the three
+ * times. The cause begins with the server's address. */
+void server_ask(server *at, exchange *question, const environment *env, const interrupt *stop);
+
+const server_limits *server_limits_of(const server *at);
+
+#endif

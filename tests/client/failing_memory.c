@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* failing_memory.c - the whole life of a lock, with every n-th allocation failing.
+ *
+ *   failing_memory URL
+ *
+ * For each n: whatever the library returns is allowed by its header, it does not crash, and no
+ * memory is left over. Counts what the library and hiredis allocate, on all threads. */
+#include "dlock.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LAST_N = 400 };
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *old, size_t size);
+void __libc_free(void *old);
+
+static atomic_int fail_at, calls, live;
+
+static bool is_to_fail(void) {
+    int at = atomic_load(&fail_at);
+    return at > 0 && atomic_fetch_add(&calls, 1) % at == at - 1;
+}
+
+static void *count(void *made) {
+    if (made != NULL) atomic_fetch_add(&live, 1);
+    return made;
+}
+
+DLOCK_API void *malloc(size_t size) {
+    if (!is_to_fail()) return count(__libc_malloc(size));
+    errno = ENOMEM;
+    return NULL;
+}
+
+DLOCK_API void *calloc(size_t number, size_t size) {
+    if (!is_to_fail()) return count(__libc_calloc(number, size));
+    errno = ENOMEM;
+    return NULL;
+}
+
+DLOCK_API void *realloc(void *old, size_t size) {
+    if (old == NULL) return malloc(size);
+    if (!is_to_fail()) return __libc_realloc(old, size);
+    errno = ENOMEM;
+    return NULL;
+}
+
+DLOCK_API void free(void *old) {
+    if (old != NULL) atomic_fetch_sub(&live, 1);
+    __libc_free(old);
+}
+
+static const char *url;
+
+static void check(const char *what, dlock_status status, bool is_allowed) {
+    if (is_allowed) return;
+    int n = atomic_exchange(&fail_at, 0);
+    fprintf(stderr, "failing_memory: every %d.: %s gave %s\n", n, what, dlock_status_name(status));
+    exit(1);
+}
+
+/* A failed allocation may also be seen as a connection that could not be made. */
+static bool is_failure(dlock_status status) {
+    return status == DLOCK_NO_MEMORY || status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT ||
+           status == DLOCK_PROTOCOL;
+}
+
+static void use(dlock_client *client) {
+    dlock_lock *lock = NULL;
+    dlock_status status = dlock_lock_new(&lock, client, "memory", NULL);
+    check("lock_new", status, (status == DLOCK_OK) == (lock != NULL));
+    check("lock_new", status, status == DLOCK_OK || status == DLOCK_NO_MEMORY);
+    if (status != DLOCK_OK) return;
+    for (int i = 0; i < 3; i++) {
+        status = dlock_acquire(lock, i * 20);
+        /* BUSY: an earlier claim could not be withdrawn for want of memory. */
+        check("acquire", status,
+              status == DLOCK_OK || status == DLOCK_BUSY || status == DLOCK_TIMEOUT ||
+                  is_failure(status));
+        if (status != DLOCK_OK) continue;
+        status = dlock_extend(lock, 0);
+        check("extend", status, status == DLOCK_OK || is_failure(status));
+        status = dlock_release(lock);
+        check("release", status, status == DLOCK_OK || is_failure(status));
+    }
+    dlock_lock_free(lock);
+}
+
+static bool live_once(int n) {
+    dlock_client_options options;
+    dlock_client_options_init(&options);
+    options.urls = &url;
+    options.url_count = 1;
+    options.io_timeout_ms = 2000;
+    atomic_store(&calls, 0);
+    atomic_store(&fail_at, n);
+    dlock_client *client = NULL;
+    dlock_status status = dlock_client_new(&client, &options);
+    check("client_new", status, (status == DLOCK_OK) == (client != NULL));
+    check("client_new", status, status == DLOCK_OK || status == DLOCK_NO_MEMORY);
+    if (client != NULL) use(client);
+    dlock_client_free(client);
+    atomic_store(&fail_at, 0);
+    return status == DLOCK_OK;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2) return 2;
+    url = argv[1];
+    int worked = 0;
+    /* libc keeps a thing or two of the first threads and look-ups. */
+    for (int n = 1; n <= LAST_N; n++)
+        live_once(n);
+    for (int n = 1; n <= LAST_N; n++) {
+        int before = atomic_load(&live);
+        worked += live_once(n);
+        int left_over = atomic_load(&live) - before;
+        if (left_over == 0) continue;
+        fprintf(stderr, "failing_memory: every %d.: %d allocations are left\n", n, left_over);
+        return 1;
+    }
+    printf("%d of %d clients could be made\n", worked, LAST_N);
+    return worked > 0 && worked < LAST_N ? 0 : 1;
+}

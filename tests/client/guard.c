@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* guard.c - every way out of a guarded body and of a scope.
+ *
+ *   guard URL CASE
+ *
+ * A case ends with the lock given back: main() checks that it can be had at once, by another client
+ * that has no part in it. Prints nothing; a failed check is told with its line. */
+#include "dlock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(condition) check(condition, __LINE__, #condition)
+
+static dlock_client *client, *other;
+
+static void check(bool is_true, int line, const char *expression) {
+    if (is_true) return;
+    fprintf(stderr, "guard.c:%d: %s\n", line, expression);
+    exit(1);
+}
+
+/* As others see it. */
+static bool is_held(const char *name) {
+    dlock_lock *lock;
+    CHECK(dlock_lock_new(&lock, other, name, NULL) == DLOCK_OK);
+    dlock_status status = dlock_try_acquire(lock);
+    CHECK(status == DLOCK_OK || status == DLOCK_BUSY);
+    dlock_lock_free(lock);
+    return status == DLOCK_BUSY;
+}
+
+/* -- the guard */
+
+static int look(dlock_lock *lock, dlock_status got, void *arg) {
+    CHECK(got == DLOCK_OK);
+    CHECK(dlock_get_state(lock) == DLOCK_HELD);
+    CHECK(is_held("n"));
+    *(uint64_t *)arg = dlock_fence(lock);
+    return 42;
+}
+
+static void guard_returns(void) {
+    uint64_t first = 0, second = 0;
+    CHECK(dlock_guard(client, "n", 0, NULL, look, &first) == 42);
+    CHECK(!is_held("n"));
+    CHECK(dlock_guard(client, "n", 0, NULL, look, &second) == 42);
+    CHECK(second > first && first > 0);
+}
+
+static int release_it(dlock_lock *lock, dlock_status got, void *arg) {
+    CHECK(got == DLOCK_OK && arg == NULL);
+    CHECK(dlock_release(lock) == DLOCK_OK);
+    CHECK(!is_held("n"));
+    return -1;
+}
+
+static void guard_body_released(void) {
+    CHECK(dlock_guard(client, "n", 0, NULL, release_it, NULL) == -1);
+}
+
+static int take_it_thrice(dlock_lock *lock, dlock_status got, void *arg) {
+    CHECK(got == DLOCK_OK && arg == NULL);
+    CHECK(dlock_acquire(lock, 0) == DLOCK_OK && dlock_acquire(lock, 0) == DLOCK_OK);
+    return 0;
+}
+
+static void guard_several_levels(void) {
+    CHECK(dlock_guard(client, "n", 0, NULL, take_it_thrice, NULL) == 0);
+}
+
+static int be_told(dlock_lock *lock, dlock_status got, void *arg) {
+    CHECK(lock != NULL && dlock_last_error(lock)[0] != '\0');
+    CHECK(dlock_get_state(lock) == DLOCK_FREE);
+    *(dlock_status *)arg = got;
+    return 7;
+}
+
+static int hold_against(dlock_lock *lock, dlock_status got, void *arg) {
+    (void)lock;
+    CHECK(got == DLOCK_OK);
+    dlock_status told = DLOCK_OK;
+    int64_t wait_ms = *(int64_t *)arg;
+    CHECK(dlock_guard(client, "n", wait_ms, NULL, be_told, &told) == 7);
+    CHECK(told == (wait_ms == 0 ? DLOCK_BUSY : DLOCK_TIMEOUT));
+    CHECK(is_held("n")); /* still ours: the one who did not get it gave nothing back */
+    return 0;
+}
+
+static void guard_not_got(void) {
+    int64_t wait_ms = 0;
+    CHECK(dlock_guard(other, "n", 0, NULL, hold_against, &wait_ms) == 0);
+    wait_ms = 20;
+    CHECK(dlock_guard(other, "n", 0, NULL, hold_against, &wait_ms) == 0);
+}
+
+static int be_told_of_a_mistake(dlock_lock *lock, dlock_status got, void *arg) {
+    CHECK(lock == NULL && got == DLOCK_INVALID);
+    return ++*(int *)arg;
+}
+
+static void guard_mistakes(void) {
+    int calls = 0;
+    dlock_lock_options options;
+    dlock_lock_options_init(&options);
+    options.lease_ms = 1;
+    CHECK(dlock_guard(client, "", 0, NULL, be_told_of_a_mistake, &calls) == 1);
+    CHECK(dlock_guard(NULL, "n", 0, NULL, be_told_of_a_mistake, &calls) == 2);
+    CHECK(dlock_guard(client, "n", 0, &options, be_told_of_a_mistake, &calls) == 3);
+}
+
+static int count_lease(dlock_lock *lock, dlock_status got, void *arg) {
+    CHECK(got == DLOCK_OK && arg == NULL);
+    return (int)dlock_remaining_ms(lock);
+}
+
+static void guard_options(void) {
+    dlock_lock_options options;
+    dlock_lock_options_init(&options);
+    options.lease_ms = 100000;
+    CHECK(dlock_guard(client, "n", 0, &options, count_lease, NULL) > 90000);
+}
+
+static int nest_deeper(dlock_lock *lock, dlock_status got, void *arg) {
+    CHECK(got == DLOCK_OK && lock != NULL);
+    static const char *const names[] = {"n", "m", "o"};
+    int depth = *(int *)arg;
+    for (int i = 0; i < 3; i++)
+        CHECK(is_held(names[i]) == (i <= depth));
+    if (depth == 2) return 1;
+    int deeper = depth + 1;
+    int result = dlock_guard(client, names[deeper], 0, NULL, nest_deeper, &deeper);
+    CHECK(!is_held(names[deeper]) && is_held(names[depth]));
+    return result + 1;
+}
+
+static void guard_nested(void) {
+    int depth = 0;
+    CHECK(dlock_guard(client, "n", 0, NULL, nest_deeper, &depth) == 3);
+}
+
+/* -- the scope */
+
+static int return_early(int when) {
+    DLOCK_SCOPED(held, client, "n", 0, NULL);
+    CHECK(held.got == DLOCK_OK && is_held("n"));
+    if (when == 1) return 1;
+    {
+        DLOCK_SCOPED(inner, client, "m", 0, NULL);
+        CHECK(inner.got == DLOCK_OK && is_held("m"));
+        if (when == 2) return 2;
+    }
+    CHECK(!is_held("m") && is_held("n"));
+    return 3;
+}
+
+static void scope_returns(void) {
+    for (int when = 1; when <= 3; when++) {
+        CHECK(return_early(when) == when);
+        CHECK(!is_held("n") && !is_held("m"));
+    }
+}
+
+static void scope_in_a_loop(void) {
+    int rounds = 0;
+    uint64_t last = 0;
+    for (;;) {
+        DLOCK_SCOPED(held, client, "n", 0, NULL);
+        CHECK(held.got == DLOCK_OK); /* the round before has given it back */
+        CHECK(dlock_fence(held.lock) > last);
+        last = dlock_fence(held.lock);
+        if (++rounds == 2) continue;
+        if (rounds == 4) break;
+    }
+    CHECK(!is_held("n"));
+}
+
+static void scope_left_by_goto(void) {
+    int tries = 0;
+again : {
+    DLOCK_SCOPED(held, client, "n", 0, NULL);
+    CHECK(held.got == DLOCK_OK && is_held("n"));
+    if (++tries < 3) goto again;
+    goto out;
+}
+out:
+    CHECK(!is_held("n") && tries == 3);
+}
+
+static void scope_body_released(void) {
+    {
+        DLOCK_SCOPED(held, client, "n", 0, NULL);
+        CHECK(dlock_release(held.lock) == DLOCK_OK);
+    }
+    {
+        DLOCK_SCOPED(held, client, "n", 0, NULL);
+        dlock_scope_end(&held); /* and a second time at the end */
+        CHECK(!is_held("n"));
+    }
+}
+
+static void scope_not_got(void) {
+    DLOCK_SCOPED(held, other, "n", 0, NULL);
+    CHECK(held.got == DLOCK_OK);
+    {
+        DLOCK_SCOPED(mine, client, "n", 20, NULL);
+        CHECK(mine.got == DLOCK_TIMEOUT && mine.lock != NULL);
+        DLOCK_SCOPED(wrong, client, "", 0, NULL);
+        CHECK(wrong.got == DLOCK_INVALID && wrong.lock == NULL);
+    }
+    CHECK(is_held("n"));
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {{"guard_returns", guard_returns},
+             {"guard_body_released", guard_body_released},
+             {"guard_several_levels", guard_several_levels},
+             {"guard_not_got", guard_not_got},
+             {"guard_mistakes", guard_mistakes},
+             {"guard_options", guard_options},
+             {"guard_nested", guard_nested},
+             {"scope_returns", scope_returns},
+             {"scope_in_a_loop", scope_in_a_loop},
+             {"scope_left_by_goto", scope_left_by_goto},
+             {"scope_body_released", scope_body_released},
+             {"scope_not_got", scope_not_got}};
+
+int main(int argc, char **argv) {
+    if (argc != 3) return 2;
+    dlock_client_options options;
+    dlock_client_options_init(&options);
+    options.urls = (const char *const[]){argv[1]};
+    options.url_count = 1;
+    CHECK(dlock_client_new(&client, &options) == DLOCK_OK);
+    CHECK(dlock_client_new(&other, &options) == DLOCK_OK);
+    int found = 0;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        if (strcmp(cases[i].name, argv[2]) == 0) {
+            cases[i].run();
+            CHECK(!is_held("n"));
+            found++;
+        }
+    dlock_client_free(other);
+    dlock_client_free(client);
+    return found == 1 ? 0 : 2;
+}

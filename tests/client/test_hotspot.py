@@ -1,0 +1,382 @@
+"""The local layer: threads of one process compete among themselves first."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from support.commands import Lock as Commands
+from support.libdlock import SPIN, Background, State, Status
+from support.server import wait_until
+
+
+@pytest.fixture
+def seen(client):
+    return lambda name="lock": Commands(client, name).info()
+
+
+@pytest.fixture
+def calls(client):
+    """calls(command): how often the server was asked."""
+    return lambda command="DLOCK.ACQUIRE": {
+        name.lower(): value for name, value in client.info("commandstats").items()
+    }.get(f"cmdstat_{command.lower()}", {"calls": 0})["calls"]
+
+
+def take_turns(dlock, threads, rounds, wait_ms=60_000, **options):
+    """Each thread takes the lock so many times. The statuses, and the fences in order."""
+    statuses, fences, inside = [], [], []
+
+    def work():
+        lock = dlock.lock(**options)
+        for _ in range(rounds):
+            status = lock.acquire(wait_ms)
+            statuses.append(status)
+            if status == Status.OK:
+                inside.append(threading.get_ident())
+                assert len(inside) == 1, "two at a time"
+                fences.append(lock.fence)
+                inside.pop()
+                assert lock.release() == Status.OK
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return statuses, fences
+
+
+def test_one_thread_goes_out_and_the_others_wait_here(dlock, seen, calls):
+    dlock.hotspot_add()
+    holder = dlock.lock()
+    assert holder.acquire() == Status.OK
+    waiting = []
+    for number in range(5):
+        waiting.append(Background(dlock.lock().acquire, 20_000))
+        wait_for_line(dlock, number + 1)
+    other = dlock.lock()
+    assert other.acquire(20) == Status.TIMEOUT
+    assert other.timings.attempts == 0
+    assert other.timings.local_ms >= 20
+    assert seen()["waiters"] == 0
+    assert calls() == 1
+    holder.release()
+    for lock in dlock.locks[1:6]:
+        wait_until(lambda: lock.state == State.HELD, "its turn")
+        lock.release()
+    assert [call.result() for call in waiting] == [Status.OK] * 5
+
+
+def test_a_local_lock_is_first_come_first_served(dlock):
+    dlock.hotspot_add()
+    holder = dlock.lock()
+    holder.acquire()
+    locks, waiting, order = [dlock.lock() for _ in range(6)], [], []
+
+    def wait(number):
+        assert locks[number].acquire(20_000) == Status.OK
+        order.append(number)
+        locks[number].release()
+
+    for number in range(6):
+        waiting.append(Background(wait, number))
+        wait_for_line(dlock, number + 1)
+    holder.release()
+    for call in waiting:
+        call.result()
+    assert order == list(range(6))
+
+
+def wait_for_line(dlock, length):
+    wait_until(lambda: dlock.stats().waiting == length, "threads in line")
+
+
+def test_who_only_tries_is_told_at_once(dlock, calls):
+    dlock.hotspot_add()
+    dlock.lock().acquire()
+    assert dlock.lock().acquire() == Status.BUSY
+    assert calls() == 1
+
+
+def test_too_many_are_refused_at_once(connect, server):
+    dlock = connect(server, hotspot_queue_max=2)
+    dlock.hotspot_add()
+    dlock.lock().acquire()
+    waiting = [Background(dlock.lock().acquire, 1000) for _ in range(2)]
+    wait_for_line(dlock, 2)
+    refused = dlock.lock()
+    status, took_ms = refused.timed_acquire(20_000)
+    assert status == Status.QUEUE_FULL
+    assert took_ms < 1000
+    assert dlock.stats().queue_full == 1
+    assert [call.result() for call in waiting] == [Status.TIMEOUT] * 2
+
+
+def test_a_local_wait_can_be_canceled(dlock):
+    dlock.hotspot_add()
+    dlock.lock().acquire()
+    lock = dlock.lock()
+    waiting = Background(lock.acquire, -1)
+    wait_for_line(dlock, 1)
+    lock.cancel()
+    assert waiting.result(5) == Status.CANCELED
+
+
+def test_a_refusal_outside_gives_the_local_lock_back_at_once(dlock, client):
+    dlock.hotspot_add()
+    Commands(client, "lock").acquire("another process", 60_000)
+    assert dlock.lock().acquire(20) == Status.TIMEOUT
+    client.delete("lock")
+    assert dlock.lock().acquire(5000) == Status.OK
+
+
+def test_a_name_that_is_removed_harms_nobody(dlock, calls):
+    dlock.hotspot_add()
+    holder, waiter = dlock.lock(), dlock.lock()
+    holder.acquire()
+    waiting = Background(waiter.acquire, 20_000)
+    wait_for_line(dlock, 1)
+    assert dlock.hotspot_remove() == Status.OK
+    assert dlock.lock().acquire() == Status.BUSY  # by the server now
+    assert calls() == 2
+    assert holder.release() == Status.OK
+    assert waiting.result() == Status.OK
+    assert waiter.release() == Status.OK
+    assert dlock.hotspot_remove() == Status.OK
+
+
+def test_the_prefix_belongs_to_the_name(connect, server, calls):
+    dlock = connect(server, prefix="p:")
+    dlock.hotspot_add("n")
+    dlock.lock("n").acquire()
+    dlock.lock("n").acquire()
+    assert calls() == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"wait_mode": SPIN}, {"hotspot_hand_on": 4},
+                                     {"hotspot_auto": 10}, {"hotspot_auto": 10,
+                                                            "hotspot_hand_on": 4}])
+def test_many_threads_get_it_one_at_a_time(connect, server, options):
+    dlock = connect(server, **options)
+    if "hotspot_auto" not in options:
+        dlock.hotspot_add()
+    statuses, fences = take_turns(dlock, 8, 50)
+    assert statuses == [Status.OK] * 400
+    assert fences == sorted(fences)
+    assert server.client().dbsize() == 0
+
+
+# -- hand-on --------------------------------------------------------------------------------------
+
+
+def test_hand_on_saves_round_trips(connect, server, calls):
+    dlock = connect(server, hotspot_hand_on=16)
+    dlock.hotspot_add()
+    statuses, fences = take_turns(dlock, 8, 100)
+    assert statuses == [Status.OK] * 800
+    assert dlock.stats().hand_ons > 0
+    assert calls() == 800 - dlock.stats().hand_ons
+    assert calls("DLOCK.RELEASE") == calls()
+
+
+def test_a_handed_on_lock_keeps_token_and_fence(connect, server, seen):
+    dlock = connect(server, hotspot_hand_on=2)
+    dlock.hotspot_add()
+    first, second, third, fourth = (dlock.lock() for _ in range(4))
+    first.acquire()
+    token, fence = first.token, first.fence
+    waiting = []
+    for number, lock in enumerate((second, third, fourth)):
+        waiting.append(Background(lock.acquire, 20_000))
+        wait_for_line(dlock, number + 1)
+    first.release()
+    assert waiting[0].result() == Status.OK
+    assert (second.token, second.fence) == (token, fence)
+    assert seen()["token"] == token
+    second.release()
+    assert waiting[1].result() == Status.OK
+    assert (third.token, third.fence) == (token, fence)
+    third.release()  # the third in a row goes out
+    assert waiting[2].result() == Status.OK
+    assert fourth.token != token and fourth.fence > fence
+    assert fourth.release() == Status.OK
+    assert seen() is None
+
+
+def test_what_is_left_of_the_lease_is_told_to_the_next(connect, server):
+    dlock = connect(server, hotspot_hand_on=16)
+    dlock.hotspot_add()
+    first, second = dlock.lock(lease_ms=60_000), dlock.lock(lease_ms=1000)
+    first.acquire()
+    waiting = Background(second.acquire, 20_000)
+    wait_for_line(dlock, 1)
+    first.release()
+    assert waiting.result() == Status.OK
+    assert 50_000 < second.remaining_ms < 60_000
+
+
+def test_a_lease_that_does_not_suffice_is_renewed_first(connect, server, client, calls):
+    dlock = connect(server, hotspot_hand_on=16)
+    dlock.hotspot_add()
+    first, second = dlock.lock(lease_ms=2000), dlock.lock(lease_ms=60_000)
+    first.acquire()
+    fence = first.fence
+    waiting = Background(second.acquire, 20_000)
+    wait_for_line(dlock, 1)
+    first.release()
+    assert waiting.result() == Status.OK
+    assert second.fence == fence  # it was renewed, not given up
+    assert client.pttl("lock") > 50_000
+    assert second.remaining_ms > 50_000
+    assert calls() == 2 and calls("DLOCK.RELEASE") == 0
+
+
+def test_a_lock_that_was_lost_outside_is_not_handed_on_for_long(connect, server, client):
+    """Nobody tells the process; but who finds it too short asks, and gets a new one."""
+    dlock = connect(server, hotspot_hand_on=16)
+    dlock.hotspot_add()
+    first, second = dlock.lock(lease_ms=200), dlock.lock(lease_ms=60_000)
+    first.acquire()
+    fence = first.fence
+    waiting = Background(second.acquire, 20_000)
+    wait_for_line(dlock, 1)
+    client.delete("lock")
+    first.release()
+    assert waiting.result() == Status.OK
+    assert second.fence > fence
+
+
+def test_a_lease_that_is_over_is_not_handed_on(connect, server):
+    dlock = connect(server, hotspot_hand_on=16)
+    dlock.hotspot_add()
+    first, second = dlock.lock(lease_ms=50), dlock.lock(lease_ms=50)
+    first.acquire()
+    waiting = Background(second.acquire, 20_000)
+    wait_until(lambda: first.state == State.GONE, "the end of the lease")
+    first.release()
+    assert waiting.result() == Status.OK
+    assert dlock.stats().hand_ons == 0
+
+
+def test_an_extended_lease_is_handed_on_as_it_is(connect, server):
+    dlock = connect(server, hotspot_hand_on=16)
+    dlock.hotspot_add()
+    first, second = dlock.lock(lease_ms=1000), dlock.lock(lease_ms=1000)
+    first.acquire()
+    assert first.extend(60_000) == Status.OK
+    waiting = Background(second.acquire, 20_000)
+    wait_for_line(dlock, 1)
+    first.release()
+    assert waiting.result() == Status.OK
+    assert second.remaining_ms > 50_000
+
+
+def test_a_lock_in_doubt_is_not_handed_on(connect, server):
+    dlock = connect(server, hotspot_hand_on=16, io_timeout_ms=100)
+    dlock.hotspot_add()
+    first, second = dlock.lock(), dlock.lock()
+    first.acquire()
+    waiting = Background(second.acquire, 20_000)
+    wait_for_line(dlock, 1)
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        assert first.extend(1000) == Status.IN_DOUBT
+        assert first.remaining_ms < 1000
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    first.release()
+    assert waiting.result() == Status.OK
+    assert dlock.stats().hand_ons == 0
+
+
+CONTENDER = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+from support.libdlock import Client, Status
+client = Client(sys.argv[2], hotspot_hand_on=4, io_timeout_ms=10_000)
+client.hotspot_add()
+count, is_over = [0] * 4, threading.Event()
+
+def work(number):
+    lock = client.lock()
+    while not is_over.is_set():
+        if lock.acquire(20_000) == Status.OK:
+            count[number] += 1
+            lock.release()
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+for thread in threads:
+    thread.start()
+print("ready", flush=True)
+sys.stdin.readline()
+before = sum(count)
+sys.stdin.readline()
+after = sum(count)
+is_over.set()
+for thread in threads:
+    thread.join()
+print(after - before, client.stats().hand_ons)
+client.free()
+"""
+
+
+def tell(processes):
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+
+def test_neither_of_two_processes_starves(server):
+    tests = str(pathlib.Path(__file__).resolve().parents[1])
+    processes = [subprocess.Popen(
+        [sys.executable, "-c", CONTENDER, tests, f"redis://127.0.0.1:{server.port}"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    client = server.client()
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
+    tell(processes)
+    begin = client.info("dlock")["dlock_acquired"]
+    wait_until(lambda: client.info("dlock")["dlock_acquired"] > begin + 1000, "many turns",
+               timeout=60)
+    tell(processes)
+    counts, hand_ons = zip(*(map(int, process.communicate(timeout=60)[0].split())
+                             for process in processes))
+    assert min(counts) > sum(counts) / 10
+    assert min(hand_ons) > 0
+
+
+def test_a_renewal_that_fails_is_withdrawn(connect, server, client):
+    dlock = connect(server, hotspot_hand_on=16, io_timeout_ms=100)
+    dlock.hotspot_add()
+    first, second = dlock.lock(lease_ms=5000), dlock.lock(lease_ms=60_000)
+    first.acquire()
+    waiting = Background(second.acquire, 300)
+    wait_for_line(dlock, 1)
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        first.release()
+        assert waiting.result() == Status.IN_DOUBT
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    wait_until(lambda: not client.exists("lock"), "the withdrawal", timeout=4)
+
+
+# -- found by contention --------------------------------------------------------------------------
+
+
+def test_a_contended_name_gets_a_local_lock(connect, server, client, calls):
+    dlock = connect(server, hotspot_auto=10)
+    dlock.lock().acquire()
+    assert dlock.lock().acquire() == Status.BUSY
+    assert calls() == 2
+    other = dlock.lock("lock")
+    assert other.acquire(20) == Status.TIMEOUT  # takes the local lock, asks outside
+    assert calls() == 3
+    waiting = Background(dlock.lock().acquire, 300)
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the one that goes out")
+    assert dlock.lock().acquire() == Status.BUSY
+    waiting.result()

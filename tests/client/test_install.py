@@ -1,0 +1,333 @@
+"""What "make install" puts there is all that a program in C or C++ needs.
+
+Everything is built with what pkg-config says, from a folder with a blank in its name.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from support.server import ROOT, free_port
+
+EXAMPLES = ROOT / "client/examples"
+CPP = ROOT / "tests/client/usable_from_cpp.cpp"
+PROGRAMS = ["quick_start", "flash_sale", "fenced_writer", "rate_limit", "memory_store",
+            "usable_from_cpp"]
+KINDS = ["shared", "static"]
+STRICT = ["-Wall", "-Wextra", "-Werror"]
+
+
+def make(*words):
+    """What called us must not decide what is made, or where."""
+    env = {name: value for name, value in os.environ.items()
+           if name not in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "SANITIZE", "PREFIX", "DESTDIR")}
+    return subprocess.run(["make", "-s", *words], cwd=ROOT, env=env, check=True)
+
+
+def output(*words, **more):
+    return subprocess.run([str(word) for word in words], check=True, text=True,
+                          stdout=subprocess.PIPE, **more).stdout
+
+
+def files_in(folder):
+    """Files and links, by their path in the folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")
+            if path.is_symlink() or not path.is_dir()}
+
+
+def version():
+    return re.search(r"^VERSION := (.*)$", (ROOT / "Makefile").read_text(), re.M)[1]
+
+
+def client_files():
+    return {f"lib/libdlock.so.{version()}", "lib/libdlock.so.0", "lib/libdlock.so",
+            "lib/libdlock.a", "lib/pkgconfig/dlock.pc", "include/dlock.h", "include/dlock_spi.h"}
+
+
+def pkg_config(prefix, *words):
+    env = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+    return shlex.split(output("pkg-config", *words, env=env))
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("an installation")
+    make("install", f"PREFIX={folder}")
+    return folder
+
+
+def build(prefix, folder, name, kind):
+    """Users need no option of ours, and flash_sale, which has a connection of its own, hiredis."""
+    packages = ["dlock", "hiredis"] if name == "flash_sale" else ["dlock"]
+    static = ["--static"] if kind == "static" else []
+    flags = pkg_config(prefix, *static, "--cflags", "--libs", *packages)
+    if name == CPP.stem:
+        compiler, source = ["c++", "-std=c++11"], CPP
+    else:
+        compiler, source = ["cc"], EXAMPLES / f"{name}.c"
+    # What the static libc says about getaddrinfo() is no concern of ours.
+    subprocess.run([*compiler, *STRICT, *(["-static"] if static else []), "-o", folder / name,
+                    source, *flags], check=True, stderr=subprocess.DEVNULL if static else None)
+
+
+@pytest.fixture(scope="module")
+def built(prefix, tmp_path_factory):
+    """built[kind]: where the programs are that are linked this way."""
+    folders = {}
+    for kind in KINDS:
+        folders[kind] = tmp_path_factory.mktemp(f"{kind} programs")
+        for name in PROGRAMS:
+            build(prefix, folders[kind], name, kind)
+    return folders
+
+
+@pytest.fixture(params=KINDS)
+def start(request, prefix, built):
+    """start(program, argument...) runs an example, linked in both ways."""
+    env = {**os.environ, "LD_LIBRARY_PATH": str(prefix / "lib")}
+    started = []
+
+    def start_one(name, *arguments):
+        started.append(subprocess.Popen(
+            [built[request.param] / name, *map(str, arguments)], env=env, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return started[-1]
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def run(start):
+    """run(program, argument...): exit code, output and complaints."""
+
+    def run_one(name, *arguments):
+        process = start(name, *arguments)
+        out, complaints = process.communicate(timeout=120)
+        return process.returncode, out, complaints
+
+    return run_one
+
+
+def url_of(server):
+    return f"redis://127.0.0.1:{server.port}"
+
+
+# -- the files -----------------------------------------------------------------------------------
+
+
+def test_everything_is_where_it_is_looked_for(prefix):
+    assert client_files() <= files_in(prefix)
+    library = prefix / "lib/libdlock.so"
+    assert os.readlink(library) == "libdlock.so.0"
+    assert os.readlink(f"{library}.0") == f"libdlock.so.{version()}"
+    assert "soname: [libdlock.so.0]" in output("readelf", "-d", library)
+
+
+def test_uninstall_removes_what_was_installed_and_nothing_else(tmp_path):
+    others = {"lib/libother.so", "lib/pkgconfig/other.pc", "include/other.h", "share/doc/other"}
+    for path in others:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    make("install", f"PREFIX={tmp_path}")
+    assert files_in(tmp_path) > others | client_files()
+    make("uninstall", f"PREFIX={tmp_path}")
+    assert files_in(tmp_path) == others
+
+
+def test_the_client_alone_can_be_installed(tmp_path):
+    make("install-client", f"PREFIX={tmp_path}")
+    assert files_in(tmp_path) == client_files()
+
+
+def test_a_package_is_staged_without_a_trace_of_where(tmp_path):
+    stage = tmp_path / "a stage"
+    make("install-client", f"DESTDIR={stage}", "PREFIX=/opt/my own")
+    assert files_in(stage / "opt/my own") == client_files() == \
+        {name.removeprefix("opt/my own/") for name in files_in(stage)}
+    description = (stage / "opt/my own/lib/pkgconfig/dlock.pc").read_text()
+    assert "prefix=/opt/my own\n" in description
+    assert str(tmp_path) not in description
+    make("uninstall", f"DESTDIR={stage}", "PREFIX=/opt/my own")
+    assert files_in(stage) == set()
+
+
+def test_a_prefix_that_depends_on_the_working_directory_is_refused():
+    with pytest.raises(subprocess.CalledProcessError):
+        make("install-client", "PREFIX=here")
+    assert not (ROOT / "here").exists()
+
+
+def test_an_installation_that_was_moved_is_found_where_it_is(tmp_path):
+    make("install-client", f"PREFIX={tmp_path}/before")
+    (tmp_path / "before").rename(tmp_path / "after")
+    flags = pkg_config(tmp_path / "after", "--define-prefix", "--cflags", "--libs", "dlock")
+    assert f"-I{tmp_path}/after/include" in flags
+    assert f"-L{tmp_path}/after/lib" in flags
+
+
+def test_hiredis_is_named_only_to_those_who_link_statically(prefix):
+    assert "-lhiredis" not in pkg_config(prefix, "--libs", "dlock")
+    static = pkg_config(prefix, "--static", "--libs", "dlock")
+    assert static.index("-ldlock") < static.index("-lhiredis")
+    assert "-pthread" in static
+
+
+def test_the_versions_agree(prefix):
+    assert pkg_config(prefix, "--modversion", "dlock") == [version()]
+
+
+# -- the symbols and the header --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [["-D", "libdlock.so"], ["-g", "libdlock.a"]])
+def test_only_what_the_header_declares_can_be_seen(prefix, how):
+    headers = "".join(path.read_text() for path in (prefix / "include").glob("*.h"))
+    declared = re.findall(r"^DLOCK_API [^;]*?(dlock_\w+)\(", headers, re.M)
+    assert len(declared) > 15
+    lines = output("nm", how[0], "--defined-only", prefix / "lib" / how[1]).splitlines()
+    seen = [line.split()[-1] for line in lines if len(line.split()) == 3]
+    assert sorted(seen) == sorted(declared)
+
+
+@pytest.mark.parametrize("compiler", ["cc -std=c99 -x c", "cc -std=c11 -x c",
+                                      "c++ -std=c++11 -x c++", "c++ -std=c++20 -x c++"])
+@pytest.mark.parametrize("header", ["dlock.h", "dlock_spi.h"])
+def test_a_header_needs_nothing_before_it(prefix, compiler, header):
+    subprocess.run([*compiler.split(), "-pedantic", *STRICT, "-fsyntax-only", "-I",
+                    prefix / "include", "-"], input=f"#include <{header}>\n".encode(), check=True)
+
+
+# -- the programs --------------------------------------------------------------------------------
+
+
+def test_the_programs_are_linked_as_they_should_be(built):
+    for name in PROGRAMS:
+        assert "[libdlock.so.0]" in output("readelf", "-d", built["shared"] / name)
+        assert "NEEDED" not in output("readelf", "-d", built["static"] / name)
+
+
+def test_quick_start(run, server):
+    code, out, complaints = run("quick_start", url_of(server))
+    assert (code, complaints) == (0, "")
+    found = re.fullmatch("it is ours, with fence (\\d+)\nit stays ours for (\\d+) ms\n"
+                         "it is given back\n", out)
+    assert found, out
+    assert int(found[1]) > 0
+    assert 9000 < int(found[2]) < 10_000
+    assert server.client().dbsize() == 0
+
+
+def test_quick_start_on_a_lock_that_is_held(run, server, client):
+    client.execute_command("DLOCK.ACQUIRE", "quick-start", "somebody", "PX", 60_000)
+    code, out, complaints = run("quick_start", url_of(server))
+    assert (code, out) == (1, "")
+    assert "the answer is no" in complaints
+    assert "DLOCK_TIMEOUT" in complaints
+
+
+def test_quick_start_at_a_server_without_the_module(run, start_server):
+    code, out, complaints = run("quick_start", url_of(start_server(module=None)))
+    assert (code, out) == (1, "")
+    assert "it could not be done" in complaints
+    assert "DLOCK_PROTOCOL" in complaints
+
+
+def test_quick_start_with_an_address_that_is_none(run):
+    code, out, complaints = run("quick_start", "http://127.0.0.1")
+    assert (code, out) == (2, "")
+    assert "no client" in complaints
+    assert complaints.count("\n") == 1
+
+
+@pytest.mark.parametrize("stock, buyers, result", [
+    (100, 2000, "sold 100, refused 1900, failed 0, left 0\n"),
+    (100, 60, "sold 60, refused 0, failed 0, left 40\n"),
+    (0, 10, "sold 0, refused 10, failed 0, left 0\n")])
+def test_a_flash_sale_sells_what_there_is(run, server, client, stock, buyers, result):
+    assert run("flash_sale", url_of(server), stock, buyers) == (0, result, "")
+    assert int(client.get("flash-sale:stock")) == max(stock - buyers, 0)
+    assert not client.exists("flash-sale:lock")
+
+
+def test_a_fenced_writer_writes(run, server, tmp_path):
+    store = tmp_path / "store"
+    for text in "a longer text", "short":
+        code, out, complaints = run("fenced_writer", url_of(server), store, text)
+        assert (code, complaints) == (0, "")
+        fence = int(re.fullmatch("fence (\\d+)\nwritten\n", out)[1])
+        assert store.read_text() == f"fence {fence:020}\n{text}\n"
+
+
+def test_a_fenced_writer_that_is_too_slow_is_refused(start, run, server, tmp_path):
+    store = tmp_path / "store"
+    slow = start("fenced_writer", url_of(server), store, "-")
+    first_fence = int(slow.stdout.readline().split()[1])
+    code, _, complaints = run("fenced_writer", url_of(server), store, "by another")
+    assert (code, complaints) == (0, "")
+    before = store.read_text()
+    _, complaints = slow.communicate("too late\n", timeout=60)
+    assert slow.returncode == 1
+    assert f"refused: your fence is {first_fence}" in complaints
+    assert store.read_text() == before
+
+
+def test_a_fenced_writer_leaves_a_file_alone_that_is_no_store(run, server, tmp_path):
+    letter = tmp_path / "letter"
+    letter.write_text("Dear reader,\n")
+    code, out, complaints = run("fenced_writer", url_of(server), letter, "text")
+    assert code == 1
+    assert "no fence" in complaints
+    assert letter.read_text() == "Dear reader,\n"
+
+
+def test_a_rate_limiter_lets_in_so_many_and_the_server_hears_of_no_more(run, server, client):
+    code, out, complaints = run("rate_limit", url_of(server), 5, 200)
+    assert (code, complaints) == (0, "")
+    found = re.fullmatch("busy: too many acquires per second\n"
+                         "granted (\\d+), refused (\\d+)\n", out)
+    assert found, out
+    granted, refused = map(int, found.groups())
+    assert granted + refused == 200
+    assert 5 <= granted < 50  # five at once, and five for every second that it took
+    assert client.info("commandstats")["cmdstat_dlock.acquire"]["calls"] == granted
+    assert client.dbsize() == 0
+
+
+def test_a_rate_limiter_that_allows_enough_refuses_nobody(run, server):
+    assert run("rate_limit", url_of(server), 1000, 1000) == (0, "granted 1000, refused 0\n", "")
+
+
+@pytest.mark.parametrize("threads, rounds", [(1, 10), (8, 500)])
+def test_a_store_in_memory_needs_no_server(run, threads, rounds):
+    total = threads * rounds
+    assert run("memory_store", threads, rounds) == (0, f"counted to {total} of {total}\n", "")
+
+
+def test_a_program_in_cpp(run, server):
+    code, out, complaints = run("usable_from_cpp", url_of(server))
+    assert (code, complaints) == (0, "")
+    assert re.fullmatch("fence [1-9]\\d*\nDLOCK_OK\n", out)
+    assert server.client().dbsize() == 0
+
+
+@pytest.mark.parametrize("name, arguments", [
+    ("quick_start", []), ("flash_sale", [10, 10]), ("fenced_writer", ["store", "text"]),
+    ("rate_limit", [5, 5]), ("usable_from_cpp", [])])
+def test_without_a_server_every_program_says_where_it_looked(run, tmp_path, name, arguments):
+    address = f"127.0.0.1:{free_port()}"
+    arguments = [tmp_path / word if word == "store" else word for word in arguments]
+    code, _, complaints = run(name, f"redis://{address}", *arguments)
+    assert code == 1
+    assert address in complaints
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_that_is_called_in_a_wrong_way_says_so_by_its_exit_code(run, name):
+    assert run(name)[0] == 2

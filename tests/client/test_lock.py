@@ -1,0 +1,268 @@
+"""Taking, keeping and giving back a lock, against a real server."""
+
+import re
+import socket
+
+import pytest
+
+from support.commands import Lock as Commands
+from support.libdlock import SERVER_WAIT, SPIN, Background, State, Status
+from support.server import wait_until
+
+
+@pytest.fixture
+def seen(client):
+    """seen(name): what the server says about this lock."""
+    return lambda name="lock": Commands(client, name).info()
+
+
+def wait_for_the_second(dlock, seen, mode=SERVER_WAIT):
+    """One holds the lock, and another is waiting for it by now."""
+    if mode == SPIN:
+        wait_until(lambda: dlock.stats().commands >= 3, "a second attempt")
+    else:
+        wait_until(lambda: seen()["waiters"] == 1, "a waiter")
+
+
+def test_a_free_lock_is_taken_and_given_back(dlock, seen):
+    lock = dlock.lock("nightly")
+    assert lock.acquire() == Status.OK
+    assert lock.state == State.HELD
+    info = seen("nightly")
+    assert info["token"] == lock.token
+    assert info["fence"] == lock.fence > 0
+    assert lock.release() == Status.OK
+    assert lock.state == State.FREE
+    assert lock.fence == 0
+    assert seen("nightly") is None
+
+
+def test_a_held_lock_is_busy_to_others_who_ask_once(dlock):
+    assert dlock.lock().acquire() == Status.OK
+    second = dlock.lock()
+    assert second.acquire() == Status.BUSY
+    assert second.timings.attempts == 1
+    assert second.error != ""
+    assert second.state == State.FREE
+
+
+@pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
+def test_a_wait_for_a_held_lock_ends_in_time(connect, server, mode):
+    dlock = connect(server, wait_mode=mode)
+    dlock.lock().acquire()
+    status, took_ms = dlock.lock().timed_acquire(150)
+    assert status == Status.TIMEOUT
+    assert 150 <= took_ms < 250
+
+
+@pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
+def test_who_waits_gets_it_when_it_is_given_back(connect, server, seen, mode):
+    dlock = connect(server, wait_mode=mode)
+    holder, waiter = dlock.lock(), dlock.lock()
+    holder.acquire()
+    waiting = Background(waiter.acquire, 20_000)
+    wait_for_the_second(dlock, seen, mode)
+    assert waiting.is_running()
+    first_fence = holder.fence
+    assert holder.release() == Status.OK
+    assert waiting.result() == Status.OK
+    assert waiter.fence > first_fence
+
+
+def test_the_server_waits_with_one_request(connect, server):
+    dlock = connect(server, wait_mode=SERVER_WAIT)
+    dlock.lock().acquire()
+    waiter = dlock.lock()
+    waiter.acquire(100)
+    assert waiter.timings.attempts == 1
+
+
+def test_spinning_asks_again_and_again(connect, server):
+    dlock = connect(server, wait_mode=SPIN, spin_min_ms=5, spin_random_ms=5)
+    dlock.lock().acquire()
+    waiter = dlock.lock()
+    assert waiter.acquire(200) == Status.TIMEOUT
+    assert 10 < waiter.timings.attempts <= 41
+
+
+def test_growing_pauses_ask_less_often(connect, server):
+    dlock = connect(server, wait_mode=SPIN, spin_min_ms=1, spin_random_ms=1, spin_max_ms=100)
+    dlock.lock().acquire()
+    waiter = dlock.lock()
+    waiter.acquire(300)
+    assert waiter.timings.attempts < 20
+
+
+def test_each_acquisition_has_a_token_of_its_own(dlock):
+    lock = dlock.lock()
+    tokens = set()
+    for _ in range(20):
+        assert lock.acquire() == Status.OK
+        tokens.add(lock.token)
+        lock.release()
+    assert len(tokens) == 20
+    host = re.escape(socket.gethostname()[:64].encode())
+    assert all(re.fullmatch(host + rb":\d+:[0-9a-f]{32}", token) for token in tokens)
+
+
+def test_a_chosen_token_is_used(dlock, seen):
+    dlock.lock("a", token="me").acquire()
+    assert seen("a")["token"] == b"me"
+
+
+def test_the_lease_is_the_locks_own(dlock, client):
+    dlock.lock("short", lease_ms=5000).acquire()
+    assert 4000 < client.pttl("short") <= 5000
+    dlock.lock("default").acquire()
+    assert 9000 < client.pttl("default") <= 10_000
+
+
+def test_the_prefix_is_put_before_every_name(connect, server, client):
+    connect(server, prefix="order:product:").lock("1000").acquire()
+    assert client.exists("order:product:1000")
+
+
+def test_a_handle_that_holds_it_takes_it_again_without_a_word_to_the_server(dlock, seen):
+    lock = dlock.lock("again")
+    lock.acquire()
+    before = dlock.stats().commands
+    assert lock.acquire() == Status.OK
+    assert dlock.stats().commands == before
+    assert lock.release() == Status.OK
+    assert seen("again") is not None
+    assert lock.state == State.HELD
+    assert lock.release() == Status.OK
+    assert seen("again") is None
+    assert lock.release() == Status.NOT_HELD
+
+
+def test_taking_it_again_after_its_end_says_so(dlock):
+    lock = dlock.lock(lease_ms=50)
+    lock.acquire()
+    wait_until(lambda: lock.state == State.GONE, "the end of the lease")
+    assert lock.acquire() == Status.LOST
+    assert lock.release() in (Status.LOST, Status.OK)  # the server's lease ends a little later
+    assert lock.acquire() == Status.OK
+
+
+def test_extend_moves_the_end(dlock, client):
+    lock = dlock.lock("long", lease_ms=1000)
+    lock.acquire()
+    assert lock.extend(60_000) == Status.OK
+    assert client.pttl("long") > 50_000
+    assert 55_000 < lock.remaining_ms < 60_000
+    assert lock.extend() == Status.OK
+    assert lock.remaining_ms <= 1000
+
+
+def test_extend_and_release_of_what_is_not_held(dlock):
+    lock = dlock.lock()
+    assert lock.extend() == Status.NOT_HELD
+    assert lock.release() == Status.NOT_HELD
+    assert "not held" in lock.error
+
+
+def test_a_lock_that_was_forced_open_is_lost(dlock, client):
+    lock = dlock.lock("forced")
+    lock.acquire()
+    client.delete("forced")
+    assert lock.extend() == Status.LOST
+    assert lock.state == State.GONE
+    assert lock.remaining_ms == 0
+    assert lock.release() == Status.LOST
+    assert lock.state == State.FREE
+
+
+def test_a_release_does_not_touch_the_next_holders_lock(dlock, client, seen):
+    lock = dlock.lock("next")
+    lock.acquire()
+    client.delete("next")
+    Commands(client, "next").acquire("somebody else")
+    assert lock.release() == Status.LOST
+    assert seen("next")["token"] == b"somebody else"
+
+
+def test_validity_is_less_than_the_lease_by_the_allowance(dlock):
+    lock = dlock.lock(lease_ms=10_000)
+    lock.acquire()
+    assert 9500 < lock.remaining_ms <= 10_000 - 100 - 2
+
+
+def test_freeing_a_held_lock_releases_it(dlock, seen):
+    lock = dlock.lock("freed")
+    lock.acquire()
+    lock.acquire()
+    dlock.locks.remove(lock)
+    lock.free()
+    assert seen("freed") is None
+
+
+def test_a_wait_longer_than_the_lease_leaves_a_whole_lease(dlock, seen):
+    holder, waiter = dlock.lock(lease_ms=10_000), dlock.lock(lease_ms=300)
+    holder.acquire()
+    waiting = Background(waiter.acquire, 20_000)
+    wait_for_the_second(dlock, seen)
+    holder.extend(500)  # so that the waiter waits longer than its own lease
+    assert waiting.result() == Status.OK
+    assert 200 < waiter.remaining_ms < 300
+
+
+def test_cancel_ends_a_wait_for_ever(dlock, seen):
+    dlock.lock().acquire()
+    waiter = dlock.lock()
+    waiting = Background(waiter.acquire, -1)
+    wait_for_the_second(dlock, seen)
+    waiter.cancel()
+    assert waiting.result(5) == Status.CANCELED
+
+
+@pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
+def test_a_canceled_waiter_leaves_no_claim_behind(connect, server, seen, mode):
+    dlock = connect(server, wait_mode=mode)
+    holder, waiter = dlock.lock(), dlock.lock()
+    holder.acquire()
+    waiting = Background(waiter.acquire, -1)
+    wait_for_the_second(dlock, seen, mode)
+    waiter.cancel()
+    waiting.result(5)
+    wait_until(lambda: seen("lock")["waiters"] == 0, "the waiter to leave")
+    holder.release()
+    assert seen("lock") is None
+
+
+def test_a_cancel_ahead_of_the_acquire_counts_once(dlock):
+    lock = dlock.lock()
+    lock.cancel()
+    assert lock.acquire(-1) == Status.CANCELED
+    assert lock.acquire() == Status.OK
+
+
+def test_ping_finds_a_server_with_the_module(dlock):
+    assert dlock.ping() == Status.OK
+
+
+def test_counters(dlock):
+    lock, other = dlock.lock(), dlock.lock()
+    lock.acquire()
+    other.acquire()
+    other.acquire(20)
+    lock.release()
+    stats = dlock.stats()
+    assert (stats.acquired, stats.busy, stats.timeouts, stats.released) == (1, 1, 1, 1)
+    assert stats.commands == 4
+
+
+def test_bad_calls_are_refused(dlock):
+    lock = dlock.lock()
+    assert lock.acquire(-2) == Status.INVALID
+    for bad in ({"token": ""}, {"token": "x" * 257}, {"struct_size": 1}):
+        with pytest.raises(ValueError):
+            dlock.lock("bad", **bad)
+    with pytest.raises(ValueError):
+        dlock.lock("")
+
+
+def test_a_lease_that_the_server_does_not_allow_is_a_callers_mistake(dlock):
+    lock = dlock.lock(lease_ms=2 * 24 * 3600 * 1000)
+    assert lock.acquire() == Status.INVALID
+    assert "PX" in lock.error

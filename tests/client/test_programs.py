@@ -1,0 +1,102 @@
+"""The library under stress, without memory, and in processes with signals and children, in C
+programs of their own."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from support.server import ROOT, wait_until
+
+BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
+
+
+def run(program, *arguments, timeout=300):
+    done = subprocess.run([BUILD / "tests/client" / program, *map(str, arguments)],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=timeout)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def url_of(server):
+    return f"redis://127.0.0.1:{server.port}"
+
+
+@pytest.mark.parametrize("mode", [[], ["hot"]])
+def test_many_threads_on_one_client(server, mode):
+    """Run again under AddressSanitizer and ThreadSanitizer, see scripts/run-tests."""
+    print(run("stress", url_of(server), os.environ.get("DLOCK_STRESS_SECONDS", 5), *mode))
+    # The last claims that were canceled may be on their way still; leases are longer than this.
+    wait_until(lambda: server.client().dbsize() == 0, "all locks given back", timeout=3)
+    assert server.client().info("dlock")["dlock_waiters"] == 0
+
+
+@pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")
+def test_every_nth_allocation_fails(server):
+    print(run("failing_memory", url_of(server)))
+
+
+@pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")
+def test_ten_million_names_need_no_more_memory_than_the_first():
+    print(run("names", 10_000_000))
+
+
+def test_a_child_has_a_client_of_its_own_and_leaves_the_parents_alone(server):
+    run("fork", url_of(server))
+    assert server.client().dbsize() == 0
+
+
+@pytest.fixture(params=["server", "spin"])
+def waiting(request, server, client):
+    """waiting(when): a program that waits for the lock, which is held by somebody else."""
+    client.execute_command("DLOCK.ACQUIRE", "lock", "somebody", "PX", 600_000)
+    started = []
+
+    def start(when):
+        started.append(subprocess.Popen(
+            [BUILD / "tests/client/cancel_by_signal", url_of(server), request.param, when],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def wait_for_attempts(client):
+    """The program asks for the lock by now, and its handlers are there. In the queue it is not
+    counted as a call."""
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1 or
+               client.info("commandstats")["cmdstat_dlock.acquire"]["calls"] > 1, "an attempt")
+
+
+def outcome(process):
+    out, _ = process.communicate(timeout=60)
+    return process.returncode, out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_handler_may_cancel_the_wait(waiting, client, number):
+    process = waiting("later")
+    wait_for_attempts(client)
+    process.send_signal(number)
+    assert outcome(process) == (0, "DLOCK_CANCELED\n")
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 0, "the end of the wait")
+    assert client.execute_command("DLOCK.RELEASE", "lock", "somebody") == 1
+
+
+def test_a_signal_before_the_wait_cancels_it_too(waiting):
+    assert outcome(waiting("now")) == (0, "DLOCK_CANCELED\n")
+
+
+def test_a_signal_that_means_nothing_leaves_the_wait_alone(waiting, client):
+    process = waiting("later")
+    wait_for_attempts(client)
+    for _ in range(200):
+        process.send_signal(signal.SIGUSR1)
+    assert process.poll() is None
+    client.execute_command("DLOCK.RELEASE", "lock", "somebody")
+    assert outcome(process) == (0, "DLOCK_OK\n")

@@ -1,0 +1,102 @@
+"""SIGPIPE is never raised, whatever the server does with a connection.
+
+Python ignores SIGPIPE, so each test has a process of its own that would die of it.
+"""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from support.fake_server import CUT, Cut
+from support.server import ROOT
+
+START = """
+import signal, sys
+from support.libdlock import Client, Status
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+dlock = Client(sys.argv[1], io_timeout_ms=5000)
+"""
+FAILURES = "(Status.UNREACHABLE, Status.IN_DOUBT)"
+
+
+def run(url, program):
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    return subprocess.Popen([sys.executable, "-c", START + program, url], env=env, text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
+
+
+def finish(process):
+    out, complaints = process.communicate(timeout=120)
+    assert process.returncode == 0, f"{process.returncode}: {complaints}"
+    return out
+
+
+def test_these_processes_would_die_of_it():
+    process = run("redis://127.0.0.1:1", """
+import os
+reader, writer = os.pipe()
+os.close(reader)
+os.write(writer, b"x")
+""")
+    process.communicate(timeout=120)
+    assert process.returncode == -13
+
+
+def test_a_connection_that_is_closed_while_it_is_idle(fake_server):
+    server = fake_server(lambda words: b":1\r\n")
+    process = run(server.url, """
+lock = dlock.lock()
+assert lock.acquire() == Status.OK
+print("idle", flush=True)
+sys.stdin.readline()
+assert lock.release() == Status.OK, lock.error
+""")
+    assert process.stdout.readline() == "idle\n"
+    for connection in server.connections:
+        connection.shutdown(socket.SHUT_RDWR)
+    finish(process)
+    assert server.connection_count == 2
+
+
+@pytest.mark.parametrize("how", [CUT, Cut(b":"), Cut(b":1\r\n")])
+def test_a_connection_that_is_closed_after_every_request(fake_server, how):
+    server = fake_server(lambda words: how)
+    finish(run(server.url, f"""
+lock = dlock.lock(lease_ms=100)
+for _ in range(200):
+    assert lock.acquire() in (Status.OK, *{FAILURES}), lock.error
+    lock.release()
+"""))
+
+
+def test_a_connection_that_is_closed_while_a_request_is_sent(tmp_path):
+    """On a unix socket every write after the end of the other side is one to raise it."""
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(16)
+        threading.Thread(target=_read_some_of_each, args=(listener,), daemon=True).start()
+        finish(run(f"unix://{path}", f"""
+lock = dlock.lock("x" * 4_000_000, lease_ms=100)
+for _ in range(100):
+    assert lock.acquire() in {FAILURES}, lock.error
+    assert "socket" in lock.error
+"""))
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def _read_some_of_each(listener):
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        with connection:
+            for _ in range(random.randrange(20)):
+                connection.recv(100_000)

@@ -1,0 +1,80 @@
+"""A server that does what it is told with each request, for what no real one does on demand.
+
+    FakeServer(lambda words: b":1\\r\\n")     answers everything alike
+    SILENCE                                  takes the request and never answers
+    CUT                                      takes the request and closes the connection
+    Cut(b":1")                               sends these bytes, then closes it
+"""
+
+import socket
+import threading
+
+SILENCE = object()
+
+
+class Cut:
+    def __init__(self, bytes_before=b""):
+        self.bytes_before = bytes_before
+
+
+CUT = Cut()
+
+
+class FakeServer:
+    def __init__(self, answer):
+        """answer(words): what to do with a request, of which the words are bytes."""
+        self.answer = answer
+        self.requests = []
+        self.connection_count = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self.connections = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.connection_count += 1
+            self.connections.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        try:
+            with connection, connection.makefile("rb") as stream:
+                while self._serve_one(connection, stream):
+                    pass
+        except OSError:
+            pass
+
+    def _serve_one(self, connection, stream):
+        head = stream.readline()
+        if not head:
+            return False
+        words = []
+        for _ in range(int(head[1:])):
+            length = int(stream.readline()[1:])
+            words.append(stream.read(length + 2)[:-2])
+        self.requests.append(words)
+        action = self.answer(words)
+        if isinstance(action, Cut):
+            connection.sendall(action.bytes_before)
+            return False
+        if action is not SILENCE:
+            connection.sendall(action)
+        return True
+
+    def asked(self, command):
+        """The requests with this first word."""
+        return [words for words in list(self.requests) if words[0] == command.encode()]
+
+    def close(self):
+        self.listener.close()
+        for connection in self.connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass

@@ -1,0 +1,237 @@
+"""libdlock from Python, through its public header's functions and nothing else.
+
+Environment:
+    DLOCK_LIBRARY   the library to load (default build/libdlock.so)
+"""
+
+import ctypes
+import enum
+import os
+import threading
+import time
+
+from support.server import ROOT
+
+LIBRARY = os.environ.get("DLOCK_LIBRARY", str(ROOT / "build/libdlock.so"))
+NO_WAIT, FOREVER = 0, -1
+
+
+class Status(enum.IntEnum):
+    OK = 0
+    BUSY = 1
+    TIMEOUT = 2
+    NOT_HELD = 3
+    LOST = 4
+    CANCELED = 5
+    QUEUE_FULL = 6
+    NO_QUORUM = 7
+    NO_REPLICAS = 8
+    IN_DOUBT = 100
+    UNREACHABLE = 101
+    REFUSED = 102
+    PROTOCOL = 103
+    INVALID = 104
+    NO_MEMORY = 105
+
+
+class State(enum.IntEnum):
+    FREE = 0
+    HELD = 1
+    SUSPECT = 2
+    GONE = 3
+
+
+SPIN, SERVER_WAIT = 1, 2
+
+
+LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p)
+
+
+class ClientOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("urls", ctypes.POINTER(ctypes.c_char_p)),
+                ("url_count", ctypes.c_size_t), ("prefix", ctypes.c_char_p),
+                ("connect_timeout_ms", ctypes.c_uint32), ("io_timeout_ms", ctypes.c_uint32),
+                ("wait_mode", ctypes.c_int), ("spin_min_ms", ctypes.c_uint32),
+                ("spin_random_ms", ctypes.c_uint32), ("spin_max_ms", ctypes.c_uint32),
+                ("pool_max", ctypes.c_uint32), ("hotspot_auto", ctypes.c_uint32),
+                ("hotspot_queue_max", ctypes.c_uint32), ("hotspot_hand_on", ctypes.c_uint32),
+                ("handlers", ctypes.c_void_p), ("handler_count", ctypes.c_size_t),
+                ("backend", ctypes.c_void_p), ("access_log_dir", ctypes.c_char_p),
+                ("access_log_keep", ctypes.c_size_t), ("access_log", LOG_FN),
+                ("access_log_arg", ctypes.c_void_p)]
+
+
+class LockOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("lease_ms", ctypes.c_uint32),
+                ("token", ctypes.c_char_p)]
+
+
+class Timings(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("local_ms", ctypes.c_double),
+                ("remote_ms", ctypes.c_double), ("attempts", ctypes.c_uint32)]
+
+
+class Stats(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t)] + [
+        (name, ctypes.c_uint64) for name in
+        ("acquired", "busy", "timeouts", "queue_full", "failures", "released", "lost", "hand_ons",
+         "commands", "waiting")]
+
+
+def _load():
+    library = ctypes.CDLL(LIBRARY)
+    pointer, text, status = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    for name, result, *arguments in [
+            ("version", ctypes.c_int), ("status_name", text, status),
+            ("status_text", text, status), ("client_new", status, pointer, pointer),
+            ("options_error", None, pointer, text, ctypes.c_size_t),
+            ("hotspot_add", status, pointer, text), ("hotspot_remove", status, pointer, text),
+            ("client_free", None, pointer), ("client_ping", status, pointer, ctypes.c_int64),
+            ("client_get_stats", None, pointer, pointer),
+            ("lock_new", status, pointer, pointer, text, pointer), ("lock_free", None, pointer),
+            ("try_acquire", status, pointer), ("acquire", status, pointer, ctypes.c_int64),
+            ("extend", status, pointer, ctypes.c_uint32), ("release", status, pointer),
+            ("cancel", None, pointer), ("get_state", ctypes.c_int, pointer),
+            ("remaining_ms", ctypes.c_int64, pointer), ("fence", ctypes.c_uint64, pointer),
+            ("token", text, pointer), ("get_timings", None, pointer, pointer),
+            ("last_error", text, pointer)]:
+        function = getattr(library, f"dlock_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+lib = _load()
+
+
+def _structure(kind, **values):
+    made = kind(struct_size=ctypes.sizeof(kind))
+    for name, value in values.items():
+        setattr(made, name, value.encode() if isinstance(value, str) else value)
+    return made
+
+
+def client_options(url, **values):
+    urls = (ctypes.c_char_p * 1)(url.encode())
+    made = _structure(ClientOptions, url_count=1, **values)
+    made.urls = ctypes.cast(urls, ctypes.POINTER(ctypes.c_char_p))
+    made.keep = urls
+    return made
+
+
+def options_error(options):
+    text = ctypes.create_string_buffer(256)
+    lib.dlock_options_error(ctypes.byref(options), text, len(text))
+    return text.value.decode()
+
+
+class Client:
+    def __init__(self, url, **options):
+        self.handle = ctypes.c_void_p()
+        made = client_options(url, **options)
+        status = Status(lib.dlock_client_new(ctypes.byref(self.handle), ctypes.byref(made)))
+        if status != Status.OK:
+            raise ValueError(status, options_error(made))
+        self.locks = []
+
+    def lock(self, name="lock", **options):
+        lock = Lock(self, name, **options)
+        self.locks.append(lock)
+        return lock
+
+    def ping(self, timeout_ms=1000):
+        return Status(lib.dlock_client_ping(self.handle, timeout_ms))
+
+    def hotspot_add(self, name="lock"):
+        return Status(lib.dlock_hotspot_add(self.handle, name.encode()))
+
+    def hotspot_remove(self, name="lock"):
+        return Status(lib.dlock_hotspot_remove(self.handle, name.encode()))
+
+    def stats(self):
+        stats = _structure(Stats)
+        lib.dlock_client_get_stats(self.handle, ctypes.byref(stats))
+        return stats
+
+    def free(self):
+        for lock in self.locks:
+            lock.free()
+        lib.dlock_client_free(self.handle)
+        self.handle = None
+
+
+class Lock:
+    def __init__(self, client, name, **options):
+        self.handle = ctypes.c_void_p()
+        made = _structure(LockOptions, **options)
+        name = name if isinstance(name, bytes) else name.encode()
+        status = Status(lib.dlock_lock_new(ctypes.byref(self.handle), client.handle, name,
+                                           ctypes.byref(made)))
+        if status != Status.OK:
+            raise ValueError(status)
+
+    def acquire(self, wait_ms=NO_WAIT):
+        return Status(lib.dlock_acquire(self.handle, wait_ms))
+
+    def timed_acquire(self, wait_ms=NO_WAIT):
+        """The status, and how long it took in milliseconds."""
+        begin = time.monotonic()
+        status = self.acquire(wait_ms)
+        return status, (time.monotonic() - begin) * 1000
+
+    def extend(self, lease_ms=0):
+        return Status(lib.dlock_extend(self.handle, lease_ms))
+
+    def release(self):
+        return Status(lib.dlock_release(self.handle))
+
+    def cancel(self):
+        lib.dlock_cancel(self.handle)
+
+    def free(self):
+        lib.dlock_lock_free(self.handle)
+        self.handle = None
+
+    @property
+    def state(self):
+        return State(lib.dlock_get_state(self.handle))
+
+    @property
+    def remaining_ms(self):
+        return lib.dlock_remaining_ms(self.handle)
+
+    @property
+    def fence(self):
+        return lib.dlock_fence(self.handle)
+
+    @property
+    def token(self):
+        return lib.dlock_token(self.handle)
+
+    @property
+    def error(self):
+        return lib.dlock_last_error(self.handle).decode()
+
+    @property
+    def timings(self):
+        timings = _structure(Timings)
+        lib.dlock_get_timings(self.handle, ctypes.byref(timings))
+        return timings
+
+
+class Background:
+    """A call in a thread of its own; its result when it is asked for."""
+
+    def __init__(self, function, *arguments):
+        self.thread = threading.Thread(target=self._run, args=(function, arguments), daemon=True)
+        self.thread.start()
+
+    def _run(self, function, arguments):
+        self.value = function(*arguments)
+
+    def is_running(self):
+        return self.thread.is_alive()
+
+    def result(self, timeout=60):
+        self.thread.join(timeout)
+        assert not self.thread.is_alive(), "it hangs"
+        return self.value
