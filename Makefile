@@ -6,10 +6,13 @@
 #   PREFIX=dir DESTDIR=dir       where "make install" puts things
 #   CI=true                      warnings are errors
 VERSION := 0.1.0
+LIBRARY_ABI := 0
 VERSION_NUMBER := $(shell echo $(VERSION) | awk -F. '{print $$1 * 10000 + $$2 * 100 + $$3}')
 
 PREFIX ?= /usr/local
 MODULE_DIR = $(DESTDIR)$(PREFIX)/lib/redis/modules
+LIB_DIR = $(DESTDIR)$(PREFIX)/lib
+INCLUDE_DIR = $(DESTDIR)$(PREFIX)/include
 DOC_DIR = $(DESTDIR)$(PREFIX)/share/doc/dlock
 
 comma := ,
@@ -18,18 +21,26 @@ OUT := build$(if $(SANITIZE),/sanitize-$(subst $(comma),-,$(SANITIZE)))
 HEADER := $(if $(REDISMODULE_H),$(REDISMODULE_H),build/include/redismodule.h)
 
 CC ?= cc
+OBJCOPY ?= objcopy
 CFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
     -Wmissing-prototypes -Wvla -Wwrite-strings -Wundef -Wformat=2 $(if $(CI),-Werror)
-DLOCK_CFLAGS := -std=c11 -D_POSIX_C_SOURCE=200809L -fPIC -fvisibility=hidden $(WARNINGS) -MMD -MP \
+DLOCK_CFLAGS := -std=c11 -fPIC -fvisibility=hidden $(WARNINGS) -MMD -MP \
     $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
     -DDLOCK_VERSION='"$(VERSION)"' -DDLOCK_VERSION_NUMBER=$(VERSION_NUMBER)
-MODULE_CFLAGS := $(DLOCK_CFLAGS) $(if $(SANITIZE),,-flto) -isystem "$(dir $(HEADER))" -Imodule
+MODULE_CFLAGS := $(DLOCK_CFLAGS) -D_POSIX_C_SOURCE=200809L $(if $(SANITIZE),,-flto) \
+    -isystem "$(dir $(HEADER))" -Imodule
 MODULE_LDFLAGS := -shared -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE),-flto)
 
+CLIENT_CFLAGS := $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread -Iclient/include -Iclient/src
+CLIENT_LDFLAGS := -shared -pthread -Wl,-soname,libdlock.so.$(LIBRARY_ABI) \
+    -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE),-Wl,-z,defs)
+
 MODULE_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard module/*.c)))
+CLIENT_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard client/src/*.c)))
+CLIENT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/client/*.c)))
 SELFTEST_OBJECTS := $(OUT)/tests/selftest/selftest.o
-UNIT_TESTS := $(patsubst tests/unit/%.c,$(OUT)/tests/unit/%,$(sort $(wildcard tests/unit/*_test.c)))
+UNIT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/unit/*/*_test.c)))
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
 
 .DEFAULT_GOAL := all
@@ -37,7 +48,7 @@ C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
 MAKEFLAGS += --no-print-directory
 
 .PHONY: all
-all: module ## build everything
+all: module client ## build everything
 
 .PHONY: module
 module: $(OUT)/dlock.so ## build the Redis module, build/dlock.so
@@ -45,9 +56,33 @@ module: $(OUT)/dlock.so ## build the Redis module, build/dlock.so
 $(OUT)/dlock.so: $(MODULE_OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(MODULE_LDFLAGS)
 
+.PHONY: client
+client: $(OUT)/libdlock.so $(OUT)/libdlock.a ## build the client library, build/libdlock.so and .a
+
+$(OUT)/libdlock.so: $(CLIENT_OBJECTS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLIENT_LDFLAGS) -lhiredis
+	@ln -sf libdlock.so $@.$(LIBRARY_ABI)
+
+# One object in which only the public names are left, so that they cannot clash with a program's.
+$(OUT)/libdlock.a: $(CLIENT_OBJECTS)
+	$(LD) -r -o $(OUT)/client/libdlock.o $^
+	$(OBJCOPY) --localize-hidden $(OUT)/client/libdlock.o
+	@rm -f $@
+	$(AR) rcs $@ $(OUT)/client/libdlock.o
+
 # Only for tests, never installed.
 $(OUT)/dlock_selftest.so: $(SELFTEST_OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(MODULE_LDFLAGS)
+
+$(CLIENT_OBJECTS): | hiredis
+.PHONY: hiredis
+hiredis:
+	@echo '#include <hiredis/hiredis.h>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 || \
+	    { echo "dlock: hiredis is missing; on Debian: apt-get install libhiredis-dev" >&2; exit 1; }
+
+$(OUT)/client/%.o: client/%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CLIENT_CFLAGS) $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
 
 $(OUT)/%.o: %.c $(HEADER) Makefile
 	@mkdir -p $(@D)
@@ -56,12 +91,22 @@ $(OUT)/%.o: %.c $(HEADER) Makefile
 build/include/redismodule.h:
 	@scripts/get-redismodule-h build/include
 
-# A unit test is one program: NAME_test.c and the pure file it names.
-$(OUT)/tests/unit/%_test: tests/unit/%_test.c tests/unit/unit.h module/%.c module/%.h Makefile
+# A unit test is one program: NAME_test.c and the pure file of the module that it names, or the
+# client's files.
+$(OUT)/tests/unit/module/%_test: tests/unit/module/%_test.c tests/unit/unit.h module/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Imodule -o $@ $< module/$*.c
+	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Imodule -Itests/unit -o $@ $< module/$*.c
 
--include $(wildcard $(OUT)/module/*.d $(OUT)/tests/selftest/*.d $(OUT)/tests/unit/*.d)
+$(OUT)/tests/unit/client/%_test: tests/unit/client/%_test.c tests/unit/unit.h $(CLIENT_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(CLIENT_CFLAGS) $(CFLAGS) -Itests/unit -o $@ $< $(CLIENT_OBJECTS) -lhiredis
+
+# These see the library as its users do.
+$(OUT)/tests/client/%: tests/client/%.c $(OUT)/libdlock.a
+	@mkdir -p $(@D)
+	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ $^ -lhiredis
+
+-include $(wildcard $(OUT)/module/*.d $(OUT)/client/src/*.d $(OUT)/tests/*/*.d $(OUT)/tests/*/*/*.d)
 
 .PHONY: demo
 demo: ## see it work: a private Redis, two clients, one lock
@@ -74,6 +119,7 @@ test: ## build and run every test
 	@scripts/bootstrap test
 	@$(MAKE) -s test-build
 	@$(MAKE) -s test-build SANITIZE=address,undefined
+	@$(MAKE) -s test-build-client SANITIZE=thread
 	@scripts/get-servers redis-8.0 valkey-8.0 valkey-8.1 valkey-9.1
 	@scripts/run-tests
 
@@ -84,12 +130,16 @@ test-servers: ## run the module suite on Redis 7.0, 8.0 and Valkey 8.0, 8.1, 9.1
 	@scripts/test-servers $(SERVERS)
 
 .PHONY: test-build
-test-build: $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(UNIT_TESTS)
+test-build: $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(OUT)/libdlock.so $(OUT)/libdlock.a \
+    $(UNIT_TESTS) $(CLIENT_TESTS)
+
+.PHONY: test-build-client
+test-build-client: $(OUT)/libdlock.so $(CLIENT_TESTS)
 
 .PHONY: bench
 bench: ## measure it against the alternatives: cost, throughput, memory, hot lock, latency
 	@scripts/bootstrap bench
-	@$(MAKE) -s module
+	@$(MAKE) -s all
 	@scripts/python tests/bench/bench.py
 
 .PHONY: lint
@@ -103,15 +153,33 @@ format: ## let clang-format lay out every C file
 	clang-format -i $(C_FILES)
 
 .PHONY: install
-install: module ## install the module under PREFIX (default /usr/local)
+install: install-module install-client ## install under PREFIX; or install-module, install-client
+
+.PHONY: install-module
+install-module: module
 	install -d "$(MODULE_DIR)" "$(DOC_DIR)"
 	install -m 755 $(OUT)/dlock.so "$(MODULE_DIR)/dlock.so"
 	install -m 644 README.md LICENSE CHANGELOG.md "$(DOC_DIR)/"
 	install -m 644 module/README.md "$(DOC_DIR)/module.md"
 
+.PHONY: install-client
+install-client: client
+	@case "$(PREFIX)" in /*) ;; *) echo "dlock: PREFIX must begin with /" >&2; exit 1 ;; esac
+	install -d "$(LIB_DIR)/pkgconfig" "$(INCLUDE_DIR)"
+	install -m 755 $(OUT)/libdlock.so "$(LIB_DIR)/libdlock.so.$(VERSION)"
+	ln -sf libdlock.so.$(VERSION) "$(LIB_DIR)/libdlock.so.$(LIBRARY_ABI)"
+	ln -sf libdlock.so.$(LIBRARY_ABI) "$(LIB_DIR)/libdlock.so"
+	install -m 644 $(OUT)/libdlock.a "$(LIB_DIR)/libdlock.a"
+	install -m 644 client/include/dlock.h client/include/dlock_spi.h "$(INCLUDE_DIR)/"
+	{ printf 'prefix=%s\n' "$(PREFIX)"; sed 's/@VERSION@/$(VERSION)/' client/dlock.pc.in; } \
+	    >"$(LIB_DIR)/pkgconfig/dlock.pc"
+
 .PHONY: uninstall
 uninstall: ## remove what install put there
 	rm -f "$(MODULE_DIR)/dlock.so"
+	rm -f "$(LIB_DIR)/libdlock.so.$(VERSION)" "$(LIB_DIR)/libdlock.so.$(LIBRARY_ABI)" \
+	    "$(LIB_DIR)/libdlock.so" "$(LIB_DIR)/libdlock.a" "$(LIB_DIR)/pkgconfig/dlock.pc" \
+	    "$(INCLUDE_DIR)/dlock.h" "$(INCLUDE_DIR)/dlock_spi.h"
 	rm -rf "$(DOC_DIR)"
 
 .PHONY: clean

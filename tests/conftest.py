@@ -7,6 +7,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+from support import figures  # noqa: E402
 from support.commands import Lock  # noqa: E402
 from support.server import Server, wait_until  # noqa: E402
 from support.stream import ReplicationStream  # noqa: E402
@@ -66,3 +67,7 @@ def stream(server):
     stream = ReplicationStream(server)
     yield stream
     stream.close()
+
+
+def pytest_terminal_summary(terminalreporter):
+    figures.write(terminalreporter.write_line)

@@ -16,8 +16,10 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # for support
 
 import breakdown  # noqa: E402
+import client  # noqa: E402
 import handover  # noqa: E402
 import hot  # noqa: E402
+import hotspot  # noqa: E402
 import instructions  # noqa: E402
 import latency  # noqa: E402
 import machine  # noqa: E402
@@ -26,7 +28,7 @@ import report  # noqa: E402
 import throughput  # noqa: E402
 from support.server import ROOT  # noqa: E402
 
-SCENARIOS = [instructions, throughput, memory, hot, handover, latency]
+SCENARIOS = [instructions, throughput, memory, hot, handover, latency, client, hotspot]
 RESULTS = ROOT / "build/bench/results.json"
 
 

@@ -11,13 +11,14 @@ CORES = sorted(os.sched_getaffinity(0))  # of the first, servers; of the last, w
 PRECEDENCE = -10  # as in nice(1)
 
 
-def build(name):
+def build(name, uses_libdlock=False):
     """Compile name.c; the result is the path of the program."""
+    library = ["-I", ROOT / "client/include", ROOT / "build/libdlock.a", "-lhiredis"]
     program = ROOT / "build/bench" / name
     program.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O2",
-                    "-pthread", "-o", program, pathlib.Path(__file__).with_name(f"{name}.c")],
-                   check=True)
+                    "-pthread", "-o", program, pathlib.Path(__file__).with_name(f"{name}.c"),
+                    *(library if uses_libdlock else [])], check=True)
     return program
 
 

@@ -1,0 +1,125 @@
+"""Scenario: what the client library costs over bare hiredis, and how exactly its waits end.
+
+Pairs: eight threads with a name each, one connection each, take it and give it back. The bare loop
+sends the same two commands through hiredis and does nothing else. With ten handlers that do nothing
+in the chain, it shows what the chain costs.
+
+Waits: acquires that cannot succeed, with random waits, and how much later than the wait they come
+back. Dead: nobody listens. Silent: somebody listens and never answers, so one I/O timeout is added.
+Busy: another holds the lock. A sleep: how late this machine wakes up a thread that merely sleeps,
+which is nothing of ours.
+"""
+
+import socket
+import subprocess
+import threading
+
+import driver
+import ways
+from report import Bar, Sheet, Table, percentile
+from support.commands import Lock
+from support.server import free_port
+
+NAME = "client"
+THREADS = 8
+WAIT_MAX_MS = 20
+IO_TIMEOUT_MS = 20
+LATE_MS = 5  # what an acquire may take longer than its wait
+
+
+def _pairs(server, program, mode, run_ms):
+    output = subprocess.run(
+        [*driver.pinned_to(-1), program, str(server.port), str(THREADS), str(run_ms), mode],
+        check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+    return int(output) * 1000 / run_ms
+
+
+def _compare_pairs(quick, progress):
+    rounds, run_ms = (8, 300) if quick else (20, 500)
+    program = driver.build("pairs", uses_libdlock=True)
+    server = ways.DLOCK.server(wrapper=driver.pinned_to(0)).start()
+    samples = {"dlock": [], "handlers": [], "hiredis": []}
+    try:
+        for i in range(rounds):
+            progress(f"pairs, round {i + 1} of {rounds}")
+            for mode, taken in samples.items():
+                taken.append(_pairs(server, program, mode, run_ms))
+    finally:
+        server.destroy()
+    table = Table(
+        f"Acquire + release through libdlock, {THREADS} threads, a name each: pairs per second",
+        f"{rounds} interleaved runs of {run_ms} ms, medians", "pairs/s",
+        bars={"bare hiredis": Bar(">=", 0.9)}, subject="libdlock")
+    table.add("libdlock", samples["dlock"])
+    table.add("bare hiredis", samples["hiredis"])
+    table.add("libdlock, 10 handlers", samples["handlers"])
+    return table
+
+
+class Silent:
+    """Listens, takes what is sent, never answers."""
+
+    def __enter__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.taken = []
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self.listener.getsockname()[1]
+
+    def _accept(self):
+        while True:
+            try:
+                self.taken.append(self.listener.accept()[0])
+            except OSError:
+                return
+
+    def __exit__(self, *_):
+        self.listener.close()
+        for connection in self.taken:
+            connection.close()
+
+
+def _late_ms(program, *arguments):
+    output = subprocess.run([*driver.pinned_to(-1), program, *map(str, arguments)], check=True,
+                            stdout=subprocess.PIPE, text=True, timeout=300).stdout
+    return [int(line) / 1000 for line in output.split()]
+
+
+def _measure_waits(quick, progress):
+    tries = 200 if quick else 1000
+    program = driver.build("overshoot", uses_libdlock=True)
+
+    def measure(port, status):
+        return _late_ms(program, f"redis://127.0.0.1:{port}", tries, WAIT_MAX_MS, IO_TIMEOUT_MS,
+                        status)
+
+    progress(f"waits, {tries} at a dead server")
+    dead = measure(free_port(), "DLOCK_UNREACHABLE")
+    progress(f"waits, {tries} at a silent server")
+    with Silent() as port:
+        silent = measure(port, "DLOCK_IN_DOUBT")
+    progress(f"waits, {tries} for a lock that is held")
+    server = ways.DLOCK.server(wrapper=driver.pinned_to(0)).start()
+    try:
+        Lock(server.client(), "overshoot").acquire("another", 3_600_000)
+        busy = measure(server.port, "DLOCK_BUSY,DLOCK_TIMEOUT")
+    finally:
+        server.destroy()
+    progress(f"waits, {tries} sleeps")
+    asleep = _late_ms(program, "sleep", tries, WAIT_MAX_MS)
+
+    sheet = Sheet(
+        "How much later than its wait an acquire returns that cannot succeed",
+        f"{tries} each, waits of 0 to {WAIT_MAX_MS} ms at random, I/O timeout {IO_TIMEOUT_MS} ms",
+        {"median ms": ".2f", "p99 ms": ".2f", "worst ms": ".2f"})
+    for name, late in [("dead server", dead), ("silent server", silent), ("held lock", busy),
+                       ("a sleep", asleep)]:
+        sheet.add(name, [percentile(late, 0.5), percentile(late, 0.99), max(late)], late_ms=late)
+    sheet.promise("dead server, the worst, ms", max(dead), Bar("<=", LATE_MS))
+    sheet.promise("silent server, the worst less the I/O timeout, ms",
+                  max(silent) - IO_TIMEOUT_MS, Bar("<=", LATE_MS))
+    sheet.promise("held lock, the worst, ms", max(busy), Bar("<=", LATE_MS))
+    return sheet
+
+
+def run(quick, progress):
+    return [_compare_pairs(quick, progress), _measure_waits(quick, progress)]
