@@ -81,7 +81,8 @@ class Silent:
 def _late_ms(program, *arguments):
     output = subprocess.run([*driver.pinned_to(-1), program, *map(str, arguments)], check=True,
                             stdout=subprocess.PIPE, text=True, timeout=300).stdout
-    return [int(line) / 1000 for line in output.split()]
+    late, discarded = output.split("discarded")
+    return [int(line) / 1000 for line in late.split()], int(discarded)
 
 
 def _measure_waits(quick, progress):
@@ -101,23 +102,23 @@ def _measure_waits(quick, progress):
     server = ways.DLOCK.server(wrapper=driver.pinned_to(0)).start()
     try:
         Lock(server.client(), "overshoot").acquire("another", 3_600_000)
-        busy = measure(server.port, "DLOCK_BUSY,DLOCK_TIMEOUT")
+        busy = measure(server.port, "DLOCK_BUSY,DLOCK_TIMEOUT,DLOCK_IN_DOUBT")
     finally:
         server.destroy()
-    progress(f"waits, {tries} sleeps")
-    asleep = _late_ms(program, "sleep", tries, WAIT_MAX_MS)
 
     sheet = Sheet(
         "How much later than its wait an acquire returns that cannot succeed",
-        f"{tries} each, waits of 0 to {WAIT_MAX_MS} ms at random, I/O timeout {IO_TIMEOUT_MS} ms",
-        {"median ms": ".2f", "p99 ms": ".2f", "worst ms": ".2f"})
-    for name, late in [("dead server", dead), ("silent server", silent), ("held lock", busy),
-                       ("a sleep", asleep)]:
-        sheet.add(name, [percentile(late, 0.5), percentile(late, 0.99), max(late)], late_ms=late)
-    sheet.promise("dead server, the worst, ms", max(dead), Bar("<=", LATE_MS))
+        f"{tries} each, waits of 0 to {WAIT_MAX_MS} ms at random, I/O timeout {IO_TIMEOUT_MS} ms; "
+        "not counted: those during which a plain sleep beside it was more than 1 ms late",
+        {"median ms": ".2f", "p99 ms": ".2f", "worst ms": ".2f", "not counted": ".0f"})
+    for name, (late, discarded) in [("dead server", dead), ("silent server", silent),
+                                    ("held lock", busy)]:
+        sheet.add(name, [percentile(late, 0.5), percentile(late, 0.99), max(late), discarded],
+                  late_ms=late)
+    sheet.promise("dead server, the worst, ms", max(dead[0]), Bar("<=", LATE_MS))
     sheet.promise("silent server, the worst less the I/O timeout, ms",
-                  max(silent) - IO_TIMEOUT_MS, Bar("<=", LATE_MS))
-    sheet.promise("held lock, the worst, ms", max(busy), Bar("<=", LATE_MS))
+                  max(silent[0]) - IO_TIMEOUT_MS, Bar("<=", LATE_MS))
+    sheet.promise("held lock, the worst, ms", max(busy[0]), Bar("<=", LATE_MS))
     return sheet
 
 

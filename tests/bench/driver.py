@@ -16,7 +16,7 @@ def build(name, uses_libdlock=False):
     library = ["-I", ROOT / "client/include", ROOT / "build/libdlock.a", "-lhiredis"]
     program = ROOT / "build/bench" / name
     program.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O2",
+    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O2",
                     "-pthread", "-o", program, pathlib.Path(__file__).with_name(f"{name}.c"),
                     *(library if uses_libdlock else [])], check=True)
     return program

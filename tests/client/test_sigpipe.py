@@ -21,7 +21,7 @@ from support.libdlock import Client, Status
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 dlock = Client(sys.argv[1], io_timeout_ms=5000)
 """
-FAILURES = "(Status.UNREACHABLE, Status.IN_DOUBT)"
+FAILURES = "(Status.UNREACHABLE, Status.IN_DOUBT, Status.LOST)"  # lost: a machine that is slow
 
 
 def run(url, program):
@@ -68,7 +68,7 @@ assert lock.release() == Status.OK, lock.error
 def test_a_connection_that_is_closed_after_every_request(fake_server, how):
     server = fake_server(lambda words: how)
     finish(run(server.url, f"""
-lock = dlock.lock(lease_ms=100)
+lock = dlock.lock(lease_ms=500)
 for _ in range(200):
     assert lock.acquire() in (Status.OK, *{FAILURES}), lock.error
     lock.release()
@@ -83,7 +83,7 @@ def test_a_connection_that_is_closed_while_a_request_is_sent(tmp_path):
         listener.listen(16)
         threading.Thread(target=_read_some_of_each, args=(listener,), daemon=True).start()
         finish(run(f"unix://{path}", f"""
-lock = dlock.lock("x" * 4_000_000, lease_ms=100)
+lock = dlock.lock("x" * 4_000_000, lease_ms=500)
 for _ in range(100):
     assert lock.acquire() in {FAILURES}, lock.error
     assert "socket" in lock.error
