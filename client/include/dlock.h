@@ -52,8 +52,8 @@ typedef enum dlock_status {
     DLOCK_LOST = 4,        /* it was held; the lease ended, or another took it, before this call */
     DLOCK_CANCELED = 5,    /* dlock_cancel() ended the wait */
     DLOCK_QUEUE_FULL = 6,  /* too many threads of this process, or waiters on the server, wait */
-    DLOCK_NO_QUORUM = 7,   /* reserved: too few Redlock nodes agreed; all were undone */
-    DLOCK_NO_REPLICAS = 8, /* reserved: too few replicas acknowledged; undone */
+    DLOCK_NO_QUORUM = 7,   /* too few of several servers agreed; all were undone */
+    DLOCK_NO_REPLICAS = 8, /* too few replicas acknowledged; undone */
     DLOCK_IN_DOUBT = 100,  /* sent, but no answer: it may have happened; it is being withdrawn */
     DLOCK_UNREACHABLE = 101, /* nothing was sent */
     DLOCK_REFUSED = 102,     /* authentication, permission, or a server that refuses writes */
@@ -77,9 +77,20 @@ typedef enum dlock_wait_mode {
 typedef enum dlock_state {
     DLOCK_FREE = 0, /* not asked for, or given back */
     DLOCK_HELD = 1,
-    DLOCK_SUSPECT = 2, /* reserved: held, but a renewal is overdue */
+    DLOCK_SUSPECT = 2, /* held, but a renewal is overdue */
     DLOCK_GONE = 3     /* it was held; its validity has ended */
 } dlock_state;
+
+typedef enum dlock_event {
+    DLOCK_EVENT_ACQUIRED = 1,
+    DLOCK_EVENT_RELEASED = 2, /* by its holder, who may have lost it before */
+    DLOCK_EVENT_SUSPECT = 3,  /* a renewal is overdue; why: what the last attempt said */
+    DLOCK_EVENT_LOST = 4      /* not later than the end of its validity */
+} dlock_event;
+
+/* name: with the prefix. Acquired and released are told in the thread of the call, the others in a
+ * thread of the client, one after the other: must not block, and must not free the lock. */
+typedef void (*dlock_event_fn)(void *arg, dlock_event event, const char *name, dlock_status why);
 
 /* A line without a newline. is_error: the service could not be asked. Must not block for long. */
 typedef void (*dlock_log_fn)(void *arg, bool is_error, const char *line);
@@ -103,6 +114,11 @@ typedef struct dlock_client_options {
     uint32_t hotspot_queue_max; /* threads that may wait for a local lock; default 1000 */
     uint32_t hotspot_hand_on;   /* how often in a row a lock is passed on to the next thread here
                                   * without a word to the server; default 0 = never */
+    const char *tls_ca_file;   /* rediss://: who signs servers; default: whom this machine trusts */
+    const char *tls_cert_file; /* our own certificate and its key, if the server wants one */
+    const char *tls_key_file;
+    dlock_event_fn on_event; /* told what becomes of every lock, or NULL */
+    void *event_arg;
     const struct dlock_handler *const *handlers; /* see dlock_spi.h; copied */
     size_t handler_count;
     const struct dlock_backend *backend; /* a store instead of urls, see dlock_spi.h; copied */
@@ -114,7 +130,13 @@ typedef struct dlock_client_options {
 
 typedef struct dlock_lock_options {
     size_t struct_size;
-    uint32_t lease_ms; /* default 10000; at least 10 */
+    uint32_t lease_ms;       /* default 10000; at least 10 */
+    uint32_t renew_every_ms; /* 0: no renewal; else it is extended in the background, as long as it
+                              * is held and its process lives. lease_ms / 3 is a good choice */
+    uint32_t max_hold_ms;    /* 0: no bound; else it is not renewed beyond this, from acquire */
+    uint32_t min_replicas;   /* that must acknowledge the grant, and each extension */
+    uint32_t replica_timeout_ms; /* in this time; default io_timeout_ms */
+    bool session;      /* the server gives it back at once when our connection to it ends */
     const char *token; /* NULL: a fresh random one per acquisition. 1..256 bytes; then nothing is
                         * withdrawn in the background, as the token may be in use again */
 } dlock_lock_options;
@@ -129,6 +151,7 @@ typedef struct dlock_timings {
 typedef struct dlock_client_stats {
     size_t struct_size;
     uint64_t acquired, busy, timeouts, queue_full, failures, released, lost;
+    uint64_t renewed;  /* extensions in the background */
     uint64_t hand_ons; /* of acquired: those that were passed on */
     uint64_t commands; /* sent to servers */
     uint64_t waiting;  /* threads in line for a local lock just now */
@@ -215,6 +238,11 @@ DLOCK_API dlock_state dlock_get_state(const dlock_lock *lock);
 /* How long the lock is certainly ours: counted from before the request was sent, less an allowance
  * for clocks that do not run alike (1 % and 2 ms). 0 when it is not. Threads: any. */
 DLOCK_API int64_t dlock_remaining_ms(const dlock_lock *lock);
+
+/* A descriptor that becomes readable once the lock is lost, and stays so until the release; for
+ * poll(2) and event loops. It belongs to the lock and lives as long; do not read or close it.
+ * Negative: none is to be had. Threads: owner. */
+DLOCK_API int dlock_lost_fd(dlock_lock *lock);
 
 /* The number of this grant: larger than of any holder of this name before (with hotspot_hand_on:
  * in another process). It stays until the release, even when the lease has ended: that is when

@@ -44,6 +44,7 @@ class State(enum.IntEnum):
 SPIN, SERVER_WAIT = 1, 2
 
 
+EVENT_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_int)
 LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p)
 
 
@@ -55,6 +56,9 @@ class ClientOptions(ctypes.Structure):
                 ("spin_random_ms", ctypes.c_uint32), ("spin_max_ms", ctypes.c_uint32),
                 ("pool_max", ctypes.c_uint32), ("hotspot_auto", ctypes.c_uint32),
                 ("hotspot_queue_max", ctypes.c_uint32), ("hotspot_hand_on", ctypes.c_uint32),
+                ("tls_ca_file", ctypes.c_char_p), ("tls_cert_file", ctypes.c_char_p),
+                ("tls_key_file", ctypes.c_char_p), ("on_event", EVENT_FN),
+                ("event_arg", ctypes.c_void_p),
                 ("handlers", ctypes.c_void_p), ("handler_count", ctypes.c_size_t),
                 ("backend", ctypes.c_void_p), ("access_log_dir", ctypes.c_char_p),
                 ("access_log_keep", ctypes.c_size_t), ("access_log", LOG_FN),
@@ -63,7 +67,9 @@ class ClientOptions(ctypes.Structure):
 
 class LockOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("lease_ms", ctypes.c_uint32),
-                ("token", ctypes.c_char_p)]
+                ("renew_every_ms", ctypes.c_uint32), ("max_hold_ms", ctypes.c_uint32),
+                ("min_replicas", ctypes.c_uint32), ("replica_timeout_ms", ctypes.c_uint32),
+                ("session", ctypes.c_bool), ("token", ctypes.c_char_p)]
 
 
 class Timings(ctypes.Structure):
@@ -74,8 +80,8 @@ class Timings(ctypes.Structure):
 class Stats(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t)] + [
         (name, ctypes.c_uint64) for name in
-        ("acquired", "busy", "timeouts", "queue_full", "failures", "released", "lost", "hand_ons",
-         "commands", "waiting")]
+        ("acquired", "busy", "timeouts", "queue_full", "failures", "released", "lost", "renewed",
+         "hand_ons", "commands", "waiting")]
 
 
 def _load():
