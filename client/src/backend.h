@@ -19,14 +19,21 @@ typedef struct backend_table {
     /* For the call's lease_ms from now. DLOCK_OK: its asked_us is set. DLOCK_LOST: the token does
      * not hold it. */
     dlock_status (*extend)(backend *self, claim *of, int64_t limit_us);
-    /* DLOCK_LOST: the token did not hold it. */
+    /* Many at once, as extend; outcomes has the status of each. */
+    void (*extend_all)(backend *self, claim *const claims[], dlock_status outcomes[], size_t count,
+                       const interrupt *stop, int64_t limit_us);
+    /* DLOCK_LOST: the token did not hold it. May tell of->on_sent. */
     dlock_status (*release)(backend *self, claim *of, int64_t limit_us);
     /* DLOCK_OK: it is there and has what we need. */
     dlock_status (*ping)(backend *self, claim *of, int64_t limit_us);
+    /* A session's connection: ends it; and what becomes readable when it has ended. */
+    void (*hang_up)(claim_link *link);
+    int (*link_fd)(const claim_link *link);
     /* Requests sent so far. */
     uint64_t (*command_count)(const backend *self);
     void (*free)(backend *self);
     bool can_wait; /* it can park a claim until the lock is free */
+    bool has_sessions, has_replicas;
 } backend_table;
 
 struct backend {

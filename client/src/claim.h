@@ -7,9 +7,24 @@
 #include "dlock_spi.h"
 #include "interrupt.h"
 
+struct server;
+struct conn;
+
+/* The connection that a session lock hangs on, of the backend: of one acquire after the other. */
+typedef struct claim_link {
+    struct server *to;
+    struct conn *conn; /* NULL: none */
+} claim_link;
+
 typedef struct claim {
     dlock_call call; /* must be the first: handlers have a pointer to it */
     interrupt stop;
+    uint32_t min_replicas; /* that must acknowledge a grant or an extension, in this time */
+    uint32_t replica_timeout_ms;
+    claim_link *link; /* NULL: not a session */
+    /* A release: called once the service was told, before it has answered; or NULL. */
+    void (*on_sent)(void *arg);
+    void *on_sent_arg;
     bool is_passing;      /* of a failure: another attempt may succeed */
     bool is_sent;         /* a server was told and did not answer: it may hold the lock */
     bool is_given_up;     /* its token is being withdrawn, and must not be asked for again */

@@ -43,9 +43,12 @@ static service *make_service(const dlock_client_options *options, const url *whe
     return behind == NULL ? NULL : service_new(behind, &rule, env);
 }
 
-static hotspot *make_hotspot(const dlock_client_options *options, const environment *env) {
+static hotspot *make_hotspot(const dlock_client_options *options, const service *behind,
+                             const environment *env) {
+    if (behind == NULL) return NULL;
     hotspot_rule rule = {.auto_max = options->hotspot_auto,
                          .queue_max = options->hotspot_queue_max,
+                         .is_queued_outside = service_has_queue(behind),
                          .hand_on = options->hotspot_hand_on};
     return hotspot_new(&rule, env);
 }
@@ -95,7 +98,7 @@ dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *gi
     made->wakers = interrupt_stock_new();
     made->prefix = strdup(options.prefix);
     made->remote = make_service(&options, &where, made->env);
-    made->local = make_hotspot(&options, made->env);
+    made->local = make_hotspot(&options, made->remote, made->env);
     bool is_made = made->wakers != NULL && made->prefix != NULL && made->tokens != NULL &&
                    made->remote != NULL && made->local != NULL &&
                    make_log(&options, made->env, &made->log);

@@ -31,6 +31,15 @@ static dlock_status extend(backend *base, claim *of, int64_t limit_us) {
     return self->store.extend(self->store.arg, &of->call, limit_us);
 }
 
+static void extend_all(backend *base, claim *const claims[], dlock_status outcomes[], size_t count,
+                       const interrupt *stop, int64_t limit_us) {
+    (void)stop;
+    for (size_t i = 0; i < count; i++) {
+        outcomes[i] = extend(base, claims[i], limit_us);
+        read_failure(claims[i], outcomes[i]);
+    }
+}
+
 static dlock_status release(backend *base, claim *of, int64_t limit_us) {
     custom *self = (custom *)base;
     atomic_fetch_add(&self->commands, 1);
@@ -54,8 +63,13 @@ static void free_custom(backend *base) {
     free(old);
 }
 
-static const backend_table table = {acquire,       extend,      release,          ping,
-                                    command_count, free_custom, .can_wait = false};
+static const backend_table table = {.acquire = acquire,
+                                    .extend = extend,
+                                    .extend_all = extend_all,
+                                    .release = release,
+                                    .ping = ping,
+                                    .command_count = command_count,
+                                    .free = free_custom};
 
 backend *custom_new(const dlock_backend *store) {
     custom *made = calloc(1, sizeof(*made));

@@ -27,6 +27,7 @@ static void send_requests(exchange *x, int64_t now_us) {
     x->sent_us = now_us;
     x->is_sent = true;
     conn_advance(x->conn, 0); /* most likely it can be written at once */
+    if (x->on_sent != NULL) x->on_sent(x->on_sent_arg);
 }
 
 static void on_broken(exchange *x) {
@@ -55,7 +56,9 @@ static void look_at(exchange *x, int64_t now_us) {
     if (!x->is_sent && conn_is_ready(x->conn)) send_requests(x, now_us);
     if (x->is_done) return;
     conn_result result;
-    while ((result = conn_take(x->conn, &x->replies[x->reply_count])) == CONN_REPLIED) {
+    reply answer;
+    while ((result = conn_take(x->conn, &answer)) == CONN_REPLIED) {
+        x->on_reply(x, x->reply_count, &answer);
         if (++x->reply_count < x->request_count) continue;
         finish(x, DLOCK_OK, "");
         return;

@@ -7,7 +7,7 @@
 #include "environment.h"
 #include "interrupt.h"
 
-enum { EXCHANGE_REQUESTS_MAX = 2, EXCHANGE_MAX = 16 };
+enum { EXCHANGE_MAX = 16 };
 
 typedef struct exchange exchange;
 
@@ -23,9 +23,17 @@ struct exchange {
      * behind it on the same connection, where it cannot overtake it; or NULL. */
     const command *farewell;
     int64_t farewell_from_us;
-    /* Called just before it is sent, with the asker's own, and may change it still; or NULL. */
+    /* Called just before it is sent, and may change it still; or NULL. */
     void (*prepare)(exchange *self, int64_t now_us);
-    void *asker;
+    /* Called once it is on its way, before the answer; or NULL. */
+    void (*on_sent)(void *arg);
+    void *on_sent_arg;
+    /* Called with each answer, in order. */
+    void (*on_reply)(exchange *self, int which, const reply *answer);
+    void *asker; /* the asker's own */
+    /* A connection to be used, and kept, instead of one that is lent by the pool; or NULL. */
+    struct claim_link *link;
+    bool is_link_made; /* if there is none yet; else the pool will do */
     /* A connection to try instead of one that could not be made, or NULL: of server.c. */
     conn *(*reconnect)(exchange *self);
     void *dial;
@@ -36,7 +44,6 @@ struct exchange {
     bool is_sent;
     int64_t sent_us;
     int reply_count;
-    reply replies[EXCHANGE_REQUESTS_MAX];
     char cause[CAUSE_MAX + 1];
     /* Of exchange.c. */
     bool is_done;

@@ -4,7 +4,9 @@
  *   acquire   take the local lock of the name, waiting in line; then go out, unless the lock was
  *             handed on to us with enough of its lease. If the service refuses, the local lock is
  *             given back at once
- *   release   hand the lock on to the next in line, or release it outside first, then inside
+ *   release   hand the lock on to the next in line, or release it outside first, then inside. If
+ *             the service has a queue, "first" means told, not answered: the next one's request
+ *             may overtake the release, and waits for it there
  *
  * A name has a spot while it is registered, or was contended lately. A spot is pinned by everyone
  * who holds or awaits its lock; one that is removed meanwhile lives on until the last of them is
@@ -41,6 +43,7 @@ typedef struct outside {
     uint64_t fence;
     int64_t asked_us;
     uint32_t lease_ms;
+    uint32_t min_replicas; /* that know of it */
 } outside;
 
 typedef struct spot {
@@ -330,13 +333,16 @@ static bool hand_on(hotspot *in, spot *of) {
     return is_handed_on;
 }
 
-/* The lock was handed on to us. True: with half of the lease that was asked for or more. Else it is
- * to be asked for again with its token, which renews it if it is still held outside. */
+/* The lock was handed on to us. True: with half of the lease that was asked for or more, and as
+ * safe as was asked for. Else it is to be asked for again with its token, which renews it if it is
+ * still held outside. */
 static bool accept(const hotspot *in, spot *of, claim *call) {
     uint32_t asked_ms = call->call.lease_ms;
     text_copy(call->call.token, sizeof(call->call.token), of->lock.token);
     of->is_handed_on = false;
-    if (left_us(in, of) * 2 < (int64_t)asked_ms * 1000) {
+    bool is_long_enough = left_us(in, of) * 2 >= (int64_t)asked_ms * 1000;
+    bool is_safe_enough = call->link == NULL && call->min_replicas <= of->lock.min_replicas;
+    if (!is_long_enough || !is_safe_enough) {
         call->is_sent = true; /* if nothing comes of it, it is to be withdrawn */
         return false;
     }
@@ -348,7 +354,9 @@ static bool accept(const hotspot *in, spot *of, claim *call) {
 
 /* -- the handler */
 
-static void keep(spot *of, const dlock_call *call) {
+static void keep(spot *of, const claim *held) {
+    const dlock_call *call = &held->call;
+    of->lock.min_replicas = held->min_replicas;
     of->lock.fence = call->fence;
     of->lock.asked_us = call->asked_us;
     of->lock.lease_ms = call->lease_ms;
@@ -388,7 +396,7 @@ static dlock_status acquire(hotspot *in, dlock_call *call, dlock_chain *rest) {
         if (in->rule.auto_max > 0 && is_contended(in, call, status))
             note_contention(in, call->name);
     } else if (status == DLOCK_OK) {
-        keep(taken, call);
+        keep(taken, (claim *)call);
         *call->slot = taken;
     } else {
         leave(in, taken);
@@ -396,19 +404,39 @@ static dlock_status acquire(hotspot *in, dlock_call *call, dlock_chain *rest) {
     return status;
 }
 
+/* The holder on its way out. */
+typedef struct leaver {
+    hotspot *in;
+    spot *held; /* NULL: it has left */
+} leaver;
+
+static void leave_once(void *arg) {
+    leaver *who = arg;
+    if (who->held != NULL) leave(who->in, who->held);
+    who->held = NULL;
+}
+
 static dlock_status release(hotspot *in, dlock_call *call, dlock_chain *rest) {
-    spot *held = *call->slot;
+    claim *of = (claim *)call;
+    leaver who = {in, *call->slot};
     *call->slot = NULL;
-    if (held != NULL && hand_on(in, held)) return DLOCK_OK;
+    if (who.held == NULL) return dlock_next(rest, call);
+    if (call->asked_us > who.held->lock.asked_us) keep(who.held, of); /* it was renewed */
+    if (of->link == NULL && hand_on(in, who.held)) return DLOCK_OK;
+    if (in->rule.is_queued_outside) { /* the next one need not wait for the answer */
+        of->on_sent = leave_once;
+        of->on_sent_arg = &who;
+    }
     dlock_status status = dlock_next(rest, call);
-    if (held != NULL) leave(in, held);
+    of->on_sent = NULL;
+    leave_once(&who);
     return status;
 }
 
 static dlock_status extend(dlock_call *call, dlock_chain *rest) {
     spot *held = *call->slot;
     dlock_status status = dlock_next(rest, call);
-    if (held != NULL && status == DLOCK_OK) keep(held, call);
+    if (held != NULL && status == DLOCK_OK) keep(held, (claim *)call);
     if (held != NULL && status != DLOCK_OK) held->lock.lease_ms = 0; /* nothing sure to hand on */
     return status;
 }

@@ -10,9 +10,10 @@
 typedef struct hotspot hotspot;
 
 typedef struct hotspot_rule {
-    uint32_t auto_max;  /* names found by contention; 0: none */
-    uint32_t queue_max; /* who may wait for one name */
-    uint32_t hand_on;   /* how often in a row the lock is passed on without a word to the service */
+    uint32_t auto_max;      /* names found by contention; 0: none */
+    uint32_t queue_max;     /* who may wait for one name */
+    bool is_queued_outside; /* the service has a queue: who comes too early waits there */
+    uint32_t hand_on; /* how often in a row the lock is passed on without a word to the service */
 } hotspot_rule;
 
 /* NULL: no memory. */

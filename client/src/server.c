@@ -72,6 +72,19 @@ static void fail(exchange *question, dlock_status status, const char *cause) {
     text_copy(question->cause, sizeof(question->cause), cause);
 }
 
+/* Of a session: what is left of one may still do. */
+static bool take_link(server *at, exchange *question) {
+    claim_link *link = question->link;
+    if (link == NULL) return false;
+    if (link->conn != NULL && link->to == at && conn_is_quiet(link->conn)) {
+        question->conn = link->conn;
+        link->conn = NULL;
+        return true;
+    }
+    if (question->is_link_made) server_hang_up(link);
+    return question->is_link_made;
+}
+
 static void connect_and_run(server *at, exchange *question, const environment *env,
                             const interrupt *stop) {
     dial to;
@@ -101,7 +114,27 @@ static void add_address(const server *at, exchange *question) {
     text_copy(question->cause + length + 2, sizeof(question->cause) - length - 2, cause);
 }
 
+/* With a connection of its own, that nobody waits for in line. */
+static void ask_by_link(server *at, exchange *question, const environment *env,
+                        const interrupt *stop) {
+    if (question->conn != NULL)
+        exchange_run(question, 1, env, stop);
+    else
+        connect_and_run(at, question, env, stop);
+    if (question->status != DLOCK_OK) {
+        conn_close(question->conn);
+        add_address(at, question);
+    } else {
+        *question->link = (claim_link){.to = at, .conn = question->conn};
+    }
+    question->conn = NULL;
+}
+
 void server_ask(server *at, exchange *question, const environment *env, const interrupt *stop) {
+    if (take_link(at, question)) {
+        ask_by_link(at, question, env, stop);
+        return;
+    }
     dlock_status status = pool_take(at->connections, question->is_urgent, &question->conn,
                                     question->send_by_us, env, stop);
     if (status != DLOCK_OK) {
@@ -121,6 +154,15 @@ void server_ask(server *at, exchange *question, const environment *env, const in
     }
     pool_give(at->connections, question->conn, env->now_us(env));
     question->conn = NULL;
+}
+
+void server_hang_up(claim_link *link) {
+    conn_close(link->conn);
+    *link = (claim_link){0};
+}
+
+int server_link_fd(const claim_link *link) {
+    return link->conn == NULL ? -1 : conn_fd(link->conn);
 }
 
 const server_limits *server_limits_of(const server *at) {

@@ -3,6 +3,7 @@
 #ifndef DLOCK_SERVER_H
 #define DLOCK_SERVER_H
 
+#include "claim.h"
 #include "exchange.h"
 #include "url.h"
 
@@ -20,6 +21,12 @@ void server_free(server *old);
 /* One question, as exchange_run() does it: the caller has set requests, request_count and the three
  * times. The cause begins with the server's address. */
 void server_ask(server *at, exchange *question, const environment *env, const interrupt *stop);
+
+/* Ends a session's connection, if there is one. */
+void server_hang_up(claim_link *link);
+
+/* Readable when it has ended; negative: there is none. */
+int server_link_fd(const claim_link *link);
 
 const server_limits *server_limits_of(const server *at);
 

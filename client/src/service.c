@@ -90,6 +90,10 @@ dlock_handler service_handler(service *of) {
                            .handle = handle};
 }
 
+bool service_has_queue(const service *of) {
+    return of->rule.is_server_asked_to_wait;
+}
+
 backend *service_backend(service *of) {
     return of->behind;
 }

@@ -15,6 +15,9 @@ service *service_new(backend *behind, const waiting_rule *rule, const environmen
 void service_free(service *old);
 
 dlock_handler service_handler(service *of);
+/* The backend has a queue, and it is used. */
+bool service_has_queue(const service *of);
+
 backend *service_backend(service *of);
 
 #endif
