@@ -94,14 +94,23 @@ dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *gi
         return DLOCK_NO_MEMORY;
     }
     made->env = environment_system();
+    made->limits = (client_limits){options.connect_timeout_ms, options.io_timeout_ms};
+    made->on_event = options.on_event;
+    made->event_arg = options.event_arg;
     made->tokens = token_source_new();
     made->wakers = interrupt_stock_new();
     made->prefix = strdup(options.prefix);
     made->remote = make_service(&options, &where, made->env);
     made->local = make_hotspot(&options, made->remote, made->env);
+    if (made->remote != NULL)
+        made->renewals = renewal_new(service_backend(made->remote), options.connect_timeout_ms,
+                                     options.io_timeout_ms, made->env);
+    if (options.on_event != NULL)
+        made->watcher = watch_new(options.on_event, options.event_arg, made->env);
+    bool is_told = options.on_event == NULL || made->watcher != NULL;
     bool is_made = made->wakers != NULL && made->prefix != NULL && made->tokens != NULL &&
-                   made->remote != NULL && made->local != NULL &&
-                   make_log(&options, made->env, &made->log);
+                   made->remote != NULL && made->local != NULL && made->renewals != NULL &&
+                   is_told && make_log(&options, made->env, &made->log);
     if (is_made) made->handlers = make_chain(made, &options);
     if (made->handlers == NULL) goto fail;
     *out = made;
@@ -122,6 +131,8 @@ void dlock_options_error(const dlock_client_options *given, char *text, size_t s
 
 void dlock_client_free(dlock_client *client) {
     if (client == NULL) return;
+    renewal_free(client->renewals);
+    watch_free(client->watcher);
     chain_free(client->handlers);
     access_log_free(client->log);
     hotspot_free(client->local);
@@ -165,6 +176,7 @@ void dlock_client_get_stats(const dlock_client *client, dlock_client_stats *stat
         .failures = atomic_load(&client->counters[COUNT_FAILURES]),
         .released = atomic_load(&client->counters[COUNT_RELEASED]),
         .lost = atomic_load(&client->counters[COUNT_LOST]),
+        .renewed = renewal_count(client->renewals),
         .hand_ons = hotspot_hand_ons(client->local),
         .waiting = hotspot_waiting(client->local),
         .commands = asked->table->command_count(asked),

@@ -9,7 +9,9 @@
 #include "hotspot.h"
 #include "interrupt.h"
 #include "random.h"
+#include "renewal.h"
 #include "service.h"
+#include "watch.h"
 #include <stdatomic.h>
 
 typedef enum client_counter {
@@ -23,7 +25,17 @@ typedef enum client_counter {
     COUNTERS
 } client_counter;
 
+/* What a request may take. */
+typedef struct client_limits {
+    uint32_t connect_timeout_ms, io_timeout_ms;
+} client_limits;
+
 struct dlock_client {
+    client_limits limits;
+    dlock_event_fn on_event; /* NULL: nobody wants to be told */
+    void *event_arg;
+    watch *watcher; /* NULL: the same */
+    renewal *renewals;
     service *remote;
     hotspot *local;
     access_log *log; /* NULL: none */

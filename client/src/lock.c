@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock.c - the handle: one claim on one name, from acquire to release.
  *
- * Invariants: depth > 0 from an acquire that succeeded to the last release. valid_until_us is not 0
- * just then; other threads may look at it. wake_fd is negative except while an acquire goes on. */
+ * Invariants: depth > 0 from an acquire that succeeded to the last release; just then it is held by
+ * the hold, watched if somebody wants to be told, and renewed if that is wanted. Other threads may
+ * look at the hold. wake_fd is negative except while an acquire goes on. */
 #include "client.h"
 #include "deadline.h"
 #include "options.h"
 #include "text.h"
-#include "validity.h"
 #include <stdlib.h>
 
 struct dlock_lock {
     dlock_client *client;
     char *name;         /* with the prefix */
     char *chosen_token; /* NULL: a fresh one each time */
-    uint32_t lease_ms;
+    uint32_t min_replicas, replica_timeout_ms;
+    bool is_session;
+    claim_link link; /* of a session that is not renewed just now */
 
     int depth;
-    uint32_t held_lease_ms; /* of the grant, or of the last extend */
     uint64_t fence;
-    int64_t asked_us; /* the lease is counted from here */
+    renewed *renewing; /* NULL: it is not renewed */
+    watched watching;
     char token[TOKEN_MAX + 1];
     double local_ms, remote_ms;
     uint32_t attempts;
     char error[DLOCK_CAUSE_SIZE];
 
     /* Looked at by other threads. */
-    atomic_int_least64_t valid_until_us;
+    hold held;
     atomic_bool is_canceled;
     atomic_int wake_fd;
     atomic_uint bell;
@@ -38,8 +40,13 @@ static int64_t now_of(const dlock_lock *lock) {
     return lock->client->env->now_us(lock->client->env);
 }
 
-static bool is_valid(const dlock_lock *lock) {
-    return now_of(lock) < atomic_load(&lock->valid_until_us);
+static bool is_gone(const dlock_lock *lock) {
+    return hold_state(&lock->held, now_of(lock)) == DLOCK_GONE;
+}
+
+static void tell(const dlock_lock *lock, dlock_event event, dlock_status why) {
+    const dlock_client *client = lock->client;
+    if (client->on_event != NULL) client->on_event(client->event_arg, event, lock->name, why);
 }
 
 static dlock_status answer(dlock_lock *lock, dlock_status status, const char *error) {
@@ -48,17 +55,20 @@ static dlock_status answer(dlock_lock *lock, dlock_status status, const char *er
 }
 
 /* A release and an extend are about the lock that is held. */
-static claim claim_of(const dlock_lock *lock, dlock_operation operation, int wake_fd) {
+static claim claim_of(dlock_lock *lock, dlock_operation operation, int wake_fd) {
     int64_t now_us = now_of(lock);
     claim made = {.call = {.struct_size = sizeof(dlock_call),
                            .operation = operation,
                            .name = lock->name,
-                           .lease_ms = lock->lease_ms,
+                           .lease_ms = lock->held.rule.lease_ms,
                            .started_us = now_us,
                            .deadline_us = now_us,
                            .fence = lock->fence,
-                           .asked_us = lock->asked_us},
-                  .stop.fd = wake_fd};
+                           .asked_us = lock->held.asked_us},
+                  .stop.fd = wake_fd,
+                  .min_replicas = lock->min_replicas,
+                  .replica_timeout_ms = lock->replica_timeout_ms,
+                  .link = lock->is_session ? &lock->link : NULL};
     text_copy(made.call.token, sizeof(made.call.token), lock->token);
     return made;
 }
@@ -69,24 +79,47 @@ static dlock_status run(dlock_lock *lock, claim *of) {
 
 /* -- life */
 
+/* What the backend cannot do is refused. */
+static bool is_possible(const dlock_client *client, const dlock_lock_options *options) {
+    const backend_table *table = service_backend(client->remote)->table;
+    if (options->session && !table->has_sessions) return false;
+    return options->min_replicas == 0 || table->has_replicas;
+}
+
 dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *name,
                             const dlock_lock_options *given) {
     *out = NULL;
     dlock_lock_options options;
     if (client == NULL || name == NULL || name[0] == '\0') return DLOCK_INVALID;
     if (options_read_lock(&options, given) != NULL) return DLOCK_INVALID;
+    if (!is_possible(client, &options)) return DLOCK_INVALID;
 
     size_t slots = chain_length(client->handlers);
     dlock_lock *made = calloc(1, sizeof(*made) + slots * sizeof(made->slots[0]));
     if (made == NULL) return DLOCK_NO_MEMORY;
     made->client = client;
-    made->lease_ms = options.lease_ms;
+    made->is_session = options.session;
+    made->min_replicas = options.min_replicas;
+    made->replica_timeout_ms =
+        options.replica_timeout_ms != 0 ? options.replica_timeout_ms : client->limits.io_timeout_ms;
+    hold_init(&made->held, &(hold_rule){.lease_ms = options.lease_ms,
+                                        .renew_every_ms = options.renew_every_ms,
+                                        .max_hold_ms = options.max_hold_ms,
+                                        .io_timeout_ms = client->limits.io_timeout_ms});
     atomic_init(&made->wake_fd, -1);
     made->name = client_full_name(client, name);
     if (options.token != NULL) made->chosen_token = strdup(options.token);
     if (made->name == NULL || (options.token != NULL && made->chosen_token == NULL)) {
         dlock_lock_free(made);
         return DLOCK_NO_MEMORY;
+    }
+    if (client->watcher != NULL) {
+        if (watch_reserve(client->watcher) != DLOCK_OK) {
+            dlock_lock_free(made);
+            return DLOCK_NO_MEMORY;
+        }
+        made->watching = (watched){.of = &made->held, .name = made->name};
+        hold_set_lead(&made->held);
     }
     *out = made;
     return DLOCK_OK;
@@ -98,6 +131,12 @@ void dlock_lock_free(dlock_lock *lock) {
         lock->depth = 1;
         dlock_release(lock);
     }
+    if (lock->link.conn != NULL) {
+        backend *behind = service_backend(lock->client->remote);
+        behind->table->hang_up(&lock->link);
+    }
+    if (lock->watching.of != NULL) watch_unreserve(lock->client->watcher);
+    hold_free(&lock->held);
     free(lock->name);
     free(lock->chosen_token);
     free(lock);
@@ -119,13 +158,28 @@ static void count_acquire(dlock_client *client, dlock_status status) {
                                                       : COUNT_FAILURES);
 }
 
-static void hold(dlock_lock *lock, const dlock_call *granted) {
+static void on_lost(void *arg) {
+    dlock_lock *lock = arg;
+    if (lock->watching.of != NULL) watch_look(lock->client->watcher, &lock->watching);
+}
+
+static void begin_hold(dlock_lock *lock, const claim *granted) {
+    const dlock_call *call = &granted->call;
     lock->depth = 1;
-    lock->fence = granted->fence;
-    lock->held_lease_ms = granted->lease_ms;
-    lock->asked_us = granted->asked_us;
-    text_copy(lock->token, sizeof(lock->token), granted->token); /* maybe a handler chose it */
-    atomic_store(&lock->valid_until_us, validity_end_us(granted->asked_us, granted->lease_ms));
+    lock->fence = call->fence;
+    text_copy(lock->token, sizeof(lock->token), call->token); /* maybe a handler chose it */
+    hold_begin(&lock->held, call->asked_us, call->lease_ms);
+    if (lock->watching.of != NULL) watch_add(lock->client->watcher, &lock->watching);
+    if (lock->renewing != NULL)
+        renewal_begin(lock->client->renewals, lock->renewing, &lock->held, granted, on_lost, lock);
+    tell(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
+}
+
+/* It will be renewed, or its session kept, in the background. False: no memory or thread for it. */
+static bool prepare_renewal(dlock_lock *lock) {
+    if (lock->held.rule.renew_every_ms == 0 && !lock->is_session) return true;
+    lock->renewing = renewal_prepare(lock->client->renewals, lock->name);
+    return lock->renewing != NULL;
 }
 
 static void take_times(dlock_lock *lock, const dlock_call *call) {
@@ -144,7 +198,12 @@ static dlock_status acquire_with(dlock_lock *lock, int wake_fd, int64_t wait_ms)
     dlock_status status = run(lock, &of);
     take_times(lock, &of.call);
     count_acquire(lock->client, status);
-    if (status == DLOCK_OK) hold(lock, &of.call);
+    if (status == DLOCK_OK) {
+        begin_hold(lock, &of);
+    } else if (lock->renewing != NULL) {
+        renewal_drop(lock->client->renewals, lock->renewing);
+        lock->renewing = NULL;
+    }
     const char *cause = of.call.cause[0] != '\0' ? of.call.cause : dlock_status_text(status);
     return answer(lock, status, cause);
 }
@@ -153,13 +212,17 @@ dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms) {
     if (lock == NULL) return DLOCK_INVALID;
     if (wait_ms < DLOCK_WAIT_FOREVER) return answer(lock, DLOCK_INVALID, "wait_ms is negative");
     if (lock->depth > 0) {
-        if (!is_valid(lock)) return answer(lock, DLOCK_LOST, "the lease has ended meanwhile");
+        if (is_gone(lock)) return answer(lock, DLOCK_LOST, "the lease has ended meanwhile");
         lock->depth++;
         return answer(lock, DLOCK_OK, "");
     }
     if (!choose_token(lock)) return answer(lock, DLOCK_NO_MEMORY, "no random bytes for a token");
     int wake_fd = interrupt_stock_take(lock->client->wakers);
     if (wake_fd < 0) return answer(lock, DLOCK_NO_MEMORY, "no descriptor for an eventfd");
+    if (!prepare_renewal(lock)) {
+        interrupt_stock_give(lock->client->wakers, wake_fd);
+        return answer(lock, DLOCK_NO_MEMORY, "no memory or thread to renew it");
+    }
     atomic_store(&lock->wake_fd, wake_fd);
     dlock_status status = acquire_with(lock, wake_fd, wait_ms);
     atomic_store(&lock->wake_fd, -1);
@@ -182,53 +245,79 @@ void dlock_cancel(dlock_lock *lock) {
 
 /* -- extend and release */
 
+static void lose(dlock_lock *lock) {
+    client_count(lock->client, COUNT_LOST);
+    hold_lose(&lock->held, DLOCK_LOST);
+    on_lost(lock);
+}
+
+/* What came of it. */
+static dlock_status settle_extend(dlock_lock *lock, claim *of, dlock_status status,
+                                  int64_t gone_us) {
+    const dlock_call *call = &of->call;
+    if (status == DLOCK_IN_DOUBT || status == DLOCK_NO_REPLICAS)
+        hold_note_doubt(&lock->held, call->lease_ms);
+    if (status == DLOCK_UNREACHABLE || status == DLOCK_REFUSED || status == DLOCK_INVALID)
+        hold_restore(&lock->held, gone_us);
+    if (status == DLOCK_LOST) lose(lock);
+    if (status != DLOCK_OK) return answer(lock, status, call->cause);
+    if (hold_extend(&lock->held, call->asked_us, call->lease_ms, now_of(lock)))
+        return answer(lock, DLOCK_OK, "");
+    lose(lock);
+    return answer(lock, DLOCK_LOST, "it had ended before it was extended");
+}
+
+static dlock_status extend_held(dlock_lock *lock, claim *of) {
+    /* It may be shorter from the moment on when the server hears of it. */
+    int64_t gone_us = hold_doubt(&lock->held, of->call.started_us, of->call.lease_ms);
+    dlock_status status = run(lock, of);
+    return settle_extend(lock, of, status, gone_us);
+}
+
 dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms) {
     if (lock == NULL) return DLOCK_INVALID;
     if (lock->depth == 0) return answer(lock, DLOCK_NOT_HELD, "it is not held");
     if (lease_ms != 0 && lease_ms < OPTIONS_LEASE_MIN_MS)
         return answer(lock, DLOCK_INVALID, "lease_ms is less than 10");
     dlock_client *client = lock->client;
-    claim of = claim_of(lock, DLOCK_EXTENDING, interrupt_stock_take(client->wakers));
-    if (lease_ms != 0) of.call.lease_ms = lease_ms;
-    if (of.stop.fd < 0) return answer(lock, DLOCK_NO_MEMORY, "no descriptor for an eventfd");
-    /* While it is under way, and if it is not known what came of it, it may be shorter by now. */
-    int64_t until_us = atomic_load(&lock->valid_until_us);
-    int64_t end_us = validity_end_us(of.call.started_us, of.call.lease_ms);
-    atomic_store(&lock->valid_until_us, deadline_earlier(until_us, end_us));
-    dlock_status status = run(lock, &of);
-    interrupt_stock_give(client->wakers, of.stop.fd);
-    if (status == DLOCK_OK) {
-        lock->held_lease_ms = of.call.lease_ms;
-        lock->asked_us = of.call.asked_us;
-        atomic_store(&lock->valid_until_us, validity_end_us(of.call.asked_us, of.call.lease_ms));
+    int wake_fd = interrupt_stock_take(client->wakers);
+    if (wake_fd < 0) return answer(lock, DLOCK_NO_MEMORY, "no descriptor for an eventfd");
+    if (lock->renewing != NULL) renewal_pause(client->renewals, lock->renewing);
+    dlock_status status;
+    if (is_gone(lock)) {
+        status = answer(lock, DLOCK_LOST, "the lease has ended meanwhile");
+    } else {
+        claim of = claim_of(lock, DLOCK_EXTENDING, wake_fd);
+        if (lease_ms != 0) of.call.lease_ms = lease_ms;
+        status = extend_held(lock, &of);
     }
-    if (status == DLOCK_UNREACHABLE || status == DLOCK_REFUSED || status == DLOCK_INVALID)
-        atomic_store(&lock->valid_until_us, until_us);
-    if (status == DLOCK_LOST) {
-        client_count(client, COUNT_LOST);
-        atomic_store(&lock->valid_until_us, 1); /* over, but not given back */
-    }
-    return answer(lock, status, of.call.cause);
+    if (lock->renewing != NULL) renewal_resume(client->renewals, lock->renewing);
+    interrupt_stock_give(client->wakers, wake_fd);
+    return status;
 }
 
-static void let_go(dlock_lock *lock) {
-    lock->depth = 0;
-    lock->fence = 0;
-    atomic_store(&lock->valid_until_us, 0);
+/* From now on nobody touches the handle but its owner. */
+static void end_hold(dlock_lock *lock) {
+    if (lock->renewing != NULL) renewal_end(lock->client->renewals, lock->renewing, &lock->link);
+    lock->renewing = NULL;
+    if (lock->watching.of != NULL) watch_remove(lock->client->watcher, &lock->watching);
+    hold_end(&lock->held); /* others who look must not rely on it any more */
 }
 
 static dlock_status release_last(dlock_lock *lock) {
     dlock_client *client = lock->client;
+    end_hold(lock);
     claim of = claim_of(lock, DLOCK_RELEASING, interrupt_stock_take(client->wakers));
-    of.call.lease_ms = lock->held_lease_ms;
+    of.call.lease_ms = lock->held.lease_ms;
     of.is_token_chosen = lock->chosen_token != NULL;
-    atomic_store(&lock->valid_until_us, 1); /* others who look must not rely on it any more */
-    dlock_status status = run(lock, &of);   /* without an eventfd too: only a full pool needs it */
+    dlock_status status = run(lock, &of); /* without an eventfd too: only a full pool needs it */
     interrupt_stock_give(client->wakers, of.stop.fd);
     client_count(client, status == DLOCK_OK     ? COUNT_RELEASED
                          : status == DLOCK_LOST ? COUNT_LOST
                                                 : COUNT_FAILURES);
-    let_go(lock);
+    lock->depth = 0;
+    lock->fence = 0;
+    tell(lock, DLOCK_EVENT_RELEASED, status);
     return answer(lock, status, of.call.cause);
 }
 
@@ -243,13 +332,15 @@ dlock_status dlock_release(dlock_lock *lock) {
 /* -- questions */
 
 dlock_state dlock_get_state(const dlock_lock *lock) {
-    int64_t valid_until_us = atomic_load(&lock->valid_until_us);
-    if (valid_until_us == 0) return DLOCK_FREE;
-    return now_of(lock) < valid_until_us ? DLOCK_HELD : DLOCK_GONE;
+    return hold_state(&lock->held, now_of(lock));
 }
 
 int64_t dlock_remaining_ms(const dlock_lock *lock) {
-    return deadline_left_us(atomic_load(&lock->valid_until_us), now_of(lock)) / 1000;
+    return hold_left_us(&lock->held, now_of(lock)) / 1000;
+}
+
+int dlock_lost_fd(dlock_lock *lock) {
+    return hold_lost_fd(&lock->held);
 }
 
 uint64_t dlock_fence(const dlock_lock *lock) {

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* hold.c - see hold.h. */
+#include "hold.h"
+
+#include "deadline.h"
+#include "validity.h"
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The lead: a part of the lease, but not more than this. */
+enum { LEAD_PARTS = 50, LEAD_MAX_US = 50000 };
+
+static bool is_time(int64_t gone_us) {
+    return gone_us > HOLD_OVER;
+}
+
+/* So long before it is gone it is to be renewed ... */
+static int64_t renew_before_us(const hold *of) {
+    int64_t before_us =
+        validity_end_us(0, of->rule.lease_ms) - (int64_t)of->rule.renew_every_ms * 1000;
+    return before_us > 0 ? before_us : 0;
+}
+
+/* ... and so long before, that is overdue. */
+static int64_t suspect_before_us(const hold *of) {
+    if (of->rule.renew_every_ms == 0) return 0;
+    int64_t renew_us = renew_before_us(of), grace_us = (int64_t)of->rule.io_timeout_ms * 1000;
+    return renew_us - deadline_earlier(grace_us, renew_us / 2);
+}
+
+/* The kernel tells it, however busy we are. Others may move it meanwhile: the last one is right. */
+static void set_timer(const hold *of) {
+    int fd = atomic_load(&of->lost_fd);
+    int64_t gone_us, set_us = -1;
+    while (fd >= 0 && (gone_us = atomic_load(&of->gone_us)) != set_us) {
+        struct itimerspec at = {
+            .it_value = {.tv_sec = gone_us / 1000000, .tv_nsec = gone_us % 1000000 * 1000}};
+        timerfd_settime(fd, TFD_TIMER_ABSTIME, &at, NULL); /* all 0: never */
+        set_us = gone_us;
+    }
+}
+
+static void set_gone(hold *of, int64_t gone_us) {
+    atomic_store(&of->gone_us, gone_us);
+    set_timer(of);
+}
+
+/* False: somebody was faster. */
+static bool move_gone(hold *of, int64_t from_us, int64_t to_us) {
+    if (!atomic_compare_exchange_strong(&of->gone_us, &from_us, to_us)) return false;
+    set_timer(of);
+    return true;
+}
+
+/* Only so much is certain while a shorter extension may still arrive. */
+static int64_t end_us(const hold *of, int64_t asked_us, uint32_t lease_ms) {
+    bool is_doubtful = of->doubtful_ms > 0 && of->doubtful_ms < lease_ms;
+    int64_t end_us = validity_end_us(asked_us, is_doubtful ? of->doubtful_ms : lease_ms);
+    return end_us - atomic_load(&of->lead_us);
+}
+
+void hold_init(hold *made, const hold_rule *rule) {
+    *made = (hold){.rule = *rule};
+    atomic_init(&made->lost_fd, -1);
+}
+
+void hold_free(hold *old) {
+    int fd = atomic_load(&old->lost_fd);
+    if (fd >= 0) close(fd);
+}
+
+void hold_set_lead(hold *of) {
+    int64_t lead_us = (int64_t)of->rule.lease_ms * 1000 / LEAD_PARTS;
+    atomic_store(&of->lead_us, deadline_earlier(lead_us, LEAD_MAX_US));
+}
+
+void hold_begin(hold *of, int64_t asked_us, uint32_t lease_ms) {
+    of->acquired_us = of->asked_us = asked_us;
+    of->lease_ms = lease_ms;
+    of->doubtful_ms = 0;
+    atomic_store(&of->why, DLOCK_OK);
+    set_gone(of, end_us(of, asked_us, lease_ms));
+}
+
+bool hold_extend(hold *of, int64_t asked_us, uint32_t lease_ms, int64_t now_us) {
+    int64_t gone_us = atomic_load(&of->gone_us);
+    if (!is_time(gone_us) || now_us >= gone_us) return false;
+    if (!move_gone(of, gone_us, end_us(of, asked_us, lease_ms))) return false;
+    of->asked_us = asked_us;
+    of->lease_ms = lease_ms;
+    atomic_store(&of->why, DLOCK_OK);
+    return true;
+}
+
+int64_t hold_doubt(hold *of, int64_t asked_us, uint32_t lease_ms) {
+    int64_t gone_us = atomic_load(&of->gone_us), after_us = end_us(of, asked_us, lease_ms);
+    if (is_time(gone_us) && after_us < gone_us) move_gone(of, gone_us, after_us);
+    return gone_us;
+}
+
+void hold_restore(hold *of, int64_t gone_us) {
+    int64_t doubted_us = atomic_load(&of->gone_us);
+    if (is_time(doubted_us)) move_gone(of, doubted_us, gone_us);
+}
+
+void hold_note_doubt(hold *of, uint32_t lease_ms) {
+    if (of->doubtful_ms == 0 || lease_ms < of->doubtful_ms) of->doubtful_ms = lease_ms;
+}
+
+void hold_lose(hold *of, dlock_status why) {
+    if (atomic_load(&of->gone_us) == 0) return;
+    atomic_store(&of->why, (int)why);
+    set_gone(of, HOLD_OVER);
+}
+
+bool hold_expire(hold *of, int64_t now_us) {
+    int64_t gone_us = atomic_load(&of->gone_us);
+    return gone_us != 0 && now_us >= gone_us && move_gone(of, gone_us, HOLD_OVER);
+}
+
+void hold_end(hold *of) {
+    set_gone(of, 0);
+}
+
+dlock_state hold_state(const hold *of, int64_t now_us) {
+    int64_t gone_us = atomic_load(&of->gone_us);
+    if (gone_us == 0) return DLOCK_FREE;
+    if (now_us >= gone_us) return DLOCK_GONE;
+    return now_us < gone_us - suspect_before_us(of) ? DLOCK_HELD
+           : of->rule.renew_every_ms == 0           ? DLOCK_HELD
+                                                    : DLOCK_SUSPECT;
+}
+
+int64_t hold_left_us(const hold *of, int64_t now_us) {
+    return deadline_left_us(hold_gone_at_us(of), now_us);
+}
+
+int64_t hold_suspect_at_us(const hold *of) {
+    int64_t gone_us = atomic_load(&of->gone_us);
+    if (of->rule.renew_every_ms == 0) return DEADLINE_NEVER;
+    return is_time(gone_us) ? gone_us - suspect_before_us(of) : 0;
+}
+
+int64_t hold_gone_at_us(const hold *of) {
+    int64_t gone_us = atomic_load(&of->gone_us);
+    return is_time(gone_us) ? gone_us : 0;
+}
+
+int64_t hold_renew_at_us(const hold *of) {
+    int64_t gone_us = atomic_load(&of->gone_us);
+    if (of->rule.renew_every_ms == 0 || !is_time(gone_us)) return DEADLINE_NEVER;
+    int64_t at_us = gone_us - renew_before_us(of);
+    return hold_renew_for_ms(of, at_us) == 0 ? DEADLINE_NEVER : at_us;
+}
+
+uint32_t hold_renew_for_ms(const hold *of, int64_t now_us) {
+    if (of->rule.max_hold_ms == 0) return of->rule.lease_ms;
+    int64_t last_us = deadline_after_ms(of->acquired_us, of->rule.max_hold_ms);
+    int64_t left_ms = deadline_left_us(last_us, now_us) / 1000;
+    uint32_t lease_ms = left_ms < of->rule.lease_ms ? (uint32_t)left_ms : of->rule.lease_ms;
+    int64_t gain_us = end_us(of, now_us, lease_ms) - atomic_load(&of->gone_us);
+    return gain_us * 2 > (int64_t)of->rule.renew_every_ms * 1000 ? lease_ms : 0;
+}
+
+int hold_lost_fd(hold *of) {
+    int fd = atomic_load(&of->lost_fd);
+    if (fd >= 0) return fd;
+    fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (fd < 0) return -1;
+    int64_t gone_us = atomic_load(&of->gone_us), lead_us = atomic_load(&of->lead_us);
+    if (lead_us == 0) {
+        hold_set_lead(of);
+        while (is_time(gone_us) && !atomic_compare_exchange_weak(
+                                       &of->gone_us, &gone_us, gone_us - atomic_load(&of->lead_us)))
+            continue;
+    }
+    atomic_store(&of->lost_fd, fd);
+    set_timer(of);
+    return fd;
+}
