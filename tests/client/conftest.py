@@ -7,8 +7,8 @@ from support.libdlock import Client
 
 
 @pytest.fixture
-def connect():
-    """connect(url or server, **options) is a client of libdlock."""
+def connect(start_server):
+    """connect(url or server, **options) is a client of libdlock; it goes before the servers do."""
     clients = []
 
     def make(to, **options):

@@ -7,6 +7,7 @@ Environment:
 import ctypes
 import enum
 import os
+import select
 import threading
 import time
 
@@ -41,10 +42,41 @@ class State(enum.IntEnum):
     GONE = 3
 
 
+EVENT_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_int)
+
+
+class Event(enum.IntEnum):
+    ACQUIRED = 1
+    RELEASED = 2
+    SUSPECT = 3
+    LOST = 4
+
+
+class Told:
+    """What an on_event was told: (event, name, why, when in seconds of CLOCK_BOOTTIME)."""
+
+    def __init__(self):
+        self.all = []
+        self.function = EVENT_FN(self._tell)
+
+    def _tell(self, _, event, name, why):
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self.all.append((Event(event), name.decode(), Status(why), now))
+
+    def events(self, name="lock"):
+        return [event for event, about, _, _ in list(self.all) if about == name]
+
+    def find(self, event, name="lock"):
+        """The first of this kind about this name, or None."""
+        for each in list(self.all):
+            if each[:2] == (event, name):
+                return each
+        return None
+
+
 SPIN, SERVER_WAIT = 1, 2
 
 
-EVENT_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_int)
 LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p)
 
 
@@ -98,7 +130,7 @@ def _load():
             ("try_acquire", status, pointer), ("acquire", status, pointer, ctypes.c_int64),
             ("extend", status, pointer, ctypes.c_uint32), ("release", status, pointer),
             ("cancel", None, pointer), ("get_state", ctypes.c_int, pointer),
-            ("remaining_ms", ctypes.c_int64, pointer), ("fence", ctypes.c_uint64, pointer),
+            ("remaining_ms", ctypes.c_int64, pointer), ("lost_fd", ctypes.c_int, pointer), ("fence", ctypes.c_uint64, pointer),
             ("token", text, pointer), ("get_timings", None, pointer, pointer),
             ("last_error", text, pointer)]:
         function = getattr(library, f"dlock_{name}")
@@ -131,8 +163,13 @@ def options_error(options):
 
 
 class Client:
-    def __init__(self, url, **options):
+    """on_event: a Told."""
+
+    def __init__(self, url, on_event=None, **options):
         self.handle = ctypes.c_void_p()
+        self.told = on_event
+        if on_event is not None:
+            options["on_event"] = on_event.function
         made = client_options(url, **options)
         status = Status(lib.dlock_client_new(ctypes.byref(self.handle), ctypes.byref(made)))
         if status != Status.OK:
@@ -167,6 +204,7 @@ class Client:
 
 class Lock:
     def __init__(self, client, name, **options):
+        self.client = client
         self.handle = ctypes.c_void_p()
         made = _structure(LockOptions, **options)
         name = name if isinstance(name, bytes) else name.encode()
@@ -204,6 +242,15 @@ class Lock:
     @property
     def remaining_ms(self):
         return lib.dlock_remaining_ms(self.handle)
+
+    @property
+    def lost_fd(self):
+        return lib.dlock_lost_fd(self.handle)
+
+    def is_lost_by_fd(self, timeout_ms=0):
+        poll = select.poll()
+        poll.register(self.lost_fd, select.POLLIN)
+        return bool(poll.poll(timeout_ms))
 
     @property
     def fence(self):

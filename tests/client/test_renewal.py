@@ -1,0 +1,285 @@
+"""Renewal in the background, and what the holder is told when it does not work."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from support.fake_server import SILENCE, Cut
+from support.libdlock import Event, State, Status, Told
+from support.server import wait_until
+
+PATIENT_MS = 5000  # an I/O timeout that a slow machine keeps
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+@pytest.fixture
+def renewing(connect, told):
+    """renewing(to, **options) is a client that is told."""
+    return lambda to, **options: connect(to, on_event=told, **{"io_timeout_ms": PATIENT_MS,
+                                                               **options})
+
+
+def hold(client, name="lock", lease_ms=3000, renew_every_ms=100, **options):
+    lock = client.lock(name, lease_ms=lease_ms, renew_every_ms=renew_every_ms, **options)
+    assert lock.acquire() == Status.OK, lock.error
+    return lock
+
+
+def now():
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+# -- as long as all is well -----------------------------------------------------------------------
+
+
+def test_a_lock_is_held_beyond_its_lease(renewing, server, client, told):
+    dlock = renewing(server)
+    lock = hold(dlock, lease_ms=1000)
+    fence, end = lock.fence, now() + 2.5
+    while now() < end:
+        assert lock.state in (State.HELD, State.SUSPECT)
+        time.sleep(0.01)
+    assert client.execute_command("DLOCK.INFO", "lock")[3] == fence
+    assert dlock.stats().renewed >= 2
+    assert lock.release() == Status.OK
+    assert Event.LOST not in told.events()
+    assert told.events()[0] == Event.ACQUIRED and told.events()[-1] == Event.RELEASED
+
+
+def test_without_renewal_it_ends(renewing, server, told):
+    lock = hold(renewing(server), lease_ms=300, renew_every_ms=0)
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert lock.state == State.GONE and lock.remaining_ms == 0
+    assert Event.SUSPECT not in told.events()  # nothing was overdue
+    assert lock.extend() == Status.LOST
+    assert lock.acquire() == Status.LOST
+
+
+def test_a_released_lock_is_not_renewed(renewing, fake_server):
+    server = fake_server(lambda words: b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n")
+    lock = hold(renewing(server), renew_every_ms=20)
+    wait_until(lambda: len(server.asked("DLOCK.EXTEND")) >= 3, "three renewals")
+    assert lock.release() == Status.OK
+    at_release = len(server.requests)
+    time.sleep(0.2)  # ten renewals long; one that was under way may arrive
+    assert len(server.requests) <= at_release + 1
+
+
+def test_a_lock_that_is_taken_again_is_another(renewing, fake_server):
+    """What an old renewal hears late says nothing about the new holder of the handle."""
+    behaviour = {"extend": SILENCE}
+
+    def answer(words):
+        if words[0] == b"DLOCK.ACQUIRE":
+            return b":7\r\n"
+        return behaviour["extend"] if words[0] == b"DLOCK.EXTEND" else b":1\r\n"
+
+    server = fake_server(answer)
+    lock = hold(renewing(server, io_timeout_ms=300), lease_ms=60000, renew_every_ms=20)
+    wait_until(lambda: server.asked("DLOCK.EXTEND"), "a renewal under way")
+    assert lock.release() == Status.OK
+    first = lock.token
+    assert lock.acquire() == Status.OK
+    behaviour["extend"] = b":0\r\n"  # not held: about the old token too
+    assert lock.token != first
+    wait_until(lambda: any(words[2] == lock.token for words in server.asked("DLOCK.EXTEND")),
+               "a renewal of the new one")
+    wait_until(lambda: lock.state == State.GONE, "that it is lost: its own renewal said so")
+
+
+def test_a_bound_on_the_hold(renewing, server, client, told):
+    begin = now()
+    lock = hold(renewing(server), lease_ms=1000, max_hold_ms=2000)
+    wait_until(lambda: told.find(Event.LOST), "the end")
+    assert 1.0 < told.find(Event.LOST)[3] - begin <= 2.0
+    assert lock.state == State.GONE
+    wait_until(lambda: not client.exists("lock"), "the end of the lease")
+
+
+def test_an_extension_by_hand_is_not_shortened(renewing, server, client):
+    lock = hold(renewing(server), lease_ms=1000, renew_every_ms=300)
+    assert lock.extend(60000) == Status.OK
+    time.sleep(1)  # three renewals would have been due
+    assert client.pttl("lock") > 50000 and lock.remaining_ms > 50000
+
+
+def test_a_shorter_extension_by_hand_is_renewed(renewing, server, client):
+    lock = hold(renewing(server), lease_ms=30000, renew_every_ms=10000)
+    assert lock.extend(2000) == Status.OK
+    wait_until(lambda: lock.remaining_ms > 20000, "a renewal")
+    assert lock.state == State.HELD
+
+
+def test_many_locks_go_out_together(renewing, fake_server):
+    """All that are due at once are one pipeline on one connection."""
+    server = fake_server(lambda words: b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n")
+    dlock = renewing(server)
+    locks = [hold(dlock, f"lock{i}", lease_ms=60000, renew_every_ms=1500) for i in range(300)]
+    wait_until(lambda: len(server.asked("DLOCK.EXTEND")) >= 300, "all renewals")
+    assert server.connection_count <= 2
+    for lock in locks:
+        assert lock.state == State.HELD
+
+
+# -- when it does not work ------------------------------------------------------------------------
+
+
+def test_a_server_that_is_stopped_for_less_than_the_lease(renewing, server, told):
+    lock = hold(renewing(server, io_timeout_ms=200), lease_ms=10000)
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: told.find(Event.SUSPECT), "suspicion")
+        assert lock.state in (State.SUSPECT, State.GONE)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    wait_until(lambda: lock.state == State.HELD, "that it is held again")
+    assert Event.LOST not in told.events()
+    assert lock.release() in (Status.OK, Status.IN_DOUBT)
+
+
+def test_a_server_that_is_stopped_for_longer_than_the_lease(renewing, server, told):
+    lock = hold(renewing(server, io_timeout_ms=200), lease_ms=1000)
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: told.find(Event.LOST), "the loss")
+        assert lock.state == State.GONE
+        assert lock.is_lost_by_fd()
+        assert told.events().index(Event.SUSPECT) < told.events().index(Event.LOST)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    time.sleep(0.3)
+    assert lock.state == State.GONE, "what is gone stays gone"
+    lock.release()
+
+
+def test_a_server_that_is_restarted_without_its_data(renewing, server, told):
+    lock = hold(renewing(server, io_timeout_ms=1000), lease_ms=60000)
+    server.kill()
+    server.start(server.port)
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert told.find(Event.LOST)[2] == Status.LOST
+    assert lock.state == State.GONE and lock.is_lost_by_fd()
+    assert lock.release() == Status.LOST
+
+
+def test_a_server_that_is_restarted_with_its_data(renewing, start_server, told):
+    server = start_server("--appendonly", "yes", "--appendfsync", "always")
+    lock = hold(renewing(server, io_timeout_ms=1000), lease_ms=60000)
+    server.kill()
+    server.start(server.port)
+    renewed = renewing_stats(lock)
+    wait_until(lambda: renewing_stats(lock) > renewed, "a renewal after the restart")
+    assert Event.LOST not in told.events()
+    assert lock.release() == Status.OK
+
+
+def renewing_stats(lock):
+    return lock.client.stats().renewed
+
+
+def test_a_lock_that_another_forces_open(renewing, server, client, told):
+    lock = hold(renewing(server), lease_ms=60000)
+    client.delete("lock")
+    client.execute_command("DLOCK.ACQUIRE", "lock", "another", "PX", 60000)
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert lock.state == State.GONE
+    assert lock.release() == Status.LOST
+    assert client.execute_command("DLOCK.INFO", "lock")[1] == b"another"
+
+
+@pytest.mark.parametrize("sent", range(5))
+def test_a_connection_that_is_cut_at_each_byte_of_the_answer(renewing, fake_server, told, sent):
+    first = []
+
+    def answer(words):
+        if words[0] == b"DLOCK.ACQUIRE":
+            return b":7\r\n"
+        if words[0] == b"DLOCK.EXTEND" and not first:
+            first.append(words)
+            return Cut(b":1\r\n"[:sent])
+        return b":1\r\n"
+
+    server = fake_server(answer)
+    lock = hold(renewing(server), lease_ms=60000)
+    wait_until(lambda: len(server.asked("DLOCK.EXTEND")) >= 4, "renewals after the cut")
+    assert lock.state == State.HELD and Event.LOST not in told.events()
+
+
+@pytest.mark.parametrize("refusal", [b"-LOADING Redis is loading the dataset in memory\r\n",
+                                     b"-READONLY You can't write against a read only replica.\r\n",
+                                     b"-OOM command not allowed\r\n", b"-NOPERM no\r\n"])
+def test_a_server_that_refuses_for_a_while(renewing, fake_server, told, refusal):
+    count = []
+
+    def answer(words):
+        if words[0] != b"DLOCK.EXTEND":
+            return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
+        count.append(1)
+        return refusal if len(count) < 4 else b":1\r\n"
+
+    lock = hold(renewing(fake_server(answer)), lease_ms=60000)
+    wait_until(lambda: lock.client.stats().renewed >= 2, "renewals after the refusals")
+    assert lock.state == State.HELD and Event.LOST not in told.events()
+
+
+def test_an_answer_that_comes_after_the_end_changes_nothing(renewing, fake_server, told):
+    def answer(words):
+        if words[0] == b"DLOCK.EXTEND":
+            wait_until(lambda: told.find(Event.LOST), "the loss")
+            return b":1\r\n"
+        return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
+
+    lock = hold(renewing(fake_server(answer)), lease_ms=1000)
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    time.sleep(0.2)
+    assert lock.state == State.GONE and lock.remaining_ms == 0
+
+
+# -- how it is told -------------------------------------------------------------------------------
+
+
+def test_a_descriptor_becomes_readable(connect, server):
+    lock = connect(server).lock(lease_ms=500)
+    assert lock.lost_fd >= 0 and not lock.is_lost_by_fd()
+    assert lock.acquire() == Status.OK
+    end = now() + 0.5 * 0.99 - 0.002
+    assert not lock.is_lost_by_fd() or now() >= end
+    assert lock.is_lost_by_fd(60000)
+    assert lock.state == State.GONE
+    lock.release()
+    assert not lock.is_lost_by_fd(), "the handle is free, nothing is lost"
+
+
+def test_a_release_is_not_a_loss(connect, server):
+    lock = connect(server).lock(lease_ms=60000)
+    assert lock.acquire() == Status.OK and not lock.is_lost_by_fd()
+    assert lock.release() == Status.OK and not lock.is_lost_by_fd()
+
+
+def test_a_renewed_lock_keeps_its_descriptor_quiet(connect, server):
+    lock = hold(connect(server, io_timeout_ms=PATIENT_MS), lease_ms=2000)
+    assert not lock.is_lost_by_fd(3000) or lock.state == State.GONE
+    assert lock.state == State.HELD
+
+
+def test_nothing_is_told_after_the_release(renewing, server, told):
+    for _ in range(20):
+        lock = hold(renewing(server), lease_ms=20, renew_every_ms=0)
+        lock.release()
+        count = len(told.all)
+        assert told.all[-1][0] == Event.RELEASED
+        time.sleep(0.03)
+        assert len(told.all) == count
+
+
+def test_wrong_options(dlock):
+    for wrong in ({"lease_ms": 1000, "renew_every_ms": 1000},
+                  {"lease_ms": 1000, "renew_every_ms": 2000}):
+        with pytest.raises(ValueError):
+            dlock.lock(**wrong)
