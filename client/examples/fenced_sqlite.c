@@ -4,9 +4,9 @@
  *   cc -o fenced_sqlite fenced_writer.c fenced_sqlite.c $(pkg-config --cflags --libs dlock sqlite3)
  *   ./fenced_sqlite redis://127.0.0.1:6379 notes.db "some text"
  *
- * One statement looks and writes; if it changed no row, a larger fence was there. PostgreSQL takes
- * the same statement. Where a write is more than one row, the row with the fence comes first, and
- * if it was not changed, the transaction is rolled back. */
+ * One statement looks and writes; if it changed no row, a larger fence was there. It is the same
+ * for PostgreSQL, with $1 and $2. Where a write is more than one row, the row with the fence comes
+ * first, and if it was not changed, the transaction is rolled back. */
 #include "fenced_store.h"
 
 #include <sqlite3.h>
