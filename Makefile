@@ -39,6 +39,7 @@ CLIENT_LDFLAGS := -shared -pthread -Wl,-soname,libdlock.so.$(LIBRARY_ABI) \
 MODULE_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard module/*.c)))
 CLIENT_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard client/src/*.c)))
 CLIENT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/client/*.c)))
+FENCED_WRITERS := $(patsubst %,$(OUT)/client/examples/fenced_%,file sqlite redis)
 SELFTEST_OBJECTS := $(OUT)/tests/selftest/selftest.o
 UNIT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/unit/*/*_test.c)))
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
@@ -106,6 +107,13 @@ $(OUT)/tests/client/%: tests/client/%.c $(OUT)/libdlock.a
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ $^ -lhiredis
 
+# The example that is two files: the writer, and a store that takes its writes.
+$(OUT)/client/examples/fenced_%: client/examples/fenced_writer.c client/examples/fenced_%.c \
+    $(OUT)/libdlock.a client/examples/fenced_store.h
+	@mkdir -p $(@D)
+	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ \
+	    $(filter-out %.h,$^) -lhiredis $(if $(filter sqlite,$*),-lsqlite3)
+
 -include $(wildcard $(OUT)/module/*.d $(OUT)/client/src/*.d $(OUT)/tests/*/*.d $(OUT)/tests/*/*/*.d)
 
 .PHONY: demo
@@ -131,10 +139,10 @@ test-servers: ## run the module suite on Redis 7.0, 8.0 and Valkey 8.0, 8.1, 9.1
 
 .PHONY: test-build
 test-build: $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(OUT)/libdlock.so $(OUT)/libdlock.a \
-    $(UNIT_TESTS) $(CLIENT_TESTS)
+    $(UNIT_TESTS) $(CLIENT_TESTS) $(FENCED_WRITERS)
 
 .PHONY: test-build-client
-test-build-client: $(OUT)/libdlock.so $(CLIENT_TESTS)
+test-build-client: $(OUT)/libdlock.so $(CLIENT_TESTS) $(FENCED_WRITERS)
 
 .PHONY: bench
 bench: ## measure it against the alternatives: cost, throughput, memory, hot lock, latency

@@ -1,84 +1,95 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fenced_writer.c - a file that takes no writes of one who had the lock and lost it.
+/* fenced_writer.c - writes a text under a lock, to a store that refuses those who lost the lock.
  *
- *   cc -o fenced_writer fenced_writer.c $(pkg-config --cflags --libs dlock)
- *   ./fenced_writer redis://127.0.0.1:6379 notes.txt "some text"
+ *   cc -o fenced_file fenced_writer.c fenced_file.c $(pkg-config --cflags --libs dlock)
+ *   ./fenced_file redis://127.0.0.1:6379 notes.txt "some text"
  *
- * A lease can end while its holder is stopped, swapped out or slow, and no check by the holder
- * helps: the pause may come right after it. So the fence goes with the write, and the file
- * remembers, in its first line, the largest it has seen. See it refuse: with - for the text, it
- * is read from the keyboard while the lock is held. Take longer than the lease, and write from
- * elsewhere before you press Enter. */
+ * or with fenced_sqlite.c or fenced_redis.c instead of fenced_file.c. See it refuse: with - for the
+ * text, it is read from the keyboard while the lock is held. Stop it there by Ctrl-Z, write
+ * something else by a second call, which gets the lock when the lease ends, then bring the first
+ * back by fg and press Enter. With --unfenced before the URL it overwrites the newer text.
+ *
+ * Exit code 0: written. 1: it could not be done. 2: called in a wrong way. 3: refused. */
+#include "fenced_store.h"
+
 #include <dlock.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/file.h>
-#include <unistd.h>
 
-enum { LEASE_MS = 2000, WAIT_MS = 5000 };
+enum { LEASE_MS = 3000, WAIT_MS = 5000 };
+enum { EXIT_WRITTEN = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_REFUSED = 3 };
 
-/* The resource. Look and write must be one step here: flock(2) makes it one until fclose(). */
-static bool store_write(const char *path, uint64_t fence, const char *text) {
-    int fd = open(path, O_RDWR | O_CREAT, 0666);
-    FILE *store = fd >= 0 && flock(fd, LOCK_EX) == 0 ? fdopen(fd, "r+") : NULL;
-    if (store == NULL) {
-        perror(path);
-        if (fd >= 0) close(fd);
-        return false;
-    }
-    uint64_t seen = 0;
-    int found = fscanf(store, "fence %" SCNu64 "\n", &seen);
-    bool is_taken = (found == 1 || (found == EOF && feof(store))) && fence >= seen;
-    if (is_taken) {
-        /* What is behind is cut off last, so that a crash never leaves a store without a fence. */
-        rewind(store);
-        fprintf(store, "fence %020" PRIu64 "\n%s\n", fence, text);
-        is_taken = fflush(store) == 0 && ftruncate(fd, ftell(store)) == 0;
-        if (!is_taken) perror(path);
-    } else if (found == 1) {
-        fprintf(stderr, "%s: refused: your fence is %" PRIu64 ", and %" PRIu64 " was here\n", path,
-                fence, seen);
-    } else {
-        fprintf(stderr, "%s: refused: its first line has no fence\n", path);
-    }
-    return fclose(store) == 0 && is_taken;
+typedef struct job {
+    const char *store, *text;
+    bool is_fenced;
+} job;
+
+static int give_up(const char *why) {
+    fprintf(stderr, "fenced_writer: %s\n", why);
+    return EXIT_FAILED;
 }
 
-static bool write_locked(dlock_lock *lock, const char *path, const char *text) {
+static int write_as_holder(const dlock_lock *lock, const job *todo) {
+    const char *text = todo->text;
     char typed[1024] = "";
-    if (dlock_acquire(lock, WAIT_MS) != DLOCK_OK) {
-        fprintf(stderr, "fenced_writer: no lock: %s\n", dlock_last_error(lock));
-        return false;
-    }
-    printf("fence %" PRIu64 "\n", dlock_fence(lock));
+    uint64_t fence = dlock_fence(lock);
+
+    /* A careful holder looks at the clock. It does not help: the pause may come right after. */
+    if (dlock_remaining_ms(lock) == 0) return give_up("the lock was lost");
+    printf("holding, fence %" PRIu64 "\n", fence);
     fflush(stdout);
-    if (text[0] == '-' && text[1] == '\0' && scanf("%1023[^\n]", typed) == 1) text = typed;
-    bool is_written = store_write(path, dlock_fence(lock), text);
-    dlock_release(lock); /* even when it is lost: what counts is what the store said */
-    return is_written;
+    if (strcmp(text, "-") == 0) {
+        if (scanf("%1023[^\n]", typed) != 1) return give_up("no text was typed");
+        text = typed;
+    }
+
+    /* Nobody can tell here whether the lock is still ours. The store can tell whether the next
+     * holder has been there. */
+    switch (store_write(todo->store, text, fence, todo->is_fenced)) {
+    case STORE_WRITTEN:
+        printf("written\n");
+        return EXIT_WRITTEN;
+    case STORE_REFUSED:
+        printf("refused: a larger fence was there\n");
+        return EXIT_REFUSED;
+    default:
+        return EXIT_FAILED;
+    }
+}
+
+static int write_locked(dlock_client *client, const job *todo) {
+    dlock_lock_options options;
+    dlock_lock_options_init(&options);
+    options.lease_ms = LEASE_MS;
+    dlock_lock *lock; /* one name for one store */
+    dlock_status status = dlock_lock_new(&lock, client, todo->store, &options);
+    if (status != DLOCK_OK) return give_up(dlock_status_text(status));
+    int exit_code;
+    if (dlock_acquire(lock, WAIT_MS) == DLOCK_OK) {
+        exit_code = write_as_holder(lock, todo);
+        dlock_release(lock); /* even if it is lost: what counts is what the store said */
+    } else {
+        exit_code = give_up(dlock_last_error(lock));
+    }
+    dlock_lock_free(lock);
+    return exit_code;
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) {
-        fprintf(stderr, "usage: fenced_writer URL FILE TEXT|-\n");
-        return 2;
+    bool is_fenced = argc < 2 || strcmp(argv[1], "--unfenced") != 0;
+    char **words = argv + (is_fenced ? 1 : 2);
+    if (words + 3 != argv + argc) {
+        fprintf(stderr, "usage: %s [--unfenced] URL STORE TEXT|-\n", argv[0]);
+        return EXIT_USAGE;
     }
     dlock_client_options options;
     dlock_client_options_init(&options);
-    options.urls = (const char *const[]){argv[1]};
+    options.urls = (const char *const[]){words[0]};
     options.url_count = 1;
-    dlock_lock_options lock_options;
-    dlock_lock_options_init(&lock_options);
-    lock_options.lease_ms = LEASE_MS;
     dlock_client *client;
-    dlock_lock *lock = NULL;
     dlock_status status = dlock_client_new(&client, &options);
-    if (status == DLOCK_OK) status = dlock_lock_new(&lock, client, argv[2], &lock_options);
-    if (status != DLOCK_OK) fprintf(stderr, "fenced_writer: %s\n", dlock_status_text(status));
-    bool is_written = status == DLOCK_OK && write_locked(lock, argv[2], argv[3]);
-    dlock_lock_free(lock);
+    if (status != DLOCK_OK) return give_up(dlock_status_text(status));
+    int exit_code = write_locked(client, &(job){words[1], words[2], is_fenced});
     dlock_client_free(client);
-    if (is_written) printf("written\n");
-    return is_written ? 0 : 1;
+    return exit_code;
 }

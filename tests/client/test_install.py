@@ -14,8 +14,9 @@ from support.server import ROOT, free_port
 
 EXAMPLES = ROOT / "client/examples"
 CPP = ROOT / "tests/client/usable_from_cpp.cpp"
-PROGRAMS = ["quick_start", "flash_sale", "fenced_writer", "rate_limit", "memory_store",
-            "usable_from_cpp"]
+FENCED = ["fenced_file", "fenced_sqlite", "fenced_redis"]
+PROGRAMS = ["quick_start", "flash_sale", *FENCED, "rate_limit", "memory_store", "usable_from_cpp"]
+NEEDS = {"flash_sale": "hiredis", "fenced_redis": "hiredis", "fenced_sqlite": "sqlite3"}
 KINDS = ["shared", "static"]
 STRICT = ["-Wall", "-Wextra", "-Werror"]
 
@@ -60,17 +61,18 @@ def prefix(tmp_path_factory):
 
 
 def build(prefix, folder, name, kind):
-    """Users need no option of ours, and flash_sale, which has a connection of its own, hiredis."""
-    packages = ["dlock", "hiredis"] if name == "flash_sale" else ["dlock"]
+    """Users need no option of ours, and libraries of others only for what they do themselves."""
+    packages = ["dlock", NEEDS[name]] if name in NEEDS else ["dlock"]
     static = ["--static"] if kind == "static" else []
     flags = pkg_config(prefix, *static, "--cflags", "--libs", *packages)
     if name == CPP.stem:
-        compiler, source = ["c++", "-std=c++11"], CPP
+        compiler, sources = ["c++", "-std=c++11"], [CPP]
     else:
-        compiler, source = ["cc"], EXAMPLES / f"{name}.c"
+        common = [EXAMPLES / "fenced_writer.c"] if name in FENCED else []
+        compiler, sources = ["cc"], [*common, EXAMPLES / f"{name}.c"]
     # What the static libc says about getaddrinfo() is no concern of ours.
     subprocess.run([*compiler, *STRICT, *(["-static"] if static else []), "-o", folder / name,
-                    source, *flags], check=True, stderr=subprocess.DEVNULL if static else None)
+                    *sources, *flags], check=True, stderr=subprocess.DEVNULL if static else None)
 
 
 @pytest.fixture(scope="module")
@@ -255,35 +257,13 @@ def test_a_flash_sale_sells_what_there_is(run, server, client, stock, buyers, re
     assert not client.exists("flash-sale:lock")
 
 
-def test_a_fenced_writer_writes(run, server, tmp_path):
-    store = tmp_path / "store"
-    for text in "a longer text", "short":
-        code, out, complaints = run("fenced_writer", url_of(server), store, text)
-        assert (code, complaints) == (0, "")
-        fence = int(re.fullmatch("fence (\\d+)\nwritten\n", out)[1])
-        assert store.read_text() == f"fence {fence:020}\n{text}\n"
-
-
-def test_a_fenced_writer_that_is_too_slow_is_refused(start, run, server, tmp_path):
-    store = tmp_path / "store"
-    slow = start("fenced_writer", url_of(server), store, "-")
-    first_fence = int(slow.stdout.readline().split()[1])
-    code, _, complaints = run("fenced_writer", url_of(server), store, "by another")
+@pytest.mark.parametrize("name", FENCED)
+def test_a_fenced_writer_writes(run, server, tmp_path, name):
+    """What it refuses is in test_fencing.py."""
+    store = f"127.0.0.1:{server.port}/notes" if name == "fenced_redis" else tmp_path / "store"
+    code, out, complaints = run(name, url_of(server), store, "some text")
     assert (code, complaints) == (0, "")
-    before = store.read_text()
-    _, complaints = slow.communicate("too late\n", timeout=60)
-    assert slow.returncode == 1
-    assert f"refused: your fence is {first_fence}" in complaints
-    assert store.read_text() == before
-
-
-def test_a_fenced_writer_leaves_a_file_alone_that_is_no_store(run, server, tmp_path):
-    letter = tmp_path / "letter"
-    letter.write_text("Dear reader,\n")
-    code, out, complaints = run("fenced_writer", url_of(server), letter, "text")
-    assert code == 1
-    assert "no fence" in complaints
-    assert letter.read_text() == "Dear reader,\n"
+    assert re.fullmatch("holding, fence [1-9]\\d*\nwritten\n", out), out
 
 
 def test_a_rate_limiter_lets_in_so_many_and_the_server_hears_of_no_more(run, server, client):
@@ -317,7 +297,7 @@ def test_a_program_in_cpp(run, server):
 
 
 @pytest.mark.parametrize("name, arguments", [
-    ("quick_start", []), ("flash_sale", [10, 10]), ("fenced_writer", ["store", "text"]),
+    ("quick_start", []), ("flash_sale", [10, 10]), ("fenced_file", ["store", "text"]),
     ("rate_limit", [5, 5]), ("usable_from_cpp", [])])
 def test_without_a_server_every_program_says_where_it_looked(run, tmp_path, name, arguments):
     address = f"127.0.0.1:{free_port()}"
