@@ -1,0 +1,125 @@
+"""A grant that replicas must acknowledge."""
+
+import contextlib
+import os
+import signal
+
+import pytest
+
+from support.libdlock import Background, Event, State, Status, Told
+from support.server import wait_until
+
+PATIENT_MS = 10000
+
+
+@contextlib.contextmanager
+def stopped(server):
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def replica(server, start_replica):
+    return start_replica(server)
+
+
+@pytest.fixture
+def dlock(connect, server, replica):
+    return connect(server, io_timeout_ms=PATIENT_MS)
+
+
+def lock_of(dlock, name="lock", replica_timeout_ms=PATIENT_MS, **options):
+    return dlock.lock(name, **{"min_replicas": 1, "lease_ms": 60000, **options},
+                      replica_timeout_ms=replica_timeout_ms)
+
+
+def test_a_replica_that_is_well(dlock, replica, client):
+    lock = lock_of(dlock)
+    assert lock.acquire() == Status.OK, lock.error
+    assert replica.client().exists("lock"), "it knows when we return"
+    assert lock.release() == Status.OK
+
+
+@pytest.mark.parametrize("wait_ms", [0, 300])
+def test_a_replica_that_does_not_answer(dlock, replica, client, wait_ms):
+    with stopped(replica):
+        lock = lock_of(dlock, replica_timeout_ms=100)
+        assert lock.acquire(wait_ms) == Status.NO_REPLICAS
+        assert "replicas" in lock.error
+        assert lock.state == State.FREE
+        assert not client.exists("lock"), "it is undone"
+
+
+def test_too_few_replicas(dlock, client):
+    lock = lock_of(dlock, min_replicas=2, replica_timeout_ms=100)
+    assert lock.acquire() == Status.NO_REPLICAS
+    assert not client.exists("lock")
+
+
+def test_who_was_parked_needs_them_too(dlock, replica, server, client, connect):
+    """The grant comes with somebody else's release, which the WAIT of Redis does not count."""
+    other = connect(server, io_timeout_ms=PATIENT_MS).lock(lease_ms=60000)
+    assert other.acquire() == Status.OK
+    lock = lock_of(dlock, replica_timeout_ms=100)
+    client.execute_command("WAIT", 1, PATIENT_MS)
+    waiting = Background(lock.acquire, 60000)
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
+    with stopped(replica):
+        assert other.release() == Status.OK
+        assert waiting.result() == Status.NO_REPLICAS
+        wait_until(lambda: not client.exists("lock"), "that it is undone")
+    waiting = Background(lock.acquire, 60000)
+    assert waiting.result() in (Status.OK, Status.NO_REPLICAS)
+
+
+def test_who_was_parked_gets_it(dlock, replica, server, client, connect):
+    other = connect(server, io_timeout_ms=PATIENT_MS).lock(lease_ms=60000)
+    assert other.acquire() == Status.OK
+    lock = lock_of(dlock)
+    waiting = Background(lock.acquire, 60000)
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
+    assert other.release() == Status.OK
+    assert waiting.result() == Status.OK
+    assert replica.client().execute_command("DLOCK.INFO", "lock")[1] == lock.token
+
+
+def test_an_extension_needs_them_too(dlock, replica):
+    lock = lock_of(dlock, replica_timeout_ms=100, lease_ms=30000)
+    while lock.acquire() != Status.OK:  # a slow machine
+        pass
+    before = lock.remaining_ms
+    with stopped(replica):
+        assert lock.extend(600000) == Status.NO_REPLICAS
+        assert lock.state == State.HELD and lock.remaining_ms <= before, "what was is certain"
+
+
+def test_a_renewal_that_no_replica_knows_of_does_not_count(connect, server, replica):
+    told = Told()
+    dlock = connect(server, on_event=told, io_timeout_ms=PATIENT_MS)
+    lock = lock_of(dlock, lease_ms=3000, renew_every_ms=200, replica_timeout_ms=100)
+    while lock.acquire() != Status.OK:
+        pass
+    with stopped(replica):
+        wait_until(lambda: told.find(Event.SUSPECT), "suspicion")
+        wait_until(lambda: told.find(Event.LOST), "the loss")
+    lock.release()
+
+
+def test_renewals_that_are_acknowledged(connect, server, replica):
+    dlock = connect(server, io_timeout_ms=PATIENT_MS)
+    locks = [lock_of(dlock, f"lock{i}", renew_every_ms=200) for i in range(20)]
+    for lock in locks:
+        assert lock.acquire() == Status.OK, lock.error
+    wait_until(lambda: dlock.stats().renewed >= 100, "renewals", 60)
+    for lock in locks:
+        assert lock.state == State.HELD and lock.release() == Status.OK
+
+
+def test_busy_is_busy(dlock, client):
+    client.execute_command("DLOCK.ACQUIRE", "lock", "another", "PX", 60000)
+    lock = lock_of(dlock)
+    assert lock.acquire() == Status.BUSY
+    assert lock.acquire(50) == Status.TIMEOUT

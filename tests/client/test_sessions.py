@@ -1,0 +1,171 @@
+"""Locks that end with their connection, from the client."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from support.libdlock import Background, Event, State, Status, Told
+from support.server import ROOT, wait_until
+
+LEASE_MS = 60000
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+@pytest.fixture
+def dlock(connect, server, told):
+    return connect(server, on_event=told, io_timeout_ms=5000)
+
+
+def session_of(client, name="lock"):
+    """The id of the connection that the lock hangs on; 0: none; None: it is free."""
+    info = client.execute_command("DLOCK.INFO", name)
+    return None if info is None else dict(zip(info[::2], info[1::2]))[b"session"]
+
+
+def hold(dlock, **options):
+    lock = dlock.lock(session=True, lease_ms=LEASE_MS, **options)
+    assert lock.acquire() == Status.OK, lock.error
+    return lock
+
+
+def test_it_hangs_on_a_connection_of_its_own(dlock, client):
+    lock = hold(dlock)
+    assert session_of(client) > 0
+    assert lock.release() == Status.OK
+    assert session_of(client) is None
+
+
+def test_one_handle_uses_one_connection_again_and_again(dlock, client):
+    lock = hold(dlock)
+    first = session_of(client)
+    for _ in range(5):
+        assert lock.release() == Status.OK
+        assert lock.acquire() == Status.OK
+        assert session_of(client) == first
+
+
+def test_two_locks_do_not_share_one(dlock, client):
+    hold(dlock)
+    other = dlock.lock("other", session=True)
+    assert other.acquire() == Status.OK
+    assert session_of(client) != session_of(client, "other")
+
+
+def test_a_process_that_is_killed_leaves_nothing_behind(server, client):
+    process = subprocess.Popen(
+        [sys.executable, "-c", """
+import sys, time
+from support.libdlock import Client
+dlock = Client(sys.argv[1], io_timeout_ms=5000)
+assert dlock.lock(session=True, lease_ms=600000).acquire() == 0
+print("held", flush=True)
+time.sleep(600)
+""", f"redis://127.0.0.1:{server.port}"], env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "held\n"
+        assert client.exists("lock")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    wait_until(lambda: not client.exists("lock"), "that it is released")
+
+
+def test_a_freed_handle_closes_its_connection(connect, server, client):
+    dlock = connect(server)
+    before = len(client.client_list())
+    lock = dlock.lock("short", session=True)
+    assert lock.acquire() == Status.OK and lock.release() == Status.OK
+    lock.free()
+    dlock.locks.remove(lock)
+    wait_until(lambda: len(client.client_list()) <= before + 1, "the end of the connection")
+
+
+def test_the_server_cuts_the_connection(dlock, client, told):
+    """It has released the lock then; that nobody took it in between cannot be known."""
+    lock = hold(dlock)
+    fence = lock.fence
+    client.execute_command("CLIENT", "KILL", "ID", session_of(client))
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert lock.state == State.GONE and lock.is_lost_by_fd()
+    assert lock.fence == fence
+    assert lock.release() == Status.LOST
+    assert session_of(client) is None, "what was asked for again is given back"
+
+
+def test_another_has_it_by_then(dlock, client, connect, server, told):
+    lock = hold(dlock)
+    other = connect(server, io_timeout_ms=5000).lock(lease_ms=LEASE_MS)
+    waiting = Background(other.acquire, 60000)
+    wait_until(lambda: b"waiters" in (info := client.execute_command("DLOCK.INFO", "lock"))
+               and dict(zip(info[::2], info[1::2]))[b"waiters"] == 1, "the waiter")
+    client.execute_command("CLIENT", "KILL", "ID", session_of(client))
+    assert waiting.result() == Status.OK
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert lock.release() == Status.LOST
+    assert other.state == State.HELD and other.release() == Status.OK
+
+
+def test_a_connection_that_only_our_side_lost_is_replaced(connect, fake_server, told):
+    """The lock is asked for again with its token: with the same fence it was ours all the time."""
+    server = fake_server(lambda words: b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n")
+    dlock = connect(server, on_event=told, io_timeout_ms=5000)
+    lock = hold(dlock)
+    for connection in list(server.connections):
+        connection.shutdown(2)
+    wait_until(lambda: len(server.asked("DLOCK.ACQUIRE")) == 2, "that it is asked for again")
+    first, second = server.asked("DLOCK.ACQUIRE")
+    assert first[2] == second[2] and b"SESSION" in second
+    assert lock.state == State.HELD and Event.LOST not in told.events()
+    assert lock.release() == Status.OK
+
+
+def test_a_server_that_cannot_be_reached_is_asked_until_the_end(connect, server, told):
+    dlock = connect(server, on_event=told, io_timeout_ms=500)
+    lock = dlock.lock(session=True, lease_ms=2000)
+    assert lock.acquire() == Status.OK
+    server.kill()
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert lock.state == State.GONE
+    server.start(server.port)
+
+
+def test_renewal_goes_on_beside_it(dlock, client, told):
+    lock = dlock.lock(session=True, lease_ms=1500, renew_every_ms=100)
+    assert lock.acquire() == Status.OK
+    session = session_of(client)
+    wait_until(lambda: dlock.stats().renewed >= 20, "renewals beyond the lease", 60)
+    assert session_of(client) == session and Event.LOST not in told.events()
+    assert lock.release() == Status.OK
+
+
+def test_it_can_wait_in_line(dlock, connect, server, client):
+    other = connect(server, io_timeout_ms=5000).lock(lease_ms=LEASE_MS)
+    assert other.acquire() == Status.OK
+    lock = dlock.lock(session=True, lease_ms=LEASE_MS)
+    waiting = Background(lock.acquire, 60000)
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
+    assert other.release() == Status.OK
+    assert waiting.result() == Status.OK
+    assert session_of(client) > 0
+
+
+def test_a_hot_name_is_not_handed_on(connect, server, client):
+    """The next thread has a connection of its own to hang it on."""
+    dlock = connect(server, hotspot_hand_on=10, io_timeout_ms=5000)
+    dlock.hotspot_add("lock")
+    first, second = (dlock.lock(session=True, lease_ms=LEASE_MS) for _ in range(2))
+    assert first.acquire() == Status.OK
+    session = session_of(client)
+    waiting = Background(second.acquire, 60000)
+    wait_until(lambda: dlock.stats().waiting == 1, "the waiter")
+    assert first.release() == Status.OK
+    assert waiting.result() == Status.OK
+    assert session_of(client) not in (0, session)
