@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* question.c - see question.h.
  *
- *   acquire   DLOCK.ACQUIRE, and if replicas must know: WAIT. Who was parked was granted the lock
- *             by somebody else's command, which WAIT does not count; so DLOCK.EXTEND comes in
- *             between
+ *   acquire   DLOCK.ACQUIRE, and if replicas must know: WAIT, which counts a grant by somebody
+ *             else's release too, as it looks at what was replicated before we were answered
  *   extend    DLOCK.EXTEND, and if replicas must know: WAIT
  *   release   DLOCK.RELEASE */
 #include "question.h"
@@ -100,10 +99,7 @@ void question_acquire(question *made, const claim *of, uint32_t wait_ms, uint32_
     made->wait_ms = wait_ms;
     made->x.prepare = set_wait;
     made->x.is_link_made = of->link != NULL;
-    if (of->min_replicas > 0) {
-        if (wait_ms > 0) add_command(made, question_extend_command(of, made->lease));
-        add_replicas(made);
-    }
+    if (of->min_replicas > 0) add_replicas(made);
     made->farewell = lock_command("DLOCK.RELEASE", of);
     made->x.farewell = of->is_token_chosen ? NULL : &made->farewell;
     made->x.farewell_from_us = of->call.deadline_us;
@@ -185,13 +181,8 @@ verdict question_read(const question *asked) {
         read_grant(&read, &asked->answers[0]);
     else
         read_yes_or_no(&read, &asked->answers[0]);
-    int last = asked->x.request_count - 1;
-    if (read.status == DLOCK_OK && last == 2) { /* it was parked maybe, and is extended */
-        read_yes_or_no(&read, &asked->answers[1]);
-        if (read.status == DLOCK_LOST) read.status = DLOCK_BUSY; /* it has ended already */
-    }
-    if (read.status == DLOCK_OK && last > 0)
-        read_replicas(&read, &asked->answers[last], asked->of->min_replicas);
+    if (read.status == DLOCK_OK && asked->x.request_count > 1)
+        read_replicas(&read, &asked->answers[1], asked->of->min_replicas);
     return read;
 }
 

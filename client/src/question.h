@@ -8,7 +8,7 @@
 #include "exchange.h"
 #include "text.h"
 
-enum { QUESTION_COMMANDS_MAX = 3 };
+enum { QUESTION_COMMANDS_MAX = 2 };
 
 typedef struct question {
     exchange x; /* to be asked */

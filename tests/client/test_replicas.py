@@ -21,6 +21,11 @@ def stopped(server):
         os.kill(server.pid, signal.SIGCONT)
 
 
+def has_acknowledged_all(client):
+    replication = client.info("replication")
+    return replication["slave0"]["offset"] == replication["master_repl_offset"]
+
+
 @pytest.fixture
 def replica(server, start_replica):
     return start_replica(server)
@@ -64,9 +69,9 @@ def test_who_was_parked_needs_them_too(dlock, replica, server, client, connect):
     other = connect(server, io_timeout_ms=PATIENT_MS).lock(lease_ms=60000)
     assert other.acquire() == Status.OK
     lock = lock_of(dlock, replica_timeout_ms=100)
-    client.execute_command("WAIT", 1, PATIENT_MS)
     waiting = Background(lock.acquire, 60000)
     wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
+    wait_until(lambda: has_acknowledged_all(client), "that all before it is acknowledged")
     with stopped(replica):
         assert other.release() == Status.OK
         assert waiting.result() == Status.NO_REPLICAS
