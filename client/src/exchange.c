@@ -14,7 +14,7 @@ static void finish(exchange *x, dlock_status status, const char *cause) {
 
 static int64_t deadline_of(const exchange *x) {
     if (!x->is_sent) return x->send_by_us;
-    return deadline_earlier(x->sent_us + x->answer_in_us, x->answer_by_us);
+    return deadline_earlier(x->heard_us + x->answer_in_us, x->answer_by_us);
 }
 
 static void send_requests(exchange *x, int64_t now_us) {
@@ -24,7 +24,7 @@ static void send_requests(exchange *x, int64_t now_us) {
             finish(x, DLOCK_NO_MEMORY, "no memory");
             return;
         }
-    x->sent_us = now_us;
+    x->sent_us = x->heard_us = now_us;
     x->is_sent = true;
     conn_advance(x->conn, 0); /* most likely it can be written at once */
     if (x->on_sent != NULL) x->on_sent(x->on_sent_arg);
@@ -59,6 +59,7 @@ static void look_at(exchange *x, int64_t now_us) {
     reply answer;
     while ((result = conn_take(x->conn, &answer)) == CONN_REPLIED) {
         x->on_reply(x, x->reply_count, &answer);
+        x->heard_us = now_us;
         if (++x->reply_count < x->request_count) continue;
         finish(x, DLOCK_OK, "");
         return;

@@ -17,7 +17,7 @@ struct exchange {
     int request_count;
     bool is_urgent; /* does not wait for a connection while others keep theirs to wait for a lock */
     int64_t send_by_us;   /* a connection that is not ready by then is given up */
-    int64_t answer_in_us; /* from when it is sent ... */
+    int64_t answer_in_us; /* from when it is sent, or the last answer came ... */
     int64_t answer_by_us; /* ... but not later than this */
     /* If it was sent, and is given up for good (canceled, or not answered by that time): sent
      * behind it on the same connection, where it cannot overtake it; or NULL. */
@@ -44,6 +44,7 @@ struct exchange {
     bool is_sent;
     int64_t sent_us;
     int reply_count;
+    int64_t heard_us; /* the last of them; or when it was sent */
     char cause[CAUSE_MAX + 1];
     /* Of exchange.c. */
     bool is_done;

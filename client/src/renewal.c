@@ -21,8 +21,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* What is due within a part of its time between two renewals, and not later than this, joins. */
-enum { JOIN_PARTS = 10, JOIN_MAX_US = 100000, WAVE_MAX = 16384 };
+/* What is due within this part of its time between two renewals joins a wave; and after that it is
+ * due together with the others. */
+enum { JOIN_PARTS = 2, WAVE_MAX = 16384 };
 enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 500 };
 
 struct renewed {
@@ -147,14 +148,14 @@ static bool make_room(renewal *in, size_t count) {
     return true;
 }
 
-/* Locked. The first one that is due, to be asked for now; or NULL. */
-static renewed *take_due(renewal *in, int64_t now_us) {
+/* Locked. The first one that is due, or may join a wave that has begun; or NULL. */
+static renewed *take_due(renewal *in, int64_t now_us, bool has_begun) {
     for (;;) {
         renewed *first = (renewed *)heap_first(&in->due);
         if (first == NULL) return NULL;
         int64_t every_us = (int64_t)first->of->rule.renew_every_ms * 1000;
-        int64_t join_us = deadline_earlier(every_us / JOIN_PARTS, JOIN_MAX_US);
-        if (first->node.due_us > now_us + join_us) return NULL;
+        bool is_joining = has_begun && first->pause_ms == 0;
+        if (first->node.due_us > now_us + (is_joining ? every_us / JOIN_PARTS : 0)) return NULL;
         heap_remove(&in->due, &first->node);
         bool is_gone = now_us >= hold_gone_at_us(first->of), is_renewed = every_us > 0;
         if (is_gone) continue; /* nothing to come */
@@ -169,7 +170,7 @@ static size_t collect(renewal *in, size_t *cut_off) {
     int64_t now_us = now_of(in);
     size_t count = 0, moved = 0;
     while (count < WAVE_MAX && make_room(in, count + 1)) {
-        renewed *due = take_due(in, now_us);
+        renewed *due = take_due(in, now_us, count > 0);
         if (due == NULL) break;
         due->is_under_way = true;
         in->wave[count++] = due;

@@ -117,11 +117,19 @@ def test_a_shorter_extension_by_hand_is_renewed(renewing, server, client):
 
 
 def test_many_locks_go_out_together(renewing, fake_server):
-    """All that are due at once are one pipeline on one connection."""
-    server = fake_server(lambda words: b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n")
+    """A wave is one round trip: it is all there before anything of it is answered."""
+    count, extended = 300, []
+
+    def answer(words):
+        if words[0] != b"DLOCK.EXTEND":
+            return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
+        extended.append(words)
+        return b"" if len(extended) % count else b":1\r\n" * count
+
+    server = fake_server(answer)
     dlock = renewing(server)
-    locks = [hold(dlock, f"lock{i}", lease_ms=60000, renew_every_ms=1500) for i in range(300)]
-    wait_until(lambda: len(server.asked("DLOCK.EXTEND")) >= 300, "all renewals")
+    locks = [hold(dlock, f"lock{i}", lease_ms=120000, renew_every_ms=4000) for i in range(count)]
+    wait_until(lambda: dlock.stats().renewed >= 2 * count, "two waves")
     assert server.connection_count <= 2
     for lock in locks:
         assert lock.state == State.HELD
