@@ -15,18 +15,8 @@ static bool is_time(int64_t gone_us) {
     return gone_us > HOLD_OVER;
 }
 
-/* So long before it is gone it is to be renewed ... */
-static int64_t renew_before_us(const hold *of) {
-    int64_t before_us =
-        validity_end_us(0, of->rule.lease_ms) - (int64_t)of->rule.renew_every_ms * 1000;
-    return before_us > 0 ? before_us : 0;
-}
-
-/* ... and so long before, that is overdue. */
-static int64_t suspect_before_us(const hold *of) {
-    if (of->rule.renew_every_ms == 0) return 0;
-    int64_t renew_us = renew_before_us(of), grace_us = (int64_t)of->rule.io_timeout_ms * 1000;
-    return renew_us - deadline_earlier(grace_us, renew_us / 2);
+static int64_t lead_us(uint32_t lease_ms) {
+    return deadline_earlier((int64_t)lease_ms * 1000 / LEAD_PARTS, LEAD_MAX_US);
 }
 
 /* The kernel tells it, however busy we are. Others may move it meanwhile: the last one is right. */
@@ -57,12 +47,19 @@ static bool move_gone(hold *of, int64_t from_us, int64_t to_us) {
 static int64_t end_us(const hold *of, int64_t asked_us, uint32_t lease_ms) {
     bool is_doubtful = of->doubtful_ms > 0 && of->doubtful_ms < lease_ms;
     int64_t end_us = validity_end_us(asked_us, is_doubtful ? of->doubtful_ms : lease_ms);
-    return end_us - atomic_load(&of->lead_us);
+    return of->has_lead ? end_us - lead_us(lease_ms) : end_us;
 }
 
 void hold_init(hold *made, const hold_rule *rule) {
     *made = (hold){.rule = *rule};
     atomic_init(&made->lost_fd, -1);
+    if (rule->renew_every_ms == 0) return;
+    made->has_lead = true;
+    int64_t left_us = end_us(made, 0, rule->lease_ms) - (int64_t)rule->renew_every_ms * 1000;
+    int64_t grace_us = (int64_t)rule->io_timeout_ms * 1000;
+    made->renew_before_us = left_us > 0 ? left_us : 0;
+    made->suspect_before_us =
+        made->renew_before_us - deadline_earlier(grace_us, made->renew_before_us / 2);
 }
 
 void hold_free(hold *old) {
@@ -71,8 +68,7 @@ void hold_free(hold *old) {
 }
 
 void hold_set_lead(hold *of) {
-    int64_t lead_us = (int64_t)of->rule.lease_ms * 1000 / LEAD_PARTS;
-    atomic_store(&of->lead_us, deadline_earlier(lead_us, LEAD_MAX_US));
+    of->has_lead = true;
 }
 
 void hold_begin(hold *of, int64_t asked_us, uint32_t lease_ms) {
@@ -127,9 +123,8 @@ dlock_state hold_state(const hold *of, int64_t now_us) {
     int64_t gone_us = atomic_load(&of->gone_us);
     if (gone_us == 0) return DLOCK_FREE;
     if (now_us >= gone_us) return DLOCK_GONE;
-    return now_us < gone_us - suspect_before_us(of) ? DLOCK_HELD
-           : of->rule.renew_every_ms == 0           ? DLOCK_HELD
-                                                    : DLOCK_SUSPECT;
+    if (of->rule.renew_every_ms == 0) return DLOCK_HELD;
+    return now_us < gone_us - of->suspect_before_us ? DLOCK_HELD : DLOCK_SUSPECT;
 }
 
 int64_t hold_left_us(const hold *of, int64_t now_us) {
@@ -139,7 +134,7 @@ int64_t hold_left_us(const hold *of, int64_t now_us) {
 int64_t hold_suspect_at_us(const hold *of) {
     int64_t gone_us = atomic_load(&of->gone_us);
     if (of->rule.renew_every_ms == 0) return DEADLINE_NEVER;
-    return is_time(gone_us) ? gone_us - suspect_before_us(of) : 0;
+    return is_time(gone_us) ? gone_us - of->suspect_before_us : 0;
 }
 
 int64_t hold_gone_at_us(const hold *of) {
@@ -150,7 +145,7 @@ int64_t hold_gone_at_us(const hold *of) {
 int64_t hold_renew_at_us(const hold *of) {
     int64_t gone_us = atomic_load(&of->gone_us);
     if (of->rule.renew_every_ms == 0 || !is_time(gone_us)) return DEADLINE_NEVER;
-    int64_t at_us = gone_us - renew_before_us(of);
+    int64_t at_us = gone_us - of->renew_before_us;
     return hold_renew_for_ms(of, at_us) == 0 ? DEADLINE_NEVER : at_us;
 }
 
@@ -168,12 +163,10 @@ int hold_lost_fd(hold *of) {
     if (fd >= 0) return fd;
     fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (fd < 0) return -1;
-    int64_t gone_us = atomic_load(&of->gone_us), lead_us = atomic_load(&of->lead_us);
-    if (lead_us == 0) {
-        hold_set_lead(of);
-        while (is_time(gone_us) && !atomic_compare_exchange_weak(
-                                       &of->gone_us, &gone_us, gone_us - atomic_load(&of->lead_us)))
-            continue;
+    if (!of->has_lead) { /* then it is not renewed, and nobody else moves it */
+        of->has_lead = true;
+        int64_t gone_us = atomic_load(&of->gone_us);
+        if (is_time(gone_us)) atomic_store(&of->gone_us, gone_us - lead_us(of->lease_ms));
     }
     atomic_store(&of->lost_fd, fd);
     set_timer(of);

@@ -20,11 +20,13 @@ typedef struct hold_rule {
 
 typedef struct hold {
     hold_rule rule;
+    bool has_lead; /* somebody is to be told in time, and telling takes time */
+    /* So long before it is gone it is to be renewed, and so long before, that is overdue. */
+    int64_t renew_before_us, suspect_before_us;
     /* The end of validity, less the lead; 0: not held. HOLD_OVER: it is gone for good. */
     atomic_int_least64_t gone_us;
-    atomic_int_least64_t lead_us; /* for those who are to be told in time: telling takes time */
-    atomic_int why;               /* what the last renewal said, or how it was lost */
-    atomic_int lost_fd;           /* a timer; negative: nobody asked for it */
+    atomic_int why;     /* what the last renewal said, or how it was lost */
+    atomic_int lost_fd; /* a timer; negative: nobody asked for it */
 
     /* Of the owner, and of the renewal while it is under way. */
     int64_t acquired_us;
@@ -38,7 +40,7 @@ typedef struct hold {
 void hold_init(hold *made, const hold_rule *rule);
 void hold_free(hold *old);
 
-/* Who wants to be told in time. */
+/* Somebody wants to be told in time. What is renewed has that anyway. Not while it is held. */
 void hold_set_lead(hold *of);
 
 /* It was granted, asked for at asked_us. */

@@ -169,10 +169,10 @@ static void begin_hold(dlock_lock *lock, const claim *granted) {
     lock->fence = call->fence;
     text_copy(lock->token, sizeof(lock->token), call->token); /* maybe a handler chose it */
     hold_begin(&lock->held, call->asked_us, call->lease_ms);
+    tell(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK); /* before anything else is told */
     if (lock->watching.of != NULL) watch_add(lock->client->watcher, &lock->watching);
     if (lock->renewing != NULL)
         renewal_begin(lock->client->renewals, lock->renewing, &lock->held, granted, on_lost, lock);
-    tell(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
 }
 
 /* It will be renewed, or its session kept, in the background. False: no memory or thread for it. */

@@ -70,9 +70,18 @@ static bool is_failure(dlock_status status) {
            status == DLOCK_PROTOCOL;
 }
 
-static void use(dlock_client *client) {
+static void on_event(void *arg, dlock_event event, const char *name, dlock_status why) {
+    (void)arg, (void)event, (void)name, (void)why;
+}
+
+/* is_kept: renewed and watched, on a connection of its own. */
+static void use(dlock_client *client, bool is_kept) {
     dlock_lock *lock = NULL;
-    dlock_status status = dlock_lock_new(&lock, client, "memory", NULL);
+    dlock_lock_options options;
+    dlock_lock_options_init(&options);
+    options.renew_every_ms = is_kept ? 1 : 0;
+    options.session = is_kept;
+    dlock_status status = dlock_lock_new(&lock, client, "memory", &options);
     check("lock_new", status, (status == DLOCK_OK) == (lock != NULL));
     check("lock_new", status, status == DLOCK_OK || status == DLOCK_NO_MEMORY);
     if (status != DLOCK_OK) return;
@@ -91,19 +100,20 @@ static void use(dlock_client *client) {
     dlock_lock_free(lock);
 }
 
-static bool live_once(int n) {
+static bool live_once(int n, bool is_kept) {
     dlock_client_options options;
     dlock_client_options_init(&options);
     options.urls = &url;
     options.url_count = 1;
     options.io_timeout_ms = 2000;
+    if (is_kept) options.on_event = on_event;
     atomic_store(&calls, 0);
     atomic_store(&fail_at, n);
     dlock_client *client = NULL;
     dlock_status status = dlock_client_new(&client, &options);
     check("client_new", status, (status == DLOCK_OK) == (client != NULL));
     check("client_new", status, status == DLOCK_OK || status == DLOCK_NO_MEMORY);
-    if (client != NULL) use(client);
+    if (client != NULL) use(client, is_kept);
     dlock_client_free(client);
     atomic_store(&fail_at, 0);
     return status == DLOCK_OK;
@@ -115,10 +125,10 @@ int main(int argc, char **argv) {
     int worked = 0;
     /* libc keeps a thing or two of the first threads and look-ups. */
     for (int n = 1; n <= LAST_N; n++)
-        live_once(n);
+        live_once(n, n % 2);
     for (int n = 1; n <= LAST_N; n++) {
         int before = atomic_load(&live);
-        worked += live_once(n);
+        worked += live_once(n, n % 2);
         int left_over = atomic_load(&live) - before;
         if (left_over == 0) continue;
         fprintf(stderr, "failing_memory: every %d.: %d allocations are left\n", n, left_over);

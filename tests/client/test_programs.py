@@ -33,6 +33,12 @@ def test_many_threads_on_one_client(server, mode):
     assert server.client().info("dlock")["dlock_waiters"] == 0
 
 
+def test_many_threads_whose_locks_are_renewed(server):
+    """Run again under the sanitizers too."""
+    print(run("renewing", url_of(server), 16, 60))
+    wait_until(lambda: server.client().dbsize() == 0, "all locks given back")
+
+
 @pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")
 def test_every_nth_allocation_fails(server):
     print(run("failing_memory", url_of(server)))

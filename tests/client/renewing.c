@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* renewing.c - threads that take, extend and give back locks which are renewed and watched, while
+ * another looks at them; for the sanitizers.
+ *
+ *   renewing URL THREADS ROUNDS
+ *
+ * Leases are so short that some are lost. Every event but the first and the last of an acquisition
+ * comes between these two. */
+#include "dlock.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { THREADS_MAX = 32, PAUSE_MAX_US = 20000 };
+
+static dlock_client *client;
+static dlock_lock *locks[THREADS_MAX];
+static atomic_bool is_held[THREADS_MAX], is_over;
+static atomic_int lost, suspect, misplaced;
+static int threads, rounds;
+
+static void pause_us(long us) {
+    nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
+}
+
+static void on_event(void *arg, dlock_event event, const char *name, dlock_status why) {
+    (void)arg, (void)why;
+    int number = atoi(name + strlen("renewing:"));
+    if (event == DLOCK_EVENT_ACQUIRED) atomic_store(&is_held[number], true);
+    if (event == DLOCK_EVENT_RELEASED) atomic_store(&is_held[number], false);
+    if (event == DLOCK_EVENT_LOST) atomic_fetch_add(&lost, 1);
+    if (event == DLOCK_EVENT_SUSPECT) atomic_fetch_add(&suspect, 1);
+    if (!atomic_load(&is_held[number]) && event != DLOCK_EVENT_RELEASED)
+        atomic_fetch_add(&misplaced, 1);
+}
+
+static void *look(void *arg) {
+    (void)arg;
+    while (!atomic_load(&is_over)) {
+        for (int i = 0; i < threads; i++) {
+            dlock_get_state(locks[i]);
+            dlock_remaining_ms(locks[i]);
+        }
+        pause_us(200);
+    }
+    return NULL;
+}
+
+static void *work(void *arg) {
+    int number = (int)(intptr_t)arg;
+    unsigned seed = (unsigned)number;
+    dlock_lock *lock = locks[number];
+    if (number % 4 == 0) dlock_lost_fd(lock);
+    for (int i = 0; i < rounds; i++) {
+        if (dlock_acquire(lock, 2000) != DLOCK_OK) continue;
+        pause_us(rand_r(&seed) % PAUSE_MAX_US);
+        if (i % 3 == 0) dlock_extend(lock, (uint32_t)(20 + rand_r(&seed) % 200));
+        if (i % 5 == 0) dlock_lost_fd(lock);
+        dlock_release(lock);
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 4) return 2;
+    threads = atoi(argv[2]);
+    rounds = atoi(argv[3]);
+    dlock_client_options options;
+    dlock_client_options_init(&options);
+    options.urls = (const char *const *)&argv[1];
+    options.url_count = 1;
+    options.on_event = on_event;
+    if (threads > THREADS_MAX || dlock_client_new(&client, &options) != DLOCK_OK) return 1;
+    for (int i = 0; i < threads; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "renewing:%d", i);
+        dlock_lock_options kept;
+        dlock_lock_options_init(&kept);
+        kept.lease_ms = i % 2 == 0 ? 30 : 5000;
+        kept.renew_every_ms = i % 2 == 0 ? 10 : 3;
+        kept.session = i % 3 == 0;
+        if (dlock_lock_new(&locks[i], client, name, &kept) != DLOCK_OK) return 1;
+    }
+    pthread_t looker, workers[THREADS_MAX];
+    if (pthread_create(&looker, NULL, look, NULL) != 0) return 1;
+    for (int i = 0; i < threads; i++)
+        if (pthread_create(&workers[i], NULL, work, (void *)(intptr_t)i) != 0) return 1;
+    for (int i = 0; i < threads; i++)
+        pthread_join(workers[i], NULL);
+    atomic_store(&is_over, true);
+    pthread_join(looker, NULL);
+    dlock_client_stats stats = {.struct_size = sizeof(stats)};
+    dlock_client_get_stats(client, &stats);
+    for (int i = 0; i < threads; i++)
+        dlock_lock_free(locks[i]);
+    dlock_client_free(client);
+    printf("%llu renewed, %d suspect, %d lost, %d events out of place\n",
+           (unsigned long long)stats.renewed, atomic_load(&suspect), atomic_load(&lost),
+           atomic_load(&misplaced));
+    return stats.renewed > 0 && atomic_load(&misplaced) == 0 ? 0 : 1;
+}
