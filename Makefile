@@ -39,6 +39,7 @@ CLIENT_LDFLAGS := -shared -pthread -Wl,-soname,libdlock.so.$(LIBRARY_ABI) \
 MODULE_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard module/*.c)))
 CLIENT_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard client/src/*.c)))
 CLIENT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/client/*.c)))
+CLI_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard client/cli/*.c)))
 FENCED_WRITERS := $(patsubst %,$(OUT)/client/examples/fenced_%,file sqlite redis)
 SELFTEST_OBJECTS := $(OUT)/tests/selftest/selftest.o
 UNIT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/unit/*/*_test.c)))
@@ -49,7 +50,7 @@ C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
 MAKEFLAGS += --no-print-directory
 
 .PHONY: all
-all: module client ## build everything
+all: module client cli ## build everything
 
 .PHONY: module
 module: $(OUT)/dlock.so ## build the Redis module, build/dlock.so
@@ -70,6 +71,17 @@ $(OUT)/libdlock.a: $(CLIENT_OBJECTS)
 	$(OBJCOPY) --localize-hidden $(OUT)/client/libdlock.o
 	@rm -f $@
 	$(AR) rcs $@ $(OUT)/client/libdlock.o
+
+.PHONY: cli
+cli: $(OUT)/dlock ## build the command line tool, build/dlock
+
+$(OUT)/dlock: $(CLI_OBJECTS) $(OUT)/libdlock.a
+	$(CC) $(CFLAGS) $(LDFLAGS) $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread -o $@ $^ -lhiredis
+
+# It sees the library as its users do.
+$(OUT)/client/cli/%.o: client/cli/%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(DLOCK_CFLAGS) -D_GNU_SOURCE -Iclient/include $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
 
 # Only for tests, never installed.
 $(OUT)/dlock_selftest.so: $(SELFTEST_OBJECTS)
@@ -114,7 +126,7 @@ $(OUT)/client/examples/fenced_%: client/examples/fenced_writer.c client/examples
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ \
 	    $(filter-out %.h,$^) -lhiredis $(if $(filter sqlite,$*),-lsqlite3)
 
--include $(wildcard $(OUT)/module/*.d $(OUT)/client/src/*.d $(OUT)/tests/*/*.d $(OUT)/tests/*/*/*.d)
+-include $(wildcard $(OUT)/module/*.d $(OUT)/client/src/*.d $(OUT)/client/cli/*.d $(OUT)/tests/*/*.d $(OUT)/tests/*/*/*.d)
 
 .PHONY: demo
 demo: ## see it work: a private Redis, two clients, one lock
@@ -139,7 +151,7 @@ test-servers: ## run the module suite on Redis 7.0, 8.0 and Valkey 8.0, 8.1, 9.1
 
 .PHONY: test-build
 test-build: $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(OUT)/libdlock.so $(OUT)/libdlock.a \
-    $(UNIT_TESTS) $(CLIENT_TESTS) $(FENCED_WRITERS)
+    $(OUT)/dlock $(UNIT_TESTS) $(CLIENT_TESTS) $(FENCED_WRITERS)
 
 .PHONY: test-build-client
 test-build-client: $(OUT)/libdlock.so $(CLIENT_TESTS) $(FENCED_WRITERS)

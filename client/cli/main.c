@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* main.c - dlock, the command line tool: a table of subcommands, each in a file of its own.
+ *
+ *   request      what was asked for: options, DLOCK_URL, config_file, secret
+ *   run          the runner; keeper holds the lock, child is the command; wire, group, terminal
+ *   claim        acquire, release, extend, wait for scripts
+ *   inspect      info and list
+ *   top          top_data, top_screen
+ *   bench        bench_scenario
+ *
+ * Only <dlock.h> of the library is used: the tool can do what any program can. */
+#include "complain.h"
+#include "run.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const subcommand subcommands[] = {
+    {"run", FOR_RUN, "NAME [--] COMMAND [ARGUMENT...]", "runs a command while a lock is held", 1,
+     -1, run},
+};
+
+enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
+
+static void show_help(void) {
+    printf("usage: dlock COMMAND [option...] ...\n\n");
+    for (int i = 0; i < SUBCOMMANDS; i++)
+        printf("  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
+    printf("\ndlock COMMAND --help has the options, dlock(1) the whole story.\n");
+}
+
+int main(int argc, char **argv) {
+    static request asked; /* its strings are looked for here by whoever looks for leaks */
+    const char *word = argc > 1 ? argv[1] : "";
+    if (strcmp(word, "--version") == 0) {
+        printf("dlock %s\n", DLOCK_VERSION);
+        return EXIT_CODE_OK;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+        show_help();
+        return EXIT_CODE_OK;
+    }
+    for (int i = 0; i < SUBCOMMANDS; i++) {
+        if (strcmp(word, subcommands[i].name) != 0) continue;
+        int code;
+        if (!request_read(&asked, &subcommands[i], argc - 1, argv + 1, &code)) return code;
+        return subcommands[i].run(&asked);
+    }
+    complain(argc > 1 ? "no such command; see dlock --help" : "which command? see dlock --help");
+    return EXIT_CODE_USAGE;
+}

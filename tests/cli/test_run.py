@@ -1,0 +1,315 @@
+"""dlock run: a command while a lock is held."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from support.commands import Lock
+from support.figures import tell
+from support.server import free_port, wait_until
+from support.tool import TOOL, is_alive, keeper_of, kill, wait_for_end
+from support.waiting import wait_for_waiters
+
+BUSY, USAGE, UNREACHABLE, PROTOCOL, REFUSED, LOST = 1, 64, 69, 76, 77, 79
+
+
+def is_free(client, name="lock"):
+    return not client.exists(name)
+
+
+# -- the command and its end -----------------------------------------------------------------------
+
+
+def test_the_exit_code_is_that_of_the_command(tool, client):
+    for code in (0, 1, 7, 255):
+        assert tool.run("run", "lock", "--", "sh", "-c", f"exit {code}") == (code, "", "")
+    assert is_free(client)
+
+
+def test_a_command_that_dies_of_a_signal(tool):
+    assert tool.run("run", "lock", "sh", "-c", "kill -9 $$")[0] == 128 + signal.SIGKILL
+
+
+def test_the_command_knows_name_token_and_fence(tool, lock):
+    script = 'echo "$DLOCK_NAME $DLOCK_TOKEN $DLOCK_FENCE"; read line; echo "$line"'
+    process = tool.start("run", "--lease", "60s", "lock", "--", "sh", "-c", script,
+                         stdin=subprocess.PIPE)
+    name, token, fence = process.stdout.readline().split()
+    assert name == "lock"
+    info = lock.info()
+    assert (info["token"].decode(), info["fence"]) == (token, int(fence))
+    assert info["lease"] == 60_000
+    assert process.communicate("from stdin\n") == ("from stdin\n", "")
+    assert lock.info() is None
+
+
+def test_its_options_are_its_own(tool):
+    assert tool.run("run", "lock", "echo", "-n", "--wait", "x") == (0, "--wait x", "")
+    assert tool.run("run", "lock", "--", "echo", "--", "x") == (0, "-- x\n", "")
+
+
+def test_it_has_a_process_group_of_its_own(tool):
+    code, out, _ = tool.run("run", "lock", "sh", "-c", "echo $$ $(ps -o pgid= -p $$)")
+    pid, group = out.split()
+    assert code == 0 and pid == group
+
+
+def test_a_command_that_does_not_exist_or_cannot_be_run(tool, client):
+    code, _, complaints = tool.run("run", "lock", "no-such-command")
+    assert code == 127 and "no-such-command: No such file" in complaints
+    assert tool.run("run", "lock", "/etc/passwd")[0] == 126
+    assert is_free(client)
+
+
+def test_signals_are_those_of_the_caller(tool):
+    """What was ignored stays so (nohup), and nothing else is blocked or ignored."""
+    script = "grep -E 'SigBlk|SigIgn' /proc/self/status"
+    plain = subprocess.run(["sh", "-c", f"trap '' HUP; {script}"], stdout=subprocess.PIPE, text=True)
+    process = tool.run("run", "lock", "sh", "-c", script,
+                       preexec_fn=lambda: (signal.signal(signal.SIGHUP, signal.SIG_IGN),
+                                           signal.signal(signal.SIGPIPE, signal.SIG_DFL)))
+    ours = process[1]
+    assert ours.split()[1] == plain.stdout.split()[1]
+    assert int(ours.split()[3], 16) & 1, "SIGHUP is ignored still"
+    assert not int(ours.split()[3], 16) & (1 << 14), "SIGTERM is not"
+
+
+def test_what_it_costs(tool):
+    """Ten milliseconds at most, on an idle machine: told, not checked."""
+    def median(*words):
+        times = []
+        for _ in range(30):
+            start = time.perf_counter()
+            subprocess.run(words, env=tool.env, check=True)
+            times.append(time.perf_counter() - start)
+        return sorted(times)[len(times) // 2] * 1000
+
+    plain, held = median("true"), median(TOOL, "run", "lock", "--", "true")
+    tell(f"dlock run NAME -- true: {held - plain:.1f} ms more than true ({plain:.1f} ms)")
+
+
+# -- exclusion -------------------------------------------------------------------------------------
+
+
+def test_runs_exclude_each_other(tool, tmp_path):
+    """mkdir fails if it is there already."""
+    script = f"mkdir {tmp_path}/only && sleep 0.02 && rmdir {tmp_path}/only"
+    runs = [tool.start("run", "lock", "--", "sh", "-c", script) for _ in range(12)]
+    assert [run.wait(60) for run in runs] == [0] * len(runs)
+
+
+def test_held_by_another(tool, lock, client):
+    lock.acquire("another", 60_000)
+    assert tool.run("run", "-n", "lock", "true") == (BUSY, "", "")
+    start = time.monotonic()
+    assert tool.run("run", "--wait", "0.3", "lock", "true") == (BUSY, "", "")
+    assert time.monotonic() - start >= 0.3
+    assert tool.run("run", "-n", "-E", "42", "lock", "true")[0] == 42
+    waiting = tool.start("run", "lock", "echo", "at last")
+    wait_for_waiters(client, 1)
+    lock.release("another")
+    assert waiting.communicate() == ("at last\n", "")
+
+
+def test_it_is_renewed_as_long_as_the_command_runs(tool, lock):
+    process = tool.start("run", "--lease", "600ms", "lock", "sleep", "3")
+    wait_until(lock.info, "the lock")
+    first = lock.info()
+    while process.poll() is None:
+        info = lock.info()
+        assert info is None or info["fence"] == first["fence"]
+        time.sleep(0.05)
+    assert process.returncode == 0
+    assert time.time() * 1000 - first["since"] > 2900
+
+
+def test_a_prefix_and_a_session(tool, client):
+    process, _ = tool.start_group("--prefix", "jobs:", "--session", name="nightly")
+    assert Lock(client, "jobs:nightly").info()["session"] > 0
+    process.terminate()
+    assert process.wait(20) == 128 + signal.SIGTERM
+    assert is_free(client, "jobs:nightly")
+
+
+def test_replicas_that_are_not_there(tool, client):
+    code, _, complaints = tool.run("run", "-n", "--min-replicas", 1, "lock", "true")
+    assert code == 75 and "replicas" in complaints
+    assert is_free(client)
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [
+    [], ["lock"], ["lock", "--"], ["--wait", "soon", "lock", "true"], ["--no-such", "lock", "true"],
+    ["--lease", "5ms", "lock", "true"], ["--url", "http://x", "lock", "true"]])
+def test_usage(tool, words):
+    code, out, complaints = tool.run("run", *words)
+    assert (code, out) == (USAGE, "") and complaints.startswith("dlock: ")
+
+
+def test_nobody_answers(make_tool):
+    tool = make_tool(f"redis://127.0.0.1:{free_port()}")
+    for options in [], ["-n"], ["--wait", "300ms"]:
+        code, out, complaints = tool.run("run", *options, "lock", "echo", "never")
+        assert (code, out) == (UNREACHABLE, "") and "127.0.0.1" in complaints
+
+
+def test_a_server_without_the_module(make_tool, start_server):
+    server = start_server(module=None)
+    code, out, complaints = make_tool(f"redis://127.0.0.1:{server.port}").run("run", "lock", "true")
+    assert (code, out) == (PROTOCOL, "") and "dlock: lock: " in complaints
+
+
+def test_a_wrong_password_is_refused_and_not_shown(make_tool, server, client):
+    client.config_set("requirepass", "right-1234")
+    tool = make_tool(f"redis://:wrong-5678@127.0.0.1:{server.port}")
+    code, out, complaints = tool.run("run", "lock", "true")
+    assert (code, out) == (REFUSED, "") and "5678" not in complaints
+
+
+# -- signals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_goes_to_the_whole_group(tool, client, number):
+    process = tool.start("run", "lock", "--", "sleep", "100")
+    wait_until(lambda: client.exists("lock"), "the lock")
+    time.sleep(0.1)
+    process.send_signal(number)
+    assert process.wait(20) == 128 + number
+    assert is_free(client)
+
+
+def test_sigterm_ends_grandchildren_too(tool, client):
+    process, pids = tool.start_group()
+    process.terminate()
+    assert process.wait(20) == 128 + signal.SIGTERM
+    assert not any(map(is_alive, pids)) and is_free(client)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_wait(tool, lock, client, number):
+    lock.acquire("another", 60_000)
+    process = tool.start("run", "lock", "true")
+    wait_for_waiters(client, 1)
+    process.send_signal(number)
+    assert process.wait(20) == 128 + number
+    wait_for_waiters(client, 0)
+
+
+def test_what_the_command_leaves_behind_ends_before_the_lock(tool, client):
+    """Also if it does not want to."""
+    script = "trap '' TERM; sleep 100 & echo $!"
+    code, out, _ = tool.run("run", "--lease", "3s", "--grace", "200ms", "lock", "sh", "-c", script,
+                            stdout=subprocess.PIPE)
+    assert code == 0 and not is_alive(int(out))
+    assert is_free(client)
+
+
+# -- the lock is lost ------------------------------------------------------------------------------
+
+
+def test_somebody_deletes_the_lock(tool, client):
+    process, pids = tool.start_group("--lease", "1500ms", ignores_term=True)
+    client.delete("lock")
+    assert process.wait(20) == LOST
+    assert not any(map(is_alive, pids))
+    assert "the lock is lost: the server says" in process.stderr.read()
+
+
+def test_a_session_that_the_server_has_ended(tool, client, lock):
+    process, pids = tool.start_group("--session", ignores_term=True)
+    client.execute_command("CLIENT", "KILL", "ID", lock.info()["session"])
+    assert process.wait(20) == LOST
+    assert not any(map(is_alive, pids))
+
+
+def test_the_lock_ended_unnoticed_before_the_command_did(tool, client):
+    process = tool.start("run", "lock", "--", "sleep", "1")
+    wait_until(lambda: client.exists("lock"), "the lock")
+    client.delete("lock")
+    assert process.wait(20) == LOST
+    assert "before the command did" in process.stderr.read()
+
+
+def test_the_command_may_clean_up_when_the_server_is_gone(tool, server, tmp_path):
+    script = f"trap 'echo told >{tmp_path}/note; exit 0' TERM; while :; do sleep 0.05; done"
+    process = tool.start("run", "--lease", "2s", "--io-timeout", "200ms", "lock", "sh", "-c", script)
+    wait_until(lambda: server.observer.exists("lock"), "the lock")
+    time.sleep(0.3)
+    server.kill()
+    assert process.wait(20) == LOST
+    assert (tmp_path / "note").read_text() == "told\n"
+    assert "the lock is lost" in process.stderr.read()
+
+
+def test_a_server_that_comes_back_in_time_is_not_noticed(tool, server):
+    process = tool.start("run", "--lease", "8s", "--io-timeout", "500ms", "lock", "sleep", "9")
+    wait_until(lambda: server.observer.exists("lock"), "the lock")
+    os.kill(server.pid, signal.SIGSTOP)
+    time.sleep(4)
+    os.kill(server.pid, signal.SIGCONT)
+    assert process.communicate(timeout=30) == ("", "") and process.returncode == 0
+
+
+# -- one of the two processes ends or stops --------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], ["--session"]])
+def test_kill_9_of_the_runner(tool, client, options):
+    """The keeper ends the group, then gives the lock back, with a session or without."""
+    process, pids = tool.start_group("--lease", "60s", *options, ignores_term=True)
+    process.kill()
+    wait_for_end(pids)
+    wait_until(lambda: is_free(client), "that the lock is free")
+
+
+def test_kill_9_of_the_keeper(tool, client):
+    process, pids = tool.start_group("--lease", "60s", "--session", ignores_term=True)
+    kill(keeper_of(process.pid))
+    assert process.wait(20) == LOST
+    assert not any(map(is_alive, pids))
+    wait_until(lambda: is_free(client), "that the session has ended")
+
+
+def test_kill_9_of_both(tool, client):
+    """Then the command dies with its parent; what it has started cannot be helped, see dlock(1)."""
+    process, pids = tool.start_group("--lease", "60s", "--session")
+    kill(keeper_of(process.pid), process.pid)
+    wait_for_end(pids[:1])
+    wait_until(lambda: is_free(client), "that the session has ended")
+    kill(pids[1])
+
+
+def test_kill_9_while_it_waits(tool, lock, client):
+    lock.acquire("another", 60_000)
+    process = tool.start("run", "lock", "true")
+    wait_for_waiters(client, 1)
+    process.kill()
+    wait_for_waiters(client, 0)
+
+
+@pytest.mark.parametrize("which", ["runner", "keeper"])
+def test_one_of_them_is_stopped_and_the_server_gone(tool, server, which):
+    process, pids = tool.start_group("--lease", "2s", "--io-timeout", "200ms", ignores_term=True)
+    keeper = keeper_of(process.pid)
+    server.kill()
+    kill(process.pid if which == "runner" else keeper, number=signal.SIGSTOP)
+    wait_for_end(pids, timeout=10)
+    kill(process.pid, keeper, number=signal.SIGCONT)
+    assert process.wait(20) == LOST
+
+
+def test_a_stopped_runner_does_not_cost_the_lock(tool, lock):
+    process, pids = tool.start_group("--lease", "600ms")
+    before = lock.info()
+    kill(process.pid, number=signal.SIGSTOP)
+    time.sleep(1.5)
+    assert lock.info()["fence"] == before["fence"] and all(map(is_alive, pids))
+    kill(process.pid, number=signal.SIGCONT)
+    process.terminate()
+    assert process.wait(20) == 128 + signal.SIGTERM
