@@ -131,7 +131,8 @@ def _load():
             ("extend", status, pointer, ctypes.c_uint32), ("release", status, pointer),
             ("cancel", None, pointer), ("get_state", ctypes.c_int, pointer),
             ("remaining_ms", ctypes.c_int64, pointer), ("lost_fd", ctypes.c_int, pointer),
-            ("fence", ctypes.c_uint64, pointer), ("token", text, pointer), ("get_timings", None, pointer, pointer),
+            ("fence", ctypes.c_uint64, pointer), ("token", text, pointer),
+            ("get_timings", None, pointer, pointer),
             ("last_error", text, pointer)]:
         function = getattr(library, f"dlock_{name}")
         function.restype, function.argtypes = result, arguments
