@@ -5,20 +5,7 @@ import pytest
 from support.fake_server import FakeServer
 from support.libdlock import Client
 
-
-@pytest.fixture
-def connect(start_server):
-    """connect(url or server, **options) is a client of libdlock; it goes before the servers do."""
-    clients = []
-
-    def make(to, **options):
-        url = to if isinstance(to, str) else getattr(to, "url", f"redis://127.0.0.1:{to.port}")
-        clients.append(Client(url, **options))
-        return clients[-1]
-
-    yield make
-    for client in reversed(clients):
-        client.free()
+PATIENCE_MS = 20_000  # a server that is alive answers, however slow the machine is
 
 
 @pytest.fixture
@@ -33,6 +20,24 @@ def fake_server():
     yield make
     for server in servers:
         server.close()
+
+
+@pytest.fixture
+def connect(start_server, fake_server):
+    """connect(url or server, **options) is a client of libdlock. Unless it is told otherwise it
+    waits so long for an answer that only a server that never answers is late. It ends before the
+    servers do: what it holds is released as long as somebody is there."""
+    clients = []
+
+    def make(to, **options):
+        url = to if isinstance(to, str) else getattr(to, "url", f"redis://127.0.0.1:{to.port}")
+        patient = {"connect_timeout_ms": PATIENCE_MS, "io_timeout_ms": PATIENCE_MS}
+        clients.append(Client(url, **{**patient, **options}))
+        return clients[-1]
+
+    yield make
+    for client in reversed(clients):
+        client.free()
 
 
 @pytest.fixture

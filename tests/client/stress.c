@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { THREADS = 16, NAMES = 4, ROUND_LOCKS = 3, LEASE_MS = 5000 };
+enum { THREADS = 16, NAMES = 4, ROUND_LOCKS = 3, LEASE_MS = 30000 };
 
 typedef struct worker {
     pthread_t thread;

@@ -29,8 +29,8 @@ def test_many_threads_on_one_client(server, mode):
     """Run again under AddressSanitizer and ThreadSanitizer, see scripts/run-tests."""
     print(run("stress", url_of(server), os.environ.get("DLOCK_STRESS_SECONDS", 5), *mode))
     # The last claims that were canceled may be on their way still; leases are longer than this.
-    wait_until(lambda: server.client().dbsize() == 0, "all locks given back", timeout=3)
-    assert server.client().info("dlock")["dlock_waiters"] == 0
+    wait_until(lambda: server.observer.dbsize() == 0, "all locks given back", timeout=20)
+    assert server.observer.info("dlock")["dlock_waiters"] == 0
 
 
 def test_many_threads_whose_locks_are_renewed(server):

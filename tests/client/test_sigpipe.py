@@ -19,7 +19,7 @@ START = """
 import signal, sys
 from support.libdlock import Client, Status
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-dlock = Client(sys.argv[1], io_timeout_ms=5000)
+dlock = Client(sys.argv[1], io_timeout_ms=20000)
 """
 FAILURES = "(Status.UNREACHABLE, Status.IN_DOUBT, Status.LOST)"  # lost: a machine that is slow
 
