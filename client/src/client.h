@@ -10,6 +10,7 @@
 #include "interrupt.h"
 #include "random.h"
 #include "service.h"
+#include "tls.h"
 #include <stdatomic.h>
 
 typedef enum client_counter {
@@ -24,6 +25,7 @@ typedef enum client_counter {
 } client_counter;
 
 struct dlock_client {
+    tls_context *trust; /* NULL: none of rediss:// */
     service *remote;
     hotspot *local;
     access_log *log; /* NULL: none */
