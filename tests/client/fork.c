@@ -25,6 +25,7 @@ static dlock_client *make_client(void) {
     options.urls = &url;
     options.url_count = 1;
     options.io_timeout_ms = 20000; /* sanitizers are slow */
+    options.connect_timeout_ms = 20000;
     dlock_client *client;
     expect("client_new", dlock_client_new(&client, &options), DLOCK_OK);
     return client;
