@@ -96,7 +96,9 @@ typedef void (*dlock_event_fn)(void *arg, dlock_event event, const char *name, d
 typedef void (*dlock_log_fn)(void *arg, bool is_error, const char *line);
 
 /* 0 always means "the default". Fields are only ever appended: a program built against an older
- * page works, one built against a newer page gets DLOCK_INVALID if it asks for what is not here. */
+ * page works, one built against a newer page gets DLOCK_INVALID if it asks for what is not here.
+ * A URL with rediss:// is one with redis:// and TLS: the files for it are PEM, and are read when
+ * the client is made. */
 typedef struct dlock_client_options {
     size_t struct_size;
     const char *const *urls; /* redis://[[user:]password@]host[:port][/db], unix:///path[?db=n] */
@@ -174,8 +176,8 @@ DLOCK_API int dlock_version(void);
 DLOCK_API const char *dlock_status_name(dlock_status status);
 DLOCK_API const char *dlock_status_text(dlock_status status);
 
-/* Checks the options, does no network I/O. On anything but DLOCK_OK *out is NULL. DLOCK_INVALID:
- * see dlock_options_error(). Threads: any. */
+/* Checks the options and reads the files of TLS, does no network I/O. On anything but DLOCK_OK *out
+ * is NULL. DLOCK_INVALID: see dlock_options_error(). Threads: any. */
 DLOCK_API dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *options);
 
 /* What is wrong with these options, for people; "" when nothing is. It is written to text. Threads:

@@ -4,6 +4,8 @@ import pytest
 
 from support.fake_server import FakeServer
 from support.libdlock import Client
+from support.server import free_port
+from support.tls import Authority, tls_options
 
 PATIENCE_MS = 20_000  # a server that is alive answers, however slow the machine is
 
@@ -20,6 +22,38 @@ def fake_server():
     yield make
     for server in servers:
         server.close()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory):
+    """The CA that the servers and clients of these tests trust."""
+    return Authority(tmp_path_factory.mktemp("tls") / "ca")
+
+
+@pytest.fixture(scope="session")
+def certificate(authority):
+    """Of a server on this machine."""
+    return authority.issue("server", "IP:127.0.0.1,DNS:localhost")
+
+
+@pytest.fixture
+def start_tls_server(start_server, authority, certificate):
+    """start_tls_server(*options, certificate=): its url is that of its TLS port; its port is
+    without TLS, for those who look."""
+
+    def start(*options, certificate=certificate):
+        port = free_port()
+        server = start_server(*tls_options(authority, certificate, port, *options))
+        server.tls_port = port
+        server.url = f"rediss://127.0.0.1:{port}"
+        return server
+
+    return start
+
+
+@pytest.fixture
+def tls_server(start_tls_server):
+    return start_tls_server()
 
 
 @pytest.fixture
