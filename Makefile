@@ -4,6 +4,7 @@
 #   REDISMODULE_H=path           use this redismodule.h (7.0.15) instead of fetching it
 #   REDIS_SERVER=path            the server for demo, tests and benchmarks
 #   PREFIX=dir DESTDIR=dir       where "make install" puts things
+#   TLS=no                       a client library without rediss://, and without OpenSSL
 #   CI=true                      warnings are errors
 VERSION := 0.1.0
 LIBRARY_ABI := 0
@@ -32,12 +33,24 @@ MODULE_CFLAGS := $(DLOCK_CFLAGS) -D_POSIX_C_SOURCE=200809L $(if $(SANITIZE),,-fl
     -isystem "$(dir $(HEADER))" -Imodule
 MODULE_LDFLAGS := -shared -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE),-flto)
 
+# Where OpenSSL is, unless it is said otherwise.
+ifndef TLS
+TLS := $(shell $(CC) $(CPPFLAGS) -include openssl/ssl.h -E -x c /dev/null >/dev/null 2>&1 && \
+    echo yes || echo no)
+endif
+$(if $(filter yes no,$(TLS)),,$(error dlock: TLS is yes or no))
+PC_TLS := $(if $(filter yes,$(TLS)),$(comma) libssl$(comma) libcrypto)
+CLIENT_LIBS := -lhiredis $(if $(filter yes,$(TLS)),-lssl -lcrypto)
+
 CLIENT_CFLAGS := $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread -Iclient/include -Iclient/src
 CLIENT_LDFLAGS := -shared -pthread -Wl,-soname,libdlock.so.$(LIBRARY_ABI) \
     -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE),-Wl,-z,defs)
 
 MODULE_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard module/*.c)))
-CLIENT_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard client/src/*.c)))
+CLIENT_SOURCES := $(filter-out client/src/tls$(if $(filter yes,$(TLS)),_none).c, \
+    $(sort $(wildcard client/src/*.c)))
+CLIENT_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(CLIENT_SOURCES))
+CLIENT_KIND := $(OUT)/client/tls-$(TLS)
 CLIENT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/client/*.c)))
 CLI_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard client/cli/*.c)))
 FENCED_WRITERS := $(patsubst %,$(OUT)/client/examples/fenced_%,file sqlite redis)
@@ -61,13 +74,13 @@ $(OUT)/dlock.so: $(MODULE_OBJECTS)
 .PHONY: client
 client: $(OUT)/libdlock.so $(OUT)/libdlock.a ## build the client library, build/libdlock.so and .a
 
-$(OUT)/libdlock.so: $(CLIENT_OBJECTS)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLIENT_LDFLAGS) -lhiredis
+$(OUT)/libdlock.so: $(CLIENT_OBJECTS) $(CLIENT_KIND)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLIENT_OBJECTS) $(CLIENT_LDFLAGS) $(CLIENT_LIBS)
 	@ln -sf libdlock.so $@.$(LIBRARY_ABI)
 
 # One object in which only the public names are left, so that they cannot clash with a program's.
-$(OUT)/libdlock.a: $(CLIENT_OBJECTS)
-	$(LD) -r -o $(OUT)/client/libdlock.o $^
+$(OUT)/libdlock.a: $(CLIENT_OBJECTS) $(CLIENT_KIND)
+	$(LD) -r -o $(OUT)/client/libdlock.o $(CLIENT_OBJECTS)
 	$(OBJCOPY) --localize-hidden $(OUT)/client/libdlock.o
 	@rm -f $@
 	$(AR) rcs $@ $(OUT)/client/libdlock.o
@@ -76,22 +89,33 @@ $(OUT)/libdlock.a: $(CLIENT_OBJECTS)
 cli: $(OUT)/dlock ## build the command line tool, build/dlock
 
 $(OUT)/dlock: $(CLI_OBJECTS) $(OUT)/libdlock.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread -o $@ $^ -lhiredis
+	$(CC) $(CFLAGS) $(LDFLAGS) $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread -o $@ $^ \
+	    $(CLIENT_LIBS)
 
 # It sees the library as its users do.
 $(OUT)/client/cli/%.o: client/cli/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_GNU_SOURCE -Iclient/include $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
 
+# Another choice of TLS links all again.
+$(CLIENT_KIND):
+	@mkdir -p $(@D)
+	@rm -f $(OUT)/client/tls-*
+	@touch $@
+
 # Only for tests, never installed.
 $(OUT)/dlock_selftest.so: $(SELFTEST_OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(MODULE_LDFLAGS)
 
-$(CLIENT_OBJECTS): | hiredis
+$(CLIENT_OBJECTS): | hiredis $(if $(filter yes,$(TLS)),openssl)
 .PHONY: hiredis
 hiredis:
 	@echo '#include <hiredis/hiredis.h>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 || \
 	    { echo "dlock: hiredis is missing; on Debian: apt-get install libhiredis-dev" >&2; exit 1; }
+.PHONY: openssl
+openssl:
+	@echo '#include <openssl/ssl.h>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 || \
+	    { echo "dlock: OpenSSL is missing; on Debian: apt-get install libssl-dev" >&2; exit 1; }
 
 $(OUT)/client/%.o: client/%.c Makefile
 	@mkdir -p $(@D)
@@ -110,23 +134,25 @@ $(OUT)/tests/unit/module/%_test: tests/unit/module/%_test.c tests/unit/unit.h mo
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Imodule -Itests/unit -o $@ $< module/$*.c
 
-$(OUT)/tests/unit/client/%_test: tests/unit/client/%_test.c tests/unit/unit.h $(CLIENT_OBJECTS)
+$(OUT)/tests/unit/client/%_test: tests/unit/client/%_test.c tests/unit/unit.h $(CLIENT_OBJECTS) \
+    $(CLIENT_KIND)
 	@mkdir -p $(@D)
-	$(CC) $(CLIENT_CFLAGS) $(CFLAGS) -Itests/unit -o $@ $< $(CLIENT_OBJECTS) -lhiredis
+	$(CC) $(CLIENT_CFLAGS) $(CFLAGS) -Itests/unit -o $@ $< $(CLIENT_OBJECTS) $(CLIENT_LIBS)
 
 # These see the library as its users do.
 $(OUT)/tests/client/%: tests/client/%.c $(OUT)/libdlock.a
 	@mkdir -p $(@D)
-	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ $^ -lhiredis
+	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ $^ \
+	    $(CLIENT_LIBS)
 
 # The example that is two files: the writer, and a store that takes its writes.
 $(OUT)/client/examples/fenced_%: client/examples/fenced_writer.c client/examples/fenced_%.c \
     $(OUT)/libdlock.a client/examples/fenced_store.h
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ \
-	    $(filter-out %.h,$^) -lhiredis $(if $(filter sqlite,$*),-lsqlite3)
+	    $(filter-out %.h,$^) $(CLIENT_LIBS) $(if $(filter sqlite,$*),-lsqlite3)
 
--include $(wildcard $(OUT)/module/*.d $(OUT)/client/src/*.d $(OUT)/client/cli/*.d $(OUT)/tests/*/*.d $(OUT)/tests/*/*/*.d)
+-include $(wildcard $(OUT)/module/*.d $(OUT)/client/*/*.d $(OUT)/tests/*/*.d $(OUT)/tests/*/*/*.d)
 
 .PHONY: demo
 demo: ## see it work: a private Redis, two clients, one lock
@@ -191,8 +217,8 @@ install-client: client
 	ln -sf libdlock.so.$(LIBRARY_ABI) "$(LIB_DIR)/libdlock.so"
 	install -m 644 $(OUT)/libdlock.a "$(LIB_DIR)/libdlock.a"
 	install -m 644 client/include/dlock.h client/include/dlock_spi.h "$(INCLUDE_DIR)/"
-	{ printf 'prefix=%s\n' "$(PREFIX)"; sed 's/@VERSION@/$(VERSION)/' client/dlock.pc.in; } \
-	    >"$(LIB_DIR)/pkgconfig/dlock.pc"
+	{ printf 'prefix=%s\n' "$(PREFIX)"; sed 's/@VERSION@/$(VERSION)/;s/@TLS@/$(PC_TLS)/' \
+	    client/dlock.pc.in; } >"$(LIB_DIR)/pkgconfig/dlock.pc"
 
 .PHONY: uninstall
 uninstall: ## remove what install put there
@@ -209,4 +235,4 @@ clean: ## remove everything that was built
 .PHONY: help
 help: ## show this
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
-	@sed -n '3,7s/^# / /p' Makefile
+	@sed -n '3,8s/^# / /p' Makefile

@@ -22,8 +22,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* How often in a lease the time is noted for the runner; before the end, what killing may take on a busy
- * machine; and how long a group may take to vanish once it is killed. */
+/* How often in a lease the time is noted for the runner; how long before the end it is, as killing
+ * takes time on a busy machine; and how long a killed group may take to vanish. */
 enum { TIMES_PER_LEASE = 12, MARGINS_PER_LEASE = 10, MARGIN_MAX_MS = 500, VANISH_MS = 1000 };
 
 typedef struct keeping {

@@ -96,7 +96,9 @@ typedef void (*dlock_event_fn)(void *arg, dlock_event event, const char *name, d
 typedef void (*dlock_log_fn)(void *arg, bool is_error, const char *line);
 
 /* 0 always means "the default". Fields are only ever appended: a program built against an older
- * page works, one built against a newer page gets DLOCK_INVALID if it asks for what is not here. */
+ * page works, one built against a newer page gets DLOCK_INVALID if it asks for what is not here.
+ * A URL with rediss:// is one with redis:// and TLS: the files for it are PEM, and are read when
+ * the client is made. */
 typedef struct dlock_client_options {
     size_t struct_size;
     const char *const *urls; /* redis://[[user:]password@]host[:port][/db], unix:///path[?db=n] */
@@ -174,8 +176,8 @@ DLOCK_API int dlock_version(void);
 DLOCK_API const char *dlock_status_name(dlock_status status);
 DLOCK_API const char *dlock_status_text(dlock_status status);
 
-/* Checks the options, does no network I/O. On anything but DLOCK_OK *out is NULL. DLOCK_INVALID:
- * see dlock_options_error(). Threads: any. */
+/* Checks the options and reads the files of TLS, does no network I/O. On anything but DLOCK_OK *out
+ * is NULL. DLOCK_INVALID: see dlock_options_error(). Threads: any. */
 DLOCK_API dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *options);
 
 /* What is wrong with these options, for people; "" when nothing is. It is written to text. Threads:
@@ -216,9 +218,9 @@ DLOCK_API dlock_status dlock_try_acquire(dlock_lock *lock);
  * has ended meanwhile. Threads: owner. */
 DLOCK_API dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms);
 
-/* The lease now ends lease_ms from now (0: the lock's own; else 10 at least). DLOCK_LOST: the
- * server says it is not ours any more. On a failure the lock is held as long as it was before,
- * and after DLOCK_IN_DOUBT as long as is certain either way. Threads: owner. */
+/* The lease now ends lease_ms from now (0: the lock's own; else 10 at least). DLOCK_LOST: it has
+ * ended before, or the server says it is not ours any more. On a failure the lock is held as long
+ * as it was before, and after DLOCK_IN_DOUBT as long as is certain either way. Threads: owner. */
 DLOCK_API dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms);
 
 /* Gives it back, at the last level of a lock that was taken several times. The handle is free
@@ -232,11 +234,12 @@ DLOCK_API dlock_status dlock_release(dlock_lock *lock);
  * any, and signal handlers. */
 DLOCK_API void dlock_cancel(dlock_lock *lock);
 
-/* By the local clock alone. Threads: any. */
+/* By the local clock alone: one atomic load. Threads: any. */
 DLOCK_API dlock_state dlock_get_state(const dlock_lock *lock);
 
 /* How long the lock is certainly ours: counted from before the request was sent, less an allowance
- * for clocks that do not run alike (1 % and 2 ms). 0 when it is not. Threads: any. */
+ * for clocks that do not run alike (1 % and 2 ms); and, if it is renewed or somebody is to be told
+ * of its loss, less the time that takes (2 %, 50 ms at most). 0 when it is not. Threads: any. */
 DLOCK_API int64_t dlock_remaining_ms(const dlock_lock *lock);
 
 /* A descriptor that becomes readable once the lock is lost, and stays so until the release; for

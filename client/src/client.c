@@ -32,10 +32,11 @@ static void free_store(const dlock_client_options *options) {
 }
 
 static service *make_service(const dlock_client_options *options, const url *where,
-                             const environment *env) {
+                             const tls_context *trust, const environment *env) {
     server_limits limits = {.connect_timeout_ms = options->connect_timeout_ms,
                             .io_timeout_ms = options->io_timeout_ms,
-                            .pool_max = options->pool_max};
+                            .pool_max = options->pool_max,
+                            .trust = trust};
     backend *behind =
         options->backend != NULL ? custom_new(options->backend) : single_new(where, &limits, env);
     waiting_rule rule = rule_of(options);
@@ -86,13 +87,18 @@ dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *gi
     dlock_client_options options;
     url where;
     char text[OPTIONS_WRONG_MAX];
+    tls_context *trust;
     if (options_read_client(&options, &where, given, text) != NULL) return DLOCK_INVALID;
+    dlock_status status = options_open_tls(&trust, &options, &where, text);
+    if (status != DLOCK_OK) return status;
 
     dlock_client *made = calloc(1, sizeof(*made));
     if (made == NULL) {
+        tls_context_free(trust);
         free_store(&options);
         return DLOCK_NO_MEMORY;
     }
+    made->trust = trust;
     made->env = environment_system();
     made->limits = (client_limits){options.connect_timeout_ms, options.io_timeout_ms};
     made->on_event = options.on_event;
@@ -100,7 +106,7 @@ dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *gi
     made->tokens = token_source_new();
     made->wakers = interrupt_stock_new();
     made->prefix = strdup(options.prefix);
-    made->remote = make_service(&options, &where, made->env);
+    made->remote = make_service(&options, &where, trust, made->env);
     made->local = make_hotspot(&options, made->remote, made->env);
     if (made->remote != NULL)
         made->renewals = renewal_new(service_backend(made->remote), options.connect_timeout_ms,
@@ -125,7 +131,10 @@ void dlock_options_error(const dlock_client_options *given, char *text, size_t s
     dlock_client_options options;
     url where;
     char room[OPTIONS_WRONG_MAX];
+    tls_context *trust = NULL;
     const char *wrong = options_read_client(&options, &where, given, room);
+    if (wrong == NULL && options_open_tls(&trust, &options, &where, room) != DLOCK_OK) wrong = room;
+    tls_context_free(trust);
     if (size > 0) snprintf(text, size, "%s", wrong == NULL ? "" : wrong);
 }
 
@@ -137,6 +146,7 @@ void dlock_client_free(dlock_client *client) {
     access_log_free(client->log);
     hotspot_free(client->local);
     service_free(client->remote);
+    tls_context_free(client->trust);
     interrupt_stock_free(client->wakers);
     token_source_free(client->tokens);
     free(client->prefix);

@@ -11,6 +11,7 @@
 #include "random.h"
 #include "renewal.h"
 #include "service.h"
+#include "tls.h"
 #include "watch.h"
 #include <stdatomic.h>
 
@@ -36,6 +37,7 @@ struct dlock_client {
     void *event_arg;
     watch *watcher; /* NULL: the same */
     renewal *renewals;
+    tls_context *trust; /* NULL: none of rediss:// */
     service *remote;
     hotspot *local;
     access_log *log; /* NULL: none */

@@ -2,13 +2,14 @@
 /* conn.c - see conn.h.
  *
  *   connecting   until the socket is writable without an error
+ *   handshake    of TLS, if there is any
  *   greeting     AUTH and SELECT are sent; each must be answered with OK
  *   ready        requests go out, answers come in
  *   broken       for good
  *
  * Of hiredis only the reader is used: its connections would raise SIGPIPE when the server has
  * closed them, and those of 0.14 abort the program when there is no memory. Works with hiredis 0.14
- * and 1.x. */
+ * and 1.x, and so TLS is not that of hiredis either. */
 #include "conn.h"
 
 #include "answer.h"
@@ -26,12 +27,14 @@ enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 1, KEEPALIVE_PROBES = 3, UNHEAR
 
 enum { READ_SIZE = 4096 };
 
-typedef enum conn_phase { CONNECTING, GREETING, READY, BROKEN } conn_phase;
+typedef enum conn_phase { CONNECTING, HANDSHAKE, GREETING, READY, BROKEN } conn_phase;
 
 struct conn {
     int fd;
     redisReader *reader;
     const url *to;
+    const tls_context *trust;
+    tls *tls; /* NULL: none, or not yet */
     conn_phase phase;
     int greetings_left; /* answers to them that are still to come */
     char *out;
@@ -45,6 +48,34 @@ static void fail(conn *c, dlock_status failure, const char *cause) {
     c->phase = BROKEN;
     c->failure = failure;
     text_copy(c->cause, sizeof(c->cause), cause);
+}
+
+static bool is_to_be_repeated(int fault) {
+    return fault == EAGAIN || fault == EWOULDBLOCK || fault == EINTR;
+}
+
+/* After -1 of receive(), transmit() or the handshake. */
+static void fail_by_errno(conn *c) {
+    if (is_to_be_repeated(errno)) return;
+    if (c->tls != NULL)
+        fail(c, tls_failure(c->tls), tls_cause(c->tls));
+    else
+        fail(c, DLOCK_UNREACHABLE, strerror(errno));
+}
+
+static void fail_by_end(conn *c) {
+    fail(c, DLOCK_UNREACHABLE, "the server closed the connection");
+}
+
+/* -- the socket, with or without TLS */
+
+static ssize_t receive(conn *c, char *bytes, size_t size) {
+    return c->tls != NULL ? tls_read(c->tls, bytes, size) : recv(c->fd, bytes, size, MSG_DONTWAIT);
+}
+
+static ssize_t transmit(conn *c, const char *bytes, size_t size) {
+    return c->tls != NULL ? tls_write(c->tls, bytes, size)
+                          : send(c->fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* -- writing */
@@ -88,12 +119,14 @@ bool conn_queue(conn *to, const command *request) {
 
 static void write_some(conn *c) {
     while (c->out_sent < c->out_size) {
-        ssize_t sent = send(c->fd, c->out + c->out_sent, c->out_size - c->out_sent,
-                            MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t sent = transmit(c, c->out + c->out_sent, c->out_size - c->out_sent);
         if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
         if (sent < 0) {
-            fail(c, DLOCK_UNREACHABLE, strerror(errno));
+            fail_by_errno(c);
+            return;
+        }
+        if (sent == 0) {
+            fail_by_end(c);
             return;
         }
         c->out_sent += (size_t)sent;
@@ -127,6 +160,31 @@ static bool queue_greetings(conn *c) {
     return c->to->db == 0 || queue_greeting(c, words_of(2, "SELECT", db, NULL));
 }
 
+static void greet(conn *c) {
+    if (queue_greetings(c))
+        c->phase = c->greetings_left > 0 ? GREETING : READY;
+    else
+        fail(c, DLOCK_NO_MEMORY, "no memory");
+}
+
+static void shake_hands(conn *c) {
+    ssize_t done = tls_shake_hands(c->tls);
+    if (done > 0)
+        greet(c);
+    else if (done < 0)
+        fail_by_errno(c);
+    else
+        fail(c, DLOCK_UNREACHABLE, "the server closed the connection in the TLS handshake");
+}
+
+static void begin_handshake(conn *c) {
+    c->tls = tls_new(c->trust, c->to->host, c->fd);
+    if (c->tls == NULL)
+        fail(c, DLOCK_NO_MEMORY, "no memory");
+    else
+        c->phase = HANDSHAKE;
+}
+
 static void on_connected(conn *c) {
     int fault = 0, on = 1, idle_s = KEEPALIVE_IDLE_S, pause_s = KEEPALIVE_PAUSE_S;
     int probes = KEEPALIVE_PROBES, unheard_ms = UNHEARD_MS, fd = c->fd;
@@ -144,11 +202,10 @@ static void on_connected(conn *c) {
         setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unheard_ms, sizeof(unheard_ms));
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     }
-    if (!queue_greetings(c)) {
-        fail(c, DLOCK_NO_MEMORY, "no memory");
-        return;
-    }
-    c->phase = c->greetings_left > 0 ? GREETING : READY;
+    if (c->trust != NULL)
+        begin_handshake(c);
+    else
+        greet(c);
 }
 
 static void start_connecting(conn *c, const struct sockaddr *address, socklen_t size) {
@@ -161,10 +218,12 @@ static void start_connecting(conn *c, const struct sockaddr *address, socklen_t 
         fail(c, DLOCK_UNREACHABLE, strerror(errno));
 }
 
-conn *conn_open(const url *to, const struct sockaddr *address, socklen_t size) {
+conn *conn_open(const url *to, const tls_context *trust, const struct sockaddr *address,
+                socklen_t size) {
     conn *opened = calloc(1, sizeof(*opened));
     if (opened == NULL) return NULL;
     opened->to = to;
+    opened->trust = trust;
     opened->fd = -1;
     opened->reader = redisReaderCreate();
     if (opened->reader == NULL) {
@@ -177,6 +236,7 @@ conn *conn_open(const url *to, const struct sockaddr *address, socklen_t size) {
 
 void conn_close(conn *old) {
     if (old == NULL) return;
+    tls_free(old->tls);
     if (old->fd >= 0) close(old->fd);
     if (old->reader != NULL) redisReaderFree(old->reader);
     free(old->out);
@@ -238,16 +298,30 @@ static void read_greetings(conn *c) {
     }
 }
 
-static void read_some(conn *c) {
+static void read_once(conn *c) {
     char bytes[READ_SIZE];
-    ssize_t count = recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+    ssize_t count = receive(c, bytes, sizeof(bytes));
     if (count < 0)
-        fail(c, DLOCK_UNREACHABLE, strerror(errno));
+        fail_by_errno(c);
     else if (count == 0)
-        fail(c, DLOCK_UNREACHABLE, "the server closed the connection");
+        fail_by_end(c);
     else if (redisReaderFeed(c->reader, bytes, (size_t)count) != REDIS_OK)
         fail_by_reader(c);
+}
+
+/* What TLS keeps of a record is read as well: poll(2) would not come back to it. */
+static void read_some(conn *c) {
+    do
+        read_once(c);
+    while (c->phase != BROKEN && c->tls != NULL && tls_has_more(c->tls));
+}
+
+/* What arrived may be of TLS alone, as new keys and session tickets are: that is no answer to
+ * anything. */
+static bool has_only_tls_to_read(conn *c) {
+    char byte;
+    return tls_read(c->tls, &byte, sizeof(byte)) < 0 && errno == EAGAIN &&
+           !tls_wants_to_write(c->tls);
 }
 
 /* -- public */
@@ -257,14 +331,18 @@ int conn_fd(const conn *c) {
 }
 
 short conn_events(const conn *c) {
+    bool is_tls_to_write = c->tls != NULL && tls_wants_to_write(c->tls);
     if (c->phase == CONNECTING) return POLLOUT;
-    return c->out_sent < c->out_size ? POLLIN | POLLOUT : POLLIN;
+    if (c->phase == HANDSHAKE) return is_tls_to_write ? POLLOUT : POLLIN;
+    return c->out_sent < c->out_size || is_tls_to_write ? POLLIN | POLLOUT : POLLIN;
 }
 
 void conn_advance(conn *c, short ready) {
     if (c->phase == CONNECTING && (ready & (POLLOUT | POLLERR | POLLHUP))) on_connected(c);
-    if (c->phase == BROKEN || c->phase == CONNECTING) return;
-    if (ready & (POLLIN | POLLERR | POLLHUP)) read_some(c);
+    if (c->phase == HANDSHAKE) shake_hands(c);
+    if (c->phase == BROKEN || c->phase == CONNECTING || c->phase == HANDSHAKE) return;
+    bool is_tls_to_write = c->tls != NULL && tls_wants_to_write(c->tls);
+    if (ready & (POLLIN | POLLERR | POLLHUP) || is_tls_to_write) read_some(c);
     if (c->phase == GREETING) read_greetings(c);
     if (c->phase != BROKEN) write_some(c);
 }
@@ -282,9 +360,15 @@ bool conn_has_sent(const conn *c) {
     return c->out_sent > 0;
 }
 
-bool conn_is_quiet(const conn *c) {
+bool conn_is_quiet(conn *c) {
     struct pollfd now = {.fd = c->fd, .events = POLLIN};
-    return c->phase == READY && poll(&now, 1, 0) == 0;
+    if (c->phase != READY) return false;
+    return poll(&now, 1, 0) == 0 || (c->tls != NULL && has_only_tls_to_read(c));
+}
+
+const char *conn_overdue(const conn *c) {
+    return c->phase == HANDSHAKE ? "no answer to the TLS handshake in time"
+                                 : "no connection in time";
 }
 
 dlock_status conn_failure(const conn *c) {

@@ -5,6 +5,7 @@
 #define DLOCK_CONN_H
 
 #include "dlock.h"
+#include "tls.h"
 #include "url.h"
 #include <sys/socket.h>
 
@@ -34,9 +35,10 @@ typedef struct reply {
 
 typedef enum conn_result { CONN_WAITING, CONN_REPLIED, CONN_BROKEN } conn_result;
 
-/* Begins to connect to that address, and to log in after that as the URL says, which must outlive
- * it. NULL: no memory. */
-conn *conn_open(const url *to, const struct sockaddr *address, socklen_t size);
+/* Begins to connect to that address, and to log in after that as the URL says. It must outlive the
+ * connection, and so must trust, which is that of rediss://, else NULL. NULL: no memory. */
+conn *conn_open(const url *to, const tls_context *trust, const struct sockaddr *address,
+                socklen_t size);
 void conn_close(conn *old);
 
 /* To be sent, after what was queued before; only when it is ready. False: no memory, nothing is
@@ -58,7 +60,10 @@ bool conn_is_ready(const conn *c);
 bool conn_has_sent(const conn *c);
 
 /* It is idle: is it still there, with nothing unexpected to read? */
-bool conn_is_quiet(const conn *c);
+bool conn_is_quiet(conn *c);
+
+/* What has not happened yet, of one that is neither ready nor broken, for people. */
+const char *conn_overdue(const conn *c);
 
 /* Of a broken one. The status is that of a request that was not sent. */
 dlock_status conn_failure(const conn *c);

@@ -72,7 +72,7 @@ static void look_at(exchange *x, int64_t now_us) {
     if (x->is_sent)
         abandon(x, DLOCK_IN_DOUBT, "no answer in time", now_us);
     else
-        finish(x, DLOCK_UNREACHABLE, "no connection in time");
+        finish(x, DLOCK_UNREACHABLE, conn_overdue(x->conn));
 }
 
 /* Polls those that are not done. Fills ready, in the order of all. */

@@ -12,18 +12,16 @@
  * who holds or awaits its lock; one that is removed meanwhile lives on until the last of them is
  * through, and only new calls pass it by.
  *
- * Invariants: users counts the holder and those in line. Nobody is in line unless it is held. Spots
- * that were found by contention are in a list, the one used last at its end; at most auto_max. All
+ * Invariants: users counts the holder and those in line. Nobody is in line unless it is held. All
  * under one mutex, which is held for a few instructions at a time. */
 #include "hotspot.h"
 
 #include "deadline.h"
+#include "spots.h"
 #include "text.h"
 #include "validity.h"
 #include <pthread.h>
 #include <stdlib.h>
-
-enum { BUCKETS_AT_FIRST = 64 };
 
 #define HELD_HERE "another thread here holds it, or asks for it"
 
@@ -37,158 +35,18 @@ typedef struct place {
     atomic_bool is_served;
 } place;
 
-/* A lock as it is held outside. */
-typedef struct outside {
-    char token[DLOCK_TOKEN_SIZE];
-    uint64_t fence;
-    int64_t asked_us;
-    uint32_t lease_ms;
-    uint32_t min_replicas; /* that know of it */
-} outside;
-
-typedef struct spot {
-    struct spot *next;          /* in its bucket */
-    struct spot *older, *newer; /* of those found by contention */
-    uint64_t hash;
-    bool is_auto, is_listed; /* listed: can be found by its name */
-    bool is_held;
-    uint32_t users;
-    place *first, **last;
-    uint32_t length;
-    /* Of the holder. */
-    outside lock;
-    bool is_handed_on; /* by the one before, to who was next in line */
-    uint32_t hand_ons; /* in a row */
-    char name[];
-} spot;
-
 struct hotspot {
     hotspot_rule rule;
     const environment *env;
     pthread_mutex_t mutex;
-    spot **buckets;
-    size_t bucket_count, count, auto_count;
-    spot *oldest, *newest;
+    spots names;
     atomic_uint_least64_t hand_on_count, waiting;
-    atomic_size_t listed; /* count, for a look without the mutex */
 };
-
-/* -- the table */
-
-static uint64_t hash_of(const char *name) {
-    uint64_t hash = 1469598103934665603u; /* FNV-1a */
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (unsigned char)*name) * 1099511628211u;
-    return hash;
-}
-
-static spot **bucket_of(const hotspot *in, uint64_t hash) {
-    return &in->buckets[hash % in->bucket_count];
-}
-
-static spot *find(const hotspot *in, const char *name, uint64_t hash) {
-    for (spot *each = *bucket_of(in, hash); each != NULL; each = each->next)
-        if (each->hash == hash && strcmp(each->name, name) == 0) return each;
-    return NULL;
-}
-
-/* Best effort: longer chains if there is no memory. */
-static void grow(hotspot *in) {
-    size_t bucket_count = in->bucket_count * 2;
-    spot **buckets = calloc(bucket_count, sizeof(buckets[0]));
-    if (buckets == NULL) return;
-    spot **old = in->buckets;
-    size_t old_count = in->bucket_count;
-    in->buckets = buckets;
-    in->bucket_count = bucket_count;
-    for (size_t i = 0; i < old_count; i++)
-        for (spot *each = old[i], *next; each != NULL; each = next) {
-            next = each->next;
-            spot **bucket = bucket_of(in, each->hash);
-            each->next = *bucket;
-            *bucket = each;
-        }
-    free(old);
-}
-
-static void leave_auto_list(hotspot *in, spot *which) {
-    if (!which->is_auto) return;
-    which->is_auto = false;
-    in->auto_count--;
-    if (which->older != NULL)
-        which->older->newer = which->newer;
-    else
-        in->oldest = which->newer;
-    if (which->newer != NULL)
-        which->newer->older = which->older;
-    else
-        in->newest = which->older;
-    which->older = which->newer = NULL;
-}
-
-static void join_auto_list(hotspot *in, spot *which) {
-    which->is_auto = true;
-    in->auto_count++;
-    which->older = in->newest;
-    which->newer = NULL;
-    if (in->newest != NULL)
-        in->newest->newer = which;
-    else
-        in->oldest = which;
-    in->newest = which;
-}
-
-static void free_if_unused(spot *which) {
-    if (which->users == 0 && !which->is_listed) free(which);
-}
-
-/* It cannot be found any more; gone as soon as nobody uses it. */
-static void unlist(hotspot *in, spot *which) {
-    spot **link = bucket_of(in, which->hash);
-    while (*link != which)
-        link = &(*link)->next;
-    *link = which->next;
-    leave_auto_list(in, which);
-    which->is_listed = false;
-    atomic_store(&in->listed, --in->count);
-    free_if_unused(which);
-}
-
-static spot *list_new(hotspot *in, const char *name, uint64_t hash) {
-    if (in->count >= in->bucket_count) grow(in);
-    spot *made = calloc(1, sizeof(*made) + strlen(name) + 1);
-    if (made == NULL) return NULL;
-    memcpy(made->name, name, strlen(name) + 1);
-    made->hash = hash;
-    made->last = &made->first;
-    made->is_listed = true;
-    spot **bucket = bucket_of(in, hash);
-    made->next = *bucket;
-    *bucket = made;
-    atomic_store(&in->listed, ++in->count);
-    return made;
-}
-
-/* Those that are used stay, so there may be none. */
-static bool make_room(hotspot *in) {
-    if (in->auto_count < in->rule.auto_max) return true;
-    spot *coldest = in->oldest;
-    while (coldest != NULL && coldest->users > 0)
-        coldest = coldest->newer;
-    if (coldest == NULL) return false;
-    unlist(in, coldest);
-    return true;
-}
 
 /* The service had others to serve: the next one for this name queues up here first. */
 static void note_contention(hotspot *in, const char *name) {
-    if (in->rule.auto_max == 0) return;
-    uint64_t hash = hash_of(name);
     pthread_mutex_lock(&in->mutex);
-    if (find(in, name, hash) == NULL && make_room(in)) {
-        spot *made = list_new(in, name, hash);
-        if (made != NULL) join_auto_list(in, made);
-    }
+    spots_note(&in->names, name);
     pthread_mutex_unlock(&in->mutex);
 }
 
@@ -229,7 +87,7 @@ static dlock_status wait_in_line(hotspot *in, spot *of, place *mine, claim *call
         note_bell(mine);
         if (!is_served && (is_late || is_canceled)) {
             leave_line(of, mine);
-            free_if_unused(of);
+            spots_let_go(of);
         }
         pthread_mutex_unlock(&in->mutex);
         if (is_served) return DLOCK_OK;
@@ -245,18 +103,13 @@ static dlock_status refuse(dlock_call *call, dlock_status status, const char *ca
 
 /* DLOCK_OK: *taken is held by us, or NULL: the name has no local lock. */
 static dlock_status enter(hotspot *in, claim *call, spot **taken) {
-    const char *name = call->call.name;
-    uint64_t hash = hash_of(name);
     pthread_mutex_lock(&in->mutex);
-    spot *of = *taken = find(in, name, hash);
+    spot *of = *taken = spots_find(&in->names, call->call.name);
     if (of == NULL || !of->is_held) {
         if (of != NULL) {
             of->is_held = true;
             of->users++;
-        }
-        if (of != NULL && of->is_auto) { /* it was used last */
-            leave_auto_list(in, of);
-            join_auto_list(in, of);
+            spots_touch(&in->names, of);
         }
         pthread_mutex_unlock(&in->mutex);
         return DLOCK_OK;
@@ -289,7 +142,7 @@ static void pass_on(spot *of) {
     of->users--;
     if (next == NULL) {
         of->is_held = false;
-        free_if_unused(of);
+        spots_let_go(of);
         return;
     }
     of->first = next->next;
@@ -381,7 +234,7 @@ static void give_back(const dlock_call *call, dlock_chain *rest) {
 
 static dlock_status acquire(hotspot *in, dlock_call *call, dlock_chain *rest) {
     spot *taken = NULL;
-    if (atomic_load(&in->listed) > 0) {
+    if (atomic_load(&in->names.count) > 0) {
         dlock_status status = enter(in, (claim *)call, &taken);
         if (status != DLOCK_OK) return status;
     }
@@ -460,10 +313,8 @@ hotspot *hotspot_new(const hotspot_rule *rule, const environment *env) {
     if (made == NULL) return NULL;
     made->rule = *rule;
     made->env = env;
-    made->bucket_count = BUCKETS_AT_FIRST;
-    made->buckets = calloc(made->bucket_count, sizeof(made->buckets[0]));
     pthread_mutex_init(&made->mutex, NULL);
-    if (made->buckets == NULL) {
+    if (!spots_init(&made->names, rule->auto_max)) {
         hotspot_free(made);
         return NULL;
     }
@@ -472,10 +323,7 @@ hotspot *hotspot_new(const hotspot_rule *rule, const environment *env) {
 
 void hotspot_free(hotspot *old) {
     if (old == NULL) return;
-    for (size_t i = 0; i < old->bucket_count && old->buckets != NULL; i++)
-        while (old->buckets[i] != NULL)
-            unlist(old, old->buckets[i]);
-    free(old->buckets);
+    spots_free(&old->names);
     pthread_mutex_destroy(&old->mutex);
     free(old);
 }
@@ -489,21 +337,15 @@ dlock_handler hotspot_handler(hotspot *of) {
 }
 
 dlock_status hotspot_add(hotspot *to, const char *name) {
-    uint64_t hash = hash_of(name);
     pthread_mutex_lock(&to->mutex);
-    spot *known = find(to, name, hash);
-    if (known != NULL)
-        leave_auto_list(to, known); /* from now on it stays */
-    else
-        known = list_new(to, name, hash);
+    bool is_added = spots_add(&to->names, name) != NULL;
     pthread_mutex_unlock(&to->mutex);
-    return known == NULL ? DLOCK_NO_MEMORY : DLOCK_OK;
+    return is_added ? DLOCK_OK : DLOCK_NO_MEMORY;
 }
 
 void hotspot_remove(hotspot *from, const char *name) {
     pthread_mutex_lock(&from->mutex);
-    spot *known = find(from, name, hash_of(name));
-    if (known != NULL) unlist(from, known);
+    spots_remove(&from->names, name);
     pthread_mutex_unlock(&from->mutex);
 }
 
@@ -516,5 +358,5 @@ uint64_t hotspot_waiting(const hotspot *of) {
 }
 
 size_t hotspot_count(const hotspot *of) {
-    return atomic_load(&of->listed);
+    return atomic_load(&of->names.count);
 }

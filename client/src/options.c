@@ -46,6 +46,13 @@ static const char *check_extensions(const dlock_client_options *o) {
     return NULL;
 }
 
+/* NULL, or the first TLS option that is given. */
+static const char *tls_option_of(const dlock_client_options *o) {
+    if (o->tls_ca_file != NULL) return "tls_ca_file";
+    if (o->tls_cert_file != NULL) return "tls_cert_file";
+    return o->tls_key_file != NULL ? "tls_key_file" : NULL;
+}
+
 static const char *check_client(const dlock_client_options *o) {
     bool has_url = o->urls != NULL && o->url_count > 0 && o->urls[0] != NULL;
     if (o->backend == NULL && !has_url) return "no URL is given";
@@ -59,6 +66,8 @@ static const char *check_client(const dlock_client_options *o) {
         return "both access_log_dir and access_log are given";
     if (o->access_log_dir != NULL && access(o->access_log_dir, W_OK | X_OK) != 0)
         return "access_log_dir is not a folder that can be written to";
+    if ((o->tls_cert_file == NULL) != (o->tls_key_file == NULL))
+        return "of tls_cert_file and tls_key_file only one is given";
     if (o->pool_max > POOL_LIMIT) return "pool_max is more than 65536";
     if ((int)o->wait_mode < DLOCK_WAIT_AUTO || o->wait_mode > DLOCK_WAIT_SERVER)
         return "wait_mode is none of the known";
@@ -72,9 +81,15 @@ const char *options_read_client(dlock_client_options *to, url *where,
         return "struct_size is wrong, or an option is set that this version does not know";
     const char *wrong = check_client(to);
     if (wrong != NULL) return wrong;
+    *where = (url){0};
     if (to->backend == NULL) wrong = url_parse(where, to->urls[0]);
     if (wrong != NULL) {
         snprintf(text, OPTIONS_WRONG_MAX, "the URL: %s", wrong);
+        return text;
+    }
+    const char *tls_option = tls_option_of(to);
+    if (tls_option != NULL && !where->is_tls) {
+        snprintf(text, OPTIONS_WRONG_MAX, "%s is given, but no URL is rediss://", tls_option);
         return text;
     }
     if (to->prefix == NULL) to->prefix = "";
@@ -86,6 +101,14 @@ const char *options_read_client(dlock_client_options *to, url *where,
     set_default(&to->hotspot_queue_max, 1000);
     if (to->access_log_keep == 0) to->access_log_keep = 7;
     return NULL;
+}
+
+dlock_status options_open_tls(tls_context **out, const dlock_client_options *from, const url *where,
+                              char text[OPTIONS_WRONG_MAX]) {
+    tls_files files = {
+        .ca = from->tls_ca_file, .cert = from->tls_cert_file, .key = from->tls_key_file};
+    *out = NULL;
+    return where->is_tls ? tls_context_new(out, &files, text, OPTIONS_WRONG_MAX) : DLOCK_OK;
 }
 
 const char *options_read_lock(dlock_lock_options *to, const dlock_lock_options *given) {

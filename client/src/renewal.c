@@ -7,8 +7,8 @@
  *   settle   extended: due again later. Not ours any more: lost. No answer, or one that may pass:
  *            due again after a pause, as long as the lock is not gone
  *
- * Invariants: a lock is in the heap, or under way, or has nothing to come. hold, handle and link are
- * touched with the mutex held, and not after the end. What has ended while it was under way is
+ * Invariants: a lock is in the heap, or under way, or has nothing to come. hold, handle and link
+ * are touched with the mutex held, and not after the end. What has ended while it was under way is
  * freed by the thread. */
 #include "renewal.h"
 

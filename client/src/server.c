@@ -20,6 +20,7 @@ struct server {
 /* The addresses of a server that are not tried yet. */
 typedef struct dial {
     const url *at;
+    const tls_context *trust;
     addresses found;
     int next;
 } dial;
@@ -47,14 +48,14 @@ static conn *connect_next(exchange *question) {
     dial *to = question->dial;
     if (to->next == to->found.count) return NULL;
     int chosen = to->next++;
-    return conn_open(to->at, (const struct sockaddr *)&to->found.each[chosen],
+    return conn_open(to->at, to->trust, (const struct sockaddr *)&to->found.each[chosen],
                      to->found.sizes[chosen]);
 }
 
 /* Finds out where to connect to. */
 static dlock_status look_up(const server *at, dial *to, int64_t deadline_us, const environment *env,
                             const interrupt *stop, const char **cause) {
-    *to = (dial){.at = &at->at};
+    *to = (dial){.at = &at->at, .trust = at->limits.trust};
     *cause = "";
     if (!at->at.is_unix)
         return resolve(&to->found, at->at.host, at->at.port, deadline_us, env, stop, cause);

@@ -104,7 +104,7 @@ static const char *parse_host(url *out, span host) {
 static const char *parse_tcp(url *out, span rest) {
     span host = rest;
     if (memchr(rest.at, '?', rest.length) != NULL || memchr(rest.at, '#', rest.length) != NULL)
-        return "redis:// takes no ? and no #";
+        return "redis:// and rediss:// take no ? and no #";
     if (cut_before(&rest, '/', &host) && rest.length > 0) {
         const char *wrong = parse_db(out, rest);
         if (wrong != NULL) return wrong;
@@ -130,8 +130,10 @@ const char *url_parse(url *out, const char *text) {
     span rest = {text, strlen(text)};
     if (cut_prefix(&rest, "unix://"))
         out->is_unix = true;
+    else if (cut_prefix(&rest, "rediss://"))
+        out->is_tls = true;
     else if (!cut_prefix(&rest, "redis://"))
-        return "it must begin with redis:// or unix://";
+        return "it must begin with redis://, rediss:// or unix://";
     /* A / of a password is encoded, so an @ after the first / is a part of a path. */
     const char *slash = memchr(rest.at, '/', rest.length);
     const char *at = slash == NULL ? rest.at + rest.length : slash;

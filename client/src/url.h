@@ -2,6 +2,7 @@
 /* url.h - where a server is and how to be let in, from a URL. Pure.
  *
  *   redis://[[user:]password@]host[:port][/db]     host: a name, an IPv4 address or [IPv6]
+ *   rediss://...                                   the same, with TLS
  *   unix://[[user:]password@]/path/to.sock[?db=n]
  *
  * User, password, host and path may be percent-encoded. */
@@ -14,7 +15,7 @@
 enum { URL_HOST_MAX = 255, URL_PART_MAX = 512, URL_DB_MAX = 1000000 };
 
 typedef struct url {
-    bool is_unix;
+    bool is_unix, is_tls;
     char host[URL_HOST_MAX + 1]; /* of a unix socket: its path */
     int port;
     char user[URL_PART_MAX + 1], password[URL_PART_MAX + 1]; /* "" when there is none */

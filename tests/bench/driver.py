@@ -13,7 +13,8 @@ PRECEDENCE = -10  # as in nice(1)
 
 def build(name, uses_libdlock=False):
     """Compile name.c; the result is the path of the program."""
-    library = ["-I", ROOT / "client/include", ROOT / "build/libdlock.a", "-lhiredis"]
+    library = ["-I", ROOT / "client/include", ROOT / "build/libdlock.a", "-lhiredis",
+               "-lssl", "-lcrypto"]
     program = ROOT / "build/bench" / name
     program.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O2",

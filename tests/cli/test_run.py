@@ -67,7 +67,8 @@ def test_a_command_that_does_not_exist_or_cannot_be_run(tool, client):
 def test_signals_are_those_of_the_caller(tool):
     """What was ignored stays so (nohup), and nothing else is blocked or ignored."""
     script = "grep -E 'SigBlk|SigIgn' /proc/self/status"
-    plain = subprocess.run(["sh", "-c", f"trap '' HUP; {script}"], stdout=subprocess.PIPE, text=True)
+    plain = subprocess.run(["sh", "-c", f"trap '' HUP; {script}"], stdout=subprocess.PIPE,
+                           text=True)
     process = tool.run("run", "lock", "sh", "-c", script,
                        preexec_fn=lambda: (signal.signal(signal.SIGHUP, signal.SIG_IGN),
                                            signal.signal(signal.SIGPIPE, signal.SIG_DFL)))
@@ -238,7 +239,8 @@ def test_the_lock_ended_unnoticed_before_the_command_did(tool, client):
 
 def test_the_command_may_clean_up_when_the_server_is_gone(tool, server, tmp_path):
     script = f"trap 'echo told >{tmp_path}/note; exit 0' TERM; while :; do sleep 0.05; done"
-    process = tool.start("run", "--lease", "2s", "--io-timeout", "200ms", "lock", "sh", "-c", script)
+    process = tool.start("run", "--lease", "2s", "--io-timeout", "200ms", "lock", "sh", "-c",
+                         script)
     wait_until(lambda: server.observer.exists("lock"), "the lock")
     time.sleep(0.3)
     server.kill()

@@ -4,21 +4,10 @@ import pytest
 
 from support.fake_server import FakeServer
 from support.libdlock import Client
+from support.server import free_port
+from support.tls import Authority, tls_options
 
-
-@pytest.fixture
-def connect(start_server):
-    """connect(url or server, **options) is a client of libdlock; it goes before the servers do."""
-    clients = []
-
-    def make(to, **options):
-        url = to if isinstance(to, str) else getattr(to, "url", f"redis://127.0.0.1:{to.port}")
-        clients.append(Client(url, **options))
-        return clients[-1]
-
-    yield make
-    for client in reversed(clients):
-        client.free()
+PATIENCE_MS = 20_000  # a server that is alive answers, however slow the machine is
 
 
 @pytest.fixture
@@ -33,6 +22,56 @@ def fake_server():
     yield make
     for server in servers:
         server.close()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory):
+    """The CA that the servers and clients of these tests trust."""
+    return Authority(tmp_path_factory.mktemp("tls") / "ca")
+
+
+@pytest.fixture(scope="session")
+def certificate(authority):
+    """Of a server on this machine."""
+    return authority.issue("server", "IP:127.0.0.1,DNS:localhost")
+
+
+@pytest.fixture
+def start_tls_server(start_server, authority, certificate):
+    """start_tls_server(*options, certificate=): its url is that of its TLS port; its port is
+    without TLS, for those who look."""
+
+    def start(*options, certificate=certificate):
+        port = free_port()
+        server = start_server(*tls_options(authority, certificate, port, *options))
+        server.tls_port = port
+        server.url = f"rediss://127.0.0.1:{port}"
+        return server
+
+    return start
+
+
+@pytest.fixture
+def tls_server(start_tls_server):
+    return start_tls_server()
+
+
+@pytest.fixture
+def connect(start_server, fake_server):
+    """connect(url or server, **options) is a client of libdlock. Unless it is told otherwise it
+    waits so long for an answer that only a server that never answers is late. It ends before the
+    servers do: what it holds is released as long as somebody is there."""
+    clients = []
+
+    def make(to, **options):
+        url = to if isinstance(to, str) else getattr(to, "url", f"redis://127.0.0.1:{to.port}")
+        patient = {"connect_timeout_ms": PATIENCE_MS, "io_timeout_ms": PATIENCE_MS}
+        clients.append(Client(url, **{**patient, **options}))
+        return clients[-1]
+
+    yield make
+    for client in reversed(clients):
+        client.free()
 
 
 @pytest.fixture

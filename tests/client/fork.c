@@ -25,6 +25,7 @@ static dlock_client *make_client(void) {
     options.urls = &url;
     options.url_count = 1;
     options.io_timeout_ms = 20000; /* sanitizers are slow */
+    options.connect_timeout_ms = 20000;
     dlock_client *client;
     expect("client_new", dlock_client_new(&client, &options), DLOCK_OK);
     return client;
@@ -41,7 +42,7 @@ static void be_the_child(const char *parents_token) {
     dlock_client *client = make_client();
     dlock_lock *parents = make_lock(client, "parent's"), *own = make_lock(client, "child's");
     expect("acquire of the parent's lock", dlock_try_acquire(parents), DLOCK_BUSY);
-    expect("acquire of its own", dlock_acquire(own, 1000), DLOCK_OK);
+    expect("acquire of its own", dlock_acquire(own, 20000), DLOCK_OK);
     if (strcmp(dlock_token(own), parents_token) == 0) expect("a token", DLOCK_OK, DLOCK_INVALID);
     expect("release", dlock_release(own), DLOCK_OK);
     dlock_lock_free(parents);
@@ -55,14 +56,14 @@ int main(int argc, char **argv) {
     url = argv[1];
     dlock_client *client = make_client();
     dlock_lock *lock = make_lock(client, "parent's");
-    expect("acquire", dlock_acquire(lock, 1000), DLOCK_OK);
+    expect("acquire", dlock_acquire(lock, 20000), DLOCK_OK);
     pid_t child = fork();
     if (child == 0) be_the_child(dlock_token(lock));
     int ended;
     if (child < 0 || waitpid(child, &ended, 0) != child || ended != 0) return 1;
     expect("extend", dlock_extend(lock, 0), DLOCK_OK);
     expect("release", dlock_release(lock), DLOCK_OK);
-    expect("acquire after the child", dlock_acquire(lock, 1000), DLOCK_OK);
+    expect("acquire after the child", dlock_acquire(lock, 20000), DLOCK_OK);
     expect("release after the child", dlock_release(lock), DLOCK_OK);
     dlock_client_stats stats = {.struct_size = sizeof(stats)};
     dlock_client_get_stats(client, &stats);

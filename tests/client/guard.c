@@ -233,6 +233,8 @@ int main(int argc, char **argv) {
     dlock_client_options_init(&options);
     options.urls = (const char *const[]){argv[1]};
     options.url_count = 1;
+    options.io_timeout_ms = 20000; /* sanitizers are slow */
+    options.connect_timeout_ms = 20000;
     CHECK(dlock_client_new(&client, &options) == DLOCK_OK);
     CHECK(dlock_client_new(&other, &options) == DLOCK_OK);
     int found = 0;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stress.c - many threads on one client, doing everything at once; for the sanitizers.
  *
- *   stress URL SECONDS [hot]
+ *   stress URL SECONDS [hot | calm]
  *
  * Fails if two threads hold one name at a time, if a fence does not grow, or if an answer comes
  * that a healthy server does not give. Prints how much was done.
  *
  * hot: with local locks that come and go, for one name by hand and for others by contention, with
  * hand-on, and with leases so different that a lock that is handed on is often renewed first. Then
- * a fence may be that of the holder before, but never less. */
+ * a fence may be that of the holder before, but never less.
+ *
+ * calm: cancels less often, for connections that take long to make; each cancel ends one. */
 #include "dlock.h"
 
 #include <pthread.h>
@@ -17,7 +19,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { THREADS = 16, NAMES = 4, ROUND_LOCKS = 3, LEASE_MS = 5000 };
+enum { THREADS = 16, NAMES = 4, ROUND_LOCKS = 3, LEASE_MS = 30000 };
 
 typedef struct worker {
     pthread_t thread;
@@ -27,7 +29,7 @@ typedef struct worker {
 } worker;
 
 static dlock_client *client;
-static bool is_hot;
+static bool is_hot, is_calm;
 static atomic_int holders[NAMES];
 static atomic_uint_least64_t fences[NAMES];
 static atomic_bool is_over;
@@ -120,7 +122,7 @@ static void cancel_one(int number) {
 
 /* Nobody waits for ever while somebody cancels everybody. */
 static void disturb(int64_t seconds) {
-    struct timespec pause = {.tv_nsec = 500000};
+    struct timespec pause = {.tv_nsec = is_calm ? 20000000 : 500000};
     time_t end = time(NULL) + seconds;
     for (int i = 0; time(NULL) < end; i++) {
         cancel_one(i % THREADS);
@@ -134,7 +136,8 @@ static void disturb(int64_t seconds) {
 int main(int argc, char **argv) {
     static worker workers[THREADS];
     if (argc != 3 && argc != 4) return 2;
-    is_hot = argc == 4;
+    is_hot = argc == 4 && strcmp(argv[3], "hot") == 0;
+    is_calm = argc == 4 && strcmp(argv[3], "calm") == 0;
     dlock_client_options options;
     dlock_client_options_init(&options);
     options.urls = (const char *const[]){argv[1]};

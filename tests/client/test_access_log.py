@@ -119,11 +119,12 @@ def test_a_lock_that_is_busy_is_no_error(log):
 def test_a_wait_in_vain(log):
     dlock, lines = log()
     dlock.lock().acquire()
-    assert dlock.lock().acquire(50) == Status.TIMEOUT
+    assert dlock.lock().acquire(1000) == Status.TIMEOUT
     fields = check_entry(lines[1][1])
     assert not lines[1][0]
     assert fields[8] == "DLOCK_TIMEOUT"
-    assert float(fields[4]) >= 50 and float(fields[7]) >= 49
+    total, local, remote = float(fields[4]), float(fields[6]), float(fields[7])
+    assert total >= 1000 and remote > local
 
 
 def test_a_wait_in_the_local_line_is_local_time(log):
@@ -132,7 +133,7 @@ def test_a_wait_in_the_local_line_is_local_time(log):
     dlock.lock().acquire()
     assert dlock.lock().acquire(50) == Status.TIMEOUT
     fields = check_entry(lines[1][1])
-    assert float(fields[6]) >= 50 and float(fields[7]) < 1
+    assert float(fields[6]) >= 50 and float(fields[7]) == 0
     assert fields[9] != ""
 
 
@@ -179,7 +180,7 @@ def test_a_release_without_an_answer_is_an_error(log, fake_server):
     dlock, lines = log(fake_server(
         lambda words: SILENCE if words[0] == b"DLOCK.RELEASE" else b":7\r\n"), io_timeout_ms=50)
     lock = dlock.lock()
-    assert lock.acquire() == Status.OK
+    assert lock.acquire(20_000) == Status.OK  # so long it may take to answer
     assert lock.release() == Status.IN_DOUBT
     assert [is_error for is_error, _ in lines] == [False, True]
     fields = check_entry(lines[1][1])
@@ -207,13 +208,14 @@ def test_a_handed_on_lock_is_logged_with_token_and_fence_of_the_one_before(log):
     one.acquire()
     token, fence = one.token.decode(), str(one.fence)
     waiting = Background(two.acquire, 20_000)
-    time.sleep(0.05)
+    wait_until(lambda: dlock.stats().waiting == 1, "the one in line")
     one.release()
     assert waiting.result() == Status.OK
     entries = [check_entry(line) for _, line in lines]
     assert sorted(entry[0] for entry in entries) == ["acquire", "acquire", "release"]
     assert {(entry[2], entry[5]) for entry in entries} == {(token, fence)}
-    assert float(entries[-1][7]) == 0 or float(entries[-2][7]) == 0  # nobody was asked
+    _, handed_on = (entry for entry in entries if entry[0] == "acquire")
+    assert float(handed_on[7]) == 0  # nobody was asked
 
 
 # -- the file --------------------------------------------------------------------------------------
@@ -247,7 +249,7 @@ def test_a_failure_is_an_error_in_the_file(connect, finish, tmp_path):
 def test_a_line_is_soon_in_the_file(log_to, tmp_path):
     dlock = log_to()
     dlock.lock().acquire()
-    wait_until(lambda: read_lines(tmp_path), "a line", timeout=5)
+    wait_until(lambda: read_lines(tmp_path), "a line")
 
 
 def test_what_is_there_is_kept(log_to, finish, tmp_path):
@@ -427,7 +429,7 @@ PROGRAM = """
 import sys, threading
 sys.path.insert(0, sys.argv[1])
 from support.libdlock import Client, Status
-dlock = Client(sys.argv[2], access_log_dir=sys.argv[3])
+dlock = Client(sys.argv[2], access_log_dir=sys.argv[3], io_timeout_ms=20000)
 def work(number):
     lock = dlock.lock(f"{sys.argv[4]} {number} " + "x" * 40 * number)
     for _ in range(200):
@@ -477,20 +479,24 @@ def slow_disk(tmp_path):
     is_over.set()
 
 
+def assert_nobody_is_held_up(lock, rounds):
+    """A busy machine is late now and then, but a disk that holds us up does so from the moment on
+    at which it takes no more."""
+    took_ms = []
+    for _ in range(rounds):
+        status, took = lock.timed_acquire()
+        assert status == Status.OK
+        took_ms.append(took)
+        assert lock.release() == Status.OK
+    assert sorted(took_ms)[rounds * 9 // 10] < 100
+
+
 def test_a_disk_that_takes_nothing_holds_nobody_up(slow_disk, log_to, finish):
     rounds = 4000
     dlock = log_to()
-    lock = dlock.lock("n" * 100)
-    slowest_ms = 0
-    for _ in range(rounds):
-        status, took_ms = lock.timed_acquire()
-        assert status == Status.OK
-        slowest_ms = max(slowest_ms, took_ms)
-        lock.release()
-    assert slowest_ms < 100
+    assert_nobody_is_held_up(dlock.lock("n" * 100), rounds)
     written = slow_disk()
-    wait_until(lambda: written().count("\n") > 500, "the disk to take lines again")
-    time.sleep(0.2)
+    wait_until(lambda: " lines were lost\n" in written(), "the disk to have taken all lines")
     use(dlock, "afterwards")
     finish(dlock)
     wait_until(lambda: "release|afterwards" in written() and written().endswith("\n"), "the rest")
@@ -505,12 +511,7 @@ def test_a_disk_that_takes_nothing_holds_nobody_up(slow_disk, log_to, finish):
 def test_a_disk_that_is_full_holds_nobody_up(log_to, finish, tmp_path):
     (tmp_path / NAME).symlink_to("/dev/full")
     dlock = log_to()
-    lock = dlock.lock()
-    for _ in range(1000):
-        status, took_ms = lock.timed_acquire()
-        assert status == Status.OK
-        assert took_ms < 100
-        lock.release()
+    assert_nobody_is_held_up(dlock.lock(), 1000)
     finish(dlock)
 
 

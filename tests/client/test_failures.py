@@ -1,6 +1,7 @@
 """Servers that are dead, silent, mad or unwilling: each has its own answer, and none hangs."""
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -9,46 +10,54 @@ import time
 import pytest
 
 from support.fake_server import CUT, SILENCE, Cut
-from support.libdlock import SERVER_WAIT, SPIN, Background, State, Status
+from support.libdlock import SERVER_WAIT, SPIN, Background, State, Status, assert_in_time
 from support.server import free_port, wait_until
 
 IO_MS = 100
+LONG_IO_MS = 1000  # where one answer is lost in silence, and the next must not be late
 TCP_REPAIR = 19  # of tcp(7)
-SLACK_MS = 60  # of a busy machine
-
-
-def within(took_ms, wait_ms, io_timeouts=1):
-    return took_ms <= wait_ms + io_timeouts * IO_MS + SLACK_MS
+SLACK_MS = 90  # less than a second IO_MS would be
+WAIT_MS = 20_000
 
 
 @pytest.fixture
-def patient(connect):
-    return lambda to, **options: connect(to, io_timeout_ms=IO_MS, **options)
+def impatient(connect):
+    """For servers that do not answer. One that does may be late now and then, so an acquire that
+    has to be granted is given WAIT_MS: then the answer has as long."""
+    return lambda to, **options: connect(to, **{"io_timeout_ms": IO_MS, **options})
+
+
+def assert_waits_no_longer(lock, wait_ms, status):
+    """An acquire ends with this status after wait_ms and no more than one I/O timeout."""
+
+    def acquire():
+        got, took_ms = lock.timed_acquire(wait_ms)
+        assert got == status, lock.error
+        assert took_ms >= wait_ms
+        return took_ms
+
+    assert_in_time(acquire, wait_ms + IO_MS + SLACK_MS)
 
 
 # -- unreachable ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wait_ms", [0, 150])
-def test_a_refused_connection(patient, wait_ms):
+def test_a_refused_connection(connect, wait_ms):
     port = free_port()
-    lock = patient(f"redis://127.0.0.1:{port}").lock()
-    status, took_ms = lock.timed_acquire(wait_ms)
-    assert status == Status.UNREACHABLE
+    lock = connect(f"redis://127.0.0.1:{port}").lock()
+    assert_waits_no_longer(lock, wait_ms, Status.UNREACHABLE)
     assert f"127.0.0.1:{port}" in lock.error and "refused" in lock.error
-    assert wait_ms <= took_ms and within(took_ms, wait_ms)
     assert lock.state == State.FREE
 
 
-def test_a_host_name_that_does_not_exist(patient):
-    lock = patient("redis://no-such-host.invalid").lock()
-    status, took_ms = lock.timed_acquire(50)
-    assert status == Status.UNREACHABLE
+def test_a_host_name_that_does_not_exist(impatient):
+    lock = impatient("redis://no-such-host.invalid").lock()
+    assert_waits_no_longer(lock, 50, Status.UNREACHABLE)
     assert "no-such-host.invalid" in lock.error
-    assert within(took_ms, 50)
 
 
-def test_an_address_that_answers_nothing_at_all(patient):
+def test_an_address_that_answers_nothing_at_all(impatient):
     """A listener whose queue is full drops what arrives, as a dead host does."""
     with socket.socket() as full, contextlib.ExitStack() as others:
         full.bind(("127.0.0.1", 0))
@@ -57,34 +66,31 @@ def test_an_address_that_answers_nothing_at_all(patient):
             other = others.enter_context(socket.socket())
             other.setblocking(False)
             other.connect_ex(full.getsockname())
-        lock = patient(f"redis://127.0.0.1:{full.getsockname()[1]}").lock()
+        lock = impatient(f"redis://127.0.0.1:{full.getsockname()[1]}").lock()
         for wait_ms in 0, 120:
-            status, took_ms = lock.timed_acquire(wait_ms)
-            assert status == Status.UNREACHABLE, lock.error
-            assert within(took_ms, wait_ms)
+            assert_waits_no_longer(lock, wait_ms, Status.UNREACHABLE)
 
 
-def test_a_unix_socket_that_is_not_there(patient, tmp_path):
-    lock = patient(f"unix://{tmp_path}/none.sock").lock()
+def test_a_unix_socket_that_is_not_there(connect, tmp_path):
+    lock = connect(f"unix://{tmp_path}/none.sock").lock()
     assert lock.acquire() == Status.UNREACHABLE
     assert "none.sock" in lock.error
 
 
-def test_a_server_that_comes_back_within_the_wait_is_used(patient, server):
-    dlock = patient(server)
+def test_a_server_that_comes_back_within_the_wait_is_used(dlock, server):
     lock = dlock.lock()
     lock.acquire()
     lock.release()
     port = server.port
     server.kill()
-    waiting = Background(lock.acquire, 20_000)
+    waiting = Background(lock.acquire, 60_000)
     assert waiting.is_running()
     server.start(port)
     assert waiting.result() == Status.OK
 
 
-def test_a_connection_that_died_while_it_was_idle_is_not_used(patient, server):
-    lock = patient(server).lock()
+def test_a_connection_that_died_while_it_was_idle_is_not_used(dlock, server):
+    lock = dlock.lock()
     for _ in range(3):
         assert lock.acquire() == Status.OK
         assert lock.release() == Status.OK
@@ -97,34 +103,30 @@ def test_a_connection_that_died_while_it_was_idle_is_not_used(patient, server):
 
 @pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
 @pytest.mark.parametrize("wait_ms", [0, 30, 250])
-def test_a_server_that_never_answers(patient, fake_server, mode, wait_ms):
-    lock = patient(fake_server(lambda words: SILENCE), wait_mode=mode).lock()
-    status, took_ms = lock.timed_acquire(wait_ms)
-    assert status == Status.IN_DOUBT
+def test_a_server_that_never_answers(impatient, fake_server, mode, wait_ms):
+    lock = impatient(fake_server(lambda words: SILENCE), wait_mode=mode).lock()
+    assert_waits_no_longer(lock, wait_ms, Status.IN_DOUBT)
     assert "no answer in time" in lock.error
-    assert within(took_ms, wait_ms)
 
 
-def test_a_server_that_is_stopped(patient, server):
-    lock = patient(server).lock()
-    lock.acquire()
+def test_a_server_that_is_stopped(impatient, server):
+    lock = impatient(server).lock()
+    assert lock.acquire(WAIT_MS) == Status.OK
     lock.release()
     os.kill(server.pid, signal.SIGSTOP)
     try:
         for wait_ms in 0, 150:
-            status, took_ms = lock.timed_acquire(wait_ms)
-            assert status == Status.IN_DOUBT
-            assert within(took_ms, wait_ms)
+            assert_waits_no_longer(lock, wait_ms, Status.IN_DOUBT)
     finally:
         os.kill(server.pid, signal.SIGCONT)
-    assert lock.acquire(5000) == Status.OK
+    assert lock.acquire(WAIT_MS) == Status.OK
 
 
-def test_a_server_that_was_stopped_for_a_while_is_used_after_that(patient, server):
-    dlock = patient(server)
+def test_a_server_that_was_stopped_for_a_while_is_used_after_that(impatient, server):
+    dlock = impatient(server)
     holder, lock = dlock.lock(), dlock.lock()
-    holder.acquire()
-    waiting = Background(lock.acquire, 20_000)
+    assert holder.acquire(WAIT_MS) == Status.OK
+    waiting = Background(lock.acquire, WAIT_MS)
     client = server.client()
     wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
     os.kill(server.pid, signal.SIGSTOP)
@@ -134,10 +136,10 @@ def test_a_server_that_was_stopped_for_a_while_is_used_after_that(patient, serve
     assert waiting.result() == Status.OK
 
 
-def test_a_half_open_connection(patient):
+def test_a_half_open_connection(connect):
     """The other end has forgotten the connection without a word, as after a power cut."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        lock = patient(f"redis://127.0.0.1:{listener.getsockname()[1]}").lock()
+        lock = connect(f"redis://127.0.0.1:{listener.getsockname()[1]}").lock()
         acquiring = Background(lock.acquire)
         first, _ = listener.accept()
         first.recv(1000)
@@ -156,24 +158,29 @@ def test_a_half_open_connection(patient):
         second.close()
 
 
-def test_a_release_at_a_silent_server_has_a_budget_of_its_own(patient, server):
-    lock = patient(server).lock()
-    lock.acquire()
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        begin = time.monotonic()
-        assert lock.release() == Status.IN_DOUBT
-        assert within((time.monotonic() - begin) * 1000, 0)
-        assert lock.state == State.FREE
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
+def test_a_release_at_a_silent_server_has_a_budget_of_its_own(impatient, server):
+    lock = impatient(server).lock(lease_ms=600_000)
     client = server.client()
-    wait_until(lambda: not client.exists("lock"), "the release in the background", timeout=5)
+
+    def release():
+        assert lock.acquire(WAIT_MS) == Status.OK
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            begin = time.monotonic()
+            assert lock.release() == Status.IN_DOUBT
+            took_ms = (time.monotonic() - begin) * 1000
+            assert lock.state == State.FREE
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        wait_until(lambda: not client.exists("lock"), "the release in the background")
+        return took_ms
+
+    assert_in_time(release, IO_MS + SLACK_MS)
 
 
-def test_extend_at_a_silent_server_leaves_the_lock_as_it_was(patient, server):
-    lock = patient(server).lock()
-    lock.acquire()
+def test_extend_at_a_silent_server_leaves_the_lock_as_it_was(impatient, server):
+    lock = impatient(server).lock()
+    assert lock.acquire(WAIT_MS) == Status.OK
     os.kill(server.pid, signal.SIGSTOP)
     try:
         assert lock.extend(60_000) == Status.IN_DOUBT
@@ -223,47 +230,54 @@ HOW_TO_LOSE = {
 }
 
 
+@pytest.fixture
+def told(connect):
+    """told(how, to): a client of a server that loses some answers, and gives others."""
+    return lambda how, to, **options: connect(
+        to, **({"io_timeout_ms": LONG_IO_MS} if how == "silence" else {}), **options)
+
+
 @pytest.mark.parametrize("how", HOW_TO_LOSE)
-def test_a_lost_grant_is_asked_for_again_with_the_same_token(patient, fake_server, how):
+def test_a_lost_grant_is_asked_for_again_with_the_same_token(told, fake_server, how):
     holder = Holder({1: HOW_TO_LOSE[how]})
-    lock = patient(fake_server(holder), wait_mode=SPIN).lock()
-    assert lock.acquire(5000) == Status.OK
+    lock = told(how, fake_server(holder), wait_mode=SPIN).lock()
+    assert lock.acquire(WAIT_MS) == Status.OK
     assert holder.grants == [lock.token]
     assert lock.fence == 1
     assert lock.timings.attempts == 2
 
 
 @pytest.mark.parametrize("how", HOW_TO_LOSE)
-def test_a_lost_grant_of_a_single_try_is_in_doubt_and_withdrawn(patient, fake_server, how):
+def test_a_lost_grant_of_a_single_try_is_in_doubt_and_withdrawn(told, fake_server, how):
     holder = Holder({1: HOW_TO_LOSE[how]})
-    lock = patient(fake_server(holder)).lock()
+    lock = told(how, fake_server(holder)).lock()
     assert lock.acquire() == Status.IN_DOUBT
     assert lock.state == State.FREE
     wait_until(lambda: holder.count >= 2, "the withdrawal")
     wait_until(lambda: holder.token is None, "the lock to be free")
 
 
-def test_a_grant_that_is_cut_after_the_answer_is_a_grant(patient, fake_server):
+def test_a_grant_that_is_cut_after_the_answer_is_a_grant(connect, fake_server):
     holder = Holder({1: lambda reply: Cut(reply)})
-    lock = patient(fake_server(holder)).lock()
+    lock = connect(fake_server(holder)).lock()
     assert lock.acquire() == Status.OK
     assert lock.release() == Status.OK
     assert holder.token is None
 
 
 @pytest.mark.parametrize("how", HOW_TO_LOSE)
-def test_a_withdrawal_is_tried_until_it_is_answered(patient, fake_server, how):
+def test_a_withdrawal_is_tried_until_it_is_answered(told, fake_server, how):
     holder = Holder({number: HOW_TO_LOSE[how] for number in range(1, 5)})
     server = fake_server(holder)
-    assert patient(server).lock().acquire() == Status.IN_DOUBT
+    assert told(how, server).lock(lease_ms=600_000).acquire() == Status.IN_DOUBT
     wait_until(lambda: holder.token is None and holder.count >= 5, "the withdrawal")
     assert len(server.asked("DLOCK.RELEASE")) == 4
 
 
-def test_a_withdrawal_ends_with_the_lease(patient, fake_server):
+def test_a_withdrawal_ends_with_the_lease(impatient, fake_server):
     server = fake_server(lambda words: SILENCE)
-    assert patient(server).lock(lease_ms=300).acquire() == Status.IN_DOUBT
-    time.sleep(1.0)  # well past the lease
+    assert impatient(server).lock(lease_ms=300).acquire() == Status.IN_DOUBT
+    time.sleep(1.5)  # well past the lease
     count = len(server.asked("DLOCK.RELEASE"))
     assert 1 <= count <= 4
     time.sleep(0.5)
@@ -271,33 +285,33 @@ def test_a_withdrawal_ends_with_the_lease(patient, fake_server):
 
 
 @pytest.mark.parametrize("how", ["before the answer", "in the middle of the answer"])
-def test_a_release_whose_answer_is_lost_is_repeated(patient, fake_server, how):
+def test_a_release_whose_answer_is_lost_is_repeated(connect, fake_server, how):
     holder = Holder({2: HOW_TO_LOSE[how]})
     server = fake_server(holder)
-    lock = patient(server).lock()
+    lock = connect(server).lock()
     assert lock.acquire() == Status.OK
     assert lock.release() == Status.OK
     assert len(server.asked("DLOCK.RELEASE")) == 2
 
 
-def test_a_release_that_is_not_answered_goes_on_in_the_background(patient, fake_server):
+def test_a_release_that_is_not_answered_goes_on_in_the_background(impatient, fake_server):
     holder = Holder({2: SILENCE})
     server = fake_server(holder)
-    lock = patient(server).lock()
-    lock.acquire()
+    lock = impatient(server).lock()
+    assert lock.acquire(WAIT_MS) == Status.OK
     assert lock.release() == Status.IN_DOUBT
-    wait_until(lambda: len(server.asked("DLOCK.RELEASE")) == 2, "the second release")
+    wait_until(lambda: len(server.asked("DLOCK.RELEASE")) >= 2, "the second release")
 
 
-def test_a_token_of_ones_own_choice_is_not_withdrawn_later(patient, fake_server):
+def test_a_token_of_ones_own_choice_is_not_withdrawn_later(impatient, fake_server):
     """It may be in use again by then."""
     holder = Holder({1: SILENCE, 3: SILENCE})
     server = fake_server(holder)
-    lock = patient(server).lock(token="mine")
+    lock = impatient(server).lock(token="mine")
     assert lock.acquire() == Status.IN_DOUBT
-    assert lock.acquire() == Status.OK
+    assert lock.acquire(WAIT_MS) == Status.OK
     assert lock.release() == Status.IN_DOUBT
-    assert lock.acquire() == Status.OK
+    assert lock.acquire(WAIT_MS) == Status.OK
     time.sleep(0.5)  # more than the first withdrawals would take
     assert len(server.asked("DLOCK.RELEASE")) == 1
 
@@ -306,19 +320,19 @@ def test_freeing_the_client_gives_withdrawals_a_last_chance(fake_server):
     from support.libdlock import Client
     holder = Holder({1: SILENCE})
     server = fake_server(holder)
-    client = Client(server.url, io_timeout_ms=IO_MS)
+    client = Client(server.url, io_timeout_ms=LONG_IO_MS)
     assert client.lock().acquire() == Status.IN_DOUBT
     client.free()
     assert holder.token is None
 
 
-def test_a_lost_answer_and_then_a_no_is_a_no_and_is_withdrawn(patient, fake_server):
+def test_a_lost_answer_and_then_a_no_is_a_no_and_is_withdrawn(connect, fake_server):
     """Somebody else got it, but our first request may still be on its way."""
-    answers = iter([CUT] + [b"$-1\r\n"] * 1000)
+    answers = itertools.chain([CUT], itertools.repeat(b"$-1\r\n"))
     server = fake_server(
         lambda words: next(answers) if words[0] == b"DLOCK.ACQUIRE" else b":0\r\n")
-    lock = patient(server, wait_mode=SPIN).lock()
-    assert lock.acquire(100) == Status.TIMEOUT
+    lock = connect(server, wait_mode=SPIN).lock()
+    assert lock.acquire(1000) == Status.TIMEOUT
     wait_until(lambda: server.asked("DLOCK.RELEASE"), "the withdrawal")
 
 
@@ -328,20 +342,20 @@ def test_a_lost_answer_and_then_a_no_is_a_no_and_is_withdrawn(patient, fake_serv
 @pytest.mark.parametrize("garbage", [
     b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\x01\x02\x03\r\n", b"$zz\r\n", b"*-7\r\n",
     b"+OK\r\n", b":0\r\n", b":-5\r\n", b"$3\r\nabc\r\n", b"*1\r\n:1\r\n"])
-def test_garbage_is_not_a_lock(patient, fake_server, garbage):
-    lock = patient(fake_server(lambda words: garbage)).lock()
+def test_garbage_is_not_a_lock(connect, fake_server, garbage):
+    lock = connect(fake_server(lambda words: garbage)).lock()
     assert lock.acquire(100) == Status.PROTOCOL
     assert lock.error
     assert lock.state == State.FREE
 
 
-def test_a_server_without_the_module(patient, start_server):
-    dlock = patient(start_server(module=None))
+def test_a_server_without_the_module(connect, start_server):
+    dlock = connect(start_server(module=None))
     lock = dlock.lock()
-    status, took_ms = lock.timed_acquire(5000)
+    status, took_ms = lock.timed_acquire(WAIT_MS)
     assert status == Status.PROTOCOL
     assert "unknown command" in lock.error
-    assert took_ms < 2000
+    assert took_ms < WAIT_MS
     assert dlock.ping() == Status.PROTOCOL
 
 
@@ -355,12 +369,12 @@ def test_a_server_without_the_module(patient, start_server):
     ("QUEUEFULL too many clients wait", Status.QUEUE_FULL),
     ("ERR unknown command 'DLOCK.ACQUIRE'", Status.PROTOCOL),
     ("EH what is this", Status.PROTOCOL)])
-def test_an_error_that_stays_ends_the_wait_at_once(patient, fake_server, error, status):
-    lock = patient(fake_server(lambda words: f"-{error}\r\n".encode())).lock()
-    got, took_ms = lock.timed_acquire(5000)
+def test_an_error_that_stays_ends_the_wait_at_once(connect, fake_server, error, status):
+    lock = connect(fake_server(lambda words: f"-{error}\r\n".encode())).lock()
+    got, took_ms = lock.timed_acquire(WAIT_MS)
     assert got == status
     assert error in lock.error
-    assert took_ms < 2000
+    assert lock.timings.attempts == 1 and took_ms < WAIT_MS
 
 
 @pytest.mark.parametrize("error", [
@@ -368,18 +382,18 @@ def test_an_error_that_stays_ends_the_wait_at_once(patient, fake_server, error, 
     "READONLY You can't write against a read only replica.", "MASTERDOWN Link with MASTER is down",
     "UNBLOCKED force unblock from blocking operation", "TRYAGAIN the slot of this lock is moving",
     "CLUSTERDOWN The cluster is down", "ERR max number of clients reached"])
-def test_an_error_that_passes_is_waited_for(patient, fake_server, error):
+def test_an_error_that_passes_is_waited_for(connect, fake_server, error):
     answers = iter([f"-{error}\r\n".encode()] * 3)
-    lock = patient(fake_server(lambda words: next(answers, b":1\r\n"))).lock()
+    lock = connect(fake_server(lambda words: next(answers, b":1\r\n"))).lock()
     assert lock.acquire() == Status.REFUSED
     assert error in lock.error
-    assert lock.acquire(5000) == Status.OK
+    assert lock.acquire(WAIT_MS) == Status.OK
     assert lock.timings.attempts == 3
 
 
-def test_a_script_that_keeps_the_server_busy(patient, start_server):
+def test_a_script_that_keeps_the_server_busy(connect, start_server):
     server = start_server("--busy-reply-threshold", "10")
-    dlock = patient(server)
+    dlock = connect(server)
     runner = server.connect(socket_timeout=None)
     running = Background(_ignore_errors, runner.eval, "while true do end", 0)
     probe = server.client()
@@ -393,9 +407,8 @@ def test_a_script_that_keeps_the_server_busy(patient, start_server):
 
     wait_until(is_busy, "a busy server")
     lock = dlock.lock()
-    status, took_ms = lock.timed_acquire(100)
-    assert status == Status.REFUSED and "BUSY" in lock.error
-    assert within(took_ms, 100)
+    assert_waits_no_longer(lock, 100, Status.REFUSED)
+    assert "BUSY" in lock.error
     waiting = Background(lock.acquire, 20_000)
     probe.script_kill()
     assert waiting.result() == Status.OK
@@ -407,9 +420,9 @@ def _ignore_errors(function, *arguments):
         function(*arguments)
 
 
-def test_a_read_only_replica_refuses(patient, server, start_replica):
+def test_a_read_only_replica_refuses(connect, server, start_replica):
     replica = start_replica(server)
-    lock = patient(replica).lock()
+    lock = connect(replica).lock()
     assert lock.acquire(50) == Status.REFUSED
     assert "READONLY" in lock.error
 
@@ -439,21 +452,25 @@ def test_a_wrong_password(connect, server):
 # -- the pool -------------------------------------------------------------------------------------
 
 
-def test_a_full_pool_is_waited_for_in_line(patient, server):
-    dlock = patient(server, pool_max=1)
-    dlock.lock("a").acquire()
-    waiter, other = dlock.lock("a"), dlock.lock("b")
-    waiting = Background(waiter.acquire, 300)  # has the only connection for as long
+def test_a_full_pool_is_waited_for_in_line(impatient, server):
+    dlock = impatient(server, pool_max=1)
+    holder, waiter, other = dlock.lock("a"), dlock.lock("a"), dlock.lock("b")
+    assert holder.acquire(WAIT_MS) == Status.OK
+    waiting = Background(waiter.acquire, WAIT_MS)  # has the only connection for as long
     client = server.client()
     wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
     assert other.acquire(50) == Status.UNREACHABLE
     assert "pool_max" in other.error
-    assert other.acquire(2000) == Status.OK
-    assert waiting.result() == Status.TIMEOUT
+    in_line = Background(other.acquire, WAIT_MS)
+    time.sleep(0.2)  # longer than an I/O timeout; it is in line by now
+    assert in_line.is_running()
+    holder.release()
+    assert waiting.result() == Status.OK
+    assert in_line.result() == Status.OK
 
 
-def test_who_waits_for_a_lock_does_not_keep_the_holder_from_releasing_it(patient, server):
-    dlock = patient(server, pool_max=2)
+def test_who_waits_for_a_lock_does_not_keep_the_holder_from_releasing_it(connect, server):
+    dlock = connect(server, pool_max=2)
     holder = dlock.lock()
     holder.acquire()
     waiting = [Background(_take_and_give_once, dlock.lock()) for _ in range(6)]
@@ -468,8 +485,8 @@ def _take_and_give_once(lock):
     return lock.acquire(20_000) == Status.OK and lock.release() == Status.OK
 
 
-def test_a_wait_for_a_connection_can_be_canceled(patient, server):
-    dlock = patient(server, pool_max=1)
+def test_a_wait_for_a_connection_can_be_canceled(connect, server):
+    dlock = connect(server, pool_max=1)
     dlock.lock("a").acquire()
     waiter, other = dlock.lock("a"), dlock.lock("b")
     waiting = Background(waiter.acquire, 20_000)
@@ -477,17 +494,22 @@ def test_a_wait_for_a_connection_can_be_canceled(patient, server):
     wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
     stuck = Background(other.acquire, -1)
     other.cancel()
-    assert stuck.result(5) == Status.CANCELED
+    assert stuck.result() == Status.CANCELED
     waiter.cancel()
-    assert waiting.result(5) == Status.CANCELED
+    assert waiting.result() == Status.CANCELED
 
 
-def test_no_more_connections_than_the_pool_allows(patient, server):
-    dlock = patient(server, pool_max=3)
+def test_no_more_connections_than_the_pool_allows(connect, server):
+    dlock = connect(server, pool_max=3)
     locks = [dlock.lock(f"name {i}") for i in range(20)]
     calls = [Background(_take_and_give, lock) for lock in locks]
     assert all(call.result() for call in calls)
-    assert len([c for c in server.client().client_list() if c["cmd"].startswith("dlock")]) <= 3
+    client = server.client()
+
+    def count():
+        return len([c for c in client.client_list() if c["cmd"].startswith("dlock")])
+
+    wait_until(lambda: count() <= 3, "the server to see the end of those for urgent releases")
 
 
 def _take_and_give(lock):

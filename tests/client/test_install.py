@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -24,7 +25,8 @@ STRICT = ["-Wall", "-Wextra", "-Werror"]
 def make(*words):
     """What called us must not decide what is made, or where."""
     env = {name: value for name, value in os.environ.items()
-           if name not in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "SANITIZE", "PREFIX", "DESTDIR")}
+           if name not in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "SANITIZE", "TLS", "PREFIX",
+                           "DESTDIR")}
     return subprocess.run(["make", "-s", *words], cwd=ROOT, env=env, check=True)
 
 
@@ -89,10 +91,10 @@ def built(prefix, tmp_path_factory):
 @pytest.fixture(params=KINDS)
 def start(request, prefix, built):
     """start(program, argument...) runs an example, linked in both ways."""
-    env = {**os.environ, "LD_LIBRARY_PATH": str(prefix / "lib")}
     started = []
 
     def start_one(name, *arguments):
+        env = {**os.environ, "LD_LIBRARY_PATH": str(prefix / "lib")}
         started.append(subprocess.Popen(
             [built[request.param] / name, *map(str, arguments)], env=env, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
@@ -106,11 +108,17 @@ def start(request, prefix, built):
 
 @pytest.fixture
 def run(start):
-    """run(program, argument...): exit code, output and complaints."""
+    """run(program, argument...): exit code, output and complaints. The examples wait as long for an
+    answer as the library does by default, and a slow machine is slower than that now and then: they
+    say so, and are run again, after prepare()."""
 
-    def run_one(name, *arguments):
-        process = start(name, *arguments)
-        out, complaints = process.communicate(timeout=120)
+    def run_one(name, *arguments, prepare=lambda: None):
+        for _ in range(10):
+            prepare()
+            process = start(name, *arguments)
+            out, complaints = process.communicate(timeout=120)
+            if "no answer in time" not in complaints and "no connection in time" not in complaints:
+                break
         return process.returncode, out, complaints
 
     return run_one
@@ -173,15 +181,49 @@ def test_an_installation_that_was_moved_is_found_where_it_is(tmp_path):
     assert f"-L{tmp_path}/after/lib" in flags
 
 
-def test_hiredis_is_named_only_to_those_who_link_statically(prefix):
-    assert "-lhiredis" not in pkg_config(prefix, "--libs", "dlock")
+def test_what_it_needs_is_named_only_to_those_who_link_statically(prefix):
+    needed = ["-lhiredis", "-lssl", "-lcrypto"]
+    assert not set(needed) & set(pkg_config(prefix, "--libs", "dlock"))
     static = pkg_config(prefix, "--static", "--libs", "dlock")
-    assert static.index("-ldlock") < static.index("-lhiredis")
+    assert all(static.index("-ldlock") < static.index(library) for library in needed)
     assert "-pthread" in static
 
 
 def test_the_versions_agree(prefix):
     assert pkg_config(prefix, "--modversion", "dlock") == [version()]
+
+
+# -- without TLS ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def prefix_without_tls(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("without")
+    make("install-client", "TLS=no", "CFLAGS=-O0", f"OUT={folder}/build", f"PREFIX={folder}/all")
+    return folder / "all"
+
+
+def test_a_library_without_tls_does_not_need_openssl(prefix_without_tls):
+    assert files_in(prefix_without_tls) == client_files()
+    for name in "libssl", "libcrypto":
+        assert name not in output("readelf", "-d", prefix_without_tls / "lib/libdlock.so")
+    static = pkg_config(prefix_without_tls, "--static", "--libs", "dlock")
+    assert "-lhiredis" in static and "-lssl" not in static
+
+
+def test_a_library_without_tls_says_so_and_does_all_else(prefix_without_tls, server):
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tests"),
+           "DLOCK_LIBRARY": str(prefix_without_tls / "lib/libdlock.so")}
+    assert output(sys.executable, "-c", """
+import sys
+from support.libdlock import Client
+print(Client(sys.argv[1]).lock().acquire().name)
+try:
+    Client("rediss://127.0.0.1")
+except ValueError as error:
+    print(error.args[0].name, error.args[1])
+""", url_of(server), env=env) == \
+        "OK\nINVALID this library was built without TLS (make TLS=yes needs libssl-dev)\n"
 
 
 # -- the symbols and the header --------------------------------------------------------------------
@@ -221,8 +263,14 @@ def test_quick_start(run, server):
                          "it is given back\n", out)
     assert found, out
     assert int(found[1]) > 0
-    assert 9000 < int(found[2]) < 10_000
+    assert 5000 < int(found[2]) < 10_000
     assert server.client().dbsize() == 0
+
+
+def test_quick_start_over_tls(run, tls_server, authority, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", authority.ca)
+    code, _, complaints = run("quick_start", tls_server.url)
+    assert (code, complaints) == (0, "")
 
 
 def test_quick_start_on_a_lock_that_is_held(run, server, client):
@@ -267,7 +315,8 @@ def test_a_fenced_writer_writes(run, server, tmp_path, name):
 
 
 def test_a_rate_limiter_lets_in_so_many_and_the_server_hears_of_no_more(run, server, client):
-    code, out, complaints = run("rate_limit", url_of(server), 5, 200)
+    code, out, complaints = run("rate_limit", url_of(server), 5, 200,
+                                prepare=client.config_resetstat)
     assert (code, complaints) == (0, "")
     found = re.fullmatch("busy: too many acquires per second\n"
                          "granted (\\d+), refused (\\d+)\n", out)

@@ -12,10 +12,10 @@ from support.server import ROOT, wait_until
 BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
 
 
-def run(program, *arguments, timeout=300):
+def run(program, *arguments, timeout=300, **env):
     done = subprocess.run([BUILD / "tests/client" / program, *map(str, arguments)],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=timeout)
+                          timeout=timeout, env={**os.environ, **env})
     assert done.returncode == 0, done.stdout
     return done.stdout
 
@@ -29,8 +29,8 @@ def test_many_threads_on_one_client(server, mode):
     """Run again under AddressSanitizer and ThreadSanitizer, see scripts/run-tests."""
     print(run("stress", url_of(server), os.environ.get("DLOCK_STRESS_SECONDS", 5), *mode))
     # The last claims that were canceled may be on their way still; leases are longer than this.
-    wait_until(lambda: server.client().dbsize() == 0, "all locks given back", timeout=3)
-    assert server.client().info("dlock")["dlock_waiters"] == 0
+    wait_until(lambda: server.observer.dbsize() == 0, "all locks given back", timeout=20)
+    assert server.observer.info("dlock")["dlock_waiters"] == 0
 
 
 def test_many_threads_whose_locks_are_renewed(server):
@@ -39,9 +39,21 @@ def test_many_threads_whose_locks_are_renewed(server):
     wait_until(lambda: server.client().dbsize() == 0, "all locks given back")
 
 
+def test_many_threads_on_one_client_over_tls(tls_server, authority):
+    print(run("stress", tls_server.url, os.environ.get("DLOCK_STRESS_SECONDS", 5), "calm",
+              SSL_CERT_FILE=authority.ca))
+    wait_until(lambda: tls_server.client().dbsize() == 0, "all locks given back", timeout=3)
+    assert tls_server.client().info("dlock")["dlock_waiters"] == 0
+
+
 @pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")
 def test_every_nth_allocation_fails(server):
     print(run("failing_memory", url_of(server)))
+
+
+@pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")
+def test_every_nth_allocation_fails_over_tls(tls_server, authority):
+    print(run("failing_memory", tls_server.url, SSL_CERT_FILE=authority.ca))
 
 
 @pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")
@@ -52,6 +64,11 @@ def test_ten_million_names_need_no_more_memory_than_the_first():
 def test_a_child_has_a_client_of_its_own_and_leaves_the_parents_alone(server):
     run("fork", url_of(server))
     assert server.client().dbsize() == 0
+
+
+def test_a_child_has_a_client_of_its_own_over_tls_too(tls_server, authority):
+    run("fork", tls_server.url, SSL_CERT_FILE=authority.ca)
+    assert tls_server.client().dbsize() == 0
 
 
 @pytest.fixture(params=["server", "spin"])

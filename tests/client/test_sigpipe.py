@@ -3,6 +3,7 @@
 Python ignores SIGPIPE, so each test has a process of its own that would die of it.
 """
 
+import json
 import os
 import random
 import socket
@@ -14,20 +15,21 @@ import pytest
 
 from support.fake_server import CUT, Cut
 from support.server import ROOT
+from support.tls import context_of, serving
 
 START = """
-import signal, sys
+import json, signal, sys
 from support.libdlock import Client, Status
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-dlock = Client(sys.argv[1], io_timeout_ms=5000)
+dlock = Client(sys.argv[1], io_timeout_ms=20000, **json.loads(sys.argv[2]))
 """
 FAILURES = "(Status.UNREACHABLE, Status.IN_DOUBT, Status.LOST)"  # lost: a machine that is slow
 
 
-def run(url, program):
+def run(url, program, **options):
     env = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
-    return subprocess.Popen([sys.executable, "-c", START + program, url], env=env, text=True,
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    return subprocess.Popen([sys.executable, "-c", START + program, url, json.dumps(options)],
+                            env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE)
 
 
@@ -100,3 +102,38 @@ def _read_some_of_each(listener):
         with connection:
             for _ in range(random.randrange(20)):
                 connection.recv(100_000)
+
+
+def test_a_tls_connection_that_is_closed_while_a_request_is_sent(authority, certificate):
+    context = context_of(certificate)
+
+    def serve(connection):
+        with context.wrap_socket(connection, server_side=True) as stream:
+            for _ in range(random.randrange(20)):
+                stream.recv(100_000)
+
+    with serving(serve) as port:
+        finish(run(f"rediss://127.0.0.1:{port}", f"""
+lock = dlock.lock("x" * 4_000_000, lease_ms=500)
+for _ in range(100):
+    assert lock.acquire() in {FAILURES}, lock.error
+""", tls_ca_file=authority.ca, connect_timeout_ms=5000))
+
+
+def test_a_tls_connection_that_is_closed_while_it_is_idle(authority, certificate):
+    context = context_of(certificate)
+
+    def serve(connection):
+        with context.wrap_socket(connection, server_side=True) as stream:
+            stream.recv(100_000)
+            stream.sendall(b":1\r\n")
+
+    with serving(serve) as port:
+        finish(run(f"rediss://127.0.0.1:{port}", """
+import time
+lock = dlock.lock()
+for _ in range(20):
+    assert lock.acquire(5000) == Status.OK, lock.error
+    time.sleep(0.02)  # longer than a connection is taken to be alive unseen
+    assert lock.release() == Status.OK, lock.error
+""", tls_ca_file=authority.ca, connect_timeout_ms=5000))

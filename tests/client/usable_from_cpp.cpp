@@ -13,6 +13,7 @@ int main(int argc, char **argv) {
     dlock_client_options_init(&options);
     options.urls = &url;
     options.url_count = 1;
+    options.io_timeout_ms = 20000; // however slow the machine is
     dlock_client *new_client = nullptr;
     if (dlock_client_new(&new_client, &options) != DLOCK_OK) return 1;
     std::unique_ptr<dlock_client, decltype(&dlock_client_free)> client(new_client,

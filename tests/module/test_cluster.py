@@ -111,7 +111,7 @@ def moving(cluster):
 
 def assert_sent_on(waiter, kinds=("TRYAGAIN", "MOVED", "ASK")):
     """Soon, with an error that a cluster client knows how to follow."""
-    assert waiter.is_answered(3), "a waiter hangs"
+    assert waiter.is_answered(20), "a waiter hangs"
     with pytest.raises(redis.ResponseError) as caught:
         waiter.answer()
     assert str(caught.value).split()[0] in kinds
@@ -171,7 +171,8 @@ def test_a_held_lock_moves_with_its_slot(cluster, moving):
     cluster.move(moving.slot, 1)
     info = moving.there.info()
     assert (info["token"], info["fence"], info["lease"]) == (b"holder", moving.fence, 60_000)
-    assert abs(moving.there.client.execute_command("PEXPIRETIME", moving.key) - lease_ends) < 100
+    moved_ends = moving.there.client.execute_command("PEXPIRETIME", moving.key)
+    assert abs(moved_ends - lease_ends) < 5000  # what the move took is added to it
     assert moving.there.acquire("thief") is None
     assert moving.there.acquire("holder") == moving.fence
     assert moving.there.release("holder") == 1
@@ -363,9 +364,9 @@ def test_waiters_for_a_slot_that_nobody_serves_are_told(cluster):
 
 def by_hand(cluster, slot, target):
     cluster.begin_move(slot, target)
-    time.sleep(0.02)  # not for luck: so long the slot is in between, with its keys here
+    time.sleep(0.05)  # not for luck: so long the slot is in between, with its keys here
     cluster.move_keys(slot, target)
-    time.sleep(0.02)  # and so long with its keys there
+    time.sleep(0.05)  # and so long with its keys there
     cluster.end_move(slot, target)
 
 

@@ -62,23 +62,23 @@ def test_the_same_token_gets_the_same_fence_again(lock):
 def test_asking_again_lengthens_the_lease_to_what_was_asked(lock):
     lock.acquire("me", 10_000)
     lock.acquire("me", 60_000)
-    assert 59_000 < lock.pttl() <= 60_000
+    assert 50_000 < lock.pttl() <= 60_000
     assert lock.info()["lease"] == 60_000
 
 
 def test_asking_again_never_shortens_the_lease(lock):
     lock.acquire("me", 60_000)
     lock.acquire("me", 10_000)
-    assert 59_000 < lock.pttl() <= 60_000
+    assert 50_000 < lock.pttl() <= 60_000
     assert lock.info()["lease"] == 60_000
 
 
 def test_an_extension_lets_the_lease_end_then(lock):
     lock.acquire("me", 10_000)
     assert lock.extend("me", 60_000) == 1
-    assert 59_000 < lock.pttl() <= 60_000
+    assert 50_000 < lock.pttl() <= 60_000
     assert lock.extend("me", 5_000) == 1
-    assert 4_000 < lock.pttl() <= 5_000
+    assert 1_000 < lock.pttl() <= 5_000
     assert lock.info()["lease"] == 5_000
 
 
@@ -183,7 +183,7 @@ def test_info_tells_who_holds_the_lock(lock):
     after_ms = time.time_ns() // 1_000_000
     info = lock.info()
     assert before_ms <= info.pop("since") <= after_ms
-    assert 9_000 < info.pop("ttl") <= 10_000
+    assert 5_000 < info.pop("ttl") <= 10_000
     assert info == {"token": b"me", "fence": fence, "lease": 10_000, "waiters": 0, "session": 0,
                     "kind": b"lock"}
 

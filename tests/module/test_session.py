@@ -122,7 +122,7 @@ def test_a_session_taken_over_in_the_turn_in_which_it_ends_stays(server, lock):
     fence = lock.info()["fence"]
     pipe = lock.client.pipeline(transaction=True)
     pipe.execute_command("CLIENT", "KILL", "ID", first.id)
-    pipe.execute_command("DLOCK.ACQUIRE", "lock", "holder", "PX", 1000, "SESSION")
+    pipe.execute_command("DLOCK.ACQUIRE", "lock", "holder", "PX", 60_000, "SESSION")
     pipe.execute_command("CLIENT", "ID")
     _, same, client_id = pipe.execute()
     lock.client.ping()

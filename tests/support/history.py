@@ -16,8 +16,8 @@ import re
 PENDING = "pending"  # an answer that never came
 GIVEN_BACK = ("release", "hand-over")
 CLOCK_SLACK = 0.005    # between two readings of the clock
-MONITOR_SLACK = 0.250  # a command's line may be so much later than what it did, on a busy machine
-BRIEF = 0.050          # what it takes to give a lock back, on a busy machine
+MONITOR_SLACK = 1.000  # a command's line may be so much later than what it did, on a busy machine
+BRIEF = 0.150          # what it takes to give a lock back, on a busy machine
 WAKE_SLACK = 0.500     # how long a lock may be free beside a waiter, on a busy machine
 
 
@@ -263,7 +263,8 @@ class _Facts:
     def is_brief(self, tenure):
         """It was given back, or ended otherwise before that could be done."""
         if tenure.end == "gone":
-            return self.free_from(tenure) - self.began(tenure) < BRIEF
+            began, free_from = self.began(tenure), self.free_from(tenure)
+            return free_from - began < BRIEF or self.is_paused(began, free_from)
         return tenure.end in GIVEN_BACK
 
     def is_paused(self, begin, end=None):

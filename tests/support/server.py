@@ -9,6 +9,7 @@ Environment:
 import ctypes
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -23,8 +24,11 @@ MODULE = pathlib.Path(os.environ.get("DLOCK_MODULE", ROOT / "build/dlock.so")).r
 LAUNCH_DIR = pathlib.Path.cwd()
 START_TIMEOUT = 60
 STOP_TIMEOUT = 60
+PORTS = 10_000, 32_000
 CRASH_MARKS = ("BUG REPORT", "AddressSanitizer", "LeakSanitizer", "runtime error:",
                "ASSERTION FAILED")
+
+_given_ports = set()
 
 
 def wait_until(condition, what, timeout=20):
@@ -46,9 +50,19 @@ def cli():
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the kernel gives to outgoing connections, so that none of these takes it
+    before the server does or while it restarts; and not one that was given away already."""
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server does
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in _given_ports:
+            _given_ports.add(port)
+            return port
 
 
 def _die_with_parent():

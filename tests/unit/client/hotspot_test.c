@@ -43,7 +43,8 @@ static struct {
     uint32_t attempts_each;
     int acquires, releases, extends;
     uint64_t fence;
-    bool is_asked; /* false: one before it answers, so that nobody was asked */
+    handle *tries_meanwhile; /* while it is about to answer a release */
+    bool is_asked;           /* false: one before it answers, so that nobody was asked */
 
     hotspot *layer;
     chain *all;
@@ -78,6 +79,16 @@ static void meanwhile(void (*function)(handle *who), handle *who) {
 
 /* -- the service */
 
+static void try(handle *who);
+
+/* It is told of a release; before it answers, somebody else tries. */
+static void tell_sent(claim *of) {
+    if (of->on_sent != NULL) of->on_sent(of->on_sent_arg);
+    handle *other = world.tries_meanwhile;
+    world.tries_meanwhile = NULL;
+    if (other != NULL) try(other);
+}
+
 static dlock_status serve(void *arg, dlock_call *call, dlock_chain *rest) {
     (void)arg, (void)rest;
     if (world.is_asked && call->remote_us == 0) call->remote_us = world.now_us;
@@ -85,6 +96,7 @@ static dlock_status serve(void *arg, dlock_call *call, dlock_chain *rest) {
     world.now_us += world.takes_us;
     if (call->operation == DLOCK_RELEASING) {
         world.releases++;
+        tell_sent((claim *)call);
         return world.says;
     }
     if (call->operation == DLOCK_EXTENDING) {
@@ -200,6 +212,32 @@ static bool is_local(const char *name) {
     bool is_so = world.acquires == before;
     release(holder);
     return is_so;
+}
+
+/* -- releasing outside and inside */
+
+static void where_there_is_a_queue_the_next_one_need_not_wait_for_the_answer(void) {
+    begin((hotspot_rule){.queue_max = 10, .is_queued_outside = true});
+    hotspot_add(world.layer, "n");
+    handle *one = holder_of("n");
+    world.tries_meanwhile = handle_of("n");
+    handle *other = world.tries_meanwhile;
+    release(one);
+    CHECK_EQUAL(other->status, DLOCK_OK);
+    release(other);
+    CHECK(is_local("n"));
+    end();
+}
+
+static void else_the_next_one_waits_for_the_answer(void) {
+    begin((hotspot_rule){.queue_max = 10});
+    hotspot_add(world.layer, "n");
+    handle *one = holder_of("n"), *other = handle_of("n");
+    world.tries_meanwhile = other;
+    release(one);
+    CHECK_EQUAL(other->status, DLOCK_BUSY);
+    CHECK(is_local("n"));
+    end();
 }
 
 /* -- which names */
@@ -727,6 +765,8 @@ int main(void) {
     UNIT_RUN(a_lock_that_an_extend_found_lost_is_not_handed_on);
     UNIT_RUN(a_call_that_never_went_out_has_not_found_contention);
     UNIT_RUN(a_slow_failure_is_not_contention);
+    UNIT_RUN(where_there_is_a_queue_the_next_one_need_not_wait_for_the_answer);
+    UNIT_RUN(else_the_next_one_waits_for_the_answer);
     UNIT_RUN(without_names_all_go_out);
     UNIT_RUN(a_registered_name_has_a_local_lock_and_others_have_none);
     UNIT_RUN(as_many_names_as_one_likes_can_be_registered_and_removed);

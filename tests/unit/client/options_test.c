@@ -89,6 +89,54 @@ static void a_wrong_url_is_explained_without_showing_it(void) {
     check_wrong(read_client(&options), "the URL: the port is not a number from 1 to 65535");
 }
 
+static void a_url_with_tls_needs_no_more_options(void) {
+    dlock_client_options options = good_client();
+    options.urls = (const char *const[]){"rediss://127.0.0.1"};
+    check_wrong(read_client(&options), NULL);
+    CHECK(read.where.is_tls);
+    CHECK(read.client.tls_ca_file == NULL);
+}
+
+static void a_certificate_and_its_key_belong_together(void) {
+    dlock_client_options options = good_client();
+    options.urls = (const char *const[]){"rediss://127.0.0.1"};
+    options.tls_cert_file = "cert.pem";
+    check_wrong(read_client(&options), "of tls_cert_file and tls_key_file only one is given");
+    options.tls_key_file = "key.pem";
+    check_wrong(read_client(&options), NULL);
+    options.tls_cert_file = NULL;
+    check_wrong(read_client(&options), "of tls_cert_file and tls_key_file only one is given");
+}
+
+static void tls_options_need_a_url_with_tls(void) {
+    dlock_client_options options = good_client();
+    options.tls_ca_file = "ca.pem";
+    check_wrong(read_client(&options), "tls_ca_file is given, but no URL is rediss://");
+    options.tls_cert_file = options.tls_key_file = "both.pem";
+    check_wrong(read_client(&options), "tls_ca_file is given, but no URL is rediss://");
+    options.tls_ca_file = NULL;
+    check_wrong(read_client(&options), "tls_cert_file is given, but no URL is rediss://");
+}
+
+static void nothing_of_tls_is_opened_for_a_url_without(void) {
+    dlock_client_options options = good_client();
+    tls_context *trust = (tls_context *)&options;
+    check_wrong(read_client(&options), NULL);
+    CHECK_EQUAL(options_open_tls(&trust, &read.client, &read.where, read.text), DLOCK_OK);
+    CHECK(trust == NULL);
+}
+
+static void a_file_that_is_not_there_is_named_by_its_option(void) {
+    dlock_client_options options = good_client();
+    options.urls = (const char *const[]){"rediss://127.0.0.1"};
+    options.tls_ca_file = "/no/such/file";
+    tls_context *trust = (tls_context *)&options;
+    check_wrong(read_client(&options), NULL);
+    CHECK_EQUAL(options_open_tls(&trust, &read.client, &read.where, read.text), DLOCK_INVALID);
+    CHECK(trust == NULL);
+    CHECK(strncmp(read.text, "tls_ca_file: ", 13) == 0 || strstr(read.text, "without TLS") != NULL);
+}
+
 static void no_options_are_wrong(void) {
     check_wrong(read_client(NULL), "no options are given");
 }
@@ -250,6 +298,11 @@ int main(void) {
     UNIT_RUN(what_is_set_is_kept);
     UNIT_RUN(the_url_is_read);
     UNIT_RUN(a_wrong_url_is_explained_without_showing_it);
+    UNIT_RUN(a_url_with_tls_needs_no_more_options);
+    UNIT_RUN(a_certificate_and_its_key_belong_together);
+    UNIT_RUN(tls_options_need_a_url_with_tls);
+    UNIT_RUN(nothing_of_tls_is_opened_for_a_url_without);
+    UNIT_RUN(a_file_that_is_not_there_is_named_by_its_option);
     UNIT_RUN(no_options_are_wrong);
     UNIT_RUN(exactly_one_url_is_needed);
     UNIT_RUN(a_day_is_the_longest_time);

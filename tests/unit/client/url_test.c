@@ -19,6 +19,7 @@ static void check_good(const char *text, const url *expected) {
     CHECK(wrong == NULL);
     if (wrong != NULL) return;
     CHECK(got.is_unix == expected->is_unix);
+    CHECK(got.is_tls == expected->is_tls);
     check_text(got.host, expected->host);
     CHECK_EQUAL(got.port, expected->port);
     check_text(got.user, expected->user);
@@ -111,6 +112,13 @@ static void an_ipv6_address_stands_in_brackets(void) {
     CHECK_GOOD("redis://[fe80::1%25eth0]", .host = "fe80::1%eth0", .port = 6379);
 }
 
+static void an_s_more_is_tls_and_all_else_is_the_same(void) {
+    CHECK_GOOD("rediss://example.org", .is_tls = true, .host = "example.org", .port = 6379);
+    CHECK_GOOD("rediss://app:secret@10.0.0.1:7000/2", .is_tls = true, .host = "10.0.0.1",
+               .port = 7000, .user = "app", .password = "secret", .db = 2);
+    CHECK_GOOD("rediss://[::1]:7000", .is_tls = true, .host = "::1", .port = 7000);
+}
+
 static void a_unix_socket_has_a_path_and_no_port(void) {
     CHECK_GOOD("unix:///run/redis.sock", .is_unix = true, .host = "/run/redis.sock");
     CHECK_GOOD("unix:///run/redis.sock?db=7", .is_unix = true, .host = "/run/redis.sock", .db = 7);
@@ -129,14 +137,17 @@ static void each_mistake_has_its_message(void) {
     static const struct {
         const char *text, *wrong;
     } rows[] = {
-        {"", "it must begin with redis:// or unix://"},
-        {"redis:/", "it must begin with redis:// or unix://"},
-        {"example.org:6379", "it must begin with redis:// or unix://"},
-        {"rediss://h", "it must begin with redis:// or unix://"},
-        {"http://h", "it must begin with redis:// or unix://"},
-        {" redis://h", "it must begin with redis:// or unix://"},
+        {"", "it must begin with redis://, rediss:// or unix://"},
+        {"redis:/", "it must begin with redis://, rediss:// or unix://"},
+        {"example.org:6379", "it must begin with redis://, rediss:// or unix://"},
+        {"redisss://h", "it must begin with redis://, rediss:// or unix://"},
+        {"REDISS://h", "it must begin with redis://, rediss:// or unix://"},
+        {"http://h", "it must begin with redis://, rediss:// or unix://"},
+        {" redis://h", "it must begin with redis://, rediss:// or unix://"},
         {"redis://", "the host is missing"},
         {"redis:///3", "the host is missing"},
+        {"rediss://", "the host is missing"},
+        {"rediss:///3", "the host is missing"},
         {"redis://:7000", "the host is missing"},
         {"redis://secret@", "the host is missing"},
         {"redis://[]", "the host is missing"},
@@ -163,9 +174,10 @@ static void each_mistake_has_its_message(void) {
         {"redis://h/1 ", "the database is not a number"},
         {"redis://h/1000001", "the database is not a number"},
         {"redis://h/99999999999999999999", "the database is not a number"},
-        {"redis://h?db=1", "redis:// takes no ? and no #"},
-        {"redis://h/1?x", "redis:// takes no ? and no #"},
-        {"redis://h/1#x", "redis:// takes no ? and no #"},
+        {"redis://h?db=1", "redis:// and rediss:// take no ? and no #"},
+        {"redis://h/1?x", "redis:// and rediss:// take no ? and no #"},
+        {"redis://h/1#x", "redis:// and rediss:// take no ? and no #"},
+        {"rediss://h?db=1", "redis:// and rediss:// take no ? and no #"},
         {"redis://@h", "the password before the @ is empty"},
         {"redis://:@h", "the password before the @ is empty"},
         {"redis://app:@h", "the password before the @ is empty"},
@@ -298,6 +310,7 @@ static void check_described(const char *text, const char *expected) {
 static void it_is_described_by_where_it_is_and_never_by_the_login(void) {
     check_described("redis://app:hunter2@example.org/3", "example.org:6379");
     check_described("redis://app:hunter2@[::1]:7000", "[::1]:7000");
+    check_described("rediss://app:hunter2@example.org", "example.org:6379");
     check_described("unix://app:hunter2@/run/redis.sock?db=2", "/run/redis.sock");
     check_described("unix:///run/a:b", "/run/a:b");
 }
@@ -315,9 +328,10 @@ static void a_description_that_does_not_fit_is_cut(void) {
 /* Whatever it is made of, it is taken or refused; a sanitizer sees if more happens. */
 static void nonsense_is_survived(void) {
     static const char letters[] = "redisunx:/@[]?#%0419afdb=-.";
+    static const char *const schemes[] = {"redis://", "rediss://", "unix://"};
     for (int i = 0; i < 200000; i++) {
         char text[32];
-        int length = snprintf(text, sizeof(text), "%s", i % 2 == 0 ? "redis://" : "unix://");
+        int length = snprintf(text, sizeof(text), "%s", schemes[i % 3]);
         int end = length + (int)unit_random_within(0, 20);
         while (length < end)
             text[length++] = letters[unit_random() % (sizeof(letters) - 1)];
@@ -343,6 +357,7 @@ int main(void) {
     UNIT_RUN(every_byte_but_nul_may_be_encoded);
     UNIT_RUN(a_host_may_be_encoded);
     UNIT_RUN(an_ipv6_address_stands_in_brackets);
+    UNIT_RUN(an_s_more_is_tls_and_all_else_is_the_same);
     UNIT_RUN(a_unix_socket_has_a_path_and_no_port);
     UNIT_RUN(a_path_may_have_an_at_sign_and_colons_and_encoded_bytes);
     UNIT_RUN(each_mistake_has_its_message);
