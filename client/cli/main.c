@@ -9,15 +9,25 @@
  *   bench        bench_scenario
  *
  * Only <dlock.h> of the library is used: the tool can do what any program can. */
+#include "claim.h"
 #include "complain.h"
+#include "inspect.h"
 #include "run.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const subcommand subcommands[] = {
-    {"run", FOR_RUN, "NAME [--] COMMAND [ARGUMENT...]", "runs a command while a lock is held", 1,
-     -1, run},
+    {"run", FOR_RUN, "NAME [--] COMMAND [ARGUMENT...]", "run a command while a lock is held", 1, -1,
+     run},
+    {"acquire", FOR_ACQUIRE, "NAME", "take a lock and print its token; it stays held", 1, 1,
+     claim_acquire},
+    {"extend", FOR_EXTEND, "NAME TOKEN", "let its lease begin anew", 2, 2, claim_extend},
+    {"release", FOR_RELEASE, "NAME TOKEN", "give it back", 2, 2, claim_release},
+    {"wait", FOR_WAIT, "NAME", "wait until a lock is free, and do not take it", 1, 1, claim_wait},
+    {"info", FOR_INFO, "NAME", "who holds a lock, since when, who waits", 1, 1, inspect_info},
+    {"list", FOR_LIST, "[PATTERN]", "all locks that are held, or those that match", 0, 1,
+     inspect_list},
 };
 
 enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };

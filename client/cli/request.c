@@ -30,34 +30,32 @@ typedef struct row {
 /* PATIENCE is a duration or "forever". */
 static const row rows[] = {
     {"wait", 'w', "TIME", FOR_RUN | FOR_ACQUIRE | FOR_WAIT, PATIENCE, AT(wait_ms),
-     "how long to wait for the lock; default: forever"},
+     "how long to wait; default forever"},
     {"nonblock", 'n', NULL, FOR_RUN | FOR_ACQUIRE | FOR_WAIT, FLAG, AT(is_tried_once),
      "try once, do not wait"},
     {"lease", 'l', "TIME", FOR_RUN | FOR_ACQUIRE | FOR_EXTEND, DURATION, AT(lease_ms),
-     "how long the lock lives unless renewed; default 30s"},
-    {"session", 's', NULL, FOR_RUN, FLAG, AT(is_session),
-     "the lock also ends with the connection to the server"},
+     "how long the lock lives by itself; default 30s"},
+    {"session", 's', NULL, FOR_RUN, FLAG, AT(is_session), "the lock also ends with our connection"},
     {"min-replicas", 0, "N", FOR_RUN | FOR_ACQUIRE, NUMBER, AT(min_replicas),
-     "replicas that must have the lock before it counts"},
+     "replicas that must have it before it counts"},
     {"grace", 0, "TIME", FOR_RUN, DURATION, AT(grace_ms),
-     "from SIGTERM to SIGKILL; default a sixth of the lease, at most 5s"},
+     "from SIGTERM to SIGKILL; default lease / 6"},
     {"conflict-exit-code", 'E', "N", FOR_RUN | FOR_ACQUIRE | FOR_WAIT, NUMBER, AT(busy_code),
-     "exit code when it is held by another; default 1"},
+     "when it is held by another; default 1"},
     {"held-longer", 0, "TIME", FOR_LIST | FOR_TOP, DURATION, AT(held_longer_ms),
-     "only locks that are held for longer than this"},
+     "only those that are held for longer"},
     {"waiters", 0, NULL, FOR_LIST | FOR_TOP, FLAG, AT(is_waited_for),
-     "only locks that somebody waits for"},
+     "only those that somebody waits for"},
     {"sort", 0, "KEY", FOR_TOP, TEXT, AT(sort), "waiters (default), age, ttl or name"},
     {"interval", 'i', "TIME", FOR_TOP, DURATION, AT(interval_ms), "between two looks; default 1s"},
     {"rounds", 'r', "N", FOR_TOP, NUMBER, AT(rounds), "end after so many looks"},
     {"threads", 't', "N", FOR_BENCH, NUMBER, AT(threads), "that want the hot lock; default 8"},
     {"seconds", 0, "N", FOR_BENCH, NUMBER, AT(seconds), "for each scenario; default 3"},
     {"json", 'j', NULL, FOR_ALL & ~(unsigned)FOR_RUN, FLAG, AT(is_json), "print JSON"},
-    {"url", 'u', "URL", FOR_ALL, URL, AT(urls),
-     "where the service is; again for several; default redis://127.0.0.1:6379"},
+    {"url", 'u', "URL", FOR_ALL, URL, AT(urls), "default redis://127.0.0.1:6379"},
     {"prefix", 0, "TEXT", FOR_ALL, TEXT, AT(prefix), "put before every name"},
     {"password-file", 0, "FILE", FOR_ALL, TEXT, AT(password_file),
-     "its first line is the password of URLs that have none"},
+     "its first line is the password"},
     {"tls-ca-file", 0, "FILE", FOR_ALL, TEXT, AT(tls_ca_file), "rediss://: who signs servers"},
     {"tls-cert-file", 0, "FILE", FOR_ALL, TEXT, AT(tls_cert_file), "our own certificate"},
     {"tls-key-file", 0, "FILE", FOR_ALL, TEXT, AT(tls_key_file), "and its key"},
@@ -167,7 +165,7 @@ static void show_help(const subcommand *of) {
                  each->value ? " " : "", each->value ? each->value : "");
         printf("  %-29s %s\n", words, each->help);
     }
-    printf("  -h, --help%18s show this\n\nThe whole story is in dlock(1).\n", "");
+    printf("  -h, --help%19s show this\n\nThe whole story is in dlock(1).\n", "");
 }
 
 /* Those of the subcommand, for getopt_long(3): its val is the number of the row. */

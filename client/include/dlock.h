@@ -262,6 +262,54 @@ DLOCK_API void dlock_get_timings(const dlock_lock *lock, dlock_timings *timings)
  * are never in it. Valid until the next call. Threads: owner. */
 DLOCK_API const char *dlock_last_error(const dlock_lock *lock);
 
+/* -- without a handle: for tools and operators
+ *
+ * Each returns by timeout_ms, or the I/O timeout after it at the very worst. why: what went wrong
+ * is written there, for people, if it is not NULL; "" when nothing did. DLOCK_INVALID: also where
+ * the store is a program's own. */
+
+/* Of a lock that somebody holds by that token: see dlock_token(). DLOCK_NOT_HELD: the token does not
+ * hold it, and nothing has changed. Threads: any. */
+DLOCK_API dlock_status dlock_release_token(dlock_client *client, const char *name,
+                                           const char *token, char *why, size_t why_size);
+DLOCK_API dlock_status dlock_extend_token(dlock_client *client, const char *name, const char *token,
+                                          uint32_t lease_ms, char *why, size_t why_size);
+
+typedef struct dlock_inspection {
+    size_t struct_size;
+    const char *server; /* host:port or the path of a socket */
+    const char *name;   /* without the prefix. All three: until the call, or function, returns */
+    size_t name_length;
+    const char *token;
+    size_t token_length;
+    uint64_t fence;   /* 0: of a plain string */
+    int64_t ttl_ms;   /* left; negative: it does not end by itself */
+    int64_t lease_ms; /* asked for last */
+    int64_t since_ms; /* when it was granted: unix time */
+    int64_t waiters;  /* clients in line */
+    int64_t session;  /* the id of the connection it ends with, or 0 */
+    bool is_string;   /* somebody's SET NX PX */
+} dlock_inspection;
+
+/* False: that was enough. */
+typedef bool (*dlock_list_fn)(void *arg, const dlock_inspection *lock);
+
+/* Tells of the lock; of several independent servers, what each of them has. DLOCK_NOT_HELD: it is
+ * free. Threads: any. */
+DLOCK_API dlock_status dlock_inspect(dlock_client *client, const char *name, int64_t timeout_ms,
+                                     dlock_list_fn tell, void *arg, char *why, size_t why_size);
+
+/* Tells of every lock whose name (without the prefix) matches the pattern, as KEYS of Redis has it;
+ * NULL: all. On every server, in no order. One that is taken or given back meanwhile may be told
+ * of or not, and one may be told of twice. Plain strings are not found. Threads: any. */
+DLOCK_API dlock_status dlock_list(dlock_client *client, const char *pattern, int64_t timeout_ms,
+                                  dlock_list_fn tell, void *arg, char *why, size_t why_size);
+
+/* Tells, of every server, each field of INFO dlock: see module/README.md. Threads: any. */
+typedef void (*dlock_info_fn)(void *arg, const char *server, const char *field, const char *value);
+DLOCK_API dlock_status dlock_server_info(dlock_client *client, int64_t timeout_ms,
+                                         dlock_info_fn tell, void *arg, char *why, size_t why_size);
+
 /* -- on every way out */
 
 /* Takes the lock, runs body, gives the lock back when body returns, unless it has done so

@@ -11,6 +11,9 @@
 
 typedef struct backend backend;
 
+/* A server of the deployment. Anything but DLOCK_OK is the end of it, and the result. */
+typedef dlock_status (*backend_visit)(void *arg, struct server *at);
+
 typedef struct backend_table {
     /* DLOCK_OK: the call's fence and asked_us are set. DLOCK_BUSY: another holds it, even after the
      * service has waited for wait_ms (0: it is not to wait). Anything else: of->is_passing and
@@ -26,6 +29,10 @@ typedef struct backend_table {
     dlock_status (*release)(backend *self, claim *of, int64_t limit_us);
     /* DLOCK_OK: it is there and has what we need. */
     dlock_status (*ping)(backend *self, claim *of, int64_t limit_us);
+    /* Each server that has locks (of a cluster: the masters), one after the other; or NULL: there
+     * are none. Where they are has to be found out by limit_us, else of->call.cause says why not. */
+    dlock_status (*visit_servers)(backend *self, claim *of, int64_t limit_us, backend_visit visit,
+                                  void *arg);
     /* A session's connection: ends it; and what becomes readable when it has ended. */
     void (*hang_up)(claim_link *link);
     int (*link_fd)(const claim_link *link);

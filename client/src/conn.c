@@ -37,6 +37,7 @@ struct conn {
     tls *tls; /* NULL: none, or not yet */
     conn_phase phase;
     int greetings_left; /* answers to them that are still to come */
+    redisReply *last;   /* the answer that was taken last, if there is more to see of it */
     char *out;
     size_t out_size, out_sent, out_capacity;
     dlock_status failure;
@@ -239,6 +240,7 @@ void conn_close(conn *old) {
     tls_free(old->tls);
     if (old->fd >= 0) close(old->fd);
     if (old->reader != NULL) redisReaderFree(old->reader);
+    freeReplyObject(old->last);
     free(old->out);
     free(old);
 }
@@ -261,10 +263,27 @@ static void read_reply(const redisReply *from, reply *to) {
     case REDIS_REPLY_ERROR:
         to->kind = REPLY_ERROR;
         break;
+    case REDIS_REPLY_STRING:
+        to->kind = REPLY_TEXT;
+        to->bytes = from->str;
+        to->length = from->len;
+        break;
+    case REDIS_REPLY_ARRAY:
+        to->kind = REPLY_ARRAY;
+        to->integer = (int64_t)from->elements;
+        to->elements = from;
+        return;
     default:
         return;
     }
     text_copy(to->text, sizeof(to->text), from->str);
+}
+
+bool reply_element(const reply *of, size_t which, reply *element) {
+    const redisReply *from = of->elements;
+    if (of->kind != REPLY_ARRAY || which >= from->elements) return false;
+    read_reply(from->element[which], element);
+    return true;
 }
 
 static void fail_by_reader(conn *c) {
@@ -275,13 +294,18 @@ static void fail_by_reader(conn *c) {
 /* True: *answer is the next of those that have arrived. */
 static bool next_reply(conn *c, reply *answer) {
     void *parsed = NULL;
+    freeReplyObject(c->last);
+    c->last = NULL;
     if (redisReaderGetReply(c->reader, &parsed) != REDIS_OK) {
         fail_by_reader(c);
         return false;
     }
     if (parsed == NULL) return false;
     read_reply(parsed, answer);
-    freeReplyObject(parsed);
+    if (answer->kind == REPLY_ARRAY || answer->kind == REPLY_TEXT)
+        c->last = parsed;
+    else
+        freeReplyObject(parsed);
     return true;
 }
 

@@ -169,3 +169,7 @@ int server_link_fd(const claim_link *link) {
 const server_limits *server_limits_of(const server *at) {
     return &at->limits;
 }
+
+const url *server_url(const server *at) {
+    return &at->at;
+}

@@ -30,5 +30,6 @@ void server_hang_up(claim_link *link);
 int server_link_fd(const claim_link *link);
 
 const server_limits *server_limits_of(const server *at);
+const url *server_url(const server *at);
 
 #endif

@@ -76,6 +76,13 @@ static dlock_status ping(backend *base, claim *of, int64_t limit_us) {
     return status == DLOCK_LOST ? DLOCK_OK : status;
 }
 
+static dlock_status visit_servers(backend *base, claim *of, int64_t limit_us, backend_visit visit,
+                                  void *arg) {
+    (void)of;
+    (void)limit_us;
+    return visit(arg, ((single *)base)->at);
+}
+
 static uint64_t command_count(const backend *base) {
     return atomic_load(&((single *)base)->commands);
 }
@@ -91,6 +98,7 @@ static const backend_table table = {.acquire = acquire,
                                     .extend_all = extend_all,
                                     .release = release,
                                     .ping = ping,
+                                    .visit_servers = visit_servers,
                                     .hang_up = server_hang_up,
                                     .link_fd = server_link_fd,
                                     .command_count = command_count,

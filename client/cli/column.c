@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* column.c - see column.h. */
+#include "column.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Of a text that is too long, the end is worth as much as the beginning: prefixes are alike. */
+static const char gap[] = "..";
+
+static size_t append(char *to, unsigned char byte) {
+    if (byte >= 0x20 && byte < 0x7F) {
+        *to = (char)byte;
+        return 1;
+    }
+    return (size_t)sprintf(to, "\\x%02x", byte);
+}
+
+const char *column_show(char text[COLUMN_MAX * 4 + 1], const char *bytes, size_t length,
+                        size_t width, int is_padded) {
+    char all[4 * COLUMN_MAX + 8];
+    size_t size = 0;
+    if (width > COLUMN_MAX) width = COLUMN_MAX;
+    for (size_t i = 0; i < length && i < COLUMN_MAX; i++)
+        size += append(all + size, (unsigned char)bytes[i]);
+    if (size > width && width > 8) {
+        size_t tail = width / 3, head = width - tail - strlen(gap);
+        sprintf(text, "%.*s%s%.*s", (int)head, all, gap, (int)tail, all + size - tail);
+    } else {
+        size_t shown = size < width ? size : width;
+        memcpy(text, all, shown);
+        text[shown] = '\0';
+    }
+    for (size_t at = strlen(text); is_padded && at < width; at++)
+        strcpy(text + at, " ");
+    return text;
+}

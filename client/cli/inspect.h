@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* inspect.h - info: who holds a lock; list: all that are held. */
+#ifndef DLOCK_CLI_INSPECT_H
+#define DLOCK_CLI_INSPECT_H
+
+#include "sightings.h"
+
+int inspect_info(request *asked);
+int inspect_list(request *asked);
+
+/* As a member of an array of JSON. */
+void inspect_show_json(const sighting *lock);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* json.h - writes JSON to stdout: objects of texts, numbers and facts, and arrays of objects. */
+#ifndef DLOCK_CLI_JSON_H
+#define DLOCK_CLI_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Elements are one to a line. An array that is open is ended by json_array_end(). */
+void json_array_begin(void);
+void json_array_end(void);
+
+void json_object_begin(void);
+void json_object_end(void);
+
+/* The members of an object. Bytes that are not UTF-8 are shown as U+FFFD. */
+void json_text(const char *key, const char *text);
+void json_bytes(const char *key, const char *bytes, size_t length);
+void json_number(const char *key, int64_t number);
+void json_decimal(const char *key, double number);
+void json_fact(const char *key, bool fact);
+
+#endif

@@ -1,0 +1,137 @@
+"""Where the tool's settings come from, and where passwords are not to be seen."""
+
+import pathlib
+import subprocess
+
+import pytest
+
+from support.server import free_port, wait_until
+from support.waiting import wait_for_waiters
+
+CONFIG = 78
+PASSWORD = "sec:ret/@% ß"
+
+
+@pytest.fixture
+def configure(tool):
+    """configure(text): the tool has just this configuration file, and no DLOCK_URL."""
+    def write(text, mode=0o600, folder=".config"):
+        tool.env.pop("DLOCK_URL", None)
+        path = tool.home / folder / "dlock/config"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+    return write
+
+
+def url(server):
+    return f"redis://127.0.0.1:{server.port}"
+
+
+def nobody():
+    return f"redis://127.0.0.1:{free_port()}"
+
+
+def test_the_file_has_the_url_and_more(tool, configure, server, client):
+    configure(f"# a comment\n\nurl = {url(server)}\nlease= 45s\nprefix =jobs:\n")
+    assert tool.run("acquire", "lock")[0] == 0
+    assert 30_000 < client.pttl("jobs:lock") <= 45_000
+
+
+def test_an_option_goes_over_the_environment_and_that_over_the_file(tool, configure, server):
+    configure(f"url = {nobody()}\nwait = 1ms\n")
+    assert tool.run("list")[0] == 69
+    tool.env["DLOCK_URL"] = url(server)
+    assert tool.run("list")[0] == 0
+    tool.env["DLOCK_URL"] = nobody()
+    assert tool.run("list", "--url", url(server))[0] == 0
+    assert tool.run("list", "-u", nobody())[0] == 69
+
+
+def test_xdg_config_home(tool, configure, server):
+    tool.env["XDG_CONFIG_HOME"] = str(tool.home / "elsewhere")
+    configure(f"url = {nobody()}\n")
+    configure(f"url = {url(server)}\n", folder="elsewhere")
+    assert tool.run("list")[0] == 0
+
+
+def test_no_file_is_no_mistake(tool):
+    for home in "/no/such/folder", "":
+        tool.env["HOME"] = home
+        assert tool.run("list") == (0, "", "")
+
+
+@pytest.mark.parametrize("line, complaint", [
+    ("nonsense", "line 2: not of the form"), ("lease = long", "line 2: lease: not a time"),
+    ("colour = red", "line 2: colour: not a known key"), ("session = maybe", "yes or no")])
+def test_a_mistake_in_the_file(tool, configure, line, complaint):
+    configure(f"# one\n{line}\n")
+    code, out, complaints = tool.run("list")
+    assert (code, out) == (CONFIG, "") and complaint in complaints
+
+
+# -- passwords -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locked(server, client):
+    client.config_set("requirepass", PASSWORD)
+    return server
+
+
+def test_a_password_in_the_file(tool, configure, locked):
+    configure(f"url = {url(locked)}\npassword = {PASSWORD}\n")
+    assert tool.run("list") == (0, "", "")
+
+
+@pytest.mark.parametrize("user", ["", "default:@"])
+def test_a_password_in_a_file_of_its_own(tool, locked, user):
+    path = tool.home / "password"
+    path.write_text(PASSWORD + "\n")
+    path.chmod(0o600)
+    tool.env["DLOCK_URL"] = url(locked).replace("//", "//" + user)
+    assert tool.run("list", "--password-file", path) == (0, "", "")
+    path.chmod(0o644)
+    code, _, complaints = tool.run("list", "--password-file", path)
+    assert code == 0 and "warning: others may read" in complaints
+    path.write_text("wrong-5678\n")
+    code, _, complaints = tool.run("list", "--password-file", path)
+    assert code == 77 and "5678" not in complaints
+    assert tool.run("list", "--password-file", tool.home / "none")[0] == CONFIG
+
+
+@pytest.mark.parametrize("text", ["url = redis://:secret@127.0.0.1:1\n",
+                                  "url = redis://127.0.0.1:1\npassword = secret\n"])
+def test_a_file_that_others_can_read_is_warned_about(tool, configure, text):
+    path = configure(text, mode=0o640)
+    complaints = tool.run("list")[2]
+    assert f"warning: others may read {path}" in complaints and "secret" not in complaints
+    path.chmod(0o600)
+    assert "warning" not in tool.run("list")[2]
+
+
+def test_a_file_without_a_password_may_be_read_by_all(tool, configure, server):
+    configure(f"url = {url(server)}\n", mode=0o644)
+    assert tool.run("list") == (0, "", "")
+
+
+def test_no_process_shows_the_password(tool, lock, client, server):
+    """Not even if it was on the command line; and the command does not inherit it."""
+    lock.acquire("another", 60_000)
+    client.config_set("requirepass", "secret-1234")
+    process = tool.start("run", "--url", f"redis://:secret-1234@127.0.0.1:{server.port}", "lock",
+                         "true")
+    wait_for_waiters(client, 1)
+    shown = subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, text=True).stdout
+    assert "dlock run" not in shown or "secret-1234" not in shown
+    mine = pathlib.Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    assert b"secret-1234" not in mine and b"true" in mine
+    lock.release("another")
+    wait_until(lambda: process.poll() == 0, "the end")
+
+
+def test_errors_do_not_show_a_password(tool):
+    for text in "redis://user:secret@127.0.0.1:1", "redis://:secret@:x", "http://:secret@h":
+        complaints = tool.run("list", "--url", text)[2]
+        assert complaints and "secret" not in complaints

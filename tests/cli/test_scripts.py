@@ -1,0 +1,251 @@
+"""dlock acquire, release, extend, wait, info and list, as a script uses them."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from support.cluster import Cluster
+from support.commands import Lock
+from support.server import destroy_all, free_port, wait_until
+from support.waiting import queue_up, wait_for_waiters
+
+BUSY, USAGE, UNREACHABLE, PROTOCOL = 1, 64, 69, 76
+
+
+def run_json(tool, *words, code=0):
+    got, out, complaints = tool.run(*words, "--json")
+    assert (got, complaints) == (code, ""), complaints
+    return json.loads(out)
+
+
+# -- acquire, extend, release ----------------------------------------------------------------------
+
+
+def test_a_lock_outlives_the_process_that_took_it(tool, lock):
+    code, out, complaints = tool.run("acquire", "--lease", "1m", "lock")
+    assert (code, complaints) == (0, "")
+    token = out.strip()
+    info = lock.info()
+    assert info["token"].decode() == token and info["lease"] == 60_000 and info["ttl"] > 30_000
+    assert tool.run("extend", "--lease", "2m", "lock", token) == (0, "", "")
+    assert lock.info()["lease"] == 120_000
+    assert tool.run("release", "lock", token) == (0, "", "")
+    assert lock.info() is None
+
+
+def test_the_fence_is_in_the_json(tool, lock):
+    granted = run_json(tool, "acquire", "lock")
+    assert granted == {"name": "lock", "token": lock.info()["token"].decode(),
+                       "fence": lock.info()["fence"], "lease_ms": 30_000}
+    assert run_json(tool, "extend", "lock", granted["token"]) == {"name": "lock", "extended": True}
+    assert run_json(tool, "release", "lock", granted["token"]) == {"name": "lock",
+                                                                   "released": True}
+
+
+def test_a_stranger_changes_nothing(tool, lock):
+    """Neither of a held lock nor of a free one."""
+    for held in True, False:
+        if held:
+            lock.acquire("another", 60_000)
+        before = lock.info()
+        for word in "release", "extend":
+            code, out, complaints = tool.run(word, "lock", "stranger")
+            assert (code, out) == (BUSY, "") and "does not hold it" in complaints
+            assert run_json(tool, word, "lock", "stranger", code=BUSY) == \
+                {"name": "lock", f"{word}{'d' if word == 'release' else 'ed'}": False}
+        after = lock.info()
+        assert (after and after["fence"]) == (before and before["fence"])
+        lock.release("another")
+
+
+def test_acquire_waits_as_long_as_it_is_told(tool, lock, client):
+    lock.acquire("another", 60_000)
+    assert tool.run("acquire", "-n", "lock") == (BUSY, "", "")
+    assert tool.run("acquire", "-w", "100ms", "-E", "9", "lock") == (9, "", "")
+    waiting = tool.start("acquire", "lock")
+    wait_for_waiters(client, 1)
+    lock.release("another")
+    token, _ = waiting.communicate(timeout=20)
+    assert lock.info()["token"].decode() == token.strip()
+
+
+def test_a_signal_ends_the_wait_and_leaves_no_lock(tool, lock, client):
+    lock.acquire("another", 60_000)
+    waiting = tool.start("acquire", "lock")
+    wait_for_waiters(client, 1)
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(20) == 128 + signal.SIGINT
+    wait_for_waiters(client, 0)
+
+
+def test_a_token_that_nobody_reads_is_not_kept(tool, client):
+    with open("/dev/full", "w") as full:
+        assert tool.run("acquire", "lock", stdout=full)[0] == 70
+    wait_until(lambda: not client.exists("lock"), "that it is given back")
+
+
+# -- wait ------------------------------------------------------------------------------------------
+
+
+def test_wait_until_it_is_free(tool, lock, client):
+    assert tool.run("wait", "lock") == (0, "", "")
+    lock.acquire("another", 60_000)
+    assert run_json(tool, "wait", "-w", "100ms", "lock", code=BUSY) == {"name": "lock",
+                                                                      "free": False}
+    assert tool.run("wait", "-n", "-E", "5", "lock")[0] == 5
+    waiting = tool.start("wait", "lock")
+    time.sleep(0.3)
+    assert waiting.poll() is None
+    assert client.info("dlock")["dlock_waiters"] == 0, "it is not in the queue"
+    lock.release("another")
+    assert waiting.wait(20) == 0
+    assert client.info("dlock")["dlock_acquired"] == 1, "nor does it take the lock"
+
+
+# -- info ------------------------------------------------------------------------------------------
+
+
+def test_info_of_a_held_lock(tool, server, lock):
+    fence = lock.acquire("alice", 60_000)
+    _waiting = queue_up(server, ["bob", "carol"])
+    got = run_json(tool, "info", "lock")
+    assert 0 < got.pop("ttl_ms") <= 60_000
+    assert abs(got.pop("since_ms") - time.time() * 1000) < 60_000
+    assert got == {"name": "lock", "token": "alice", "fence": fence, "lease_ms": 60_000,
+                   "waiters": 2, "session": 0, "kind": "lock",
+                   "server": f"127.0.0.1:{server.port}"}
+    code, out, _ = tool.run("info", "lock")
+    assert code == 0
+    assert "holder   alice\n" in out and "waiters  2\n" in out and f"fence    {fence}\n" in out
+
+
+def test_info_of_a_free_lock(tool):
+    assert tool.run("info", "lock") == (BUSY, "free\n", "")
+    assert run_json(tool, "info", "lock", code=BUSY) == {"name": "lock", "free": True}
+
+
+def test_info_of_somebodys_string(tool, client):
+    client.set("lock", "their-token", px=60_000)
+    got = run_json(tool, "info", "lock")
+    assert (got["token"], got["kind"]) == ("their-token", "string")
+    assert "SET NX PX" in tool.run("info", "lock")[1]
+
+
+def test_what_is_no_lock(tool, client):
+    client.lpush("lock", "x")
+    code, out, complaints = tool.run("info", "lock")
+    assert code == USAGE and out == "" and "WRONGTYPE" in complaints
+
+
+def test_bytes_that_could_do_harm_are_not_shown_as_they_are(tool, lock):
+    lock.acquire(b"\x1b[2J\xff\"\\", 60_000)
+    code, out, _ = tool.run("info", "lock")
+    assert code == 0 and "\x1b" not in out and "\\x1b[2J\\xff" in out
+    assert run_json(tool, "info", "lock")["token"] == "\x1b[2J\ufffd\"\\"
+
+
+# -- list ------------------------------------------------------------------------------------------
+
+
+def test_an_empty_list(tool):
+    assert tool.run("list") == (0, "", "")
+    assert run_json(tool, "list") == []
+
+
+def test_all_locks_and_nothing_else(tool, client):
+    client.set("a string", "x")
+    client.lpush("a list", "x")
+    names = {f"job:{i}" for i in range(2500)}
+    with client.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.execute_command("DLOCK.ACQUIRE", name, f"t-{name}", "PX", 60_000)
+        pipe.execute()
+    found = run_json(tool, "list")
+    assert {(lock["name"], lock["token"]) for lock in found} == {(n, f"t-{n}") for n in names}
+    assert [lock["name"] for lock in found] == sorted(lock["name"] for lock in found)
+    assert {lock["name"] for lock in run_json(tool, "list", "job:11*")} == \
+        {name for name in names if name.startswith("job:11")}
+    out = tool.run("list", "job:7")[1]
+    assert out.splitlines()[0].split() == ["NAME", "HOLDER", "AGE", "TTL", "WAITERS"]
+    assert out.splitlines()[1].split()[:2] == ["job:7", "t-job:7"]
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_prefix_is_a_prefix_and_no_pattern(tool, client):
+    for name in "a*:x", "ab:x", "a*:y":
+        Lock(client, name).acquire("t", 60_000)
+    assert [lock["name"] for lock in run_json(tool, "list", "--prefix", "a*:")] == ["x", "y"]
+
+
+def test_filters(tool, server, client):
+    for name in "old", "young", "wanted":
+        Lock(client, name).acquire("t", 600_000)
+        if name == "old":
+            time.sleep(1.2)
+    _waiting = queue_up(server, ["w"], key="wanted")
+    assert run_json(tool, "list", "--held-longer", "1s")[0]["name"] == "old"
+    assert run_json(tool, "list", "--held-longer", "10m") == []
+    assert [lock["name"] for lock in run_json(tool, "list", "--waiters")] == ["wanted"]
+
+
+# -- all of them -----------------------------------------------------------------------------------
+
+
+COMMANDS = [["acquire", "lock"], ["release", "lock", "t"], ["extend", "lock", "t"],
+            ["wait", "lock"], ["info", "lock"], ["list"]]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_nobody_answers(make_tool, words):
+    code, out, complaints = make_tool(f"redis://127.0.0.1:{free_port()}").run(*words)
+    assert (code, out) == (UNREACHABLE, "")
+    assert complaints.startswith("dlock: ") and "127.0.0.1" in complaints
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_a_server_without_the_module(make_tool, start_server, words):
+    tool = make_tool(f"redis://127.0.0.1:{start_server(module=None).port}")
+    code, out, complaints = tool.run(*words)
+    if words[0] == "list":  # which asks about those that it has found
+        assert (code, out, complaints) == (0, "", "")
+    else:
+        assert (code, out) == (PROTOCOL, "") and complaints.startswith("dlock: ")
+
+
+@pytest.mark.parametrize("words", [["acquire"], ["acquire", "a", "b"], ["release", "lock"],
+                                   ["info"], ["list", "a", "b"], ["info", ""], []])
+def test_usage(tool, words):
+    code, out, complaints = tool.run(*words)
+    assert (code, out) == (USAGE, "") and complaints.startswith("dlock: ")
+
+
+def test_help_names_every_option(tool):
+    code, out, _ = tool.run("--help")
+    assert code == 0
+    for name in "run", "acquire", "release", "extend", "wait", "info", "list":
+        assert f"  {name} " in out
+        code, text, complaints = tool.run(name, "--help")
+        assert (code, complaints) == (0, "")
+        assert text.startswith(f"usage: dlock {name} ") and "--url" in text
+        assert max(map(len, text.splitlines())) <= 80
+    assert tool.run("--version")[1].startswith("dlock ")
+
+
+@pytest.mark.skip(reason="the library does not know clusters yet")
+def test_on_a_cluster(make_tool):
+    cluster = Cluster()
+    try:
+        cluster.start()
+        tool = make_tool(f"redis+cluster://127.0.0.1:{cluster.nodes[0].port}")
+        tokens = {name: run_json(tool, "acquire", name)["token"] for name in "abcdefgh"}
+        found = run_json(tool, "list")
+        assert {lock["name"]: lock["token"] for lock in found} == tokens
+        assert len({lock["server"] for lock in found}) == 3
+        for name, token in tokens.items():
+            assert run_json(tool, "info", name)["token"] == token
+            assert tool.run("release", name, token)[0] == 0
+        assert run_json(tool, "list") == []
+    finally:
+        destroy_all(cluster.members)
