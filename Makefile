@@ -15,6 +15,9 @@ MODULE_DIR = $(DESTDIR)$(PREFIX)/lib/redis/modules
 LIB_DIR = $(DESTDIR)$(PREFIX)/lib
 INCLUDE_DIR = $(DESTDIR)$(PREFIX)/include
 DOC_DIR = $(DESTDIR)$(PREFIX)/share/doc/dlock
+BIN_DIR = $(DESTDIR)$(PREFIX)/bin
+MAN_DIR = $(DESTDIR)$(PREFIX)/share/man/man1
+COMPLETION_DIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 
 comma := ,
 SANITIZE ?=
@@ -95,7 +98,7 @@ $(OUT)/dlock: $(CLI_OBJECTS) $(OUT)/libdlock.a
 # It sees the library as its users do.
 $(OUT)/client/cli/%.o: client/cli/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(DLOCK_CFLAGS) -D_GNU_SOURCE -Iclient/include $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
+	$(CC) $(DLOCK_CFLAGS) -D_GNU_SOURCE -pthread -Iclient/include $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
 
 # Another choice of TLS links all again.
 $(CLIENT_KIND):
@@ -128,11 +131,15 @@ $(OUT)/%.o: %.c $(HEADER) Makefile
 build/include/redismodule.h:
 	@scripts/get-redismodule-h build/include
 
-# A unit test is one program: NAME_test.c and the pure file of the module that it names, or the
-# client's files.
+# A unit test is one program: NAME_test.c and the pure file of the module or the tool that it names,
+# or the client's files.
 $(OUT)/tests/unit/module/%_test: tests/unit/module/%_test.c tests/unit/unit.h module/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Imodule -Itests/unit -o $@ $< module/$*.c
+
+$(OUT)/tests/unit/cli/%_test: tests/unit/cli/%_test.c tests/unit/unit.h client/cli/%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Iclient/cli -Itests/unit -o $@ $< client/cli/$*.c
 
 $(OUT)/tests/unit/client/%_test: tests/unit/client/%_test.c tests/unit/unit.h $(CLIENT_OBJECTS) \
     $(CLIENT_KIND)
@@ -199,7 +206,7 @@ format: ## let clang-format lay out every C file
 	clang-format -i $(C_FILES)
 
 .PHONY: install
-install: install-module install-client ## install under PREFIX; or install-module, install-client
+install: install-module install-client install-cli ## install under PREFIX; or install-module, ...
 
 .PHONY: install-module
 install-module: module
@@ -220,9 +227,16 @@ install-client: client
 	{ printf 'prefix=%s\n' "$(PREFIX)"; sed 's/@VERSION@/$(VERSION)/;s/@TLS@/$(PC_TLS)/' \
 	    client/dlock.pc.in; } >"$(LIB_DIR)/pkgconfig/dlock.pc"
 
+.PHONY: install-cli
+install-cli: cli
+	install -d "$(BIN_DIR)" "$(MAN_DIR)" "$(COMPLETION_DIR)"
+	install -m 755 $(OUT)/dlock "$(BIN_DIR)/dlock"
+	sed 's/@VERSION@/$(VERSION)/' client/cli/dlock.1 >"$(MAN_DIR)/dlock.1"
+	install -m 644 client/cli/dlock.bash "$(COMPLETION_DIR)/dlock"
+
 .PHONY: uninstall
 uninstall: ## remove what install put there
-	rm -f "$(MODULE_DIR)/dlock.so"
+	rm -f "$(MODULE_DIR)/dlock.so" "$(BIN_DIR)/dlock" "$(MAN_DIR)/dlock.1" "$(COMPLETION_DIR)/dlock"
 	rm -f "$(LIB_DIR)/libdlock.so.$(VERSION)" "$(LIB_DIR)/libdlock.so.$(LIBRARY_ABI)" \
 	    "$(LIB_DIR)/libdlock.so" "$(LIB_DIR)/libdlock.a" "$(LIB_DIR)/pkgconfig/dlock.pc" \
 	    "$(INCLUDE_DIR)/dlock.h" "$(INCLUDE_DIR)/dlock_spi.h"

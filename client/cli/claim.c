@@ -33,7 +33,7 @@ static void catch_signals(dlock_lock *lock) {
 /* False: nobody can read it. */
 static bool show_grant(const request *asked, const dlock_lock *lock) {
     if (asked->is_json) {
-        json_object_begin();
+        json_object_begin(NULL);
         json_text("name", asked->words[0]);
         json_text("token", dlock_token(lock));
         json_number("fence", (int64_t)dlock_fence(lock));
@@ -85,7 +85,7 @@ static int show_change(const request *asked, dlock_status status, const char *fa
                        const char *why) {
     bool is_answered = status == DLOCK_OK || status == DLOCK_NOT_HELD;
     if (asked->is_json && is_answered) {
-        json_object_begin();
+        json_object_begin(NULL);
         json_text("name", asked->words[0]);
         json_fact(fact, status == DLOCK_OK);
         json_object_end();
@@ -160,7 +160,7 @@ int claim_wait(request *asked) {
     if (!is_free && status != DLOCK_TIMEOUT)
         return (int)complain_status(asked->words[0], status, why);
     if (asked->is_json) {
-        json_object_begin();
+        json_object_begin(NULL);
         json_text("name", asked->words[0]);
         json_fact("free", is_free);
         json_object_end();

@@ -14,9 +14,10 @@ static const struct unit {
 } units[] = {{"ms", 1}, {"s", SECOND}, {"", SECOND}, {"m", MINUTE}, {"h", HOUR}, {"d", DAY}};
 
 bool duration_parse(const char *text, int64_t *ms) {
-    if (strspn(text, "0123456789.") == 0) return false; /* no sign, no blank, no infinity */
     char *end;
     double number = strtod(text, &end);
+    size_t digits = strspn(text, "0123456789."); /* no sign, blank, exponent or infinity */
+    if (digits == 0 || text + digits != end) return false;
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
         if (strcmp(end, units[i].name) != 0) continue;
         double product = number * (double)units[i].ms;

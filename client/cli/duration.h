@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* duration.h - times as people write them: 500ms, 5s, 2m, 1h, 1d; a bare number is seconds. Pure. */
+/* duration.h - times as people write them: 500ms, 5s, 2m, 1h, 1d; a bare number is seconds.
+ * Pure. */
 #ifndef DLOCK_CLI_DURATION_H
 #define DLOCK_CLI_DURATION_H
 

@@ -16,7 +16,7 @@ enum { LIST_TIMEOUT_MS = 10 * 60 * 1000, WHY_SIZE = 300 };
 enum { NAME_WIDTH = 28, TOKEN_WIDTH = 26 };
 
 void inspect_show_json(const sighting *lock) {
-    json_object_begin();
+    json_object_begin(NULL);
     json_bytes("name", lock->of.name, lock->of.name_length);
     json_bytes("token", lock->of.token, lock->of.token_length);
     json_number("fence", (int64_t)lock->of.fence);
@@ -74,7 +74,7 @@ int inspect_info(request *asked) {
                       sightings_add, &seen, why, sizeof(why));
     dlock_client_free(client);
     if (status == DLOCK_NOT_HELD && asked->is_json) {
-        json_object_begin();
+        json_object_begin(NULL);
         json_text("name", asked->words[0]);
         json_fact("free", true);
         json_object_end();
@@ -108,7 +108,7 @@ static void show_line(const sighting *lock) {
 
 static void show_list(const request *asked, const sightings *seen) {
     if (asked->is_json)
-        json_array_begin();
+        json_array_begin(NULL);
     else if (seen->count > 0)
         printf("%-*s %-*s %6s %6s %7s\n", NAME_WIDTH, "NAME", TOKEN_WIDTH, "HOLDER", "AGE", "TTL",
                "WAITERS");

@@ -6,33 +6,48 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_in_array, has_element, has_member;
+enum { DEPTH_MAX = 8 };
 
-void json_array_begin(void) {
-    is_in_array = true;
-    has_element = false;
-    printf("[");
+/* What is open, from the outside to the inside. */
+static struct level { bool is_array, has_item; } levels[DEPTH_MAX];
+static int depth;
+
+static void begin_item(const char *key) {
+    struct level *in = &levels[depth];
+    if (depth > 0 && in->is_array)
+        printf("%s\n", in->has_item ? "," : "");
+    else if (depth > 0)
+        printf("%s\"%s\": ", in->has_item ? ", " : "", key);
+    in->has_item = true;
+}
+
+static void begin_level(const char *key, bool is_array) {
+    begin_item(key);
+    levels[++depth] = (struct level){.is_array = is_array};
+    putchar(is_array ? '[' : '{');
+}
+
+static void end_level(void) {
+    struct level old = levels[depth--];
+    if (old.is_array && old.has_item) putchar('\n');
+    putchar(old.is_array ? ']' : '}');
+    if (depth == 0) putchar('\n');
+}
+
+void json_array_begin(const char *key) {
+    begin_level(key, true);
 }
 
 void json_array_end(void) {
-    is_in_array = false;
-    printf("%s]\n", has_element ? "\n" : "");
+    end_level();
 }
 
-void json_object_begin(void) {
-    if (is_in_array) printf("%s\n", has_element ? "," : "");
-    has_element = true;
-    has_member = false;
-    printf("{");
+void json_object_begin(const char *key) {
+    begin_level(key, false);
 }
 
 void json_object_end(void) {
-    printf(is_in_array ? "}" : "}\n");
-}
-
-static void begin_member(const char *key) {
-    printf("%s\"%s\": ", has_member ? ", " : "", key);
-    has_member = true;
+    end_level();
 }
 
 /* How many bytes the character has; 0: it is not UTF-8. Overlong forms and surrogates are not. */
@@ -47,7 +62,7 @@ static size_t utf8_length(const unsigned char *c, size_t left) {
 }
 
 void json_bytes(const char *key, const char *bytes, size_t length) {
-    begin_member(key);
+    begin_item(key);
     putchar('"');
     for (size_t i = 0; i < length;) {
         const unsigned char *c = (const unsigned char *)bytes + i;
@@ -70,16 +85,16 @@ void json_text(const char *key, const char *text) {
 }
 
 void json_number(const char *key, int64_t number) {
-    begin_member(key);
+    begin_item(key);
     printf("%" PRId64, number);
 }
 
 void json_decimal(const char *key, double number) {
-    begin_member(key);
+    begin_item(key);
     printf("%.3f", number);
 }
 
 void json_fact(const char *key, bool fact) {
-    begin_member(key);
+    begin_item(key);
     printf(fact ? "true" : "false");
 }

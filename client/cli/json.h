@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Elements are one to a line. An array that is open is ended by json_array_end(). */
-void json_array_begin(void);
+/* A key is for what is a member of an object; else NULL. The elements of an array are one to a
+ * line, and so is what stands alone. */
+void json_array_begin(const char *key);
 void json_array_end(void);
-
-void json_object_begin(void);
+void json_object_begin(const char *key);
 void json_object_end(void);
 
 /* The members of an object. Bytes that are not UTF-8 are shown as U+FFFD. */

@@ -2,13 +2,13 @@
 /* keeper.c - see keeper.h.
  *
  *   take     acquire; then the runner starts the command and says which group it is
- *   keep     the library renews. If that does not work any more: SIGTERM to the group, a grace before
- *            SIGKILL, which comes a margin before the lock could be another's. If the server says
- *            that it is lost: SIGKILL at once
+ *   keep     the library renews. If that does not work any more: SIGTERM to the group, and after a
+ *            grace SIGKILL, a margin before the lock could be another's. If the server says that it
+ *            is lost: SIGKILL at once
  *   end      the runner says so, or is gone (then SIGKILL first): release
  *
- * Of the two processes each one alone is enough to end the group in time: the runner sees until when
- * the lock is ours, and kills when that is over or the keeper is gone. */
+ * Of the two processes each one alone is enough to end the group in time: the runner sees until
+ * when the lock is ours, and kills when that is over or the keeper is gone. */
 #include "keeper.h"
 
 #include "connect.h"

@@ -4,15 +4,17 @@
  *   request      what was asked for: options, DLOCK_URL, config_file, secret
  *   run          the runner; keeper holds the lock, child is the command; wire, group, terminal
  *   claim        acquire, release, extend, wait for scripts
- *   inspect      info and list
- *   top          top_data, top_screen
- *   bench        bench_scenario
+ *   inspect      info and list; sightings: locks that were seen; column: names in tables
+ *   top          on a screen; statistics: INFO dlock
+ *   bench        latency
  *
  * Only <dlock.h> of the library is used: the tool can do what any program can. */
+#include "bench.h"
 #include "claim.h"
 #include "complain.h"
 #include "inspect.h"
 #include "run.h"
+#include "top.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,8 @@ static const subcommand subcommands[] = {
     {"info", FOR_INFO, "NAME", "who holds a lock, since when, who waits", 1, 1, inspect_info},
     {"list", FOR_LIST, "[PATTERN]", "all locks that are held, or those that match", 0, 1,
      inspect_list},
+    {"top", FOR_TOP, "[PATTERN]", "watch the locks that most wait for", 0, 1, top},
+    {"bench", FOR_BENCH, "", "measure what a lock costs here", 0, 0, bench},
 };
 
 enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };

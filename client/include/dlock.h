@@ -268,8 +268,8 @@ DLOCK_API const char *dlock_last_error(const dlock_lock *lock);
  * is written there, for people, if it is not NULL; "" when nothing did. DLOCK_INVALID: also where
  * the store is a program's own. */
 
-/* Of a lock that somebody holds by that token: see dlock_token(). DLOCK_NOT_HELD: the token does not
- * hold it, and nothing has changed. Threads: any. */
+/* Of a lock that somebody holds by that token: see dlock_token(). DLOCK_NOT_HELD: the token does
+ * not hold it, and nothing has changed. Threads: any. */
 DLOCK_API dlock_status dlock_release_token(dlock_client *client, const char *name,
                                            const char *token, char *why, size_t why_size);
 DLOCK_API dlock_status dlock_extend_token(dlock_client *client, const char *name, const char *token,

@@ -29,8 +29,8 @@ typedef struct backend_table {
     dlock_status (*release)(backend *self, claim *of, int64_t limit_us);
     /* DLOCK_OK: it is there and has what we need. */
     dlock_status (*ping)(backend *self, claim *of, int64_t limit_us);
-    /* Each server that has locks (of a cluster: the masters), one after the other; or NULL: there
-     * are none. Where they are has to be found out by limit_us, else of->call.cause says why not. */
+    /* Each server that has locks (of a cluster: the masters), one after the other. If it is not
+     * found out by limit_us where they are, the call's cause says why. NULL: there are none. */
     dlock_status (*visit_servers)(backend *self, claim *of, int64_t limit_us, backend_visit visit,
                                   void *arg);
     /* A session's connection: ends it; and what becomes readable when it has ended. */

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bench.c - see bench.h.
+ *
+ *   pair     one thread, a lock that nobody else wants
+ *   queue    many threads want one lock; the server parks those who wait
+ *   spin     the same; those who wait ask again after a pause
+ *
+ * The lock's name is one that nobody else has, and it is free again at the end. To add a scenario:
+ * a row in the table. */
+#include "bench.h"
+
+#include "complain.h"
+#include "connect.h"
+#include "json.h"
+#include "latency.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BAR_WIDTH = 30, TICK_MS = 100, WAIT_MS = 60000 };
+
+typedef struct scenario {
+    const char *name, *title;
+    bool is_contended;
+    dlock_wait_mode wait_mode;
+} scenario;
+
+static const scenario scenarios[] = {
+    {"pair", "nobody else wants it", false, DLOCK_WAIT_AUTO},
+    {"queue", "many want it, server wait", true, DLOCK_WAIT_SERVER},
+    {"spin", "many want it, spin", true, DLOCK_WAIT_SPIN},
+};
+
+enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };
+
+typedef struct outcome {
+    dlock_status status;
+    char why[300];
+    int threads;
+    double pairs_per_s, commands_per_pair;
+    double smallest_share; /* of one thread, of what would be fair */
+    latency waits;
+} outcome;
+
+/* One thread of a scenario. */
+typedef struct runner {
+    pthread_t thread;
+    dlock_lock *lock;
+    atomic_bool *is_over;
+    dlock_status status;
+    latency waits;
+} runner;
+
+static int64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void *work(void *arg) {
+    runner *of = arg;
+    while (!atomic_load(of->is_over) && of->status == DLOCK_OK) {
+        int64_t start_us = now_us();
+        of->status = dlock_acquire(of->lock, WAIT_MS);
+        if (of->status == DLOCK_CANCELED) of->status = DLOCK_OK; /* it is over */
+        if (of->status != DLOCK_OK || atomic_load(of->is_over)) break;
+        latency_add(&of->waits, (uint64_t)(now_us() - start_us));
+        of->status = dlock_release(of->lock);
+    }
+    if (of->status == DLOCK_OK) dlock_release(of->lock); /* if it has it still */
+    return NULL;
+}
+
+/* -- progress */
+
+static void show_progress(int number, double part, const char *title) {
+    char bar[BAR_WIDTH + 1];
+    int full = (int)(part * BAR_WIDTH);
+    if (!isatty(STDERR_FILENO)) return;
+    memset(bar, ' ', BAR_WIDTH);
+    memset(bar, '#', (size_t)(full < BAR_WIDTH ? full : BAR_WIDTH));
+    bar[BAR_WIDTH] = '\0';
+    fprintf(stderr, "\r%d/%d [%s] %3d%%  %-28s", number + 1, SCENARIOS, bar, (int)(part * 100),
+            title);
+}
+
+static void clear_progress(void) {
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%78s\r", "");
+}
+
+static void let_time_pass(int number, int64_t seconds) {
+    int64_t start_us = now_us(), length_us = seconds * 1000000;
+    for (int64_t gone_us; (gone_us = now_us() - start_us) < length_us;) {
+        show_progress(number, (double)gone_us / (double)length_us, scenarios[number].title);
+        int64_t pause_us =
+            length_us - gone_us < TICK_MS * 1000 ? length_us - gone_us : TICK_MS * 1000;
+        nanosleep(&(struct timespec){.tv_nsec = pause_us * 1000}, NULL);
+    }
+}
+
+/* -- a scenario */
+
+static void add_up(outcome *to, const runner runners[], int count, double seconds,
+                   uint64_t commands) {
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < count; i++) {
+        latency_merge(&to->waits, &runners[i].waits);
+        if (runners[i].waits.total < least) least = runners[i].waits.total;
+        if (runners[i].status == DLOCK_OK || to->status != DLOCK_OK) continue;
+        to->status = runners[i].status;
+        snprintf(to->why, sizeof(to->why), "%s", dlock_last_error(runners[i].lock));
+    }
+    if (to->waits.total == 0) return;
+    double total = (double)to->waits.total;
+    to->pairs_per_s = total / seconds;
+    to->commands_per_pair = (double)commands / total;
+    to->smallest_share = (double)least * count / total;
+}
+
+/* False: no lock or no thread. */
+static bool start(runner *made, dlock_client *client, const char *name, atomic_bool *is_over) {
+    made->is_over = is_over;
+    if (dlock_lock_new(&made->lock, client, name, NULL) != DLOCK_OK) return false;
+    if (pthread_create(&made->thread, NULL, work, made) == 0) return true;
+    dlock_lock_free(made->lock);
+    return false;
+}
+
+static void play_with(outcome *to, int number, const request *asked, dlock_client *client,
+                      runner runners[]) {
+    char name[64];
+    atomic_bool is_over = false;
+    int started = 0;
+    snprintf(name, sizeof(name), "dlock:bench:%d:%lld", (int)getpid(), (long long)now_us());
+    dlock_client_stats stats = {.struct_size = sizeof(stats)};
+    int64_t start_us = now_us();
+    while (started < to->threads && start(&runners[started], client, name, &is_over))
+        started++;
+    if (started == to->threads)
+        let_time_pass(number, asked->seconds);
+    else
+        to->status = DLOCK_NO_MEMORY;
+    atomic_store(&is_over, true);
+    for (int i = 0; i < started; i++)
+        dlock_cancel(runners[i].lock);
+    for (int i = 0; i < started; i++)
+        pthread_join(runners[i].thread, NULL);
+    dlock_client_get_stats(client, &stats);
+    add_up(to, runners, started, (double)(now_us() - start_us) / 1e6, stats.commands);
+    for (int i = 0; i < started; i++)
+        dlock_lock_free(runners[i].lock);
+}
+
+static void play(outcome *to, int number, const request *asked) {
+    const scenario *of = &scenarios[number];
+    dlock_client *client = NULL;
+    dlock_client_options options = connect_options(asked);
+    to->threads = of->is_contended ? (int)asked->threads : 1;
+    options.wait_mode = of->wait_mode;
+    options.pool_max = (uint32_t)to->threads + 1;
+    runner *runners = calloc((size_t)to->threads, sizeof(runners[0]));
+    to->status = runners == NULL ? DLOCK_NO_MEMORY : dlock_client_new(&client, &options);
+    if (to->status == DLOCK_OK) play_with(to, number, asked, client, runners);
+    dlock_client_free(client);
+    free(runners);
+}
+
+/* -- the report */
+
+static void show_table(const outcome outcomes[]) {
+    printf("%-28s %7s %9s %8s %8s %8s\n", "", "threads", "pairs/s", "p50 ms", "p99 ms", "max ms");
+    for (int i = 0; i < SCENARIOS; i++) {
+        const outcome *of = &outcomes[i];
+        printf("%-28s %7d %9.0f %8.3f %8.3f %8.1f\n", scenarios[i].title, of->threads,
+               of->pairs_per_s, latency_quantile_ms(&of->waits, 0.5),
+               latency_quantile_ms(&of->waits, 0.99), (double)of->waits.longest_us / 1000);
+    }
+    printf("\n%-28s %17s %17s\n", "", "commands per pair", "smallest share");
+    for (int i = 0; i < SCENARIOS; i++)
+        printf("%-28s %17.2f %16.0f%%\n", scenarios[i].title, outcomes[i].commands_per_pair,
+               100 * outcomes[i].smallest_share);
+}
+
+static void show_json(const outcome outcomes[]) {
+    json_array_begin(NULL);
+    for (int i = 0; i < SCENARIOS; i++) {
+        const outcome *of = &outcomes[i];
+        json_object_begin(NULL);
+        json_text("scenario", scenarios[i].name);
+        json_number("threads", of->threads);
+        json_number("pairs", (int64_t)of->waits.total);
+        json_decimal("pairs_per_s", of->pairs_per_s);
+        json_decimal("p50_ms", latency_quantile_ms(&of->waits, 0.5));
+        json_decimal("p99_ms", latency_quantile_ms(&of->waits, 0.99));
+        json_decimal("max_ms", (double)of->waits.longest_us / 1000);
+        json_decimal("commands_per_pair", of->commands_per_pair);
+        json_decimal("smallest_share", of->smallest_share);
+        json_object_end();
+    }
+    json_array_end();
+}
+
+static bool is_seen(void *arg, const dlock_inspection *lock) {
+    (void)arg;
+    (void)lock;
+    return false;
+}
+
+/* Before anything is measured: is it there, and does it let us in? */
+static int check(const request *asked) {
+    int code;
+    char why[300];
+    dlock_client *client = connect_client(asked, &code);
+    if (client == NULL) return code;
+    int64_t patience_ms = asked->connect_timeout_ms + asked->io_timeout_ms;
+    dlock_status status =
+        dlock_inspect(client, "dlock:bench", patience_ms, is_seen, NULL, why, sizeof(why));
+    dlock_client_free(client);
+    if (status == DLOCK_OK || status == DLOCK_NOT_HELD) return EXIT_CODE_OK;
+    return (int)complain_status("bench", status, why);
+}
+
+int bench(request *asked) {
+    static outcome outcomes[SCENARIOS];
+    int code = check(asked);
+    if (code != EXIT_CODE_OK) return code;
+    for (int i = 0; i < SCENARIOS; i++) {
+        play(&outcomes[i], i, asked);
+        clear_progress();
+        if (outcomes[i].status == DLOCK_OK) continue;
+        return (int)complain_status("bench", outcomes[i].status, outcomes[i].why);
+    }
+    if (asked->is_json)
+        show_json(outcomes);
+    else
+        show_table(outcomes);
+    return EXIT_CODE_OK;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* statistics.c - see statistics.h. Pure. */
+#include "statistics.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(field) offsetof(statistics, field)
+
+static const struct counter {
+    const char *field;
+    size_t offset;
+} counters[] = {{"dlock_held", AT(held)},           {"dlock_waiters", AT(waiters)},
+                {"dlock_acquired", AT(acquired)},   {"dlock_handed_over", AT(handed_over)},
+                {"dlock_contended", AT(contended)}, {"dlock_wait_timeouts", AT(wait_timeouts)}};
+
+/* As "1024=3,2048=7". */
+static void add_waits(statistics *to, const char *value) {
+    while (*value != '\0') {
+        char *end;
+        unsigned long long bound = strtoull(value, &end, 10);
+        if (*end != '=' || bound == 0) return;
+        int64_t count = strtoll(end + 1, &end, 10);
+        int bucket = 63 - __builtin_clzll(bound);
+        to->waits[bucket] += count;
+        value = *end == ',' ? end + 1 : end;
+        if (*end != ',' && *end != '\0') return;
+    }
+}
+
+void statistics_add(void *arg, const char *server, const char *field, const char *value) {
+    (void)server;
+    statistics *to = arg;
+    if (strcmp(field, "dlock_version") == 0) to->servers++;
+    if (strcmp(field, "dlock_wait_us") == 0) add_waits(to, value);
+    for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
+        if (strcmp(field, counters[i].field) == 0)
+            *(int64_t *)((char *)to + counters[i].offset) += strtoll(value, NULL, 10);
+}
+
+/* The bound below which that part of them is. */
+static double quantile_ms(const int64_t counts[STATISTICS_BUCKETS], double part) {
+    int64_t total = 0, below = 0;
+    for (int i = 0; i < STATISTICS_BUCKETS; i++)
+        total += counts[i];
+    if (total <= 0) return -1;
+    for (int i = 0; i < STATISTICS_BUCKETS; i++) {
+        below += counts[i];
+        if ((double)below >= part * (double)total) return (double)(1ULL << i) / 1000;
+    }
+    return -1;
+}
+
+statistics_change statistics_since(const statistics *before, const statistics *now) {
+    int64_t waits[STATISTICS_BUCKETS];
+    double seconds = (double)(now->at_ms - before->at_ms) / 1000;
+    if (seconds <= 0 || now->acquired < before->acquired) /* a server has started anew */
+        return (statistics_change){.wait_p50_ms = -1, .wait_p99_ms = -1};
+    for (int i = 0; i < STATISTICS_BUCKETS; i++)
+        waits[i] = now->waits[i] - before->waits[i];
+    return (statistics_change){
+        .grants_per_s = (double)(now->acquired - before->acquired) / seconds,
+        .handovers_per_s = (double)(now->handed_over - before->handed_over) / seconds,
+        .timeouts_per_s = (double)(now->wait_timeouts - before->wait_timeouts) / seconds,
+        .wait_p50_ms = quantile_ms(waits, 0.5),
+        .wait_p99_ms = quantile_ms(waits, 0.99)};
+}

@@ -1,0 +1,31 @@
+"""dlock bench."""
+
+import json
+
+from support.server import free_port
+from support.tool import TOOL
+
+
+def test_every_scenario_is_measured(tool, client):
+    code, out, complaints = tool.run("bench", "--seconds", 1, "--threads", 3, "--json")
+    assert (code, complaints) == (0, "")
+    got = json.loads(out)
+    assert [each["scenario"] for each in got] == ["pair", "queue", "spin"]
+    assert [each["threads"] for each in got] == [1, 3, 3]
+    for each in got:
+        assert each["pairs"] > 0 and each["p50_ms"] <= each["p99_ms"] <= each["max_ms"]
+    assert client.dbsize() == 0 and client.info("dlock")["dlock_waiters"] == 0
+
+
+def test_a_table_and_a_bar(open_terminal):
+    terminal = open_terminal(TOOL, "bench", "--seconds", "1", "--threads", "2")
+    terminal.wait_for("1/3 [")
+    assert terminal.wait() == 0
+    lines = terminal.shown.replace("\r\n", "\n").split("\r")[-1].splitlines()
+    assert lines[0].split()[:2] == ["threads", "pairs/s"] and len(lines) == 9
+    assert max(map(len, lines)) <= 80
+
+
+def test_nobody_answers(make_tool):
+    code, out, complaints = make_tool(f"redis://127.0.0.1:{free_port()}").run("bench")
+    assert (code, out) == (69, "") and "127.0.0.1" in complaints
