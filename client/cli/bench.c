@@ -92,8 +92,8 @@ static void clear_progress(void) {
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%78s\r", "");
 }
 
-static void let_time_pass(int number, int64_t seconds) {
-    int64_t start_us = now_us(), length_us = seconds * 1000000;
+static void let_time_pass(int number, int64_t duration_ms) {
+    int64_t start_us = now_us(), length_us = duration_ms * 1000;
     for (int64_t gone_us; (gone_us = now_us() - start_us) < length_us;) {
         show_progress(number, (double)gone_us / (double)length_us, scenarios[number].title);
         int64_t pause_us =
@@ -141,7 +141,7 @@ static void play_with(outcome *to, int number, const request *asked, dlock_clien
     while (started < to->threads && start(&runners[started], client, name, &is_over))
         started++;
     if (started == to->threads)
-        let_time_pass(number, asked->seconds);
+        let_time_pass(number, asked->duration_ms);
     else
         to->status = DLOCK_NO_MEMORY;
     atomic_store(&is_over, true);

@@ -9,6 +9,8 @@
 /* Whoever is stopped is woken up to hear it. */
 void group_signal(pid_t group, int signal);
 
-bool group_is_there(pid_t group);
+/* Is anybody left in it who can do anything? Those who have ended and wait for their parent to
+ * notice do not count: it may never do so. */
+bool group_is_alive(pid_t group);
 
 #endif

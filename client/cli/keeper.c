@@ -94,7 +94,7 @@ static void end_group(keeping *of, int64_t left_ms) {
 static void end_orphans(keeping *of) {
     kill_group(of);
     int64_t until_ms = wire_now_ms() + VANISH_MS;
-    while (group_is_there(of->group) && wire_now_ms() < until_ms)
+    while (group_is_alive(of->group) && wire_now_ms() < until_ms)
         poll(NULL, 0, 1);
 }
 

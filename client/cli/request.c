@@ -50,7 +50,7 @@ static const row rows[] = {
     {"interval", 'i', "TIME", FOR_TOP, DURATION, AT(interval_ms), "between two looks; default 1s"},
     {"rounds", 'r', "N", FOR_TOP, NUMBER, AT(rounds), "end after so many looks"},
     {"threads", 't', "N", FOR_BENCH, NUMBER, AT(threads), "that want the hot lock; default 8"},
-    {"seconds", 0, "N", FOR_BENCH, NUMBER, AT(seconds), "for each scenario; default 3"},
+    {"duration", 'd', "TIME", FOR_BENCH, DURATION, AT(duration_ms), "of each scenario; default 3s"},
     {"json", 'j', NULL, FOR_ALL & ~(unsigned)FOR_RUN, FLAG, AT(is_json), "print JSON"},
     {"url", 'u', "URL", FOR_ALL, URL, AT(urls), "default redis://127.0.0.1:6379"},
     {"prefix", 0, "TEXT", FOR_ALL, TEXT, AT(prefix), "put before every name"},
@@ -244,7 +244,7 @@ static const char *find_mistake(const request *asked) {
     if (asked->busy_code > 255) return "--conflict-exit-code is more than 255";
     if (asked->interval_ms < 50) return "--interval is less than 50ms";
     if (asked->threads < 1 || asked->threads > 1000) return "--threads is not 1 to 1000";
-    if (asked->seconds < 1) return "--seconds is less than 1";
+    if (asked->duration_ms < 100) return "--duration is less than 100ms";
     return NULL;
 }
 
@@ -259,7 +259,7 @@ static void set_defaults(request *to) {
                     .sort = "waiters",
                     .interval_ms = 1000,
                     .threads = 8,
-                    .seconds = 3};
+                    .duration_ms = 3000};
 }
 
 static bool apply_environment(request *to) {

@@ -40,7 +40,7 @@ typedef struct request {
     bool is_waited_for;
     const char *sort;
     int64_t interval_ms, rounds;
-    int64_t threads, seconds;
+    int64_t threads, duration_ms;
     /* What is left of the command line. */
     int word_count;
     char **words;

@@ -208,10 +208,10 @@ static bool start(running *of, const wire_message *granted) {
 /* What the command has left behind must not go on without the lock. */
 static void end_rest(running *of) {
     pid_t group = of->of.pid;
-    if (!group_is_there(group)) return;
+    if (!group_is_alive(group)) return;
     int64_t kill_at_ms = wire_now_ms() + of->asked->grace_ms;
     group_signal(group, SIGTERM);
-    while (group_is_there(group)) {
+    while (group_is_alive(group)) {
         bool is_late = wire_now_ms() >= kill_at_ms || time_left_ms(of) <= 0;
         if (is_late || of->is_keeper_gone) group_signal(group, SIGKILL);
         listen_for(of, 20);

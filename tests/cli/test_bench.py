@@ -7,7 +7,7 @@ from support.tool import TOOL
 
 
 def test_every_scenario_is_measured(tool, client):
-    code, out, complaints = tool.run("bench", "--seconds", 1, "--threads", 3, "--json")
+    code, out, complaints = tool.run("bench", "--duration", "300ms", "--threads", 3, "--json")
     assert (code, complaints) == (0, "")
     got = json.loads(out)
     assert [each["scenario"] for each in got] == ["pair", "queue", "spin"]
@@ -18,7 +18,7 @@ def test_every_scenario_is_measured(tool, client):
 
 
 def test_a_table_and_a_bar(open_terminal):
-    terminal = open_terminal(TOOL, "bench", "--seconds", "1", "--threads", "2")
+    terminal = open_terminal(TOOL, "bench", "--duration", "300ms", "--threads", "2")
     terminal.wait_for("1/3 [")
     assert terminal.wait() == 0
     lines = terminal.shown.replace("\r\n", "\n").split("\r")[-1].splitlines()

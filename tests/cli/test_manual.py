@@ -60,8 +60,8 @@ def test_every_exit_code_is_in_the_manual():
 @pytest.mark.skipif(shutil.which("groff") is None, reason="no groff")
 def test_the_manual_can_be_read(prefix):
     page = prefix / "share/man/man1/dlock.1"
-    done = subprocess.run(["groff", "-man", "-Tutf8", "-P-cbou", "-ww", page], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(["groff", "-man", "-Tutf8", "-P-cbou", "-ww", page], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert done.returncode == 0 and "THE COMMAND AND ITS LOCK" in done.stdout
     assert done.stderr == ""
 

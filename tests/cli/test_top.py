@@ -141,7 +141,7 @@ def test_one_print_where_there_is_no_terminal(tool, locks):
 
 
 def test_json_with_rates(tool, client):
-    process = tool.start("top", "--interval", "2s", "--json")
+    process = tool.start("top", "--interval", "1s", "--json")
     lock = Lock(client, "lock")
     while process.poll() is None:
         assert lock.acquire("t") and lock.release("t")
@@ -152,9 +152,9 @@ def test_json_with_rates(tool, client):
 
 def test_waits_are_those_between_two_looks(tool, server, client):
     """A histogram: the bound is at most twice what it was."""
-    process = tool.start("top", "--interval", "2s", "--json")
+    process = tool.start("top", "--interval", "1s", "--json")
     lock = Lock(client, "lock")
-    time.sleep(0.7)
+    time.sleep(0.3)
     lock.acquire("t", 60_000)
     waiting = queue_up(server, ["next"])
     time.sleep(0.2)
