@@ -31,13 +31,26 @@ static void free_store(const dlock_client_options *options) {
         options->backend->free(options->backend->arg);
 }
 
-static service *make_service(const dlock_client_options *options, const url *where,
+static backend *make_backend(const dlock_client_options *options, const deployment *where,
                              const environment *env) {
     server_limits limits = {.connect_timeout_ms = options->connect_timeout_ms,
                             .io_timeout_ms = options->io_timeout_ms,
                             .pool_max = options->pool_max};
-    backend *behind =
-        options->backend != NULL ? custom_new(options->backend) : single_new(where, &limits, env);
+    if (options->backend != NULL) return custom_new(options->backend);
+    switch (where->kind) {
+    case DEPLOYMENT_SINGLE:
+        return single_new(&where->servers[0], &limits, env);
+    case DEPLOYMENT_REDLOCK:
+    case DEPLOYMENT_SENTINEL:
+    case DEPLOYMENT_CLUSTER:
+        break; /* options.c has refused it */
+    }
+    return NULL;
+}
+
+static service *make_service(const dlock_client_options *options, const deployment *where,
+                             const environment *env) {
+    backend *behind = make_backend(options, where, env);
     waiting_rule rule = rule_of(options);
     if (behind == NULL) free_store(options);
     return behind == NULL ? NULL : service_new(behind, &rule, env);
@@ -84,7 +97,7 @@ static chain *make_chain(const dlock_client *of, const dlock_client_options *opt
 dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *given) {
     *out = NULL;
     dlock_client_options options;
-    url where;
+    deployment where;
     char text[OPTIONS_WRONG_MAX];
     if (options_read_client(&options, &where, given, text) != NULL) return DLOCK_INVALID;
 
@@ -114,7 +127,7 @@ fail:
 
 void dlock_options_error(const dlock_client_options *given, char *text, size_t size) {
     dlock_client_options options;
-    url where;
+    deployment where;
     char room[OPTIONS_WRONG_MAX];
     const char *wrong = options_read_client(&options, &where, given, room);
     if (size > 0) snprintf(text, size, "%s", wrong == NULL ? "" : wrong);

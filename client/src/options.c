@@ -50,7 +50,6 @@ static const char *check_client(const dlock_client_options *o) {
     bool has_url = o->urls != NULL && o->url_count > 0 && o->urls[0] != NULL;
     if (o->backend == NULL && !has_url) return "no URL is given";
     if (o->backend != NULL && has_url) return "both a URL and a backend are given";
-    if (o->url_count > 1) return "more than one URL is given";
     if (o->connect_timeout_ms > DAY_MS) return "connect_timeout_ms is more than a day";
     if (o->io_timeout_ms > DAY_MS) return "io_timeout_ms is more than a day";
     if (o->spin_min_ms > DAY_MS || o->spin_random_ms > DAY_MS || o->spin_max_ms > DAY_MS)
@@ -65,18 +64,43 @@ static const char *check_client(const dlock_client_options *o) {
     return check_extensions(o);
 }
 
-const char *options_read_client(dlock_client_options *to, url *where,
+/* The one place that says which kinds of service there are backends for. */
+static const char *check_kind(deployment_kind kind) {
+    switch (kind) {
+    case DEPLOYMENT_SINGLE:
+        return NULL;
+    case DEPLOYMENT_REDLOCK:
+        return "several servers are not supported yet";
+    case DEPLOYMENT_SENTINEL:
+        return "Sentinel is not supported yet";
+    case DEPLOYMENT_CLUSTER:
+        return "a cluster is not supported yet";
+    }
+    return "its kind is not known";
+}
+
+static const char *read_urls(const dlock_client_options *from, deployment *where,
+                             char text[OPTIONS_WRONG_MAX]) {
+    size_t wrong_at = 0;
+    const char *wrong = deployment_read(where, from->urls, from->url_count, &wrong_at);
+    if (wrong == NULL) wrong = check_kind(where->kind);
+    if (wrong == NULL) return NULL;
+    if (from->url_count == 1)
+        snprintf(text, OPTIONS_WRONG_MAX, "the URL: %s", wrong);
+    else
+        snprintf(text, OPTIONS_WRONG_MAX, "URL %zu: %s", wrong_at + 1, wrong);
+    return text;
+}
+
+const char *options_read_client(dlock_client_options *to, deployment *where,
                                 const dlock_client_options *given, char text[OPTIONS_WRONG_MAX]) {
     if (given == NULL) return "no options are given";
     if (!copy_struct(to, sizeof(*to), given))
         return "struct_size is wrong, or an option is set that this version does not know";
     const char *wrong = check_client(to);
     if (wrong != NULL) return wrong;
-    if (to->backend == NULL) wrong = url_parse(where, to->urls[0]);
-    if (wrong != NULL) {
-        snprintf(text, OPTIONS_WRONG_MAX, "the URL: %s", wrong);
-        return text;
-    }
+    if (to->backend == NULL) wrong = read_urls(to, where, text);
+    if (wrong != NULL) return wrong;
     if (to->prefix == NULL) to->prefix = "";
     set_default(&to->connect_timeout_ms, 1000);
     set_default(&to->io_timeout_ms, 200);

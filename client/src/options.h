@@ -3,13 +3,13 @@
 #ifndef DLOCK_OPTIONS_H
 #define DLOCK_OPTIONS_H
 
+#include "deployment.h"
 #include "dlock.h"
-#include "url.h"
 
 enum { OPTIONS_WRONG_MAX = 200, OPTIONS_LEASE_MIN_MS = 10 };
 
 /* Both: NULL, or what is wrong, for people, in text. given may be NULL where all has a default. */
-const char *options_read_client(dlock_client_options *to, url *where,
+const char *options_read_client(dlock_client_options *to, deployment *where,
                                 const dlock_client_options *given, char text[OPTIONS_WRONG_MAX]);
 const char *options_read_lock(dlock_lock_options *to, const dlock_lock_options *given);
 
