@@ -5,6 +5,7 @@
 #include "custom.h"
 #include "deadline.h"
 #include "options.h"
+#include "redlock.h"
 #include "single.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@ static backend *make_backend(const dlock_client_options *options, const deployme
     case DEPLOYMENT_SINGLE:
         return single_new(&where->servers[0], &limits, env);
     case DEPLOYMENT_REDLOCK:
+        return redlock_new(where, &limits, env);
     case DEPLOYMENT_SENTINEL:
     case DEPLOYMENT_CLUSTER:
         break; /* options.c has refused it */

@@ -68,9 +68,8 @@ static const char *check_client(const dlock_client_options *o) {
 static const char *check_kind(deployment_kind kind) {
     switch (kind) {
     case DEPLOYMENT_SINGLE:
-        return NULL;
     case DEPLOYMENT_REDLOCK:
-        return "several servers are not supported yet";
+        return NULL;
     case DEPLOYMENT_SENTINEL:
         return "Sentinel is not supported yet";
     case DEPLOYMENT_CLUSTER:

@@ -8,12 +8,15 @@ from support.libdlock import Client
 
 @pytest.fixture
 def connect():
-    """connect(url or server, **options) is a client of libdlock."""
+    """connect(url or server or a list of them, **options) is a client of libdlock."""
     clients = []
 
+    def url_of(to):
+        return to if isinstance(to, str) else getattr(to, "url", f"redis://127.0.0.1:{to.port}")
+
     def make(to, **options):
-        url = to if isinstance(to, str) else getattr(to, "url", f"redis://127.0.0.1:{to.port}")
-        clients.append(Client(url, **options))
+        urls = [url_of(each) for each in to] if isinstance(to, list) else url_of(to)
+        clients.append(Client(urls, **options))
         return clients[-1]
 
     yield make

@@ -89,7 +89,7 @@ static uint64_t fake_chance(const environment *self) {
     return world.is_chance_random ? unit_random() : world.chance;
 }
 
-static const environment env = {fake_now_us, fake_sleep_until, fake_chance, NULL};
+static const environment env = {fake_now_us, fake_sleep_until, fake_chance, NULL, NULL};
 
 /* -- the backend */
 
