@@ -16,6 +16,7 @@ struct exchange {
     const command *requests;
     int request_count;
     bool is_urgent; /* does not wait for a connection while others keep theirs to wait for a lock */
+    bool is_for_free;     /* none is opened for it: if there is none, it is not sent */
     int64_t send_by_us;   /* a connection that is not ready by then is given up */
     int64_t answer_in_us; /* from when it is sent ... */
     int64_t answer_by_us; /* ... but not later than this */

@@ -22,9 +22,6 @@
  * to the nodes takes, and more than clocks differ, all give the same one and need not be raised. */
 enum { FENCE_AHEAD_US = 10000 };
 
-/* Who is told something and not waited for has this long to be connected to. */
-enum { TELL_MS = 2 };
-
 typedef struct redlock {
     backend base;
     const environment *env;
@@ -133,16 +130,16 @@ static dlock_status tell(const redlock *self, const ballot *on, dlock_status sta
 
 /* -- giving back */
 
+/* The others are told, if there is a connection, but not waited for. */
 static void prepare_release(const redlock *self, ballot *on, const claim *of,
                             const nodes_chosen *waited_for, int64_t limit_us) {
-    int64_t told_by_us = deadline_after_ms(now_of(self), TELL_MS);
     for (size_t i = 0; i < self->all.count; i++) {
         exchange *x = &on->asked[i].x;
         question_release(&on->asked[i], of, nodes_io_timeout_ms(&self->all), limit_us);
         x->on_sent = NULL; /* the next one would come before some of them have it */
         if (waited_for->is_in[i]) continue;
+        x->is_for_free = true;
         x->answer_in_us = 0;
-        x->send_by_us = deadline_earlier(limit_us, told_by_us);
     }
 }
 

@@ -138,7 +138,11 @@ static void begin(dial *to, server *at, exchange *question, const environment *e
         if (status == DLOCK_UNREACHABLE)
             fail(question, status, "all connections are in use (pool_max)");
     }
-    if (!question->is_done && question->conn == NULL) begin_to_connect(to, question, env);
+    if (question->is_done || question->conn != NULL) return;
+    if (question->is_for_free)
+        fail(question, DLOCK_UNREACHABLE, "there is no connection");
+    else
+        begin_to_connect(to, question, env);
 }
 
 static void add_address(const server *at, exchange *question) {
