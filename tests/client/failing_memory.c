@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* failing_memory.c - the whole life of a lock, with every n-th allocation failing.
  *
- *   failing_memory URL
+ *   failing_memory URL...
  *
  * For each n: whatever the library returns is allowed by its header, it does not crash, and no
  * memory is left over. Counts what the library and hiredis allocate, on all threads. */
@@ -55,7 +55,8 @@ DLOCK_API void free(void *old) {
     __libc_free(old);
 }
 
-static const char *url;
+static const char *const *urls;
+static size_t url_count;
 
 static void check(const char *what, dlock_status status, bool is_allowed) {
     if (is_allowed) return;
@@ -67,7 +68,7 @@ static void check(const char *what, dlock_status status, bool is_allowed) {
 /* A failed allocation may also be seen as a connection that could not be made. */
 static bool is_failure(dlock_status status) {
     return status == DLOCK_NO_MEMORY || status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT ||
-           status == DLOCK_PROTOCOL;
+           status == DLOCK_PROTOCOL || status == DLOCK_NO_QUORUM;
 }
 
 static void use(dlock_client *client) {
@@ -94,8 +95,8 @@ static void use(dlock_client *client) {
 static bool live_once(int n) {
     dlock_client_options options;
     dlock_client_options_init(&options);
-    options.urls = &url;
-    options.url_count = 1;
+    options.urls = urls;
+    options.url_count = url_count;
     options.io_timeout_ms = 2000;
     atomic_store(&calls, 0);
     atomic_store(&fail_at, n);
@@ -110,8 +111,9 @@ static bool live_once(int n) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2) return 2;
-    url = argv[1];
+    if (argc < 2) return 2;
+    urls = (const char *const *)argv + 1;
+    url_count = (size_t)argc - 1;
     int worked = 0;
     /* libc keeps a thing or two of the first threads and look-ups. */
     for (int n = 1; n <= LAST_N; n++)
