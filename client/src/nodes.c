@@ -53,7 +53,7 @@ static void note(nodes *of, size_t which, const exchange *asked, int64_t begun_u
     if (asked->is_sent) atomic_fetch_add(&of->commands, (uint64_t)asked->request_count);
     if (asked->status == DLOCK_OK)
         health_note(&of->each[which].how, true, now_us);
-    else if (is_lost && !was_hurried(of, asked, begun_us, now_us))
+    else if (is_lost && !asked->is_for_free && !was_hurried(of, asked, begun_us, now_us))
         health_note(&of->each[which].how, false, now_us);
 }
 
