@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* question.c - see question.h.
  *
- *   acquire   DLOCK.ACQUIRE, and if replicas must know: WAIT, which counts a grant by somebody
- *             else's release too, as it looks at what was replicated before we were answered
+ *   acquire   DLOCK.ACQUIRE, maybe with a DLOCK.RELEASE before it, and if replicas must know:
+ *             WAIT, which counts a grant by somebody else's release too, as it looks at what was
+ *             replicated before we were answered
  *   extend    DLOCK.EXTEND, and if replicas must know: WAIT
  *   release   DLOCK.RELEASE */
 #include "question.h"
@@ -65,6 +66,7 @@ static void note_answer(exchange *x, int which, const reply *answer) {
 
 static void begin(question *made, const claim *of, uint32_t io_timeout_ms, int64_t limit_us) {
     made->of = of;
+    made->main = 0;
     made->io_timeout_us = (int64_t)io_timeout_ms * 1000;
     made->x = (exchange){.requests = made->commands,
                          .send_by_us = limit_us,
@@ -104,6 +106,22 @@ void question_acquire(question *made, const claim *of, uint32_t wait_ms, uint32_
     made->x.farewell = of->is_token_chosen ? NULL : &made->farewell;
     made->x.farewell_from_us = of->call.deadline_us;
     if (of->call.attempts > 1) made->x.send_by_us = of->call.deadline_us;
+}
+
+void question_want_fence(question *made, uint64_t fence) {
+    command *acquire = &made->commands[made->main];
+    add_word(acquire, "FENCE");
+    add_number(acquire, made->fence, fence);
+}
+
+void question_give_back_first(question *made, const char *token) {
+    command release = made->farewell;
+    release.words[2] = token;
+    release.lengths[2] = strlen(token);
+    made->commands[1] = made->commands[0];
+    made->commands[0] = release;
+    made->main = 1;
+    made->x.request_count++;
 }
 
 void question_extend(question *made, const claim *of, uint32_t io_timeout_ms, int64_t limit_us) {
@@ -178,11 +196,11 @@ verdict question_read(const question *asked) {
         return read;
     }
     if (is_acquire)
-        read_grant(&read, &asked->answers[0]);
+        read_grant(&read, &asked->answers[asked->main]);
     else
-        read_yes_or_no(&read, &asked->answers[0]);
-    if (read.status == DLOCK_OK && asked->x.request_count > 1)
-        read_replicas(&read, &asked->answers[1], asked->of->min_replicas);
+        read_yes_or_no(&read, &asked->answers[asked->main]);
+    if (read.status == DLOCK_OK && asked->x.request_count > asked->main + 1)
+        read_replicas(&read, &asked->answers[asked->main + 1], asked->of->min_replicas);
     return read;
 }
 

@@ -8,7 +8,7 @@
 #include "exchange.h"
 #include "text.h"
 
-enum { QUESTION_COMMANDS_MAX = 2 };
+enum { QUESTION_COMMANDS_MAX = 3 };
 
 typedef struct question {
     exchange x; /* to be asked */
@@ -19,8 +19,9 @@ typedef struct question {
     reply answers[QUESTION_COMMANDS_MAX];
     int64_t io_timeout_us;
     uint32_t wait_ms;
+    int main; /* which of the commands it is about */
     char lease[TEXT_NUMBER_SIZE], wait[TEXT_NUMBER_SIZE];
-    char replicas[TEXT_NUMBER_SIZE], replica_timeout[TEXT_NUMBER_SIZE];
+    char replicas[TEXT_NUMBER_SIZE], replica_timeout[TEXT_NUMBER_SIZE], fence[TEXT_NUMBER_SIZE];
 } question;
 
 /* What came of it. */
@@ -37,6 +38,11 @@ typedef struct verdict {
  * session that the claim asks for. The claim must outlive the question, which must not be moved. */
 void question_acquire(question *made, const claim *of, uint32_t wait_ms, uint32_t io_timeout_ms,
                       int64_t limit_us);
+/* Of an acquire that does not wait: its fence is to be this at least. */
+void question_want_fence(question *made, uint64_t fence);
+/* The same; what this token may have got from an earlier attempt is given back before. It must
+ * outlive the question. */
+void question_give_back_first(question *made, const char *token);
 void question_extend(question *made, const claim *of, uint32_t io_timeout_ms, int64_t limit_us);
 void question_release(question *made, const claim *of, uint32_t io_timeout_ms, int64_t limit_us);
 
