@@ -6,12 +6,14 @@
 #include "pool.h"
 #include "resolve.h"
 #include "text.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/un.h>
 
 enum { WHERE_SIZE = CAUSE_MAX / 2 }; /* in a cause, so that there is room for the rest */
 
 struct server {
+    atomic_uint shares;
     url at;
     server_limits limits;
     pool *connections;
@@ -27,6 +29,7 @@ typedef struct dial {
 server *server_new(const url *at, const server_limits *limits) {
     server *made = calloc(1, sizeof(*made));
     if (made == NULL) return NULL;
+    atomic_init(&made->shares, 1);
     made->at = *at;
     made->limits = *limits;
     made->connections = pool_new(limits->pool_max);
@@ -37,8 +40,13 @@ server *server_new(const url *at, const server_limits *limits) {
     return made;
 }
 
+server *server_share(server *of) {
+    atomic_fetch_add(&of->shares, 1);
+    return of;
+}
+
 void server_free(server *old) {
-    if (old == NULL) return;
+    if (old == NULL || atomic_fetch_sub(&old->shares, 1) > 1) return;
     pool_free(old->connections);
     free(old);
 }
@@ -51,7 +59,6 @@ static conn *connect_next(exchange *question) {
                      to->found.sizes[chosen]);
 }
 
-/* Finds out where to connect to. */
 static dlock_status look_up(const server *at, dial *to, int64_t deadline_us, const environment *env,
                             const interrupt *stop, const char **cause) {
     *to = (dial){.at = &at->at};
@@ -85,79 +92,79 @@ static bool take_link(server *at, exchange *question) {
     return question->is_link_made;
 }
 
-static void connect_and_run(server *at, exchange *question, const environment *env,
-                            const interrupt *stop) {
-    dial to;
+/* Finds out where to connect to, and begins to. */
+static void begin_to_connect(server *at, exchange *question, dial *to, const environment *env,
+                             const interrupt *stop) {
     const char *cause;
     int64_t connect_by_us = deadline_after_ms(env->now_us(env), at->limits.connect_timeout_ms);
     question->send_by_us = deadline_earlier(question->send_by_us, connect_by_us);
-    dlock_status status = look_up(at, &to, question->send_by_us, env, stop, &cause);
+    dlock_status status = look_up(at, to, question->send_by_us, env, stop, &cause);
     if (status != DLOCK_OK) {
         fail(question, status, cause);
         return;
     }
-    question->dial = &to;
+    question->dial = to;
     question->reconnect = connect_next;
     question->conn = connect_next(question);
-    if (question->conn == NULL)
-        fail(question, DLOCK_NO_MEMORY, "no memory");
-    else
-        exchange_run(question, 1, env, stop);
+    if (question->conn == NULL) fail(question, DLOCK_NO_MEMORY, "no memory");
 }
 
-static void add_address(const server *at, exchange *question) {
-    char cause[CAUSE_MAX + 1];
-    memcpy(cause, question->cause, sizeof(cause));
-    url_describe(&at->at, question->cause, WHERE_SIZE);
-    size_t length = strlen(question->cause);
-    text_copy(question->cause + length, sizeof(question->cause) - length, ": ");
-    text_copy(question->cause + length + 2, sizeof(question->cause) - length - 2, cause);
+/* Whose connection a question has. */
+typedef enum lender { NOBODY, LINK, POOL } lender;
+
+/* Until the question can be run, or has failed: then it is done. */
+static lender begin(server *at, exchange *question, dial *to, const environment *env,
+                    const interrupt *stop) {
+    lender from = LINK;
+    if (!take_link(at, question)) {
+        dlock_status status = pool_take(at->connections, question->is_urgent, &question->conn,
+                                        question->send_by_us, env, stop);
+        if (status != DLOCK_OK) {
+            bool is_canceled = status == DLOCK_CANCELED;
+            fail(question, status,
+                 is_canceled ? "canceled" : "all connections are in use (pool_max)");
+            return NOBODY;
+        }
+        from = POOL;
+    }
+    if (question->conn == NULL) begin_to_connect(at, question, to, env, stop);
+    return from;
 }
 
-/* With a connection of its own, that nobody waits for in line. */
-static void ask_by_link(server *at, exchange *question, const environment *env,
-                        const interrupt *stop) {
-    if (question->conn != NULL)
-        exchange_run(question, 1, env, stop);
-    else
-        connect_and_run(at, question, env, stop);
+static void end(server *at, exchange *question, lender from, const environment *env) {
+    if (from == LINK) server_hang_up(question->link); /* what is left of one that was taken */
     if (question->status != DLOCK_OK) {
         conn_close(question->conn);
-        add_address(at, question);
-    } else {
-        *question->link = (claim_link){.to = at, .conn = question->conn};
+        question->conn = NULL;
+        server_sign(at, question->cause);
+    } else if (from == LINK) {
+        *question->link = (claim_link){.to = server_share(at), .conn = question->conn};
     }
+    if (from == POOL) pool_give(at->connections, question->conn, env->now_us(env));
     question->conn = NULL;
 }
 
 void server_ask(server *at, exchange *question, const environment *env, const interrupt *stop) {
-    if (take_link(at, question)) {
-        ask_by_link(at, question, env, stop);
-        return;
-    }
-    dlock_status status = pool_take(at->connections, question->is_urgent, &question->conn,
-                                    question->send_by_us, env, stop);
-    if (status != DLOCK_OK) {
-        bool is_canceled = status == DLOCK_CANCELED;
-        fail(question, status, is_canceled ? "canceled" : "all connections are in use (pool_max)");
-        add_address(at, question);
-        return;
-    }
-    if (question->conn != NULL)
-        exchange_run(question, 1, env, stop);
-    else
-        connect_and_run(at, question, env, stop);
-    if (question->status != DLOCK_OK) {
-        conn_close(question->conn);
-        question->conn = NULL;
-        add_address(at, question);
-    }
-    pool_give(at->connections, question->conn, env->now_us(env));
-    question->conn = NULL;
+    dial to;
+    lender from = begin(at, question, &to, env, stop);
+    exchange_run(question, 1, env, stop);
+    end(at, question, from, env);
+}
+
+void server_ask_all(server *const at[], exchange questions[], size_t count, const environment *env,
+                    const interrupt *stop) {
+    dial to[EXCHANGE_MAX];
+    lender from[EXCHANGE_MAX];
+    for (size_t i = 0; i < count; i++)
+        from[i] = begin(at[i], &questions[i], &to[i], env, stop);
+    exchange_run(questions, count, env, stop);
+    for (size_t i = 0; i < count; i++)
+        end(at[i], &questions[i], from[i], env);
 }
 
 void server_hang_up(claim_link *link) {
     conn_close(link->conn);
+    server_free(link->to);
     *link = (claim_link){0};
 }
 
@@ -165,6 +172,19 @@ int server_link_fd(const claim_link *link) {
     return link->conn == NULL ? -1 : conn_fd(link->conn);
 }
 
+void server_sign(const server *at, char cause[CAUSE_MAX + 1]) {
+    char unsigned_cause[CAUSE_MAX + 1];
+    memcpy(unsigned_cause, cause, sizeof(unsigned_cause));
+    url_describe(&at->at, cause, WHERE_SIZE);
+    size_t length = strlen(cause);
+    text_copy(cause + length, CAUSE_MAX + 1 - length, ": ");
+    text_copy(cause + length + 2, CAUSE_MAX + 1 - length - 2, unsigned_cause);
+}
+
 const server_limits *server_limits_of(const server *at) {
     return &at->limits;
+}
+
+const url *server_url(const server *at) {
+    return &at->at;
 }

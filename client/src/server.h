@@ -16,11 +16,17 @@ typedef struct server_limits {
 
 /* NULL: no memory. */
 server *server_new(const url *at, const server_limits *limits);
+/* The same server, to be freed once more. A session's connection has a share of its own. */
+server *server_share(server *of);
 void server_free(server *old);
 
 /* One question, as exchange_run() does it: the caller has set requests, request_count and the three
  * times. The cause begins with the server's address. */
 void server_ask(server *at, exchange *question, const environment *env, const interrupt *stop);
+
+/* The same, of several servers at once: at most EXCHANGE_MAX. */
+void server_ask_all(server *const at[], exchange questions[], size_t count, const environment *env,
+                    const interrupt *stop);
 
 /* Ends a session's connection, if there is one. */
 void server_hang_up(claim_link *link);
@@ -28,6 +34,10 @@ void server_hang_up(claim_link *link);
 /* Readable when it has ended; negative: there is none. */
 int server_link_fd(const claim_link *link);
 
+/* Puts the server's address before a cause. */
+void server_sign(const server *at, char cause[CAUSE_MAX + 1]);
+
 const server_limits *server_limits_of(const server *at);
+const url *server_url(const server *at);
 
 #endif
