@@ -2,9 +2,11 @@
 /* client.c - see client.h: a client's life, and what can be asked of it. */
 #include "client.h"
 
+#include "cluster.h"
 #include "custom.h"
 #include "deadline.h"
 #include "options.h"
+#include "sentinel.h"
 #include "single.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,9 +42,11 @@ static backend *make_backend(const dlock_client_options *options, const deployme
     switch (where->kind) {
     case DEPLOYMENT_SINGLE:
         return single_new(&where->servers[0], &limits, env);
-    case DEPLOYMENT_REDLOCK:
     case DEPLOYMENT_SENTINEL:
+        return sentinel_new(where, &limits, env);
     case DEPLOYMENT_CLUSTER:
+        return cluster_new(where, &limits, env);
+    case DEPLOYMENT_REDLOCK:
         break; /* options.c has refused it */
     }
     return NULL;

@@ -68,13 +68,11 @@ static const char *check_client(const dlock_client_options *o) {
 static const char *check_kind(deployment_kind kind) {
     switch (kind) {
     case DEPLOYMENT_SINGLE:
+    case DEPLOYMENT_SENTINEL:
+    case DEPLOYMENT_CLUSTER:
         return NULL;
     case DEPLOYMENT_REDLOCK:
         return "several servers are not supported yet";
-    case DEPLOYMENT_SENTINEL:
-        return "Sentinel is not supported yet";
-    case DEPLOYMENT_CLUSTER:
-        return "a cluster is not supported yet";
     }
     return "its kind is not known";
 }

@@ -132,6 +132,20 @@ void question_release(question *made, const claim *of, uint32_t io_timeout_ms, i
     add_command(made, lock_command("DLOCK.RELEASE", of));
 }
 
+void question_prepare(question *made, const errand *to, uint32_t io_timeout_ms) {
+    switch (to->operation) {
+    case DLOCK_ACQUIRING:
+        question_acquire(made, to->of, to->wait_ms, io_timeout_ms, to->limit_us);
+        return;
+    case DLOCK_EXTENDING:
+        question_extend(made, to->of, io_timeout_ms, to->limit_us);
+        return;
+    case DLOCK_RELEASING:
+        question_release(made, to->of, io_timeout_ms, to->limit_us);
+        return;
+    }
+}
+
 /* It is good for one command each; WAIT, which has no key, does not mind it. */
 void question_add_asking(question *made) {
     command asking = {0};

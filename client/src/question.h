@@ -42,6 +42,17 @@ void question_acquire(question *made, const claim *of, uint32_t wait_ms, uint32_
 void question_extend(question *made, const claim *of, uint32_t io_timeout_ms, int64_t limit_us);
 void question_release(question *made, const claim *of, uint32_t io_timeout_ms, int64_t limit_us);
 
+/* What is to be asked, of whichever server it turns out to be. */
+typedef struct errand {
+    dlock_operation operation;
+    claim *of;
+    uint32_t wait_ms; /* of an acquire */
+    int64_t limit_us;
+    const interrupt *stop;
+} errand;
+
+void question_prepare(question *made, const errand *to, uint32_t io_timeout_ms);
+
 /* Before it is asked: of a node of a cluster that does not have the key's slot yet. */
 void question_add_asking(question *made);
 
