@@ -243,7 +243,10 @@ server *cluster_map_follow(cluster_map *of, const server *from, const slot_hint 
     const char *host = hint->host[0] != '\0' ? hint->host : server_url(from)->host;
     pthread_mutex_lock(&of->mutex);
     size_t place = place_of(of, host, hint->port);
-    if (place == NO_NODE) forget_unused(of);
+    if (place == NO_NODE) { /* the map has not been asked for again since others were named */
+        forget_unused(of);
+        place = place_of(of, host, hint->port);
+    }
     if (place != NO_NODE && !hint->is_ask) {
         of->owners[hint->slot] = (uint16_t)place;
         of->is_doubted = true;
