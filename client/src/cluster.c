@@ -179,15 +179,14 @@ static void sort(cluster *self, sorted *to, claim *const claims[], dlock_status 
 /* At most EXCHANGE_MAX. */
 static void ask_groups(cluster *self, const group groups[], size_t count, const interrupt *stop) {
     server *at[EXCHANGE_MAX] = {NULL};
-    exchange each[EXCHANGE_MAX];
+    exchange *each[EXCHANGE_MAX] = {NULL};
     for (size_t i = 0; i < count; i++) {
         at[i] = groups[i].at;
-        each[i] = *batch_exchange(groups[i].asked);
+        each[i] = batch_exchange(groups[i].asked);
     }
     server_ask_all(at, each, count, self->env, stop);
     for (size_t i = 0; i < count; i++) {
-        if (each[i].is_sent) atomic_fetch_add(&self->commands, (uint64_t)each[i].request_count);
-        *batch_exchange(groups[i].asked) = each[i];
+        if (each[i]->is_sent) atomic_fetch_add(&self->commands, (uint64_t)each[i]->request_count);
         batch_read(groups[i].asked);
         batch_free(groups[i].asked);
     }

@@ -28,6 +28,7 @@ static void note_answer(exchange *x, int which, const reply *answer) {
 }
 
 unsigned survey_run(survey *of, int64_t limit_us) {
+    exchange *asked[SURVEY_MAX];
     unsigned sent = 0;
     for (size_t i = 0; i < of->count; i++) {
         uint32_t io_timeout_ms = server_limits_of(of->at[i])->io_timeout_ms;
@@ -40,8 +41,9 @@ unsigned survey_run(survey *of, int64_t limit_us) {
                                  .answer_by_us = limit_us,
                                  .on_reply = note_answer,
                                  .asker = of};
+        asked[i] = &of->each[i];
     }
-    server_ask_all(of->at, of->each, of->count, of->env, of->stop);
+    server_ask_all(of->at, asked, of->count, of->env, of->stop);
     for (size_t i = 0; i < of->count; i++)
         if (of->each[i].is_sent) sent += (unsigned)of->request_count;
     return sent;
