@@ -89,7 +89,9 @@ def test_a_slot_that_has_moved_is_found_at_once(cluster, dlock):
     assert lock.fence > fence
     assert lock.timings.attempts == 1
     assert seen(cluster, key)["token"] == lock.token
+    cluster.wait_until_settled()
     cluster.move(slot_of(key), 0)
+    cluster.wait_until_settled()
 
 
 def test_a_key_of_a_slot_that_moves_is_where_it_is_by_now(cluster, dlock):
@@ -117,7 +119,9 @@ def test_a_waiter_is_sent_after_the_slot(cluster, dlock):
     assert holder.release() == Status.OK
     assert waiting.result() == Status.OK
     assert waiter.fence > fence
+    cluster.wait_until_settled()
     cluster.move(slot_of(key), 0)
+    cluster.wait_until_settled()
 
 
 def test_a_wait_that_is_redirected_ends_when_it_should(cluster, dlock):
@@ -130,7 +134,9 @@ def test_a_wait_that_is_redirected_ends_when_it_should(cluster, dlock):
     wait_for_waiter(cluster.nodes[1], key)
     assert waiting.result() == Status.TIMEOUT
     assert 0.6 <= time.monotonic() - begin < 2
+    cluster.wait_until_settled()
     cluster.move(slot_of(key), 0)
+    cluster.wait_until_settled()
 
 
 def test_a_slot_that_nobody_has_is_waited_for(cluster, dlock):
@@ -187,11 +193,15 @@ class Work:
 
         def is_there():
             for worker in self.workers:
-                assert worker.failure is None
+                if worker.failure:
+                    raise worker.failure
             return len(self.fences) >= enough
         wait_until(is_there, f"{count} more grants", timeout=60)
 
-    def end(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *failure):
         self.is_over = True
         for worker in self.workers:
             worker.join(60)
@@ -204,16 +214,16 @@ def test_moves_under_load_reach_no_caller(cluster, connect, wait_mode):
     key = cluster.key_on(0)
     clients = [connect(url_of(*cluster.nodes), io_timeout_ms=IO_MS, wait_mode=wait_mode,
                        spin_min_ms=1, spin_random_ms=2) for _ in range(2)]
-    work = Work(clients * 3, key)
-    for i in range(ROUNDS):
-        target = (i + 1) % 2
-        cluster.begin_move(slot_of(key), target)
-        work.wait_for_more(2)
-        cluster.move_keys(slot_of(key), target)
-        work.wait_for_more(2)
-        cluster.end_move(slot_of(key), target)
-        work.wait_for_more(5)
-    work.end()
+    with Work(clients * 3, key) as work:
+        for i in range(ROUNDS):
+            target = (i + 1) % 2
+            cluster.begin_move(slot_of(key), target)
+            work.wait_for_more(2)
+            cluster.move_keys(slot_of(key), target)
+            work.wait_for_more(2)
+            cluster.end_move(slot_of(key), target)
+            work.wait_for_more(5)
+            cluster.wait_until_settled()
     assert work.fences == sorted(set(work.fences)), "a fence that does not grow"
     figures.tell(f"Cluster: libdlock {'spinning' if wait_mode else 'parked'}, {ROUNDS} moves of a "
                  f"slot under load, {len(work.fences)} grants, 0 double, 0 errors")
