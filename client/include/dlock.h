@@ -99,9 +99,12 @@ typedef void (*dlock_log_fn)(void *arg, bool is_error, const char *line);
  * page works, one built against a newer page gets DLOCK_INVALID if it asks for what is not here. */
 typedef struct dlock_client_options {
     size_t struct_size;
-    const char *const *urls; /* redis://[[user:]password@]host[:port][/db], unix:///path[?db=n] */
-    size_t url_count;        /* 1 */
-    const char *prefix;      /* put before every name, e.g. "order:product:" */
+    /* redis://[[user:]password@]host[:port][/db], unix:///path[?db=n],
+     * redis+sentinel://[[user:]password@]host[:port],.../mastername[?db=n], or
+     * redis+cluster://[[user:]password@]host[:port],... */
+    const char *const *urls;
+    size_t url_count;            /* 1 */
+    const char *prefix;          /* put before every name, e.g. "order:product:" */
     uint32_t connect_timeout_ms; /* default 1000 */
     uint32_t io_timeout_ms;      /* default 200, per command */
     dlock_wait_mode wait_mode;   /* default: the server parks us */
