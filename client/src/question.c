@@ -221,7 +221,7 @@ verdict question_read(const question *asked) {
     int last = asked->part_count - 1;
     if (read.status == DLOCK_OK && last == 2) { /* it was parked maybe, and is extended */
         read_yes_or_no(&read, &asked->answers[1]);
-        read.may_hold = read.status != DLOCK_LOST;
+        read.may_hold = read.status != DLOCK_OK && read.status != DLOCK_LOST;
         if (read.status == DLOCK_LOST) read.status = DLOCK_BUSY; /* it has ended already */
     }
     if (read.status == DLOCK_OK && last > 0)

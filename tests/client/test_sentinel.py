@@ -72,7 +72,7 @@ class Worker(threading.Thread):
 
     def run(self):
         while not self.is_over.is_set() and not self.failure:
-            lock = Lock(self.dlock, f"worker:{self.number}:{len(self.taken_at)}")
+            lock = Lock(self.dlock, f"worker:{self.number}:{time.monotonic_ns()}")
             status = lock.acquire(60_000)
             if status == Status.OK:
                 self.taken_at.append(time.monotonic())
