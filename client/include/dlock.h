@@ -101,9 +101,12 @@ typedef void (*dlock_log_fn)(void *arg, bool is_error, const char *line);
  * the client is made. */
 typedef struct dlock_client_options {
     size_t struct_size;
-    const char *const *urls; /* redis://[[user:]password@]host[:port][/db], unix:///path[?db=n].
-                              * Several, up to 15: independent servers, of which a majority
-                              * decides (Redlock), see client/README.md */
+    /* redis://[[user:]password@]host[:port][/db], unix:///path[?db=n],
+     * redis+sentinel://[[user:]password@]host[:port],.../mastername[?db=n], or
+     * redis+cluster://[[user:]password@]host[:port],... Several of the first two, up to 15: servers
+     * that know nothing of each other, of which a majority decides (Redlock). See
+     * client/README.md */
+    const char *const *urls;
     size_t url_count;
     const char *prefix;          /* put before every name, e.g. "order:product:" */
     uint32_t connect_timeout_ms; /* default 1000 */

@@ -2,10 +2,12 @@
 /* client.c - see client.h: a client's life, and what can be asked of it. */
 #include "client.h"
 
+#include "cluster.h"
 #include "custom.h"
 #include "deadline.h"
 #include "options.h"
 #include "redlock.h"
+#include "sentinel.h"
 #include "single.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +47,9 @@ static backend *make_backend(const dlock_client_options *options, const deployme
     case DEPLOYMENT_REDLOCK:
         return redlock_new(where, &limits, env);
     case DEPLOYMENT_SENTINEL:
+        return sentinel_new(where, &limits, env);
     case DEPLOYMENT_CLUSTER:
-        break; /* options.c has refused it */
+        return cluster_new(where, &limits, env);
     }
     return NULL;
 }

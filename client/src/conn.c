@@ -3,7 +3,8 @@
  *
  *   connecting   until the socket is writable without an error
  *   handshake    of TLS, if there is any
- *   greeting     AUTH and SELECT are sent; each must be answered with OK
+ *   greeting     AUTH and SELECT are sent; each must be answered with OK. ROLE, if it must be a
+ *                master
  *   ready        requests go out, answers come in
  *   broken       for good
  *
@@ -37,6 +38,7 @@ struct conn {
     tls *tls; /* NULL: none, or not yet */
     conn_phase phase;
     int greetings_left; /* answers to them that are still to come */
+    redisReply *last;   /* the answer that was taken last, if it is an array */
     char *out;
     size_t out_size, out_sent, out_capacity;
     dlock_status failure;
@@ -157,7 +159,8 @@ static bool queue_greetings(conn *c) {
         return false;
     if (has_password && !has_user && !queue_greeting(c, words_of(2, "AUTH", c->to->password, NULL)))
         return false;
-    return c->to->db == 0 || queue_greeting(c, words_of(2, "SELECT", db, NULL));
+    if (c->to->db != 0 && !queue_greeting(c, words_of(2, "SELECT", db, NULL))) return false;
+    return !c->to->must_be_master || queue_greeting(c, words_of(1, "ROLE", NULL, NULL));
 }
 
 static void greet(conn *c) {
@@ -239,6 +242,7 @@ void conn_close(conn *old) {
     tls_free(old->tls);
     if (old->fd >= 0) close(old->fd);
     if (old->reader != NULL) redisReaderFree(old->reader);
+    freeReplyObject(old->last);
     free(old->out);
     free(old);
 }
@@ -261,10 +265,25 @@ static void read_reply(const redisReply *from, reply *to) {
     case REDIS_REPLY_ERROR:
         to->kind = REPLY_ERROR;
         break;
+    case REDIS_REPLY_STRING:
+        to->kind = REPLY_TEXT;
+        break;
+    case REDIS_REPLY_ARRAY:
+        to->kind = REPLY_ARRAY;
+        to->integer = (int64_t)from->elements;
+        to->elements = from;
+        return;
     default:
         return;
     }
     text_copy(to->text, sizeof(to->text), from->str);
+}
+
+bool reply_element(const reply *of, size_t which, reply *element) {
+    const redisReply *from = of->elements;
+    if (of->kind != REPLY_ARRAY || which >= from->elements) return false;
+    read_reply(from->element[which], element);
+    return true;
 }
 
 static void fail_by_reader(conn *c) {
@@ -275,25 +294,39 @@ static void fail_by_reader(conn *c) {
 /* True: *answer is the next of those that have arrived. */
 static bool next_reply(conn *c, reply *answer) {
     void *parsed = NULL;
+    freeReplyObject(c->last);
+    c->last = NULL;
     if (redisReaderGetReply(c->reader, &parsed) != REDIS_OK) {
         fail_by_reader(c);
         return false;
     }
     if (parsed == NULL) return false;
     read_reply(parsed, answer);
-    freeReplyObject(parsed);
+    if (answer->kind == REPLY_ARRAY)
+        c->last = parsed;
+    else
+        freeReplyObject(parsed);
     return true;
 }
 
+/* The answer to ROLE, which is the last greeting; to the others it is OK. */
+static bool is_role(const conn *c, const reply *answer, reply *role) {
+    bool is_asked = c->to->must_be_master && c->greetings_left == 1;
+    return is_asked && reply_element(answer, 0, role) && role->kind == REPLY_TEXT;
+}
+
 static void read_greetings(conn *c) {
-    reply answer;
+    reply answer, role;
     while (c->phase == GREETING && next_reply(c, &answer)) {
-        if (answer.kind == REPLY_STATUS && strcmp(answer.text, "OK") == 0) {
+        bool has_role = is_role(c, &answer, &role);
+        if (has_role && strcmp(role.text, "master") != 0) {
+            fail(c, DLOCK_UNREACHABLE, "it is not the master");
+        } else if (has_role || (answer.kind == REPLY_STATUS && strcmp(answer.text, "OK") == 0)) {
             if (--c->greetings_left == 0) c->phase = READY;
         } else if (answer.kind == REPLY_ERROR) {
             fail(c, answer_status_of_error(answer.text).status, answer.text);
         } else {
-            fail(c, DLOCK_PROTOCOL, "an unexpected answer to AUTH or SELECT");
+            fail(c, DLOCK_PROTOCOL, "an unexpected answer to AUTH, SELECT or ROLE");
         }
     }
 }

@@ -24,14 +24,20 @@ typedef enum reply_kind {
     REPLY_NIL,
     REPLY_STATUS, /* text */
     REPLY_ERROR,  /* text */
+    REPLY_TEXT,   /* text */
+    REPLY_ARRAY,  /* integer: how many; see reply_element() */
     REPLY_OTHER
 } reply_kind;
 
 typedef struct reply {
     reply_kind kind;
     int64_t integer;
-    char text[CAUSE_MAX + 1];
+    char text[CAUSE_MAX + 1]; /* what is longer is cut */
+    const void *elements;     /* until the next answer of the connection is taken */
 } reply;
+
+/* False: it is no array, or not that long. */
+bool reply_element(const reply *of, size_t which, reply *element);
 
 typedef enum conn_result { CONN_WAITING, CONN_REPLIED, CONN_BROKEN } conn_result;
 

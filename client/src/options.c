@@ -73,25 +73,10 @@ static const char *check_client(const dlock_client_options *o) {
     return check_extensions(o);
 }
 
-/* The one place that says which kinds of service there are backends for. */
-static const char *check_kind(deployment_kind kind) {
-    switch (kind) {
-    case DEPLOYMENT_SINGLE:
-    case DEPLOYMENT_REDLOCK:
-        return NULL;
-    case DEPLOYMENT_SENTINEL:
-        return "Sentinel is not supported yet";
-    case DEPLOYMENT_CLUSTER:
-        return "a cluster is not supported yet";
-    }
-    return "its kind is not known";
-}
-
 static const char *read_urls(const dlock_client_options *from, deployment *where,
                              char text[OPTIONS_WRONG_MAX]) {
     size_t wrong_at = 0;
     const char *wrong = deployment_read(where, from->urls, from->url_count, &wrong_at);
-    if (wrong == NULL) wrong = check_kind(where->kind);
     if (wrong == NULL) return NULL;
     if (from->url_count == 1)
         snprintf(text, OPTIONS_WRONG_MAX, "the URL: %s", wrong);

@@ -8,7 +8,7 @@
 #include "exchange.h"
 #include "text.h"
 
-enum { QUESTION_COMMANDS_MAX = 3 };
+enum { QUESTION_PARTS_MAX = 3, QUESTION_COMMANDS_MAX = 2 * QUESTION_PARTS_MAX };
 
 typedef struct question {
     exchange x; /* to be asked */
@@ -16,7 +16,9 @@ typedef struct question {
     /* Of question.c. */
     const claim *of;
     command commands[QUESTION_COMMANDS_MAX], farewell;
-    reply answers[QUESTION_COMMANDS_MAX];
+    reply answers[QUESTION_PARTS_MAX];
+    int part_count;
+    bool is_asking; /* ASKING comes before each part */
     int64_t io_timeout_us;
     uint32_t wait_ms;
     int main; /* which of the commands it is about */
@@ -45,6 +47,20 @@ void question_want_fence(question *made, uint64_t fence);
 void question_give_back_first(question *made, const char *token);
 void question_extend(question *made, const claim *of, uint32_t io_timeout_ms, int64_t limit_us);
 void question_release(question *made, const claim *of, uint32_t io_timeout_ms, int64_t limit_us);
+
+/* What is to be asked, of whichever server it turns out to be. */
+typedef struct errand {
+    dlock_operation operation;
+    claim *of;
+    uint32_t wait_ms; /* of an acquire */
+    int64_t limit_us;
+    const interrupt *stop;
+} errand;
+
+void question_prepare(question *made, const errand *to, uint32_t io_timeout_ms);
+
+/* Before it is asked: of a node of a cluster that does not have the key's slot yet. */
+void question_add_asking(question *made);
 
 /* After it was asked. DLOCK_BUSY: another holds it. DLOCK_LOST: of an extend or release, the token
  * does not hold it. DLOCK_NO_REPLICAS: of an acquire, it is held and to be released. */

@@ -6,12 +6,14 @@
 #include "pool.h"
 #include "resolve.h"
 #include "text.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/un.h>
 
 enum { WHERE_SIZE = CAUSE_MAX / 2 }; /* in a cause, so that there is room for the rest */
 
 struct server {
+    atomic_uint shares;
     url at;
     server_limits limits;
     pool *connections;
@@ -40,6 +42,7 @@ static addresses path_address(const url *at) {
 server *server_new(const url *at, const server_limits *limits) {
     server *made = calloc(1, sizeof(*made));
     if (made == NULL) return NULL;
+    atomic_init(&made->shares, 1);
     made->at = *at;
     made->limits = *limits;
     bool is_known = at->is_unix || resolve_literal(&made->known, at->host, at->port);
@@ -53,8 +56,13 @@ server *server_new(const url *at, const server_limits *limits) {
     return made;
 }
 
+server *server_share(server *of) {
+    atomic_fetch_add(&of->shares, 1);
+    return of;
+}
+
 void server_free(server *old) {
-    if (old == NULL) return;
+    if (old == NULL || atomic_fetch_sub(&old->shares, 1) > 1) return;
     pool_free(old->connections);
     resolver_free(old->name);
     free(old);
@@ -146,25 +154,17 @@ static void begin(dial *to, server *at, exchange *question, const environment *e
         begin_to_connect(to, question, env);
 }
 
-static void add_address(const server *at, exchange *question) {
-    char cause[CAUSE_MAX + 1];
-    memcpy(cause, question->cause, sizeof(cause));
-    url_describe(&at->at, question->cause, WHERE_SIZE);
-    size_t length = strlen(question->cause);
-    text_copy(question->cause + length, sizeof(question->cause) - length, ": ");
-    text_copy(question->cause + length + 2, sizeof(question->cause) - length - 2, cause);
-}
-
 static void end(dial *to, exchange *question, const environment *env) {
     lookup_leave(to->asked);
     if (question->status != DLOCK_OK) {
         conn_close(question->conn);
         question->conn = NULL;
-        add_address(to->at, question);
+        server_sign(to->at, question->cause);
     }
     if (to->is_lent) pool_give(to->at->connections, question->conn, env->now_us(env));
+    if (to->is_by_link) server_hang_up(question->link); /* what is left of one that was taken */
     if (to->is_by_link && question->conn != NULL)
-        *question->link = (claim_link){.to = to->at, .conn = question->conn};
+        *question->link = (claim_link){.to = server_share(to->at), .conn = question->conn};
     question->conn = NULL;
 }
 
@@ -184,6 +184,7 @@ void server_ask_all(server *const at[], exchange *const questions[], size_t coun
 
 void server_hang_up(claim_link *link) {
     conn_close(link->conn);
+    server_free(link->to);
     *link = (claim_link){0};
 }
 
@@ -193,6 +194,19 @@ int server_link_fd(const claim_link *link) {
 
 const server_limits *server_limits_of(const server *at) {
     return &at->limits;
+}
+
+const url *server_url(const server *at) {
+    return &at->at;
+}
+
+void server_sign(const server *at, char cause[CAUSE_MAX + 1]) {
+    char unsigned_cause[CAUSE_MAX + 1];
+    memcpy(unsigned_cause, cause, sizeof(unsigned_cause));
+    url_describe(&at->at, cause, WHERE_SIZE);
+    size_t length = strlen(cause);
+    text_copy(cause + length, CAUSE_MAX + 1 - length, ": ");
+    text_copy(cause + length + 2, CAUSE_MAX + 1 - length - 2, unsigned_cause);
 }
 
 void server_describe(const server *at, char *text, size_t size) {

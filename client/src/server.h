@@ -17,6 +17,8 @@ typedef struct server_limits {
 
 /* NULL: no memory. */
 server *server_new(const url *at, const server_limits *limits);
+/* The same server, to be freed once more. A session's connection has a share of its own. */
+server *server_share(server *of);
 void server_free(server *old);
 
 /* One question, as exchange_run() does it: the caller has set requests, request_count and the three
@@ -36,6 +38,10 @@ void server_hang_up(claim_link *link);
 int server_link_fd(const claim_link *link);
 
 const server_limits *server_limits_of(const server *at);
+const url *server_url(const server *at);
+
+/* Puts the server's address before a cause. */
+void server_sign(const server *at, char cause[CAUSE_MAX + 1]);
 
 /* Where it is, for messages. */
 void server_describe(const server *at, char *text, size_t size);
