@@ -2,6 +2,7 @@
 /* args.c - see args.h. Options come in any order and any case, each at most once. */
 #include "args.h"
 
+#include "fence.h"
 #include "lock_codec.h"
 #include "settings.h"
 #include <stdarg.h>
@@ -44,10 +45,11 @@ bool args_parse_token_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, loc
 }
 
 /* The number behind the option at words[at], within 1..max. hint tells where max comes from. */
-static bool parse_ms_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int at,
-                              const char *option, int64_t max, const char *hint, int64_t *value) {
+static bool parse_number_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int at,
+                                  const char *option, const char *unit, int64_t max,
+                                  const char *hint, int64_t *value) {
     if (*value != 0) return fail(ctx, "ERR %s is given twice", option);
-    if (at + 1 == count) return fail(ctx, "ERR %s needs a value, in milliseconds", option);
+    if (at + 1 == count) return fail(ctx, "ERR %s needs a value%s", option, unit);
     long long number;
     if (RedisModule_StringToLongLong(words[at + 1], &number) != REDISMODULE_OK || number < 1 ||
         number > max)
@@ -59,8 +61,20 @@ static bool parse_ms_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, in
 
 static bool parse_px_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int at,
                               lock_request *request) {
-    return parse_ms_or_reply(ctx, words, count, at, "PX", settings.max_lease_ms, "dlock.max-lease",
-                             &request->lease_ms);
+    return parse_number_or_reply(ctx, words, count, at, "PX", ", in milliseconds",
+                                 settings.max_lease_ms, "dlock.max-lease", &request->lease_ms);
+}
+
+static bool parse_wait_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int at,
+                                lock_request *request) {
+    return parse_number_or_reply(ctx, words, count, at, "WAIT", ", in milliseconds", WAIT_MAX_MS,
+                                 "one day", &request->wait_ms);
+}
+
+static bool parse_fence_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int at,
+                                 lock_request *request) {
+    return parse_number_or_reply(ctx, words, count, at, "FENCE", "", FENCE_RAISE_LIMIT - 1,
+                                 "2^61 - 1", &request->fence);
 }
 
 static bool unknown(RedisModuleCtx *ctx, RedisModuleString *word) {
@@ -81,9 +95,9 @@ bool args_parse_acquire_or_reply(RedisModuleCtx *ctx, RedisModuleString **words,
         if (is_word(words[i], "PX", 2)) {
             if (!parse_px_or_reply(ctx, words, count, i++, request)) return false;
         } else if (is_word(words[i], "WAIT", 4)) {
-            if (!parse_ms_or_reply(ctx, words, count, i++, "WAIT", WAIT_MAX_MS, "one day",
-                                   &request->wait_ms))
-                return false;
+            if (!parse_wait_or_reply(ctx, words, count, i++, request)) return false;
+        } else if (is_word(words[i], "FENCE", 5)) {
+            if (!parse_fence_or_reply(ctx, words, count, i++, request)) return false;
         } else if (is_word(words[i], "SESSION", 7)) {
             if (request->is_session) return fail(ctx, "ERR SESSION is given twice");
             request->is_session = true;

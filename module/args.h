@@ -11,7 +11,7 @@
 /* A token of 1..LOCK_TOKEN_MAX bytes. */
 bool args_parse_token_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, lock_token *token);
 
-/* "token PX ms [WAIT ms] [SESSION]": what stands behind the key in ACQUIRE. */
+/* "token PX ms [WAIT ms] [SESSION] [FENCE n]": what stands behind the key in ACQUIRE. */
 bool args_parse_acquire_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
                                  lock_request *request);
 

@@ -56,7 +56,7 @@ static bool is_allowed_or_reply(RedisModuleCtx *ctx, const lock_request *request
     return error == NULL;
 }
 
-/* DLOCK.ACQUIRE key token PX lease-ms [WAIT wait-ms] [SESSION] */
+/* DLOCK.ACQUIRE key token PX lease-ms [WAIT wait-ms] [SESSION] [FENCE fence] */
 static int cmd_acquire(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_request request;
     lock_entry entry;
@@ -173,6 +173,11 @@ static RedisModuleCommandArg acquire_args[] = {
      .type = REDISMODULE_ARG_TYPE_PURE_TOKEN,
      .key_spec_index = -1,
      .token = "SESSION",
+     .flags = REDISMODULE_CMD_ARG_OPTIONAL},
+    {.name = "fence",
+     .type = REDISMODULE_ARG_TYPE_INTEGER,
+     .key_spec_index = -1,
+     .token = "FENCE",
      .flags = REDISMODULE_CMD_ARG_OPTIONAL},
     ARG_END,
 };

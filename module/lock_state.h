@@ -46,6 +46,7 @@ typedef struct lock_request {
     lock_token token;
     int64_t lease_ms;
     int64_t wait_ms; /* 0: do not wait */
+    int64_t fence;   /* the holder's is to be this at least; 0: whatever it is */
     bool is_session; /* the lock ends with the connection */
 } lock_request;
 

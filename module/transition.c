@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* transition.c - see transition.h.
  *
- *   acquire    free: grant. Ours already: the same fence again. Else no, or wait.
+ *   acquire    free: grant. Ours already: the same fence again, or if it is to be more, a new
+ *              one. Else no, or wait.
  *   release    the first waiter becomes the holder in the same step, else the key goes away
  *   settle     it ended otherwise (DEL, expiry, lost session...): called by deferred.h soon after
  *
@@ -38,13 +39,18 @@ static void watch_expiry(const lock_entry *entry) {
     }
 }
 
+/* Always one that nobody has: grants are known by their fence. */
+static int64_t new_fence(const lock_request *request, int64_t now_us) {
+    return fence_next(request->fence > now_us ? request->fence : now_us);
+}
+
 static int64_t grant(lock_entry *entry, const lock_request *request, uint64_t client,
                      int64_t now_us, const char *event) {
     int64_t now_ms = now_us / 1000;
     lock_state granted = {
         .kind = LOCK_KIND_LOCK,
         .token = request->token,
-        .fence = fence_next(now_us),
+        .fence = new_fence(request, now_us),
         .since_ms = now_ms,
         .lease_ms = request->lease_ms,
         .expires_ms = now_ms + request->lease_ms,
@@ -93,19 +99,43 @@ static int64_t reacquire(const lock_entry *entry, const lock_request *request) {
     return fence;
 }
 
+/* The holder's fence is too small for it. What knows the grant by its fence is told the new one. */
+static void lift_fence(lock_entry *entry, const lock_request *request, bool is_renewed,
+                       int64_t now_us) {
+    int64_t old = entry->held.fence;
+    uint64_t client = sessions_client(old);
+    lock_state lifted = entry->held;
+    lifted.fence = new_fence(request, now_us);
+    if (is_renewed) {
+        lifted.lease_ms = request->lease_ms;
+        lifted.expires_ms = now_us / 1000 + request->lease_ms;
+    }
+    waiters_confirm(old);
+    sessions_forget(old);
+    if (client == 0) deferred_cancel(old);
+    lock_store_put(entry, &lifted);
+    replicate_state(entry->ctx, entry->argv, entry->name, &entry->held);
+    if (client != 0) sessions_bind(lifted.fence, client, entry->db, entry->name);
+    notify(entry, "dlock.extend");
+    watch_expiry(entry);
+}
+
 int64_t transition_acquire(lock_entry *entry, const lock_request *request) {
     int64_t now_us = wall_clock_us();
     waiter *next = entry->is_held ? NULL : first_waiter(entry);
     if (next != NULL) hand_over(entry, next, now_us); /* it was freed just now: they come first */
     lock_store_read_expiry(entry);
-    switch (lock_judge_acquire(lock_store_held(entry), request, now_us / 1000)) {
+    lock_verdict verdict = lock_judge_acquire(lock_store_held(entry), request, now_us / 1000);
+    switch (verdict) {
     case LOCK_GRANT:
         return grant(entry, request, request->is_session ? RedisModule_GetClientId(entry->ctx) : 0,
                      now_us, "dlock.acquire");
     case LOCK_RENEW:
-        renew(entry, request->lease_ms, now_us / 1000);
-        return reacquire(entry, request);
     case LOCK_KEEP:
+        if (request->fence > entry->held.fence)
+            lift_fence(entry, request, verdict == LOCK_RENEW, now_us);
+        else if (verdict == LOCK_RENEW)
+            renew(entry, request->lease_ms, now_us / 1000);
         return reacquire(entry, request);
     case LOCK_REFUSE:
         break;

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+pytest.register_assert_rewrite("support.every_deployment")
 
 from support import figures  # noqa: E402
 from support.commands import Lock  # noqa: E402

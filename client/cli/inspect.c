@@ -83,6 +83,7 @@ int inspect_info(request *asked) {
     } else if (status != DLOCK_OK) {
         complain_status(asked->words[0], status, why);
     }
+    sightings_sort(&seen, "name");
     for (size_t i = 0; i < seen.count; i++) {
         if (asked->is_json)
             inspect_show_json(&seen.all[i]);

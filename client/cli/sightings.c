@@ -32,6 +32,12 @@ static bool make_room(sightings *in) {
     return true;
 }
 
+static void forget(sighting *old) {
+    free((char *)old->of.server);
+    free((char *)old->of.name);
+    free((char *)old->of.token);
+}
+
 bool sightings_add(void *arg, const dlock_inspection *lock) {
     sightings *to = arg;
     int64_t age_ms = age_of(lock);
@@ -47,9 +53,7 @@ bool sightings_add(void *arg, const dlock_inspection *lock) {
         to->all[to->count++] = made;
         return true;
     }
-    free((char *)made.of.server);
-    free((char *)made.of.name);
-    free((char *)made.of.token);
+    forget(&made);
     return false;
 }
 
@@ -93,16 +97,30 @@ bool sightings_can_sort(const char *key) {
     return find(key) != NULL;
 }
 
+/* Independent servers that keep a lock together have a copy each. Sorted by name. */
+static void merge(sightings *of) {
+    size_t kept = 0;
+    for (size_t i = 0; i < of->count; i++) {
+        sighting *last = kept > 0 ? &of->all[kept - 1] : NULL, *next = &of->all[i];
+        if (last != NULL && strcmp(last->of.name, next->of.name) == 0 &&
+            strcmp(last->of.token, next->of.token) == 0)
+            forget(next);
+        else
+            of->all[kept++] = *next;
+    }
+    of->count = kept;
+}
+
 void sightings_sort(sightings *of, const char *key) {
+    if (of->count == 0) return;
+    qsort(of->all, of->count, sizeof(of->all[0]), compare_names);
+    merge(of);
     if (of->count > 1) qsort(of->all, of->count, sizeof(of->all[0]), find(key)->compare);
 }
 
 void sightings_clear(sightings *of) {
-    for (size_t i = 0; i < of->count; i++) {
-        free((char *)of->all[i].of.server);
-        free((char *)of->all[i].of.name);
-        free((char *)of->all[i].of.token);
-    }
+    for (size_t i = 0; i < of->count; i++)
+        forget(&of->all[i]);
     free(of->all);
     *of = (sightings){.filter = of->filter};
 }

@@ -20,7 +20,7 @@ typedef struct sightings {
 /* A dlock_list_fn: keeps what the request does not filter out. */
 bool sightings_add(void *to, const dlock_inspection *lock);
 
-/* By waiters, age, ttl or name. */
+/* By waiters, age, ttl or name. What several servers have seen alike is there once. */
 bool sightings_can_sort(const char *key);
 void sightings_sort(sightings *of, const char *key);
 

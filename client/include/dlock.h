@@ -52,7 +52,7 @@ typedef enum dlock_status {
     DLOCK_LOST = 4,        /* it was held; the lease ended, or another took it, before this call */
     DLOCK_CANCELED = 5,    /* dlock_cancel() ended the wait */
     DLOCK_QUEUE_FULL = 6,  /* too many threads of this process, or waiters on the server, wait */
-    DLOCK_NO_QUORUM = 7,   /* too few of several servers agreed; all were undone */
+    DLOCK_NO_QUORUM = 7,   /* too few of several servers agreed; what they did is being undone */
     DLOCK_NO_REPLICAS = 8, /* too few replicas acknowledged; undone */
     DLOCK_IN_DOUBT = 100,  /* sent, but no answer: it may have happened; it is being withdrawn */
     DLOCK_UNREACHABLE = 101, /* nothing was sent */
@@ -69,7 +69,7 @@ typedef struct dlock_client dlock_client; /* where the service is; shared by thr
 typedef struct dlock_lock dlock_lock;     /* one claim on one name; one thread at a time */
 
 typedef enum dlock_wait_mode {
-    DLOCK_WAIT_AUTO = 0, /* DLOCK_WAIT_SERVER */
+    DLOCK_WAIT_AUTO = 0, /* DLOCK_WAIT_SERVER; with several servers DLOCK_WAIT_SPIN, always */
     DLOCK_WAIT_SPIN = 1,
     DLOCK_WAIT_SERVER = 2
 } dlock_wait_mode;
@@ -101,9 +101,14 @@ typedef void (*dlock_log_fn)(void *arg, bool is_error, const char *line);
  * the client is made. */
 typedef struct dlock_client_options {
     size_t struct_size;
-    const char *const *urls; /* redis://[[user:]password@]host[:port][/db], unix:///path[?db=n] */
-    size_t url_count;        /* 1 */
-    const char *prefix;      /* put before every name, e.g. "order:product:" */
+    /* redis://[[user:]password@]host[:port][/db], unix:///path[?db=n],
+     * redis+sentinel://[[user:]password@]host[:port],.../mastername[?db=n], or
+     * redis+cluster://[[user:]password@]host[:port],... Several of the first two, up to 15: servers
+     * that know nothing of each other, of which a majority decides (Redlock). See
+     * client/README.md */
+    const char *const *urls;
+    size_t url_count;
+    const char *prefix;          /* put before every name, e.g. "order:product:" */
     uint32_t connect_timeout_ms; /* default 1000 */
     uint32_t io_timeout_ms;      /* default 200, per command */
     dlock_wait_mode wait_mode;   /* default: the server parks us */
@@ -188,7 +193,8 @@ DLOCK_API void dlock_options_error(const dlock_client_options *options, char *te
  * for one I/O timeout in all. Threads: none may use it. */
 DLOCK_API void dlock_client_free(dlock_client *client);
 
-/* DLOCK_OK: a server answers, lets us in and has the module. Threads: any. */
+/* DLOCK_OK: the server, or a majority of several, answers, lets us in and has the module. Threads:
+ * any. */
 DLOCK_API dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms);
 
 /* stats->struct_size must be set. Threads: any. */

@@ -2,9 +2,12 @@
 /* client.c - see client.h: a client's life, and what can be asked of it. */
 #include "client.h"
 
+#include "cluster.h"
 #include "custom.h"
 #include "deadline.h"
 #include "options.h"
+#include "redlock.h"
+#include "sentinel.h"
 #include "single.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,14 +34,29 @@ static void free_store(const dlock_client_options *options) {
         options->backend->free(options->backend->arg);
 }
 
-static service *make_service(const dlock_client_options *options, const url *where,
+static backend *make_backend(const dlock_client_options *options, const deployment *where,
                              const tls_context *trust, const environment *env) {
     server_limits limits = {.connect_timeout_ms = options->connect_timeout_ms,
                             .io_timeout_ms = options->io_timeout_ms,
                             .pool_max = options->pool_max,
                             .trust = trust};
-    backend *behind =
-        options->backend != NULL ? custom_new(options->backend) : single_new(where, &limits, env);
+    if (options->backend != NULL) return custom_new(options->backend);
+    switch (where->kind) {
+    case DEPLOYMENT_SINGLE:
+        return single_new(&where->servers[0], &limits, env);
+    case DEPLOYMENT_REDLOCK:
+        return redlock_new(where, &limits, env);
+    case DEPLOYMENT_SENTINEL:
+        return sentinel_new(where, &limits, env);
+    case DEPLOYMENT_CLUSTER:
+        return cluster_new(where, &limits, env);
+    }
+    return NULL;
+}
+
+static service *make_service(const dlock_client_options *options, const deployment *where,
+                             const tls_context *trust, const environment *env) {
+    backend *behind = make_backend(options, where, trust, env);
     waiting_rule rule = rule_of(options);
     if (behind == NULL) free_store(options);
     return behind == NULL ? NULL : service_new(behind, &rule, env);
@@ -85,7 +103,7 @@ static chain *make_chain(const dlock_client *of, const dlock_client_options *opt
 dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *given) {
     *out = NULL;
     dlock_client_options options;
-    url where;
+    deployment where;
     char text[OPTIONS_WRONG_MAX];
     tls_context *trust;
     if (options_read_client(&options, &where, given, text) != NULL) return DLOCK_INVALID;
@@ -129,7 +147,7 @@ fail:
 
 void dlock_options_error(const dlock_client_options *given, char *text, size_t size) {
     dlock_client_options options;
-    url where;
+    deployment where;
     char room[OPTIONS_WRONG_MAX];
     tls_context *trust = NULL;
     const char *wrong = options_read_client(&options, &where, given, room);

@@ -3,7 +3,8 @@
  *
  *   connecting   until the socket is writable without an error
  *   handshake    of TLS, if there is any
- *   greeting     AUTH and SELECT are sent; each must be answered with OK
+ *   greeting     AUTH and SELECT are sent; each must be answered with OK. ROLE, if it must be a
+ *                master
  *   ready        requests go out, answers come in
  *   broken       for good
  *
@@ -158,7 +159,8 @@ static bool queue_greetings(conn *c) {
         return false;
     if (has_password && !has_user && !queue_greeting(c, words_of(2, "AUTH", c->to->password, NULL)))
         return false;
-    return c->to->db == 0 || queue_greeting(c, words_of(2, "SELECT", db, NULL));
+    if (c->to->db != 0 && !queue_greeting(c, words_of(2, "SELECT", db, NULL))) return false;
+    return !c->to->must_be_master || queue_greeting(c, words_of(1, "ROLE", NULL, NULL));
 }
 
 static void greet(conn *c) {
@@ -309,15 +311,24 @@ static bool next_reply(conn *c, reply *answer) {
     return true;
 }
 
+/* The answer to ROLE, which is the last greeting; to the others it is OK. */
+static bool is_role(const conn *c, const reply *answer, reply *role) {
+    bool is_asked = c->to->must_be_master && c->greetings_left == 1;
+    return is_asked && reply_element(answer, 0, role) && role->kind == REPLY_TEXT;
+}
+
 static void read_greetings(conn *c) {
-    reply answer;
+    reply answer, role;
     while (c->phase == GREETING && next_reply(c, &answer)) {
-        if (answer.kind == REPLY_STATUS && strcmp(answer.text, "OK") == 0) {
+        bool has_role = is_role(c, &answer, &role);
+        if (has_role && strcmp(role.text, "master") != 0) {
+            fail(c, DLOCK_UNREACHABLE, "it is not the master");
+        } else if (has_role || (answer.kind == REPLY_STATUS && strcmp(answer.text, "OK") == 0)) {
             if (--c->greetings_left == 0) c->phase = READY;
         } else if (answer.kind == REPLY_ERROR) {
             fail(c, answer_status_of_error(answer.text).status, answer.text);
         } else {
-            fail(c, DLOCK_PROTOCOL, "an unexpected answer to AUTH or SELECT");
+            fail(c, DLOCK_PROTOCOL, "an unexpected answer to AUTH, SELECT or ROLE");
         }
     }
 }

@@ -44,7 +44,14 @@ static uint64_t chance(const environment *self) {
     return bits;
 }
 
+static int64_t unix_us(const environment *self) {
+    (void)self;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 const environment *environment_system(void) {
-    static const environment system = {now_us, sleep_until, chance, listen_until};
+    static const environment system = {now_us, sleep_until, chance, listen_until, unix_us};
     return &system;
 }

@@ -20,6 +20,8 @@ struct environment {
     /* Until that time, or until *bell is not what was heard; may return early. */
     void (*listen_until)(const environment *self, int64_t at_us, const atomic_uint *bell,
                          unsigned heard);
+    /* Microseconds of unix time, by the machine's clock, which may be set. */
+    int64_t (*unix_us)(const environment *self);
 };
 
 const environment *environment_system(void);

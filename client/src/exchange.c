@@ -13,7 +13,7 @@ static void finish(exchange *x, dlock_status status, const char *cause) {
 }
 
 static int64_t deadline_of(const exchange *x) {
-    if (!x->is_sent) return x->send_by_us;
+    if (!x->is_sent) return deadline_earlier(x->send_by_us, x->connect_by_us);
     return deadline_earlier(x->heard_us + x->answer_in_us, x->answer_by_us);
 }
 
@@ -30,18 +30,21 @@ static void send_requests(exchange *x, int64_t now_us) {
     if (x->on_sent != NULL) x->on_sent(x->on_sent_arg);
 }
 
+/* True: there is another connection, on which nothing is sent yet. */
+static bool try_next(exchange *x, int64_t now_us) {
+    if (x->is_sent || x->connect == NULL) return false;
+    conn *next = x->connect(x, now_us);
+    if (next == NULL) return false;
+    conn_close(x->conn);
+    x->conn = next;
+    return true;
+}
+
 static void on_broken(exchange *x) {
     bool was_sent = x->is_sent && conn_has_sent(x->conn);
     dlock_status failure = conn_failure(x->conn);
     bool is_unreachable = failure == DLOCK_UNREACHABLE;
-    text_copy(x->cause, sizeof(x->cause), conn_cause(x->conn));
-    conn *other = !x->is_sent && x->reconnect != NULL ? x->reconnect(x) : NULL;
-    if (other != NULL) {
-        conn_close(x->conn);
-        x->conn = other;
-        return;
-    }
-    finish(x, was_sent && is_unreachable ? DLOCK_IN_DOUBT : failure, x->cause);
+    finish(x, was_sent && is_unreachable ? DLOCK_IN_DOUBT : failure, conn_cause(x->conn));
 }
 
 /* It may be parked, granted or still on its way: what goes after it on the same way undoes it. */
@@ -52,9 +55,10 @@ static void abandon(exchange *x, dlock_status status, const char *cause, int64_t
     finish(x, status, cause);
 }
 
-static void look_at(exchange *x, int64_t now_us) {
+/* Sends, and reads what has arrived. True: it is done, or its time is not over. */
+static bool use_connection(exchange *x, int64_t now_us) {
     if (!x->is_sent && conn_is_ready(x->conn)) send_requests(x, now_us);
-    if (x->is_done) return;
+    if (x->is_done) return true;
     conn_result result;
     reply answer;
     while ((result = conn_take(x->conn, &answer)) == CONN_REPLIED) {
@@ -62,30 +66,51 @@ static void look_at(exchange *x, int64_t now_us) {
         x->heard_us = now_us;
         if (++x->reply_count < x->request_count) continue;
         finish(x, DLOCK_OK, "");
+        return true;
+    }
+    return result == CONN_WAITING && now_us < deadline_of(x);
+}
+
+static bool is_broken(const exchange *x) {
+    reply none;
+    return conn_take(x->conn, &none) == CONN_BROKEN;
+}
+
+static void look_at(exchange *x, int64_t now_us) {
+    if (x->conn == NULL && !try_next(x, now_us)) {
+        if (x->status != DLOCK_OK)
+            finish(x, x->status, x->cause);
+        else if (now_us >= x->send_by_us)
+            finish(x, DLOCK_UNREACHABLE, "the host name was not resolved in time");
         return;
     }
-    if (result == CONN_BROKEN) {
+    do {
+        if (use_connection(x, now_us)) return;
+    } while (try_next(x, now_us));
+    if (is_broken(x))
         on_broken(x);
-        return;
-    }
-    if (now_us < deadline_of(x)) return;
-    if (x->is_sent)
+    else if (x->is_sent)
         abandon(x, DLOCK_IN_DOUBT, "no answer in time", now_us);
-    else
+    else if (now_us >= x->send_by_us)
         finish(x, DLOCK_UNREACHABLE, conn_overdue(x->conn));
+    else
+        x->connect_by_us = DEADLINE_NEVER; /* there is no other to make room for */
 }
 
 /* Polls those that are not done. Fills ready, in the order of all. */
-static void wait_for_some(const exchange *all, size_t count, const interrupt *stop, int64_t now_us,
-                          short *ready) {
+static void wait_for_some(exchange *const all[], size_t count, const interrupt *stop,
+                          int64_t now_us, short *ready) {
     struct pollfd polled[EXCHANGE_MAX + 1];
     nfds_t polled_count = 0;
     int64_t deadline_us = DEADLINE_NEVER;
     for (size_t i = 0; i < count; i++) {
-        if (all[i].is_done) continue;
-        deadline_us = deadline_earlier(deadline_us, deadline_of(&all[i]));
+        const exchange *x = all[i];
+        if (x->is_done) continue;
+        deadline_us = deadline_earlier(deadline_us, deadline_of(x));
         polled[polled_count++] =
-            (struct pollfd){.fd = conn_fd(all[i].conn), .events = conn_events(all[i].conn)};
+            x->conn == NULL
+                ? (struct pollfd){.fd = x->wait_fd, .events = POLLIN}
+                : (struct pollfd){.fd = conn_fd(x->conn), .events = conn_events(x->conn)};
     }
     int stop_fd = stop->is_requested != NULL ? stop->fd : -1;
     polled[polled_count] = (struct pollfd){.fd = stop_fd, .events = POLLIN};
@@ -93,15 +118,16 @@ static void wait_for_some(const exchange *all, size_t count, const interrupt *st
     if (found > 0 && polled[polled_count].revents != 0) interrupt_drain(stop);
     size_t at = 0;
     for (size_t i = 0; i < count; i++)
-        if (!all[i].is_done) ready[i] = found > 0 ? polled[at++].revents : 0;
+        if (!all[i]->is_done) ready[i] = found > 0 ? polled[at++].revents : 0;
 }
 
-void exchange_run(exchange *all, size_t count, const environment *env, const interrupt *stop) {
+void exchange_run(exchange *const all[], size_t count, const environment *env,
+                  const interrupt *stop) {
     for (;;) {
         int64_t now_us = env->now_us(env);
         bool is_canceled = interrupt_is_requested(stop), is_done = true;
         for (size_t i = 0; i < count; i++) {
-            exchange *x = &all[i];
+            exchange *x = all[i];
             if (!x->is_done) look_at(x, now_us);
             if (!x->is_done && is_canceled) abandon(x, DLOCK_CANCELED, "canceled", now_us);
             is_done = is_done && x->is_done;
@@ -110,6 +136,7 @@ void exchange_run(exchange *all, size_t count, const environment *env, const int
         short ready[EXCHANGE_MAX];
         wait_for_some(all, count, stop, now_us, ready);
         for (size_t i = 0; i < count; i++)
-            if (!all[i].is_done && ready[i] != 0) conn_advance(all[i].conn, ready[i]);
+            if (!all[i]->is_done && all[i]->conn != NULL && ready[i] != 0)
+                conn_advance(all[i]->conn, ready[i]);
     }
 }

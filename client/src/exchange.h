@@ -12,10 +12,11 @@ enum { EXCHANGE_MAX = 16 };
 typedef struct exchange exchange;
 
 struct exchange {
-    conn *conn; /* ready, or connecting */
+    conn *conn; /* ready, or connecting; NULL: there is none yet */
     const command *requests;
     int request_count;
     bool is_urgent; /* does not wait for a connection while others keep theirs to wait for a lock */
+    bool is_for_free;     /* none is opened for it: if there is none, it is not sent */
     int64_t send_by_us;   /* a connection that is not ready by then is given up */
     int64_t answer_in_us; /* from when it is sent, or the last answer came ... */
     int64_t answer_by_us; /* ... but not later than this */
@@ -34,9 +35,13 @@ struct exchange {
     /* A connection to be used, and kept, instead of one that is lent by the pool; or NULL. */
     struct claim_link *link;
     bool is_link_made; /* if there is none yet; else the pool will do */
-    /* A connection to try instead of one that could not be made, or NULL: of server.c. */
-    conn *(*reconnect)(exchange *self);
+    /* Of server.c: the next connection to try, in place of none or of one that came to nothing;
+     * NULL: conn is the only one. Its result is NULL if there is no other; then either status and
+     * cause are set, or it is to be called again when wait_fd is readable. */
+    conn *(*connect)(exchange *self, int64_t now_us);
     void *dial;
+    int wait_fd;           /* negative: none */
+    int64_t connect_by_us; /* a connection that is not ready by then makes room for the next */
 
     /* The result. DLOCK_OK: each request was answered, maybe with an error. DLOCK_IN_DOUBT: sent,
      * not answered. DLOCK_CANCELED. Else it was not sent, and this is why. */
@@ -50,7 +55,8 @@ struct exchange {
     bool is_done;
 };
 
-/* Until each is done. At most EXCHANGE_MAX. */
-void exchange_run(exchange *all, size_t count, const environment *env, const interrupt *stop);
+/* Until each is done; those that are, are left as they are. At most EXCHANGE_MAX. */
+void exchange_run(exchange *const all[], size_t count, const environment *env,
+                  const interrupt *stop);
 
 #endif

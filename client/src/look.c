@@ -149,7 +149,7 @@ dlock_status look_at_name(void *arg, server *at) {
     text_part only = {name, strlen(name)};
     asking of = {.for_whom = whom, .where = where, .names = &only, .name_count = 1};
     of.x.on_reply = on_lock;
-    url_describe(server_url(at), where, sizeof(where));
+    server_describe(at, where, sizeof(where));
     command request = info_command(&only);
     dlock_status status = ask(&of, at, &request, 1);
     free(name);
@@ -220,7 +220,7 @@ dlock_status look_at_all(void *arg, server *at) {
     char where[WHERE_SIZE];
     asking of = {.for_whom = whom, .where = where, .cursor = "0"};
     dlock_status status;
-    url_describe(server_url(at), where, sizeof(where));
+    server_describe(at, where, sizeof(where));
     do {
         status = scan(&of, at);
         if (status == DLOCK_OK) status = look_at_names(&of, at);
@@ -264,7 +264,7 @@ dlock_status look_at_info(void *arg, server *at) {
     asking of = {.for_whom = arg, .where = where};
     of.for_whom->is_found = false;
     of.x.on_reply = on_info;
-    url_describe(server_url(at), where, sizeof(where));
+    server_describe(at, where, sizeof(where));
     command request = {0};
     add_text(&request, "INFO");
     add_text(&request, "dlock");

@@ -57,7 +57,6 @@ static const char *check_client(const dlock_client_options *o) {
     bool has_url = o->urls != NULL && o->url_count > 0 && o->urls[0] != NULL;
     if (o->backend == NULL && !has_url) return "no URL is given";
     if (o->backend != NULL && has_url) return "both a URL and a backend are given";
-    if (o->url_count > 1) return "more than one URL is given";
     if (o->connect_timeout_ms > DAY_MS) return "connect_timeout_ms is more than a day";
     if (o->io_timeout_ms > DAY_MS) return "io_timeout_ms is more than a day";
     if (o->spin_min_ms > DAY_MS || o->spin_random_ms > DAY_MS || o->spin_max_ms > DAY_MS)
@@ -74,21 +73,30 @@ static const char *check_client(const dlock_client_options *o) {
     return check_extensions(o);
 }
 
-const char *options_read_client(dlock_client_options *to, url *where,
+static const char *read_urls(const dlock_client_options *from, deployment *where,
+                             char text[OPTIONS_WRONG_MAX]) {
+    size_t wrong_at = 0;
+    const char *wrong = deployment_read(where, from->urls, from->url_count, &wrong_at);
+    if (wrong == NULL) return NULL;
+    if (from->url_count == 1)
+        snprintf(text, OPTIONS_WRONG_MAX, "the URL: %s", wrong);
+    else
+        snprintf(text, OPTIONS_WRONG_MAX, "URL %zu: %s", wrong_at + 1, wrong);
+    return text;
+}
+
+const char *options_read_client(dlock_client_options *to, deployment *where,
                                 const dlock_client_options *given, char text[OPTIONS_WRONG_MAX]) {
     if (given == NULL) return "no options are given";
     if (!copy_struct(to, sizeof(*to), given))
         return "struct_size is wrong, or an option is set that this version does not know";
     const char *wrong = check_client(to);
     if (wrong != NULL) return wrong;
-    *where = (url){0};
-    if (to->backend == NULL) wrong = url_parse(where, to->urls[0]);
-    if (wrong != NULL) {
-        snprintf(text, OPTIONS_WRONG_MAX, "the URL: %s", wrong);
-        return text;
-    }
+    *where = (deployment){0};
+    if (to->backend == NULL) wrong = read_urls(to, where, text);
+    if (wrong != NULL) return wrong;
     const char *tls_option = tls_option_of(to);
-    if (tls_option != NULL && !where->is_tls) {
+    if (tls_option != NULL && !deployment_has_tls(where)) {
         snprintf(text, OPTIONS_WRONG_MAX, "%s is given, but no URL is rediss://", tls_option);
         return text;
     }
@@ -103,12 +111,13 @@ const char *options_read_client(dlock_client_options *to, url *where,
     return NULL;
 }
 
-dlock_status options_open_tls(tls_context **out, const dlock_client_options *from, const url *where,
-                              char text[OPTIONS_WRONG_MAX]) {
+dlock_status options_open_tls(tls_context **out, const dlock_client_options *from,
+                              const deployment *where, char text[OPTIONS_WRONG_MAX]) {
     tls_files files = {
         .ca = from->tls_ca_file, .cert = from->tls_cert_file, .key = from->tls_key_file};
     *out = NULL;
-    return where->is_tls ? tls_context_new(out, &files, text, OPTIONS_WRONG_MAX) : DLOCK_OK;
+    return deployment_has_tls(where) ? tls_context_new(out, &files, text, OPTIONS_WRONG_MAX)
+                                     : DLOCK_OK;
 }
 
 const char *options_read_lock(dlock_lock_options *to, const dlock_lock_options *given) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* question.c - see question.h.
  *
- *   acquire   DLOCK.ACQUIRE, and if replicas must know: WAIT, which counts a grant by somebody
- *             else's release too, as it looks at what was replicated before we were answered
+ *   acquire   DLOCK.ACQUIRE, maybe with a DLOCK.RELEASE before it, and if replicas must know:
+ *             WAIT, which counts a grant by somebody else's release too, as it looks at what was
+ *             replicated before we were answered
  *   extend    DLOCK.EXTEND, and if replicas must know: WAIT
  *   release   DLOCK.RELEASE */
 #include "question.h"
@@ -31,7 +32,8 @@ static command lock_command(const char *name, const claim *of) {
 }
 
 static void add_command(question *to, command added) {
-    to->commands[to->x.request_count++] = added;
+    to->commands[to->part_count++] = added;
+    to->x.request_count = to->part_count;
 }
 
 command question_extend_command(const claim *of, char lease[TEXT_NUMBER_SIZE]) {
@@ -60,11 +62,17 @@ static void add_replicas(question *to) {
 
 static void note_answer(exchange *x, int which, const reply *answer) {
     question *asked = x->asker;
-    asked->answers[which] = *answer;
+    if (!asked->is_asking)
+        asked->answers[which] = *answer;
+    else if (which % 2 == 1)
+        asked->answers[which / 2] = *answer;
 }
 
 static void begin(question *made, const claim *of, uint32_t io_timeout_ms, int64_t limit_us) {
     made->of = of;
+    made->main = 0;
+    made->part_count = 0;
+    made->is_asking = false;
     made->io_timeout_us = (int64_t)io_timeout_ms * 1000;
     made->x = (exchange){.requests = made->commands,
                          .send_by_us = limit_us,
@@ -79,12 +87,13 @@ static void begin(question *made, const claim *of, uint32_t io_timeout_ms, int64
 /* Connecting may have taken a while: the server is to wait for what is left by now. */
 static void set_wait(exchange *x, int64_t now_us) {
     question *asked = x->asker;
+    command *acquire = &asked->commands[asked->is_asking ? 2 * asked->main + 1 : asked->main];
     int64_t left_us = deadline_left_us(asked->of->call.deadline_us, now_us);
     int64_t left_ms = left_us / 1000 + (left_us % 1000 != 0);
     uint32_t wait_ms = left_ms < asked->wait_ms ? (uint32_t)left_ms : asked->wait_ms;
     if (wait_ms == 0) return;
-    add_word(&asked->commands[0], "WAIT");
-    add_number(&asked->commands[0], asked->wait, wait_ms);
+    add_word(acquire, "WAIT");
+    add_number(acquire, asked->wait, wait_ms);
     x->answer_in_us += (int64_t)wait_ms * 1000;
 }
 
@@ -106,6 +115,22 @@ void question_acquire(question *made, const claim *of, uint32_t wait_ms, uint32_
     if (of->call.attempts > 1) made->x.send_by_us = of->call.deadline_us;
 }
 
+void question_want_fence(question *made, uint64_t fence) {
+    command *acquire = &made->commands[made->main];
+    add_word(acquire, "FENCE");
+    add_number(acquire, made->fence, fence);
+}
+
+void question_give_back_first(question *made, const char *token) {
+    command release = made->farewell;
+    release.words[2] = token;
+    release.lengths[2] = strlen(token);
+    made->commands[1] = made->commands[0];
+    made->commands[0] = release;
+    made->main = 1;
+    made->x.request_count = ++made->part_count;
+}
+
 void question_extend(question *made, const claim *of, uint32_t io_timeout_ms, int64_t limit_us) {
     begin(made, of, io_timeout_ms, limit_us);
     made->x.is_urgent = true;
@@ -119,6 +144,32 @@ void question_release(question *made, const claim *of, uint32_t io_timeout_ms, i
     made->x.on_sent = of->on_sent;
     made->x.on_sent_arg = of->on_sent_arg;
     add_command(made, lock_command("DLOCK.RELEASE", of));
+}
+
+void question_prepare(question *made, const errand *to, uint32_t io_timeout_ms) {
+    switch (to->operation) {
+    case DLOCK_ACQUIRING:
+        question_acquire(made, to->of, to->wait_ms, io_timeout_ms, to->limit_us);
+        return;
+    case DLOCK_EXTENDING:
+        question_extend(made, to->of, io_timeout_ms, to->limit_us);
+        return;
+    case DLOCK_RELEASING:
+        question_release(made, to->of, io_timeout_ms, to->limit_us);
+        return;
+    }
+}
+
+/* It is good for one command each; WAIT, which has no key, does not mind it. */
+void question_add_asking(question *made) {
+    command asking = {0};
+    add_word(&asking, "ASKING");
+    for (int i = made->part_count - 1; i >= 0; i--) {
+        made->commands[2 * i + 1] = made->commands[i];
+        made->commands[2 * i] = asking;
+    }
+    made->is_asking = true;
+    made->x.request_count = 2 * made->part_count;
 }
 
 /* -- reading */
@@ -178,11 +229,11 @@ verdict question_read(const question *asked) {
         return read;
     }
     if (is_acquire)
-        read_grant(&read, &asked->answers[0]);
+        read_grant(&read, &asked->answers[asked->main]);
     else
-        read_yes_or_no(&read, &asked->answers[0]);
-    if (read.status == DLOCK_OK && asked->x.request_count > 1)
-        read_replicas(&read, &asked->answers[1], asked->of->min_replicas);
+        read_yes_or_no(&read, &asked->answers[asked->main]);
+    if (read.status == DLOCK_OK && asked->part_count > asked->main + 1)
+        read_replicas(&read, &asked->answers[asked->main + 1], asked->of->min_replicas);
     return read;
 }
 

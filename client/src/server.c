@@ -6,71 +6,116 @@
 #include "pool.h"
 #include "resolve.h"
 #include "text.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/un.h>
 
 enum { WHERE_SIZE = CAUSE_MAX / 2 }; /* in a cause, so that there is room for the rest */
 
 struct server {
+    atomic_uint shares;
     url at;
     server_limits limits;
     pool *connections;
+    addresses known; /* of a path or an address; none of a name */
+    resolver *name;  /* NULL: they are known */
 };
 
-/* The addresses of a server that are not tried yet. */
+/* A question under way: where its connection comes from. */
 typedef struct dial {
-    const url *at;
-    const tls_context *trust;
-    addresses found;
+    server *at;
+    bool is_lent;    /* by the pool */
+    bool is_by_link; /* a connection of its own, that nobody waits for in line */
+    lookup *asked;
+    const addresses *found; /* NULL: not yet */
     int next;
 } dial;
+
+static addresses path_address(const url *at) {
+    addresses only = {.count = 1, .sizes = {sizeof(struct sockaddr_un)}};
+    struct sockaddr_un path = {.sun_family = AF_UNIX};
+    memcpy(path.sun_path, at->host, strlen(at->host));
+    memcpy(&only.each[0], &path, sizeof(path));
+    return only;
+}
 
 server *server_new(const url *at, const server_limits *limits) {
     server *made = calloc(1, sizeof(*made));
     if (made == NULL) return NULL;
+    atomic_init(&made->shares, 1);
     made->at = *at;
     made->limits = *limits;
+    bool is_known = at->is_unix || resolve_literal(&made->known, at->host, at->port);
+    if (at->is_unix) made->known = path_address(at);
+    if (!is_known) made->name = resolver_new(at->host, at->port);
     made->connections = pool_new(limits->pool_max);
-    if (made->connections == NULL) {
-        free(made);
+    if (made->connections == NULL || (!is_known && made->name == NULL)) {
+        server_free(made);
         return NULL;
     }
     return made;
 }
 
+server *server_share(server *of) {
+    atomic_fetch_add(&of->shares, 1);
+    return of;
+}
+
 void server_free(server *old) {
-    if (old == NULL) return;
+    if (old == NULL || atomic_fetch_sub(&old->shares, 1) > 1) return;
     pool_free(old->connections);
+    resolver_free(old->name);
     free(old);
-}
-
-static conn *connect_next(exchange *question) {
-    dial *to = question->dial;
-    if (to->next == to->found.count) return NULL;
-    int chosen = to->next++;
-    return conn_open(to->at, to->trust, (const struct sockaddr *)&to->found.each[chosen],
-                     to->found.sizes[chosen]);
-}
-
-/* Finds out where to connect to. */
-static dlock_status look_up(const server *at, dial *to, int64_t deadline_us, const environment *env,
-                            const interrupt *stop, const char **cause) {
-    *to = (dial){.at = &at->at, .trust = at->limits.trust};
-    *cause = "";
-    if (!at->at.is_unix)
-        return resolve(&to->found, at->at.host, at->at.port, deadline_us, env, stop, cause);
-    struct sockaddr_un path = {.sun_family = AF_UNIX};
-    memcpy(path.sun_path, at->at.host, strlen(at->at.host));
-    memcpy(&to->found.each[0], &path, sizeof(path));
-    to->found.sizes[0] = sizeof(path);
-    to->found.count = 1;
-    return DLOCK_OK;
 }
 
 static void fail(exchange *question, dlock_status status, const char *cause) {
     question->is_done = true;
     question->status = status;
     text_copy(question->cause, sizeof(question->cause), cause);
+}
+
+/* -- connecting */
+
+/* Each address has its share of the time that is left: one that swallows everything must not
+ * hide the next. */
+static conn *connect_next(exchange *question, int64_t now_us) {
+    dial *to = question->dial;
+    const char *cause;
+    if (to->found == NULL) {
+        question->status = lookup_result(to->asked, &to->found, &cause);
+        if (question->status != DLOCK_OK)
+            text_copy(question->cause, sizeof(question->cause), cause);
+        if (to->found == NULL) return NULL;
+    }
+    if (to->next == to->found->count) return NULL;
+    int chosen = to->next++, others = to->found->count - to->next;
+    int64_t share_us = deadline_left_us(question->send_by_us, now_us) / (others + 1);
+    question->connect_by_us = others == 0 ? DEADLINE_NEVER : now_us + share_us;
+    conn *made =
+        conn_open(&to->at->at, to->at->limits.trust,
+                  (const struct sockaddr *)&to->found->each[chosen], to->found->sizes[chosen]);
+    if (made == NULL) {
+        question->status = DLOCK_NO_MEMORY;
+        text_copy(question->cause, sizeof(question->cause), "no memory");
+    }
+    return made;
+}
+
+static void begin_to_connect(dial *to, exchange *question, const environment *env) {
+    const server *at = to->at;
+    int64_t connect_by_us = deadline_after_ms(env->now_us(env), at->limits.connect_timeout_ms);
+    question->send_by_us = deadline_earlier(question->send_by_us, connect_by_us);
+    question->dial = to;
+    question->connect = connect_next;
+    if (at->name == NULL) {
+        to->found = &at->known;
+        return;
+    }
+    to->asked = resolver_ask(at->name);
+    if (to->asked == NULL)
+        fail(question, DLOCK_NO_MEMORY, "no memory or thread to look up the host name");
+    else
+        question->wait_fd = lookup_fd(to->asked);
 }
 
 /* Of a session: what is left of one may still do. */
@@ -86,79 +131,60 @@ static bool take_link(server *at, exchange *question) {
     return question->is_link_made;
 }
 
-static void connect_and_run(server *at, exchange *question, const environment *env,
-                            const interrupt *stop) {
-    dial to;
-    const char *cause;
-    int64_t connect_by_us = deadline_after_ms(env->now_us(env), at->limits.connect_timeout_ms);
-    question->send_by_us = deadline_earlier(question->send_by_us, connect_by_us);
-    dlock_status status = look_up(at, &to, question->send_by_us, env, stop, &cause);
-    if (status != DLOCK_OK) {
-        fail(question, status, cause);
-        return;
+/* -- asking */
+
+static void begin(dial *to, server *at, exchange *question, const environment *env,
+                  const interrupt *stop) {
+    *to = (dial){.at = at};
+    question->wait_fd = -1;
+    question->connect_by_us = DEADLINE_NEVER;
+    to->is_by_link = take_link(at, question);
+    if (!to->is_by_link) {
+        dlock_status status = pool_take(at->connections, question->is_urgent, &question->conn,
+                                        question->send_by_us, env, stop);
+        to->is_lent = status == DLOCK_OK;
+        if (status == DLOCK_CANCELED) fail(question, status, "canceled");
+        if (status == DLOCK_UNREACHABLE)
+            fail(question, status, "all connections are in use (pool_max)");
     }
-    question->dial = &to;
-    question->reconnect = connect_next;
-    question->conn = connect_next(question);
-    if (question->conn == NULL)
-        fail(question, DLOCK_NO_MEMORY, "no memory");
+    if (question->is_done || question->conn != NULL) return;
+    if (question->is_for_free)
+        fail(question, DLOCK_UNREACHABLE, "there is no connection");
     else
-        exchange_run(question, 1, env, stop);
+        begin_to_connect(to, question, env);
 }
 
-static void add_address(const server *at, exchange *question) {
-    char cause[CAUSE_MAX + 1];
-    memcpy(cause, question->cause, sizeof(cause));
-    url_describe(&at->at, question->cause, WHERE_SIZE);
-    size_t length = strlen(question->cause);
-    text_copy(question->cause + length, sizeof(question->cause) - length, ": ");
-    text_copy(question->cause + length + 2, sizeof(question->cause) - length - 2, cause);
-}
-
-/* With a connection of its own, that nobody waits for in line. */
-static void ask_by_link(server *at, exchange *question, const environment *env,
-                        const interrupt *stop) {
-    if (question->conn != NULL)
-        exchange_run(question, 1, env, stop);
-    else
-        connect_and_run(at, question, env, stop);
+static void end(dial *to, exchange *question, const environment *env) {
+    lookup_leave(to->asked);
     if (question->status != DLOCK_OK) {
         conn_close(question->conn);
-        add_address(at, question);
-    } else {
-        *question->link = (claim_link){.to = at, .conn = question->conn};
+        question->conn = NULL;
+        server_sign(to->at, question->cause);
     }
+    if (to->is_lent) pool_give(to->at->connections, question->conn, env->now_us(env));
+    if (to->is_by_link) server_hang_up(question->link); /* what is left of one that was taken */
+    if (to->is_by_link && question->conn != NULL)
+        *question->link = (claim_link){.to = server_share(to->at), .conn = question->conn};
     question->conn = NULL;
 }
 
 void server_ask(server *at, exchange *question, const environment *env, const interrupt *stop) {
-    if (take_link(at, question)) {
-        ask_by_link(at, question, env, stop);
-        return;
-    }
-    dlock_status status = pool_take(at->connections, question->is_urgent, &question->conn,
-                                    question->send_by_us, env, stop);
-    if (status != DLOCK_OK) {
-        bool is_canceled = status == DLOCK_CANCELED;
-        fail(question, status, is_canceled ? "canceled" : "all connections are in use (pool_max)");
-        add_address(at, question);
-        return;
-    }
-    if (question->conn != NULL)
-        exchange_run(question, 1, env, stop);
-    else
-        connect_and_run(at, question, env, stop);
-    if (question->status != DLOCK_OK) {
-        conn_close(question->conn);
-        question->conn = NULL;
-        add_address(at, question);
-    }
-    pool_give(at->connections, question->conn, env->now_us(env));
-    question->conn = NULL;
+    server_ask_all(&at, &question, 1, env, stop);
+}
+
+void server_ask_all(server *const at[], exchange *const questions[], size_t count,
+                    const environment *env, const interrupt *stop) {
+    dial dials[EXCHANGE_MAX];
+    for (size_t i = 0; i < count; i++)
+        begin(&dials[i], at[i], questions[i], env, stop);
+    exchange_run(questions, count, env, stop);
+    for (size_t i = 0; i < count; i++)
+        end(&dials[i], questions[i], env);
 }
 
 void server_hang_up(claim_link *link) {
     conn_close(link->conn);
+    server_free(link->to);
     *link = (claim_link){0};
 }
 
@@ -172,4 +198,17 @@ const server_limits *server_limits_of(const server *at) {
 
 const url *server_url(const server *at) {
     return &at->at;
+}
+
+void server_sign(const server *at, char cause[CAUSE_MAX + 1]) {
+    char unsigned_cause[CAUSE_MAX + 1];
+    memcpy(unsigned_cause, cause, sizeof(unsigned_cause));
+    url_describe(&at->at, cause, WHERE_SIZE);
+    size_t length = strlen(cause);
+    text_copy(cause + length, CAUSE_MAX + 1 - length, ": ");
+    text_copy(cause + length + 2, CAUSE_MAX + 1 - length - 2, unsigned_cause);
+}
+
+void server_describe(const server *at, char *text, size_t size) {
+    url_describe(&at->at, text, size);
 }

@@ -32,3 +32,8 @@ void text_copy(char *to, size_t size, const char *from) {
     memcpy(to, from, length);
     to[length] = '\0';
 }
+
+void text_append(char *to, size_t size, const char *more) {
+    size_t length = strlen(to);
+    text_copy(to + length, size - length, more);
+}

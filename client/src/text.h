@@ -16,5 +16,7 @@ void text_put_hex(char *to, const unsigned char *bytes, size_t count);
 
 /* As much as fits, always with an end. */
 void text_copy(char *to, size_t size, const char *from);
+/* Behind what is there. */
+void text_append(char *to, size_t size, const char *more);
 
 #endif

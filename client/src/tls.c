@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tls.c - see tls.h.
  *
+ *   ready, end   OpenSSL is the program's: it may take itself apart under our threads
  *   context      versions, whom to trust, our certificate; only read once it is made
  *   socket       how OpenSSL reads and writes: its own way would raise SIGPIPE
  *   connection   handshake, read, write
@@ -12,7 +13,7 @@
  * It has not looked at what we have sent behind it then. All else is not understood.
  *
  * OpenSSL's queue of errors is the thread's: it must be empty before a call, or SSL_get_error() is
- * misled, and is left empty. */
+ * misled, and is left empty. So each call begins with begin_call(), and ends with end_call(). */
 #include "tls.h"
 
 #include "text.h"
@@ -22,8 +23,11 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { TLS_CAUSE_SIZE = 256 };
@@ -44,6 +48,44 @@ struct tls {
     dlock_status failure;
     char cause[TLS_CAUSE_SIZE];
 };
+
+/* -- ready, end
+ *
+ * Global, as OpenSSL is. Whoever makes it ready first decides whether it takes itself apart when
+ * the program ends; if that was not us, it tells us before, and is not called any more. */
+
+static pthread_once_t is_ready = PTHREAD_ONCE_INIT;
+static atomic_bool is_ended;
+static atomic_int calls; /* that go on just now */
+
+/* No call waits for anything; but that of a thread which fork(2) did not copy never ends. */
+static void on_end(void) {
+    enum { LONGEST_MS = 1000 };
+    struct timespec pause = {.tv_nsec = 1000000};
+    atomic_store(&is_ended, true);
+    for (int i = 0; i < LONGEST_MS && atomic_load(&calls) > 0; i++)
+        nanosleep(&pause, NULL);
+}
+
+static void get_ready(void) {
+    OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
+    OPENSSL_atexit(on_end);
+}
+
+static void end_call(void) {
+    atomic_fetch_sub(&calls, 1);
+}
+
+/* False: OpenSSL must not be called. */
+static bool begin_call(void) {
+    atomic_fetch_add(&calls, 1);
+    if (atomic_load(&is_ended)) {
+        end_call();
+        return false;
+    }
+    ERR_clear_error();
+    return true;
+}
 
 /* -- socket */
 
@@ -162,35 +204,40 @@ static SSL_CTX *make_rules(void) {
     return made;
 }
 
-dlock_status tls_context_new(tls_context **out, const tls_files *from, char *text, size_t size) {
-    *out = NULL;
-    /* Or a thread of ours that is at work while the program ends would be without OpenSSL. */
-    OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
-    ERR_clear_error();
-    dlock_status status = DLOCK_NO_MEMORY;
+static dlock_status fill(tls_context *made, const tls_files *from, char *text, size_t size) {
     text_copy(text, size, "no memory");
-    tls_context *made = calloc(1, sizeof(*made));
-    if (made == NULL) return status;
     made->socket = make_socket();
     made->rules = make_rules();
-    if (made->socket == NULL || made->rules == NULL) goto fail;
-    status = check_files(from, text, size);
-    if (status == DLOCK_OK) status = load_files(made->rules, from, text, size);
-    if (status != DLOCK_OK) goto fail;
-    *out = made;
-    ERR_clear_error();
-    return DLOCK_OK;
+    if (made->socket == NULL || made->rules == NULL) return DLOCK_NO_MEMORY;
+    dlock_status status = check_files(from, text, size);
+    return status == DLOCK_OK ? load_files(made->rules, from, text, size) : status;
+}
 
-fail:
-    tls_context_free(made);
-    ERR_clear_error();
+dlock_status tls_context_new(tls_context **out, const tls_files *from, char *text, size_t size) {
+    *out = NULL;
+    tls_context *made = calloc(1, sizeof(*made));
+    if (made == NULL) return DLOCK_NO_MEMORY;
+    pthread_once(&is_ready, get_ready);
+    dlock_status status = DLOCK_NO_MEMORY;
+    if (begin_call()) {
+        status = fill(made, from, text, size);
+        ERR_clear_error();
+        end_call();
+    }
+    if (status == DLOCK_OK)
+        *out = made;
+    else
+        tls_context_free(made);
     return status;
 }
 
 void tls_context_free(tls_context *old) {
     if (old == NULL) return;
-    SSL_CTX_free(old->rules);
-    BIO_meth_free(old->socket);
+    if (begin_call()) {
+        SSL_CTX_free(old->rules);
+        BIO_meth_free(old->socket);
+        end_call();
+    }
     free(old);
 }
 
@@ -224,6 +271,12 @@ static void explain(tls *of) {
         fail(of, DLOCK_PROTOCOL, "the server does not speak TLS");
     else
         fail(of, DLOCK_PROTOCOL, ERR_reason_error_string(error));
+}
+
+static ssize_t fail_by_end(tls *of) {
+    fail(of, DLOCK_UNREACHABLE, "the program ends");
+    errno = ECANCELED;
+    return -1;
 }
 
 /* What a call means that did not succeed. */
@@ -276,48 +329,63 @@ static bool attach_socket(tls *to, const BIO_METHOD *method) {
 tls *tls_new(const tls_context *in, const char *host, int fd) {
     tls *made = calloc(1, sizeof(*made));
     if (made == NULL) return NULL;
+    bool is_made = false;
     made->fd = fd;
-    made->ssl = SSL_new(in->rules);
-    if (made->ssl == NULL || !attach_socket(made, in->socket) || !expect_host(made->ssl, host)) {
-        made->is_over = true;
-        tls_free(made);
-        return NULL;
+    if (begin_call()) {
+        made->ssl = SSL_new(in->rules);
+        is_made =
+            made->ssl != NULL && attach_socket(made, in->socket) && expect_host(made->ssl, host);
+        if (is_made) SSL_set_connect_state(made->ssl);
+        ERR_clear_error();
+        end_call();
     }
-    SSL_set_connect_state(made->ssl);
-    ERR_clear_error();
-    return made;
+    if (is_made) return made;
+    made->is_over = true;
+    tls_free(made);
+    return NULL;
 }
 
 void tls_free(tls *old) {
     if (old == NULL) return;
-    if (!old->is_over && SSL_is_init_finished(old->ssl)) SSL_shutdown(old->ssl);
-    SSL_free(old->ssl);
-    ERR_clear_error();
+    if (begin_call()) {
+        if (!old->is_over && SSL_is_init_finished(old->ssl)) SSL_shutdown(old->ssl);
+        SSL_free(old->ssl);
+        ERR_clear_error();
+        end_call();
+    }
     free(old);
 }
 
 ssize_t tls_shake_hands(tls *with) {
-    ERR_clear_error();
+    if (!begin_call()) return fail_by_end(with);
     int result = SSL_do_handshake(with->ssl);
-    return result == 1 ? 1 : settle(with, result);
+    ssize_t done = result == 1 ? 1 : settle(with, result);
+    end_call();
+    return done;
 }
 
 ssize_t tls_read(tls *from, char *bytes, size_t size) {
-    ERR_clear_error();
+    if (!begin_call()) return fail_by_end(from);
     int count = SSL_read(from->ssl, bytes, size < INT_MAX ? (int)size : INT_MAX);
-    if (count <= 0) return settle(from, count);
-    from->has_heard = true;
-    return count;
+    from->has_heard = from->has_heard || count > 0;
+    ssize_t done = count > 0 ? count : settle(from, count);
+    end_call();
+    return done;
+}
+
+/* A server that hung up may have said before why it does not let us in. */
+static ssize_t settle_write(tls *to, int returned) {
+    char ignored;
+    if (to->fault != 0 && !to->has_heard) returned = SSL_read(to->ssl, &ignored, sizeof(ignored));
+    return settle(to, returned);
 }
 
 ssize_t tls_write(tls *to, const char *bytes, size_t size) {
-    ERR_clear_error();
+    if (!begin_call()) return fail_by_end(to);
     int count = SSL_write(to->ssl, bytes, size < INT_MAX ? (int)size : INT_MAX);
-    if (count > 0) return count;
-    if (to->fault == 0 || to->has_heard) return settle(to, count);
-    /* It hung up: maybe it has said before why it does not let us in. */
-    char ignored;
-    return settle(to, SSL_read(to->ssl, &ignored, sizeof(ignored)));
+    ssize_t done = count > 0 ? count : settle_write(to, count);
+    end_call();
+    return done;
 }
 
 bool tls_wants_to_write(const tls *with) {

@@ -20,6 +20,8 @@ typedef struct url {
     int port;
     char user[URL_PART_MAX + 1], password[URL_PART_MAX + 1]; /* "" when there is none */
     int db;
+    /* Nothing of a URL's text: a server that is not a master lets nobody in. */
+    bool must_be_master;
 } url;
 
 /* NULL, or what is wrong with it; never a part of the URL, which may be a secret. */

@@ -83,7 +83,8 @@ dlock_status waiting_acquire(backend *to, claim *of, const waiting_rule *rule,
         dlock_status status = attempt(to, of, rule, env);
         /* That the time is over says less than what was said before. */
         bool is_late = now_of(env) >= of->call.deadline_us;
-        if (status == DLOCK_UNREACHABLE && is_late && before != DLOCK_OK) {
+        bool is_vague = status == DLOCK_UNREACHABLE || status == DLOCK_NO_QUORUM;
+        if (is_vague && is_late && before != DLOCK_OK) {
             status = before;
             of->is_passing = true;
             text_copy(of->call.cause, sizeof(of->call.cause), cause_before);
@@ -114,7 +115,7 @@ dlock_status waiting_release(backend *to, claim *of, const waiting_rule *rule,
         dlock_status status = to->table->release(to, of, limit_us);
         if (status == DLOCK_LOST && is_in_doubt && was_ours)
             return DLOCK_OK; /* it was the first one */
-        if (status == DLOCK_IN_DOUBT) is_in_doubt = true;
+        if (status == DLOCK_IN_DOUBT || status == DLOCK_NO_QUORUM) is_in_doubt = true;
         if (status == DLOCK_UNREACHABLE && is_in_doubt) status = DLOCK_IN_DOUBT;
         if (!of->is_passing) return status;
         int64_t resume_us = deadline_after_ms(now_of(env), RELEASE_PAUSE_MS);

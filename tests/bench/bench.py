@@ -24,13 +24,14 @@ import instructions  # noqa: E402
 import latency  # noqa: E402
 import machine  # noqa: E402
 import memory  # noqa: E402
+import redlock  # noqa: E402
 import renewal  # noqa: E402
 import report  # noqa: E402
 import throughput  # noqa: E402
 from support.server import ROOT  # noqa: E402
 
 SCENARIOS = [instructions, throughput, memory, hot, handover, latency, client, hotspot,
-             renewal]
+             renewal, redlock]
 RESULTS = ROOT / "build/bench/results.json"
 
 

@@ -235,19 +235,42 @@ def test_help_names_every_option(tool):
     assert tool.run("--version")[1].startswith("dlock ")
 
 
-@pytest.mark.skip(reason="the library does not know clusters yet")
+# -- where the service is more than one server ----------------------------------------------------
+
+
+def use_locks(tool):
+    """Takes some, and finds each of them once; the result is where they are."""
+    tokens = {name: run_json(tool, "acquire", name)["token"] for name in "abcdefgh"}
+    found = run_json(tool, "list")
+    assert {lock["name"]: lock["token"] for lock in found} == tokens
+    assert len(found) == len(tokens)
+    for name, token in tokens.items():
+        assert run_json(tool, "info", name)["token"] == token
+        assert tool.run("extend", name, token)[0] == 0
+        assert tool.run("release", name, token)[0] == 0
+    assert run_json(tool, "list") == [] and tool.run("wait", "a")[0] == 0
+    assert tool.run("run", "a", "--", "true") == (0, "", "")
+    return {lock["server"] for lock in found}
+
+
 def test_on_a_cluster(make_tool):
     cluster = Cluster()
     try:
         cluster.start()
         tool = make_tool(f"redis+cluster://127.0.0.1:{cluster.nodes[0].port}")
-        tokens = {name: run_json(tool, "acquire", name)["token"] for name in "abcdefgh"}
-        found = run_json(tool, "list")
-        assert {lock["name"]: lock["token"] for lock in found} == tokens
-        assert len({lock["server"] for lock in found}) == 3
-        for name, token in tokens.items():
-            assert run_json(tool, "info", name)["token"] == token
-            assert tool.run("release", name, token)[0] == 0
-        assert run_json(tool, "list") == []
+        assert use_locks(tool) == {f"127.0.0.1:{node.port}" for node in cluster.nodes}
+        got = json.loads(tool.run("top", "--interval", "50ms", "--json")[1])
+        assert got["servers"] == 3
     finally:
         destroy_all(cluster.members)
+
+
+def test_on_several_servers(make_tool, start_server):
+    """Also when one of them is away."""
+    servers = [start_server() for _ in range(3)]
+    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in servers))
+    assert len(use_locks(tool)) == 1
+    servers[1].kill()
+    use_locks(tool)
+    servers[2].kill()
+    assert tool.run("list")[0] == UNREACHABLE

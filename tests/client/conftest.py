@@ -58,13 +58,16 @@ def tls_server(start_tls_server):
 
 @pytest.fixture
 def connect(start_server, fake_server):
-    """connect(url or server, **options) is a client of libdlock. Unless it is told otherwise it
-    waits so long for an answer that only a server that never answers is late. It ends before the
-    servers do: what it holds is released as long as somebody is there."""
+    """connect(url or server or a list of them, **options) is a client of libdlock. Unless told
+    otherwise it waits so long for an answer that only a server that never answers is late. It ends
+    before the servers do: what it holds is released as long as somebody is there."""
     clients = []
 
+    def url_of(to):
+        return to if isinstance(to, str) else getattr(to, "url", f"redis://127.0.0.1:{to.port}")
+
     def make(to, **options):
-        url = to if isinstance(to, str) else getattr(to, "url", f"redis://127.0.0.1:{to.port}")
+        url = [url_of(each) for each in to] if isinstance(to, list) else url_of(to)
         patient = {"connect_timeout_ms": PATIENCE_MS, "io_timeout_ms": PATIENCE_MS}
         clients.append(Client(url, **{**patient, **options}))
         return clients[-1]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stress.c - many threads on one client, doing everything at once; for the sanitizers.
  *
- *   stress URL SECONDS [hot | calm]
+ *   stress URL[,URL...] SECONDS [hot | calm]
  *
  * Fails if two threads hold one name at a time, if a fence does not grow, or if an answer comes
  * that a healthy server does not give. Prints how much was done.
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { THREADS = 16, NAMES = 4, ROUND_LOCKS = 3, LEASE_MS = 30000 };
+enum { URLS_MAX = 15, THREADS = 16, NAMES = 4, ROUND_LOCKS = 3, LEASE_MS = 30000 };
 
 typedef struct worker {
     pthread_t thread;
@@ -133,15 +133,23 @@ static void disturb(int64_t seconds) {
     }
 }
 
+static size_t split(char *list, const char *urls[URLS_MAX]) {
+    size_t count = 0;
+    for (char *each = strtok(list, ","); each != NULL && count < URLS_MAX; each = strtok(NULL, ","))
+        urls[count++] = each;
+    return count;
+}
+
 int main(int argc, char **argv) {
     static worker workers[THREADS];
+    const char *urls[URLS_MAX];
     if (argc != 3 && argc != 4) return 2;
     is_hot = argc == 4 && strcmp(argv[3], "hot") == 0;
     is_calm = argc == 4 && strcmp(argv[3], "calm") == 0;
     dlock_client_options options;
     dlock_client_options_init(&options);
-    options.urls = (const char *const[]){argv[1]};
-    options.url_count = 1;
+    options.url_count = split(argv[1], urls);
+    options.urls = urls;
     options.pool_max = THREADS / 2;
     options.io_timeout_ms = 20000; /* sanitizers are slow */
     options.connect_timeout_ms = 20000;

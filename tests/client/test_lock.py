@@ -16,6 +16,37 @@ def seen(client):
     return lambda name="lock": Commands(client, name).info()
 
 
+class Everywhere:
+    """One server, or several with a client that is asked to lock on all of them."""
+
+    def __init__(self, dlock, servers):
+        self.dlock = dlock
+        self.clients = [server.client() for server in servers]
+
+    def lock(self, *arguments, **options):
+        return self.dlock.lock(*arguments, **options)
+
+    def info(self, name="lock"):
+        """What all of them say about a lock: of different fences the first."""
+        infos = [Commands(client, name).info() for client in self.clients]
+        assert len({info and info["token"] for info in infos}) == 1
+        return infos[0]
+
+    def pttl(self, name):
+        return min(client.pttl(name) for client in self.clients)
+
+    def delete(self, name):
+        for client in self.clients:
+            client.delete(name)
+
+
+@pytest.fixture(params=[1, 3])
+def everywhere(request, start_server, connect):
+    servers = [start_server() for _ in range(request.param)]
+    return Everywhere(connect(servers if len(servers) > 1 else servers[0], io_timeout_ms=5000),
+                      servers)
+
+
 def wait_for_the_second(dlock, seen, mode=SERVER_WAIT):
     """One holds the lock, and another is waiting for it by now."""
     if mode == SPIN:
@@ -24,22 +55,27 @@ def wait_for_the_second(dlock, seen, mode=SERVER_WAIT):
         wait_until(lambda: seen()["waiters"] == 1, "a waiter")
 
 
-def test_a_free_lock_is_taken_and_given_back(dlock, seen):
-    lock = dlock.lock("nightly")
+def test_a_free_lock_is_taken_and_given_back(everywhere):
+    lock = everywhere.lock("nightly")
     assert lock.acquire() == Status.OK
     assert lock.state == State.HELD
-    info = seen("nightly")
-    assert info["token"] == lock.token
-    assert info["fence"] == lock.fence > 0
+    assert everywhere.info("nightly")["token"] == lock.token
+    assert lock.fence > 0
     assert lock.release() == Status.OK
     assert lock.state == State.FREE
     assert lock.fence == 0
-    assert seen("nightly") is None
+    assert everywhere.info("nightly") is None
 
 
-def test_a_held_lock_is_busy_to_others_who_ask_once(dlock):
-    assert dlock.lock().acquire() == Status.OK
-    second = dlock.lock()
+def test_the_fence_is_the_servers(dlock, seen):
+    lock = dlock.lock()
+    lock.acquire()
+    assert seen()["fence"] == lock.fence
+
+
+def test_a_held_lock_is_busy_to_others_who_ask_once(everywhere):
+    assert everywhere.lock().acquire() == Status.OK
+    second = everywhere.lock()
     assert second.acquire() == Status.BUSY
     assert second.timings.attempts == 1
     assert second.error != ""
@@ -99,8 +135,8 @@ def test_growing_pauses_ask_less_often(connect, server):
     assert waiter.timings.attempts < 20
 
 
-def test_each_acquisition_has_a_token_of_its_own(dlock):
-    lock = dlock.lock()
+def test_each_acquisition_has_a_token_of_its_own(everywhere):
+    lock = everywhere.lock()
     tokens = set()
     for _ in range(20):
         assert lock.acquire() == Status.OK
@@ -111,16 +147,23 @@ def test_each_acquisition_has_a_token_of_its_own(dlock):
     assert all(re.fullmatch(host + rb":\d+:[0-9a-f]{32}", token) for token in tokens)
 
 
-def test_a_chosen_token_is_used(dlock, seen):
-    dlock.lock("a", token="me").acquire()
-    assert seen("a")["token"] == b"me"
+def test_a_chosen_token_is_used(everywhere):
+    everywhere.lock("a", token="me").acquire()
+    assert everywhere.info("a")["token"] == b"me"
 
 
-def test_the_lease_is_the_locks_own(dlock, client):
-    dlock.lock("short", lease_ms=5000).acquire()
-    assert 1000 < client.pttl("short") <= 5000
-    dlock.lock("default").acquire()
-    assert 6000 < client.pttl("default") <= 10_000
+def test_the_same_token_again_is_the_same_holder(everywhere):
+    first, second = everywhere.lock(token="me"), everywhere.lock(token="me")
+    assert first.acquire() == Status.OK
+    assert second.acquire() == Status.OK
+    assert second.fence >= first.fence
+
+
+def test_the_lease_is_the_locks_own(everywhere):
+    everywhere.lock("short", lease_ms=5000).acquire()
+    assert 1000 < everywhere.pttl("short") <= 5000
+    everywhere.lock("default").acquire()
+    assert 6000 < everywhere.pttl("default") <= 10_000
 
 
 def test_the_prefix_is_put_before_every_name(connect, server, client):
@@ -128,22 +171,22 @@ def test_the_prefix_is_put_before_every_name(connect, server, client):
     assert client.exists("order:product:1000")
 
 
-def test_a_handle_that_holds_it_takes_it_again_without_a_word_to_the_server(dlock, seen):
-    lock = dlock.lock("again")
+def test_a_handle_that_holds_it_takes_it_again_without_a_word_to_the_server(everywhere):
+    lock = everywhere.lock("again")
     lock.acquire()
-    before = dlock.stats().commands
+    before = everywhere.dlock.stats().commands
     assert lock.acquire() == Status.OK
-    assert dlock.stats().commands == before
+    assert everywhere.dlock.stats().commands == before
     assert lock.release() == Status.OK
-    assert seen("again") is not None
+    assert everywhere.info("again") is not None
     assert lock.state == State.HELD
     assert lock.release() == Status.OK
-    assert seen("again") is None
+    assert everywhere.info("again") is None
     assert lock.release() == Status.NOT_HELD
 
 
-def test_taking_it_again_after_its_end_says_so(dlock):
-    lock = dlock.lock()
+def test_taking_it_again_after_its_end_says_so(everywhere):
+    lock = everywhere.lock()
     lock.acquire()
     lock.extend(50)
     wait_until(lambda: lock.state == State.GONE, "the end of the lease")
@@ -152,27 +195,27 @@ def test_taking_it_again_after_its_end_says_so(dlock):
     assert lock.acquire() == Status.OK
 
 
-def test_extend_moves_the_end(dlock, client):
-    lock = dlock.lock("long", lease_ms=5000)
+def test_extend_moves_the_end(everywhere):
+    lock = everywhere.lock("long", lease_ms=5000)
     lock.acquire()
     assert lock.extend(60_000) == Status.OK
-    assert client.pttl("long") > 50_000
+    assert everywhere.pttl("long") > 50_000
     assert 55_000 < lock.remaining_ms < 60_000
     assert lock.extend() == Status.OK
     assert lock.remaining_ms <= 5000
 
 
-def test_extend_and_release_of_what_is_not_held(dlock):
-    lock = dlock.lock()
+def test_extend_and_release_of_what_is_not_held(everywhere):
+    lock = everywhere.lock()
     assert lock.extend() == Status.NOT_HELD
     assert lock.release() == Status.NOT_HELD
     assert "not held" in lock.error
 
 
-def test_a_lock_that_was_forced_open_is_lost(dlock, client):
-    lock = dlock.lock("forced")
+def test_a_lock_that_was_forced_open_is_lost(everywhere):
+    lock = everywhere.lock("forced")
     lock.acquire()
-    client.delete("forced")
+    everywhere.delete("forced")
     assert lock.extend() == Status.LOST
     assert lock.state == State.GONE
     assert lock.remaining_ms == 0
@@ -180,28 +223,29 @@ def test_a_lock_that_was_forced_open_is_lost(dlock, client):
     assert lock.state == State.FREE
 
 
-def test_a_release_does_not_touch_the_next_holders_lock(dlock, client, seen):
-    lock = dlock.lock("next")
+def test_a_release_does_not_touch_the_next_holders_lock(everywhere):
+    lock = everywhere.lock("next")
     lock.acquire()
-    client.delete("next")
-    Commands(client, "next").acquire("somebody else")
+    everywhere.delete("next")
+    for client in everywhere.clients:
+        Commands(client, "next").acquire("somebody else")
     assert lock.release() == Status.LOST
-    assert seen("next")["token"] == b"somebody else"
+    assert everywhere.info("next")["token"] == b"somebody else"
 
 
-def test_validity_is_less_than_the_lease_by_the_allowance(dlock):
-    lock = dlock.lock(lease_ms=10_000)
+def test_validity_is_less_than_the_lease_by_the_allowance(everywhere):
+    lock = everywhere.lock(lease_ms=10_000)
     lock.acquire()
     assert 5000 < lock.remaining_ms <= 10_000 - 100 - 2
 
 
-def test_freeing_a_held_lock_releases_it(dlock, seen):
-    lock = dlock.lock("freed")
+def test_freeing_a_held_lock_releases_it(everywhere):
+    lock = everywhere.lock("freed")
     lock.acquire()
     lock.acquire()
-    dlock.locks.remove(lock)
+    everywhere.dlock.locks.remove(lock)
     lock.free()
-    assert seen("freed") is None
+    assert everywhere.info("freed") is None
 
 
 def test_a_wait_longer_than_the_lease_leaves_a_whole_lease(dlock, seen):
@@ -237,39 +281,47 @@ def test_a_canceled_waiter_leaves_no_claim_behind(connect, server, seen, mode):
     assert seen("lock") is None
 
 
-def test_a_cancel_ahead_of_the_acquire_counts_once(dlock):
-    lock = dlock.lock()
+def test_a_cancel_ahead_of_the_acquire_counts_once(everywhere):
+    lock = everywhere.lock()
     lock.cancel()
     assert lock.acquire(-1) == Status.CANCELED
     assert lock.acquire() == Status.OK
 
 
-def test_ping_finds_a_server_with_the_module(dlock):
-    assert dlock.ping() == Status.OK
+def test_ping_finds_a_server_with_the_module(everywhere):
+    assert everywhere.dlock.ping(5000) == Status.OK
 
 
-def test_counters(dlock):
+def test_counters(everywhere):
+    lock, other = everywhere.lock(), everywhere.lock()
+    lock.acquire()
+    other.acquire()
+    other.acquire(20)
+    lock.release()
+    stats = everywhere.dlock.stats()
+    assert (stats.acquired, stats.busy, stats.timeouts, stats.released) == (1, 1, 1, 1)
+
+
+def test_commands_are_counted(dlock):
     lock, other = dlock.lock(), dlock.lock()
     lock.acquire()
     other.acquire()
     other.acquire(20)
     lock.release()
-    stats = dlock.stats()
-    assert (stats.acquired, stats.busy, stats.timeouts, stats.released) == (1, 1, 1, 1)
-    assert stats.commands == 4
+    assert dlock.stats().commands == 4
 
 
-def test_bad_calls_are_refused(dlock):
-    lock = dlock.lock()
+def test_bad_calls_are_refused(everywhere):
+    lock = everywhere.lock()
     assert lock.acquire(-2) == Status.INVALID
     for bad in ({"token": ""}, {"token": "x" * 257}, {"struct_size": 1}):
         with pytest.raises(ValueError):
-            dlock.lock("bad", **bad)
+            everywhere.lock("bad", **bad)
     with pytest.raises(ValueError):
-        dlock.lock("")
+        everywhere.lock("")
 
 
-def test_a_lease_that_the_server_does_not_allow_is_a_callers_mistake(dlock):
-    lock = dlock.lock(lease_ms=2 * 24 * 3600 * 1000)
+def test_a_lease_that_the_server_does_not_allow_is_a_callers_mistake(everywhere):
+    lock = everywhere.lock(lease_ms=2 * 24 * 3600 * 1000)
     assert lock.acquire() == Status.INVALID
     assert "PX" in lock.error

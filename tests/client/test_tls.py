@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 
@@ -13,7 +14,7 @@ import pytest
 
 from support.libdlock import SERVER_WAIT, SPIN, Background, Client, State, Status
 from support.libdlock import client_options, options_error
-from support.server import free_port, wait_until
+from support.server import ROOT, free_port, wait_until
 from support.tls import PAST, Authority, context_of, openssl, serving
 
 PATIENT = {"connect_timeout_ms": 20_000, "io_timeout_ms": 20_000}  # on a slow machine
@@ -410,6 +411,39 @@ def test_a_server_that_is_stopped(connect_tls, tls_server):
         os.kill(tls_server.pid, signal.SIGCONT)
     client = tls_server.client()
     wait_until(lambda: not client.exists("lock"), "the release in the background")
+
+
+# -- the end of the program ------------------------------------------------------------------------
+
+
+def test_a_program_that_has_openssl_of_its_own_may_end_in_the_middle_of_a_call(tls_server,
+                                                                               authority):
+    """It takes OpenSSL apart while other threads shake hands and talk."""
+    done = subprocess.run([sys.executable, "-c", """
+import ctypes, os, random, ssl, sys, threading, time
+from support.libdlock import Client
+
+def work(name):
+    while True:
+        dlock = Client(sys.argv[1], tls_ca_file=sys.argv[2])
+        lock = dlock.lock(name)
+        if lock.acquire() == 0:
+            lock.release()
+        dlock.free()
+
+for _ in range(30):
+    child = os.fork()
+    if child == 0:
+        ssl.create_default_context()
+        for i in range(4):
+            threading.Thread(target=work, args=(f"name {i}",), daemon=True).start()
+        time.sleep(0.05 + random.random() / 20)
+        ctypes.PyDLL(None).exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
+""", tls_server.url, authority.ca], env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+                          stderr=subprocess.PIPE, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 # -- who meddles with it ---------------------------------------------------------------------------

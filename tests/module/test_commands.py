@@ -1,8 +1,10 @@
 """The four commands as a user meets them."""
 
+import re
 import time
 
 import pytest
+import redis
 
 from support.commands import TOKEN_MAX, Lock, stats
 from support.server import wait_until
@@ -133,6 +135,80 @@ def test_a_burst_within_one_microsecond_still_gets_distinct_fences(client):
         return fences"""
     fences = client.eval(script, 1, "lock")
     assert all(a < b for a, b in zip(fences, fences[1:]))
+
+
+def ahead_us(seconds):
+    """A fence that the clock reaches in so many seconds."""
+    return time.time_ns() // 1000 + seconds * 1_000_000
+
+
+def test_a_fence_may_be_asked_to_be_larger(lock):
+    n = ahead_us(60)
+    assert lock.acquire("me", 10_000, "FENCE", n) == n
+    assert lock.info()["fence"] == n
+
+
+def test_a_larger_fence_counts_for_every_later_grant(client):
+    n = ahead_us(60)
+    Lock(client, "a").acquire("me", 10_000, "FENCE", n)
+    assert Lock(client, "b").acquire("me") == n + 1
+    assert Lock(client, "c").acquire("me", 10_000, "FENCE", n) == n + 2
+    assert stats(client)["last_fence"] == n + 2
+
+
+def test_a_smaller_fence_than_the_next_one_changes_nothing(lock):
+    before_us = time.time_ns() // 1000
+    assert lock.acquire("me", 10_000, "FENCE", 1) >= before_us
+
+
+def test_the_holders_fence_is_lifted_when_it_asks_for_more(lock):
+    first = lock.acquire("me")
+    before = lock.info()
+    n = ahead_us(60)
+    assert lock.acquire("me", 10_000, "FENCE", n) == n
+    after = lock.info()
+    assert after["fence"] == n > first
+    assert (after["token"], after["since"]) == (before["token"], before["since"])
+    assert lock.acquire("me") == n
+    assert lock.acquire("me", 10_000, "FENCE", n) == n
+    assert lock.release("me") == 1
+
+
+def test_a_lifted_fence_is_nobody_elses(client):
+    """Grants are known by their fence: a number that another lock may have is not given again."""
+    lock = Lock(client, "a")
+    lock.acquire("me")
+    n = Lock(client, "b").acquire("me", 10_000, "FENCE", ahead_us(60))
+    assert lock.acquire("me", 10_000, "FENCE", n) == n + 1
+
+
+def test_lifting_the_fence_never_shortens_the_lease(lock):
+    lock.acquire("me", 60_000)
+    lock.acquire("me", 1000, "FENCE", ahead_us(60))
+    assert lock.pttl() > 50_000
+    lock.acquire("me", 600_000, "FENCE", ahead_us(120))
+    assert lock.pttl() > 500_000
+    lock.client.persist("lock")
+    lock.acquire("me", 1000, "FENCE", ahead_us(180))
+    assert lock.pttl() == -1
+
+
+@pytest.mark.parametrize("words, error", [
+    (("FENCE",), "FENCE needs a value"),
+    (("FENCE", 5, "FENCE", 6), "FENCE is given twice"),
+    *((("FENCE", wrong), f"FENCE must be an integer from 1 to {2**61 - 1}")
+      for wrong in ("0", "-1", "x", "", 2**61, 2**63, "9" * 30))])
+def test_a_wrong_fence_is_refused(lock, words, error):
+    with pytest.raises(redis.ResponseError, match=re.escape(error)):
+        lock.acquire("me", 10_000, *words)
+    assert lock.info() is None
+
+
+def test_a_stranger_lifts_nothing(lock):
+    fence = lock.acquire("me")
+    assert lock.acquire("you", 10_000, "FENCE", ahead_us(60)) is None
+    assert lock.info()["fence"] == fence
+    assert stats(lock.client)["last_fence"] == fence
 
 
 @pytest.mark.parametrize("token", [b"x", b"\0", b"\r\n", bytes(range(256)), b"t" * TOKEN_MAX])

@@ -1,7 +1,10 @@
 """Waiters while the server itself is disturbed: pauses, changes of role, reloads, restarts."""
 
+import fcntl
 import pathlib
 import signal
+import struct
+import termios
 import time
 
 import pytest
@@ -762,9 +765,18 @@ def is_stopped(process):
     return stat.rpartition(")")[2].split()[0] == "T"
 
 
+def has_arrived(bare):
+    """All that was sent: the kernel on the other side has acknowledged it."""
+    unheard = fcntl.ioctl(bare.socket, termios.TIOCOUTQ, struct.pack("i", 0))
+    return struct.unpack("i", unheard) == (0,)
+
+
 def in_one_turn_of_many(server, *sends):
-    """Pairs of a connection and a line: all arrive while the server is stopped, in this order."""
-    for bare, _ in sends:
+    """Pairs of a connection and a line: all arrive while the server is stopped, in this order, in
+    which the kernel reports them then. It reports the connection that was read last before all
+    others, so that must be one that does not matter."""
+    last = Bare(server)
+    for bare in (*(bare for bare, _ in sends), last):
         bare.send("PING")
         assert bare.read() == [b"+PONG"]
     server.process.send_signal(signal.SIGSTOP)
@@ -772,15 +784,16 @@ def in_one_turn_of_many(server, *sends):
         wait_until(lambda: is_stopped(server.process), "the server to stop")
         for bare, line in sends:
             bare.send(line)
-            time.sleep(0.01)  # so that the kernel reports them in this order
+            wait_until(lambda: has_arrived(bare), "the line to arrive")
     finally:
         server.process.send_signal(signal.SIGCONT)
+    last.close()
 
 
 @pytest.mark.parametrize("how", ["ERROR", "TIMEOUT"])
 def test_who_comes_and_is_served_and_unblocked_in_one_turn_gets_one_answer(server, lock, how):
     """As above, but nobody waited before."""
-    lock.acquire("me")
+    lock.acquire("me", 60_000)
     waiter, releaser, unblocker = (Bare(server) for _ in range(3))
     waiter.send("CLIENT ID")
     client_id = int(waiter.read()[0][1:])
@@ -799,7 +812,7 @@ def test_who_comes_and_is_served_and_unblocked_in_one_turn_gets_one_answer(serve
 
 @pytest.mark.parametrize("is_session", [False, True], ids=["plain", "session"])
 def test_who_comes_and_is_served_and_killed_in_one_turn_keeps_nothing(server, lock, is_session):
-    lock.acquire("me")
+    lock.acquire("me", 60_000)
     waiter, releaser, killer = (Bare(server) for _ in range(3))
     waiter.send("CLIENT ID")
     client_id = int(waiter.read()[0][1:])

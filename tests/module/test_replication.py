@@ -48,6 +48,16 @@ def test_an_extension_is_replicated_as_state(stream, lock):
         assert int.from_bytes(command[2][17:21], "little") == lease
 
 
+def test_a_lifted_fence_is_replicated_as_one_state(stream, lock):
+    fence = lock.acquire("me", 10_000) + 60_000_000
+    lock.acquire("me", 50_000, "FENCE", fence)
+    _, lifted = stream.take()
+    assert lifted[0] == b"dlock.apply"
+    assert int.from_bytes(lifted[2][1:9], "little") == fence
+    assert int.from_bytes(lifted[2][17:21], "little") == 50_000
+    assert lifted[2][29:] == b"me"
+
+
 def test_a_release_is_replicated_as_itself(stream, lock):
     lock.acquire("me")
     lock.release("me")

@@ -46,6 +46,17 @@ def test_the_lock_ends_with_its_connection(server, lock, end):
     assert (stats(lock.client)["sessions"], stats(lock.client)["session_releases"]) == (0, 1)
 
 
+def test_a_lifted_fence_does_not_untie_the_lock(server, lock):
+    holder = take(server)
+    fence = lock.info()["fence"] + 60_000_000
+    assert lock.acquire("holder", 600_000, "FENCE", fence) == fence
+    assert lock.info()["session"] == holder.id
+    assert stats(lock.client)["sessions"] == 1
+    holder.close()
+    wait_until(is_free(lock), "the session to end")
+    assert stats(lock.client)["sessions"] == 0
+
+
 def test_the_lock_ends_with_a_killed_connection(server, lock):
     holder = take(server)
     lock.client.client_kill_filter(_id=holder.id)

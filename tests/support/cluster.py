@@ -161,6 +161,16 @@ class Cluster:
         wait_until(lambda: all(self._serves(client, slot) == port for client in clients),
                    f"slot {slot} to be moved")
 
+    def wait_until_settled(self):
+        """Everybody knows everybody's newest epoch. Who takes a slot back before that takes it with
+        an older one, and then nobody has it for good."""
+        def is_settled():
+            views = [plain(member.observer, "CLUSTER", "NODES").split(b"\n")
+                     for member in self.members]
+            return len({frozenset((node.split()[0], node.split()[6]) for node in view if node)
+                        for view in views}) == 1
+        wait_until(is_settled, "the epochs")
+
     def take_back(self, slot, target):
         """A move that was begun and is not to be."""
         source = self.owners[slot]

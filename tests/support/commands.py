@@ -10,14 +10,14 @@ class Lock:
         self.client = client
         self.key = key
 
-    def acquire(self, token, lease_ms=10_000, *options):
+    def acquire(self, token, lease_ms=60_000, *options):
         words = ["DLOCK.ACQUIRE", self.key, token, "PX", lease_ms, *options]
         return self.client.execute_command(*words)
 
     def release(self, token):
         return self.client.execute_command("DLOCK.RELEASE", self.key, token)
 
-    def extend(self, token, lease_ms=10_000):
+    def extend(self, token, lease_ms=60_000):
         return self.client.execute_command("DLOCK.EXTEND", self.key, token, "PX", lease_ms)
 
     def info(self):

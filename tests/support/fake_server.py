@@ -78,3 +78,16 @@ class FakeServer:
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+
+def resp(value):
+    """A reply: None, numbers, texts, lists of them; an Exception is an error."""
+    if value is None:
+        return b"$-1\r\n"
+    if isinstance(value, Exception):
+        return b"-%s\r\n" % str(value).encode()
+    if isinstance(value, int):
+        return b":%d\r\n" % value
+    if isinstance(value, str):
+        return b"$%d\r\n%s\r\n" % (len(value.encode()), value.encode())
+    return b"*%d\r\n" % len(value) + b"".join(map(resp, value))

@@ -150,8 +150,10 @@ def _structure(kind, **values):
 
 
 def client_options(url, **values):
-    urls = (ctypes.c_char_p * 1)(url.encode())
-    made = _structure(ClientOptions, url_count=1, **values)
+    """url: one, or a list of them."""
+    given = [url] if isinstance(url, str) else url
+    urls = (ctypes.c_char_p * len(given))(*[each.encode() for each in given])
+    made = _structure(ClientOptions, url_count=len(given), **values)
     made.urls = ctypes.cast(urls, ctypes.POINTER(ctypes.c_char_p))
     made.keep = urls
     return made

@@ -52,7 +52,7 @@ class SentinelSet:
             self.sentinels.append(sentinel)
             sentinel.start()
             plain(sentinel.client(), "SENTINEL", "DEBUG", "INFO-PERIOD", 200, "PUBLISH-PERIOD", 100)
-        self._wait_until_all_know_all()
+        self.wait_until_all_know_all()
         return self
 
     def _add_server(self, *options):
@@ -74,7 +74,7 @@ class SentinelSet:
             return [r for r in self._roles().values() if r.get("master_link_status") == "up"]
         wait_until(lambda: len(in_sync()) == count, f"{count} replicas in sync", timeout=60)
 
-    def _wait_until_all_know_all(self):
+    def wait_until_all_know_all(self):
         def knows_all(sentinel):
             master = sentinel.master()
             return (int(master["num-slaves"]) == 2 and int(master["num-other-sentinels"]) == 2
@@ -110,7 +110,7 @@ class SentinelSet:
         server.options += ["--replicaof", "127.0.0.1", str(self.master.port)]
         server.start(port)
         self._wait_for_replicas(2)
-        self._wait_until_all_know_all()
+        self.wait_until_all_know_all()
 
     def destroy(self):
         destroy_all(self.sentinels + self.servers)

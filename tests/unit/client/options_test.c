@@ -12,7 +12,7 @@ static const char *const one_url[] = {"redis://127.0.0.1:7000/3"};
 static struct {
     dlock_client_options client;
     dlock_lock_options lock;
-    url where;
+    deployment where;
     char text[OPTIONS_WRONG_MAX];
 } read;
 
@@ -78,9 +78,9 @@ static void what_is_set_is_kept(void) {
 static void the_url_is_read(void) {
     dlock_client_options options = good_client();
     check_wrong(read_client(&options), NULL);
-    CHECK_BYTES(read.where.host, strlen(read.where.host), "127.0.0.1", 9);
-    CHECK_EQUAL(read.where.port, 7000);
-    CHECK_EQUAL(read.where.db, 3);
+    CHECK_BYTES(read.where.servers[0].host, strlen(read.where.servers[0].host), "127.0.0.1", 9);
+    CHECK_EQUAL(read.where.servers[0].port, 7000);
+    CHECK_EQUAL(read.where.servers[0].db, 3);
 }
 
 static void a_wrong_url_is_explained_without_showing_it(void) {
@@ -93,7 +93,7 @@ static void a_url_with_tls_needs_no_more_options(void) {
     dlock_client_options options = good_client();
     options.urls = (const char *const[]){"rediss://127.0.0.1"};
     check_wrong(read_client(&options), NULL);
-    CHECK(read.where.is_tls);
+    CHECK(deployment_has_tls(&read.where));
     CHECK(read.client.tls_ca_file == NULL);
 }
 
@@ -141,7 +141,7 @@ static void no_options_are_wrong(void) {
     check_wrong(read_client(NULL), "no options are given");
 }
 
-static void exactly_one_url_is_needed(void) {
+static void a_url_is_needed(void) {
     dlock_client_options options = good_client();
     options.urls = NULL;
     check_wrong(read_client(&options), "no URL is given");
@@ -151,9 +151,15 @@ static void exactly_one_url_is_needed(void) {
     options = good_client();
     options.urls = (const char *const[]){NULL};
     check_wrong(read_client(&options), "no URL is given");
-    options.urls = (const char *const[]){"redis://a", "redis://b"};
-    options.url_count = 2;
-    check_wrong(read_client(&options), "more than one URL is given");
+}
+
+static void of_several_urls_the_wrong_one_is_named_by_its_place(void) {
+    dlock_client_options options = good_client();
+    options.urls = (const char *const[]){"redis://a", "redis://:hunter2@b:no", "redis://c"};
+    options.url_count = 3;
+    check_wrong(read_client(&options), "URL 2: the port is not a number from 1 to 65535");
+    options.urls = (const char *const[]){"redis://a", "redis://b", NULL};
+    check_wrong(read_client(&options), "URL 3: it is NULL");
 }
 
 static void a_day_is_the_longest_time(void) {
@@ -304,7 +310,8 @@ int main(void) {
     UNIT_RUN(nothing_of_tls_is_opened_for_a_url_without);
     UNIT_RUN(a_file_that_is_not_there_is_named_by_its_option);
     UNIT_RUN(no_options_are_wrong);
-    UNIT_RUN(exactly_one_url_is_needed);
+    UNIT_RUN(a_url_is_needed);
+    UNIT_RUN(of_several_urls_the_wrong_one_is_named_by_its_place);
     UNIT_RUN(a_day_is_the_longest_time);
     UNIT_RUN(more_than_a_day_is_too_long);
     UNIT_RUN(a_pool_has_at_most_65536_connections);

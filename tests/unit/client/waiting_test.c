@@ -89,7 +89,7 @@ static uint64_t fake_chance(const environment *self) {
     return world.is_chance_random ? unit_random() : world.chance;
 }
 
-static const environment env = {fake_now_us, fake_sleep_until, fake_chance, NULL};
+static const environment env = {fake_now_us, fake_sleep_until, fake_chance, NULL, NULL};
 
 /* -- the backend */
 
@@ -154,6 +154,8 @@ static const step lost = {.status = DLOCK_LOST};
 static const step unreachable = {.status = DLOCK_UNREACHABLE, .is_passing = true};
 static const step in_doubt = {.status = DLOCK_IN_DOUBT, .is_passing = true, .is_sent = true};
 static const step refused_now = {.status = DLOCK_REFUSED, .is_passing = true};
+
+static const step no_quorum = {.status = DLOCK_NO_QUORUM, .is_passing = true};
 
 static step for_good(dlock_status status) {
     return (step){.status = status};
@@ -529,6 +531,23 @@ static void unreachable_for_good_after_something_was_sent_is_in_doubt(void) {
     CHECK(of.is_sent);
 }
 
+static void no_quorum_is_tried_again_while_time_is_left(void) {
+    claim of = begin(SCRIPT(no_quorum, no_quorum, granted), 100);
+    CHECK_EQUAL(acquire(&of, &spin), DLOCK_OK);
+    of = begin(SCRIPT(no_quorum), 100);
+    CHECK_EQUAL(acquire(&of, &spin), DLOCK_NO_QUORUM);
+    CHECK_CALLS(world.acquire, 10);
+    of = begin(SCRIPT(no_quorum), 0);
+    CHECK_EQUAL(acquire(&of, &spin), DLOCK_NO_QUORUM);
+    CHECK_CALLS(world.acquire, 1);
+}
+
+/* There was no time left to ask enough of them. */
+static void no_quorum_at_the_end_says_less_than_what_was_said_before(void) {
+    claim of = begin(SCRIPT(busy, slowly(no_quorum, 150 * MS)), 100);
+    CHECK_EQUAL(acquire(&of, &spin), DLOCK_TIMEOUT);
+}
+
 static void a_timeout_after_something_was_sent_is_still_to_be_withdrawn(void) {
     claim of = begin(SCRIPT(in_doubt, busy), 100);
     CHECK_EQUAL(acquire(&of, &spin), DLOCK_TIMEOUT);
@@ -863,6 +882,12 @@ static void lost_after_a_lost_answer_means_that_the_release_had_worked(void) {
     CHECK_CALLS(world.release, 3);
 }
 
+static void lost_after_too_few_have_heard_it_means_that_the_release_had_worked(void) {
+    claim of = begin_release(SCRIPT(no_quorum, lost));
+    of.call.asked_us = START_US;
+    CHECK_EQUAL(release(&of, &spin), DLOCK_OK);
+}
+
 static void lost_after_nothing_was_sent_is_lost(void) {
     claim of = begin_release(SCRIPT(unreachable, refused_now, lost));
     CHECK_EQUAL(release(&of, &spin), DLOCK_LOST);
@@ -950,6 +975,8 @@ static void run_failures_and_cancels(void) {
     UNIT_RUN(a_failure_that_lasts_until_the_deadline_is_what_is_returned);
     UNIT_RUN(unreachable_after_something_was_sent_is_in_doubt);
     UNIT_RUN(unreachable_for_good_after_something_was_sent_is_in_doubt);
+    UNIT_RUN(no_quorum_is_tried_again_while_time_is_left);
+    UNIT_RUN(no_quorum_at_the_end_says_less_than_what_was_said_before);
     UNIT_RUN(a_timeout_after_something_was_sent_is_still_to_be_withdrawn);
     UNIT_RUN(a_wait_that_was_cancelled_before_asks_nobody);
     UNIT_RUN(a_cancel_ends_the_pause_at_once);
@@ -988,6 +1015,7 @@ static void run_releases(void) {
     UNIT_RUN(a_release_that_failed_for_good_is_not_repeated);
     UNIT_RUN(a_release_that_failed_is_repeated_after_a_pause);
     UNIT_RUN(lost_after_a_lost_answer_means_that_the_release_had_worked);
+    UNIT_RUN(lost_after_too_few_have_heard_it_means_that_the_release_had_worked);
     UNIT_RUN(lost_after_nothing_was_sent_is_lost);
     UNIT_RUN(a_release_gives_up_within_one_io_timeout);
     UNIT_RUN(a_release_whose_answer_never_came_is_in_doubt);
