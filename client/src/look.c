@@ -166,18 +166,20 @@ static void free_names(asking *of) {
     of->name_count = 0;
 }
 
-/* False: no memory. */
-static bool copy_names(asking *to, const reply *from) {
+static dlock_status copy_names(asking *to, const reply *from) {
     reply each;
     to->names = calloc((size_t)from->integer + 1, sizeof(to->names[0]));
-    if (to->names == NULL) return false;
+    if (to->names == NULL) return DLOCK_NO_MEMORY;
     while (reply_element(from, to->name_count, &each)) {
-        char *bytes = each.kind == REPLY_TEXT ? malloc(each.length + 1) : NULL;
-        if (bytes == NULL) return false;
+        /* Who lies about the type may lie about the prefix. */
+        if (each.kind != REPLY_TEXT || each.length < to->for_whom->prefix_length)
+            return DLOCK_PROTOCOL;
+        char *bytes = malloc(each.length + 1);
+        if (bytes == NULL) return DLOCK_NO_MEMORY;
         memcpy(bytes, each.bytes, each.length + 1);
         to->names[to->name_count++] = (text_part){bytes, each.length};
     }
-    return true;
+    return DLOCK_OK;
 }
 
 static void on_scan(exchange *x, int which, const reply *answer) {
@@ -185,12 +187,13 @@ static void on_scan(exchange *x, int which, const reply *answer) {
     asking *of = (asking *)x;
     reply cursor, names;
     bool is_pair = reply_element(answer, 0, &cursor) && reply_element(answer, 1, &names);
-    if (!is_pair || cursor.kind != REPLY_TEXT || names.kind != REPLY_ARRAY)
+    if (!is_pair || cursor.kind != REPLY_TEXT || names.kind != REPLY_ARRAY) {
         refuse_answer(of, answer);
-    else if (!copy_names(of, &names))
-        refuse(of, DLOCK_NO_MEMORY, "no memory");
-    else
-        text_copy(of->cursor, sizeof(of->cursor), cursor.text);
+        return;
+    }
+    text_copy(of->cursor, sizeof(of->cursor), cursor.text);
+    dlock_status status = copy_names(of, &names);
+    if (status != DLOCK_OK) refuse(of, status, status == DLOCK_NO_MEMORY ? "no memory" : nonsense);
 }
 
 static dlock_status scan(asking *of, server *at) {

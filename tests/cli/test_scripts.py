@@ -8,6 +8,7 @@ import pytest
 
 from support.cluster import Cluster
 from support.commands import Lock
+from support.fake_server import CUT, SILENCE, FakeServer, resp
 from support.server import destroy_all, free_port, wait_until
 from support.waiting import queue_up, wait_for_waiters
 
@@ -274,3 +275,59 @@ def test_on_several_servers(make_tool, start_server):
     use_locks(tool)
     servers[2].kill()
     assert tool.run("list")[0] == UNREACHABLE
+
+
+def test_behind_sentinels(make_tool, server):
+    def answer(words):
+        if words[1] == b"MASTER":
+            return resp(["name", "locks", "config-epoch", "1"])
+        return resp(["127.0.0.1", str(server.port)])
+
+    sentinel = FakeServer(answer)
+    tool = make_tool(f"redis+sentinel://127.0.0.1:{sentinel.port}/locks")
+    assert use_locks(tool) == {f"127.0.0.1:{server.port}"}
+    sentinel.close()
+
+
+# -- a server that lies ----------------------------------------------------------------------------
+
+
+LIES = [resp("text"), resp(7), resp([]), resp(["token"]), resp(["token", 7]), resp([["token"]]),
+        resp(["ttl", "soon", "token", "t"]), b"*-1\r\n", b"+\r\n", b"$0\r\n\r\n", b"nonsense\r\n",
+        resp(["7"]), resp(["7", "no array"]), resp([7, []]), resp(["0", [7]]), resp(["0", [[]]]),
+        b"-ERR unknown\r\n", b"-\r\n"]
+
+
+@pytest.mark.parametrize("lie", LIES, ids=repr)
+def test_nonsense_is_a_failure_and_nothing_worse(make_tool, lie):
+    server = FakeServer(lambda words: lie)
+    tool = make_tool(server.url)
+    for words in ["info", "lock"], ["list"], ["top", "--interval", "50ms"], ["wait", "lock"], \
+            ["release", "lock", "t"], ["acquire", "-n", "lock"]:
+        code, out, complaints = tool.run(*words, "--io-timeout", "5s")
+        if code == 1:  # null
+            assert lie == b"*-1\r\n", words
+        elif code == 0:
+            assert out == "" or words[0] in ("acquire", "wait"), (words, out)
+        else:
+            assert code in (64, 69, 76, 77) and complaints.startswith("dlock: "), (words, code)
+    server.close()
+
+
+def test_a_name_without_the_prefix(make_tool):
+    server = FakeServer(lambda words: resp(["0", ["x"]] if words[0] == b"SCAN" else ["token", "t"]))
+    tool = make_tool(server.url)
+    assert [lock["name"] for lock in run_json(tool, "list")] == ["x"]
+    assert tool.run("list", "--prefix", "a long prefix:")[0] == PROTOCOL
+    server.close()
+
+
+@pytest.mark.parametrize("what", [SILENCE, CUT], ids=["silence", "cut"])
+def test_no_answer(make_tool, what):
+    server = FakeServer(lambda words: what)
+    tool = make_tool(server.url)
+    for words in ["info", "lock"], ["list"], ["top", "--interval", "50ms"]:
+        code, out, complaints = tool.run(*words, "--io-timeout", "300ms")
+        assert (code, out) == (UNREACHABLE, "") and "127.0.0.1" in complaints
+    assert tool.run("release", "lock", "t", "--io-timeout", "300ms")[0] == 75
+    server.close()

@@ -81,6 +81,30 @@ static void on_event(void *arg, dlock_event event, const char *name, dlock_statu
     (void)arg, (void)event, (void)name, (void)why;
 }
 
+static bool see(void *arg, const dlock_inspection *lock) {
+    (void)arg, (void)lock;
+    return true;
+}
+
+static void see_field(void *arg, const char *server, const char *field, const char *value) {
+    (void)arg, (void)server, (void)field, (void)value;
+}
+
+/* What can be done without a handle. */
+static void look(dlock_client *client, const char *token) {
+    char why[100];
+    dlock_status status = dlock_inspect(client, "memory", 2000, see, NULL, why, sizeof(why));
+    check("inspect", status, status == DLOCK_OK || is_failure(status));
+    status = dlock_list(client, "mem*", 2000, see, NULL, NULL, 0);
+    check("list", status, status == DLOCK_OK || is_failure(status));
+    status = dlock_server_info(client, 2000, see_field, NULL, why, sizeof(why));
+    check("server_info", status, status == DLOCK_OK || is_failure(status));
+    status = dlock_extend_token(client, "memory", token, 10000, why, sizeof(why));
+    check("extend_token", status, status == DLOCK_OK || is_failure(status));
+    status = dlock_release_token(client, "memory", "stranger", why, sizeof(why));
+    check("release_token", status, status == DLOCK_NOT_HELD || is_failure(status));
+}
+
 /* is_kept: renewed and watched, on a connection of its own. */
 static void use(dlock_client *client, bool is_kept) {
     dlock_lock *lock = NULL;
@@ -101,6 +125,7 @@ static void use(dlock_client *client, bool is_kept) {
         if (status != DLOCK_OK) continue;
         status = dlock_extend(lock, 0);
         check("extend", status, status == DLOCK_OK || is_failure(status));
+        if (i == 0) look(client, dlock_token(lock));
         status = dlock_release(lock);
         check("release", status, status == DLOCK_OK || is_failure(status));
     }
