@@ -80,16 +80,17 @@ def test_signals_are_those_of_the_caller(tool):
 
 def test_what_it_costs(tool):
     """Ten milliseconds at most, on an idle machine: told, not checked."""
-    def median(*words):
+    def measure(*words):
         times = []
         for _ in range(30):
             start = time.perf_counter()
             subprocess.run(words, env=tool.env, check=True)
             times.append(time.perf_counter() - start)
-        return sorted(times)[len(times) // 2] * 1000
+        return sorted(times)[len(times) // 2] * 1000, min(times) * 1000
 
-    plain, held = median("true"), median(TOOL, "run", "lock", "--", "true")
-    tell(f"dlock run NAME -- true: {held - plain:.1f} ms more than true ({plain:.1f} ms)")
+    plain, held = measure("true"), measure(TOOL, "run", "lock", "--", "true")
+    tell(f"dlock run NAME -- true: {held[0] - plain[0]:.1f} ms more than true (median), "
+         f"{held[1] - plain[1]:.1f} (best)")
 
 
 # -- exclusion -------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import struct
 import termios
 import time
 
+from support.tool import heed_the_keyboard
+
 
 class Terminal:
     def __init__(self, words, env, rows=24, columns=80):
@@ -15,6 +17,7 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
+                heed_the_keyboard()
                 os.execvpe(words[0], [str(word) for word in words], env)
             finally:
                 os._exit(127)
