@@ -17,7 +17,7 @@ TOOL = BUILD / "dlock"
 
 
 def heed_the_keyboard():
-    """Whoever was started in the background of a script ignores these, and so would its children."""
+    """Who was started in the background of a script ignores these, and so would its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
@@ -36,8 +36,8 @@ class Tool:
 
     def start(self, *words, **more):
         more = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
-                "text": True, "env": self.env, "start_new_session": True, "preexec_fn": heed_the_keyboard,
-                **more}
+                "text": True, "env": self.env, "start_new_session": True,
+                "preexec_fn": heed_the_keyboard, **more}
         process = subprocess.Popen([TOOL, *map(str, words)], **more)
         self.started.append(process)
         return process
