@@ -15,9 +15,11 @@
 #include "inspect.h"
 #include "run.h"
 #include "top.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const subcommand subcommands[] = {
     {"run", FOR_RUN, "NAME [--] COMMAND [ARGUMENT...]", "run a command while a lock is held", 1, -1,
@@ -43,8 +45,18 @@ static void show_help(void) {
     printf("\ndlock COMMAND --help has the options, dlock(1) the whole story.\n");
 }
 
+/* So that no other file is taken for stdin, stdout or stderr. */
+static void open_standard_files(void) {
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
 int main(int argc, char **argv) {
     static request asked; /* its strings are looked for here by whoever looks for leaks */
+    open_standard_files();
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "--version") == 0) {
         printf("dlock %s\n", DLOCK_VERSION);

@@ -59,6 +59,7 @@ static bool open_signals(running *of) {
     sigaddset(&wanted, SIGCHLD);
     sigset_t blocked = wanted;
     sigaddset(&blocked, SIGTTOU);
+    sigaddset(&blocked, SIGPIPE); /* complaints that nobody reads */
     sigprocmask(SIG_BLOCK, &blocked, &of->original_mask);
     of->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
     return of->signal_fd >= 0;

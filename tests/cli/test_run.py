@@ -78,6 +78,12 @@ def test_signals_are_those_of_the_caller(tool):
     assert not int(ours.split()[3], 16) & (1 << 14), "SIGTERM is not"
 
 
+def test_without_stdin_stdout_and_stderr(tool):
+    for closed in "<&-", "<&- >&- 2>&-", ">&-":
+        words = ["sh", "-c", f"exec {TOOL} run lock -- sh -c 'exit 7' {closed}"]
+        assert subprocess.run(words, env=tool.env, timeout=20).returncode == 7
+
+
 def test_what_it_costs(tool):
     """Ten milliseconds at most, on an idle machine: told, not checked."""
     def measure(*words):
@@ -221,6 +227,15 @@ def test_somebody_deletes_the_lock(tool, client):
     assert process.wait(20) == LOST
     assert not any(map(is_alive, pids))
     assert "the lock is lost: the server says" in process.stderr.read()
+
+
+def test_complaints_that_nobody_reads(tool, client):
+    process, pids = tool.start_group("--lease", "1500ms", ignores_term=True)
+    process.stderr.close()
+    client.delete("lock")
+    assert process.wait(20) == LOST
+    assert not any(map(is_alive, pids))
+    process.stderr = None
 
 
 def test_a_session_that_the_server_has_ended(tool, client, lock):
