@@ -89,7 +89,8 @@ typedef enum dlock_event {
 } dlock_event;
 
 /* name: with the prefix. Acquired and released are told in the thread of the call, the others in a
- * thread of the client, one after the other: must not block, and must not free the lock. */
+ * thread of the client, one after the other: must not block, and must not free the lock. Acquired
+ * is the first and released the last that is told of an acquisition. */
 typedef void (*dlock_event_fn)(void *arg, dlock_event event, const char *name, dlock_status why);
 
 /* A line without a newline. is_error: the service could not be asked. Must not block for long. */
@@ -219,9 +220,9 @@ DLOCK_API dlock_status dlock_try_acquire(dlock_lock *lock);
 /* Takes the lock, waiting for it up to wait_ms. DLOCK_NO_WAIT asks exactly once, and says
  * DLOCK_BUSY where others say DLOCK_TIMEOUT. DLOCK_LOST: it was granted, but the answer took as
  * long as the lease. A service that cannot be reached is tried again while time is left. Returns by
- * wait_ms plus one I/O timeout at the very worst. On a handle that holds the lock it succeeds at
- * once without a word to the server, and needs one more dlock_release(); DLOCK_LOST if the lease
- * has ended meanwhile. Threads: owner. */
+ * wait_ms plus one I/O timeout at the very worst (and replica_timeout_ms, with min_replicas). On a
+ * handle that holds the lock it succeeds at once without a word to the server, and needs one more
+ * dlock_release(); DLOCK_LOST if the lease has ended meanwhile. Threads: owner. */
 DLOCK_API dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms);
 
 /* The lease now ends lease_ms from now (0: the lock's own; else 10 at least). DLOCK_LOST: it has

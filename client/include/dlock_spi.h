@@ -77,7 +77,8 @@ typedef struct dlock_handler {
     void *arg;
     /* Acquire, release and extend alike: call->operation says which. The result is the answer to
      * the call. DLOCK_OK without dlock_next(): token, fence and asked_us are set, and the handler
-     * answers for the lock. An acquire that failed behind it is to be undone here. Must not block
+     * answers for the lock; it must have neither renew_every_ms nor session, as renewals go to the
+     * service directly. An acquire that failed behind it is to be undone here. Must not block
      * beyond the deadline, must not keep the call. */
     dlock_status (*handle)(void *arg, dlock_call *call, dlock_chain *rest);
     /* Something behind it said anything but DLOCK_OK: told to each handler that was passed, the

@@ -2,6 +2,7 @@
 /* batch.c - see batch.h. If some of them need replicas, one WAIT at the end is for all. */
 #include "batch.h"
 
+#include "deadline.h"
 #include "question.h"
 #include <stdlib.h>
 
@@ -36,7 +37,7 @@ static void add_replicas(batch *to) {
     to->commands[to->x.request_count++] =
         question_replicas(to->replicas, most, to->replica_timeout, timeout_ms);
     to->x.answer_in_us += (int64_t)timeout_ms * 1000;
-    to->x.answer_by_us += (int64_t)timeout_ms * 1000;
+    to->x.answer_by_us = deadline_after_ms(to->x.answer_by_us, timeout_ms);
 }
 
 batch *batch_new(claim *const claims[], dlock_status outcomes[], size_t count,

@@ -22,7 +22,8 @@ typedef struct claim {
     uint32_t min_replicas; /* that must acknowledge a grant or an extension, in this time */
     uint32_t replica_timeout_ms;
     claim_link *link; /* NULL: not a session */
-    /* A release: called once the service was told, before it has answered; or NULL. */
+    bool is_doubtful; /* of a release: what is left of the lease is not certain */
+    /* A release or extend: called once the service was told, before it has answered; or NULL. */
     void (*on_sent)(void *arg);
     void *on_sent_arg;
     bool is_passing;      /* of a failure: another attempt may succeed */

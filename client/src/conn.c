@@ -237,6 +237,10 @@ conn *conn_open(const url *to, const tls_context *trust, const struct sockaddr *
     return opened;
 }
 
+void conn_shut(conn *c) {
+    if (c->fd >= 0) shutdown(c->fd, SHUT_RDWR);
+}
+
 void conn_close(conn *old) {
     if (old == NULL) return;
     tls_free(old->tls);

@@ -50,6 +50,9 @@ conn *conn_open(const url *to, const tls_context *trust, const struct sockaddr *
                 socklen_t size);
 void conn_close(conn *old);
 
+/* Ends it for everybody who has it: a child that was forked has a copy. */
+void conn_shut(conn *c);
+
 /* To be sent, after what was queued before; only when it is ready. False: no memory, nothing is
  * queued. */
 bool conn_queue(conn *to, const command *request);

@@ -27,6 +27,7 @@ static dlock_status acquire(backend *base, claim *of, uint32_t wait_ms, int64_t 
 
 static dlock_status extend(backend *base, claim *of, int64_t limit_us) {
     custom *self = (custom *)base;
+    if (of->on_sent != NULL) of->on_sent(of->on_sent_arg);
     atomic_fetch_add(&self->commands, 1);
     return self->store.extend(self->store.arg, &of->call, limit_us);
 }

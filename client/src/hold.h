@@ -23,7 +23,8 @@ typedef struct hold {
     bool has_lead; /* somebody is to be told in time, and telling takes time */
     /* So long before it is gone it is to be renewed, and so long before, that is overdue. */
     int64_t renew_before_us, suspect_before_us;
-    /* The end of validity, less the lead; 0: not held. HOLD_OVER: it is gone for good. */
+    /* The end of validity, less the lead; 0: not held. HOLD_OVER: it is gone for good. Negative:
+     * the same, but in question: a session whose connection has ended. */
     atomic_int_least64_t gone_us;
     atomic_int why;     /* what the last renewal said, or how it was lost */
     atomic_int lost_fd; /* a timer; negative: nobody asked for it */
@@ -43,17 +44,20 @@ void hold_free(hold *old);
 /* Somebody wants to be told in time. What is renewed has that anyway. Not while it is held. */
 void hold_set_lead(hold *of);
 
-/* It was granted, asked for at asked_us. */
-void hold_begin(hold *of, int64_t asked_us, uint32_t lease_ms);
+/* It was granted, asked for at asked_us; is_new: with a token that was never used before. */
+void hold_begin(hold *of, int64_t asked_us, uint32_t lease_ms, bool is_new);
 
 /* It was extended. False: too late, it is gone. */
 bool hold_extend(hold *of, int64_t asked_us, uint32_t lease_ms, int64_t now_us);
 
-/* An extension is under way, and may make it shorter. The result is for hold_restore(), if it turns
- * out that it was not sent; if it was not answered, hold_note_doubt(). */
+/* An extension was sent, and may make it shorter. The result is for hold_restore(), if the server
+ * says that it did nothing; if it does not answer, hold_note_doubt(). */
 int64_t hold_doubt(hold *of, int64_t asked_us, uint32_t lease_ms);
-void hold_restore(hold *of, int64_t gone_us);
+void hold_restore(hold *of, int64_t gone_us, int64_t now_us);
 void hold_note_doubt(hold *of, uint32_t lease_ms);
+
+/* Until it is extended or lost, it is suspect, and nothing of it is certain. */
+void hold_question(hold *of, bool is_in_question);
 
 /* It is not ours any more. */
 void hold_lose(hold *of, dlock_status why);

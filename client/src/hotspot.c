@@ -275,7 +275,8 @@ static dlock_status release(hotspot *in, dlock_call *call, dlock_chain *rest) {
     *call->slot = NULL;
     if (who.held == NULL) return dlock_next(rest, call);
     if (call->asked_us > who.held->lock.asked_us) keep(who.held, of); /* it was renewed */
-    if (of->link == NULL && hand_on(in, who.held)) return DLOCK_OK;
+    bool is_to_hand = of->link == NULL && !of->is_token_chosen && !of->is_doubtful;
+    if (is_to_hand && hand_on(in, who.held)) return DLOCK_OK;
     if (in->rule.is_queued_outside) { /* the next one need not wait for the answer */
         of->on_sent = leave_once;
         of->on_sent_arg = &who;

@@ -22,6 +22,9 @@ struct dlock_lock {
     uint64_t fence;
     renewed *renewing; /* NULL: it is not renewed */
     watched watching;
+    bool is_watched;
+    int64_t extend_gone_us; /* of an extend that was sent: when it was gone before; 0: not sent */
+    uint32_t extend_lease_ms;
     char token[TOKEN_MAX + 1];
     double local_ms, remote_ms;
     uint32_t attempts;
@@ -158,7 +161,8 @@ static void count_acquire(dlock_client *client, dlock_status status) {
                                                       : COUNT_FAILURES);
 }
 
-static void on_lost(void *arg) {
+/* It is gone sooner than the watch thinks. */
+static void on_sooner(void *arg) {
     dlock_lock *lock = arg;
     if (lock->watching.of != NULL) watch_look(lock->client->watcher, &lock->watching);
 }
@@ -168,11 +172,15 @@ static void begin_hold(dlock_lock *lock, const claim *granted) {
     lock->depth = 1;
     lock->fence = call->fence;
     text_copy(lock->token, sizeof(lock->token), call->token); /* maybe a handler chose it */
-    hold_begin(&lock->held, call->asked_us, call->lease_ms);
-    tell(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK); /* before anything else is told */
-    if (lock->watching.of != NULL) watch_add(lock->client->watcher, &lock->watching);
+    hold_begin(&lock->held, call->asked_us, call->lease_ms, lock->chosen_token == NULL);
     if (lock->renewing != NULL)
-        renewal_begin(lock->client->renewals, lock->renewing, &lock->held, granted, on_lost, lock);
+        renewal_begin(lock->client->renewals, lock->renewing, &lock->held, granted, on_sooner,
+                      lock);
+    /* Before anything else is told. Whoever is told may do anything with it. */
+    tell(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
+    if (lock->watching.of == NULL || lock->depth == 0 || lock->is_watched) return;
+    watch_add(lock->client->watcher, &lock->watching);
+    lock->is_watched = true;
 }
 
 /* It will be renewed, or its session kept, in the background. False: no memory or thread for it. */
@@ -248,30 +256,43 @@ void dlock_cancel(dlock_lock *lock) {
 static void lose(dlock_lock *lock) {
     client_count(lock->client, COUNT_LOST);
     hold_lose(&lock->held, DLOCK_LOST);
-    on_lost(lock);
+    on_sooner(lock);
+}
+
+/* It may be shorter from now on. */
+static void on_extend_sent(void *arg) {
+    dlock_lock *lock = arg;
+    if (lock->extend_gone_us != 0) return; /* several servers are asked */
+    lock->extend_gone_us = hold_doubt(&lock->held, now_of(lock), lock->extend_lease_ms);
+    on_sooner(lock);
 }
 
 /* What came of it. */
-static dlock_status settle_extend(dlock_lock *lock, claim *of, dlock_status status,
-                                  int64_t gone_us) {
-    const dlock_call *call = &of->call;
-    if (status == DLOCK_IN_DOUBT || status == DLOCK_NO_REPLICAS)
+static dlock_status settle_extend(dlock_lock *lock, const dlock_call *call, dlock_status status) {
+    bool was_sent = lock->extend_gone_us != 0;
+    bool did_nothing = status == DLOCK_REFUSED || status == DLOCK_INVALID;
+    if (status == DLOCK_LOST) {
+        lose(lock);
+    } else if (status == DLOCK_OK) {
+        bool is_held = hold_extend(&lock->held, call->asked_us, call->lease_ms, now_of(lock));
+        on_sooner(lock);
+        if (is_held) return answer(lock, DLOCK_OK, "");
+        lose(lock);
+        return answer(lock, DLOCK_LOST, "it had ended before it was extended");
+    } else if (was_sent && did_nothing) {
+        hold_restore(&lock->held, lock->extend_gone_us, now_of(lock));
+    } else if (was_sent) {
         hold_note_doubt(&lock->held, call->lease_ms);
-    if (status == DLOCK_UNREACHABLE || status == DLOCK_REFUSED || status == DLOCK_INVALID)
-        hold_restore(&lock->held, gone_us);
-    if (status == DLOCK_LOST) lose(lock);
-    if (status != DLOCK_OK) return answer(lock, status, call->cause);
-    if (hold_extend(&lock->held, call->asked_us, call->lease_ms, now_of(lock)))
-        return answer(lock, DLOCK_OK, "");
-    lose(lock);
-    return answer(lock, DLOCK_LOST, "it had ended before it was extended");
+    }
+    return answer(lock, status, call->cause);
 }
 
 static dlock_status extend_held(dlock_lock *lock, claim *of) {
-    /* It may be shorter from the moment on when the server hears of it. */
-    int64_t gone_us = hold_doubt(&lock->held, of->call.started_us, of->call.lease_ms);
-    dlock_status status = run(lock, of);
-    return settle_extend(lock, of, status, gone_us);
+    lock->extend_gone_us = 0;
+    lock->extend_lease_ms = of->call.lease_ms;
+    of->on_sent = on_extend_sent;
+    of->on_sent_arg = lock;
+    return settle_extend(lock, &of->call, run(lock, of));
 }
 
 dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms) {
@@ -296,18 +317,28 @@ dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms) {
     return status;
 }
 
-/* From now on nobody touches the handle but its owner. */
-static void end_hold(dlock_lock *lock) {
-    if (lock->renewing != NULL) renewal_end(lock->client->renewals, lock->renewing, &lock->link);
+/* From now on nobody touches the handle but its owner. True: nothing under way, or unanswered, can
+ * change the lease any more. */
+static bool end_hold(dlock_lock *lock) {
+    bool is_certain = !is_gone(lock) && lock->held.doubtful_ms == 0;
+    renewal *renewals = lock->client->renewals;
+    if (lock->renewing != NULL) {
+        /* The same token may be used again at once: what is under way would be about that, too. */
+        if (lock->chosen_token != NULL) renewal_pause(renewals, lock->renewing);
+        is_certain = renewal_end(renewals, lock->renewing, &lock->link) && is_certain;
+    }
     lock->renewing = NULL;
-    if (lock->watching.of != NULL) watch_remove(lock->client->watcher, &lock->watching);
+    if (lock->is_watched) watch_remove(lock->client->watcher, &lock->watching);
+    lock->is_watched = false;
     hold_end(&lock->held); /* others who look must not rely on it any more */
+    return is_certain;
 }
 
 static dlock_status release_last(dlock_lock *lock) {
     dlock_client *client = lock->client;
-    end_hold(lock);
+    bool is_certain = end_hold(lock);
     claim of = claim_of(lock, DLOCK_RELEASING, interrupt_stock_take(client->wakers));
+    of.is_doubtful = !is_certain;
     of.call.lease_ms = lock->held.lease_ms;
     of.is_token_chosen = lock->chosen_token != NULL;
     dlock_status status = run(lock, &of); /* without an eventfd too: only a full pool needs it */

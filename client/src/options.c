@@ -128,7 +128,8 @@ const char *options_read_lock(dlock_lock_options *to, const dlock_lock_options *
     set_default(&to->lease_ms, 10000);
     if (to->lease_ms < OPTIONS_LEASE_MIN_MS)
         return "lease_ms is less than 10: it would be over at once";
-    if (to->renew_every_ms >= to->lease_ms) return "renew_every_ms is not less than lease_ms";
+    if ((uint64_t)to->renew_every_ms * 10 > (uint64_t)to->lease_ms * 9)
+        return "renew_every_ms is more than nine tenths of lease_ms";
     if (to->token != NULL && (to->token[0] == '\0' || strlen(to->token) > TOKEN_MAX))
         return "the token is not 1 to 256 bytes long";
     return NULL;

@@ -57,7 +57,7 @@ static void add_replicas(question *to) {
     add_command(to, question_replicas(to->replicas, of->min_replicas, to->replica_timeout,
                                       of->replica_timeout_ms));
     to->x.answer_in_us += (int64_t)of->replica_timeout_ms * 1000;
-    to->x.answer_by_us += (int64_t)of->replica_timeout_ms * 1000;
+    to->x.answer_by_us = deadline_after_ms(to->x.answer_by_us, of->replica_timeout_ms);
 }
 
 static void note_answer(exchange *x, int which, const reply *answer) {
@@ -134,6 +134,8 @@ void question_give_back_first(question *made, const char *token) {
 void question_extend(question *made, const claim *of, uint32_t io_timeout_ms, int64_t limit_us) {
     begin(made, of, io_timeout_ms, limit_us);
     made->x.is_urgent = true;
+    made->x.on_sent = of->on_sent;
+    made->x.on_sent_arg = of->on_sent_arg;
     add_command(made, question_extend_command(of, made->lease));
     if (of->min_replicas > 0) add_replicas(made);
 }

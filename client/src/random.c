@@ -64,3 +64,19 @@ bool token_source_take(token_source *from, char token[TOKEN_MAX + 1]) {
     text_put_hex(token + strlen(token), chosen, sizeof(chosen));
     return true;
 }
+
+void token_vary(char token[TOKEN_MAX + 1]) {
+    char digits[TEXT_NUMBER_SIZE];
+    char *end = token + strlen(token), *mark = end;
+    uint64_t number = 1;
+    while (mark > token && mark[-1] >= '0' && mark[-1] <= '9')
+        mark--;
+    if (mark < end && mark > token && mark[-1] == '~')
+        number = strtoull(mark--, NULL, 10);
+    else
+        mark = end;
+    if ((size_t)(mark - token) + sizeof(digits) + 1 > TOKEN_MAX + 1) return;
+    *mark = '~';
+    text_put_number(digits, number + 1);
+    memcpy(mark + 1, digits, strlen(digits) + 1);
+}

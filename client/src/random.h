@@ -21,4 +21,7 @@ void token_source_free(token_source *old);
 /* False: no random bytes. */
 bool token_source_take(token_source *from, char token[TOKEN_MAX + 1]);
 
+/* Another one, that was not used yet: token, token~2, token~3 ... */
+void token_vary(char token[TOKEN_MAX + 1]);
+
 #endif

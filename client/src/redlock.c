@@ -15,6 +15,7 @@
 #include "deadline.h"
 #include "nodes.h"
 #include "question.h"
+#include "random.h"
 #include "votes.h"
 #include <stdlib.h>
 
@@ -175,23 +176,6 @@ static dlock_status release(backend *base, claim *of, int64_t limit_us) {
 
 /* -- acquire */
 
-/* token, token~2, token~3 ... */
-static void change_token(char token[DLOCK_TOKEN_SIZE]) {
-    char digits[TEXT_NUMBER_SIZE];
-    char *end = token + strlen(token), *mark = end;
-    uint64_t number = 1;
-    while (mark > token && mark[-1] >= '0' && mark[-1] <= '9')
-        mark--;
-    if (mark < end && mark > token && mark[-1] == '~')
-        number = strtoull(mark--, NULL, 10);
-    else
-        mark = end;
-    if ((size_t)(mark - token) + sizeof(digits) + 1 > DLOCK_TOKEN_SIZE) return;
-    *mark = '~';
-    text_put_number(digits, number + 1);
-    memcpy(mark + 1, digits, strlen(digits) + 1);
-}
-
 /* No node should have given a larger one by the time it gets this. */
 static uint64_t next_fence(redlock *self) {
     uint64_t last = atomic_load(&self->last_fence);
@@ -255,7 +239,7 @@ static dlock_status acquire(backend *base, claim *of, uint32_t wait_ms, int64_t 
     begin(self, &on);
     if (of->is_sent && !of->is_token_chosen) {
         text_copy(before, sizeof(before), of->call.token);
-        change_token(of->call.token);
+        token_vary(of->call.token);
     }
     /* The same token again has the same fence; so we do not ask for a larger one. */
     prepare_acquire(self, &on, of, of->is_token_chosen ? 0 : next_fence(self),

@@ -2,8 +2,8 @@
 /* renewal.c - see renewal.h.
  *
  *   wait     until the first lock is due, or a session's connection has ended
- *   collect  all that are due now or very soon: a wave
- *   ask      their extensions go out together (batch.c), the sessions one by one
+ *   collect  all that are due now or soon: a wave; or one session whose connection has ended
+ *   ask      the extensions go out together (batch.c)
  *   settle   extended: due again later. Not ours any more: lost. No answer, or one that may pass:
  *            due again after a pause, as long as the lock is not gone
  *
@@ -24,16 +24,16 @@
 /* What is due within this part of its time between two renewals joins a wave; and after that it is
  * due together with the others. */
 enum { JOIN_PARTS = 2, WAVE_MAX = 16384 };
-enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 500 };
+enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 500, BREATH_US = 1000 };
 
 struct renewed {
     heap_node node; /* must be the first */
     claim asked;
     hold *of; /* NULL: it has ended */
-    renewal_lost_fn on_lost;
+    renewal_sooner_fn on_sooner;
     void *arg;
     claim_link link;
-    bool has_session;
+    bool has_session, is_cut_off; /* the second: it is in that heap */
     bool is_under_way, is_moving; /* the second: its link is being made */
     bool is_paused;
     uint32_t longer_ms; /* what is under way makes it longer by this; 0: it does not */
@@ -44,10 +44,10 @@ struct renewed {
 struct renewal {
     backend *by;
     const environment *env;
-    uint32_t patience_ms; /* to connect and to be answered */
+    uint32_t patience_ms, io_timeout_ms; /* the first: to connect and to be answered */
     pthread_mutex_t mutex;
     pthread_cond_t has_settled;
-    heap due;
+    heap due, cut_off; /* the second: sessions without a connection */
     size_t prepared;
     atomic_uint_least64_t count;
     atomic_bool is_stopping;
@@ -74,16 +74,25 @@ static interrupt stop_of(renewal *in) {
 /* Locked. When it is to be looked at next. */
 static void schedule(renewal *in, renewed *which, int64_t due_us) {
     if (which->is_paused || due_us == DEADLINE_NEVER) return;
-    heap_node *first = heap_first(&in->due);
+    which->is_cut_off = which->has_session && which->link.conn == NULL;
+    heap *to = which->is_cut_off ? &in->cut_off : &in->due;
+    const heap_node *first = heap_first(to);
     bool is_first = first == NULL || due_us < first->due_us;
-    heap_add(&in->due, &which->node, due_us);
+    heap_add(to, &which->node, due_us);
     if (is_first && !pthread_equal(in->thread, pthread_self())) interrupt_wake(in->wake_fd);
+}
+
+/* Locked. */
+static void unschedule(renewal *in, renewed *which) {
+    heap_remove(which->is_cut_off ? &in->cut_off : &in->due, &which->node);
 }
 
 /* Locked. A session without a connection is due at once. */
 static void schedule_next(renewal *in, renewed *which) {
     bool is_cut_off = which->has_session && which->link.conn == NULL;
-    schedule(in, which, is_cut_off ? now_of(in) : hold_renew_at_us(which->of));
+    int64_t now_us = now_of(in), renew_us = hold_renew_at_us(which->of);
+    if (renew_us < now_us + BREATH_US) renew_us = now_us + BREATH_US; /* whatever an answer said */
+    schedule(in, which, is_cut_off ? now_us : renew_us);
 }
 
 /* -- sessions */
@@ -99,6 +108,13 @@ static void stop_listening_to(renewal *in, renewed *which) {
     if (fd >= 0) epoll_ctl(in->listen_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
+/* Locked. The server may have given it to another by now. */
+static void question_if_cut_off(renewed *which) {
+    if (!which->has_session || which->link.conn != NULL) return;
+    hold_question(which->of, true);
+    which->on_sooner(which->arg);
+}
+
 /* Locked. Nothing is to be read from a session's connection: what is readable has ended. */
 static void notice_ended_sessions(renewal *in) {
     struct epoll_event events[64];
@@ -109,26 +125,29 @@ static void notice_ended_sessions(renewal *in) {
         stop_listening_to(in, which);
         in->by->table->hang_up(&which->link);
         if (which->is_under_way) continue; /* it is looked at when that is settled */
-        heap_remove(&in->due, &which->node);
+        question_if_cut_off(which);
+        unschedule(in, which);
         schedule_next(in, which);
     }
 }
 
 /* The same token again moves the lock to a new connection, if it is still ours: with the same
- * fence. Else somebody may have had it in between. */
+ * fence. Else somebody may have had it in between. What is sent and not answered ends it too: the
+ * server may hang the lock on a connection that we give up. */
 static dlock_status move_session(renewal *in, renewed *which) {
-    claim *asked = &which->asked;
-    uint64_t fence = asked->call.fence;
-    int64_t limit_us = deadline_after_ms(now_of(in), in->patience_ms);
-    asked->link = &which->link;
-    dlock_status status = in->by->table->acquire(in->by, asked, 0, limit_us);
-    asked->link = NULL;
-    bool is_another = status == DLOCK_OK && asked->call.fence != fence;
-    asked->call.fence = fence;
-    if (status != DLOCK_BUSY && !is_another) return status;
+    claim asked = which->asked;
+    asked.call.lease_ms = 1; /* it is not made shorter by that */
+    asked.link = &which->link;
+    asked.min_replicas = 0;       /* a shortfall would be undone */
+    asked.is_token_chosen = true; /* and so would be what is not answered */
+    int64_t limit_us = deadline_after_ms(now_of(in), in->io_timeout_ms);
+    dlock_status status = in->by->table->acquire(in->by, &asked, 0, limit_us);
+    bool is_same = status == DLOCK_OK && asked.call.fence == which->asked.call.fence;
+    if (is_same) return DLOCK_OK;
     in->by->table->hang_up(&which->link); /* and what it got ends with it */
-    text_copy(asked->call.cause, sizeof(asked->call.cause), "the session has ended");
-    return DLOCK_LOST;
+    bool is_harmless = status == DLOCK_UNREACHABLE || status == DLOCK_NO_MEMORY ||
+                       (status == DLOCK_REFUSED && asked.is_passing);
+    return is_harmless ? status : DLOCK_LOST;
 }
 
 /* -- a wave */
@@ -148,58 +167,69 @@ static bool make_room(renewal *in, size_t count) {
     return true;
 }
 
-/* Locked. The first one that is due, or may join a wave that has begun; or NULL. */
-static renewed *take_due(renewal *in, int64_t now_us, bool has_begun) {
+/* Locked. The first one that is due, or may join a wave that has begun; or NULL. A wave has only
+ * such that need replicas, or only such that do not: the others are not to wait for these. */
+static renewed *take_due(renewal *in, int64_t now_us, const renewed *with) {
     for (;;) {
         renewed *first = (renewed *)heap_first(&in->due);
         if (first == NULL) return NULL;
+        bool is_due = first->node.due_us <= now_us;
         int64_t every_us = (int64_t)first->of->rule.renew_every_ms * 1000;
-        bool is_joining = has_begun && first->pause_ms == 0;
+        bool is_joining = with != NULL && first->pause_ms == 0;
         if (first->node.due_us > now_us + (is_joining ? every_us / JOIN_PARTS : 0)) return NULL;
+        if (with != NULL && (first->asked.min_replicas > 0) != (with->asked.min_replicas > 0))
+            return NULL;
+        first->longer_ms = hold_renew_for_ms(first->of, now_us);
+        if (first->longer_ms == 0 && !is_due) return NULL;
         heap_remove(&in->due, &first->node);
-        bool is_gone = now_us >= hold_gone_at_us(first->of), is_renewed = every_us > 0;
-        if (is_gone) continue; /* nothing to come */
-        first->is_moving = first->has_session && first->link.conn == NULL;
-        first->longer_ms = is_renewed ? hold_renew_for_ms(first->of, now_us) : 0;
-        if (first->is_moving || first->longer_ms > 0) return first;
+        bool is_gone = now_us >= hold_gone_at_us(first->of);
+        first->asked.call.lease_ms = first->longer_ms;
+        if (!is_gone && first->longer_ms > 0) return first; /* else there is nothing to come */
     }
 }
 
-/* Locked. The result is how many; the sessions that are cut off are the last of them. */
-static size_t collect(renewal *in, size_t *cut_off) {
+/* Locked. A session to be moved; or NULL. */
+static renewed *take_cut_off(renewal *in, int64_t now_us) {
+    for (;;) {
+        renewed *first = (renewed *)heap_first(&in->cut_off);
+        if (first == NULL || first->node.due_us > now_us) return NULL;
+        heap_remove(&in->cut_off, &first->node);
+        if (now_us >= hold_gone_at_us(first->of)) continue; /* nothing to come */
+        first->is_moving = true;
+        return first;
+    }
+}
+
+/* Locked. What is due; if nothing is, one session is moved: that may take longer. */
+static size_t collect(renewal *in) {
     int64_t now_us = now_of(in);
-    size_t count = 0, moved = 0;
+    size_t count = 0;
     while (count < WAVE_MAX && make_room(in, count + 1)) {
-        renewed *due = take_due(in, now_us, count > 0);
+        renewed *due = take_due(in, now_us, count > 0 ? in->wave[0] : NULL);
+        if (due == NULL && count == 0) due = take_cut_off(in, now_us);
         if (due == NULL) break;
         due->is_under_way = true;
+        in->claims[count] = &due->asked;
         in->wave[count++] = due;
+        if (due->is_moving) break;
     }
-    for (size_t i = 0; i + moved < count;) {
-        renewed *each = in->wave[i];
-        /* The same token again makes it not shorter than asked, so that is as little as can be. */
-        each->asked.call.lease_ms = each->longer_ms > 0 ? each->longer_ms : 1;
-        if (!each->is_moving) {
-            i++;
-            continue;
-        }
-        in->wave[i] = in->wave[count - ++moved];
-        in->wave[count - moved] = each;
-    }
-    *cut_off = moved;
     return count;
 }
 
-static void ask(renewal *in, size_t count, size_t cut_off) {
-    size_t extended = count - cut_off;
-    for (size_t i = 0; i < count; i++)
-        in->claims[i] = &in->wave[i]->asked;
+/* Locked. */
+static int64_t next_due_us(const renewal *in) {
+    const heap_node *due = heap_first(&in->due), *cut_off = heap_first(&in->cut_off);
+    return deadline_earlier(due == NULL ? DEADLINE_NEVER : due->due_us,
+                            cut_off == NULL ? DEADLINE_NEVER : cut_off->due_us);
+}
+
+static void ask(renewal *in, size_t count) {
     interrupt stop = stop_of(in);
     int64_t limit_us = deadline_after_ms(now_of(in), in->patience_ms);
-    if (extended > 0)
-        in->by->table->extend_all(in->by, in->claims, in->outcomes, extended, &stop, limit_us);
-    for (size_t i = extended; i < count; i++)
-        in->outcomes[i] = move_session(in, in->wave[i]);
+    if (in->wave[0]->is_moving)
+        in->outcomes[0] = move_session(in, in->wave[0]);
+    else
+        in->by->table->extend_all(in->by, in->claims, in->outcomes, count, &stop, limit_us);
 }
 
 /* Locked. */
@@ -212,23 +242,30 @@ static void settle(renewal *in, renewed *which, dlock_status outcome) {
         return;
     }
     const dlock_call *call = &which->asked.call;
-    int64_t now_us = now_of(in);
+    int64_t now_us = now_of(in), before_us = hold_gone_at_us(which->of);
+    if (outcome == DLOCK_OK && was_moving) {
+        hold_question(which->of, false);
+        listen_to(in, which);
+    }
     if (outcome == DLOCK_OK) {
-        bool is_longer = which->longer_ms > 0 &&
-                         hold_extend(which->of, call->asked_us, which->longer_ms, now_us);
+        bool is_longer =
+            !was_moving && hold_extend(which->of, call->asked_us, which->longer_ms, now_us);
         if (is_longer) atomic_fetch_add(&in->count, 1);
-        if (was_moving) listen_to(in, which);
+        if (hold_gone_at_us(which->of) < before_us) which->on_sooner(which->arg);
         which->pause_ms = 0;
+        question_if_cut_off(which);
         schedule_next(in, which);
         return;
     }
     if (outcome == DLOCK_LOST) {
         hold_lose(which->of, DLOCK_LOST);
-        which->on_lost(which->arg);
+        which->on_sooner(which->arg);
         return;
     }
-    if (outcome == DLOCK_IN_DOUBT) hold_note_doubt(which->of, call->lease_ms);
+    bool is_doubtful = outcome == DLOCK_IN_DOUBT || outcome == DLOCK_NO_REPLICAS;
+    if (is_doubtful && !was_moving) hold_note_doubt(which->of, call->lease_ms);
     atomic_store(&which->of->why, (int)outcome);
+    question_if_cut_off(which);
     which->pause_ms = which->pause_ms == 0 ? PAUSE_FIRST_MS : which->pause_ms * 2;
     if (which->pause_ms > PAUSE_MAX_MS) which->pause_ms = PAUSE_MAX_MS;
     schedule(in, which, deadline_after_ms(now_us, which->pause_ms));
@@ -239,14 +276,13 @@ static void *work(void *data) {
     interrupt stop = stop_of(in);
     pthread_mutex_lock(&in->mutex);
     while (!atomic_load(&in->is_stopping)) {
-        size_t cut_off;
         notice_ended_sessions(in);
-        size_t count = collect(in, &cut_off);
-        heap_node *first = heap_first(&in->due);
-        int64_t due_us = first == NULL ? DEADLINE_NEVER : first->due_us;
+        size_t count = collect(in);
+        int64_t due_us = next_due_us(in), now_us = now_of(in);
+        if (due_us <= now_us) due_us = now_us + BREATH_US; /* there is no memory for it */
         pthread_mutex_unlock(&in->mutex);
         if (count > 0)
-            ask(in, count, cut_off);
+            ask(in, count);
         else
             in->env->sleep_until(in->env, due_us, in->listen_fd);
         interrupt_drain(&stop);
@@ -268,6 +304,7 @@ renewal *renewal_new(backend *by, uint32_t connect_timeout_ms, uint32_t io_timeo
     made->by = by;
     made->env = env;
     made->patience_ms = connect_timeout_ms + io_timeout_ms;
+    made->io_timeout_ms = io_timeout_ms;
     made->wake_fd = made->listen_fd = -1;
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->has_settled, NULL);
@@ -284,6 +321,7 @@ void renewal_free(renewal *old) {
     if (old->wake_fd >= 0) close(old->wake_fd);
     if (old->listen_fd >= 0) close(old->listen_fd);
     heap_free(&old->due);
+    heap_free(&old->cut_off);
     free(old->wave);
     free(old->claims);
     free(old->outcomes);
@@ -309,7 +347,8 @@ renewed *renewal_prepare(renewal *in, const char *name) {
     if (made == NULL) return NULL;
     memcpy(made->name, name, strlen(name) + 1);
     pthread_mutex_lock(&in->mutex);
-    bool is_possible = start(in) && heap_reserve(&in->due, in->prepared + 1);
+    bool is_possible = start(in) && heap_reserve(&in->due, in->prepared + 1) &&
+                       heap_reserve(&in->cut_off, in->prepared + 1);
     if (is_possible) in->prepared++;
     pthread_mutex_unlock(&in->mutex);
     if (is_possible) return made;
@@ -325,14 +364,18 @@ void renewal_drop(renewal *in, renewed *unused) {
 }
 
 void renewal_begin(renewal *in, renewed *prepared, hold *of, const claim *held,
-                   renewal_lost_fn on_lost, void *arg) {
+                   renewal_sooner_fn on_sooner, void *arg) {
     prepared->asked = *held;
     prepared->asked.call.name = prepared->name;
     prepared->asked.call.attempts = 0;
     prepared->asked.call.deadline_us = 0; /* asks once, and does not wait */
     prepared->asked.stop = stop_of(in);
     prepared->asked.link = NULL;
-    prepared->on_lost = on_lost;
+    prepared->asked.on_sent = NULL;
+    /* Others are not to be held up. */
+    if (prepared->asked.replica_timeout_ms > in->io_timeout_ms)
+        prepared->asked.replica_timeout_ms = in->io_timeout_ms;
+    prepared->on_sooner = on_sooner;
     prepared->arg = arg;
     pthread_mutex_lock(&in->mutex);
     prepared->of = of;
@@ -346,10 +389,10 @@ void renewal_begin(renewal *in, renewed *prepared, hold *of, const claim *held,
     pthread_mutex_unlock(&in->mutex);
 }
 
-void renewal_end(renewal *in, renewed *old, claim_link *link) {
+bool renewal_end(renewal *in, renewed *old, claim_link *link) {
     pthread_mutex_lock(&in->mutex);
     in->prepared--;
-    heap_remove(&in->due, &old->node);
+    unschedule(in, old);
     if (!old->is_moving) {
         stop_listening_to(in, old);
         *link = old->link;
@@ -359,12 +402,13 @@ void renewal_end(renewal *in, renewed *old, claim_link *link) {
     bool is_under_way = old->is_under_way; /* then the thread frees it */
     pthread_mutex_unlock(&in->mutex);
     if (!is_under_way) free(old);
+    return !is_under_way;
 }
 
 void renewal_pause(renewal *in, renewed *which) {
     pthread_mutex_lock(&in->mutex);
     which->is_paused = true;
-    heap_remove(&in->due, &which->node);
+    unschedule(in, which);
     while (which->is_under_way)
         pthread_cond_wait(&in->has_settled, &in->mutex);
     pthread_mutex_unlock(&in->mutex);
@@ -374,6 +418,7 @@ void renewal_resume(renewal *in, renewed *which) {
     pthread_mutex_lock(&in->mutex);
     which->is_paused = false;
     which->pause_ms = 0;
+    question_if_cut_off(which);
     schedule_next(in, which);
     pthread_mutex_unlock(&in->mutex);
 }

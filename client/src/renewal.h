@@ -11,8 +11,8 @@
 typedef struct renewal renewal;
 typedef struct renewed renewed; /* one acquisition of a lock */
 
-/* Who is to be told that a lock is lost before its time; it must not call back. */
-typedef void (*renewal_lost_fn)(void *arg);
+/* Who is to be told that a lock is gone, or suspect, before its time; it must not call back. */
+typedef void (*renewal_sooner_fn)(void *arg);
 
 /* No thread yet. NULL: no memory. The backend must outlive it. */
 renewal *renewal_new(backend *by, uint32_t connect_timeout_ms, uint32_t io_timeout_ms,
@@ -27,12 +27,12 @@ void renewal_drop(renewal *in, renewed *unused);
 
 /* The lock is held, as the claim says. Its session's connection is the renewal's until the end. */
 void renewal_begin(renewal *in, renewed *prepared, hold *of, const claim *held,
-                   renewal_lost_fn on_lost, void *arg);
+                   renewal_sooner_fn on_sooner, void *arg);
 
 /* It is given back, or lost: from now on neither hold nor handle are touched, and the session's
  * connection, if there is one still, is the handle's again. What is under way goes on without
- * effect. */
-void renewal_end(renewal *in, renewed *old, claim_link *link);
+ * effect here. False: there is something under way. */
+bool renewal_end(renewal *in, renewed *old, claim_link *link);
 
 /* While the handle extends it itself, it is not renewed. Waits for what is under way. */
 void renewal_pause(renewal *in, renewed *which);

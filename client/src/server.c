@@ -183,6 +183,7 @@ void server_ask_all(server *const at[], exchange *const questions[], size_t coun
 }
 
 void server_hang_up(claim_link *link) {
+    if (link->conn != NULL) conn_shut(link->conn); /* a child may have it too */
     conn_close(link->conn);
     server_free(link->to);
     *link = (claim_link){0};

@@ -3,6 +3,7 @@
 #include "waiting.h"
 
 #include "deadline.h"
+#include "random.h"
 #include "text.h"
 #include "validity.h"
 
@@ -103,6 +104,9 @@ dlock_status waiting_acquire(backend *to, claim *of, const waiting_rule *rule,
         }
         if (interrupt_is_requested(&of->stop)) return cancel(of);
         if (now_of(env) >= of->call.deadline_us) return give_up(of, status, is_only_try);
+        /* What was sent may arrive late, on a connection that is closed by then: with the same
+         * token it would take the session there. What it gets ends with that connection. */
+        if (of->link != NULL && of->is_sent && !of->is_token_chosen) token_vary(of->call.token);
     }
 }
 

@@ -15,6 +15,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+enum { SUSPECT_PAUSE_US = 20000 };
+
 struct watch {
     dlock_event_fn tell;
     void *arg;
@@ -41,17 +43,20 @@ watch *watch_new(dlock_event_fn tell, void *arg, const environment *env) {
     return made;
 }
 
-/* The next thing to tell, and when. */
-static int64_t next_us(const watched *of) {
+/* When there may be something to tell next. Of one that is suspect, whether it still is. */
+static int64_t next_us(const watched *of, int64_t now_us) {
     int64_t gone_us = hold_gone_at_us(of->of);
-    return of->is_suspect ? gone_us : deadline_earlier(gone_us, hold_suspect_at_us(of->of));
+    return of->is_suspect ? deadline_earlier(gone_us, now_us + SUSPECT_PAUSE_US)
+                          : deadline_earlier(gone_us, hold_suspect_at_us(of->of));
 }
 
 /* Locked, and again when it returns. It may be gone from the heap by then. */
 static void tell(watch *of, watched *about, dlock_event event) {
     of->told = about;
     pthread_mutex_unlock(&of->mutex);
-    of->tell(of->arg, event, about->name, (dlock_status)atomic_load(&about->of->why));
+    dlock_status why = (dlock_status)atomic_load(&about->of->why);
+    bool is_only_late = event == DLOCK_EVENT_LOST && why == DLOCK_OK;
+    of->tell(of->arg, event, about->name, is_only_late ? DLOCK_LOST : why);
     pthread_mutex_lock(&of->mutex);
     of->told = NULL;
     pthread_cond_broadcast(&of->was_told);
@@ -61,6 +66,7 @@ static void tell(watch *of, watched *about, dlock_event event) {
 static void look_at(watch *of, watched *due) {
     int64_t now_us = of->env->now_us(of->env);
     heap_remove(&of->all, &due->node);
+    if (hold_state(due->of, now_us) == DLOCK_FREE) return;
     if (hold_expire(due->of, now_us)) {
         tell(of, due, DLOCK_EVENT_LOST);
         return;
@@ -69,7 +75,7 @@ static void look_at(watch *of, watched *due) {
     bool is_overdue = now_us >= suspect_us;
     bool is_news = is_overdue && !due->is_suspect;
     due->is_suspect = is_overdue;
-    heap_add(&of->all, &due->node, next_us(due));
+    heap_add(&of->all, &due->node, next_us(due, now_us));
     if (is_news) tell(of, due, DLOCK_EVENT_SUSPECT);
 }
 
@@ -132,7 +138,7 @@ void watch_unreserve(watch *in) {
 
 /* Locked. The thread is woken only if it would sleep for too long. */
 static void put(watch *in, watched *which) {
-    int64_t due_us = next_us(which);
+    int64_t due_us = next_us(which, in->env->now_us(in->env));
     heap_node *first = heap_first(&in->all);
     bool is_first = first == NULL || due_us < first->due_us;
     heap_add(&in->all, &which->node, due_us);

@@ -123,7 +123,8 @@ def test_a_connection_that_only_our_side_lost_is_replaced(connect, fake_server, 
     wait_until(lambda: len(server.asked("DLOCK.ACQUIRE")) == 2, "that it is asked for again")
     first, second = server.asked("DLOCK.ACQUIRE")
     assert first[2] == second[2] and b"SESSION" in second
-    assert lock.state == State.HELD and Event.LOST not in told.events()
+    wait_until(lambda: lock.state == State.HELD, "that it is known to be ours")
+    assert Event.LOST not in told.events()
     assert lock.release() == Status.OK
 
 

@@ -1,12 +1,30 @@
-"""Between a client and a server: passes on what is said, holds it back, or cuts it off."""
+"""Between a client and a server: passes on what is said, holds it back, or cuts it off.
+
+    Proxy(port)                              hold_back(), let_go(), cut() all connections
+    Proxy(port, gates={1: Gate(...)})        the second connection is held up on its own
+"""
 
 import socket
 import threading
 
 
+class Gate:
+    """What is asked, or what is answered, waits until it is opened. is_kept: the server does not
+    hear of it when our side ends."""
+
+    def __init__(self, asked=False, answered=False, is_kept=False):
+        self.is_open = threading.Event()
+        self.asked, self.answered, self.is_kept = asked, answered, is_kept
+
+    def open(self):
+        self.is_open.set()
+
+
 class Proxy:
-    def __init__(self, to_port):
+    def __init__(self, to_port, gates=None):
         self.to_port = to_port
+        self.gates = gates or {}
+        self.count = 0
         self.is_open = threading.Event()
         self.is_open.set()
         self.pairs = []
@@ -26,18 +44,26 @@ class Proxy:
                 near.close()
                 continue
             self.pairs.append((near, far))
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+            gate = self.gates.get(self.count) or self.gates.get("others") or Gate()
+            self.count += 1
+            for one, other, is_gated in ((near, far, gate.asked), (far, near, gate.answered)):
+                threading.Thread(target=self._pass_on, args=(one, other, gate, is_gated),
+                                 daemon=True).start()
 
-    def _pass_on(self, one, other):
+    def _pass_on(self, one, other, gate, is_gated):
         try:
             while data := one.recv(65536):
                 self.is_open.wait()
+                if is_gated:
+                    gate.is_open.wait()
                 other.sendall(data)
+            if is_gated:
+                gate.is_open.wait()
         except OSError:
             pass
-        _cut(one)
-        _cut(other)
+        if not gate.is_kept:
+            _cut(one)
+            _cut(other)
 
     def hold_back(self):
         """Nothing gets through until let_go()."""
@@ -53,9 +79,15 @@ class Proxy:
             _cut(near)
             _cut(far)
 
+    def cut_near(self, which):
+        """Only our side of it."""
+        _cut(self.pairs[which][0])
+
     def close(self):
         self.listener.close()
         self.let_go()
+        for gate in self.gates.values():
+            gate.open()
         self.cut()
 
 

@@ -1,0 +1,292 @@
+"""A lock is not said to be held while another may have it; and one lock's trouble is its own."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from support.fake_server import SILENCE
+from support.libdlock import SPIN, Background, Event, State, Status, Told
+from support.proxy import Gate, Proxy
+from support.server import wait_until
+
+LEASE_MS = 60_000
+PATIENT_MS = 10_000
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+@pytest.fixture
+def through(connect, server, told):
+    """through(gates, **options): a client, and the proxy between it and the server."""
+    with contextlib.ExitStack() as stack:
+        def make(gates=None, **options):
+            proxy = Proxy(server.port, gates)
+            stack.callback(proxy.close)
+            return connect(proxy.url, on_event=told, **options), proxy
+
+        yield make
+
+
+@contextlib.contextmanager
+def stopped(server):
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+def grants(words):
+    return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
+
+
+def session_of(client, name="lock"):
+    info = client.execute_command("DLOCK.INFO", name)
+    return dict(zip(info[::2], info[1::2]))[b"session"]
+
+
+def rival_waits(server, taken):
+    """Somebody else waits for it, and says when it has it."""
+    def run():
+        taken.append(server.connect().execute_command(
+            "DLOCK.ACQUIRE", "lock", "rival", "PX", LEASE_MS, "WAIT", LEASE_MS))
+
+    threading.Thread(target=run, daemon=True).start()
+    wait_until(lambda: server.observer.info("dlock")["dlock_waiters"] == 1, "the rival")
+
+
+# -- sessions -------------------------------------------------------------------------------------
+
+
+def test_a_move_that_is_not_answered_is_a_loss(through, server, told):
+    """The server hangs the lock on a connection that we give up then, and so releases it."""
+    gates = {0: Gate(is_kept=True), 1: Gate(answered=True), "others": Gate(asked=True)}
+    dlock, proxy = through(gates, io_timeout_ms=300)
+    lock = dlock.lock(session=True, lease_ms=LEASE_MS, renew_every_ms=20000)
+    assert lock.acquire() == Status.OK
+    taken = []
+    rival_waits(server, taken)
+    proxy.cut_near(0)
+    wait_until(lambda: taken, "that the rival has it")
+    assert lock.state != State.HELD and lock.remaining_ms == 0
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert lock.state == State.GONE
+
+
+def test_while_it_is_being_moved_nothing_is_certain(through, told):
+    gate = Gate(answered=True)
+    dlock, proxy = through({0: Gate(is_kept=True), 1: gate}, io_timeout_ms=PATIENT_MS)
+    lock = dlock.lock(session=True, lease_ms=LEASE_MS)
+    assert lock.acquire() == Status.OK
+    proxy.cut_near(0)
+    wait_until(lambda: lock.state == State.SUSPECT, "suspicion")
+    assert lock.remaining_ms == 0
+    wait_until(lambda: told.find(Event.SUSPECT), "that it is told")
+    gate.open()
+    wait_until(lambda: lock.state == State.HELD, "that it is ours")
+    assert lock.remaining_ms > 0 and Event.LOST not in told.events()
+
+
+def test_a_move_that_is_refused_is_tried_again(connect, fake_server, told):
+    asked = []
+
+    def answer(words):
+        if words[0] == b"DLOCK.ACQUIRE":
+            asked.append(words)
+            if len(asked) in (2, 3):
+                return b"-LOADING Redis is loading the dataset in memory\r\n"
+        return grants(words)
+
+    server = fake_server(answer)
+    lock = connect(server, on_event=told).lock(session=True, lease_ms=LEASE_MS)
+    assert lock.acquire() == Status.OK
+    for connection in list(server.connections):
+        connection.shutdown(2)
+    wait_until(lambda: len(asked) >= 4 and lock.state == State.HELD, "that it is moved")
+    assert Event.LOST not in told.events()
+
+
+def test_a_move_needs_no_replicas(through, server, start_replica, told):
+    """A shortfall would be undone, and the lock with it."""
+    replica = start_replica(server)
+    dlock, proxy = through({0: Gate(is_kept=True)}, io_timeout_ms=PATIENT_MS)
+    lock = dlock.lock(session=True, lease_ms=LEASE_MS, min_replicas=1, replica_timeout_ms=200)
+    while lock.acquire() != Status.OK:  # a slow machine
+        pass
+    first = session_of(server.observer)
+    with stopped(replica):
+        proxy.cut_near(0)
+        wait_until(lambda: session_of(server.observer) != first, "that it is moved")
+        wait_until(lambda: lock.state == State.HELD, "that it is ours")
+
+
+def test_a_request_that_arrives_late_does_not_take_the_session_along(through, server, told):
+    """The first attempt is held up; the second one is granted; then the first one arrives."""
+    gate = Gate(asked=True)
+    dlock, _ = through({0: gate}, io_timeout_ms=300, wait_mode=SPIN)
+    lock = dlock.lock(session=True, lease_ms=LEASE_MS)
+    assert lock.acquire(60_000) == Status.OK
+    assert lock.timings.attempts > 1
+    before = server.observer.info("clients")["connected_clients"]
+    gate.open()
+    wait_until(lambda: server.observer.info("clients")["connected_clients"] < before,
+               "that the late one has come and gone")
+    assert server.observer.execute_command("DLOCK.INFO", "lock")[1] == lock.token
+    assert lock.state == State.HELD and lock.release() == Status.OK
+
+
+# -- extensions -----------------------------------------------------------------------------------
+
+
+def test_the_loss_is_told_in_time_after_a_shorter_extension(connect, server, told):
+    lock = connect(server, on_event=told).lock(lease_ms=LEASE_MS)
+    assert lock.acquire() == Status.OK
+    assert lock.extend(500) == Status.OK
+    wait_until(lambda: told.find(Event.LOST), "the loss")  # a minute before the old end
+    assert lock.state == State.GONE
+
+
+def test_an_extension_that_is_not_sent_changes_nothing(connect, server):
+    lock = connect(server, io_timeout_ms=200, connect_timeout_ms=200).lock(lease_ms=LEASE_MS)
+    assert lock.acquire() == Status.OK
+    server.kill()
+    assert lock.extend(50) == Status.UNREACHABLE
+    assert lock.state == State.HELD and lock.remaining_ms > LEASE_MS / 2
+    server.start(server.port)
+
+
+def test_doubt_about_an_extension_does_not_flood_the_server(connect, fake_server):
+    first = []
+
+    def answer(words):
+        if words[0] == b"DLOCK.EXTEND" and not first:
+            first.append(words)
+            return SILENCE
+        return grants(words)
+
+    server = fake_server(answer)
+    lock = connect(server, io_timeout_ms=300).lock(lease_ms=LEASE_MS, renew_every_ms=20000)
+    assert lock.acquire() == Status.OK
+    assert lock.extend(3000) == Status.IN_DOUBT
+    wait_until(lambda: len(server.asked("DLOCK.EXTEND")) >= 3, "renewals")
+    before = len(server.requests)
+    time.sleep(1)
+    assert len(server.requests) - before < 20
+
+
+def test_a_late_extension_is_counted_with_when_the_token_is_used_again(through, client):
+    """With a token of the caller's choice it is about the new lock, too."""
+    gate = Gate(asked=True)
+    dlock, _ = through({1: gate}, io_timeout_ms=300)
+    lock = dlock.lock(lease_ms=LEASE_MS, token="me")
+    assert lock.acquire() == Status.OK
+    other, waiting = dlock.lock("other", lease_ms=LEASE_MS), dlock.lock("other")
+    assert other.acquire() == Status.OK
+    parked = Background(waiting.acquire, 60_000)  # has the first connection
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
+    assert lock.extend(1000) == Status.IN_DOUBT
+    lock.release()
+    assert lock.acquire() == Status.OK
+    gate.open()
+    wait_until(lambda: client.pttl("lock") <= 1000, "that the late one has come")
+    assert lock.remaining_ms <= 1000
+    assert other.release() == Status.OK and parked.result() == Status.OK
+
+
+def test_every_suspicion_is_told(connect, fake_server, told):
+    is_mute = threading.Event()
+
+    def answer(words):
+        return SILENCE if words[0] == b"DLOCK.EXTEND" and is_mute.is_set() else grants(words)
+
+    lock = connect(fake_server(answer), on_event=told, io_timeout_ms=200).lock(
+        lease_ms=LEASE_MS, renew_every_ms=300)
+    assert lock.acquire() == Status.OK
+    for count in range(1, 4):
+        is_mute.set()
+        wait_until(lambda: told.events().count(Event.SUSPECT) == count, f"suspicion {count}")
+        is_mute.clear()
+        wait_until(lambda: lock.state == State.HELD, "that it is held")
+        time.sleep(0.1)  # until that is noticed
+
+
+# -- one's trouble is one's own -------------------------------------------------------------------
+
+
+def test_a_lock_that_is_lost_is_not_handed_on(connect, server, client):
+    dlock = connect(server, hotspot_hand_on=10)
+    dlock.hotspot_add("lock")
+    lock, next_one = dlock.lock(lease_ms=LEASE_MS, renew_every_ms=100), dlock.lock()
+    assert lock.acquire() == Status.OK
+    waiting = Background(next_one.acquire, 60_000)
+    wait_until(lambda: dlock.stats().waiting == 1, "the next in line")
+    client.delete("lock")
+    client.execute_command("DLOCK.ACQUIRE", "lock", "rival", "PX", LEASE_MS)
+    wait_until(lambda: lock.state == State.GONE, "the loss")
+    assert lock.release() == Status.LOST
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "that it waits outside")
+    assert waiting.is_running()
+    client.execute_command("DLOCK.RELEASE", "lock", "rival")
+    assert waiting.result() == Status.OK
+
+
+def test_replicas_that_are_slow_do_not_hold_up_other_locks(connect, server, start_replica, told):
+    replica = start_replica(server)
+    dlock = connect(server, on_event=told, io_timeout_ms=300)
+    safe = dlock.lock("safe", lease_ms=LEASE_MS, renew_every_ms=300, min_replicas=1,
+                      replica_timeout_ms=5000)
+    plain = dlock.lock("plain", lease_ms=4000, renew_every_ms=500)
+    while safe.acquire() != Status.OK:
+        pass
+    assert plain.acquire() == Status.OK
+    with stopped(replica):
+        time.sleep(5)
+        assert Event.LOST not in told.events("plain")
+
+
+def test_sessions_that_are_cut_off_do_not_hold_up_other_locks(through, client, told):
+    count = 12
+    gates = {number: Gate() for number in range(count + 2)}
+    dlock, proxy = through({**gates, "others": Gate(asked=True)}, io_timeout_ms=400)
+    plain = dlock.lock("plain", lease_ms=3000, renew_every_ms=300)
+    assert plain.acquire() == Status.OK
+    sessions = [dlock.lock(f"session{i}", session=True, lease_ms=LEASE_MS) for i in range(count)]
+    for each in sessions:
+        assert each.acquire() == Status.OK
+    proxy.gates.update({number: Gate(asked=True) for number in range(proxy.count, 20)})
+    for i in range(count):
+        client.execute_command("CLIENT", "KILL", "ID", session_of(client, f"session{i}"))
+    wait_until(lambda: all(told.find(Event.LOST, f"session{i}") for i in range(count)),
+               "the loss of all sessions", 60)
+    assert Event.LOST not in told.events("plain")
+
+
+def test_for_ever_with_replicas(connect, server, start_replica):
+    start_replica(server)
+    lock = connect(server).lock(min_replicas=1, replica_timeout_ms=PATIENT_MS)
+    assert lock.acquire(-1) == Status.OK
+
+
+def test_who_is_told_that_it_has_it_may_give_it_back(connect, server, client):
+    told, locks = Told(), []
+    original = told._tell
+
+    def tell(arg, event, name, why):
+        original(arg, event, name, why)
+        if event == Event.ACQUIRED:
+            assert locks[0].extend(5000) == Status.OK
+            assert locks[0].release() == Status.OK
+
+    told.function = type(told.function)(tell)
+    dlock = connect(server, on_event=told)
+    locks.append(dlock.lock(lease_ms=LEASE_MS, renew_every_ms=100))
+    assert locks[0].acquire() == Status.OK
+    assert locks[0].state == State.FREE and not client.exists("lock")
+    assert told.events() == [Event.ACQUIRED, Event.RELEASED]
