@@ -32,7 +32,7 @@ class Tool:
         self.env["HOME"] = str(home)
         if url is not None:
             self.env["DLOCK_URL"] = url
-        self.started = []
+        self.started, self.groups = [], []
 
     def start(self, *words, **more):
         more = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
@@ -60,13 +60,24 @@ class Tool:
         process = self.start("run", *options, name, "--", "sh", "-c", script, "sh", notes)
         wait_until(lambda: notes.exists() or process.poll() is not None, "the start of the command")
         assert notes.exists(), process.communicate()
-        return process, [int(pid) for pid in notes.read_text().split()]
+        pids = [int(pid) for pid in notes.read_text().split()]
+        self.groups.append(pids[0])
+        return process, pids
 
     def close(self):
+        """Also of a test that has failed: then there are commands that live on."""
+        for group in self.groups:
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
         for process in self.started:
             if process.poll() is None:
                 process.kill()
-            process.communicate()
+            process.wait()
+            for stream in process.stdin, process.stdout, process.stderr:
+                if stream is not None:
+                    stream.close()
 
 
 def keeper_of(runner):
