@@ -296,9 +296,10 @@ int run(request *asked) {
         reap_keeper(&of);
         return explain(&of, &answer);
     }
-    if (start(&of, &answer)) return attend_and_end(&of);
-    complain("no process or descriptor for the command");
+    if (of.canceled_by == 0 && start(&of, &answer)) return attend_and_end(&of);
     part_with_keeper(&of);
     reap_keeper(&of);
+    if (of.canceled_by != 0) return EXIT_CODE_SIGNAL + of.canceled_by; /* a moment too late */
+    complain("no process or descriptor for the command");
     return EXIT_CODE_NO_RESOURCES;
 }

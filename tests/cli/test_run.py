@@ -297,7 +297,9 @@ def test_kill_9_of_the_keeper(tool, client):
 def test_kill_9_of_both(tool, client):
     """Then the command dies with its parent; what it has started cannot be helped, see dlock(1)."""
     process, pids = tool.start_group("--lease", "60s", "--session")
-    kill(keeper_of(process.pid), process.pid)
+    both = keeper_of(process.pid), process.pid
+    kill(*both, number=signal.SIGSTOP)  # so that none can act on the end of the other
+    kill(*both)
     wait_for_end(pids[:1])
     wait_until(lambda: is_free(client), "that the session has ended")
     kill(pids[1])

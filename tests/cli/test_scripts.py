@@ -177,8 +177,9 @@ def test_all_locks_and_nothing_else(tool, client):
 
 def test_a_prefix_is_a_prefix_and_no_pattern(tool, client):
     for name in "a*:x", "ab:x", "a*:y":
-        Lock(client, name).acquire("t", 60_000)
-    assert [lock["name"] for lock in run_json(tool, "list", "--prefix", "a*:")] == ["x", "y"]
+        Lock(client, name).acquire(f"t-{name}", 60_000)
+    assert [lock["token"] for lock in run_json(tool, "list", "--prefix", "a*:")] == \
+        ["t-a*:x", "t-a*:y"]
 
 
 def test_filters(tool, server, client):

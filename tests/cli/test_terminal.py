@@ -32,14 +32,22 @@ def test_the_command_reads_from_the_terminal(shell):
 
 
 def test_the_command_has_the_foreground_and_the_shell_gets_it_back(shell, lock):
-    say(shell, f"{TOOL} run lock -- sleep 100")
-    wait_until(lambda: shell.foreground() != shell.pid and lock.info(), "another foreground")
+    after = say(shell, f"{TOOL} run lock -- sh -c 'echo pid:$$:; exec sleep 100'")
+    after, end = shell.wait_for("pid:", after=after), shell.wait_for(":\r", after=after)
+    assert shell.foreground() == int(shell.shown[after:end - 2])
     shell.type("\x03")
     after = shell.wait_for("$ ", after=len(shell.shown))
     assert shell.foreground() == shell.pid
     say(shell, "echo code $?")
     shell.wait_for("code 130", after=after - 10)
     assert lock.info() is None
+
+
+def test_a_script_reads_from_the_terminal_after_it(open_terminal):
+    """Where no shell with job control puts things right."""
+    terminal = open_terminal("sh", "-c", f"{TOOL} run lock -- true; read a; echo got $a")
+    terminal.type("words\n")
+    terminal.wait_for("got words")
 
 
 def test_stop_and_go_on(shell, lock):
@@ -73,9 +81,10 @@ def test_in_a_pipe_the_others_keep_the_terminal_until_it_is_needed(shell, lock):
     after = say(shell, f"{TOOL} run lock -- sh -c 'read a; echo got $a' | cat")
     wait_until(lock.info, "the lock")
     shell.type("words\n")
-    shell.wait_for("got words", after=after)
-    say(shell, f"{TOOL} run lock -- sleep 100 | cat")
-    wait_until(lock.info, "the lock")
+    after = shell.wait_for("got words", after=after)
+    shell.wait_for("$ ", after=after)
+    after = say(shell, f"{TOOL} run lock -- sh -c 'echo $((40 + 2)); exec sleep 100' | cat")
+    shell.wait_for("42", after=after)
     shell.type("\x03")
     wait_until(lambda: lock.info() is None, "the end")
 
