@@ -103,8 +103,8 @@ static void roll_over(log_file *of, const char *today) {
     remove_old(of);
 }
 
-/* text ends with a newline. */
-static void write_line(log_file *of, const char *text, size_t length) {
+/* text ends with a newline. False: the disk did not take it. */
+static bool write_line(log_file *of, const char *text, size_t length) {
     char today[DAY_SIZE];
     put_day(today, time(NULL));
     if (strcmp(today, of->day) != 0) roll_over(of, today);
@@ -117,10 +117,11 @@ static void write_line(log_file *of, const char *text, size_t length) {
         length -= (size_t)written;
         of->is_torn = length > 0;
     }
-    if (length == 0) return;
+    if (length == 0) return true;
     pthread_mutex_lock(&of->mutex);
     of->lost++;
     pthread_mutex_unlock(&of->mutex);
+    return false;
 }
 
 /* -- the ring */
@@ -172,17 +173,17 @@ static void put_lost(log_file *to) {
 static void *work(void *data) {
     log_file *of = data;
     char line[LOG_LINE_SIZE + STAMP_SIZE + 1];
-    bool is_told = false;
+    bool is_told = false, is_written = true;
     pthread_mutex_lock(&of->mutex);
     for (;;) {
-        while (of->used == 0 && !of->is_stopping)
+        while (of->used == 0 && !of->is_stopping && !(of->lost > 0 && is_written))
             pthread_cond_wait(&of->has_lines, &of->mutex);
         if (of->used == 0 && of->lost > 0 && !is_told) put_lost(of);
         is_told = of->is_stopping; /* once: writing that may fail as well */
         if (of->used == 0) break;
         size_t length = take_line(of, line, sizeof(line));
         pthread_mutex_unlock(&of->mutex);
-        write_line(of, line, length);
+        is_written = write_line(of, line, length);
         pthread_mutex_lock(&of->mutex);
     }
     pthread_mutex_unlock(&of->mutex);

@@ -387,7 +387,7 @@ def test_the_map_is_not_asked_for_too_often(client_at, fake_node):
 
 
 def test_nodes_that_nobody_names_any_more_are_forgotten(client_at, fake_node):
-    """More are named than there is room for, before there is another map."""
+    """More are named than there is room for, before there is another map. Nobody listens there."""
     node, other = fake_node(), fake_node()
     ports = iter(range(20_000, 24_000))
     lock = client_at(node).lock()
@@ -397,7 +397,7 @@ def test_nodes_that_nobody_names_any_more_are_forgotten(client_at, fake_node):
     def send_on(words):
         if words[0] != b"DLOCK.ACQUIRE":
             return 1
-        return Exception(f"ASK 1 127.0.0.1:{next(ports)}")
+        return Exception(f"ASK 1 127.0.0.2:{next(ports)}")
     node.reply, node.map = send_on, resp(Exception("ERR not now"))
     for _ in range(2500):
         assert lock.acquire() == Status.UNREACHABLE
