@@ -2,14 +2,13 @@
 
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from support import figures
 from support.cluster import Cluster, slot_of
 from support.commands import Lock as Commands
-from support.every_deployment import EveryDeployment
+from support.every_deployment import Deployment, EveryDeployment
 from support.fake_server import CUT, SILENCE, resp
 from support.libdlock import SPIN, Background, Status
 from support.server import free_port, wait_until
@@ -240,8 +239,8 @@ def test_a_server_that_is_no_cluster_is_refused(connect, server):
 class TestAsEveryDeployment(EveryDeployment):
     @pytest.fixture
     def deployment(self, cluster):
-        return SimpleNamespace(url=url_of(cluster.nodes[0]), info=lambda name: seen(cluster, name),
-                               names=[cluster.key_on(number) for number in range(3)])
+        return Deployment(url_of(cluster.nodes[0]), list(map(cluster.key_on, range(3))),
+                          lambda name: [cluster.owner(name)])
 
 
 # -- false ones -----------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import contextlib
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 import redis
@@ -11,7 +10,7 @@ import redis
 from support import figures
 from support.commands import Lock as Commands
 from support.commands import plain
-from support.every_deployment import EveryDeployment
+from support.every_deployment import Deployment, EveryDeployment
 from support.fake_server import CUT, SILENCE, resp
 from support.libdlock import Background, Client, Lock, Status
 from support.sentinel import NAME, SentinelSet
@@ -188,8 +187,9 @@ def test_who_asks_once_is_sent_on_to_the_new_master(change):
 class TestAsEveryDeployment(EveryDeployment):
     @pytest.fixture
     def deployment(self, sentinels):
-        return SimpleNamespace(url=url_of(*sentinels.sentinels), names=["a", "{a}", "b"],
-                               info=lambda name: Commands(sentinels.master.observer, name).info())
+        sentinels.wait_for_master()
+        return Deployment(url_of(*sentinels.sentinels), ["a", "{a}", "b"],
+                          lambda name: [sentinels.master], replicas=2)
 
 
 def test_a_name_that_no_sentinel_knows(connect, sentinels):
@@ -212,16 +212,14 @@ def test_one_sentinel_of_several_is_enough(connect, sentinels):
     assert lock.release() == Status.OK
 
 
-def test_a_grant_that_no_replica_has_is_none(connect, sentinels):
-    """What keeps an old master from granting locks that its successor does not know of."""
-    dlock = connect(url_of(*sentinels.sentinels), io_timeout_ms=IO_MS)
-    status = dlock.lock("known", min_replicas=3, replica_timeout_ms=50).acquire()
-    if status == Status.OK:
-        pytest.skip("this libdlock does not ask for replicas")
-    assert status == Status.NO_REPLICAS
-    assert Commands(sentinels.master.observer, "known").info() is None
+def test_grants_and_renewals_that_enough_replicas_have(connect, sentinels):
     sentinels.wait_for_master()
-    assert dlock.lock("known", min_replicas=2).acquire() == Status.OK
+    dlock = connect(url_of(*sentinels.sentinels), io_timeout_ms=IO_MS)
+    lock = dlock.lock("known", min_replicas=1, lease_ms=60_000, renew_every_ms=50)
+    assert lock.acquire(20_000) == Status.OK, lock.error
+    wait_until(lambda: dlock.stats().renewed >= 3, "renewals")
+    assert lock.extend() == Status.OK, lock.error
+    assert lock.release() == Status.OK
 
 
 # -- false ones -----------------------------------------------------------------------------------
