@@ -115,13 +115,17 @@ static void notice_ended_sessions(renewal *in) {
 }
 
 /* The same token again moves the lock to a new connection, if it is still ours: with the same
- * fence. Else somebody may have had it in between. */
+ * fence. Else somebody may have had it in between. Replicas are not asked: a grant that too few of
+ * them have is given back, and this one is old. */
 static dlock_status move_session(renewal *in, renewed *which) {
     claim *asked = &which->asked;
     uint64_t fence = asked->call.fence;
+    uint32_t min_replicas = asked->min_replicas;
     int64_t limit_us = deadline_after_ms(now_of(in), in->patience_ms);
     asked->link = &which->link;
+    asked->min_replicas = 0;
     dlock_status status = in->by->table->acquire(in->by, asked, 0, limit_us);
+    asked->min_replicas = min_replicas;
     asked->link = NULL;
     bool is_another = status == DLOCK_OK && asked->call.fence != fence;
     asked->call.fence = fence;
@@ -160,7 +164,8 @@ static renewed *take_due(renewal *in, int64_t now_us, bool has_begun) {
         bool is_gone = now_us >= hold_gone_at_us(first->of), is_renewed = every_us > 0;
         if (is_gone) continue; /* nothing to come */
         first->is_moving = first->has_session && first->link.conn == NULL;
-        first->longer_ms = is_renewed ? hold_renew_for_ms(first->of, now_us) : 0;
+        bool is_longer = is_renewed && !(first->is_moving && first->asked.min_replicas > 0);
+        first->longer_ms = is_longer ? hold_renew_for_ms(first->of, now_us) : 0;
         if (first->is_moving || first->longer_ms > 0) return first;
     }
 }
