@@ -1,19 +1,16 @@
 """Locks at the master that sentinels name: its death, its successor, sentinels that are wrong."""
 
-import contextlib
 import threading
 import time
 
 import pytest
-import redis
 
 from support import figures
 from support.commands import Lock as Commands
-from support.commands import plain
 from support.every_deployment import Deployment, EveryDeployment
 from support.fake_server import CUT, SILENCE, resp
 from support.libdlock import Background, Client, Lock, Status
-from support.sentinel import NAME, SentinelSet
+from support.sentinel import NAME, SentinelSet, url_of
 from support.server import free_port, wait_until
 
 IO_MS = 5000  # where an answer comes, it may be late
@@ -21,39 +18,7 @@ ELECTION_S = 15  # generous: it takes three seconds or so
 SLOW_S = 0.5  # of a busy machine
 
 
-def url_of(*sentinels, name=NAME, login="", options=""):
-    hosts = ",".join(f"127.0.0.1:{getattr(s, 'port', s)}" for s in sentinels)
-    return f"redis+sentinel://{login}{hosts}/{name}{options}"
-
-
 # -- real ones ------------------------------------------------------------------------------------
-
-
-def has_role(server, role):
-    try:
-        return server.observer.info("replication")["role"] == role
-    except redis.ConnectionError:  # sentinels end all connections of whom they demote
-        return False
-
-
-def switch_master(sentinels):
-    """As an operator does it. The new master is the result."""
-    old = sentinels.master
-
-    def is_done():
-        if sentinels.master is not old:
-            return True
-        with contextlib.suppress(redis.ResponseError):  # it is under way
-            plain(sentinels.sentinels[0].observer, "SENTINEL", "FAILOVER", NAME)
-        time.sleep(0.1)
-        return False
-
-    # Who talks too often takes a change back before its leader can tell of it.
-    for period_ms, condition in ((2000, is_done), (100, lambda: has_role(old, "slave"))):
-        for sentinel in sentinels.sentinels:
-            plain(sentinel.observer, "SENTINEL", "DEBUG", "PUBLISH-PERIOD", period_ms)
-        wait_until(condition, "the other master", timeout=60)
-    return sentinels.wait_for_new_master(old)
 
 
 class Worker(threading.Thread):
@@ -148,7 +113,7 @@ def change(request, sentinels):
             old.kill()
             change.go_on_at(sentinels.wait_for_new_master(old))
         else:
-            change.go_on_at(switch_master(sentinels))
+            change.go_on_at(sentinels.switch_master())
         figures.tell(f"Sentinel: the master is {request.param}, "
                      f"another one after {change.promoted - change.begin:.1f} s; 8 threads go on "
                      f"{change.resumed - change.promoted:.3f} s later at the latest")

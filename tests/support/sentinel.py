@@ -1,5 +1,8 @@
 """A master, two replicas and three sentinels on loopback, ready in a second or so."""
 
+import contextlib
+import time
+
 import redis
 
 from support.commands import plain
@@ -8,6 +11,19 @@ from support.server import ROOT, Server, destroy_all, wait_until
 DOWN_AFTER_MS = 1000  # less, and a busy machine fails over without need
 FAILOVER_TIMEOUT_MS = 2000
 NAME = "main"
+
+
+def url_of(*sentinels, name=NAME, login="", options=""):
+    """Of servers, or of ports."""
+    hosts = ",".join(f"127.0.0.1:{getattr(s, 'port', s)}" for s in sentinels)
+    return f"redis+sentinel://{login}{hosts}/{name}{options}"
+
+
+def has_role(server, role):
+    try:
+        return server.observer.info("replication")["role"] == role
+    except redis.ConnectionError:  # sentinels end all connections of whom they demote
+        return False
 
 
 class Sentinel(Server):
@@ -102,6 +118,25 @@ class SentinelSet:
             return master is not old and master.observer.info("replication")["role"] == "master"
         wait_until(is_promoted, "a new master", timeout=60)
         return self.master
+
+    def switch_master(self):
+        """As an operator does it. The new master is the result."""
+        old = self.master
+
+        def is_done():
+            if self.master is not old:
+                return True
+            with contextlib.suppress(redis.ResponseError):  # it is under way
+                plain(self.sentinels[0].observer, "SENTINEL", "FAILOVER", NAME)
+            time.sleep(0.1)
+            return False
+
+        # Who talks too often takes a change back before its leader can tell of it.
+        for period_ms, condition in ((2000, is_done), (100, lambda: has_role(old, "slave"))):
+            for sentinel in self.sentinels:
+                plain(sentinel.observer, "SENTINEL", "DEBUG", "PUBLISH-PERIOD", period_ms)
+            wait_until(condition, "the other master", timeout=60)
+        return self.wait_for_new_master(old)
 
     def revive(self, server):
         """Start it again, on its old port, as a replica of the master; wait until all is well."""
