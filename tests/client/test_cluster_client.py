@@ -10,7 +10,7 @@ from support.cluster import Cluster, slot_of
 from support.commands import Lock as Commands
 from support.every_deployment import Deployment, EveryDeployment
 from support.fake_server import CUT, SILENCE, resp
-from support.libdlock import SPIN, Background, Status
+from support.libdlock import SPIN, Background, Event, State, Status, Told
 from support.server import free_port, wait_until
 
 IO_MS = 5000  # where an answer comes, it may be late
@@ -226,6 +226,35 @@ def test_moves_under_load_reach_no_caller(cluster, connect, wait_mode):
     assert work.fences == sorted(set(work.fences)), "a fence that does not grow"
     figures.tell(f"Cluster: libdlock {'spinning' if wait_mode else 'parked'}, {ROUNDS} moves of a "
                  f"slot under load, {len(work.fences)} grants, 0 double, 0 errors")
+
+
+def test_locks_that_are_renewed_move_with_their_slot(cluster, connect):
+    """Those of other slots, and sessions, which do not move, too."""
+    told, key = Told(), cluster.key_on(0)
+    dlock = connect(url_of(cluster.nodes[0]), on_event=told, io_timeout_ms=IO_MS)
+    names = ["{%s}:%d" % (key, i) for i in range(20)] + [cluster.key_on(1), cluster.key_on(2)]
+    locks = {name: dlock.lock(name, lease_ms=60_000, renew_every_ms=50, session=i % 5 == 0)
+             for i, name in enumerate(names)}
+    for lock in locks.values():
+        assert lock.acquire() == Status.OK, lock.error
+    fences = {name: lock.fence for name, lock in locks.items()}
+
+    def wait_for_renewals():
+        enough = dlock.stats().renewed + 2 * len(locks)
+        wait_until(lambda: dlock.stats().renewed >= enough, "renewals")
+
+    for target in (1, 0, 2, 0):
+        cluster.begin_move(slot_of(key), target)
+        wait_for_renewals()
+        cluster.move_keys(slot_of(key), target)
+        wait_for_renewals()
+        cluster.end_move(slot_of(key), target)
+        wait_for_renewals()
+        cluster.wait_until_settled()
+        assert {name: seen(cluster, name)["fence"] for name in names} == fences
+    assert {event for event, *_ in told.all} <= {Event.ACQUIRED, Event.SUSPECT}
+    assert {lock.state for lock in locks.values()} == {State.HELD}
+    assert {lock.release() for lock in locks.values()} == {Status.OK}
 
 
 def test_a_server_that_is_no_cluster_is_refused(connect, server):

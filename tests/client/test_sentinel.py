@@ -1,5 +1,8 @@
 """Locks at the master that sentinels name: its death, its successor, sentinels that are wrong."""
 
+import contextlib
+import os
+import socket
 import threading
 import time
 
@@ -307,6 +310,33 @@ def test_a_master_that_refuses_is_asked_for_again_at_once(lock_at, fake_sentinel
     time.sleep(0.05)  # sentinels are not asked more often than this
     assert lock.acquire() == Status.OK, lock.error
     assert len(new.asked("DLOCK.ACQUIRE")) == 1
+
+
+def test_nothing_is_left_of_old_masters(connect, fake_sentinel, fake_master):
+    """Of their connections, while some are held by sessions and others by nobody."""
+    masters = [fake_master(), fake_master()]
+    sentinel = fake_sentinel(masters[0])
+    dlock = connect(url_of(sentinel), io_timeout_ms=IO_MS)
+    kept = [dlock.lock(f"kept{i}", lease_ms=60_000, renew_every_ms=20, session=i == 0)
+            for i in range(2)]
+    lock = dlock.lock()
+    for each in kept:
+        assert each.acquire() == Status.OK
+    counts = []
+    for i in range(20):
+        new, old = masters[(i + 1) % 2], masters[i % 2]
+        new.role, new.reply, sentinel.master = "master", 1, new
+        old.role, old.reply = "slave", Exception("READONLY no")
+        for connection in list(old.connections):
+            with contextlib.suppress(OSError):  # it has ended already
+                connection.shutdown(socket.SHUT_RDWR)
+        assert lock.acquire(20_000) == Status.OK, lock.error
+        assert lock.release() == Status.OK
+        renewed = len(new.asked("DLOCK.EXTEND"))
+        wait_until(lambda: len(new.asked("DLOCK.EXTEND")) > renewed + 2, "renewals")
+        counts.append(len(os.listdir("/proc/self/fd")))
+    assert max(counts[-5:]) <= max(counts[:5]) + 4, counts
+    assert {each.release() for each in kept} == {Status.OK}
 
 
 def test_a_refusal_says_who_refused(lock_at, fake_sentinel, fake_master):
