@@ -26,6 +26,9 @@
 enum { JOIN_PARTS = 2, WAVE_MAX = 16384 };
 enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 500 };
 
+/* Of a session in a wave: there was no time for it. */
+static const dlock_status NOT_TRIED = DLOCK_TIMEOUT;
+
 struct renewed {
     heap_node node; /* must be the first */
     claim asked;
@@ -117,11 +120,11 @@ static void notice_ended_sessions(renewal *in) {
 /* The same token again moves the lock to a new connection, if it is still ours: with the same
  * fence. Else somebody may have had it in between. Replicas are not asked: a grant that too few of
  * them have is given back, and this one is old. */
-static dlock_status move_session(renewal *in, renewed *which) {
+static dlock_status move_session(renewal *in, renewed *which, int64_t limit_us) {
     claim *asked = &which->asked;
     uint64_t fence = asked->call.fence;
     uint32_t min_replicas = asked->min_replicas;
-    int64_t limit_us = deadline_after_ms(now_of(in), in->patience_ms);
+    if (now_of(in) >= limit_us) return NOT_TRIED;
     asked->link = &which->link;
     asked->min_replicas = 0;
     dlock_status status = in->by->table->acquire(in->by, asked, 0, limit_us);
@@ -203,8 +206,11 @@ static void ask(renewal *in, size_t count, size_t cut_off) {
     int64_t limit_us = deadline_after_ms(now_of(in), in->patience_ms);
     if (extended > 0)
         in->by->table->extend_all(in->by, in->claims, in->outcomes, extended, &stop, limit_us);
-    for (size_t i = extended; i < count; i++)
-        in->outcomes[i] = move_session(in, in->wave[i]);
+    /* All together have the time of one: a server that is silent must not hold up what is to be
+     * renewed elsewhere. The first one that is due is the last of them. */
+    limit_us = deadline_after_ms(now_of(in), in->patience_ms);
+    for (size_t i = count; i-- > extended;)
+        in->outcomes[i] = move_session(in, in->wave[i], limit_us);
 }
 
 /* Locked. */
@@ -227,12 +233,17 @@ static void settle(renewal *in, renewed *which, dlock_status outcome) {
         schedule_next(in, which);
         return;
     }
+    if (outcome == NOT_TRIED) { /* before those that were, so that each gets its turn */
+        schedule(in, which, which->node.due_us);
+        return;
+    }
     if (outcome == DLOCK_LOST) {
         hold_lose(which->of, DLOCK_LOST);
         which->on_lost(which->arg);
         return;
     }
-    if (outcome == DLOCK_IN_DOUBT) hold_note_doubt(which->of, call->lease_ms);
+    /* The same token again makes no lease shorter, an extension may. */
+    if (outcome == DLOCK_IN_DOUBT && !was_moving) hold_note_doubt(which->of, call->lease_ms);
     atomic_store(&which->of->why, (int)outcome);
     which->pause_ms = which->pause_ms == 0 ? PAUSE_FIRST_MS : which->pause_ms * 2;
     if (which->pause_ms > PAUSE_MAX_MS) which->pause_ms = PAUSE_MAX_MS;
