@@ -1,5 +1,6 @@
 """Locks in a cluster: at the node that has the slot, while slots move, and nodes that are wrong."""
 
+import socket
 import threading
 import time
 
@@ -431,6 +432,31 @@ def test_nodes_that_nobody_names_any_more_are_forgotten(client_at, fake_node):
         assert lock.acquire() == Status.UNREACHABLE
     node.reply = lambda words: Exception(f"ASK 1 127.0.0.1:{other.port}")
     assert lock.acquire(1000) == Status.OK
+
+
+def test_sessions_of_a_node_that_is_away_do_not_hold_up_renewals_elsewhere(connect, fake_node):
+    away, there = fake_node(), fake_node()
+    half = 8192
+    away.map = there.map = slots((0, half - 1, "127.0.0.1", away.port),
+                                 (half, 16383, "127.0.0.1", there.port))
+    names = [f"lock:{i}" for i in range(200)]
+    at_away = [name for name in names if slot_of(name) < half][:14]
+    told, answer = Told(), away.answer
+    dlock = connect(url_of(there), on_event=told, io_timeout_ms=300, connect_timeout_ms=100)
+    for name in at_away:
+        assert dlock.lock(name, session=True, lease_ms=60_000).acquire() == Status.OK
+    elsewhere = next(name for name in names if slot_of(name) >= half)
+    kept = dlock.lock(elsewhere, lease_ms=3500, renew_every_ms=300)
+    assert kept.acquire() == Status.OK
+    away.answer = lambda words: SILENCE
+    for connection in list(away.connections):
+        connection.shutdown(socket.SHUT_RDWR)
+    asked = len(away.asked("DLOCK.ACQUIRE"))
+    wait_until(lambda: len({words[1] for words in away.asked("DLOCK.ACQUIRE")[asked:]}) == 14,
+               "that each was asked for again", timeout=60)
+    away.answer = answer
+    assert Event.LOST not in told.events(elsewhere)
+    assert kept.release() == Status.OK
 
 
 def test_the_login_is_that_of_all_nodes(fake_server, connect):
