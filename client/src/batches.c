@@ -8,6 +8,8 @@
 #include "votes.h"
 #include <stdlib.h>
 
+enum { LEASE_PARTS = 3 };
+
 /* The same batch for each node, and what each of them said about each claim. */
 typedef struct batches {
     batch *asked[NODES_MAX];
@@ -89,9 +91,19 @@ static void fail_all(claim *const claims[], dlock_status outcomes[], size_t coun
     }
 }
 
+/* Whoever is silent must not use up the leases, although a majority has answered: this leaves time
+ * for the next extension. */
+static int64_t a_part_of_the_lease(const nodes *of, claim *const claims[], size_t count) {
+    uint32_t shortest_ms = UINT32_MAX;
+    for (size_t i = 0; i < count; i++)
+        if (claims[i]->call.lease_ms < shortest_ms) shortest_ms = claims[i]->call.lease_ms;
+    return deadline_after_ms(of->env->now_us(of->env), shortest_ms / LEASE_PARTS);
+}
+
 void batches_extend(nodes *of, claim *const claims[], dlock_status outcomes[], size_t count,
                     const interrupt *stop, int64_t limit_us) {
     batches all;
+    limit_us = deadline_earlier(limit_us, a_part_of_the_lease(of, claims, count));
     if (!make_batches(of, &all, claims, count, limit_us)) {
         fail_all(claims, outcomes, count);
         free_batches(&all);

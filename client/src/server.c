@@ -45,6 +45,7 @@ server *server_new(const url *at, const server_limits *limits) {
     atomic_init(&made->shares, 1);
     made->at = *at;
     made->limits = *limits;
+    if (!at->is_tls) made->limits.trust = NULL;
     bool is_known = at->is_unix || resolve_literal(&made->known, at->host, at->port);
     if (at->is_unix) made->known = path_address(at);
     if (!is_known) made->name = resolver_new(at->host, at->port);

@@ -12,7 +12,7 @@ typedef struct server server;
 typedef struct server_limits {
     uint32_t connect_timeout_ms, io_timeout_ms;
     uint32_t pool_max;
-    const tls_context *trust; /* of rediss://, else NULL; must outlive the server */
+    const tls_context *trust; /* for rediss://, or NULL; must outlive the server */
 } server_limits;
 
 /* NULL: no memory. */

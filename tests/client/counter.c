@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* counter.c - get, +1, set on a counter that lives elsewhere, under a lock, by several threads.
  *
- *   counter LOCK_URL COUNTER_PORT THREADS TRIES DONE_KEY
+ *   counter LOCK_URL COUNTER_PORT THREADS TRIES DONE_KEY [MIN_REPLICAS]
  *
  * The new value and this process's own count of successes (DONE_KEY) are written in one
  * transaction, so that both are true even if the process is killed at any moment. Without the lock,
@@ -19,7 +19,7 @@
 enum { THREADS_MAX = 64, WAIT_MS = 60000, LEASE_MS = 5000, LEFT_MS = 3000 };
 
 static dlock_client *client;
-static int counter_port, tries;
+static int counter_port, tries, min_replicas;
 static const char *done_key;
 static atomic_int successes;
 
@@ -56,6 +56,7 @@ static void *work(void *data) {
     dlock_lock_options options;
     dlock_lock_options_init(&options);
     options.lease_ms = LEASE_MS;
+    options.min_replicas = (uint32_t)min_replicas;
     if (dlock_lock_new(&lock, client, "lock_key", &options) != DLOCK_OK) fail("lock", "new");
     for (int i = 0; i < tries; i++) {
         if (dlock_acquire(lock, WAIT_MS) != DLOCK_OK) continue;
@@ -73,12 +74,13 @@ static void *work(void *data) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6) return 2;
+    if (argc != 6 && argc != 7) return 2;
     pthread_t threads[THREADS_MAX];
     counter_port = atoi(argv[2]);
     int thread_count = atoi(argv[3]);
     tries = atoi(argv[4]);
     done_key = argv[5];
+    min_replicas = argc == 7 ? atoi(argv[6]) : 0;
     if (thread_count < 1 || thread_count > THREADS_MAX) return 2;
     dlock_client_options options;
     dlock_client_options_init(&options);

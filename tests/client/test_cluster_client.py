@@ -1,17 +1,17 @@
 """Locks in a cluster: at the node that has the slot, while slots move, and nodes that are wrong."""
 
+import socket
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from support import figures
 from support.cluster import Cluster, slot_of
 from support.commands import Lock as Commands
-from support.every_deployment import EveryDeployment
+from support.every_deployment import Deployment, EveryDeployment
 from support.fake_server import CUT, SILENCE, resp
-from support.libdlock import SPIN, Background, Status
+from support.libdlock import SPIN, Background, Event, State, Status, Told
 from support.server import free_port, wait_until
 
 IO_MS = 5000  # where an answer comes, it may be late
@@ -229,6 +229,35 @@ def test_moves_under_load_reach_no_caller(cluster, connect, wait_mode):
                  f"slot under load, {len(work.fences)} grants, 0 double, 0 errors")
 
 
+def test_locks_that_are_renewed_move_with_their_slot(cluster, connect):
+    """Those of other slots, and sessions, which do not move, too."""
+    told, key = Told(), cluster.key_on(0)
+    dlock = connect(url_of(cluster.nodes[0]), on_event=told, io_timeout_ms=IO_MS)
+    names = ["{%s}:%d" % (key, i) for i in range(20)] + [cluster.key_on(1), cluster.key_on(2)]
+    locks = {name: dlock.lock(name, lease_ms=60_000, renew_every_ms=50, session=i % 5 == 0)
+             for i, name in enumerate(names)}
+    for lock in locks.values():
+        assert lock.acquire() == Status.OK, lock.error
+    fences = {name: lock.fence for name, lock in locks.items()}
+
+    def wait_for_renewals():
+        enough = dlock.stats().renewed + 2 * len(locks)
+        wait_until(lambda: dlock.stats().renewed >= enough, "renewals")
+
+    for target in (1, 0, 2, 0):
+        cluster.begin_move(slot_of(key), target)
+        wait_for_renewals()
+        cluster.move_keys(slot_of(key), target)
+        wait_for_renewals()
+        cluster.end_move(slot_of(key), target)
+        wait_for_renewals()
+        cluster.wait_until_settled()
+        assert {name: seen(cluster, name)["fence"] for name in names} == fences
+    assert {event for event, *_ in told.all} <= {Event.ACQUIRED, Event.SUSPECT}
+    assert {lock.state for lock in locks.values()} == {State.HELD}
+    assert {lock.release() for lock in locks.values()} == {Status.OK}
+
+
 def test_a_server_that_is_no_cluster_is_refused(connect, server):
     """It would grant everything: two of them, everything twice."""
     lock = connect(url_of(server), io_timeout_ms=IO_MS).lock()
@@ -240,8 +269,8 @@ def test_a_server_that_is_no_cluster_is_refused(connect, server):
 class TestAsEveryDeployment(EveryDeployment):
     @pytest.fixture
     def deployment(self, cluster):
-        return SimpleNamespace(url=url_of(cluster.nodes[0]), info=lambda name: seen(cluster, name),
-                               names=[cluster.key_on(number) for number in range(3)])
+        return Deployment(url_of(cluster.nodes[0]), list(map(cluster.key_on, range(3))),
+                          lambda name: [cluster.owner(name)])
 
 
 # -- false ones -----------------------------------------------------------------------------------
@@ -403,6 +432,31 @@ def test_nodes_that_nobody_names_any_more_are_forgotten(client_at, fake_node):
         assert lock.acquire() == Status.UNREACHABLE
     node.reply = lambda words: Exception(f"ASK 1 127.0.0.1:{other.port}")
     assert lock.acquire(1000) == Status.OK
+
+
+def test_sessions_of_a_node_that_is_away_do_not_hold_up_renewals_elsewhere(connect, fake_node):
+    away, there = fake_node(), fake_node()
+    half = 8192
+    away.map = there.map = slots((0, half - 1, "127.0.0.1", away.port),
+                                 (half, 16383, "127.0.0.1", there.port))
+    names = [f"lock:{i}" for i in range(200)]
+    at_away = [name for name in names if slot_of(name) < half][:14]
+    told, answer = Told(), away.answer
+    dlock = connect(url_of(there), on_event=told, io_timeout_ms=300, connect_timeout_ms=100)
+    for name in at_away:
+        assert dlock.lock(name, session=True, lease_ms=60_000).acquire() == Status.OK
+    elsewhere = next(name for name in names if slot_of(name) >= half)
+    kept = dlock.lock(elsewhere, lease_ms=3500, renew_every_ms=300)
+    assert kept.acquire() == Status.OK
+    away.answer = lambda words: SILENCE
+    for connection in list(away.connections):
+        connection.shutdown(socket.SHUT_RDWR)
+    asked = len(away.asked("DLOCK.ACQUIRE"))
+    wait_until(lambda: len({words[1] for words in away.asked("DLOCK.ACQUIRE")[asked:]}) == 14,
+               "that each was asked for again", timeout=60)
+    away.answer = answer
+    assert Event.LOST not in told.events(elsewhere)
+    assert kept.release() == Status.OK
 
 
 def test_the_login_is_that_of_all_nodes(fake_server, connect):

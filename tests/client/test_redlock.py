@@ -9,7 +9,7 @@ import pytest
 
 from support.commands import Lock as Commands
 from support.fake_server import SILENCE
-from support.libdlock import Background, State, Status
+from support.libdlock import Background, Event, State, Status, Told
 from support.server import free_port, wait_until
 
 LONG_IO_MS = 5000  # where an answer is expected
@@ -503,6 +503,60 @@ def test_a_majority_counts_on_from_the_fence_before_it_is_told(connect, servers)
     assert lock.acquire() == Status.OK
     assert lock.fence > ahead
     assert all(info["fence"] >= lock.fence for info in infos(servers))
+
+
+# -- keeping it -----------------------------------------------------------------------------------
+
+
+def keep(connect, servers, lease_ms=600_000, renew_every_ms=100, **options):
+    """A lock that is renewed, and what its client was told."""
+    told = Told()
+    dlock = connect(servers, on_event=told, **{"io_timeout_ms": LONG_IO_MS, **options})
+    lock = dlock.lock(lease_ms=lease_ms, renew_every_ms=renew_every_ms)
+    assert lock.acquire() == Status.OK, lock.error
+    return lock, told
+
+
+def wait_for_renewals(lock, count=3):
+    enough = lock.client.stats().renewed + count
+    wait_until(lambda: lock.client.stats().renewed >= enough, "renewals")
+
+
+def test_renewal_goes_on_without_a_server_that_died_and_forgot(connect, servers):
+    lock, told = keep(connect, servers[:3])
+    fence = lock.fence
+    wait_for_renewals(lock)
+    servers[0].kill()
+    wait_for_renewals(lock)
+    servers[0].start(servers[0].port)
+    wait_for_renewals(lock)
+    assert tokens(servers[:3]) == [None, lock.token, lock.token]
+    assert lock.fence == fence and told.events() == [Event.ACQUIRED]
+    assert lock.release() == Status.OK
+
+
+def test_a_silent_server_does_not_use_up_the_lease(connect, servers, silent):
+    """A majority has answered long before its I/O timeout is over."""
+    lock, told = keep(connect, servers[:3], lease_ms=3000, renew_every_ms=300,
+                      io_timeout_ms=20_000)
+    wait_for_renewals(lock)
+    silent(servers[0])
+    time.sleep(3.2)
+    assert Event.LOST not in told.events()
+    awake(servers[0])
+
+
+def test_a_loss_of_the_majority_is_told_before_the_end(connect, servers):
+    lock, told = keep(connect, servers[:3], lease_ms=2000, io_timeout_ms=1000)
+    wait_for_renewals(lock)
+    for server in servers[:2]:
+        server.kill()
+    end = time.clock_gettime(time.CLOCK_BOOTTIME) + 2
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert told.events() == [Event.ACQUIRED, Event.SUSPECT, Event.LOST]
+    assert told.find(Event.SUSPECT)[2] == Status.NO_QUORUM
+    assert told.find(Event.LOST)[3] < end
+    assert lock.state == State.GONE and lock.is_lost_by_fd()
 
 
 # -- many at once ---------------------------------------------------------------------------------

@@ -1,20 +1,19 @@
 """Locks at the master that sentinels name: its death, its successor, sentinels that are wrong."""
 
 import contextlib
+import os
+import socket
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
-import redis
 
 from support import figures
 from support.commands import Lock as Commands
-from support.commands import plain
-from support.every_deployment import EveryDeployment
+from support.every_deployment import Deployment, EveryDeployment
 from support.fake_server import CUT, SILENCE, resp
 from support.libdlock import Background, Client, Lock, Status
-from support.sentinel import NAME, SentinelSet
+from support.sentinel import NAME, SentinelSet, url_of
 from support.server import free_port, wait_until
 
 IO_MS = 5000  # where an answer comes, it may be late
@@ -22,39 +21,7 @@ ELECTION_S = 15  # generous: it takes three seconds or so
 SLOW_S = 0.5  # of a busy machine
 
 
-def url_of(*sentinels, name=NAME, login="", options=""):
-    hosts = ",".join(f"127.0.0.1:{getattr(s, 'port', s)}" for s in sentinels)
-    return f"redis+sentinel://{login}{hosts}/{name}{options}"
-
-
 # -- real ones ------------------------------------------------------------------------------------
-
-
-def has_role(server, role):
-    try:
-        return server.observer.info("replication")["role"] == role
-    except redis.ConnectionError:  # sentinels end all connections of whom they demote
-        return False
-
-
-def switch_master(sentinels):
-    """As an operator does it. The new master is the result."""
-    old = sentinels.master
-
-    def is_done():
-        if sentinels.master is not old:
-            return True
-        with contextlib.suppress(redis.ResponseError):  # it is under way
-            plain(sentinels.sentinels[0].observer, "SENTINEL", "FAILOVER", NAME)
-        time.sleep(0.1)
-        return False
-
-    # Who talks too often takes a change back before its leader can tell of it.
-    for period_ms, condition in ((2000, is_done), (100, lambda: has_role(old, "slave"))):
-        for sentinel in sentinels.sentinels:
-            plain(sentinel.observer, "SENTINEL", "DEBUG", "PUBLISH-PERIOD", period_ms)
-        wait_until(condition, "the other master", timeout=60)
-    return sentinels.wait_for_new_master(old)
 
 
 class Worker(threading.Thread):
@@ -149,7 +116,7 @@ def change(request, sentinels):
             old.kill()
             change.go_on_at(sentinels.wait_for_new_master(old))
         else:
-            change.go_on_at(switch_master(sentinels))
+            change.go_on_at(sentinels.switch_master())
         figures.tell(f"Sentinel: the master is {request.param}, "
                      f"another one after {change.promoted - change.begin:.1f} s; 8 threads go on "
                      f"{change.resumed - change.promoted:.3f} s later at the latest")
@@ -188,8 +155,9 @@ def test_who_asks_once_is_sent_on_to_the_new_master(change):
 class TestAsEveryDeployment(EveryDeployment):
     @pytest.fixture
     def deployment(self, sentinels):
-        return SimpleNamespace(url=url_of(*sentinels.sentinels), names=["a", "{a}", "b"],
-                               info=lambda name: Commands(sentinels.master.observer, name).info())
+        sentinels.wait_for_master()
+        return Deployment(url_of(*sentinels.sentinels), ["a", "{a}", "b"],
+                          lambda name: [sentinels.master], replicas=2)
 
 
 def test_a_name_that_no_sentinel_knows(connect, sentinels):
@@ -212,16 +180,14 @@ def test_one_sentinel_of_several_is_enough(connect, sentinels):
     assert lock.release() == Status.OK
 
 
-def test_a_grant_that_no_replica_has_is_none(connect, sentinels):
-    """What keeps an old master from granting locks that its successor does not know of."""
-    dlock = connect(url_of(*sentinels.sentinels), io_timeout_ms=IO_MS)
-    status = dlock.lock("known", min_replicas=3, replica_timeout_ms=50).acquire()
-    if status == Status.OK:
-        pytest.skip("this libdlock does not ask for replicas")
-    assert status == Status.NO_REPLICAS
-    assert Commands(sentinels.master.observer, "known").info() is None
+def test_grants_and_renewals_that_enough_replicas_have(connect, sentinels):
     sentinels.wait_for_master()
-    assert dlock.lock("known", min_replicas=2).acquire() == Status.OK
+    dlock = connect(url_of(*sentinels.sentinels), io_timeout_ms=IO_MS)
+    lock = dlock.lock("known", min_replicas=1, lease_ms=60_000, renew_every_ms=50)
+    assert lock.acquire(20_000) == Status.OK, lock.error
+    wait_until(lambda: dlock.stats().renewed >= 3, "renewals")
+    assert lock.extend() == Status.OK, lock.error
+    assert lock.release() == Status.OK
 
 
 # -- false ones -----------------------------------------------------------------------------------
@@ -344,6 +310,33 @@ def test_a_master_that_refuses_is_asked_for_again_at_once(lock_at, fake_sentinel
     time.sleep(0.05)  # sentinels are not asked more often than this
     assert lock.acquire() == Status.OK, lock.error
     assert len(new.asked("DLOCK.ACQUIRE")) == 1
+
+
+def test_nothing_is_left_of_old_masters(connect, fake_sentinel, fake_master):
+    """Of their connections, while some are held by sessions and others by nobody."""
+    masters = [fake_master(), fake_master()]
+    sentinel = fake_sentinel(masters[0])
+    dlock = connect(url_of(sentinel), io_timeout_ms=IO_MS)
+    kept = [dlock.lock(f"kept{i}", lease_ms=60_000, renew_every_ms=20, session=i == 0)
+            for i in range(2)]
+    lock = dlock.lock()
+    for each in kept:
+        assert each.acquire() == Status.OK
+    counts = []
+    for i in range(20):
+        new, old = masters[(i + 1) % 2], masters[i % 2]
+        new.role, new.reply, sentinel.master = "master", 1, new
+        old.role, old.reply = "slave", Exception("READONLY no")
+        for connection in list(old.connections):
+            with contextlib.suppress(OSError):  # it has ended already
+                connection.shutdown(socket.SHUT_RDWR)
+        assert lock.acquire(20_000) == Status.OK, lock.error
+        assert lock.release() == Status.OK
+        renewed = len(new.asked("DLOCK.EXTEND"))
+        wait_until(lambda: len(new.asked("DLOCK.EXTEND")) > renewed + 2, "renewals")
+        counts.append(len(os.listdir("/proc/self/fd")))
+    assert max(counts[-5:]) <= max(counts[:5]) + 4, counts
+    assert {each.release() for each in kept} == {Status.OK}
 
 
 def test_a_refusal_says_who_refused(lock_at, fake_sentinel, fake_master):

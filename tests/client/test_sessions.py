@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from support.fake_server import SILENCE
 from support.libdlock import Background, Event, State, Status, Told
 from support.server import ROOT, wait_until
 
@@ -126,6 +127,54 @@ def test_a_connection_that_only_our_side_lost_is_replaced(connect, fake_server, 
     wait_until(lambda: lock.state == State.HELD, "that it is known to be ours")
     assert Event.LOST not in told.events()
     assert lock.release() == Status.OK
+
+
+def test_a_session_that_moves_is_not_undone_for_want_of_replicas(connect, fake_server, told):
+    """They had the lock before; that they do not answer just now is no reason to give it back."""
+    acknowledged = [1]
+
+    def answer(words):
+        if words[0] == b"WAIT":
+            return b":%d\r\n" % acknowledged[0]
+        return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
+    server = fake_server(answer)
+    dlock = connect(server, on_event=told, io_timeout_ms=5000)
+    lock = hold(dlock, min_replicas=1, renew_every_ms=100)
+    acknowledged[0] = 0
+    for connection in list(server.connections):
+        connection.shutdown(2)
+    wait_until(lambda: len(server.asked("DLOCK.ACQUIRE")) >= 2, "that it is asked for again")
+    renewed = len(server.asked("DLOCK.EXTEND"))
+    wait_until(lambda: len(server.asked("DLOCK.EXTEND")) > renewed, "a renewal after that")
+    assert not server.asked("DLOCK.RELEASE")
+    before, acknowledged[0] = dlock.stats().renewed, 1
+    wait_until(lambda: dlock.stats().renewed > before, "a renewal that counts")
+    assert lock.state == State.HELD and Event.LOST not in told.events()
+    assert len(server.asked("DLOCK.ACQUIRE")) == 2
+    assert lock.release() == Status.OK
+
+
+@pytest.mark.parametrize("renewal", [{}, {"renew_every_ms": 100},
+                                     {"renew_every_ms": 100, "min_replicas": 1}], ids=str)
+def test_a_move_without_an_answer_makes_no_later_extension_shorter(connect, fake_server, told,
+                                                                   renewal):
+    silences = []
+
+    def answer(words):
+        if words[0] == b"DLOCK.ACQUIRE":
+            return silences.pop() if silences else b":7\r\n"
+        return b":1\r\n"
+    server = fake_server(answer)
+    dlock = connect(server, on_event=told, io_timeout_ms=500)
+    lock = hold(dlock, **renewal)
+    silences.append(SILENCE)
+    for connection in list(server.connections):
+        connection.shutdown(2)
+    wait_until(lambda: len(server.asked("DLOCK.ACQUIRE")) == 3, "that it is asked for again, twice")
+    wait_until(lambda: not renewal or dlock.stats().renewed > 1, "renewals")
+    assert lock.extend() == Status.OK, lock.error
+    assert lock.state == State.HELD and lock.remaining_ms > LEASE_MS / 2
+    assert Event.LOST not in told.events()
 
 
 def test_a_server_that_cannot_be_reached_is_asked_until_the_end(connect, server, told):

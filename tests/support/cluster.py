@@ -28,19 +28,21 @@ class Cluster:
     """Masters 0, 1, ..., each with its share of the slots; who has which is in owners. With
     replicas, replica 0 follows master 0, and so on."""
 
-    def __init__(self, masters=3, replicas=0):
+    def __init__(self, masters=3, replicas=0, tls=None):
+        """tls(port): options of a server that speaks TLS there."""
         self.owners = [slot * masters // SLOTS for slot in range(SLOTS)]
-        members = [self._member() for _ in range(masters + replicas)]
+        members = [self._member(tls) for _ in range(masters + replicas)]
         self.nodes, self.replicas = members[:masters], members[masters:]
         self.moving = set()
 
     @staticmethod
-    def _member():
-        bus_port = free_port()
+    def _member(tls):
+        bus_port, tls_port = free_port(), free_port() if tls else None
         member = Server("--cluster-enabled", "yes", "--cluster-port", bus_port,
                         "--cluster-node-timeout", NODE_TIMEOUT_MS,
-                        "--cluster-replica-validity-factor", 0)
-        member.bus_port = bus_port
+                        "--cluster-replica-validity-factor", 0,
+                        *([*tls(tls_port), "--tls-cluster", "yes"] if tls else []))
+        member.bus_port, member.tls_port = bus_port, tls_port
         return member
 
     @property
@@ -59,7 +61,8 @@ class Cluster:
                 client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
             client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
             for other in self.members[:i]:
-                client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus_port)
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.known_port,
+                                       other.bus_port)
         self.wait_until_ready()
         self._assign_replicas()
         return self
@@ -187,7 +190,7 @@ class Cluster:
             self.end_move(slot, self.owners[slot])
 
     def _send_keys(self, slot, source, target):
-        client, port = self.nodes[source].client(), self.nodes[target].port
+        client, port = self.nodes[source].client(), self.nodes[target].known_port
         while keys := client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
             client.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
 

@@ -1,42 +1,131 @@
 """What a lock does, wherever it is kept: the same sentences for each kind of deployment.
 
-    class TestSentinel(EveryDeployment): ...
+    class TestSentinel(EveryDeployment):
+        @pytest.fixture
+        def deployment(self): return Deployment(...)
+"""
 
-needs the fixtures connect and deployment: url; names of some locks, at different servers if there
-are several; info(name), as Commands.info() has it."""
+import threading
+import time
 
 import pytest
 
-from support.libdlock import SERVER_WAIT, SPIN, Background, State, Status
+from support.commands import Lock as Commands
+from support.libdlock import LOG_FN, SERVER_WAIT, SPIN, Background, Event, State, Status, Told
 from support.server import wait_until
 
 IO_MS = 5000  # where an answer comes, it may be late
+LONG_MS = 60_000
+
+
+class Deployment:
+    """url: one or several. names: of some locks, at different servers if there are several.
+    servers_of(name): those that keep it. options: of all its clients."""
+
+    def __init__(self, url, names, servers_of, replicas=0, **options):
+        self.url, self.names, self.servers_of = url, names, servers_of
+        self.replicas = replicas
+        self.options = {"io_timeout_ms": IO_MS, **options}
+        self.is_redlock = not isinstance(url, str)
+
+    def infos(self, name):
+        return [Commands(server.observer, name).info() for server in self.servers_of(name)]
+
+    def info(self, name):
+        return self.infos(name)[0]
+
+    def counts_on_from(self, name, fence):
+        """Of several servers a majority, some of them from a larger one."""
+        fences = [info["fence"] for info in self.infos(name)]
+        if not self.is_redlock:
+            return fences == [fence]
+        return sum(each >= fence for each in fences) > len(fences) // 2
+
+    def is_free(self, name):
+        return not any(self.infos(name))
+
+    def force_open(self, name):
+        for server in self.servers_of(name):
+            server.observer.delete(name)
+
+    def wait_for_waiter(self, name, dlock):
+        """Somebody waits for it, by this client; until then nothing else goes on there."""
+        if self.is_redlock:
+            enough = dlock.stats().commands + 2 * len(self.url)
+            wait_until(lambda: dlock.stats().commands >= enough, "two attempts")
+        else:
+            wait_until(lambda: self.info(name)["waiters"] == 1, "a waiter")
+
+
+def take_turns(dlock, name, threads=4, rounds=6):
+    """Each thread takes the lock so many times. The fences, in order."""
+    fences, failures, inside = [], [], threading.Lock()
+
+    def work():
+        lock = dlock.lock(name, lease_ms=LONG_MS)
+        for _ in range(rounds):
+            status = lock.acquire(LONG_MS)
+            if status != Status.OK or not inside.acquire(blocking=False):
+                failures.append((status, lock.error))
+                return
+            fences.append(lock.fence)
+            inside.release()
+            status = lock.release()
+            if status != Status.OK:
+                failures.append((status, lock.error))
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures
+    assert len(fences) == threads * rounds
+    return fences
+
+
+def assert_refused(dlock, **options):
+    with pytest.raises(ValueError) as refusal:
+        dlock.lock(**options)
+    assert refusal.value.args == (Status.INVALID,)
 
 
 class EveryDeployment:
     @pytest.fixture
-    def dlock(self, connect, deployment):
-        return connect(deployment.url, io_timeout_ms=IO_MS)
+    def client_of(self, connect, deployment):
+        """client_of(**options): a client of this deployment."""
+        return lambda **options: connect(deployment.url, **{**deployment.options, **options})
+
+    @pytest.fixture
+    def dlock(self, client_of):
+        return client_of()
+
+    @pytest.fixture
+    def told(self):
+        return Told()
+
+    # -- take and give back ------------------------------------------------------------------------
 
     def test_a_free_lock_is_taken_and_given_back(self, deployment, dlock):
         for name in deployment.names:
             lock = dlock.lock(name)
             assert lock.acquire() == Status.OK, lock.error
-            info = deployment.info(name)
-            assert (info["token"], info["fence"]) == (lock.token, lock.fence)
+            for info in deployment.infos(name):
+                assert info["token"] == lock.token
+            assert deployment.counts_on_from(name, lock.fence)
             assert lock.release() == Status.OK
             assert lock.state == State.FREE
-            assert deployment.info(name) is None
+            assert deployment.is_free(name)
 
-    def test_a_held_lock_is_busy_to_others_who_ask_once(self, deployment, dlock, connect):
-        stranger = connect(deployment.url, io_timeout_ms=IO_MS)
+    def test_a_held_lock_is_busy_to_others_who_ask_once(self, deployment, dlock, client_of):
+        stranger = client_of()
         for name in deployment.names:
             assert dlock.lock(name).acquire() == Status.OK
             assert stranger.lock(name).acquire() == Status.BUSY
 
     @pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
-    def test_a_wait_for_a_held_lock_ends_in_time(self, deployment, connect, mode):
-        dlock = connect(deployment.url, io_timeout_ms=IO_MS, wait_mode=mode)
+    def test_a_wait_for_a_held_lock_ends_in_time(self, deployment, client_of, mode):
+        dlock = client_of(wait_mode=mode)
         dlock.lock(deployment.names[0]).acquire()
         status, took_ms = dlock.lock(deployment.names[0]).timed_acquire(150)
         assert status == Status.TIMEOUT
@@ -47,26 +136,27 @@ class EveryDeployment:
             holder, waiter = dlock.lock(name), dlock.lock(name)
             holder.acquire()
             waiting = Background(waiter.acquire, 20_000)
-            wait_until(lambda: deployment.info(name)["waiters"] == 1, "a waiter")
+            deployment.wait_for_waiter(name, dlock)
             first_fence = holder.fence
             assert holder.release() == Status.OK
             assert waiting.result() == Status.OK
             assert waiter.fence > first_fence
-            assert waiter.timings.attempts == 1
+            assert deployment.is_redlock or waiter.timings.attempts == 1
 
     def test_an_extension_lengthens_the_lease(self, deployment, dlock):
         for name in deployment.names:
             lock = dlock.lock(name, lease_ms=5000)
             lock.acquire()
             assert lock.extend(60_000) == Status.OK
-            assert deployment.info(name)["ttl"] > 50_000
+            assert all(info["ttl"] > 50_000 for info in deployment.infos(name))
             assert lock.remaining_ms > 50_000
 
     def test_a_lock_that_ended_is_lost(self, deployment, dlock):
-        for name in deployment.names:
-            lock = dlock.lock(name, lease_ms=20)
-            assert lock.acquire() == Status.OK
-            wait_until(lambda: deployment.info(name) is None, "the end of the lease")
+        locks = [dlock.lock(name, lease_ms=300) for name in deployment.names]
+        for lock in locks:
+            assert lock.acquire(20_000) == Status.OK, lock.error
+        for lock, name in zip(locks, deployment.names):
+            wait_until(lambda: deployment.is_free(name), "the end of the lease")
             assert lock.extend() == Status.LOST
             assert lock.release() == Status.LOST
 
@@ -74,30 +164,162 @@ class EveryDeployment:
         dlock.lock(deployment.names[0]).acquire()
         lock = dlock.lock(deployment.names[0])
         waiting = Background(lock.acquire, -1)
-        wait_until(lambda: deployment.info(deployment.names[0])["waiters"] == 1, "a waiter")
+        deployment.wait_for_waiter(deployment.names[0], dlock)
         lock.cancel()
         assert waiting.result() == Status.CANCELED
         wait_until(lambda: deployment.info(deployment.names[0])["waiters"] == 0, "its leaving")
 
-    def test_a_session_ends_with_its_connection(self, deployment, connect):
-        dlock = connect(deployment.url, io_timeout_ms=IO_MS)
-        for name in deployment.names:
-            lock = dlock.lock(name, session=True)
-            assert lock.acquire() == Status.OK
-            if deployment.info(name)["session"] == 0:
-                pytest.skip("this libdlock has no sessions")
-            assert lock.extend() == Status.OK
+    def test_a_handle_takes_what_it_holds_without_a_word(self, deployment, dlock):
+        lock = dlock.lock(deployment.names[0])
+        assert lock.acquire() == Status.OK
+        before, fence = dlock.stats().commands, lock.fence
+        assert lock.acquire() == Status.OK
+        assert lock.release() == Status.OK
+        assert (dlock.stats().commands, lock.fence) == (before, fence)
+        assert deployment.info(deployment.names[0])["token"] == lock.token
+        assert lock.release() == Status.OK
+        assert deployment.is_free(deployment.names[0])
+
+    def test_the_fence_rises_with_each_holder(self, deployment, client_of):
+        locks = [client_of().lock(deployment.names[0]) for _ in range(2)]
+        fences = []
+        for lock in locks * 5:
+            assert lock.acquire() == Status.OK, lock.error
+            fences.append(lock.fence)
             assert lock.release() == Status.OK
-            assert deployment.info(name) is None
-            assert lock.acquire() == Status.OK
+        assert fences == sorted(set(fences))
+
+    def test_a_prefix_is_put_before_the_name(self, deployment, client_of):
+        lock = client_of(prefix="order:").lock(deployment.names[0])
+        assert lock.acquire() == Status.OK
+        assert deployment.info(f"order:{deployment.names[0]}")["token"] == lock.token
+        assert deployment.is_free(deployment.names[0])
 
     def test_ping_finds_servers_with_the_module(self, dlock):
         assert dlock.ping(IO_MS) == Status.OK
 
     def test_finding_the_server_costs_no_request_once_it_is_known(self, deployment, dlock):
-        lock = dlock.lock(deployment.names[0])
+        name = deployment.names[0]
+        lock = dlock.lock(name)
         lock.acquire()
         before = dlock.stats().commands
         lock.release()
         lock.acquire()
-        assert dlock.stats().commands == before + 2
+        assert dlock.stats().commands == before + 2 * len(deployment.servers_of(name))
+
+    # -- keeping it --------------------------------------------------------------------------------
+
+    def test_a_renewed_lock_is_held_beyond_its_lease(self, deployment, client_of, told):
+        dlock = client_of(on_event=told)
+        locks = [dlock.lock(name, lease_ms=1500, renew_every_ms=100) for name in deployment.names]
+        for lock in locks:
+            assert lock.acquire() == Status.OK, lock.error
+        fences = [lock.fence for lock in locks]
+        time.sleep(1.8)
+        for lock, name, fence in zip(locks, deployment.names, fences):
+            assert lock.state in (State.HELD, State.SUSPECT)
+            assert not lock.is_lost_by_fd()
+            assert lock.fence == fence and deployment.counts_on_from(name, fence)
+            assert lock.release() == Status.OK
+            assert Event.LOST not in told.events(name)
+            assert deployment.is_free(name)
+
+    def test_a_lock_is_not_renewed_beyond_its_bound(self, deployment, client_of, told):
+        dlock = client_of(on_event=told)
+        name = deployment.names[-1]
+        lock = dlock.lock(name, lease_ms=700, renew_every_ms=100, max_hold_ms=1000)
+        begin = time.clock_gettime(time.CLOCK_BOOTTIME)
+        assert lock.acquire() == Status.OK, lock.error
+        wait_until(lambda: told.find(Event.LOST, name), "the end")
+        assert told.find(Event.LOST, name)[3] - begin <= 1.0
+        assert lock.is_lost_by_fd()
+        wait_until(lambda: deployment.is_free(name), "the end of the lease")
+
+    def test_a_lock_that_is_forced_open_is_told_lost(self, deployment, client_of, told):
+        dlock = client_of(on_event=told)
+        for name in deployment.names:
+            lock = dlock.lock(name, lease_ms=LONG_MS, renew_every_ms=50)
+            assert lock.acquire() == Status.OK, lock.error
+            assert not lock.is_lost_by_fd()
+            deployment.force_open(name)
+            assert lock.is_lost_by_fd(20_000)
+            wait_until(lambda: told.find(Event.LOST, name), "the loss")
+            assert told.find(Event.LOST, name)[2] == Status.LOST
+            assert lock.state == State.GONE
+            assert lock.release() == Status.LOST
+
+    # -- sessions and replicas ---------------------------------------------------------------------
+
+    def test_a_session_ends_with_its_connection(self, deployment, client_of, told):
+        dlock = client_of(on_event=told)
+        if deployment.is_redlock:
+            assert_refused(dlock, session=True)
+            return
+        for name in deployment.names:
+            lock = dlock.lock(name, session=True, lease_ms=LONG_MS, renew_every_ms=1000)
+            assert lock.acquire() == Status.OK
+            assert deployment.info(name)["session"] > 0
+            assert lock.extend() == Status.OK
+            assert lock.release() == Status.OK
+            assert deployment.is_free(name)
+            assert lock.acquire() == Status.OK
+            session, = (info["session"] for info in deployment.infos(name))
+            server, = deployment.servers_of(name)
+            server.observer.execute_command("CLIENT", "KILL", "ID", session)
+            wait_until(lambda: told.find(Event.LOST, name), "the loss")
+            assert lock.release() == Status.LOST
+            assert deployment.is_free(name)
+
+    def test_a_grant_that_too_few_replicas_have_is_none(self, deployment, dlock):
+        needed = {"min_replicas": deployment.replicas + 3, "replica_timeout_ms": 50}
+        if deployment.is_redlock:
+            assert_refused(dlock, **needed)
+            return
+        for name in deployment.names:
+            assert dlock.lock(name, **needed).acquire() == Status.NO_REPLICAS
+            assert deployment.is_free(name)
+
+    # -- around it ---------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("hand_on", [0, 3])
+    def test_threads_take_turns_at_a_hot_name(self, deployment, client_of, hand_on):
+        dlock = client_of(hotspot_hand_on=hand_on)
+        name = deployment.names[-1]
+        assert dlock.hotspot_add(name) == Status.OK
+        fences = take_turns(dlock, name)
+        assert fences == sorted(fences)
+        assert deployment.is_free(name)
+        if hand_on == 0:
+            assert len(set(fences)) == len(fences)
+        else:
+            assert dlock.stats().hand_ons > 0
+            assert len(set(fences)) >= len(fences) // (hand_on + 1)
+
+    def test_threads_take_turns_without_a_local_lock(self, deployment, dlock):
+        fences = take_turns(dlock, deployment.names[0], rounds=4)
+        assert fences == sorted(set(fences))
+
+    def test_a_guarded_body_runs_under_the_lock(self, deployment, dlock):
+        seen = []
+
+        def body(got):
+            seen.extend([got, *deployment.infos(deployment.names[0])])
+            return 42
+        assert dlock.guard(deployment.names[0], body) == 42
+        assert seen[0] == Status.OK and all(seen[1:])
+        assert deployment.is_free(deployment.names[0])
+
+    def test_a_line_for_each_acquire_and_release(self, deployment, client_of):
+        lines = []
+        log = LOG_FN(lambda _, is_error, line: lines.append((is_error, line.decode())))
+        dlock = client_of(access_log=log)
+        lock, other = dlock.lock(deployment.names[0]), dlock.lock(deployment.names[0])
+        assert lock.acquire() == Status.OK
+        about, fence = f"{deployment.names[0]}|{lock.token.decode()}|true|", lock.fence
+        assert other.acquire() == Status.BUSY
+        assert lock.release() == Status.OK
+        assert not any(is_error for is_error, _ in lines)
+        (_, taken), (_, refused), (_, given_back) = lines
+        assert taken.startswith(f"acquire|{about}") and taken.split("|")[5] == str(fence)
+        assert "|false|" in refused and "|DLOCK_BUSY|" in refused
+        assert given_back.startswith(f"release|{about}") and given_back.endswith(f"|{fence}")

@@ -78,6 +78,7 @@ SPIN, SERVER_WAIT = 1, 2
 
 
 LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p)
+BODY_FN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
 
 class ClientOptions(ctypes.Structure):
@@ -133,6 +134,7 @@ def _load():
             ("remaining_ms", ctypes.c_int64, pointer), ("lost_fd", ctypes.c_int, pointer),
             ("fence", ctypes.c_uint64, pointer), ("token", text, pointer),
             ("get_timings", None, pointer, pointer),
+            ("guard", ctypes.c_int, pointer, text, ctypes.c_int64, pointer, BODY_FN, pointer),
             ("last_error", text, pointer)]:
         function = getattr(library, f"dlock_{name}")
         function.restype, function.argtypes = result, arguments
@@ -192,6 +194,11 @@ class Client:
 
     def hotspot_remove(self, name="lock"):
         return Status(lib.dlock_hotspot_remove(self.handle, name.encode()))
+
+    def guard(self, name, body, wait_ms=NO_WAIT):
+        """body(status): its result."""
+        call = BODY_FN(lambda lock, got, arg: body(Status(got)))
+        return lib.dlock_guard(self.handle, name.encode(), wait_ms, None, call, None)
 
     def stats(self):
         stats = _structure(Stats)

@@ -1,21 +1,44 @@
 """A master, two replicas and three sentinels on loopback, ready in a second or so."""
 
+import contextlib
+import time
+
 import redis
 
 from support.commands import plain
-from support.server import ROOT, Server, destroy_all, wait_until
+from support.server import ROOT, Server, destroy_all, free_port, wait_until
 
 DOWN_AFTER_MS = 1000  # less, and a busy machine fails over without need
 FAILOVER_TIMEOUT_MS = 2000
 NAME = "main"
 
 
+def url_of(*sentinels, name=NAME, login="", options="", scheme="redis+sentinel"):
+    """Of servers, or of ports."""
+    hosts = ",".join(f"127.0.0.1:{getattr(s, 'known_port', getattr(s, 'port', s))}"
+                     for s in sentinels)
+    return f"{scheme}://{login}{hosts}/{name}{options}"
+
+
+def has_role(server, role):
+    try:
+        return server.observer.info("replication")["role"] == role
+    except redis.ConnectionError:  # sentinels end all connections of whom they demote
+        return False
+
+
 class Sentinel(Server):
     """One sentinel process."""
 
-    def __init__(self, master_port):
+    def __init__(self, master_port, tls=None):
         super().__init__(module=None)
         self.master_port = master_port
+        self.settings = ""
+        if tls:
+            self.tls_port = free_port()
+            words = [str(word) for word in [*tls(self.tls_port), "--tls-replication", "yes"]]
+            pairs = zip(words[::2], words[1::2])
+            self.settings = "".join(f"{name[2:]} {value}\n" for name, value in pairs)
 
     def command(self):
         (self.dir / "sentinel.conf").write_text(
@@ -23,6 +46,7 @@ class Sentinel(Server):
             "bind 127.0.0.1\n"
             f"dir {self.dir}\n"
             f"logfile {self.dir / 'log'}\n"
+            f"{self.settings}"
             f"sentinel monitor {NAME} 127.0.0.1 {self.master_port} 2\n"
             f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n"
             f"sentinel failover-timeout {NAME} {FAILOVER_TIMEOUT_MS}\n"
@@ -38,17 +62,18 @@ class Sentinel(Server):
 class SentinelSet:
     """servers[0] is the first master. Each fail_over() kills the master of the moment."""
 
-    def __init__(self, *options):
-        self.options = options
+    def __init__(self, *options, tls=None):
+        """tls(port): options of a server that speaks TLS there."""
+        self.options, self.tls = options, tls
         self.servers, self.sentinels = [], []
 
     def start(self):
         master = self._add_server()
         for _ in range(2):
-            self._add_server("--replicaof", "127.0.0.1", master.port)
+            self._add_server("--replicaof", "127.0.0.1", master.known_port)
         self._wait_for_replicas(2)
         for _ in range(3):
-            sentinel = Sentinel(master.port)
+            sentinel = Sentinel(master.known_port, self.tls)
             self.sentinels.append(sentinel)
             sentinel.start()
             plain(sentinel.client(), "SENTINEL", "DEBUG", "INFO-PERIOD", 200, "PUBLISH-PERIOD", 100)
@@ -56,7 +81,10 @@ class SentinelSet:
         return self
 
     def _add_server(self, *options):
-        server = Server(*self.options, *options)
+        tls_port = free_port() if self.tls else None
+        tls = [*self.tls(tls_port), "--tls-replication", "yes"] if self.tls else []
+        server = Server(*self.options, *tls, *options)
+        server.tls_port = tls_port
         self.servers.append(server)
         return server.start()
 
@@ -85,7 +113,7 @@ class SentinelSet:
     def master(self):
         """The one that the sentinels name."""
         _, port = plain(self.sentinels[0].observer, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
-        return next(s for s in self.servers if s.port == int(port))
+        return next(s for s in self.servers if s.known_port == int(port))
 
     def wait_for_master(self):
         """The sentinels' master, once it is one and has its replicas."""
@@ -102,6 +130,25 @@ class SentinelSet:
             return master is not old and master.observer.info("replication")["role"] == "master"
         wait_until(is_promoted, "a new master", timeout=60)
         return self.master
+
+    def switch_master(self):
+        """As an operator does it. The new master is the result."""
+        old = self.master
+
+        def is_done():
+            if self.master is not old:
+                return True
+            with contextlib.suppress(redis.ResponseError):  # it is under way
+                plain(self.sentinels[0].observer, "SENTINEL", "FAILOVER", NAME)
+            time.sleep(0.1)
+            return False
+
+        # Who talks too often takes a change back before its leader can tell of it.
+        for period_ms, condition in ((2000, is_done), (100, lambda: has_role(old, "slave"))):
+            for sentinel in self.sentinels:
+                plain(sentinel.observer, "SENTINEL", "DEBUG", "PUBLISH-PERIOD", period_ms)
+            wait_until(condition, "the other master", timeout=60)
+        return self.wait_for_new_master(old)
 
     def revive(self, server):
         """Start it again, on its old port, as a replica of the master; wait until all is well."""

@@ -100,6 +100,7 @@ class Server:
             self.add_module(module)
         self.process = None
         self.port = None
+        self.tls_port = None
         self._clients = []
         self._observer = None
 
@@ -226,6 +227,11 @@ class Server:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
     # -- look ----------------------------------------------------------------------------------
+
+    @property
+    def known_port(self):
+        """By which others of its deployment know it."""
+        return self.tls_port or self.port
 
     @property
     def pid(self):

@@ -1,0 +1,115 @@
+"""What holds everywhere, at one server, with TLS, and at several. Sentinel and Cluster have it in
+files of their own, where their servers are; here is that they speak TLS, too."""
+
+import pytest
+
+from support.cluster import Cluster, slot_of
+from support.every_deployment import Deployment, EveryDeployment
+from support.libdlock import State, Status
+from support.sentinel import SentinelSet, url_of
+from support.server import Server, destroy_all, free_port, wait_until
+from support.tls import tls_options
+
+
+@pytest.fixture(scope="module")
+def servers(authority, certificate):
+    """Three; each with TLS too, at its tls_port."""
+    servers = []
+    try:
+        for _ in range(3):
+            port = free_port()
+            servers.append(Server(*tls_options(authority, certificate, port)))
+            servers[-1].tls_port = port
+            servers[-1].start()
+        yield servers
+    finally:
+        destroy_all(servers)
+
+
+@pytest.fixture(autouse=True)
+def empty(servers):
+    for server in servers:
+        server.observer.flushall()
+
+
+class TestOneServer(EveryDeployment):
+    @pytest.fixture
+    def deployment(self, servers):
+        return Deployment(f"redis://127.0.0.1:{servers[0].port}", ["lock"],
+                          lambda name: servers[:1])
+
+
+class TestTLS(EveryDeployment):
+    @pytest.fixture
+    def deployment(self, servers, authority):
+        return Deployment(f"rediss://127.0.0.1:{servers[1].tls_port}", ["lock"],
+                          lambda name: servers[1:2], tls_ca_file=authority.ca)
+
+
+class TestRedlock(EveryDeployment):
+    @pytest.fixture
+    def deployment(self, servers, authority):
+        urls = [f"redis://127.0.0.1:{server.port}" for server in servers[:2]]
+        return Deployment([*urls, f"rediss://127.0.0.1:{servers[2].tls_port}"], ["lock"],
+                          lambda name: servers, tls_ca_file=authority.ca)
+
+
+# -- TLS with a list of hosts ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def tls(authority, certificate):
+    return lambda port: tls_options(authority, certificate, port)
+
+
+@pytest.fixture
+def tls_cluster(tls):
+    cluster = Cluster(tls=tls)
+    try:
+        yield cluster.start()
+    finally:
+        cluster.destroy()
+
+
+@pytest.fixture
+def tls_sentinels(tls):
+    sentinels = SentinelSet(tls=tls)
+    try:
+        yield sentinels.start()
+    finally:
+        sentinels.destroy()
+
+
+def keep_and_give_back(dlock, name, **options):
+    lock = dlock.lock(name, lease_ms=60_000, renew_every_ms=50, **options)
+    assert lock.acquire(20_000) == Status.OK, lock.error
+    enough = dlock.stats().renewed + 2
+    wait_until(lambda: dlock.stats().renewed >= enough, "renewals")
+    assert lock.extend() == Status.OK, lock.error
+    assert lock.state == State.HELD
+    assert lock.release() == Status.OK, lock.error
+
+
+def test_a_cluster_with_tls(tls_cluster, connect, authority):
+    dlock = connect(f"rediss+cluster://127.0.0.1:{tls_cluster.nodes[0].tls_port}",
+                    tls_ca_file=authority.ca)
+    for number in range(3):
+        keep_and_give_back(dlock, tls_cluster.key_on(number), session=number == 1)
+    moved = tls_cluster.key_on(0)
+    tls_cluster.move(slot_of(moved), 1)
+    keep_and_give_back(dlock, moved)
+
+
+def test_sentinels_with_tls(tls_sentinels, connect, authority):
+    url = url_of(*tls_sentinels.sentinels, scheme="rediss+sentinel")
+    dlock = connect(url, tls_ca_file=authority.ca)
+    keep_and_give_back(dlock, "lock", min_replicas=1)
+    keep_and_give_back(dlock, "session", session=True)
+    lock = dlock.lock("kept", lease_ms=60_000, renew_every_ms=100, min_replicas=1)
+    assert lock.acquire(20_000) == Status.OK, lock.error
+    old = tls_sentinels.master
+    old.kill()
+    tls_sentinels.wait_for_new_master(old)
+    enough = dlock.stats().renewed + 3
+    wait_until(lambda: dlock.stats().renewed >= enough, "renewals at the new master")
+    assert lock.release() == Status.OK
