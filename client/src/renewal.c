@@ -140,7 +140,7 @@ static dlock_status move_session(renewal *in, renewed *which) {
     asked.link = &which->link;
     asked.min_replicas = 0;       /* a shortfall would be undone */
     asked.is_token_chosen = true; /* and so would be what is not answered */
-    int64_t limit_us = deadline_after_ms(now_of(in), in->io_timeout_ms);
+    int64_t limit_us = deadline_after_ms(now_of(in), in->patience_ms);
     dlock_status status = in->by->table->acquire(in->by, &asked, 0, limit_us);
     bool is_same = status == DLOCK_OK && asked.call.fence == which->asked.call.fence;
     if (is_same) return DLOCK_OK;

@@ -154,29 +154,6 @@ def test_a_session_that_moves_is_not_undone_for_want_of_replicas(connect, fake_s
     assert lock.release() == Status.OK
 
 
-@pytest.mark.parametrize("renewal", [{}, {"renew_every_ms": 100},
-                                     {"renew_every_ms": 100, "min_replicas": 1}], ids=str)
-def test_a_move_without_an_answer_makes_no_later_extension_shorter(connect, fake_server, told,
-                                                                   renewal):
-    silences = []
-
-    def answer(words):
-        if words[0] == b"DLOCK.ACQUIRE":
-            return silences.pop() if silences else b":7\r\n"
-        return b":1\r\n"
-    server = fake_server(answer)
-    dlock = connect(server, on_event=told, io_timeout_ms=500)
-    lock = hold(dlock, **renewal)
-    silences.append(SILENCE)
-    for connection in list(server.connections):
-        connection.shutdown(2)
-    wait_until(lambda: len(server.asked("DLOCK.ACQUIRE")) == 3, "that it is asked for again, twice")
-    wait_until(lambda: not renewal or dlock.stats().renewed > 1, "renewals")
-    assert lock.extend() == Status.OK, lock.error
-    assert lock.state == State.HELD and lock.remaining_ms > LEASE_MS / 2
-    assert Event.LOST not in told.events()
-
-
 def test_a_server_that_cannot_be_reached_is_asked_until_the_end(connect, server, told):
     dlock = connect(server, on_event=told, io_timeout_ms=500)
     lock = dlock.lock(session=True, lease_ms=2000)
