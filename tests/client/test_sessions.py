@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from support.fake_server import SILENCE
 from support.libdlock import Background, Event, State, Status, Told
 from support.server import ROOT, wait_until
 
