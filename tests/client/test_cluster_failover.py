@@ -31,6 +31,7 @@ class Change:
         self.holder.acquire()
         self.first_fence = self.holder.fence
         master = cluster.nodes[number]
+        master.observer.set("{%s}:after" % self.key, "that")  # WAIT is about one's own writes
         assert master.observer.execute_command("WAIT", 1, IO_MS) == 1
         self.waiting = Background(self.waiter.acquire, 60_000)
         wait_for_waiter(master, self.key)
