@@ -19,9 +19,9 @@
  *
  * Times are milliseconds, on a clock that nobody sets and that goes on while the machine sleeps
  * (CLOCK_BOOTTIME). Pointers passed in are borrowed for the call. The free functions accept NULL.
- * There is no global state and no signal handler. SIGPIPE is never raised. After fork() the child
- * must not use what it inherited, not even to free it; it may make a client of its own. A thread
- * must not be ended by pthread_cancel() within a call.
+ * There is no global state, but for OpenSSL's, and no signal handler. SIGPIPE is never raised.
+ * After fork() the child must not use what it inherited, not even to free it; it may make a client
+ * of its own. A thread must not be ended by pthread_cancel() within a call.
  *
  * "Threads:" any = every thread at any time; owner = one thread at a time for a given lock. */
 #ifndef DLOCK_H
