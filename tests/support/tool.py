@@ -20,6 +20,7 @@ def heed_the_keyboard():
     """Who was started in the background of a script ignores these, and so would its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Tool:
