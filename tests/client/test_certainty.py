@@ -1,8 +1,6 @@
 """A lock is not said to be held while another may have it; and one lock's trouble is its own."""
 
 import contextlib
-import os
-import signal
 import threading
 import time
 
@@ -11,7 +9,7 @@ import pytest
 from support.fake_server import SILENCE
 from support.libdlock import SPIN, Background, Event, State, Status, Told
 from support.proxy import Gate, Proxy
-from support.server import wait_until
+from support.server import stopped, wait_until
 
 LEASE_MS = 60_000
 PATIENT_MS = 10_000
@@ -32,15 +30,6 @@ def through(connect, server, told):
             return connect(proxy.url, on_event=told, **options), proxy
 
         yield make
-
-
-@contextlib.contextmanager
-def stopped(server):
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
 
 
 def grants(words):

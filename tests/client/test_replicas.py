@@ -1,24 +1,11 @@
 """A grant that replicas must acknowledge."""
 
-import contextlib
-import os
-import signal
-
 import pytest
 
 from support.libdlock import Background, Event, State, Status, Told
-from support.server import wait_until
+from support.server import stopped, wait_until
 
 PATIENT_MS = 10000
-
-
-@contextlib.contextmanager
-def stopped(server):
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
 
 
 def has_acknowledged_all(client):

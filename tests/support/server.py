@@ -6,6 +6,7 @@ Environment:
     REDIS_SERVER    the server program (default: see scripts/redis-server)
 """
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -63,6 +64,16 @@ def free_port():
         if port not in _given_ports:
             _given_ports.add(port)
             return port
+
+
+@contextlib.contextmanager
+def stopped(server):
+    """It is silent for the body of a with statement."""
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
 
 
 def _die_with_parent():
