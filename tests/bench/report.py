@@ -6,6 +6,9 @@ their samples: a slow moment of the machine then hits both sides of it. A bar is
 such a ratio.
 
 Sheet: several figures per row, and under them what was promised about any of them.
+
+Curves: how figures depend on a number, such as that of the threads: a line for each way, a point
+for each number. Plots are made of these.
 """
 
 import json
@@ -113,19 +116,12 @@ class Promise:
         self.is_met = bar.is_met(value)
 
 
-class Sheet:
-    def __init__(self, title, method, columns):
-        """columns: the name of each -> the format of its figures."""
-        self.title = title
-        self.method = method
-        self.columns = columns
-        self.rows = []
+class _Promises:
+    """What is promised about the figures of a table, whichever they are."""
+
+    def __init__(self):
         self.promises = []
         self.notes = []
-
-    def add(self, name, figures, **details):
-        """figures: one for each column, in order; details: further data, kept but not shown."""
-        self.rows.append((name, dict(zip(self.columns, figures)), details))
 
     def promise(self, sentence, value, bar):
         self.promises.append(Promise(sentence, value, bar))
@@ -133,14 +129,7 @@ class Sheet:
     def verdicts(self):
         return {promise.sentence: promise.is_met for promise in self.promises}
 
-    def show(self):
-        width = max(len(name) for name, _, _ in self.rows)
-        print(f"\n{self.title}\n  {self.method}\n")
-        print(f"  {'':{width}}" + "".join(f"  {column:>8}" for column in self.columns))
-        for name, figures, _ in self.rows:
-            cells = [f"  {format(value, self.columns[column]):>{max(8, len(column))}}"
-                     for column, value in figures.items()]
-            print(f"  {name:{width}}{''.join(cells)}")
+    def _show_promises(self):
         if self.promises:
             print()
         width = max([len(promise.sentence) for promise in self.promises], default=0)
@@ -150,14 +139,87 @@ class Sheet:
         for note in self.notes:
             print(f"  {note}")
 
+    def _promises_as_data(self):
+        return {"promises": [{"sentence": promise.sentence, "value": promise.value,
+                              "bar": str(promise.bar), "is_met": promise.is_met}
+                             for promise in self.promises],
+                "notes": self.notes}
+
+
+class Sheet(_Promises):
+    def __init__(self, title, method, columns):
+        """columns: the name of each -> the format of its figures."""
+        super().__init__()
+        self.title = title
+        self.method = method
+        self.columns = columns
+        self.rows = []
+
+    def add(self, name, figures, **details):
+        """figures: one for each column, in order; details: further data, kept but not shown."""
+        self.rows.append((name, dict(zip(self.columns, figures)), details))
+
+    def show(self):
+        width = max(len(name) for name, _, _ in self.rows)
+        print(f"\n{self.title}\n  {self.method}\n")
+        print(f"  {'':{width}}" + "".join(f"  {column:>8}" for column in self.columns))
+        for name, figures, _ in self.rows:
+            cells = [f"  {format(value, self.columns[column]):>{max(8, len(column))}}"
+                     for column, value in figures.items()]
+            print(f"  {name:{width}}{''.join(cells)}")
+        self._show_promises()
+
     def as_data(self):
         return {"title": self.title, "method": self.method,
                 "rows": [{"name": name, "figures": figures, **details}
                          for name, figures, details in self.rows],
-                "promises": [{"sentence": promise.sentence, "value": promise.value,
-                              "bar": str(promise.bar), "is_met": promise.is_met}
-                             for promise in self.promises],
-                "notes": self.notes}
+                **self._promises_as_data()}
+
+
+class Curves(_Promises):
+    def __init__(self, title, method, across, columns):
+        """across: what the number is that the figures depend on; columns: as in a Sheet."""
+        super().__init__()
+        self.title = title
+        self.method = method
+        self.across = across
+        self.columns = columns
+        self.lines = {}  # its name -> number -> column -> samples
+
+    def add(self, line, number, samples):
+        """samples: column -> one figure for each round."""
+        self.lines.setdefault(line, {})[number] = samples
+
+    def median(self, line, number, column):
+        return statistics.median(self.lines[line][number][column])
+
+    def ratio(self, column, line, other, number):
+        """How many times the other's figure that of the line is."""
+        return median_ratio(*[self.lines[name][number][column] for name in (line, other)])
+
+    def show(self):
+        numbers = sorted({number for points in self.lines.values() for number in points})
+        width = max(len(name) for name in self.lines)
+        print(f"\n{self.title}\n  {self.method}")
+        for column, form in self.columns.items():
+            cells = "".join(f"  {number:>9,}" for number in numbers)
+            print(f"\n  {column}, by {self.across}\n  {'':{width}}{cells}")
+            for name, points in self.lines.items():
+                cells = [format(self.median(name, number, column), form) if number in points else ""
+                         for number in numbers]
+                print(f"  {name:{width}}" + "".join(f"  {cell:>9}" for cell in cells))
+        self._show_promises()
+
+    def as_data(self):
+        lines = [{"name": name,
+                  "points": [{"number": number,
+                              "figures": {column: statistics.median(values)
+                                          for column, values in samples.items()},
+                              "samples": samples}
+                             for number, samples in points.items()]}
+                 for name, points in self.lines.items()]
+        return {"title": self.title, "method": self.method, "across": self.across, "lines": lines,
+                **self._promises_as_data()}
 
 
 def write(path, about, results):
