@@ -190,10 +190,23 @@ test-build: $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(OUT)/libdlock.so $(OUT)/l
 test-build-client: $(OUT)/libdlock.so $(CLIENT_TESTS) $(FENCED_WRITERS)
 
 .PHONY: bench
-bench: ## measure it against the alternatives: cost, throughput, memory, hot lock, latency
+bench: bench-build ## measure it against the alternatives, in a few minutes
+	@scripts/get-servers valkey-9.1 || echo "dlock: the bench goes on without Valkey 9.1" >&2
+	@scripts/python tests/bench/bench.py
+
+.PHONY: bench-quick
+bench-quick: bench-build ## see in a minute whether a figure has become worse than promised
+	@scripts/python tests/bench/bench.py --quick
+
+.PHONY: bench-build
+bench-build:
 	@scripts/bootstrap bench
 	@$(MAKE) -s all
-	@scripts/python tests/bench/bench.py
+
+.PHONY: check-figures
+check-figures: ## compare the README's figures with those of the last make bench
+	@scripts/bootstrap test
+	@scripts/check-figures
 
 .PHONY: lint
 lint: ## check formatting, layers, scripts and Python

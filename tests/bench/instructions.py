@@ -1,7 +1,9 @@
 """Scenario: user instructions that the server spends on one acquire and release.
 
 The server runs under callgrind, which counts instructions and so gives the same answer on a busy
-machine as on a quiet one. Each way gets its own server.
+machine as on a quiet one. Each way gets its own server, and two of them run side by side.
+
+DELIFEQ, which is in Valkey from 9.0 on, is compared with dlock on the same Valkey.
 
 A mark is the command TIME: callgrind writes down what it counted, and starts again at zero, when
 the function behind that command begins. So a count covers exactly the requests between two marks.
@@ -9,6 +11,7 @@ The server's timer runs as seldom as Redis lets it, because callgrind slows the 
 times and the timer would count fifty times too much.
 """
 
+import concurrent.futures
 import pathlib
 import tempfile
 
@@ -19,6 +22,7 @@ from talk import Talk
 NAME = "instructions"
 MARK = ways.encode(["TIME"])
 MARK_REPLY_LINES = 5
+SIDE_BY_SIDE = 2
 
 
 class CountedServer:
@@ -77,15 +81,29 @@ def _measure(way, pair_count, repetitions):
                 for _ in range(repetitions)]
 
 
-def run(quick, progress):
-    pair_count, repetitions = (1000, 2) if quick else (4000, 3)
+def _table(title, measured, pair_count, repetitions, progress, bars):
     table = Table(
-        "User instructions of the server per acquire + release",
-        f"callgrind, {pair_count} pairs, {ways.PIPELINE} commands in a pipeline, "
-        f"{repetitions} times",
-        unit="instructions",
-        bars={ways.SET_EVALSHA.name: Bar("<=", 0.60), ways.SET_DEL.name: Bar("<=", 1.35)})
-    for way in ways.WAYS:
+        title, f"callgrind, {pair_count} pairs, {ways.PIPELINE} commands in a pipeline, "
+        f"{repetitions} times", unit="instructions", bars=bars)
+
+    def measure(way):
         progress(way.name)
-        table.add(way.name, _measure(way, pair_count, repetitions))
-    return [table]
+        return _measure(way, pair_count, repetitions)
+
+    with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        for way, samples in zip(measured, pool.map(measure, measured)):
+            table.add(way.name, samples)
+    return table
+
+
+def run(quick, progress):
+    title = "User instructions of the server per acquire + release"
+    bars = {ways.SET_EVALSHA.name: Bar("<=", 0.60), ways.SET_DEL.name: Bar("<=", 1.35)}
+    if quick:
+        return [_table(title, ways.WAYS[:3], 800, 1, progress, bars)]
+    table = _table(title, ways.WAYS, 1600, 3, progress, bars)
+    if not ways.VALKEY.exists():
+        table.notes.append(ways.WITHOUT_VALKEY)
+        return [table]
+    progress("the same on Valkey 9.1")
+    return [table, _table(f"{title}, on Valkey 9.1", ways.VALKEY_WAYS, 1600, 3, progress, {})]

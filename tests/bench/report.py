@@ -11,7 +11,6 @@ Curves: how figures depend on a number, such as that of the threads: a line for 
 for each number. Plots are made of these.
 """
 
-import json
 import math
 import operator
 import statistics
@@ -78,6 +77,11 @@ class Table:
         return {row.name: self.bars[row.name].is_met(self.ratio(row))
                 for row in self.rows if row.name in self.bars}
 
+    def judged(self):
+        """Of each bar: what it is about, the value, the bar."""
+        return [(f"{self.title}, {self.subject} / {row.name}", self.ratio(row), self.bars[row.name])
+                for row in self.rows if row.name in self.bars]
+
     def show(self):
         width = max(len(row.name) for row in self.rows)
         print(f"\n{self.title}\n  {self.method}\n")
@@ -128,6 +132,10 @@ class _Promises:
 
     def verdicts(self):
         return {promise.sentence: promise.is_met for promise in self.promises}
+
+    def judged(self):
+        """As in a Table."""
+        return [(promise.sentence, promise.value, promise.bar) for promise in self.promises]
 
     def _show_promises(self):
         if self.promises:
@@ -187,7 +195,7 @@ class Curves(_Promises):
         self.lines = {}  # its name -> number -> column -> samples
 
     def add(self, line, number, samples):
-        """samples: column -> one figure for each round."""
+        """samples: column -> one figure for each round; not every point has every column."""
         self.lines.setdefault(line, {})[number] = samples
 
     def median(self, line, number, column):
@@ -205,8 +213,8 @@ class Curves(_Promises):
             cells = "".join(f"  {number:>9,}" for number in numbers)
             print(f"\n  {column}, by {self.across}\n  {'':{width}}{cells}")
             for name, points in self.lines.items():
-                cells = [format(self.median(name, number, column), form) if number in points else ""
-                         for number in numbers]
+                cells = [format(self.median(name, number, column), form)
+                         if column in points.get(number, ()) else "" for number in numbers]
                 print(f"  {name:{width}}" + "".join(f"  {cell:>9}" for cell in cells))
         self._show_promises()
 
@@ -220,11 +228,3 @@ class Curves(_Promises):
                  for name, points in self.lines.items()]
         return {"title": self.title, "method": self.method, "across": self.across, "lines": lines,
                 **self._promises_as_data()}
-
-
-def write(path, about, results):
-    """results: the name of a scenario -> its tables."""
-    data = {**about, "scenarios": {name: [table.as_data() for table in tables]
-                                   for name, tables in results.items()}}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data, indent=2) + "\n")

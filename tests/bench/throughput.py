@@ -6,8 +6,11 @@ few milliseconds, so that a slow moment of the machine hits them all.
 
 A server that was busy less than 90 % of its time was not the limit: somebody else had one of the
 cores. The ratio by the server's own processor time is then the better one to read.
+
+DELIFEQ, which is in Valkey from 9.0 on, is compared with dlock on the same Valkey.
 """
 
+import contextlib
 import pathlib
 import statistics
 import subprocess
@@ -30,32 +33,31 @@ class Contender:
         self.way = way
         self.server = way.server(wrapper=driver.pinned_to(0))
 
-    def prepare(self, pipeline, path):
-        """Empty the server but for the background, and write the requests for it into a file."""
+    def prepare(self):
+        """Empty the server but for the background."""
         client = self.server.client()
         client.flushall()
         ways.prepare(self.way, client)
+
+    def write_requests(self, pipeline, path):
+        """What load.c shall send, into a file."""
         portions = ways.pipelines(ways.pairs(self.way, PAIRS), pipeline)
         path.write_bytes(b"".join(b"%d\n%s" % (len(p), p) for p in portions))
 
     def cpu_seconds(self):
-        cpu = self.server.client().info("cpu")
+        cpu = self.server.observer.info("cpu")
         return cpu["used_cpu_user"] + cpu["used_cpu_sys"]
 
 
-def _run(program, contenders, pipeline, slices):
+def run_load(program, contenders, files, pipeline, slices):
     """For each contender: its pairs per second, and the part of the time its server was busy."""
-    with tempfile.TemporaryDirectory(prefix="dlock-bench-") as directory:
-        targets = []
-        for i, contender in enumerate(contenders):
-            path = pathlib.Path(directory) / str(i)
-            contender.prepare(pipeline, path)
-            targets += [str(contender.server.port), path]
-        before = [contender.cpu_seconds() for contender in contenders]
-        output = subprocess.run(
-            [*driver.pinned_to(-1), program, str(pipeline), str(CONNECTIONS), str(SLICE_MS),
-             str(slices), *targets],
-            check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+    targets = [word for contender, path in zip(contenders, files)
+               for word in (str(contender.server.port), path)]
+    before = [contender.cpu_seconds() for contender in contenders]
+    output = subprocess.run(
+        [*driver.pinned_to(-1), program, str(pipeline), str(CONNECTIONS), str(SLICE_MS),
+         str(slices), *targets],
+        check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
     used = [contender.cpu_seconds() - b for contender, b in zip(contenders, before)]
     results = []
     for line, cpu_seconds in zip(output.splitlines(), used):
@@ -64,6 +66,15 @@ def _run(program, contenders, pipeline, slices):
             raise AssertionError(f"{refused:.0f} of {replies:.0f} requests were refused")
         results.append((replies / 2 / took, cpu_seconds / took))
     return results
+
+
+def _run(program, contenders, pipeline, slices):
+    with tempfile.TemporaryDirectory(prefix="dlock-bench-") as directory:
+        files = [pathlib.Path(directory) / str(i) for i, _ in enumerate(contenders)]
+        for contender, path in zip(contenders, files):
+            contender.prepare()
+            contender.write_requests(pipeline, path)
+        return run_load(program, contenders, files, pipeline, slices)
 
 
 def _note_busy(table, runs):
@@ -75,16 +86,14 @@ def _note_busy(table, runs):
                        + ", ".join(f"{ratio:.2f}" for ratio in ratios))
 
 
-def _measure(program, contenders, pipeline, rounds, slices, progress):
-    how = f"{pipeline} commands in a pipeline" if pipeline > 1 else "one command at a time"
+def _measure(title, program, contenders, pipeline, rounds, slices, progress, bars):
     table = Table(
-        f"Pairs per second, {how}",
+        title,
         f"{CONNECTIONS} connections, {rounds} runs of {slices} interleaved slices of {SLICE_MS} ms",
-        unit="pairs/s",
-        bars={ways.SET_EVALSHA.name: Bar(">=", 1.6)} if pipeline > 1 else {})
+        unit="pairs/s", bars=bars)
     runs = []
     for i in range(rounds):
-        progress(f"{how}, run {i + 1} of {rounds}")
+        progress(f"{title}, run {i + 1} of {rounds}")
         runs.append(_run(program, contenders, pipeline, slices))
     for contender, results in zip(contenders, zip(*runs)):
         table.add(contender.way.name, [pairs for pairs, _ in results],
@@ -93,15 +102,31 @@ def _measure(program, contenders, pipeline, rounds, slices, progress):
     return table
 
 
-def run(quick, progress):
-    rounds, slices = (5, 4) if quick else (9, 10)
-    program = driver.build("load")
-    contenders = [Contender(way) for way in ways.WAYS]
-    try:
+@contextlib.contextmanager
+def _contenders(used):
+    with contextlib.ExitStack() as stack:
+        contenders = [Contender(way) for way in used]
         for contender in contenders:
+            stack.callback(contender.server.destroy)
             contender.server.start()
-        return [_measure(program, contenders, pipeline, rounds, slices, progress)
-                for pipeline in (ways.PIPELINE, 1)]
-    finally:
-        for contender in contenders:
-            contender.server.destroy()
+        yield contenders
+
+
+def run(quick, progress):
+    rounds, slices = (5, 4) if quick else (7, 8)
+    program = driver.build("load")
+    piped = f"Pairs per second, {ways.PIPELINE} commands in a pipeline"
+    with _contenders(ways.WAYS[:2] if quick else ways.WAYS) as contenders:
+        tables = [_measure(piped, program, contenders, ways.PIPELINE, rounds, slices, progress,
+                           {ways.SET_EVALSHA.name: Bar(">=", 1.6)})]
+        if quick:
+            return tables
+        tables.append(_measure("Pairs per second, one command at a time", program, contenders, 1,
+                               rounds, slices, progress, {}))
+    if not ways.VALKEY.exists():
+        tables[0].notes.append(ways.WITHOUT_VALKEY)
+        return tables
+    with _contenders(ways.VALKEY_WAYS) as contenders:
+        tables.append(_measure(f"{piped}, on Valkey 9.1", program, contenders, ways.PIPELINE,
+                               rounds, slices, progress, {}))
+    return tables

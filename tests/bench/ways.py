@@ -4,15 +4,20 @@ The same requests come out on every run. No two pairs that may run at the same t
 every acquire must be granted and every release must find its own token.
 """
 
+import copy
 import hashlib
 import random
 
-from support.server import Server
+from support.server import ROOT, Server
 
 LEASE_MS = 30_000
 PIPELINE = 16  # commands
 BACKGROUND = 1000  # locks held throughout: a lookup in an empty database would be free of charge
 BACKGROUND_LEASE_MS = 3_600_000
+
+VALKEY = ROOT / "build/servers/valkey-9.1-server"  # see scripts/get-servers
+WITHOUT_VALKEY = ("Not measured: SET NX PX + DELIFEQ, as there is no Valkey 9.1 "
+                  "(scripts/get-servers valkey-9.1).")
 
 # The script that everybody uses: https://redis.io/docs/latest/commands/set/
 COMPARE_AND_DELETE = """\
@@ -32,11 +37,18 @@ class Way:
         self.acquire = acquire
         self.release = release
         self.needs_module = needs_module
+        self.program = None
+
+    def on(self, program):
+        """The same way with another server."""
+        other = copy.copy(self)
+        other.program = program
+        return other
 
     def server(self, *options, wrapper=()):
         """A server for it. The module is loaded only where it is used."""
         module = {} if self.needs_module else {"module": None}
-        return Server(*options, wrapper=wrapper, **module)
+        return Server(*options, wrapper=wrapper, program=self.program, **module)
 
 
 def _set_nx(key, token, lease_ms=LEASE_MS):
@@ -60,7 +72,11 @@ BARE_SET_DEL = Way(
     lambda key, token, lease_ms=None: ("SET", key, token),
     lambda key, token: ("DEL", key))
 
+SET_DELIFEQ = Way(
+    "SET NX PX + DELIFEQ", _set_nx, lambda key, token: ("DELIFEQ", key, token))
+
 WAYS = [DLOCK, SET_EVALSHA, SET_DEL, BARE_SET_DEL]
+VALKEY_WAYS = [way.on(VALKEY) for way in (DLOCK, SET_DELIFEQ, SET_EVALSHA)]
 
 
 def encode(command):

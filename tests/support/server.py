@@ -100,11 +100,13 @@ def destroy_all(servers):
 class Server:
     """One server process. start() it, stop() it, start() it again on the same data."""
 
-    def __init__(self, *options, module=MODULE, module_args=(), wrapper=()):
-        """wrapper: a command to run the server under, which must follow exec()."""
+    def __init__(self, *options, module=MODULE, module_args=(), wrapper=(), program=None):
+        """wrapper: a command to run the server under, which must follow exec(); program: the
+        server, if not REDIS_SERVER."""
         self.options = [str(o) for o in options]
         self.module_args = [str(a) for a in module_args]
         self.wrapper = list(wrapper)
+        self.program = program
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="dlock-test-"))
         self.modules = []
         if module is not None:
@@ -148,7 +150,9 @@ class Server:
 
     def _spawn(self):
         env = dict(os.environ)
-        if "/" in env.get("REDIS_SERVER", ""):
+        if self.program is not None:
+            env["REDIS_SERVER"] = str(self.program)
+        elif "/" in env.get("REDIS_SERVER", ""):
             env["REDIS_SERVER"] = os.path.join(LAUNCH_DIR, env["REDIS_SERVER"])
         if os.environ.get("DLOCK_PRELOAD"):
             env["LD_PRELOAD"] = os.environ["DLOCK_PRELOAD"]
