@@ -1,14 +1,15 @@
 """Scenario: server time of handing a lock over, by the number of those who wait for it.
 
 One lock goes round among connections: one holds it, all others wait in its queue. Whoever gives it
-back queues up again, so the queue is always as long as the row says.
+back queues up again, so the queue is always as long as the figures say. For comparison, waiting by
+publish and subscribe: the release wakes all, and all but one have come in vain (crowd.py).
 
 Instructions are counted under callgrind (see instructions.py) for the release or the DEL and the
 hand-over alone: the median of many, each between two marks, less what two marks cost with nothing
 in between. A DEL stands for all that frees a lock otherwise, such as the end of a lease.
 Processor time is what the server says it used, for the release, the hand-over and the new wait; it
 includes the kernel's work for the sockets. There each number of waiters has its own server, and
-the servers take turns.
+the servers take turns; not those of the crowd, whose figures differ by far more than a slow moment.
 """
 
 import collections
@@ -16,10 +17,12 @@ import contextlib
 import resource
 import statistics
 
+import crowd
 import driver
 import ways
 from instructions import CountedServer, total
-from report import Bar, Table
+from machine import server_cpu_us
+from report import Bar, Curves, median_ratio
 from support.waiting import wait_for_waiters
 from talk import Talk
 
@@ -31,7 +34,8 @@ CONNECT_AT_ONCE = 100  # fewer than a server lets wait to be accepted
 SPARE_FILES = 200  # of a process, besides its connections
 OPTIONS = ["--maxclients", max(QUEUES) + SPARE_FILES]
 LIMIT = Bar("<=", 1.5)
-TURNS = 500  # in a row on one server
+TURNS = 300  # in a row on one server
+RELEASE, DELETE = "DLOCK.RELEASE to a waiter", "DEL, to a waiter"
 
 
 class Member:
@@ -100,27 +104,14 @@ def _allow_files(count):
         resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
-def _row(waiters):
-    return f"{waiters:,} waiter{'s' if waiters > 1 else ''}"
-
-
-def _table(title, method, unit, samples, bar=None, decimals=0):
-    """samples: those of each queue, in order; bar: for the longest against the shortest."""
-    table = Table(title, method, unit, bars={_row(QUEUES[0]): bar} if bar else {},
-                  subject=f"{QUEUES[-1]:,}", decimals=decimals)
-    for waiters, values in zip(reversed(QUEUES), reversed(samples)):
-        table.add(_row(waiters), values)
-    return table
-
-
 # -- instructions
 
 
-def counted_server():
+def counted_server(way=ways.DLOCK):
     """Its timer must not run more often because it has many clients, and no command is slow because
     callgrind is."""
     return CountedServer(
-        ways.DLOCK, "--dynamic-hz", "no", "--slowlog-log-slower-than", -1, *OPTIONS)
+        way, "--dynamic-hz", "no", "--slowlog-log-slower-than", -1, *OPTIONS)
 
 
 def count_hand_overs(counted, ring, count, request=None):
@@ -135,60 +126,79 @@ def count_hand_overs(counted, ring, count, request=None):
     return files
 
 
-def _count_instructions(count, rounds, progress):
-    requests = {"release": None, "DEL": ways.encode(["DEL", KEY])}
-    samples = {name: [] for name in requests}
+def _count_instructions(curves, numbers, count, rounds, progress):
+    requests = {RELEASE: None, DELETE: ways.encode(["DEL", KEY])}
     with counted_server() as counted, Ring(counted.server) as ring:
-        for waiters in QUEUES:
-            progress(f"instructions, {_row(waiters)}")
+        for waiters in numbers:
+            progress(f"instructions, {waiters:,} waiting")
             ring.grow(waiters)
             count_hand_overs(counted, ring, 3)  # a first use is dearer
-            mark = statistics.median(total(counted.count([], 0)) for _ in range(count))
-            for name, request in requests.items():
-                samples[name].append([
+            mark = counted.mark_cost(count)
+            for line, request in requests.items():
+                curves.add(line, waiters, {"instructions": [
                     statistics.median(map(total, count_hand_overs(counted, ring, count, request)))
-                    - mark for _ in range(rounds)])
-    return [_table(
-        f"User instructions of the server per {name} + hand-over",
-        f"callgrind, median of {count} hand-overs, {rounds} times", "instructions", samples[name],
-        bar=LIMIT if name == "release" else None) for name in requests]
+                    - mark for _ in range(rounds)]})
 
 
 # -- processor time
 
 
-def _cpu_us(ring):
-    cpu = ring.client.info("cpu")
-    return (cpu["used_cpu_user"] + cpu["used_cpu_sys"]) * 1e6
-
-
-def _measure_time(rings, rounds, progress):
-    samples = [[] for _ in QUEUES]
-    for waiters, ring in zip(QUEUES, rings):
-        progress(f"time, {_row(waiters)}")
+def _measure_time(curves, rings, rounds, progress):
+    """rings: the number of those who wait -> their ring."""
+    samples = {waiters: [] for waiters in rings}
+    for waiters, ring in rings.items():
+        progress(f"time, {waiters:,} waiting")
         ring.grow(waiters)
     for i in range(rounds):
         progress(f"time, round {i + 1} of {rounds}")
-        for ring, values in zip(rings, samples):
-            before = _cpu_us(ring)
+        for waiters, ring in rings.items():
+            before = server_cpu_us(ring.client)
             for _ in range(TURNS):
                 ring.turn()
-            values.append((_cpu_us(ring) - before) / TURNS)
-    return _table(
-        "Processor time of the server per release + hand-over + new wait",
-        f"{rounds} interleaved rounds of {TURNS:,}", "us", samples, bar=LIMIT, decimals=1)
+            samples[waiters].append((server_cpu_us(ring.client) - before) / TURNS)
+    for waiters, us in samples.items():
+        curves.add(RELEASE, waiters, {"us": us})
+
+
+# -- the comparison
+
+
+def _measure_crowd(curves, numbers, progress):
+    with counted_server(crowd.WAY) as counted:
+        crowd.count_instructions(curves, counted, numbers, progress)
+    server = crowd.WAY.server(*OPTIONS, wrapper=driver.pinned_to(0))
+    try:
+        with driver.PinnedSelf():
+            crowd.measure_time(curves, server.start(), numbers, progress)
+    finally:
+        server.destroy()
+
+
+def _promise(curves, numbers):
+    few, many = numbers[0], numbers[-1]
+    for column in curves.columns:
+        samples = [curves.lines[RELEASE][number][column] for number in (many, few)]
+        curves.promise(f"{RELEASE}, {column}, {many:,} waiting / {few}", median_ratio(*samples),
+                       LIMIT)
 
 
 def run(quick, progress):
-    count, rounds = (11, 2) if quick else (21, 3)
+    numbers, count, count_rounds, rounds = ([1, 10_000], 11, 1, 5) if quick else (QUEUES, 11, 2, 11)
     _allow_files(sum(QUEUES) + len(QUEUES) * SPARE_FILES)
-    tables = _count_instructions(count, rounds, progress)
+    curves = Curves(
+        "Hand-over: what the server spends until the next one has the lock, and all others wait",
+        f"callgrind, median of {count} hand-overs, {count_rounds} times; processor time, {rounds} "
+        f"interleaved rounds of {TURNS}", "waiters", {"instructions": ",.0f", "us": ",.1f"})
+    _count_instructions(curves, numbers, count, count_rounds, progress)
     with contextlib.ExitStack() as stack:
-        rings = []
-        for _ in QUEUES:
+        rings = {}
+        for waiters in numbers:
             server = ways.DLOCK.server(*OPTIONS, wrapper=driver.pinned_to(0))
             stack.callback(server.destroy)
-            rings.append(stack.enter_context(Ring(server.start())))
+            rings[waiters] = stack.enter_context(Ring(server.start()))
         stack.enter_context(driver.PinnedSelf())
-        tables.append(_measure_time(rings, 9 if quick else 15, progress))
-    return tables
+        _measure_time(curves, rings, rounds, progress)
+    _promise(curves, numbers)
+    if not quick:
+        _measure_crowd(curves, numbers, progress)
+    return [curves]

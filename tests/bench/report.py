@@ -196,7 +196,7 @@ class Curves(_Promises):
 
     def add(self, line, number, samples):
         """samples: column -> one figure for each round; not every point has every column."""
-        self.lines.setdefault(line, {})[number] = samples
+        self.lines.setdefault(line, {}).setdefault(number, {}).update(samples)
 
     def median(self, line, number, column):
         return statistics.median(self.lines[line][number][column])
@@ -210,12 +210,14 @@ class Curves(_Promises):
         width = max(len(name) for name in self.lines)
         print(f"\n{self.title}\n  {self.method}")
         for column, form in self.columns.items():
-            cells = "".join(f"  {number:>9,}" for number in numbers)
+            cells = "".join(f"  {number:>11,}" for number in numbers)
             print(f"\n  {column}, by {self.across}\n  {'':{width}}{cells}")
             for name, points in self.lines.items():
+                if not any(column in samples for samples in points.values()):
+                    continue
                 cells = [format(self.median(name, number, column), form)
                          if column in points.get(number, ()) else "" for number in numbers]
-                print(f"  {name:{width}}" + "".join(f"  {cell:>9}" for cell in cells))
+                print(f"  {name:{width}}" + "".join(f"  {cell:>11}" for cell in cells))
         self._show_promises()
 
     def as_data(self):

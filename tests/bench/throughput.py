@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 
 import driver
+import machine
 import ways
 from report import Bar, Table
 
@@ -45,8 +46,7 @@ class Contender:
         path.write_bytes(b"".join(b"%d\n%s" % (len(p), p) for p in portions))
 
     def cpu_seconds(self):
-        cpu = self.server.observer.info("cpu")
-        return cpu["used_cpu_user"] + cpu["used_cpu_sys"]
+        return machine.server_cpu_us(self.server.observer) / 1e6
 
 
 def run_load(program, contenders, files, pipeline, slices):
