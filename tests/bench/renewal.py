@@ -1,4 +1,4 @@
-"""Scenario: one client renews ten thousand locks with a lease of ten seconds, for a minute.
+"""Scenario: one client renews ten thousand locks with a lease of ten seconds.
 
 What is measured is the processor time of the client while it does nothing else, and whether a lock
 was lost.
@@ -16,7 +16,7 @@ LEASE_MS = 10_000
 
 
 def run(quick, progress):
-    run_ms = 12_000 if quick else 60_000
+    run_ms = 7_000 if quick else 30_000
     program = driver.build("renewal", uses_libdlock=True)
     server = ways.DLOCK.server(wrapper=driver.pinned_to(0)).start()
     try:
