@@ -205,7 +205,6 @@ bench-build:
 
 .PHONY: check-figures
 check-figures: ## compare the README's figures with those of the last make bench
-	@scripts/bootstrap test
 	@scripts/check-figures
 
 .PHONY: lint

@@ -8,9 +8,9 @@ beside it.
 
 import select
 
+import driver
 import ways
 from instructions import total
-from machine import server_cpu_us
 
 KEY, CHANNEL = "crowd", "crowd:free"
 LINE = "PUBLISH to all, who try again"
@@ -131,8 +131,8 @@ def measure_time(curves, server, numbers, progress):
             crowd.grow(waiters)
             turns, samples = max(1, min(TURNS_MAX, TRIES // waiters)), []
             for _ in range(ROUNDS):
-                before = server_cpu_us(crowd.client)
+                before = driver.cpu_seconds(server)
                 for _ in range(turns):
                     crowd.hand_over()
-                samples.append((server_cpu_us(crowd.client) - before) / turns)
+                samples.append((driver.cpu_seconds(server) - before) / turns * 1e6)
             curves.add(LINE, waiters, {"us": samples})

@@ -34,6 +34,12 @@ def pinned_to(which):
     return ["setsid", "nice", "-n", str(PRECEDENCE), "sh", "-c", weigh, "sh", *pinned]
 
 
+def cpu_seconds(server):
+    """The processor time that it has used so far."""
+    cpu = server.observer.info("cpu")
+    return cpu["used_cpu_user"] + cpu["used_cpu_sys"]
+
+
 class PinnedSelf:
     """This process is the driver for the body of a with statement: on the last core, and for root
     with precedence there."""

@@ -21,7 +21,6 @@ import crowd
 import driver
 import ways
 from instructions import CountedServer, total
-from machine import server_cpu_us
 from report import Bar, Curves, median_ratio
 from support.waiting import wait_for_waiters
 from talk import Talk
@@ -152,10 +151,10 @@ def _measure_time(curves, rings, rounds, progress):
     for i in range(rounds):
         progress(f"time, round {i + 1} of {rounds}")
         for waiters, ring in rings.items():
-            before = server_cpu_us(ring.client)
+            before = driver.cpu_seconds(ring.server)
             for _ in range(TURNS):
                 ring.turn()
-            samples[waiters].append((server_cpu_us(ring.client) - before) / TURNS)
+            samples[waiters].append((driver.cpu_seconds(ring.server) - before) / TURNS * 1e6)
     for waiters, us in samples.items():
         curves.add(RELEASE, waiters, {"us": us})
 

@@ -26,12 +26,6 @@ def stolen_seconds():
     return int(fields[8]) / os.sysconf("SC_CLK_TCK")
 
 
-def server_cpu_us(client):
-    """What a server has used so far, the kernel's work for it included."""
-    cpu = client.info("cpu")
-    return (cpu["used_cpu_user"] + cpu["used_cpu_sys"]) * 1e6
-
-
 def _server_versions():
     server = Server()
     try:

@@ -12,7 +12,6 @@ import contextlib
 import pathlib
 import tempfile
 
-import driver
 import throughput
 import ways
 from report import Bar, Curves
@@ -59,7 +58,7 @@ def _run_pairs(program, holders, files):
 
 
 def _measure(curves, holders, numbers, rounds, progress):
-    program = driver.build("load")
+    program = throughput.build()
     with tempfile.TemporaryDirectory(prefix="dlock-bench-") as directory:
         files = [pathlib.Path(directory) / str(i) for i, _ in enumerate(holders)]
         for holder, path in zip(holders, files):

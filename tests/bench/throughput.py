@@ -17,7 +17,6 @@ import subprocess
 import tempfile
 
 import driver
-import machine
 import ways
 from report import Bar, Table
 
@@ -45,20 +44,21 @@ class Contender:
         portions = ways.pipelines(ways.pairs(self.way, PAIRS), pipeline)
         path.write_bytes(b"".join(b"%d\n%s" % (len(p), p) for p in portions))
 
-    def cpu_seconds(self):
-        return machine.server_cpu_us(self.server.observer) / 1e6
+
+def build():
+    return driver.build("load")
 
 
 def run_load(program, contenders, files, pipeline, slices):
     """For each contender: its pairs per second, and the part of the time its server was busy."""
     targets = [word for contender, path in zip(contenders, files)
                for word in (str(contender.server.port), path)]
-    before = [contender.cpu_seconds() for contender in contenders]
+    before = [driver.cpu_seconds(contender.server) for contender in contenders]
     output = subprocess.run(
         [*driver.pinned_to(-1), program, str(pipeline), str(CONNECTIONS), str(SLICE_MS),
          str(slices), *targets],
         check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
-    used = [contender.cpu_seconds() - b for contender, b in zip(contenders, before)]
+    used = [driver.cpu_seconds(contender.server) - b for contender, b in zip(contenders, before)]
     results = []
     for line, cpu_seconds in zip(output.splitlines(), used):
         replies, refused, took = map(float, line.split())
@@ -114,7 +114,7 @@ def _contenders(used):
 
 def run(quick, progress):
     rounds, slices = (5, 4) if quick else (7, 8)
-    program = driver.build("load")
+    program = build()
     piped = f"Pairs per second, {ways.PIPELINE} commands in a pipeline"
     with _contenders(ways.WAYS[:2] if quick else ways.WAYS) as contenders:
         tables = [_measure(piped, program, contenders, ways.PIPELINE, rounds, slices, progress,
