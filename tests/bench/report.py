@@ -79,7 +79,7 @@ class Table:
 
     def judged(self):
         """Of each bar: what it is about, the value, the bar."""
-        return [(f"{self.title}, {self.subject} / {row.name}", self.ratio(row), self.bars[row.name])
+        return [(f"{self.unit}, {self.subject} / {row.name}", self.ratio(row), self.bars[row.name])
                 for row in self.rows if row.name in self.bars]
 
     def show(self):
