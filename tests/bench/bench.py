@@ -73,6 +73,8 @@ def _run_all(scenarios, quick):
     for group in ("machine", "versions"):
         print(f"{group}: " + ", ".join(f"{k} {v}" for k, v in about[group].items()))
     found = results.Results(QUICK if quick else FULL, about)
+    if found.dropped:
+        print(f"not kept, as of another machine or server: {', '.join(found.dropped)}")
     for scenario in scenarios:
         _run(scenario, quick, found)
     print("The bars:")

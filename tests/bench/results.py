@@ -18,8 +18,8 @@ class Results:
         """about: see machine.describe()."""
         self.path = path
         kept = json.loads(path.read_text()) if path.exists() else {}
-        self.is_comparable = _is_comparable(kept, about)
-        if not self.is_comparable:
+        self.dropped = [] if _is_comparable(kept, about) else list(kept.get("scenarios", {}))
+        if self.dropped:
             kept = {}
         self.data = {**about, **{part: kept.get(part, {}) for part in ("taken", "scenarios")}}
         self.tables = {}

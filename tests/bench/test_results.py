@@ -54,8 +54,9 @@ def test_a_run_of_some_keeps_the_results_of_the_others(path):
 ])
 def test_results_of_another_machine_or_server_are_not_kept(path, other):
     Results(path, ABOUT).add("slow", [table([5], Bar("<=", 1))])
-    Results(path, other).add("fast", [table([5], Bar("<=", 1))])
-    assert scenarios_in(path) == {"fast"}
+    found = Results(path, other)
+    found.add("fast", [table([5], Bar("<=", 1))])
+    assert found.dropped == ["slow"] and scenarios_in(path) == {"fast"}
 
 
 @pytest.mark.parametrize("limit, value, is_met", [(0.5, 1, True), (0.4, 1, False), (0.5, 3, False)])
