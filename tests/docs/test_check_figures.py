@@ -37,6 +37,10 @@ given: 10
 -->
 It renews 10 locks on 2 % of a core.
 
+    with --figures 1000
+
+![a plot of 30 points](plot.svg)
+
 ## Another section
 
 | no figures | 99 |
@@ -102,6 +106,7 @@ def test_a_wrong_figure_is_named_with_what_was_measured(check, right, wrong, com
     (README.replace("1,000 > bytes", "1,000 > pounds"), 'no column "pounds" is measured'),
     (README.replace("1,000 > bytes", "10 > bytes"), 'no row "10" is measured'),
     (README.replace("193 | |", "193 | 161 |"), 'no row "theirs" is measured'),
+    (README.replace("ratio | given", "ratio"), "relative: 1 has no source"),
     (README.replace("p50 ms / max ms", "p50 ms"), "2 figures in"),
     (README.replace("It renews 10", "It renews 12"), "12 has no source"),
     (README.replace("on 2 %", "on some"), "2 % has a source, but is not there"),
