@@ -35,7 +35,7 @@ def _pairs(server, program, mode, run_ms):
 
 
 def _compare_pairs(quick, progress):
-    rounds, run_ms = (8, 300) if quick else (12, 400)
+    rounds, run_ms = (7, 250) if quick else (12, 400)
     program = driver.build("pairs", uses_libdlock=True)
     server = ways.DLOCK.server(wrapper=driver.pinned_to(0)).start()
     samples = {"dlock": [], "hiredis": []}
@@ -89,7 +89,7 @@ def _late_ms(program, *arguments):
 
 
 def _measure_waits(quick, progress):
-    tries = 50 if quick else 400
+    tries = 25 if quick else 400
     program = driver.build("overshoot", uses_libdlock=True)
 
     def measure(port, status):

@@ -32,9 +32,10 @@ LEASE_MS = WAIT_MS = 1_800_000  # Redis 7.0 may not sleep while a timer is over 
 CONNECT_AT_ONCE = 100  # fewer than a server lets wait to be accepted
 SPARE_FILES = 200  # of a process, besides its connections
 OPTIONS = ["--maxclients", max(QUEUES) + SPARE_FILES]
-LIMIT = Bar("<=", 1.5)
 TURNS = 300  # in a row on one server
-RELEASE, DELETE = "DLOCK.RELEASE to a waiter", "DEL, to a waiter"
+TITLE = "Hand-over: what the server spends until the next one has the lock, and all others wait"
+RELEASE = "DLOCK.RELEASE to a waiter"
+REQUESTS = {RELEASE: None, "DEL, to a waiter": ways.encode(["DEL", KEY])}
 
 
 class Member:
@@ -125,18 +126,18 @@ def count_hand_overs(counted, ring, count, request=None):
     return files
 
 
-def _count_instructions(curves, numbers, count, rounds, progress):
-    requests = {RELEASE: None, DELETE: ways.encode(["DEL", KEY])}
+def _count_instructions(curves, numbers, lines, count, rounds, progress):
     with counted_server() as counted, Ring(counted.server) as ring:
         for waiters in numbers:
             progress(f"instructions, {waiters:,} waiting")
             ring.grow(waiters)
             count_hand_overs(counted, ring, 3)  # a first use is dearer
             mark = counted.mark_cost(count)
-            for line, request in requests.items():
+            for line in lines:
+                files = [count_hand_overs(counted, ring, count, REQUESTS[line])
+                         for _ in range(rounds)]
                 curves.add(line, waiters, {"instructions": [
-                    statistics.median(map(total, count_hand_overs(counted, ring, count, request)))
-                    - mark for _ in range(rounds)]})
+                    statistics.median(map(total, taken)) - mark for taken in files]})
 
 
 # -- processor time
@@ -178,26 +179,36 @@ def _promise(curves, numbers):
     for column in curves.columns:
         samples = [curves.lines[RELEASE][number][column] for number in (many, few)]
         curves.promise(f"{RELEASE}, {column}, {many:,} waiting / {few}", median_ratio(*samples),
-                       LIMIT)
+                       Bar("<=", 1.5))
+
+
+def _run_quick(progress):
+    numbers, count = [QUEUES[0], QUEUES[-1]], 11
+    curves = Curves(TITLE, f"callgrind, median of {count} hand-overs", "waiters",
+                    {"instructions": ",.0f"})
+    _count_instructions(curves, numbers, [RELEASE], count, 1, progress)
+    _promise(curves, numbers)
+    return [curves]
 
 
 def run(quick, progress):
-    numbers, count, count_rounds, rounds = ([1, 10_000], 11, 1, 5) if quick else (QUEUES, 11, 2, 11)
     _allow_files(sum(QUEUES) + len(QUEUES) * SPARE_FILES)
+    if quick:
+        return _run_quick(progress)
+    count, count_rounds, rounds = 11, 2, 11
     curves = Curves(
-        "Hand-over: what the server spends until the next one has the lock, and all others wait",
-        f"callgrind, median of {count} hand-overs, {count_rounds} times; processor time, {rounds} "
-        f"interleaved rounds of {TURNS}", "waiters", {"instructions": ",.0f", "us": ",.1f"})
-    _count_instructions(curves, numbers, count, count_rounds, progress)
+        TITLE, f"callgrind, median of {count} hand-overs, {count_rounds} times; processor time, "
+        f"{rounds} interleaved rounds of {TURNS}", "waiters",
+        {"instructions": ",.0f", "us": ",.1f"})
+    _count_instructions(curves, QUEUES, REQUESTS, count, count_rounds, progress)
     with contextlib.ExitStack() as stack:
         rings = {}
-        for waiters in numbers:
+        for waiters in QUEUES:
             server = ways.DLOCK.server(*OPTIONS, wrapper=driver.pinned_to(0))
             stack.callback(server.destroy)
             rings[waiters] = stack.enter_context(Ring(server.start()))
         stack.enter_context(driver.PinnedSelf())
         _measure_time(curves, rings, rounds, progress)
-    _promise(curves, numbers)
-    if not quick:
-        _measure_crowd(curves, numbers, progress)
+    _promise(curves, QUEUES)
+    _measure_crowd(curves, QUEUES, progress)
     return [curves]

@@ -22,7 +22,7 @@ from support.server import Server
 
 NAME = "hotspot"
 PROCESSES, THREADS, TRIES = 3, 4, 100  # per thread: 400 per process
-QUICK_TRIES = 20
+QUICK_TRIES = 15
 ROUND_TRIP_MS = 5
 HOT_THREADS = 16
 SPIN, SERVER = ("spin", 10, 10), ("server", 0, 0)
@@ -117,7 +117,7 @@ def _report_experiment(runs, tries):
 
 
 def _run_hot(quick, progress, program):
-    rounds, run_ms = (5, 300) if quick else (10, 400)
+    rounds, run_ms = (5, 250) if quick else (10, 400)
     used = list(HOT_WAYS)[:2] if quick else HOT_WAYS
     server = ways.DLOCK.server(wrapper=driver.pinned_to(0)).start()
     rates = {name: [] for name in used}

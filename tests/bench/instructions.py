@@ -1,7 +1,7 @@
 """Scenario: user instructions that the server spends on one acquire and release.
 
 The server runs under callgrind, which counts instructions and so gives the same answer on a busy
-machine as on a quiet one. Each way gets its own server, and two of them run side by side.
+machine as on a quiet one. Each way gets its own server, and three of them run side by side.
 
 DELIFEQ, which is in Valkey from 9.0 on, is compared with dlock on the same Valkey.
 
@@ -23,7 +23,7 @@ from talk import Talk
 NAME = "instructions"
 MARK = ways.encode(["TIME"])
 MARK_REPLY_LINES = 5
-SIDE_BY_SIDE = 2
+SIDE_BY_SIDE = 3
 
 
 class CountedServer:

@@ -160,6 +160,6 @@ def run(quick, progress):
     server = ways.DLOCK.server(wrapper=driver.pinned_to(0))
     try:
         with driver.PinnedSelf():
-            return [_measure(Stage(server.start()), 25 if quick else 100, progress)]
+            return [_measure(Stage(server.start()), 19 if quick else 100, progress)]
     finally:
         server.destroy()

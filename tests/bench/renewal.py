@@ -16,7 +16,7 @@ LEASE_MS = 10_000
 
 
 def run(quick, progress):
-    run_ms = 7_000 if quick else 30_000
+    run_ms = 4_000 if quick else 30_000
     program = driver.build("renewal", uses_libdlock=True)
     server = ways.DLOCK.server(wrapper=driver.pinned_to(0)).start()
     try:
