@@ -126,9 +126,11 @@ def test_not_too_many_connections_are_left(connect, servers, fake_server):
     locks = [dlock.lock(f"lock-{i}") for i in range(LEFT_MAX + 20)]
     for lock in locks:
         assert lock.acquire() == Status.OK
-    wait_until(lambda: len(mute.asked("DLOCK.RELEASE")) == 20, "those too many to be taken back")
     for lock in locks:
         assert lock.release() == Status.OK
+    asked = {words[1] for words in mute.asked("DLOCK.ACQUIRE")}
+    wait_until(lambda: {words[1] for words in mute.asked("DLOCK.RELEASE")} == asked, "the releases")
+    assert mute.connection_count == len(mute.asked("DLOCK.ACQUIRE")) == LEFT_MAX
 
 
 def test_what_was_left_is_taken_back_when_the_client_goes(connect, servers, fake_server):
