@@ -202,7 +202,7 @@ bench: ## measure it against the alternatives: cost, throughput, memory, hot loc
 	@scripts/python tests/bench/bench.py
 
 .PHONY: lint
-lint: ## check formatting, layers, scripts and Python
+lint: ## check formatting, layers, scripts, Python and pages
 	@scripts/bootstrap lint
 	@scripts/lint
 
