@@ -13,6 +13,8 @@ typedef struct dlock_facts {
     size_t struct_size;
     uint64_t won, lost;
     char cause[DLOCK_CAUSE_SIZE]; /* why */
+    uint32_t pause_ms; /* default 10: between
+                        * two */
     int (*tell)(void *arg, int more);
 } dlock_facts;
 static inline void dlock_facts_init(dlock_facts *facts) { }
@@ -31,10 +33,11 @@ LIBRARY = """
 | 0 `DLOCK_GOOD` | |
 | 7 `DLOCK_BAD` | |
 
-| `dlock_facts` | |
-|---|---|
-| `won`, `lost` | |
-| `cause`, `tell` | `DLOCK_CAUSE_SIZE` bytes |
+| `dlock_facts` | default | |
+|---|---|---|
+| `won`, `lost` | | |
+| `cause`, `tell` | | `DLOCK_CAUSE_SIZE` bytes |
+| `pause_ms` | 10 | |
 """
 MODULE = """
 ### DLOCK.TAKE
@@ -68,7 +71,7 @@ TOOL = """
 
 | option | of | |
 |---|---|---|
-| `-w, --wait TIME` | `run` | |
+| `-w, --wait TIME` | `run` | default 5s |
 | `--sort KEY` | all but `run` | |
 | `-h, --help` | all | |
 """
@@ -96,7 +99,7 @@ HELP = "  -h, --help                    show this\n"
 HELPS = {"top": "usage: dlock top [option...] NAME\n\n"
                 "      --sort KEY                age (default) or name\n" + HELP,
          "run": "usage: dlock run [option...] NAME\n\n"
-                "  -w, --wait TIME               how long\n" + HELP}
+                "  -w, --wait TIME               how long; default 5s\n" + HELP}
 
 
 def check_module(page):
@@ -140,6 +143,7 @@ WRONG = [
     (check_library, LIBRARY, "`won`", "`won`, `drawn`"),
     (check_library, LIBRARY, "`tell`", "tell"),
     (check_library, LIBRARY, "DLOCK_CAUSE_SIZE", "DLOCK_GHOST"),
+    (check_library, LIBRARY, "| 10 |", "| 20 |"),
     (check_module, MODULE, "### DLOCK.TAKE", "### DLOCK.GRAB"),
     (check_module, MODULE, "[WAIT wait-ms] ", ""),
     (check_module, MODULE, "[NOW]", "[LATER]"),
@@ -151,6 +155,7 @@ WRONG = [
     (check_tool, TOOL, "all but `run`", "all"),
     (check_tool, TOOL, "`-w, --wait TIME`", "`--wait TIME`"),
     (check_tool, TOOL, "--sort", "--order"),
+    (check_tool, TOOL, "default 5s", "default 6s"),
     (check_tool, TOOL, "`dlock run", "`dlock ran"),
     (check_manual, MANUAL, r"\-\-wait", r"\-\-stay"),
     (check_manual, MANUAL, r"\-w ", r"\-x "),

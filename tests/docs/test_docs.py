@@ -9,7 +9,7 @@ import redis
 
 from support.docs import checker
 from support.server import ROOT
-from support.tool import BUILD, TOOL
+from support.tool import TOOL
 
 MODULE_PAGE = (ROOT / "module/README.md").read_text()
 CLIENT_PAGE = (ROOT / "client/README.md").read_text()
@@ -52,12 +52,6 @@ def test_commands(documented):
     assert checker.check_command_names(checker.read_pages(), documented) == []
 
 
-def test_every_command_has_one_key_and_it_comes_first(client, documented):
-    for name in documented:
-        _, _, _, first, last, step, *_ = client.execute_command("COMMAND INFO", name)[0]
-        assert (first, last, step) == (1, 1, 1), name
-
-
 def test_the_map_of_dlock_info(client):
     client.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 10_000)
     fields = list(as_map(client.execute_command("DLOCK.INFO", "lock")))
@@ -79,6 +73,13 @@ def test_ranges_of_settings(client):
                 client.config_set(name, value)
 
 
+def test_keyspace_events():
+    """That each is sent is in tests/module/test_operations.py."""
+    sent = re.findall(r'"(dlock\.\w+)"', (ROOT / "module/transition.c").read_text())
+    told = re.findall(r"`(dlock\.\w+)`", checker.section(MODULE_PAGE, "Keyspace events"))
+    assert set(sent) == set(told)
+
+
 def test_info_fields(client):
     fields = list(client.info("dlock"))
     assert checker.check_fields("INFO dlock", MODULE_PAGE, "INFO dlock", fields) == []
@@ -94,15 +95,3 @@ def test_the_manual(helps):
 
 def test_the_completion(helps):
     assert checker.check_completion((ROOT / "client/cli/dlock.bash").read_text(), helps) == []
-
-
-def test_the_program_in_the_readme_takes_a_lock(server, tmp_path):
-    source = re.search(r"^```c\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)[1]
-    assert "127.0.0.1:7379" in source
-    (tmp_path / "first.c").write_text(source.replace("7379", str(server.port)))
-    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "first",
-                    tmp_path / "first.c", f"-I{ROOT}/client/include", BUILD / "libdlock.a",
-                    "-lhiredis", "-lssl", "-lcrypto", "-pthread"], check=True)
-    said = subprocess.run([tmp_path / "first"], stdout=subprocess.PIPE, text=True, check=True)
-    assert re.fullmatch(r"DLOCK_OK, fence [1-9]\d+\n", said.stdout)
-    assert server.observer.dbsize() == 0
