@@ -8,7 +8,8 @@
 
 Busy is an answer: acquire() returns False, and the with statement raises Busy. Redis being away is
 none: that raises redis.ConnectionError or redis.TimeoutError, and who has the lock is not known.
-Times are seconds. A Lock is used by one thread at a time.
+Times are seconds. A Lock is used by one thread at a time. Let socket_timeout be less than a third of
+the lease: a loss is told when the attempt to renew is over, at the latest.
 """
 
 import contextlib
@@ -47,36 +48,39 @@ class Lock:
         try:
             with patient(self.client, self.wait) as client:
                 self.fence = client.execute_command(*words) or 0
+            self._count_from(asked if self.fence else None)
+            # A wait that took its time must not take it from the lease.
+            if self.fence and self.remaining() < 0.9 * self.lease and not self.renew():
+                self.fence = 0
         except redis.RedisError:
             # It may have been granted all the same. If this is not heard either, the lease ends it.
             with contextlib.suppress(redis.RedisError):
                 self.client.execute_command("DLOCK.RELEASE", self.name, self.token)
             raise
-        if not self.fence:
-            return False
-        self._valid_until = asked + self.lease
-        if self.remaining() < 0.9 * self.lease:  # the wait took its time
-            return self.renew()
-        return True
+        return self.fence > 0
 
     def renew(self):
         """The lease begins anew. False: it is not ours any more."""
         asked = time.clock_gettime(CLOCK)
         if self.client.execute_command("DLOCK.EXTEND", self.name, self.token,
                                        "PX", int(self.lease * 1000)):
-            self._valid_until = asked + self.lease
+            self._count_from(asked)
             return True
         self.lost.set()
         return False
 
     def release(self):
         """False: it had ended before; or a first try, whose answer was lost, has released it."""
-        self._valid_until = 0.0
+        self._count_from(None)
         return self.client.execute_command("DLOCK.RELEASE", self.name, self.token) == 1
 
     def remaining(self):
         """How long it is ours for certain, by our own clock."""
         return max(0.0, self._valid_until - time.clock_gettime(CLOCK))
+
+    def _count_from(self, asked):
+        """From before the request was sent, less 1 % for clocks that do not run alike."""
+        self._valid_until = 0.0 if asked is None else asked + 0.99 * self.lease
 
     # -- with
 
