@@ -8,8 +8,8 @@
 
 Busy is an answer: acquire() returns False, and the with statement raises Busy. Redis being away is
 none: that raises redis.ConnectionError or redis.TimeoutError, and who has the lock is not known.
-Times are seconds. A Lock is used by one thread at a time. Let socket_timeout be less than a third of
-the lease: a loss is told when the attempt to renew is over, at the latest.
+Times are seconds. A Lock is used by one thread at a time. Let socket_timeout be less than a third
+of the lease: a loss is told when the attempt to renew is over, at the latest.
 """
 
 import contextlib
