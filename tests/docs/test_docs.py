@@ -85,6 +85,18 @@ def test_info_fields(client):
     assert checker.check_fields("INFO dlock", MODULE_PAGE, "INFO dlock", fields) == []
 
 
+def test_the_readme_names_only_what_is_there(client):
+    """Fields, options, functions and settings, in code."""
+    header = checker.without_comments(checker.read_headers())
+    known = set(client.info("dlock")) | checker.public_names(header) | set(
+        field for _, fields in checker.structs(header) for field in fields)
+    readme = (ROOT / "README.md").read_text()
+    told = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", readme))
+    assert {"dlock_waiters", "min_replicas"} <= told <= known
+    settings = set(re.findall(r"`(dlock\.[a-z]+-[a-z-]+)", readme))
+    assert settings and settings <= set(client.config_get("dlock.*"))
+
+
 def test_the_tool(helps):
     assert checker.check_tool(CLIENT_PAGE, helps) == []
 
