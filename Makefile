@@ -167,6 +167,12 @@ demo: ## see it work: a private Redis, two clients, one lock
 	@$(MAKE) -s module
 	@scripts/demo
 
+.PHONY: try
+try: ## type commands into a private Redis with the module, on port PORT (default 7379)
+	@scripts/bootstrap run
+	@$(MAKE) -s module
+	@scripts/with-server $(or $(PORT),7379) redis-cli -p $(or $(PORT),7379)
+
 .PHONY: test
 test: ## build and run every test
 	@scripts/bootstrap test
@@ -196,7 +202,7 @@ bench: ## measure it against the alternatives: cost, throughput, memory, hot loc
 	@scripts/python tests/bench/bench.py
 
 .PHONY: lint
-lint: ## check formatting, layers, scripts and Python
+lint: ## check formatting, layers, scripts, Python and pages
 	@scripts/bootstrap lint
 	@scripts/lint
 
