@@ -30,7 +30,8 @@ def _network(servers):
     """The ports at which these servers are found behind it."""
     ports = [free_port() for _ in servers]
     pairs = [f"{port}:{server.port}" for port, server in zip(ports, servers)]
-    process = subprocess.Popen([*driver.pinned_to(-1), driver.build("delay"), str(DELAY_US), *pairs],
+    program = driver.build("delay")
+    process = subprocess.Popen([*driver.pinned_to(-1), program, str(DELAY_US), *pairs],
                                stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "listening\n"
