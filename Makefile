@@ -167,6 +167,12 @@ demo: ## see it work: a private Redis, two clients, one lock
 	@$(MAKE) -s module
 	@scripts/demo
 
+.PHONY: try
+try: ## type commands into a private Redis with the module, on port PORT (default 7379)
+	@scripts/bootstrap run
+	@$(MAKE) -s module
+	@scripts/with-server $(or $(PORT),7379) redis-cli -p $(or $(PORT),7379)
+
 .PHONY: test
 test: ## build and run every test
 	@scripts/bootstrap test
@@ -208,7 +214,7 @@ check-figures: ## compare the README's figures with those of the last make bench
 	@scripts/check-figures
 
 .PHONY: lint
-lint: ## check formatting, layers, scripts and Python
+lint: ## check formatting, layers, scripts, Python and pages
 	@scripts/bootstrap lint
 	@scripts/lint
 

@@ -41,7 +41,7 @@ static void ask_batches(nodes *of, batches *all, const nodes_chosen *chosen,
     exchange *questions[NODES_MAX];
     for (size_t i = 0; i < of->count; i++)
         questions[i] = batch_exchange(all->asked[i]);
-    nodes_ask(of, chosen, questions, stop);
+    nodes_ask(of, chosen, questions, 0, stop);
     for (size_t i = 0; i < of->count; i++) {
         if (!chosen->is_in[i]) continue;
         batch_read(all->asked[i]);

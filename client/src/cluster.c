@@ -187,7 +187,7 @@ static void ask_groups(cluster *self, const group groups[], size_t count, const 
         at[i] = groups[i].at;
         each[i] = batch_exchange(groups[i].asked);
     }
-    server_ask_all(at, each, count, self->env, stop);
+    server_ask_all(at, each, count, 0, self->env, stop);
     for (size_t i = 0; i < count; i++) {
         if (each[i]->is_sent) atomic_fetch_add(&self->commands, (uint64_t)each[i]->request_count);
         batch_read(groups[i].asked);

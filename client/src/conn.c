@@ -41,6 +41,9 @@ struct conn {
     redisReply *last;   /* the answer that was taken last, if there is more to see of it */
     char *out;
     size_t out_size, out_sent, out_capacity;
+    int left;       /* answers that are still to come, and that nobody will take */
+    char *farewell; /* for the case that they do not come */
+    size_t farewell_size;
     dlock_status failure;
     char cause[CAUSE_MAX + 1];
 };
@@ -241,8 +244,16 @@ void conn_shut(conn *c) {
     if (c->fd >= 0) shutdown(c->fd, SHUT_RDWR);
 }
 
+static void drop_farewell(conn *c) {
+    free(c->farewell);
+    c->farewell = NULL;
+}
+
 void conn_close(conn *old) {
     if (old == NULL) return;
+    if (old->phase == READY && old->left > 0 && old->farewell != NULL)
+        (void)!transmit(old, old->farewell, old->farewell_size);
+    drop_farewell(old);
     tls_free(old->tls);
     if (old->fd >= 0) close(old->fd);
     if (old->reader != NULL) redisReaderFree(old->reader);
@@ -387,8 +398,31 @@ void conn_advance(conn *c, short ready) {
 }
 
 conn_result conn_take(conn *c, reply *answer) {
-    if (c->phase == READY && next_reply(c, answer)) return CONN_REPLIED;
+    while (c->phase == READY && next_reply(c, answer)) {
+        if (c->left == 0) return CONN_REPLIED;
+        if (--c->left == 0) drop_farewell(c);
+    }
     return c->phase == BROKEN ? CONN_BROKEN : CONN_WAITING;
+}
+
+void conn_leave(conn *c, int answers, const command *farewell) {
+    c->left += answers;
+    if (farewell == NULL || c->farewell != NULL || !conn_queue(c, farewell)) return;
+    c->farewell = malloc(c->out_size);
+    if (c->farewell != NULL) memcpy(c->farewell, c->out, c->out_size);
+    c->farewell_size = c->out_size;
+    c->out_size = 0; /* not now */
+}
+
+conn_result conn_settle(conn *c) {
+    reply none;
+    conn_advance(c, POLLIN);
+    conn_result result = conn_take(c, &none);
+    return result == CONN_WAITING && c->left == 0 ? CONN_REPLIED : result;
+}
+
+bool conn_is_flushed(const conn *c) {
+    return c->out_sent == c->out_size;
 }
 
 bool conn_is_ready(const conn *c) {

@@ -71,6 +71,17 @@ bool conn_is_ready(const conn *c);
 /* Has anything of what was queued last been given to the kernel? */
 bool conn_has_sent(const conn *c);
 
+/* So many answers to what was sent are still to come, and nobody will take them: conn_take() passes
+ * over them. If it is closed before they have come, the farewell is sent behind; or NULL. Nothing
+ * may be left to send. */
+void conn_leave(conn *c, int answers, const command *farewell);
+
+/* Reads what has arrived. Replied: nothing of what was left is still to come, or more than that. */
+conn_result conn_settle(conn *c);
+
+/* Is all that was queued with the kernel? */
+bool conn_is_flushed(const conn *c);
+
 /* It is idle: is it still there, with nothing unexpected to read? */
 bool conn_is_quiet(conn *c);
 

@@ -97,6 +97,31 @@ static void look_at(exchange *x, int64_t now_us) {
         x->connect_by_us = DEADLINE_NEVER; /* there is no other to make room for */
 }
 
+/* -- several */
+
+static bool is_sufficient(exchange *const all[], size_t count, size_t suffices) {
+    size_t yes = 0;
+    if (suffices == 0) return false;
+    for (size_t i = 0; i < count; i++) {
+        const exchange *x = all[i];
+        bool is_on_its_way = x->is_sent && conn_is_flushed(x->conn);
+        if (!x->is_done && !is_on_its_way) return false;
+        yes += x->is_done && x->status == DLOCK_OK && x->is_yes(x);
+    }
+    return yes >= suffices;
+}
+
+/* The connection passes over the answers when they come. */
+static void leave_others(exchange *const all[], size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        exchange *x = all[i];
+        if (x->is_done) continue;
+        conn_leave(x->conn, x->request_count - x->reply_count, x->farewell);
+        x->is_left = true;
+        finish(x, DLOCK_IN_DOUBT, "it was not waited for");
+    }
+}
+
 /* Polls those that are not done. Fills ready, in the order of all. */
 static void wait_for_some(exchange *const all[], size_t count, const interrupt *stop,
                           int64_t now_us, short *ready) {
@@ -121,7 +146,7 @@ static void wait_for_some(exchange *const all[], size_t count, const interrupt *
         if (!all[i]->is_done) ready[i] = found > 0 ? polled[at++].revents : 0;
 }
 
-void exchange_run(exchange *const all[], size_t count, const environment *env,
+void exchange_run(exchange *const all[], size_t count, size_t suffices, const environment *env,
                   const interrupt *stop) {
     for (;;) {
         int64_t now_us = env->now_us(env);
@@ -133,6 +158,10 @@ void exchange_run(exchange *const all[], size_t count, const environment *env,
             is_done = is_done && x->is_done;
         }
         if (is_done) return;
+        if (is_sufficient(all, count, suffices)) {
+            leave_others(all, count);
+            return;
+        }
         short ready[EXCHANGE_MAX];
         wait_for_some(all, count, stop, now_us, ready);
         for (size_t i = 0; i < count; i++)

@@ -32,6 +32,11 @@ struct exchange {
     /* Called with each answer, in order. */
     void (*on_reply)(exchange *self, int which, const reply *answer);
     void *asker; /* the asker's own */
+    /* Of several, as many of which suffice as are what was hoped for: is it? */
+    bool (*is_yes)(const exchange *self);
+    /* What it is about; 0: nothing. If it was left, the next one about the same goes the same way,
+     * where it cannot overtake it. */
+    uint64_t subject;
     /* A connection to be used, and kept, instead of one that is lent by the pool; or NULL. */
     struct claim_link *link;
     bool is_link_made; /* if there is none yet; else the pool will do */
@@ -47,6 +52,8 @@ struct exchange {
      * not answered. DLOCK_CANCELED. Else it was not sent, and this is why. */
     dlock_status status;
     bool is_sent;
+    bool is_left;    /* of DLOCK_IN_DOUBT: others sufficed, the answer may still come */
+    bool was_silent; /* the answer to one that was left before has not come in its time */
     int64_t sent_us;
     int reply_count;
     int64_t heard_us; /* the last of them; or when it was sent */
@@ -55,8 +62,9 @@ struct exchange {
     bool is_done;
 };
 
-/* Until each is done; those that are, are left as they are. At most EXCHANGE_MAX. */
-void exchange_run(exchange *const all[], size_t count, const environment *env,
+/* Until each is done; those that are, are left as they are. At most EXCHANGE_MAX. If some suffice
+ * (0: only all), the others are left once so many are a yes, and all are on their way. */
+void exchange_run(exchange *const all[], size_t count, size_t suffices, const environment *env,
                   const interrupt *stop);
 
 #endif

@@ -50,6 +50,7 @@ static bool was_hurried(const nodes *of, const exchange *asked, int64_t begun_us
 
 static void note(nodes *of, size_t which, const exchange *asked, int64_t begun_us, int64_t now_us) {
     bool is_lost = asked->status == DLOCK_IN_DOUBT || asked->status == DLOCK_UNREACHABLE;
+    if (asked->is_left) is_lost = asked->was_silent;
     if (asked->is_sent) atomic_fetch_add(&of->commands, (uint64_t)asked->request_count);
     if (asked->status == DLOCK_OK)
         health_note(&of->each[which].how, true, now_us);
@@ -57,7 +58,7 @@ static void note(nodes *of, size_t which, const exchange *asked, int64_t begun_u
         health_note(&of->each[which].how, false, now_us);
 }
 
-void nodes_ask(nodes *of, const nodes_chosen *chosen, exchange *const questions[],
+void nodes_ask(nodes *of, const nodes_chosen *chosen, exchange *const questions[], size_t suffices,
                const interrupt *stop) {
     server *at[NODES_MAX];
     exchange *asked[NODES_MAX];
@@ -68,7 +69,7 @@ void nodes_ask(nodes *of, const nodes_chosen *chosen, exchange *const questions[
         asked[count++] = questions[i];
     }
     int64_t begun_us = of->env->now_us(of->env);
-    server_ask_all(at, asked, count, of->env, stop);
+    server_ask_all(at, asked, count, suffices, of->env, stop);
     int64_t now_us = of->env->now_us(of->env);
     for (size_t i = 0; i < of->count; i++)
         if (chosen->is_in[i]) note(of, i, questions[i], begun_us, now_us);

@@ -35,8 +35,8 @@ nodes_chosen nodes_choose(nodes *of, size_t at_least);
 nodes_chosen nodes_others(const nodes *of, const nodes_chosen *than);
 
 /* Each of the chosen is asked its own question, all at once; urgent ones only. What comes of it
- * counts for whether it is left alone from now on. */
-void nodes_ask(nodes *of, const nodes_chosen *chosen, exchange *const questions[],
+ * counts for whether it is left alone from now on. How many suffice: see exchange_run(). */
+void nodes_ask(nodes *of, const nodes_chosen *chosen, exchange *const questions[], size_t suffices,
                const interrupt *stop);
 
 uint32_t nodes_io_timeout_ms(const nodes *of);

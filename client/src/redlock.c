@@ -8,7 +8,9 @@
  *
  * Invariants: a token that may still be granted or given back by something under way is not asked
  * for again: the next attempt has a new one, unless the caller chose it. What is sent and not
- * answered in time is undone behind it, on the same connection. */
+ * answered in time is undone behind it, on the same connection. Who is not waited for, because a
+ * majority has said yes, hears of the same token on the same connection until it has answered, so
+ * that a release cannot overtake the acquire. */
 #include "redlock.h"
 
 #include "batches.h"
@@ -54,18 +56,26 @@ static int64_t half_a_lease(const redlock *self, const claim *of) {
 
 /* -- a round */
 
-static void ask(redlock *self, ballot *on, const nodes_chosen *chosen, const interrupt *stop) {
-    exchange *questions[NODES_MAX];
-    for (size_t i = 0; i < self->all.count; i++) {
-        on->asked[i].x.is_urgent = true; /* nobody keeps a connection to wait for a lock */
-        questions[i] = &on->asked[i].x;
-    }
-    nodes_ask(&self->all, chosen, questions, stop);
+static bool is_yes(const exchange *x) {
+    return question_read(x->asker).status == DLOCK_OK;
 }
 
-static void ask_and_count(redlock *self, ballot *on, const nodes_chosen *chosen,
+static void ask(redlock *self, ballot *on, const nodes_chosen *chosen, size_t suffices,
+                const interrupt *stop) {
+    exchange *questions[NODES_MAX];
+    uint64_t subject = text_hash(on->asked[0].of->call.token);
+    for (size_t i = 0; i < self->all.count; i++) {
+        exchange *x = questions[i] = &on->asked[i].x;
+        x->is_urgent = true; /* nobody keeps a connection to wait for a lock */
+        x->is_yes = is_yes;
+        x->subject = subject;
+    }
+    nodes_ask(&self->all, chosen, questions, suffices, stop);
+}
+
+static void ask_and_count(redlock *self, ballot *on, const nodes_chosen *chosen, size_t suffices,
                           const interrupt *stop) {
-    ask(self, on, chosen, stop);
+    ask(self, on, chosen, suffices, stop);
     for (size_t i = 0; i < self->all.count; i++) {
         if (!chosen->is_in[i]) continue;
         on->answered.is_in[i] = true;
@@ -79,13 +89,15 @@ static void begin(const redlock *self, ballot *on) {
     on->counted = (votes){.voters = self->all.count};
 }
 
-/* Those that are left alone are asked too if it is up to them. */
+/* Those that are left alone are asked too if it is up to them. A majority is not kept waiting by
+ * the others: what they say may come later. */
 static dlock_status vote(redlock *self, ballot *on, dlock_status no, const interrupt *stop) {
-    nodes_chosen chosen = nodes_choose(&self->all, votes_quorum(self->all.count));
-    ask_and_count(self, on, &chosen, stop);
+    size_t quorum = votes_quorum(self->all.count);
+    nodes_chosen chosen = nodes_choose(&self->all, quorum);
+    ask_and_count(self, on, &chosen, quorum, stop);
     if (votes_are_open(&on->counted, no)) {
         nodes_chosen others = nodes_others(&self->all, &chosen);
-        ask_and_count(self, on, &others, stop);
+        ask_and_count(self, on, &others, quorum - on->counted.yes, stop);
     }
     return votes_result(&on->counted, no);
 }
@@ -157,7 +169,7 @@ static bool undo(redlock *self, ballot *on, const claim *of, int64_t limit_us) {
     }
     if (!is_needed) return true;
     prepare_release(self, on, of, &holders, one_timeout(self, limit_us));
-    ask(self, on, &told, &unstoppable);
+    ask(self, on, &told, 0, &unstoppable);
     for (size_t i = 0; i < self->all.count; i++)
         if (told.is_in[i] && on->asked[i].x.status != DLOCK_OK) is_undone = false;
     return is_undone;
@@ -167,10 +179,11 @@ static dlock_status release(backend *base, claim *of, int64_t limit_us) {
     redlock *self = (redlock *)base;
     ballot on;
     begin(self, &on);
-    nodes_chosen waited_for = nodes_choose(&self->all, votes_quorum(self->all.count));
+    size_t quorum = votes_quorum(self->all.count);
+    nodes_chosen waited_for = nodes_choose(&self->all, quorum);
     nodes_chosen nobody = {0}, everybody = nodes_others(&self->all, &nobody);
     prepare_release(self, &on, of, &waited_for, limit_us);
-    ask_and_count(self, &on, &everybody, &of->stop);
+    ask_and_count(self, &on, &everybody, quorum, &of->stop);
     return tell(self, &on, votes_result(&on.counted, DLOCK_LOST), "not held", of);
 }
 
@@ -216,7 +229,7 @@ static bool raise_fences(redlock *self, ballot *on, claim *of, int64_t limit_us)
     }
     if (raised < votes_quorum(self->all.count)) {
         prepare_acquire(self, on, of, of->call.fence, one_timeout(self, limit_us));
-        ask(self, on, &lower, &unstoppable);
+        ask(self, on, &lower, 0, &unstoppable);
         for (size_t i = 0; i < self->all.count; i++)
             if (lower.is_in[i]) raised += question_read(&on->asked[i]).fence >= of->call.fence;
     }
@@ -284,7 +297,7 @@ static dlock_status ping(backend *base, claim *of, int64_t limit_us) {
     nodes_chosen nobody = {0}, everybody = nodes_others(&self->all, &nobody);
     begin(self, &on);
     prepare_release(self, &on, of, &everybody, limit_us);
-    ask_and_count(self, &on, &everybody, &of->stop);
+    ask_and_count(self, &on, &everybody, 0, &of->stop);
     for (size_t i = 0; i < self->all.count; i++) {
         dlock_status said = on.said[i].status;
         votes_add(&there, said == DLOCK_LOST ? DLOCK_OK : said, on.said[i].is_passing);

@@ -134,13 +134,23 @@ static bool take_link(server *at, exchange *question) {
 
 /* -- asking */
 
+/* What was left about the same goes on where it was left. */
+static bool resume(server *at, exchange *question, const environment *env) {
+    if (question->subject == 0) return false;
+    if (pool_resume(at->connections, question->subject, &question->conn, env->now_us(env),
+                    &question->was_silent) != DLOCK_OK)
+        fail(question, DLOCK_UNREACHABLE, "too many answers have not come yet");
+    return question->conn != NULL;
+}
+
 static void begin(dial *to, server *at, exchange *question, const environment *env,
                   const interrupt *stop) {
     *to = (dial){.at = at};
     question->wait_fd = -1;
     question->connect_by_us = DEADLINE_NEVER;
     to->is_by_link = take_link(at, question);
-    if (!to->is_by_link) {
+    if (!to->is_by_link) to->is_lent = resume(at, question, env);
+    if (!question->is_done && !to->is_by_link && !to->is_lent) {
         dlock_status status = pool_take(at->connections, question->is_urgent, &question->conn,
                                         question->send_by_us, env, stop);
         to->is_lent = status == DLOCK_OK;
@@ -157,6 +167,12 @@ static void begin(dial *to, server *at, exchange *question, const environment *e
 
 static void end(dial *to, exchange *question, const environment *env) {
     lookup_leave(to->asked);
+    if (question->is_left) {
+        pool_leave(to->at->connections, question->conn, question->subject,
+                   question->sent_us + question->answer_in_us, env->now_us(env));
+        question->conn = NULL;
+        return;
+    }
     if (question->status != DLOCK_OK) {
         conn_close(question->conn);
         question->conn = NULL;
@@ -170,15 +186,15 @@ static void end(dial *to, exchange *question, const environment *env) {
 }
 
 void server_ask(server *at, exchange *question, const environment *env, const interrupt *stop) {
-    server_ask_all(&at, &question, 1, env, stop);
+    server_ask_all(&at, &question, 1, 0, env, stop);
 }
 
-void server_ask_all(server *const at[], exchange *const questions[], size_t count,
+void server_ask_all(server *const at[], exchange *const questions[], size_t count, size_t suffices,
                     const environment *env, const interrupt *stop) {
     dial dials[EXCHANGE_MAX];
     for (size_t i = 0; i < count; i++)
         begin(&dials[i], at[i], questions[i], env, stop);
-    exchange_run(questions, count, env, stop);
+    exchange_run(questions, count, suffices, env, stop);
     for (size_t i = 0; i < count; i++)
         end(&dials[i], questions[i], env);
 }

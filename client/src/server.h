@@ -25,10 +25,10 @@ void server_free(server *old);
  * times. The cause begins with the server's address. */
 void server_ask(server *at, exchange *question, const environment *env, const interrupt *stop);
 
-/* One question to each of several servers, all at once: it takes as long as the slowest of them.
- * At most EXCHANGE_MAX. What is not urgent may have to wait for a connection, one after the
- * other. */
-void server_ask_all(server *const at[], exchange *const questions[], size_t count,
+/* One question to each of several servers, all at once: it takes as long as the slowest of them, or
+ * of those that suffice, see exchange_run(). At most EXCHANGE_MAX. What is not urgent may have to
+ * wait for a connection, one after the other. */
+void server_ask_all(server *const at[], exchange *const questions[], size_t count, size_t suffices,
                     const environment *env, const interrupt *stop);
 
 /* Ends a session's connection, if there is one. */

@@ -3,16 +3,10 @@
  * used last at its end; at most auto_max. */
 #include "spots.h"
 
+#include "text.h"
 #include <stdlib.h>
 
 enum { BUCKETS_AT_FIRST = 64 };
-
-static uint64_t hash_of(const char *name) {
-    uint64_t hash = 1469598103934665603u; /* FNV-1a */
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (unsigned char)*name) * 1099511628211u;
-    return hash;
-}
 
 static spot **bucket_of(const spots *in, uint64_t hash) {
     return &in->buckets[hash % in->bucket_count];
@@ -122,11 +116,11 @@ void spots_free(spots *old) {
 }
 
 spot *spots_find(const spots *in, const char *name) {
-    return find(in, name, hash_of(name));
+    return find(in, name, text_hash(name));
 }
 
 spot *spots_add(spots *to, const char *name) {
-    uint64_t hash = hash_of(name);
+    uint64_t hash = text_hash(name);
     spot *known = find(to, name, hash);
     if (known == NULL) return list_new(to, name, hash);
     leave_auto_list(to, known); /* from now on it stays */
@@ -139,7 +133,7 @@ void spots_remove(spots *from, const char *name) {
 }
 
 void spots_note(spots *in, const char *name) {
-    uint64_t hash = hash_of(name);
+    uint64_t hash = text_hash(name);
     if (find(in, name, hash) != NULL || !make_room(in)) return;
     spot *made = list_new(in, name, hash);
     if (made != NULL) join_auto_list(in, made);

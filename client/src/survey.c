@@ -43,7 +43,7 @@ unsigned survey_run(survey *of, int64_t limit_us) {
                                  .asker = of};
         asked[i] = &of->each[i];
     }
-    server_ask_all(of->at, asked, of->count, of->env, of->stop);
+    server_ask_all(of->at, asked, of->count, 0, of->env, of->stop);
     for (size_t i = 0; i < of->count; i++)
         if (of->each[i].is_sent) sent += (unsigned)of->request_count;
     return sent;

@@ -37,3 +37,10 @@ void text_append(char *to, size_t size, const char *more) {
     size_t length = strlen(to);
     text_copy(to + length, size - length, more);
 }
+
+uint64_t text_hash(const char *of) {
+    uint64_t hash = 1469598103934665603u; /* FNV-1a */
+    for (; *of != '\0'; of++)
+        hash = (hash ^ (unsigned char)*of) * 1099511628211u;
+    return hash;
+}

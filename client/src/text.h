@@ -19,4 +19,6 @@ void text_copy(char *to, size_t size, const char *from);
 /* Behind what is there. */
 void text_append(char *to, size_t size, const char *more);
 
+uint64_t text_hash(const char *of);
+
 #endif

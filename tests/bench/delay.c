@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LISTENERS_MAX = 16, ENDS_MAX = 256, CHUNKS_MAX = 64, CHUNK_SIZE = 4096 };
+enum { LISTENERS_MAX = 16, ENDS_MAX = 1024, CHUNKS_MAX = 64, CHUNK_SIZE = 4096 };
 
 typedef struct chunk {
     long long due_us;

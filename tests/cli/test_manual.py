@@ -42,14 +42,6 @@ def test_install_and_uninstall(prefix, tmp_path):
     assert files_in(tmp_path) == set()
 
 
-def test_every_option_is_in_the_manual(tool):
-    text = MANUAL.replace("\\-", "-")
-    for name in COMMANDS:
-        help_text = tool.run(name, "--help")[1]
-        for option in re.findall(r"--[a-z][a-z-]*", help_text):
-            assert option in text, f"{option} of {name}"
-
-
 def test_every_exit_code_is_in_the_manual():
     codes = re.findall(r"EXIT_CODE_\w+ = (\d+)", (ROOT / "client/cli/exit_code.h").read_text())
     assert len(codes) > 10

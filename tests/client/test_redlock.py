@@ -69,10 +69,10 @@ def hold_on(servers, name="lock", token="somebody", lease_ms=600_000):
 def test_a_free_lock_is_taken_on_all_of_them_and_given_back(connect, servers, count):
     lock = connect(servers[:count], io_timeout_ms=LONG_IO_MS).lock()
     assert lock.acquire() == Status.OK
-    assert tokens(servers[:count]) == [lock.token] * count
+    wait_until(lambda: tokens(servers[:count]) == [lock.token] * count, "all to have granted it")
     assert lock.state == State.HELD
     assert lock.release() == Status.OK
-    assert tokens(servers) == [None] * 5
+    wait_until(lambda: tokens(servers) == [None] * 5, "all to have given it back")
 
 
 def test_a_held_lock_is_busy_and_then_a_timeout(connect, servers):
@@ -102,7 +102,8 @@ def test_extend_moves_the_end_on_all_of_them(connect, servers):
     lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=10_000)
     lock.acquire()
     assert lock.extend(600_000) == Status.OK
-    assert all(server.observer.pttl("lock") > 500_000 for server in servers)
+    wait_until(lambda: all(server.observer.pttl("lock") > 500_000 for server in servers),
+               "all to have extended it")
     assert lock.remaining_ms > 500_000
 
 
@@ -120,7 +121,7 @@ def test_the_servers_may_be_given_by_name(connect, servers):
     urls = [f"redis://localhost:{server.port}" for server in servers]
     lock = connect(urls, io_timeout_ms=LONG_IO_MS, connect_timeout_ms=LONG_IO_MS).lock()
     assert lock.acquire() == Status.OK
-    assert tokens(servers) == [lock.token] * 5
+    wait_until(lambda: tokens(servers) == [lock.token] * 5, "all to have granted it")
 
 
 def test_a_name_that_is_not_known_harms_nobody_else(connect, servers):
@@ -143,7 +144,7 @@ def test_a_minority_may_be_dead(connect, servers, dead):
         assert lock.acquire() == Status.OK, lock.error
         assert lock.extend() == Status.OK
         assert lock.release() == Status.OK
-    assert tokens(servers[dead:]) == [None] * (5 - dead)
+    wait_until(lambda: tokens(servers[dead:]) == [None] * (5 - dead), "all to have given it back")
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -499,10 +500,12 @@ def test_one_round_is_enough_while_the_nodes_agree(connect, servers):
 def test_a_majority_counts_on_from_the_fence_before_it_is_told(connect, servers):
     ahead = Commands(servers[0].observer, "clock").acquire("me") + 3_600_000_000
     Commands(servers[0].observer, "clock").acquire("me", 10_000, "FENCE", ahead)
+    for server in servers[3:]:
+        server.kill()  # so that nobody else can make up the majority
     lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock()
     assert lock.acquire() == Status.OK
     assert lock.fence > ahead
-    assert all(info["fence"] >= lock.fence for info in infos(servers))
+    assert all(info["fence"] >= lock.fence for info in infos(servers[:3]))
 
 
 # -- keeping it -----------------------------------------------------------------------------------
@@ -599,8 +602,8 @@ def test_a_fake_node_that_talks_nonsense_is_one_vote_less(connect, servers, fake
 
 def test_those_who_did_not_answer_are_told_behind_the_request(connect, servers, fake_server):
     mute = fake_server(lambda words: SILENCE)
-    lock = connect([mute, *servers[:2]], io_timeout_ms=SHORT_IO_MS).lock()
-    assert lock.acquire() == Status.OK
+    lock = connect([mute, *servers[:1]], io_timeout_ms=SHORT_IO_MS).lock()
+    assert lock.acquire() == Status.NO_QUORUM
     wait_until(lambda: len(mute.asked("DLOCK.RELEASE")) >= 1, "the release behind the acquire")
     assert [words[0] for words in mute.requests][:2] == [b"DLOCK.ACQUIRE", b"DLOCK.RELEASE"]
     assert mute.requests[0][2] == mute.requests[1][2] == lock.token

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""dlock_lock.py - a lock of dlock from Python, with redis-py alone. Copy it, or start from it.
+
+    client = redis.Redis(port=7379, socket_timeout=2)
+    with Lock(client, "stock:1000", lease=10, wait=5) as lock:
+        write_report(fence=lock.fence)        # renewed as long as this takes
+        if lock.lost.is_set(): ...            # somebody else may be at work: stop
+
+Busy is an answer: acquire() returns False, and the with statement raises Busy. Redis being away is
+none: that raises redis.ConnectionError or redis.TimeoutError, and who has the lock is not known.
+Times are seconds. A Lock is used by one thread at a time. Let socket_timeout be less than a third
+of the lease: a loss is told when the attempt to renew is over, at the latest.
+"""
+
+import contextlib
+import secrets
+import threading
+import time
+
+import redis
+
+# Goes on while the machine sleeps, where there is such a clock.
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+ANSWER = 2.0  # how long an answer may take beyond the wait
+
+
+class Busy(Exception):
+    """Another holds the lock, and the wait is over."""
+
+
+class Lock:
+    def __init__(self, client, name, lease=10.0, wait=0.0):
+        self.client, self.name = client, name
+        self.lease, self.wait = lease, wait
+        self.token = None
+        self.fence = 0
+        self.lost = threading.Event()
+        self._valid_until = 0.0
+
+    def acquire(self):
+        """True: it is ours, and fence is its number. False: another has it."""
+        self.token = secrets.token_hex(16)
+        self.lost.clear()
+        asked = time.clock_gettime(CLOCK)
+        words = ["DLOCK.ACQUIRE", self.name, self.token, "PX", int(self.lease * 1000)]
+        if self.wait > 0:
+            words += ["WAIT", max(1, int(self.wait * 1000))]
+        try:
+            with patient(self.client, self.wait) as client:
+                self.fence = client.execute_command(*words) or 0
+            self._count_from(asked if self.fence else None)
+            # A wait that took its time must not take it from the lease.
+            if self.fence and self.remaining() < 0.9 * self.lease and not self.renew():
+                self.fence = 0
+        except redis.RedisError:
+            # It may have been granted all the same. If this is not heard either, the lease ends it.
+            with contextlib.suppress(redis.RedisError):
+                self.client.execute_command("DLOCK.RELEASE", self.name, self.token)
+            raise
+        return self.fence > 0
+
+    def renew(self):
+        """The lease begins anew. False: it is not ours any more."""
+        asked = time.clock_gettime(CLOCK)
+        if self.client.execute_command("DLOCK.EXTEND", self.name, self.token,
+                                       "PX", int(self.lease * 1000)):
+            self._count_from(asked)
+            return True
+        self.lost.set()
+        return False
+
+    def release(self):
+        """False: it had ended before; or a first try, whose answer was lost, has released it."""
+        self._count_from(None)
+        return self.client.execute_command("DLOCK.RELEASE", self.name, self.token) == 1
+
+    def remaining(self):
+        """How long it is ours for certain, by our own clock."""
+        return max(0.0, self._valid_until - time.clock_gettime(CLOCK))
+
+    def _count_from(self, asked):
+        """From before the request was sent, less 1 % for clocks that do not run alike."""
+        self._valid_until = 0.0 if asked is None else asked + 0.99 * self.lease
+
+    # -- with
+
+    def __enter__(self):
+        if not self.acquire():
+            raise Busy(self.name)
+        self._ended = threading.Event()
+        self._renewal = threading.Thread(target=self._keep, daemon=True)
+        self._renewal.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._renewal.join()
+        with contextlib.suppress(redis.RedisError):  # then the lease ends it
+            self.release()
+
+    def _keep(self):
+        pause = self.lease / 3
+        while not self._ended.wait(min(pause, self.remaining())) and not self.lost.is_set():
+            try:
+                self.renew()
+                pause = self.lease / 3
+            except redis.RedisError:
+                pause = self.lease / 20
+                if not self.remaining():
+                    self.lost.set()
+
+
+@contextlib.contextmanager
+def patient(client, wait):
+    """This client, or, if its sockets give up sooner than the server does, one that waits."""
+    pool = client.connection_pool
+    limit = pool.connection_kwargs.get("socket_timeout")
+    if limit is None or limit >= wait + ANSWER or not wait:
+        yield client
+        return
+    options = {**pool.connection_kwargs, "socket_timeout": wait + ANSWER}
+    own = redis.Redis(connection_pool=redis.ConnectionPool(pool.connection_class, **options))
+    try:
+        yield own
+    finally:
+        own.connection_pool.disconnect()

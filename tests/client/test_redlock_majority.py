@@ -1,0 +1,155 @@
+"""Once a majority has said yes, nobody waits for the others; what they say later does no harm."""
+
+import threading
+import time
+
+import pytest
+
+from support.commands import Lock as Commands
+from support.fake_server import SILENCE, resp
+from support.libdlock import Status
+from support.server import stopped, wait_until
+
+LONG_IO_MS = 60_000
+SHORT_IO_MS = 300
+LEFT_MAX = 64  # connections with answers to come that are kept
+
+
+@pytest.fixture
+def servers(start_server):
+    return [start_server() for _ in range(3)]
+
+
+@pytest.fixture
+def connect(servers, connect):
+    """The clients go before the servers do."""
+    return connect
+
+
+class Slow:
+    """Answers of a server that come when they are let go."""
+
+    def __init__(self):
+        self.is_open = threading.Event()
+        self.given = 0
+
+    def __call__(self, words):
+        self.is_open.wait()
+        self.given += 1
+        return resp(time.time_ns() // 1000 if words[0] == b"DLOCK.ACQUIRE" else 1)
+
+
+@pytest.fixture
+def slow(fake_server):
+    """A server that answers when slow.answer.is_open is set."""
+    made = fake_server(Slow())
+    yield made
+    made.answer.is_open.set()
+
+
+def test_nobody_waits_for_the_slow(connect, servers):
+    """With this I/O timeout, the test would not end."""
+    lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock()
+    assert lock.acquire() == Status.OK
+    assert lock.release() == Status.OK
+    with stopped(servers[0]):
+        for _ in range(20):
+            status, took_ms = lock.timed_acquire()
+            assert status == Status.OK and took_ms < LONG_IO_MS / 2
+            assert lock.extend() == Status.OK
+            assert lock.release() == Status.OK
+    wait_until(lambda: Commands(servers[0].observer, "lock").info() is None,
+               "the releases to be heard")
+
+
+def test_no_vote_is_counted_before_it_came(connect, servers, slow):
+    """One of two that answer: no majority without the slow one, which then says yes."""
+    servers[0].kill()
+    lock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS).lock()
+    opening = threading.Timer(0.3, slow.answer.is_open.set)
+    opening.start()
+    status, took_ms = lock.timed_acquire()
+    opening.join()
+    assert status == Status.OK and took_ms >= 250
+
+
+def test_a_release_does_not_overtake_the_acquire(connect, servers, slow):
+    """Each goes the way its own acquire went, though others are there."""
+    dlock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS)
+    locks = [dlock.lock(f"lock-{i}") for i in range(8)]
+    for lock in locks:
+        assert lock.acquire() == Status.OK
+    for lock in reversed(locks):
+        assert lock.extend() == Status.OK
+        assert lock.release() == Status.OK
+    slow.answer.is_open.set()
+    wait_until(lambda: len(slow.requests) == 24, "all to be heard")
+    for i in range(8):
+        about = [words[0] for words in slow.requests if words[1] == b"lock-%d" % i]
+        assert about == [b"DLOCK.ACQUIRE", b"DLOCK.EXTEND", b"DLOCK.RELEASE"]
+    assert slow.connection_count == 8
+
+
+def test_a_connection_is_used_again_when_its_answers_have_come(connect, servers, slow):
+    lock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS).lock()
+    for round_number in range(1, 11):
+        slow.answer.is_open.clear()
+        assert lock.acquire() == Status.OK, lock.error
+        assert lock.release() == Status.OK, lock.error
+        slow.answer.is_open.set()
+        wait_until(lambda: slow.answer.given == 2 * round_number, "the answers")
+    assert slow.connection_count < 10  # one, if the last answer was always there in time
+
+
+def test_who_stays_silent_is_told_to_forget_it_and_left_alone(connect, servers, fake_server):
+    mute = fake_server(lambda words: SILENCE)
+    dlock = connect([mute, *servers[:2]], io_timeout_ms=SHORT_IO_MS)
+    first = dlock.lock("first")
+    assert first.acquire() == Status.OK
+    token = first.token
+
+    def is_told():
+        lock = dlock.lock("another")
+        assert lock.acquire() == Status.OK
+        assert lock.release() == Status.OK
+        return [b"DLOCK.RELEASE", b"first", token] in mute.requests
+
+    wait_until(is_told, "the release behind the acquire that was not answered")
+    for _ in range(200):
+        is_told()
+    assert len(mute.asked("DLOCK.ACQUIRE")) < 200, "it was asked each time"
+
+
+def test_not_too_many_connections_are_left(connect, servers, fake_server):
+    mute = fake_server(lambda words: SILENCE)
+    dlock = connect([mute, *servers[:2]], io_timeout_ms=LONG_IO_MS)
+    locks = [dlock.lock(f"lock-{i}") for i in range(LEFT_MAX + 20)]
+    for lock in locks:
+        assert lock.acquire() == Status.OK
+    for lock in locks:
+        assert lock.release() == Status.OK
+    asked = {words[1] for words in mute.asked("DLOCK.ACQUIRE")}
+    wait_until(lambda: {words[1] for words in mute.asked("DLOCK.RELEASE")} == asked, "the releases")
+    assert mute.connection_count == len(mute.asked("DLOCK.ACQUIRE")) == LEFT_MAX
+
+
+def test_what_was_left_is_taken_back_when_the_client_goes(connect, servers, fake_server):
+    mute = fake_server(lambda words: SILENCE)
+    dlock = connect([mute, *servers[:2]], io_timeout_ms=LONG_IO_MS)
+    lock = dlock.lock()
+    assert lock.acquire() == Status.OK
+    lock.free()
+    dlock.free()
+    wait_until(lambda: mute.asked("DLOCK.RELEASE"), "a release behind the acquire")
+
+
+def test_a_late_answer_is_not_taken_for_another(connect, servers, slow):
+    """The acquire's late answer must not be read as that of the extend that came after it."""
+    lock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS).lock()
+    assert lock.acquire() == Status.OK
+    servers[1].kill()
+    opening = threading.Timer(0.2, slow.answer.is_open.set)
+    opening.start()
+    assert lock.extend() == Status.OK, lock.error  # only with the slow one's own answer to it
+    opening.join()
+    assert lock.release() == Status.OK, lock.error

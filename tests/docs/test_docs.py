@@ -1,0 +1,109 @@
+"""The pages say what a server and the tool say of themselves. See scripts/check-docs, and
+test_check_docs.py for whether it would notice."""
+
+import re
+import subprocess
+
+import pytest
+import redis
+
+from support.docs import checker
+from support.server import ROOT
+from support.tool import TOOL
+
+MODULE_PAGE = (ROOT / "module/README.md").read_text()
+CLIENT_PAGE = (ROOT / "client/README.md").read_text()
+
+
+def as_map(flat):
+    """What RESP2 has as a flat list, at every depth."""
+    words = [word.decode() if isinstance(word, bytes) else word for word in flat]
+    return dict(zip(words[::2], words[1::2]))
+
+
+def arguments_of(docs):
+    found = [as_map(each) for each in as_map(docs)["arguments"]]
+    for argument in found:
+        argument["flags"] = [flag.decode() for flag in argument.get("flags", [])]
+    return found
+
+
+@pytest.fixture
+def documented(client):
+    """Each command of the module, with its arguments."""
+    names = client.execute_command("COMMAND LIST", "FILTERBY", "MODULE", "dlock")
+    docs = client.execute_command("COMMAND DOCS", *names)
+    return {name.decode(): arguments_of(each) for name, each in zip(docs[::2], docs[1::2])}
+
+
+@pytest.fixture(scope="module")
+def helps():
+    """What --help prints, by command."""
+    def ask(*words):
+        return subprocess.run([TOOL, *words, "--help"], stdout=subprocess.PIPE, text=True,
+                              check=True).stdout
+
+    return {name: ask(name) for name in re.findall(r"^  ([a-z]+) ", ask(), re.M)}
+
+
+def test_commands(documented):
+    assert "dlock.acquire" in documented
+    assert checker.check_commands(MODULE_PAGE, documented) == []
+    assert checker.check_command_names(checker.read_pages(), documented) == []
+
+
+def test_the_map_of_dlock_info(client):
+    client.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 10_000)
+    fields = list(as_map(client.execute_command("DLOCK.INFO", "lock")))
+    assert checker.check_fields("DLOCK.INFO", MODULE_PAGE, "DLOCK.INFO", fields) == []
+
+
+def test_settings(client):
+    assert checker.check_settings(MODULE_PAGE, client.config_get("dlock.*")) == []
+
+
+def test_ranges_of_settings(client):
+    ranges = checker.ranges(MODULE_PAGE)
+    assert {"dlock.max-lease", "dlock.max-waiters"} == set(ranges)
+    for name, (first, last) in ranges.items():
+        for value in first, last:
+            client.config_set(name, value)
+        for value in first - 1, last + 1:
+            with pytest.raises(redis.ResponseError):
+                client.config_set(name, value)
+
+
+def test_keyspace_events():
+    """That each is sent is in tests/module/test_operations.py."""
+    sent = re.findall(r'"(dlock\.\w+)"', (ROOT / "module/transition.c").read_text())
+    told = re.findall(r"`(dlock\.\w+)`", checker.section(MODULE_PAGE, "Keyspace events"))
+    assert set(sent) == set(told)
+
+
+def test_info_fields(client):
+    fields = list(client.info("dlock"))
+    assert checker.check_fields("INFO dlock", MODULE_PAGE, "INFO dlock", fields) == []
+
+
+def test_the_readme_names_only_what_is_there(client):
+    """Fields, options, functions and settings, in code."""
+    header = checker.without_comments(checker.read_headers())
+    known = set(client.info("dlock")) | checker.public_names(header) | set(
+        field for _, fields in checker.structs(header) for field in fields)
+    readme = (ROOT / "README.md").read_text()
+    told = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", readme))
+    assert {"dlock_waiters", "min_replicas"} <= told <= known
+    settings = set(re.findall(r"`(dlock\.[a-z]+-[a-z-]+)", readme))
+    assert settings and settings <= set(client.config_get("dlock.*"))
+
+
+def test_the_tool(helps):
+    assert checker.check_tool(CLIENT_PAGE, helps) == []
+
+
+def test_the_manual(helps):
+    assert checker.check_manual((ROOT / "client/cli/dlock.1").read_text(), helps) == []
+
+
+def test_the_completion(helps):
+    assert checker.check_completion((ROOT / "client/cli/dlock.bash").read_text(), helps) == []
