@@ -22,7 +22,7 @@ from support.server import Server
 
 NAME = "hotspot"
 PROCESSES, THREADS, TRIES = 3, 4, 100  # per thread: 400 per process
-QUICK_TRIES = 15
+QUICK_TRIES = 40
 ROUND_TRIP_MS = 5
 HOT_THREADS = 16
 SPIN, SERVER = ("spin", 10, 10), ("server", 0, 0)

@@ -105,7 +105,7 @@ def run(quick, progress):
     title = "User instructions of the server per acquire + release"
     bars = {ways.SET_EVALSHA.name: Bar("<=", 0.60), ways.SET_DEL.name: Bar("<=", 1.35)}
     if quick:
-        return [_table(title, ways.WAYS[:3], 800, 1, progress, bars)]
+        return [_table(title, ways.WAYS[:3], 400, 1, progress, bars)]
     table = _table(title, ways.WAYS, 1600, 3, progress, bars)
     if not ways.VALKEY.exists():
         table.notes.append(ways.WITHOUT_VALKEY)

@@ -72,7 +72,7 @@ def _measure(curves, holders, numbers, rounds, progress):
 
 
 def run(quick, progress):
-    numbers, rounds = ([100_000], 2) if quick else (HELD, 5)
+    numbers, rounds = ([100_000], 1) if quick else (HELD, 5)
     curves = Curves(
         "Locks held: memory of each, and processor time of the server per further pair",
         f"tokens of 36 bytes; time: {rounds} interleaved runs, {ways.PIPELINE} commands in a "
