@@ -38,10 +38,6 @@ class Contender:
         portions = ways.pipelines(ways.pairs(self.way, PAIRS), pipeline)
         path.write_bytes(b"".join(b"%d\n%s" % (len(p), p) for p in portions))
 
-    def cpu_seconds(self):
-        cpu = self.server.client().info("cpu")
-        return cpu["used_cpu_user"] + cpu["used_cpu_sys"]
-
 
 def _run(program, contenders, pipeline, slices):
     """For each contender: its pairs per second, and the part of the time its server was busy."""
@@ -51,12 +47,12 @@ def _run(program, contenders, pipeline, slices):
             path = pathlib.Path(directory) / str(i)
             contender.prepare(pipeline, path)
             targets += [str(contender.server.port), path]
-        before = [contender.cpu_seconds() for contender in contenders]
+        before = [driver.cpu_seconds(contender.server) for contender in contenders]
         output = subprocess.run(
             [*driver.pinned_to(-1), program, str(pipeline), str(CONNECTIONS), str(SLICE_MS),
              str(slices), *targets],
             check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
-    used = [contender.cpu_seconds() - b for contender, b in zip(contenders, before)]
+    used = [driver.cpu_seconds(contender.server) - b for contender, b in zip(contenders, before)]
     results = []
     for line, cpu_seconds in zip(output.splitlines(), used):
         replies, refused, took = map(float, line.split())
@@ -95,7 +91,7 @@ def _measure(program, contenders, pipeline, rounds, slices, progress):
 
 def run(quick, progress):
     rounds, slices = (5, 4) if quick else (9, 10)
-    program = driver.build("load")
+    program = driver.build("load", "wire")
     contenders = [Contender(way) for way in ways.WAYS]
     try:
         for contender in contenders:
