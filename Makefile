@@ -195,6 +195,11 @@ bench: ## measure it against the alternatives: cost, throughput, memory, hot loc
 	@$(MAKE) -s all
 	@scripts/python tests/bench/bench.py
 
+.PHONY: plots
+plots: ## draw what the benchmark has measured: build/bench/*.svg and *.png, and the README's
+	@scripts/bootstrap bench
+	@scripts/python tests/bench/plots.py
+
 .PHONY: lint
 lint: ## check formatting, layers, scripts and Python
 	@scripts/bootstrap lint

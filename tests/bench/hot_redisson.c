@@ -12,7 +12,8 @@
  *
  * A process has one subscription to the channel however many of its threads wait: the first makes
  * it, the last ends it without waiting for the answer. A message adds one to a semaphore, so wakes
- * one thread of each process; whoever asks in between gets the lock. */
+ * one thread of each process; whoever asks in between gets the lock. Replies and messages alike
+ * come to threads for input, which wake whoever waits for them: it matters who is woken first. */
 #include "hot.h"
 #include "wire.h"
 
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
 
 #define LOCK     "hot"
@@ -31,10 +33,12 @@
 #define LATCH_MS "20000"
 #define UNLOCKED "0" /* the message */
 
-enum { OWNER_SIZE = 64, LATCH_SIZE = 96, SHA_SIZE = WIRE_TEXT };
+enum { EVENTS_MAX = 64, OWNER_SIZE = 64, LATCH_SIZE = 96, SHA_SIZE = WIRE_TEXT };
 
 typedef struct contender {
     wire wire;
+    wire aside; /* for requests whose replies nobody waits for */
+    sem_t replies;
     int number;
     long long releases;
     char owner[OWNER_SIZE];
@@ -64,6 +68,7 @@ static const char release_script[] =
     "redis.call('set', KEYS[3], 1, 'px', ARGV[5])\n"
     "return 1\n";
 
+static int replies_fd; /* epoll, of all contenders */
 static char acquire_sha[SHA_SIZE], release_sha[SHA_SIZE];
 
 /* The subscription that the threads share. */
@@ -75,6 +80,23 @@ static struct {
     int users;
     sem_t messages;
 } channel = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void *listen_to_replies(void *unused) {
+    struct epoll_event events[EVENTS_MAX];
+    for (;;) {
+        int ready = epoll_wait(replies_fd, events, EVENTS_MAX, -1);
+        for (int i = 0; i < ready; i++)
+            sem_post(&((contender *)events[i].data.ptr)->replies);
+    }
+    return unused;
+}
+
+static wire_reply ask(contender *c, const char *const *words) {
+    wire_send(&c->wire, words);
+    while (sem_wait(&c->replies) != 0) {
+    }
+    return wire_read(&c->wire);
+}
 
 static void *listen_to_channel(void *unused) {
     for (;;) {
@@ -125,12 +147,15 @@ static void wait_for_message(int64_t ttl_ms) {
 static void prepare(int port, char **arguments) {
     (void)arguments;
     wire w;
-    pthread_t listener;
+    pthread_t listeners[2];
     wire_open(&w, port);
     strcpy(acquire_sha, wire_ask(&w, WORDS("SCRIPT", "LOAD", acquire_script)).text);
     strcpy(release_sha, wire_ask(&w, WORDS("SCRIPT", "LOAD", release_script)).text);
     wire_open(&channel.wire, port);
-    if (pthread_create(&listener, NULL, listen_to_channel, NULL) != 0) wire_fail("pthread_create");
+    replies_fd = epoll_create1(0);
+    if (replies_fd < 0 || pthread_create(&listeners[0], NULL, listen_to_channel, NULL) != 0 ||
+        pthread_create(&listeners[1], NULL, listen_to_replies, NULL) != 0)
+        wire_fail("the threads for input");
 }
 
 static void *open_contender(int port, int number) {
@@ -138,12 +163,16 @@ static void *open_contender(int port, int number) {
     if (c == NULL) wire_fail("calloc");
     c->number = number;
     snprintf(c->owner, sizeof(c->owner), "%036d:%d", 0, number);
+    sem_init(&c->replies, 0, 0);
+    wire_open(&c->aside, port);
     wire_open(&c->wire, port);
+    struct epoll_event wanted = {.events = EPOLLIN | EPOLLET, .data.ptr = c};
+    if (epoll_ctl(replies_fd, EPOLL_CTL_ADD, c->wire.fd, &wanted) != 0) wire_fail("epoll_ctl");
     return c;
 }
 
 static wire_reply try_acquire(contender *c) {
-    return wire_ask(&c->wire, WORDS("EVALSHA", acquire_sha, "1", LOCK, LEASE_MS, c->owner));
+    return ask(c, WORDS("EVALSHA", acquire_sha, "1", LOCK, LEASE_MS, c->owner));
 }
 
 static void acquire(void *data) {
@@ -160,10 +189,10 @@ static void release(void *data) {
     contender *c = data;
     char latch[LATCH_SIZE];
     snprintf(latch, sizeof(latch), LATCH ":%016d%016lld", c->number, c->releases++);
-    wire_reply reply = wire_ask(&c->wire, WORDS("EVALSHA", release_sha, "3", LOCK, CHANNEL, latch,
-                                                UNLOCKED, LEASE_MS, c->owner, "PUBLISH", LATCH_MS));
+    wire_reply reply = ask(c, WORDS("EVALSHA", release_sha, "3", LOCK, CHANNEL, latch, UNLOCKED,
+                                    LEASE_MS, c->owner, "PUBLISH", LATCH_MS));
     if (reply.is_null || reply.number != 1) wire_fail("a release");
-    wire_tell(&c->wire, WORDS("DEL", latch));
+    wire_tell(&c->aside, WORDS("DEL", latch));
 }
 
 const hot_way hot_redisson = {

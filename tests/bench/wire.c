@@ -79,7 +79,7 @@ static char *read_line(wire *w) {
 }
 
 /* Strings here have no line breaks. */
-static wire_reply read_any(wire *w) {
+wire_reply wire_read(wire *w) {
     const char *line = read_line(w);
     wire_reply reply = {.kind = line[0]};
     if (reply.kind == '-') wire_fail(line);
@@ -88,16 +88,10 @@ static wire_reply read_any(wire *w) {
     if (reply.kind == '$' && !reply.is_null)
         snprintf(reply.text, sizeof(reply.text), "%s", read_line(w));
     for (int64_t i = 0; reply.kind == '*' && i < reply.number; i++) {
-        wire_reply element = read_any(w);
+        wire_reply element = wire_read(w);
         if (reply.text[0] == '\0') memcpy(reply.text, element.text, sizeof(reply.text));
     }
     return reply;
-}
-
-wire_reply wire_read(wire *w) {
-    for (; w->unread > 0; w->unread--)
-        read_any(w);
-    return read_any(w);
 }
 
 wire_reply wire_ask(wire *w, const char *const *words) {
@@ -106,8 +100,9 @@ wire_reply wire_ask(wire *w, const char *const *words) {
 }
 
 void wire_tell(wire *w, const char *const *words) {
+    if (w->is_told) wire_read(w);
     wire_send(w, words);
-    w->unread++;
+    w->is_told = true;
 }
 
 int64_t wire_sent_count(void) {

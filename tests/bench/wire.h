@@ -15,7 +15,7 @@ enum { WIRE_BUFFER = 1024, WIRE_TEXT = 64 };
 
 typedef struct wire {
     int fd;
-    int unread; /* replies that nobody waits for */
+    bool is_told; /* the next reply is one that nobody waits for */
     size_t begin, end;
     char buffer[WIRE_BUFFER]; /* received; what is not yet read is from begin to end */
 } wire;
@@ -44,7 +44,7 @@ wire_reply wire_read(wire *w);
 /* Sends a request and waits for its reply. */
 wire_reply wire_ask(wire *w, const char *const *words);
 
-/* Sends a request and leaves its reply to whoever reads next from this connection. */
+/* Sends a request and does not wait for its reply. For a connection that is for nothing else. */
 void wire_tell(wire *w, const char *const *words);
 
 /* Requests sent so far, over all connections. */
