@@ -45,7 +45,7 @@ WAYS = {  # the name -> whether the server has the module, and the driver's argu
     "dlock WAIT, hand-on 16": (True, ["libdlock", "server", 0, 0, 16]),
     POLL: (False, _commands(ways.SET_EVALSHA, pause_us=(1000, 3000))),
     "polling 10-20 ms": (False, _commands(ways.SET_EVALSHA, pause_us=(10_000, 20_000))),
-    "dlock polling 1-3 ms, hotspot": (True, ["libdlock", "spin", 1, 2, 0]),
+    "dlock polling, hotspot": (True, ["libdlock", "spin", 1, 2, 0]),
     "publish (Redisson)": (False, ["redisson"]),
     "BLPOP (python-redis-lock)": (False, ["blpop"]),
 }
@@ -135,6 +135,11 @@ def _report(turns, run_ms):
     commands = [turn.figures[WAIT]["commands each"] for turn in sum(turns.values(), [])]
     curves.promise(f"commands each, {WAIT}, the worst of all runs",
                    max(commands, key=lambda each: abs(each - 2)), Bar("==", 2))
+    spreads = [(max(rates) - min(rates)) / statistics.median(rates)
+               for points in curves.lines.values() for samples in points.values()
+               for rates in [samples["per second"]]]
+    curves.notes.append("Spread of the rates at one point, (largest - smallest) / median: "
+                        f"median {statistics.median(spreads):.0%}, worst {max(spreads):.0%}.")
     stolen = [turn.stolen for turn in sum(turns.values(), [])]
     curves.notes.append(f"Time stolen by the host, per turn: {min(stolen):.1%} to "
                         f"{max(stolen):.1%}, median {statistics.median(stolen):.1%}.")

@@ -96,7 +96,8 @@ def _logarithmic_y(lines):
     begin = max(tic for tic in tics if tic < lowest)
     end = min(tic for tic in tics if tic >= highest)
     labels = ", ".join(f'"{tic:,.9g}" {tic:g}' for tic in tics if begin <= tic <= end)
-    return f"set logscale y\nset yrange [{begin:g}:{end:g}]\nset ytics ({labels})"
+    # A little more than that: else gnuplot may leave out the first tic or the last.
+    return f"set logscale y\nset yrange [{begin * 0.999}:{end * 1.001}]\nset ytics ({labels})"
 
 
 def _script(plot, lines, terminal, path):
@@ -122,7 +123,9 @@ set grid ytics linetype 1 linecolor rgb "{FAINT}"
 set logscale x
 set xrange [{numbers[0]}:{numbers[-1]}]
 {_logarithmic_y(lines) if plot.is_logarithmic else 'set yrange [0:]'}
-set key outside right center Left reverse noenhanced spacing 1.3 width 1 textcolor rgb "{INK}"
+set key at screen 0.66, 0.55 left center Left reverse noenhanced spacing 1.3 \
+    textcolor rgb "{INK}"
+set rmargin at screen 0.64
 set tmargin 3
 set bmargin 4
 plot {', '.join(drawn)}
