@@ -29,6 +29,7 @@ THREADS = [1, 2, 4, 8, 16, 32]
 BAR_THREADS = 8
 KEY, TOKEN_MARK = "hot", "@"
 WAIT_MS = 600_000
+RUN_MS = 300
 COLUMNS = {"per second": ",.0f", "p50 ms": ",.2f", "p99 ms": ",.2f", "max ms": ",.1f",
            "commands each": ".2f", "server us each": ",.1f", "least share": ".1%",
            "fairness": ".3f"}
@@ -118,31 +119,45 @@ def _quieter_half(turns, name):
     return turns[:(len(turns) + 1) // 2]
 
 
-def _report(turns, run_ms):
+def _curves(turns):
     """turns: the number of threads -> the turns with it."""
     curves = Curves(
         "One hot lock, nothing done with it: acquisitions and waits",
-        f"interleaved runs of {run_ms} ms, medians of the quieter half of them", "threads", COLUMNS)
+        f"interleaved runs of {RUN_MS} ms, medians of the quieter half of them", "threads", COLUMNS)
     for name in WAYS:
         for threads, taken in turns.items():
             quiet = [turn.figures[name] for turn in _quieter_half(taken, name)]
             if quiet:
                 curves.add(name, threads, {column: [figures[column] for figures in quiet]
                                            for column in COLUMNS})
+    return curves
+
+
+def _promise(curves, turns):
     for column, bar in (("per second", Bar(">=", 1.5)), ("p99 ms", Bar("<=", 0.2))):
         curves.promise(f"{column}, {BAR_THREADS} threads, {WAIT} / {POLL}",
                        curves.ratio(column, WAIT, POLL, BAR_THREADS), bar)
-    commands = [turn.figures[WAIT]["commands each"] for turn in sum(turns.values(), [])]
+    commands = [turn.figures[WAIT]["commands each"] for turn in turns]
     curves.promise(f"commands each, {WAIT}, the worst of all runs",
                    max(commands, key=lambda each: abs(each - 2)), Bar("==", 2))
-    spreads = [(max(rates) - min(rates)) / statistics.median(rates)
-               for points in curves.lines.values() for samples in points.values()
-               for rates in [samples["per second"]]]
+
+
+def _note(curves, turns):
+    rates = [samples["per second"] for points in curves.lines.values()
+             for samples in points.values()]
+    spreads = [(max(taken) - min(taken)) / statistics.median(taken) for taken in rates]
     curves.notes.append("Spread of the rates at one point, (largest - smallest) / median: "
                         f"median {statistics.median(spreads):.0%}, worst {max(spreads):.0%}.")
-    stolen = [turn.stolen for turn in sum(turns.values(), [])]
+    stolen = [turn.stolen for turn in turns]
     curves.notes.append(f"Time stolen by the host, per turn: {min(stolen):.1%} to "
                         f"{max(stolen):.1%}, median {statistics.median(stolen):.1%}.")
+
+
+def _report(turns):
+    curves = _curves(turns)
+    all_turns = sum(turns.values(), [])
+    _promise(curves, all_turns)
+    _note(curves, all_turns)
     return curves
 
 
@@ -153,21 +168,28 @@ def _plan(quick):
     return for_bars * 8 if quick else [[(n, list(WAYS)) for n in THREADS]] * 5 + for_bars * 8
 
 
-def run(quick, progress):
-    run_ms = 300
-    program = build()
-    with contextlib.ExitStack() as stack:
-        servers = {}
+@contextlib.contextmanager
+def _servers():
+    """Whether it has the module -> a server, for the body of a with statement."""
+    servers = {}
+    try:
         for way in (ways.DLOCK, ways.SET_EVALSHA):
-            server = way.server(wrapper=driver.pinned_to(0))
-            stack.callback(server.destroy)
+            servers[way.needs_module] = server = way.server(wrapper=driver.pinned_to(0))
             ways.prepare(way, server.start().client())
-            servers[way.needs_module] = server
-        turns = {}
-        plan = _plan(quick)
+        yield servers
+    finally:
+        for server in servers.values():
+            server.destroy()
+
+
+def run(quick, progress):
+    turns = {}
+    plan = _plan(quick)
+    program = build()
+    with _servers() as servers:
         for i, part in enumerate(plan):
             progress(f"round {i + 1} of {len(plan)}")
             for threads, names in part:
                 turns.setdefault(threads, []).append(
-                    Turn(program, servers, threads, run_ms, names))
-    return [_report(turns, run_ms)]
+                    Turn(program, servers, threads, RUN_MS, names))
+    return [_report(turns)]
