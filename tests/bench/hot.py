@@ -2,7 +2,7 @@
 
 Threads take it and give it back, with nothing in between, each way with 1 to 32 of them. The ways
 take turns, so that a slow moment of the machine hits them all; servers share one core, the driver
-(hot.c) has another.
+(hot.c) has another. One thread alone shows what a lock costs that nobody else wants.
 
 A share is a contender's part of all acquisitions, one eighth when eight are served alike. Fairness
 is Jain's index: 1 when all have the same, 1/8 when one of eight has all. Only waits that ended
@@ -162,10 +162,15 @@ def _report(turns):
 
 
 def _plan(quick):
-    """The turns to take: for each round a list of (threads, ways). Those that bars are about take
-    more of them."""
-    for_bars = [[(BAR_THREADS, BAR_WAYS)]]
-    return for_bars * 8 if quick else [[(n, list(WAYS)) for n in THREADS]] * 5 + for_bars * 8
+    """The turns to take: a list of (threads, ways) for each round. Those that bars are about take
+    more of them. Each round begins with another way: the first one may have it harder."""
+    rounds = []
+    for i in range(8 if quick else 6):
+        for_bars = BAR_WAYS[i % 2:] + BAR_WAYS[:i % 2]
+        names = list(WAYS)[i:] + list(WAYS)[:i]
+        rounds.append([(BAR_THREADS, for_bars)] if quick else
+                      [(threads, names) for threads in THREADS] + [(BAR_THREADS, for_bars)] * 3)
+    return rounds
 
 
 @contextlib.contextmanager
