@@ -11,7 +11,7 @@ then: else a contender that starves would improve the figures. Commands are what
 a script calls is no command, and messages to subscribers are none either.
 
 On a virtual machine the host takes both cores away now and then, for many times as long as a wait
-takes. So the half of the runs counts during which it took the least; the data has the others too.
+takes. So only the half of the turns counts during which it took the least.
 """
 
 import contextlib
@@ -74,17 +74,18 @@ def contend(program, port, threads, run_ms, arguments, hold_us=0):
     return int(sent), contenders
 
 
-def _measure(program, server, threads, run_ms, way):
+def _measure(program, servers, threads, way):
     has_module, arguments = WAYS[way]
+    server = servers[has_module]
     client = server.observer
     client.config_resetstat()
     before = driver.cpu_seconds(server)
-    sent, contenders = contend(program, server.port, threads, run_ms, arguments)
+    sent, contenders = contend(program, server.port, threads, RUN_MS, arguments)
     cpu_us = (driver.cpu_seconds(server) - before) * 1e6
-    if has_module:
+    if has_module:  # the server has counted, and libdlock has not
         sent = sum(stats["calls"] for name, stats in client.info("commandstats").items()
                    if name.lower().startswith("cmdstat_dlock."))
-    return _figures(contenders, sent, cpu_us, run_ms / 1000)
+    return _figures(contenders, sent, cpu_us, RUN_MS / 1000)
 
 
 def _figures(contenders, command_count, cpu_us, seconds):
@@ -106,10 +107,9 @@ def _figures(contenders, command_count, cpu_us, seconds):
 class Turn:
     """The ways one after the other with so many threads, and how much of the time the host took."""
 
-    def __init__(self, program, servers, threads, run_ms, names):
+    def __init__(self, program, servers, threads, names):
         before, begin = machine.stolen_seconds(), time.monotonic()
-        self.figures = {name: _measure(program, servers[WAYS[name][0]], threads, run_ms, name)
-                        for name in names}
+        self.figures = {name: _measure(program, servers, threads, name) for name in names}
         elapsed = (time.monotonic() - begin) * len(driver.CORES)
         self.stolen = (machine.stolen_seconds() - before) / elapsed
 
@@ -195,6 +195,6 @@ def run(quick, progress):
         for i, part in enumerate(plan):
             progress(f"round {i + 1} of {len(plan)}")
             for threads, names in part:
-                turns.setdefault(threads, []).append(
-                    Turn(program, servers, threads, RUN_MS, names))
+                turn = Turn(program, servers, threads, names)
+                turns.setdefault(threads, []).append(turn)
     return [_report(turns)]

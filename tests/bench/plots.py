@@ -24,7 +24,7 @@ Plot = collections.namedtuple("Plot", "name, curves, column, title, x, y, is_log
 
 HOT, HANDOVER = "One hot lock", "Hand-over"
 PLOTS = [
-    Plot("hot-rate", HOT, "per second", "One hot lock: how often it changes hands",
+    Plot("hot-rate", HOT, "per second", "One hot lock: how often it is taken",
          "threads that want it", "acquisitions per second", True),
     Plot("hot-p99", HOT, "p99 ms", "One hot lock: the wait that 99 of 100 stay within",
          "threads that want it", "wait, 99th percentile, ms", True),
