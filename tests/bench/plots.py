@@ -16,10 +16,7 @@ import shutil
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # for support
-
-from support.server import ROOT  # noqa: E402
-
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 Plot = collections.namedtuple("Plot", "name, curves, column, title, x, y, is_logarithmic")
 
 HOT, HANDOVER = "One hot lock", "Hand-over"
