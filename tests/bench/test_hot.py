@@ -37,7 +37,7 @@ def test_who_waits_is_woken_and_does_not_poll(program, server, way, commands_at_
     sent, contenders = contend(program, server, 8, 500, hot.WAYS[way][1], hold_us=10_000)
     acquisitions = sum(count for count, _, _ in contenders)
     assert sent / acquisitions <= commands_at_most
-    assert acquisitions > 25  # of 50
+    assert acquisitions > 12  # of 50
 
 
 @pytest.mark.parametrize("way", [PUBLISH, BLPOP])
