@@ -45,11 +45,13 @@ static void *open_contender(int port, int number) {
 }
 
 static void acquire(void *lock) {
-    check(dlock_acquire(lock, WAIT_MS), "dlock_acquire");
+    dlock_status status = dlock_acquire(lock, WAIT_MS);
+    check(status, dlock_last_error(lock));
 }
 
 static void release(void *lock) {
-    check(dlock_release(lock), "dlock_release");
+    dlock_status status = dlock_release(lock);
+    check(status, dlock_last_error(lock));
 }
 
 const hot_way hot_libdlock = {
