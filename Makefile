@@ -213,6 +213,11 @@ bench-build:
 check-figures: ## compare the README's figures with those of the last make bench
 	@scripts/check-figures
 
+.PHONY: plots
+plots: ## draw what the benchmark has measured: build/bench/*.svg and *.png, and the README's
+	@scripts/bootstrap bench
+	@scripts/python tests/bench/plots.py
+
 .PHONY: lint
 lint: ## check formatting, layers, scripts, Python and pages
 	@scripts/bootstrap lint

@@ -11,14 +11,15 @@ CORES = sorted(os.sched_getaffinity(0))  # of the first, servers; of the last, w
 PRECEDENCE = -10  # as in nice(1)
 
 
-def build(name, uses_libdlock=False):
-    """Compile name.c; the result is the path of the program."""
+def build(name, *more, uses_libdlock=False):
+    """Compile name.c and more such files; the result is the path of the program."""
     library = ["-I", ROOT / "client/include", ROOT / "build/libdlock.a", "-lhiredis",
                "-lssl", "-lcrypto"]
     program = ROOT / "build/bench" / name
     program.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O2",
-                    "-pthread", "-o", program, pathlib.Path(__file__).with_name(f"{name}.c"),
+                    "-pthread", "-o", program,
+                    *[pathlib.Path(__file__).with_name(f"{file}.c") for file in (name, *more)],
                     *(library if uses_libdlock else [])], check=True)
     return program
 

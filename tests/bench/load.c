@@ -11,17 +11,14 @@
  * in it: send one, wait for all its answers, send the next.
  *
  * Prints for each server: replies, refused replies (errors, nulls and zeros), seconds. */
-#include <arpa/inet.h>
+#include "wire.h"
+
 #include <errno.h>
-#include <netinet/tcp.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { TARGETS_MAX = 16, EVENTS_MAX = 64, READ_MAX = 65536, HEAD = 3 };
 
@@ -51,65 +48,48 @@ typedef struct target {
     double seconds;
 } target;
 
-static void fail(const char *what) {
-    fprintf(stderr, "load: %s: %s\n", what, errno == 0 ? "not as expected" : strerror(errno));
-    exit(1);
-}
-
 static double now_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    return (double)wire_now_ns() / 1e9;
 }
 
 static portion read_portion(FILE *file, size_t size) {
     portion read = {malloc(size), size};
-    if (read.bytes == NULL || fread(read.bytes, 1, size, file) != size) fail("a portion");
+    if (read.bytes == NULL || fread(read.bytes, 1, size, file) != size) wire_fail("a portion");
     return read;
 }
 
 static void read_portions(target *t, const char *path) {
     char line[32];
     FILE *file = fopen(path, "rb");
-    if (file == NULL) fail(path);
+    if (file == NULL) wire_fail(path);
     while (fgets(line, sizeof(line), file) != NULL) {
         t->portions = realloc(t->portions, (t->portion_count + 1) * sizeof(portion));
-        if (t->portions == NULL) fail("realloc");
+        if (t->portions == NULL) wire_fail("realloc");
         t->portions[t->portion_count++] = read_portion(file, strtoul(line, NULL, 10));
     }
     fclose(file);
-    if (t->portion_count < t->connection_count) fail("the number of portions");
-}
-
-static int connect_to(int port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    int on = 1;
-    if (fd < 0) fail("socket");
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) fail("connect");
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    return fd;
+    if (t->portion_count < t->connection_count) wire_fail("the number of portions");
 }
 
 static void open_target(target *t, int port, const char *path) {
     read_portions(t, path);
     t->connections = calloc(t->connection_count, sizeof(connection));
     t->poll_fd = epoll_create1(0);
-    if (t->connections == NULL || t->poll_fd < 0) fail("connections");
+    if (t->connections == NULL || t->poll_fd < 0) wire_fail("connections");
     for (size_t i = 0; i < t->connection_count; i++) {
         connection *c = &t->connections[i];
-        c->fd = connect_to(port);
+        c->fd = wire_connect(port);
         c->first = c->next = i * t->portion_count / t->connection_count;
         c->last = (i + 1) * t->portion_count / t->connection_count;
         struct epoll_event wanted = {.events = EPOLLIN, .data.ptr = c};
-        if (epoll_ctl(t->poll_fd, EPOLL_CTL_ADD, c->fd, &wanted) != 0) fail("epoll_ctl");
+        if (epoll_ctl(t->poll_fd, EPOLL_CTL_ADD, c->fd, &wanted) != 0) wire_fail("epoll_ctl");
     }
 }
 
 static void send_next(target *t, connection *c) {
     const portion *next = &t->portions[c->next];
-    if (send(c->fd, next->bytes, next->size, MSG_NOSIGNAL) != (ssize_t)next->size) fail("send");
+    if (send(c->fd, next->bytes, next->size, MSG_NOSIGNAL) != (ssize_t)next->size)
+        wire_fail("send");
     c->next = c->next + 1 == c->last ? c->first : c->next + 1;
     c->replies_due = t->replies_each;
     t->busy_count++;
@@ -136,7 +116,7 @@ static void receive(target *t, connection *c, bool go_on) {
     static char buffer[READ_MAX];
     errno = 0;
     ssize_t size = recv(c->fd, buffer, sizeof(buffer), 0);
-    if (size <= 0) fail("recv");
+    if (size <= 0) wire_fail("recv");
     count_lines(t, c, buffer, (size_t)size);
     if (c->replies_due > 0) return;
     t->busy_count--;

@@ -46,7 +46,7 @@ class Contender:
 
 
 def build():
-    return driver.build("load")
+    return driver.build("load", "wire")
 
 
 def run_load(program, contenders, files, pipeline, slices):
