@@ -192,6 +192,7 @@ class Curves(_Promises):
         self.method = method
         self.across = across
         self.columns = columns
+        self.details = {}  # further data, kept but not shown
         self.lines = {}  # its name -> number -> column -> samples
 
     def add(self, line, number, samples):
@@ -229,4 +230,4 @@ class Curves(_Promises):
                              for number, samples in points.items()]}
                  for name, points in self.lines.items()]
         return {"title": self.title, "method": self.method, "across": self.across, "lines": lines,
-                **self._promises_as_data()}
+                **self.details, **self._promises_as_data()}
