@@ -124,6 +124,7 @@ def test_a_waiter_is_sent_after_the_slot(cluster, dlock):
     cluster.wait_until_settled()
 
 
+@pytest.mark.alone
 def test_a_wait_that_is_redirected_ends_when_it_should(cluster, dlock):
     key = cluster.key_on(0)
     dlock.lock(key, lease_ms=60_000).acquire()
@@ -331,6 +332,7 @@ def test_what_makes_no_sense_is_no_map(client_at, fake_node, garbage):
     assert len(good.asked("DLOCK.ACQUIRE")) == 1
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("silence", [SILENCE, CUT], ids=["silent", "cut"])
 def test_a_node_without_an_answer_does_not_hold_up_the_others(client_at, fake_node, silence):
     bad, good = fake_node(), fake_node()
@@ -340,6 +342,7 @@ def test_a_node_without_an_answer_does_not_hold_up_the_others(client_at, fake_no
     assert took_ms < 500
 
 
+@pytest.mark.alone
 def test_no_node_is_there(client_at):
     port = free_port()
     lock = client_at(port).lock()
@@ -349,6 +352,7 @@ def test_no_node_is_there(client_at):
     assert 100 <= took_ms < 1000
 
 
+@pytest.mark.alone
 def test_who_is_sent_in_circles_gives_up(client_at, fake_node):
     one, other = fake_node(), fake_node()
     one.reply = lambda words: Exception(f"MOVED 1 127.0.0.1:{other.port}")

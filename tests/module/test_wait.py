@@ -157,6 +157,7 @@ def test_a_wait_ends_on_time_with_null(server, lock, wait_ms):
     assert lock.info() is None
 
 
+@pytest.mark.alone
 def test_a_wait_is_not_ended_by_the_next_100_ms_tick(server, lock):
     lock.acquire("me")
     late = []
@@ -383,6 +384,7 @@ def test_an_eviction_wakes_the_first_waiter(server, lock):
     assert waiter.answer() > 0
 
 
+@pytest.mark.alone
 def test_a_lease_that_ends_is_handed_on_within_milliseconds(server, lock):
     """Within 50 ms in the median here, on a machine that may be busy; make bench measures it."""
     late = []
