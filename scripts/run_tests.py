@@ -121,10 +121,10 @@ def parts():
     sanitizers = f"{library('asan')} {library('ubsan')}"
     yield Part("unit tests", sorted(str(path.relative_to(ROOT)) for path in
                                     (ROOT / SANITIZED / "tests/unit").glob("*/*_test")))
-    # The long failovers are for test-servers.
+    # The long failovers are for test-servers; most of the fuzz and of the stress is done below.
     yield Part("module", files_in("module", "failover"),
-               {"DLOCK_FUZZ_CALLS": "100000", "DLOCK_STRESS_SECONDS": "20"})
-    yield Part("client", files_in("client", "cluster_failover"))
+               {"DLOCK_FUZZ_CALLS": "100000", "DLOCK_STRESS_SECONDS": "15"})
+    yield Part("client", files_in("client", "cluster_failover"), {"DLOCK_STRESS_SECONDS": "2"})
     yield Part(f"module under {SANITIZERS}", files_in("module", "failover"),
                {"DLOCK_PRELOAD": sanitizers, "DLOCK_MODULE": f"{SANITIZED}/dlock.so",
                 "DLOCK_STRESS_SECONDS": "15"})

@@ -123,7 +123,6 @@ def threads():
         yield pool
 
 
-@pytest.mark.alone
 def test_the_holder_knows_before_anybody_else_can_have_it(world, threads):
     server, proxy, holder = world
     random.seed(7)
