@@ -9,11 +9,7 @@ import redis
 from support.commands import Lock, stats
 from support.server import wait_until
 from support.stream import ReplicationStream
-from support.waiting import Waiting, queue_up, wait_for_waiters
-
-
-def assert_nobody_waits(client):
-    assert (stats(client)["waiters"], stats(client)["queues"]) == (0, 0)
+from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
 
 
 # -- the queue ------------------------------------------------------------------------------------

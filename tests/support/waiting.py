@@ -54,6 +54,10 @@ def wait_for_waiters(client, count):
     wait_until(lambda: stats(client)["waiters"] == count, f"{count} waiters")
 
 
+def assert_nobody_waits(client):
+    assert (stats(client)["waiters"], stats(client)["queues"]) == (0, 0)
+
+
 def queue_up(server, tokens, **options):
     """Waiters in this order, all parked."""
     client = server.client()
