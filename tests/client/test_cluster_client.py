@@ -12,7 +12,8 @@ from support.commands import Lock as Commands
 from support.every_deployment import Deployment, EveryDeployment
 from support.fake_server import CUT, SILENCE, resp
 from support.libdlock import SPIN, Background, Event, State, Status, Told
-from support.server import free_port, wait_until
+from support.server import free_port, running, wait_until
+from support.waiting import wait_for_waiter
 
 IO_MS = 5000  # where an answer comes, it may be late
 ROUNDS = 6
@@ -28,11 +29,8 @@ def url_of(*nodes):
 
 @pytest.fixture(scope="module")
 def shared_cluster():
-    cluster = Cluster()
-    try:
-        yield cluster.start()
-    finally:
-        cluster.destroy()
+    with running(Cluster()) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -50,11 +48,6 @@ def dlock(cluster, connect):
 def seen(cluster, key):
     """By its owner."""
     return Commands(cluster.owner(key).observer, key).info()
-
-
-def wait_for_waiter(node, key):
-    lock = Commands(node.observer, key)
-    wait_until(lambda: (lock.info() or {}).get("waiters") == 1, "the waiter")
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -14,7 +14,8 @@ from support.every_deployment import Deployment, EveryDeployment
 from support.fake_server import CUT, SILENCE, resp
 from support.libdlock import Background, Client, Lock, Status
 from support.sentinel import NAME, SentinelSet, url_of
-from support.server import free_port, wait_until
+from support.server import free_port, running, wait_until
+from support.waiting import wait_for_waiter
 
 IO_MS = 5000  # where an answer comes, it may be late
 ELECTION_S = 15  # generous: it takes three seconds or so
@@ -63,21 +64,16 @@ class Change:
         master.observer.set("after", "that")  # WAIT is about one's own writes
         assert master.observer.execute_command("WAIT", 2, IO_MS) == 2
         self.waiting = Background(self.waiter.acquire, 60_000)
-        self.wait_for_waiter(master)
+        wait_for_waiter(master)
         self.is_over = threading.Event()
         self.workers = [Worker(dlock, i, self.is_over) for i in range(8)]
         wait_until(lambda: all(len(w.taken_at) > 20 for w in self.workers), "some locks")
         self.begin = time.monotonic()
 
-    @staticmethod
-    def wait_for_waiter(server):
-        seen = Commands(server.observer)
-        wait_until(lambda: (seen.info() or {}).get("waiters") == 1, "the waiter")
-
     def go_on_at(self, new):
         """What is seen there, from when it is known to be the master."""
         self.promoted = time.monotonic()
-        self.wait_for_waiter(new)
+        wait_for_waiter(new)
         self.parked = time.monotonic()
         wait_until(lambda: all(w.failure or w.taken_at[-1] > self.promoted for w in self.workers),
                    "locks of all at the new master")
@@ -99,11 +95,8 @@ class Change:
 
 @pytest.fixture(scope="module")
 def sentinels():
-    sentinels = SentinelSet()
-    try:
-        yield sentinels.start()
-    finally:
-        sentinels.destroy()
+    with running(SentinelSet()) as sentinels:
+        yield sentinels
 
 
 @pytest.fixture(scope="module", params=["killed", "replaced"])

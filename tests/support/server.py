@@ -92,6 +92,16 @@ def stopped(server):
         os.kill(server.pid, signal.SIGCONT)
 
 
+@contextlib.contextmanager
+def running(deployment):
+    """A server, a cluster or servers with sentinels, for the body of a with statement. Nothing is
+    left of it even if it does not start."""
+    try:
+        yield deployment.start()
+    finally:
+        deployment.destroy()
+
+
 def _die_with_parent():
     """The server must not outlive a killed test run."""
     PR_SET_PDEATHSIG = 1
