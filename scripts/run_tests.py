@@ -143,7 +143,7 @@ def parts():
                 "TSAN_OPTIONS": f"suppressions={ROOT}/tests/tsan.supp"})
     for server in SERVERS:
         yield Part(f"core of the module on {server}",
-                   files_of("module", "commands", "replication", "session", "wait"),
+                   files_of("module", "commands", "replication", "session", "wait", "wait_end"),
                    {"REDIS_SERVER": f"build/servers/{server}-server"})
 
 
