@@ -1,14 +1,15 @@
 """run_tests.py [PYTEST-ARG...]: every test, on what "make test" has built. See scripts/run-tests.
 
 A part is a set of test files and the environment that they run in. A job is one file of a part, in
-a process of its own, and JOBS of them run at a time, as most wait most of the time. Tests that are
-marked "alone" need the processor for themselves: they run after all others, one job at a time.
+a process of its own, and several of them run at a time, as most wait most of the time. Tests that
+are marked "alone" need the processor for themselves: they run after all others, one job at a time.
 
 What a job prints is shown if it fails; there is a line for each job, and at the end one for each
-part. The exit status is 1 if anything failed. An interrupt ends the jobs, and they their servers.
+part and for each test that failed. The exit status is 1 if anything failed. An interrupt ends the
+jobs, and they their servers.
 
 Environment:
-    DLOCK_TEST_JOBS   how many jobs run at a time (default: three for each processor)
+    DLOCK_TEST_JOBS   how many jobs run at a time (default: three for each processor, 24 at most)
 """
 
 import collections
@@ -31,6 +32,7 @@ SERVERS = ["redis-8.0", "valkey-8.0", "valkey-8.1", "valkey-9.1"]
 PATIENCE_S = 30  # for jobs that are told to end
 NO_TESTS = 5  # as pytest exits
 COUNT = re.compile(r"(\d+) (passed|failed|error|skipped|xfailed|xpassed)")
+FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/\S+)", re.M)
 
 # These take longest, so they begin first.
 LONG = ["redlock", "install", "programs", "fuzz", "disruption", "role_change", "certainty", "tls",
@@ -42,7 +44,7 @@ class Part:
         self.title, self.files, self.env = title, files, env or {}
         self.counts = collections.Counter()
         self.seconds = 0.0
-        self.is_failed = False
+        self.failures = []
 
 
 class Job:
@@ -75,9 +77,9 @@ class Job:
             self.part.counts[what] += int(count)
         self.part.seconds += seconds
         is_failed = self.process.returncode not in self.good
-        self.part.is_failed |= is_failed
         if is_failed:
             print(f"{output}\nexit status {self.process.returncode}")
+            self.part.failures += FAILURE.findall(output) or [self.file]
         where = pathlib.Path(self.file)
         tell(is_failed, f"{seconds:5.1f} s  {self.part.title}: {where.parent.name}/{where.name}")
         print(self._read("figures"), end="", flush=True)
@@ -119,8 +121,8 @@ def library(name):
 
 def parts():
     sanitizers = f"{library('asan')} {library('ubsan')}"
-    yield Part("unit tests", sorted(str(path.relative_to(ROOT)) for path in
-                                    (ROOT / SANITIZED / "tests/unit").glob("*/*_test")))
+    yield Part("unit tests", sorted(f"{SANITIZED}/{path.relative_to(ROOT).with_suffix('')}"
+                                    for path in (ROOT / "tests/unit").glob("*/*_test.c")))
     # The long failovers are for test-servers; most of the fuzz and of the stress is done below.
     yield Part("module", files_in("module", "failover"),
                {"DLOCK_FUZZ_CALLS": "100000", "DLOCK_STRESS_SECONDS": "15"})
@@ -166,8 +168,8 @@ class Run:
                 if is_mixed:
                     alone.append(self._job(part, file, "alone", is_mixed))
         beside.sort(key=order)
-        processors = len(os.sched_getaffinity(0))
-        self._run(beside, int(os.environ.get("DLOCK_TEST_JOBS", 3 * processors)))
+        at_once = min(3 * len(os.sched_getaffinity(0)), 24)
+        self._run(beside, int(os.environ.get("DLOCK_TEST_JOBS", at_once)))
         self._run(alone, 1)
 
     def _job(self, part, file, which, is_mixed):
@@ -207,8 +209,10 @@ class Run:
         print("\nin all, with the seconds that its files took one by one:")
         for part in self.parts:
             counts = ", ".join(f"{count} {what}" for what, count in part.counts.items() if count)
-            tell(part.is_failed, f"{part.title}: {counts}; {part.seconds:.0f} s")
-        is_failed = any(part.is_failed for part in self.parts)
+            tell(part.failures, f"{part.title}: {counts}; {part.seconds:.0f} s")
+            for name in part.failures:
+                print(f"       {name}")
+        is_failed = any(part.failures for part in self.parts)
         tell(is_failed, f"everything, after {seconds:.0f} s")
         return int(is_failed)
 
