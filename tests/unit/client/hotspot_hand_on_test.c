@@ -169,6 +169,21 @@ static void a_renewal_that_fails_is_left_to_be_withdrawn_and_the_next_one_goes_o
     end();
 }
 
+static void a_renewal_that_fails_with_another_token_gives_back_what_was_handed_on(void) {
+    begin((hotspot_rule){.queue_max = 10, .hand_on = 3});
+    hotspot_add(world.layer, "n");
+    handle *one = holder_of("n"), *two = handle_of("n");
+    world.now_us += 9000 * MS;
+    meanwhile(release, one);
+    world.says = DLOCK_CANCELED;
+    world.is_token_varied = true;
+    acquire(two);
+    CHECK_EQUAL(two->status, DLOCK_CANCELED);
+    CHECK_EQUAL(world.releases, 1);
+    CHECK(strcmp(world.released, one->of.call.token) == 0);
+    end();
+}
+
 static void a_name_that_is_removed_is_still_handed_on_to_those_in_line(void) {
     begin((hotspot_rule){.queue_max = 10, .hand_on = 3});
     hotspot_add(world.layer, "n");
@@ -207,6 +222,7 @@ int main(void) {
     UNIT_RUN(an_extended_lease_is_handed_on_as_it_is);
     UNIT_RUN(an_extension_that_failed_leaves_the_lease_as_it_was);
     UNIT_RUN(a_renewal_that_fails_is_left_to_be_withdrawn_and_the_next_one_goes_out);
+    UNIT_RUN(a_renewal_that_fails_with_another_token_gives_back_what_was_handed_on);
     UNIT_RUN(a_name_that_is_removed_is_still_handed_on_to_those_in_line);
     return unit_summary();
 }

@@ -44,8 +44,10 @@ static struct {
     uint32_t attempts_each;
     int acquires, releases, extends;
     uint64_t fence;
-    handle *tries_meanwhile; /* while it is about to answer a release */
-    bool is_asked;           /* false: one before it answers, so that nobody was asked */
+    handle *tries_meanwhile;         /* while it is about to answer a release */
+    bool is_asked;                   /* false: one before it answers, so that nobody was asked */
+    bool is_token_varied;            /* by each acquire */
+    char released[DLOCK_TOKEN_SIZE]; /* the last one */
 
     hotspot *layer;
     chain *all;
@@ -97,6 +99,7 @@ static inline dlock_status serve(void *arg, dlock_call *call, dlock_chain *rest)
     world.now_us += world.takes_us;
     if (call->operation == DLOCK_RELEASING) {
         world.releases++;
+        text_copy(world.released, sizeof(world.released), call->token);
         tell_sent((claim *)call);
         return world.says;
     }
@@ -105,6 +108,7 @@ static inline dlock_status serve(void *arg, dlock_call *call, dlock_chain *rest)
         return world.says;
     }
     world.acquires++;
+    if (world.is_token_varied) text_copy(call->token, sizeof(call->token), "another");
     if (world.is_asked) call->attempts += world.attempts_each;
     if (world.says == DLOCK_OK) call->fence = ++world.fence;
     return world.says;
