@@ -173,12 +173,15 @@ try: ## type commands into a private Redis with the module, on port PORT (defaul
 	@$(MAKE) -s module
 	@scripts/with-server $(or $(PORT),7379) redis-cli -p $(or $(PORT),7379)
 
+# As many jobs as there are processors, unless make was told how many.
+JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
+
 .PHONY: test
 test: ## build and run every test
 	@scripts/bootstrap test
-	@$(MAKE) -s test-build
-	@$(MAKE) -s test-build SANITIZE=address,undefined
-	@$(MAKE) -s test-build-client SANITIZE=thread
+	@$(MAKE) -s $(JOBS) test-build
+	@$(MAKE) -s $(JOBS) test-build SANITIZE=address,undefined
+	@$(MAKE) -s $(JOBS) test-build-client SANITIZE=thread
 	@scripts/get-servers redis-8.0 valkey-8.0 valkey-8.1 valkey-9.1
 	@scripts/run-tests
 
@@ -190,7 +193,7 @@ test-servers: ## run the module suite on Redis 7.0, 8.0 and Valkey 8.0, 8.1, 9.1
 
 .PHONY: test-build
 test-build: $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(OUT)/libdlock.so $(OUT)/libdlock.a \
-    $(OUT)/dlock $(UNIT_TESTS) $(CLIENT_TESTS) $(FENCED_WRITERS)
+    $(OUT)/dlock $(if $(SANITIZE),$(UNIT_TESTS)) $(CLIENT_TESTS) $(FENCED_WRITERS)
 
 .PHONY: test-build-client
 test-build-client: $(OUT)/libdlock.so $(CLIENT_TESTS) $(FENCED_WRITERS)

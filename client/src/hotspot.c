@@ -224,11 +224,17 @@ static bool is_contended(const hotspot *in, const dlock_call *call, dlock_status
     return status == DLOCK_OK && has_waited;
 }
 
-/* A lock was handed on to us, and a handler in between has kept us from renewing it. */
-static void give_back(const dlock_call *call, dlock_chain *rest) {
+/* A lock was handed on to us and could not be renewed: a handler in between has kept us from it, or
+ * it was asked for with another token, and then only that one is withdrawn. */
+static bool is_to_give_back(const spot *of, const dlock_call *call) {
+    return call->remote_us == 0 || strcmp(call->token, of->lock.token) != 0;
+}
+
+static void give_back(const spot *of, const dlock_call *call, dlock_chain *rest) {
     claim release = *(const claim *)call;
     release.call.operation = DLOCK_RELEASING;
     release.stop.is_requested = NULL;
+    text_copy(release.call.token, sizeof(release.call.token), of->lock.token);
     dlock_next(rest, &release.call);
 }
 
@@ -244,7 +250,8 @@ static dlock_status acquire(hotspot *in, dlock_call *call, dlock_chain *rest) {
         return DLOCK_OK;
     }
     dlock_status status = dlock_next(rest, call);
-    if (is_handed_on && status != DLOCK_OK && call->remote_us == 0) give_back(call, rest);
+    if (is_handed_on && status != DLOCK_OK && is_to_give_back(taken, call))
+        give_back(taken, call, rest);
     if (taken == NULL) {
         if (in->rule.auto_max > 0 && is_contended(in, call, status))
             note_contention(in, call->name);

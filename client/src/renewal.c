@@ -18,7 +18,6 @@
 #include "thread.h"
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* What is due within this part of its time between two renewals joins a wave; and after that it is
@@ -51,9 +50,8 @@ struct renewal {
     size_t prepared;
     atomic_uint_least64_t count;
     atomic_bool is_stopping;
-    bool is_started;
-    pthread_t thread;
-    int wake_fd, listen_fd; /* the second: the first one, and the sessions' */
+    worker worker;
+    int listen_fd; /* to what wakes the worker, and to the sessions */
     /* Of the thread. */
     renewed **wave;
     claim **claims;
@@ -66,7 +64,7 @@ static int64_t now_of(const renewal *in) {
 }
 
 static interrupt stop_of(renewal *in) {
-    return (interrupt){.fd = in->wake_fd, .is_requested = &in->is_stopping};
+    return (interrupt){.fd = in->worker.wake_fd, .is_requested = &in->is_stopping};
 }
 
 /* -- when */
@@ -79,7 +77,7 @@ static void schedule(renewal *in, renewed *which, int64_t due_us) {
     const heap_node *first = heap_first(to);
     bool is_first = first == NULL || due_us < first->due_us;
     heap_add(to, &which->node, due_us);
-    if (is_first && !pthread_equal(in->thread, pthread_self())) interrupt_wake(in->wake_fd);
+    if (is_first && !worker_is_self(&in->worker)) interrupt_wake(in->worker.wake_fd);
 }
 
 /* Locked. */
@@ -305,7 +303,7 @@ renewal *renewal_new(backend *by, uint32_t connect_timeout_ms, uint32_t io_timeo
     made->env = env;
     made->patience_ms = connect_timeout_ms + io_timeout_ms;
     made->io_timeout_ms = io_timeout_ms;
-    made->wake_fd = made->listen_fd = -1;
+    made->worker.wake_fd = made->listen_fd = -1;
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->has_settled, NULL);
     return made;
@@ -314,11 +312,7 @@ renewal *renewal_new(backend *by, uint32_t connect_timeout_ms, uint32_t io_timeo
 void renewal_free(renewal *old) {
     if (old == NULL) return;
     atomic_store(&old->is_stopping, true);
-    if (old->is_started) {
-        interrupt_wake(old->wake_fd);
-        pthread_join(old->thread, NULL);
-    }
-    if (old->wake_fd >= 0) close(old->wake_fd);
+    worker_join(&old->worker);
     if (old->listen_fd >= 0) close(old->listen_fd);
     heap_free(&old->due);
     heap_free(&old->cut_off);
@@ -330,16 +324,14 @@ void renewal_free(renewal *old) {
     free(old);
 }
 
-/* Locked. */
+/* Locked, and so the worker listens to nothing before all of it is done. */
 static bool start(renewal *in) {
-    if (in->is_started) return true;
-    if (in->wake_fd < 0) in->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (in->worker.is_started) return true;
     if (in->listen_fd < 0) in->listen_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (in->listen_fd < 0 || !worker_start(&in->worker, work, in)) return false;
     struct epoll_event event = {.events = EPOLLIN};
-    if (in->wake_fd < 0 || in->listen_fd < 0) return false;
-    epoll_ctl(in->listen_fd, EPOLL_CTL_ADD, in->wake_fd, &event);
-    in->is_started = thread_start(&in->thread, work, in);
-    return in->is_started;
+    epoll_ctl(in->listen_fd, EPOLL_CTL_ADD, in->worker.wake_fd, &event);
+    return true;
 }
 
 renewed *renewal_prepare(renewal *in, const char *name) {

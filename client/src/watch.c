@@ -12,8 +12,6 @@
 #include "interrupt.h"
 #include "thread.h"
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 enum { SUSPECT_PAUSE_US = 20000 };
 
@@ -26,9 +24,8 @@ struct watch {
     heap all;
     size_t reserved;
     const watched *told; /* NULL: nobody */
-    bool is_started, is_stopping;
-    pthread_t thread;
-    int wake_fd;
+    bool is_stopping;
+    worker worker;
 };
 
 watch *watch_new(dlock_event_fn tell, void *arg, const environment *env) {
@@ -37,7 +34,7 @@ watch *watch_new(dlock_event_fn tell, void *arg, const environment *env) {
     made->tell = tell;
     made->arg = arg;
     made->env = env;
-    made->wake_fd = -1;
+    made->worker.wake_fd = -1;
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->was_told, NULL);
     return made;
@@ -90,8 +87,8 @@ static void *work(void *data) {
             continue;
         }
         pthread_mutex_unlock(&of->mutex);
-        of->env->sleep_until(of->env, due_us, of->wake_fd);
-        interrupt_drain(&(interrupt){.fd = of->wake_fd});
+        of->env->sleep_until(of->env, due_us, of->worker.wake_fd);
+        interrupt_drain(&(interrupt){.fd = of->worker.wake_fd});
         pthread_mutex_lock(&of->mutex);
     }
     pthread_mutex_unlock(&of->mutex);
@@ -103,28 +100,17 @@ void watch_free(watch *old) {
     pthread_mutex_lock(&old->mutex);
     old->is_stopping = true;
     pthread_mutex_unlock(&old->mutex);
-    if (old->is_started) {
-        interrupt_wake(old->wake_fd);
-        pthread_join(old->thread, NULL);
-    }
-    if (old->wake_fd >= 0) close(old->wake_fd);
+    worker_join(&old->worker);
     heap_free(&old->all);
     pthread_cond_destroy(&old->was_told);
     pthread_mutex_destroy(&old->mutex);
     free(old);
 }
 
-/* Locked. */
-static bool start(watch *of) {
-    if (of->is_started) return true;
-    if (of->wake_fd < 0) of->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    of->is_started = of->wake_fd >= 0 && thread_start(&of->thread, work, of);
-    return of->is_started;
-}
-
 dlock_status watch_reserve(watch *in) {
     pthread_mutex_lock(&in->mutex);
-    bool is_possible = start(in) && heap_reserve(&in->all, in->reserved + 1);
+    bool is_possible =
+        worker_start(&in->worker, work, in) && heap_reserve(&in->all, in->reserved + 1);
     if (is_possible) in->reserved++;
     pthread_mutex_unlock(&in->mutex);
     return is_possible ? DLOCK_OK : DLOCK_NO_MEMORY;
@@ -142,7 +128,7 @@ static void put(watch *in, watched *which) {
     heap_node *first = heap_first(&in->all);
     bool is_first = first == NULL || due_us < first->due_us;
     heap_add(&in->all, &which->node, due_us);
-    if (is_first) interrupt_wake(in->wake_fd);
+    if (is_first) interrupt_wake(in->worker.wake_fd);
 }
 
 void watch_add(watch *to, watched *added) {
@@ -154,7 +140,7 @@ void watch_add(watch *to, watched *added) {
 
 void watch_remove(watch *from, watched *removed) {
     pthread_mutex_lock(&from->mutex);
-    bool is_self = pthread_equal(from->thread, pthread_self()); /* the function itself */
+    bool is_self = worker_is_self(&from->worker); /* the function itself */
     while (from->told == removed && !is_self)
         pthread_cond_wait(&from->was_told, &from->mutex);
     heap_remove(&from->all, &removed->node);

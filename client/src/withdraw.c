@@ -7,8 +7,6 @@
 #include "text.h"
 #include "thread.h"
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 enum { COUNT_MAX = 10000, PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000 };
 
@@ -27,9 +25,8 @@ struct withdrawals {
     pthread_mutex_t mutex;
     withdrawal *added, **last; /* by other threads */
     size_t count;
-    bool is_started, is_stopping;
-    pthread_t thread;
-    int wake_fd;
+    bool is_stopping;
+    worker worker;
 };
 
 /* True: there is nothing more to do about it. */
@@ -37,7 +34,7 @@ static bool attempt(withdrawals *of, withdrawal *one, int64_t limit_us) {
     claim claimed = {.call = {.struct_size = sizeof(dlock_call),
                               .operation = DLOCK_RELEASING,
                               .name = one->name},
-                     .stop.fd = of->wake_fd};
+                     .stop.fd = of->worker.wake_fd};
     text_copy(claimed.call.token, sizeof(claimed.call.token), one->token);
     dlock_status status = of->from->table->release(of->from, &claimed, limit_us);
     if (!claimed.is_passing && status != DLOCK_NO_MEMORY) return true;
@@ -109,11 +106,11 @@ static void *work(void *data) {
     withdrawals *of = data;
     withdrawal *mine = NULL;
     for (;;) {
-        interrupt_drain(&(interrupt){.fd = of->wake_fd});
+        interrupt_drain(&(interrupt){.fd = of->worker.wake_fd});
         bool is_stopping = collect(of, &mine);
         int64_t next_us = work_through(of, &mine, is_stopping);
         if (is_stopping) return NULL;
-        if (!has_news(of)) of->env->sleep_until(of->env, next_us, of->wake_fd);
+        if (!has_news(of)) of->env->sleep_until(of->env, next_us, of->worker.wake_fd);
     }
 }
 
@@ -123,7 +120,7 @@ withdrawals *withdrawals_new(backend *from, const environment *env, uint32_t io_
     made->from = from;
     made->env = env;
     made->io_timeout_ms = io_timeout_ms;
-    made->wake_fd = -1;
+    made->worker.wake_fd = -1;
     made->last = &made->added;
     pthread_mutex_init(&made->mutex, NULL);
     return made;
@@ -134,21 +131,9 @@ void withdrawals_free(withdrawals *old) {
     pthread_mutex_lock(&old->mutex);
     old->is_stopping = true;
     pthread_mutex_unlock(&old->mutex);
-    if (old->is_started) {
-        interrupt_wake(old->wake_fd);
-        pthread_join(old->thread, NULL);
-    }
-    if (old->wake_fd >= 0) close(old->wake_fd);
+    worker_join(&old->worker);
     pthread_mutex_destroy(&old->mutex);
     free(old);
-}
-
-/* Locked. */
-static bool start(withdrawals *of) {
-    if (of->is_started) return true;
-    if (of->wake_fd < 0) of->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    of->is_started = of->wake_fd >= 0 && thread_start(&of->thread, work, of);
-    return of->is_started;
 }
 
 static withdrawal *new_withdrawal(const withdrawals *of, const claim *claimed) {
@@ -167,12 +152,12 @@ void withdrawals_add(withdrawals *to, const claim *of) {
     withdrawal *added = new_withdrawal(to, of);
     if (added == NULL) return;
     pthread_mutex_lock(&to->mutex);
-    bool is_taken = to->count < COUNT_MAX && start(to);
+    bool is_taken = to->count < COUNT_MAX && worker_start(&to->worker, work, to);
     if (is_taken) {
         *to->last = added;
         to->last = &added->next;
         to->count++;
-        interrupt_wake(to->wake_fd);
+        interrupt_wake(to->worker.wake_fd);
     }
     pthread_mutex_unlock(&to->mutex);
     if (!is_taken) free(added);

@@ -83,6 +83,7 @@ def play(tool, server, silence):
             for name, (_, pids) in runs.items()]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_nothing_is_alive_when_the_lease_ends(make_tool, start_server, how):
     margins = []

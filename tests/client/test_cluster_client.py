@@ -12,7 +12,8 @@ from support.commands import Lock as Commands
 from support.every_deployment import Deployment, EveryDeployment
 from support.fake_server import CUT, SILENCE, resp
 from support.libdlock import SPIN, Background, Event, State, Status, Told
-from support.server import free_port, wait_until
+from support.server import free_port, running, wait_until
+from support.waiting import wait_for_waiter
 
 IO_MS = 5000  # where an answer comes, it may be late
 ROUNDS = 6
@@ -28,11 +29,8 @@ def url_of(*nodes):
 
 @pytest.fixture(scope="module")
 def shared_cluster():
-    cluster = Cluster()
-    try:
-        yield cluster.start()
-    finally:
-        cluster.destroy()
+    with running(Cluster()) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -50,11 +48,6 @@ def dlock(cluster, connect):
 def seen(cluster, key):
     """By its owner."""
     return Commands(cluster.owner(key).observer, key).info()
-
-
-def wait_for_waiter(node, key):
-    lock = Commands(node.observer, key)
-    wait_until(lambda: (lock.info() or {}).get("waiters") == 1, "the waiter")
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -124,6 +117,7 @@ def test_a_waiter_is_sent_after_the_slot(cluster, dlock):
     cluster.wait_until_settled()
 
 
+@pytest.mark.alone
 def test_a_wait_that_is_redirected_ends_when_it_should(cluster, dlock):
     key = cluster.key_on(0)
     dlock.lock(key, lease_ms=60_000).acquire()
@@ -331,6 +325,7 @@ def test_what_makes_no_sense_is_no_map(client_at, fake_node, garbage):
     assert len(good.asked("DLOCK.ACQUIRE")) == 1
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("silence", [SILENCE, CUT], ids=["silent", "cut"])
 def test_a_node_without_an_answer_does_not_hold_up_the_others(client_at, fake_node, silence):
     bad, good = fake_node(), fake_node()
@@ -340,6 +335,7 @@ def test_a_node_without_an_answer_does_not_hold_up_the_others(client_at, fake_no
     assert took_ms < 500
 
 
+@pytest.mark.alone
 def test_no_node_is_there(client_at):
     port = free_port()
     lock = client_at(port).lock()
@@ -349,6 +345,7 @@ def test_no_node_is_there(client_at):
     assert 100 <= took_ms < 1000
 
 
+@pytest.mark.alone
 def test_who_is_sent_in_circles_gives_up(client_at, fake_node):
     one, other = fake_node(), fake_node()
     one.reply = lambda words: Exception(f"MOVED 1 127.0.0.1:{other.port}")

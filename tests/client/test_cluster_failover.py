@@ -6,16 +6,11 @@ import pytest
 
 from support import figures
 from support.cluster import Cluster
-from support.commands import Lock as Commands
 from support.libdlock import Background, Client, Status
-from support.server import wait_until
+from support.server import running
+from support.waiting import wait_for_waiter
 
 IO_MS = 5000  # where an answer comes, it may be late
-
-
-def wait_for_waiter(node, key):
-    lock = Commands(node.observer, key)
-    wait_until(lambda: (lock.info() or {}).get("waiters") == 1, "the waiter")
 
 
 class Change:
@@ -53,11 +48,8 @@ class Change:
 
 @pytest.fixture(scope="module")
 def cluster():
-    cluster = Cluster(masters=3, replicas=3)
-    try:
-        yield cluster.start()
-    finally:
-        cluster.destroy()
+    with running(Cluster(masters=3, replicas=3)) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module", params=["replaced", "killed"])

@@ -6,7 +6,7 @@ import pytest
 
 from support import figures, sentinel
 from support.sentinel import SentinelSet
-from support.server import ROOT, wait_until
+from support.server import ROOT, running, wait_until
 
 PROCESSES, THREADS, TRIES = 3, 4, 400
 PROGRAM = ROOT / "build/tests/client/counter"
@@ -69,11 +69,8 @@ def test_no_update_is_lost_when_a_process_is_killed_and_the_server_restarts(
 
 @pytest.fixture
 def sentinels():
-    sentinels = SentinelSet()
-    try:
-        yield sentinels.start()
-    finally:
-        sentinels.destroy()
+    with running(SentinelSet()) as sentinels:
+        yield sentinels
 
 
 def test_no_update_is_lost_when_the_master_of_the_locks_dies(sentinels, start_server,

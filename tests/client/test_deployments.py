@@ -7,7 +7,7 @@ from support.cluster import Cluster, slot_of
 from support.every_deployment import Deployment, EveryDeployment
 from support.libdlock import State, Status
 from support.sentinel import SentinelSet, url_of
-from support.server import Server, destroy_all, free_port, wait_until
+from support.server import Server, destroy_all, free_port, running, wait_until
 from support.tls import tls_options
 
 
@@ -64,20 +64,14 @@ def tls(authority, certificate):
 
 @pytest.fixture
 def tls_cluster(tls):
-    cluster = Cluster(tls=tls)
-    try:
-        yield cluster.start()
-    finally:
-        cluster.destroy()
+    with running(Cluster(tls=tls)) as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def tls_sentinels(tls):
-    sentinels = SentinelSet(tls=tls)
-    try:
-        yield sentinels.start()
-    finally:
-        sentinels.destroy()
+    with running(SentinelSet(tls=tls)) as sentinels:
+        yield sentinels
 
 
 def keep_and_give_back(dlock, name, **options):

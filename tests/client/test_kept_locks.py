@@ -6,7 +6,7 @@ from support import figures
 from support.commands import Lock as Commands
 from support.libdlock import Client, Event, State, Status, Told
 from support.sentinel import SentinelSet, url_of
-from support.server import wait_until
+from support.server import running, wait_until
 
 IO_MS = 5000  # where an answer comes, it may be late
 LEASE_MS = 30_000  # longer than any election
@@ -17,11 +17,8 @@ COUNT = 20
 
 @pytest.fixture(scope="module")
 def sentinels():
-    sentinels = SentinelSet()
-    try:
-        yield sentinels.start()
-    finally:
-        sentinels.destroy()
+    with running(SentinelSet()) as sentinels:
+        yield sentinels
 
 
 class Kept:

@@ -147,6 +147,7 @@ def test_a_minority_may_be_dead(connect, servers, dead):
     wait_until(lambda: tokens(servers[dead:]) == [None] * (5 - dead), "all to have given it back")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_minority_may_be_silent(connect, servers, silent, count):
     dlock = connect(servers, io_timeout_ms=SHORT_IO_MS)
@@ -162,6 +163,7 @@ def test_a_minority_may_be_silent(connect, servers, silent, count):
         assert lock.release() == Status.OK
 
 
+@pytest.mark.alone
 def test_the_silent_are_left_alone_after_a_while(connect, servers, silent):
     """Not everybody waits for them again and again."""
     lock = connect(servers, io_timeout_ms=SHORT_IO_MS).lock()
@@ -205,6 +207,7 @@ def test_who_was_left_alone_is_asked_when_it_is_up_to_it(connect, servers):
     assert lock.acquire() == Status.OK, lock.error
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("wait_ms", [0, 500])
 def test_too_many_dead(connect, servers, wait_ms):
     dlock = connect(servers, io_timeout_ms=LONG_IO_MS)
@@ -219,6 +222,7 @@ def test_too_many_dead(connect, servers, wait_ms):
     assert tokens(servers[3:]) == [None, None]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("wait_ms", [0, 500])
 def test_too_many_silent(connect, servers, silent, wait_ms):
     dlock = connect(servers, io_timeout_ms=SHORT_IO_MS)
@@ -358,6 +362,7 @@ def test_a_release_that_too_few_hear_goes_on_in_the_background(connect, servers)
     servers[0].start(ports[0])
 
 
+@pytest.mark.alone
 def test_a_node_that_was_silent_is_released_when_it_wakes_up(connect, servers, silent):
     lock = connect(servers, io_timeout_ms=SHORT_IO_MS).lock(lease_ms=600_000)
     lock.acquire()
@@ -367,6 +372,7 @@ def test_a_node_that_was_silent_is_released_when_it_wakes_up(connect, servers, s
     wait_until(lambda: tokens(servers) == [None] * 5, "the release to be heard")
 
 
+@pytest.mark.alone
 def test_a_node_that_grants_too_late_is_released_too(connect, servers, silent):
     silent(*servers[:2])
     lock = connect(servers, io_timeout_ms=SHORT_IO_MS).lock(lease_ms=600_000)
@@ -600,6 +606,7 @@ def test_a_fake_node_that_talks_nonsense_is_one_vote_less(connect, servers, fake
     assert lock.error.startswith("1 ok, 1 un") and "1 failed" in lock.error
 
 
+@pytest.mark.alone
 def test_those_who_did_not_answer_are_told_behind_the_request(connect, servers, fake_server):
     mute = fake_server(lambda words: SILENCE)
     lock = connect([mute, *servers[:1]], io_timeout_ms=SHORT_IO_MS).lock()

@@ -97,7 +97,8 @@ def test_a_bound_on_the_hold(renewing, server, client, told):
     begin = now()
     lock = hold(renewing(server), lease_ms=1000, max_hold_ms=2000)
     wait_until(lambda: told.find(Event.LOST), "the end")
-    assert 1.0 < told.find(Event.LOST)[3] - begin <= 2.0
+    # Half a second of a busy machine; a lease more would be longer.
+    assert 1.0 < told.find(Event.LOST)[3] - begin < 2.0 + 0.5
     assert lock.state == State.GONE
     wait_until(lambda: not client.exists("lock"), "the end of the lease")
 

@@ -14,11 +14,12 @@ from support.every_deployment import Deployment, EveryDeployment
 from support.fake_server import CUT, SILENCE, resp
 from support.libdlock import Background, Client, Lock, Status
 from support.sentinel import NAME, SentinelSet, url_of
-from support.server import free_port, wait_until
+from support.server import free_port, running, wait_until
+from support.waiting import wait_for_waiter
 
 IO_MS = 5000  # where an answer comes, it may be late
 ELECTION_S = 15  # generous: it takes three seconds or so
-SLOW_S = 0.5  # of a busy machine
+SLOW_S = 2  # of a busy machine; who does not look every second waits for IO_MS or longer
 
 
 # -- real ones ------------------------------------------------------------------------------------
@@ -63,21 +64,16 @@ class Change:
         master.observer.set("after", "that")  # WAIT is about one's own writes
         assert master.observer.execute_command("WAIT", 2, IO_MS) == 2
         self.waiting = Background(self.waiter.acquire, 60_000)
-        self.wait_for_waiter(master)
+        wait_for_waiter(master)
         self.is_over = threading.Event()
         self.workers = [Worker(dlock, i, self.is_over) for i in range(8)]
         wait_until(lambda: all(len(w.taken_at) > 20 for w in self.workers), "some locks")
         self.begin = time.monotonic()
 
-    @staticmethod
-    def wait_for_waiter(server):
-        seen = Commands(server.observer)
-        wait_until(lambda: (seen.info() or {}).get("waiters") == 1, "the waiter")
-
     def go_on_at(self, new):
         """What is seen there, from when it is known to be the master."""
         self.promoted = time.monotonic()
-        self.wait_for_waiter(new)
+        wait_for_waiter(new)
         self.parked = time.monotonic()
         wait_until(lambda: all(w.failure or w.taken_at[-1] > self.promoted for w in self.workers),
                    "locks of all at the new master")
@@ -99,11 +95,8 @@ class Change:
 
 @pytest.fixture(scope="module")
 def sentinels():
-    sentinels = SentinelSet()
-    try:
-        yield sentinels.start()
-    finally:
-        sentinels.destroy()
+    with running(SentinelSet()) as sentinels:
+        yield sentinels
 
 
 @pytest.fixture(scope="module", params=["killed", "replaced"])
@@ -235,6 +228,7 @@ def lock_at(fake_server, connect):
     return lambda *sentinels, **url: connect(url_of(*sentinels, **url), io_timeout_ms=1000).lock()
 
 
+@pytest.mark.alone
 def test_no_sentinel_is_there(lock_at):
     port = free_port()
     lock = lock_at(port, free_port())
@@ -265,6 +259,7 @@ def test_what_is_not_the_protocol_at_all(lock_at, fake_sentinel):
     assert lock.acquire(10_000) == Status.PROTOCOL
 
 
+@pytest.mark.alone
 def test_a_silent_sentinel_does_not_hold_up_the_others(lock_at, fake_sentinel, fake_master):
     lock = lock_at(fake_sentinel(SILENCE), fake_sentinel(fake_master()))
     status, took_ms = lock.timed_acquire()
@@ -273,6 +268,7 @@ def test_a_silent_sentinel_does_not_hold_up_the_others(lock_at, fake_sentinel, f
     lock.release()
 
 
+@pytest.mark.alone
 def test_a_silent_sentinel_alone(lock_at, fake_sentinel):
     lock = lock_at(fake_sentinel(SILENCE))
     status, took_ms = lock.timed_acquire()

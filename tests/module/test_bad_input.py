@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from support.commands import Lock
-from support.server import Server
+from support.server import Server, running
 
 LONG = "t" * 257
 
@@ -33,9 +33,8 @@ WRONG_CALLS = [
 
 @pytest.fixture(scope="module")
 def shared():
-    server = Server().start()
-    yield server
-    server.destroy()
+    with running(Server()) as server:
+        yield server
 
 
 def digests(client):

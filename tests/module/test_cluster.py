@@ -12,7 +12,7 @@ import redis
 from support import figures
 from support.cluster import Cluster, Traveller, slot_of
 from support.commands import Lock, stats
-from support.server import cli, wait_until
+from support.server import cli, running, wait_until
 from support.waiting import Waiting, queue_up, wait_for_waiters
 
 ROUNDS = int(os.environ.get("DLOCK_MIGRATION_ROUNDS", 6))
@@ -20,11 +20,8 @@ ROUNDS = int(os.environ.get("DLOCK_MIGRATION_ROUNDS", 6))
 
 @pytest.fixture(scope="session")
 def shared_cluster():
-    cluster = Cluster()
-    try:
-        yield cluster.start()
-    finally:
-        cluster.destroy()
+    with running(Cluster()) as cluster:
+        yield cluster
 
 
 @pytest.fixture

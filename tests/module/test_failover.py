@@ -11,6 +11,7 @@ from support.cluster import Cluster, Traveller
 from support.commands import Lock
 from support.load import LEASE_MS, Load
 from support.sentinel import SentinelSet
+from support.server import running
 from support.waiting import queue_up
 
 ROUNDS = int(os.environ.get("DLOCK_FAILOVER_ROUNDS", 2))
@@ -29,11 +30,8 @@ def kill_under_load(server, load):
 
 @pytest.fixture(scope="module")
 def sentinels():
-    sentinels = SentinelSet()
-    try:
-        yield sentinels.start()
-    finally:
-        sentinels.destroy()
+    with running(SentinelSet()) as sentinels:
+        yield sentinels
 
 
 @contextlib.contextmanager
@@ -97,11 +95,8 @@ def test_without_acknowledgement_the_losses_are_counted_and_no_fence_goes_back(s
 
 @pytest.fixture(scope="module")
 def cluster():
-    cluster = Cluster(masters=3, replicas=3)
-    try:
-        yield cluster.start()
-    finally:
-        cluster.destroy()
+    with running(Cluster(masters=3, replicas=3)) as cluster:
+        yield cluster
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import redis
-from support.server import MODULE, ROOT, Server
+from support.server import MODULE, ROOT, Server, running
 from support.stream import ReplicationStream
 
 SOURCE = ROOT / "tests/selftest/selftest.c"
@@ -15,8 +15,8 @@ CASES = re.findall(r"^    CASE\((\w+)\),$", SOURCE.read_text(), re.MULTILINE)
 def selftest_server():
     server = Server()
     server.add_module(MODULE.parent / "dlock_selftest.so")
-    yield server.start()
-    server.destroy()
+    with running(server):
+        yield server
 
 
 @pytest.fixture

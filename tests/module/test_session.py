@@ -93,6 +93,7 @@ def test_the_lock_is_handed_on_at_once(server, lock):
     assert not second.is_answered(0.05)
 
 
+@pytest.mark.alone
 def test_the_hand_over_after_a_lost_session_is_quick(server, lock):
     took = []
     for _ in range(15):

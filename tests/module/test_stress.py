@@ -20,6 +20,8 @@ import socket
 import statistics
 import time
 
+import pytest
+
 from support.commands import stats
 from support.history import (
     PENDING, Claim, History, check, hand_over_delays, read_monitor, read_stream)
@@ -435,6 +437,7 @@ def summary(history):
     return f"{claims} claims, {commands} commands, answers {dict(answers)}"
 
 
+@pytest.mark.alone
 def test_under_stress_every_promise_is_kept(server, client, start_replica):
     print(f"DLOCK_SEED={SEED}")
     replica = start_replica(server).client()

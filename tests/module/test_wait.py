@@ -9,11 +9,7 @@ import redis
 from support.commands import Lock, stats
 from support.server import wait_until
 from support.stream import ReplicationStream
-from support.waiting import Waiting, queue_up, wait_for_waiters
-
-
-def assert_nobody_waits(client):
-    assert (stats(client)["waiters"], stats(client)["queues"]) == (0, 0)
+from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
 
 
 # -- the queue ------------------------------------------------------------------------------------
@@ -142,182 +138,6 @@ def test_options_come_in_any_order(lock, words):
     assert lock.client.execute_command("DLOCK.ACQUIRE", "lock", "me", *words, "PX", 1000) > 0
 
 
-# -- leaving --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("wait_ms", [1, 30, 120])
-def test_a_wait_ends_on_time_with_null(server, lock, wait_ms):
-    lock.acquire("me")
-    waiter = Waiting(server, "waiter", wait_ms=wait_ms)
-    assert waiter.answer() is None
-    assert time.monotonic() - waiter.sent_at >= wait_ms / 1000
-    assert stats(lock.client)["wait_timeouts"] == 1
-    assert_nobody_waits(lock.client)
-    assert lock.release("me") == 1
-    assert lock.info() is None
-
-
-def test_a_wait_is_not_ended_by_the_next_100_ms_tick(server, lock):
-    lock.acquire("me")
-    late = []
-    for _ in range(20):
-        waiter = Waiting(server, "waiter", wait_ms=20)
-        waiter.answer()
-        late.append(time.monotonic() - waiter.sent_at - 0.020)
-    assert sorted(late)[2] < 0.020  # each begins with the end of the one before: all would be late
-
-
-def test_long_waits_cost_an_idle_server_nothing(server, lock):
-    """7.0 spins on a timer that is more than 35 minutes away, unless one takes care."""
-    hours = 3_600_000
-    lock.acquire("me", hours)
-    waiting = queue_up(server, ["first", "second"], wait_ms=hours, lease_ms=hours)
-    lock.client.delete("lock")
-    waiting[0].answer()
-
-    def cpu_seconds():
-        info = lock.client.info("cpu")
-        return info["used_cpu_user"] + info["used_cpu_sys"]
-
-    before = cpu_seconds()
-    time.sleep(0.5)  # not for luck: so long it is idle
-    assert cpu_seconds() - before < 0.25
-
-
-def test_waiters_may_leave_in_any_order(server, lock):
-    lock.acquire("me")
-    waiting = queue_up(server, [f"waiter:{i}" for i in range(6)])
-    for i in (3, 0, 5):
-        waiting[i].close()
-    wait_for_waiters(lock.client, 3)
-    holder = "me"
-    for i in (1, 2, 4):
-        lock.release(holder)
-        assert waiting[i].answer() > 0
-        holder = waiting[i].token
-    assert_nobody_waits(lock.client)
-
-
-@pytest.mark.parametrize("leave", ["close", "abort"])
-def test_a_dead_waiter_leaves_with_its_socket(server, lock, leave):
-    lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"])
-    getattr(first, leave)()
-    wait_for_waiters(lock.client, 1)
-    lock.release("me")
-    assert second.answer() > 0
-
-
-def test_a_killed_waiter_leaves(server, lock):
-    lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"])
-    lock.client.client_kill_filter(_id=first.id)
-    wait_for_waiters(lock.client, 1)
-    lock.release("me")
-    assert second.answer() > 0
-
-
-def test_client_unblock_ends_a_wait_with_null(server, lock):
-    lock.acquire("me")
-    [waiter] = queue_up(server, ["waiter"])
-    assert lock.client.client_unblock(waiter.id) == 1
-    assert waiter.answer() is None
-    assert_nobody_waits(lock.client)
-    assert waiter.call("PING") == b"PONG"
-
-
-def test_client_unblock_with_error_ends_a_wait_with_an_error(server, lock):
-    lock.acquire("me")
-    [waiter] = queue_up(server, ["waiter"])
-    assert lock.client.client_unblock(waiter.id, error=True) == 1
-    with pytest.raises(redis.ResponseError, match="UNBLOCKED"):
-        waiter.answer()
-    assert_nobody_waits(lock.client)
-    assert waiter.call("PING") == b"PONG"
-
-
-def release_and_unblock(lock, waiter, how):
-    """Both within one turn of the event loop."""
-    pipe = lock.client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
-    pipe.execute_command("CLIENT", "UNBLOCK", waiter.id, how)
-    assert pipe.execute()[0] == 1
-
-
-def test_client_unblock_right_after_a_grant_loses_neither_answer_nor_lock(server, lock):
-    lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"])
-    release_and_unblock(lock, first, "TIMEOUT")
-    fence = first.answer()
-    assert fence > 0
-    assert lock.info()["fence"] == fence
-    assert not second.is_answered(0.1)
-    assert lock.info()["token"] == b"first"
-
-
-def test_a_waiter_that_is_told_of_an_error_is_not_the_holder(server, lock):
-    """CLIENT UNBLOCK ERROR after the grant: servers differ in which answer wins. Be it true."""
-    lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"])
-    release_and_unblock(lock, first, "ERROR")
-    try:
-        assert first.answer() == lock.info()["fence"]
-        assert not second.is_answered(0.1)
-        assert lock.info()["token"] == b"first"
-    except redis.ResponseError as error:
-        assert "UNBLOCKED" in str(error)
-        assert second.answer() == lock.info()["fence"]
-
-
-def test_a_waiter_that_dies_between_grant_and_answer_does_not_keep_the_lock(server, lock):
-    lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"])
-    pipe = lock.client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
-    pipe.execute_command("CLIENT", "KILL", "ID", first.id)
-    assert pipe.execute() == [1, 1]
-    fence = second.answer()
-    assert lock.info()["token"] == b"second"
-    assert lock.info()["fence"] == fence
-
-
-def test_the_last_waiter_that_dies_between_grant_and_answer_leaves_the_lock_free(server, lock):
-    lock.acquire("me")
-    [waiter] = queue_up(server, ["waiter"])
-    stream = ReplicationStream(server)
-    pipe = lock.client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
-    pipe.execute_command("CLIENT", "KILL", "ID", waiter.id)
-    pipe.execute()
-    wait_until(lambda: lock.info() is None, "the lock to be taken back")
-    commands = [c for c in stream.take() if c[0] not in (b"MULTI", b"EXEC")]
-    assert [c[0].lower() for c in commands] == [b"dlock.apply", b"dlock.release"]
-    assert commands[1][1:] == [b"lock", b"waiter"]
-    stream.close()
-
-
-def test_a_lock_asked_for_again_is_not_taken_back_from_the_dead_connection(server, lock):
-    """The waiter's connection dies, but the same token has asked on another one meanwhile."""
-    lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"])
-    pipe = lock.client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
-    pipe.execute_command("DLOCK.ACQUIRE", "lock", "first", "PX", 60_000)
-    pipe.execute_command("CLIENT", "KILL", "ID", first.id)
-    fence = pipe.execute()[1]
-    assert not second.is_answered(0.1)
-    assert lock.info()["fence"] == fence
-
-
-def test_a_waiter_whose_token_got_the_lock_elsewhere_is_told_its_fence(server, lock):
-    """A client lost its connection while it waited and waits again on a new one."""
-    lock.acquire("me")
-    [first] = queue_up(server, ["same"])
-    [again] = queue_up(server, ["same"], wait_ms=3000)
-    lock.release("me")
-    assert again.answer() == first.answer() == lock.info()["fence"]
-
-
 # -- every way to become free ---------------------------------------------------------------------
 
 ENDS = {
@@ -383,6 +203,7 @@ def test_an_eviction_wakes_the_first_waiter(server, lock):
     assert waiter.answer() > 0
 
 
+@pytest.mark.alone
 def test_a_lease_that_ends_is_handed_on_within_milliseconds(server, lock):
     """Within 50 ms in the median here, on a machine that may be busy; make bench measures it."""
     late = []

