@@ -16,6 +16,7 @@
 #include "answer.h"
 #include "text.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -37,6 +38,7 @@ struct conn {
     const tls_context *trust;
     tls *tls; /* NULL: none, or not yet */
     conn_phase phase;
+    bool may_wait;      /* to receive something, for a moment */
     int greetings_left; /* answers to them that are still to come */
     redisReply *last;   /* the answer that was taken last, if there is more to see of it */
     char *out;
@@ -74,8 +76,8 @@ static void fail_by_end(conn *c) {
 
 /* -- the socket, with or without TLS */
 
-static ssize_t receive(conn *c, char *bytes, size_t size) {
-    return c->tls != NULL ? tls_read(c->tls, bytes, size) : recv(c->fd, bytes, size, MSG_DONTWAIT);
+static ssize_t receive(conn *c, char *bytes, size_t size, int flags) {
+    return c->tls != NULL ? tls_read(c->tls, bytes, size) : recv(c->fd, bytes, size, flags);
 }
 
 static ssize_t transmit(conn *c, const char *bytes, size_t size) {
@@ -191,6 +193,14 @@ static void begin_handshake(conn *c) {
         c->phase = HANDSHAKE;
 }
 
+/* For a moment, in conn_await_briefly(); all else says MSG_DONTWAIT. */
+static void allow_to_wait(conn *c) {
+    struct timeval moment = {.tv_usec = CONN_MOMENT_US};
+    int flags = fcntl(c->fd, F_GETFL);
+    c->may_wait = setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof(moment)) == 0 &&
+                  flags >= 0 && fcntl(c->fd, F_SETFL, flags & ~O_NONBLOCK) == 0;
+}
+
 static void on_connected(conn *c) {
     int fault = 0, on = 1, idle_s = KEEPALIVE_IDLE_S, pause_s = KEEPALIVE_PAUSE_S;
     int probes = KEEPALIVE_PROBES, unheard_ms = UNHEARD_MS, fd = c->fd;
@@ -208,10 +218,12 @@ static void on_connected(conn *c) {
         setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unheard_ms, sizeof(unheard_ms));
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     }
-    if (c->trust != NULL)
+    if (c->trust != NULL) {
         begin_handshake(c);
-    else
+    } else {
+        allow_to_wait(c);
         greet(c);
+    }
 }
 
 static void start_connecting(conn *c, const struct sockaddr *address, socklen_t size) {
@@ -348,9 +360,9 @@ static void read_greetings(conn *c) {
     }
 }
 
-static void read_once(conn *c) {
+static void read_once(conn *c, int flags) {
     char bytes[READ_SIZE];
-    ssize_t count = receive(c, bytes, sizeof(bytes));
+    ssize_t count = receive(c, bytes, sizeof(bytes), flags);
     if (count < 0)
         fail_by_errno(c);
     else if (count == 0)
@@ -362,7 +374,7 @@ static void read_once(conn *c) {
 /* What TLS keeps of a record is read as well: poll(2) would not come back to it. */
 static void read_some(conn *c) {
     do
-        read_once(c);
+        read_once(c, MSG_DONTWAIT);
     while (c->phase != BROKEN && c->tls != NULL && tls_has_more(c->tls));
 }
 
@@ -395,6 +407,12 @@ void conn_advance(conn *c, short ready) {
     if (ready & (POLLIN | POLLERR | POLLHUP) || is_tls_to_write) read_some(c);
     if (c->phase == GREETING) read_greetings(c);
     if (c->phase != BROKEN) write_some(c);
+}
+
+bool conn_await_briefly(conn *c) {
+    if (!c->may_wait || c->phase != READY || !conn_is_flushed(c)) return false;
+    read_once(c, 0);
+    return true;
 }
 
 conn_result conn_take(conn *c, reply *answer) {

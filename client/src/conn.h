@@ -62,6 +62,12 @@ int conn_fd(const conn *c);
 short conn_events(const conn *c);
 void conn_advance(conn *c, short ready);
 
+/* Waits a moment (CONN_MOMENT_US at most, give or take a tick of the kernel) for something to read,
+ * and reads it: one system call instead of poll(2) and another, where an answer is soon to come.
+ * False: it cannot. */
+enum { CONN_MOMENT_US = 4000 };
+bool conn_await_briefly(conn *c);
+
 /* The next answer, in order. Broken: see the cause; it stays broken. */
 conn_result conn_take(conn *c, reply *answer);
 

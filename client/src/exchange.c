@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exchange.c - see exchange.h. One poll(2) loop: look at each, poll, let each do what is ready. */
+/* exchange.c - see exchange.h. One poll(2) loop: look at each, poll, let each do what is ready.
+ * Most answers come at once: for a single one we wait a moment before we poll. A cancel is heard
+ * after that. */
 #include "exchange.h"
 
 #include "deadline.h"
@@ -105,7 +107,7 @@ static bool is_sufficient(exchange *const all[], size_t count, size_t suffices) 
     for (size_t i = 0; i < count; i++) {
         const exchange *x = all[i];
         bool is_on_its_way = x->is_sent && conn_is_flushed(x->conn);
-        if (!x->is_done && !is_on_its_way) return false;
+        if (!x->is_done && (x->is_needed || !is_on_its_way)) return false;
         yes += x->is_done && x->status == DLOCK_OK && x->is_yes(x);
     }
     return yes >= suffices;
@@ -146,6 +148,14 @@ static void wait_for_some(exchange *const all[], size_t count, const interrupt *
         if (!all[i]->is_done) ready[i] = found > 0 ? polled[at++].revents : 0;
 }
 
+/* True: it may be there. */
+static bool await_briefly(exchange *x, int64_t now_us) {
+    bool has_time = deadline_left_us(deadline_of(x), now_us) > 4 * CONN_MOMENT_US;
+    if (!x->is_sent || x->was_awaited || !has_time) return false;
+    x->was_awaited = true;
+    return conn_await_briefly(x->conn);
+}
+
 void exchange_run(exchange *const all[], size_t count, size_t suffices, const environment *env,
                   const interrupt *stop) {
     for (;;) {
@@ -162,6 +172,7 @@ void exchange_run(exchange *const all[], size_t count, size_t suffices, const en
             leave_others(all, count);
             return;
         }
+        if (count == 1 && await_briefly(all[0], now_us)) continue;
         short ready[EXCHANGE_MAX];
         wait_for_some(all, count, stop, now_us, ready);
         for (size_t i = 0; i < count; i++)

@@ -37,6 +37,7 @@ struct exchange {
     /* What it is about; 0: nothing. If it was left, the next one about the same goes the same way,
      * where it cannot overtake it. */
     uint64_t subject;
+    bool is_needed; /* of server.c: it is not left, however many suffice */
     /* A connection to be used, and kept, instead of one that is lent by the pool; or NULL. */
     struct claim_link *link;
     bool is_link_made; /* if there is none yet; else the pool will do */
@@ -60,6 +61,7 @@ struct exchange {
     char cause[CAUSE_MAX + 1];
     /* Of exchange.c. */
     bool is_done;
+    bool was_awaited; /* for a moment, without poll(2) */
 };
 
 /* Until each is done; those that are, are left as they are. At most EXCHANGE_MAX. If some suffice

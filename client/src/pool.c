@@ -165,25 +165,30 @@ static bool take_left(pool *from, uint64_t subject, int64_t now_us, left_conn *t
     return false;
 }
 
-dlock_status pool_resume(pool *from, uint64_t subject, conn **lent, int64_t now_us,
-                         bool *is_silent) {
+conn *pool_resume(pool *from, uint64_t subject, int64_t now_us, bool *is_silent) {
+    conn *resumed = NULL;
     left_conn taken;
     conn_result state;
-    *lent = NULL;
     *is_silent = false;
     for (;;) {
         pthread_mutex_lock(&from->mutex);
         bool is_found = take_left(from, subject, now_us, &taken, &state);
-        bool is_full = from->left_count == LEFT_MAX;
         pthread_mutex_unlock(&from->mutex);
-        if (!is_found) return is_full && *lent == NULL ? DLOCK_UNREACHABLE : DLOCK_OK;
+        if (!is_found) return resumed;
         bool is_late = state == CONN_WAITING && now_us >= taken.until_us;
         bool is_usable = state != CONN_BROKEN && !is_late;
         *is_silent = *is_silent || is_late;
         if (!is_usable) conn_close(taken.kept);
-        if (is_usable && taken.subject == subject && *lent == NULL)
-            *lent = taken.kept;
+        if (is_usable && taken.subject == subject && resumed == NULL)
+            resumed = taken.kept;
         else
             pool_give(from, is_usable ? taken.kept : NULL, now_us);
     }
+}
+
+bool pool_is_crowded(pool *of) {
+    pthread_mutex_lock(&of->mutex);
+    bool is_crowded = of->left_count >= LEFT_MAX / 2; /* others may be about to leave theirs */
+    pthread_mutex_unlock(&of->mutex);
+    return is_crowded;
 }

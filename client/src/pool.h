@@ -25,11 +25,12 @@ dlock_status pool_take(pool *from, bool is_urgent, conn **lent, int64_t deadline
  * that time, it is there for whoever goes on about it; then for everybody. */
 void pool_leave(pool *to, conn *left, uint64_t subject, int64_t until_us, int64_t now_us);
 
-/* DLOCK_OK: *lent is the one that was left, if it is still about this; else NULL, nothing is lent.
- * DLOCK_UNREACHABLE: so many are left that no other should be. True in *is_silent: one or more were
- * given up, because nothing had come in their time. */
-dlock_status pool_resume(pool *from, uint64_t subject, conn **lent, int64_t now_us,
-                         bool *is_silent);
+/* The one that was left, if it is still about this, is lent; else the result is NULL. True in
+ * *is_silent: one or more were given up, because nothing had come in their time. */
+conn *pool_resume(pool *from, uint64_t subject, int64_t now_us, bool *is_silent);
+
+/* So many are left that no other should be. */
+bool pool_is_crowded(pool *of);
 
 /* NULL: there is none, or it is closed. It must have nothing to send and nothing to read. */
 void pool_give(pool *to, conn *returned, int64_t now_us);

@@ -137,9 +137,9 @@ static bool take_link(server *at, exchange *question) {
 /* What was left about the same goes on where it was left. */
 static bool resume(server *at, exchange *question, const environment *env) {
     if (question->subject == 0) return false;
-    if (pool_resume(at->connections, question->subject, &question->conn, env->now_us(env),
-                    &question->was_silent) != DLOCK_OK)
-        fail(question, DLOCK_UNREACHABLE, "too many answers have not come yet");
+    question->conn =
+        pool_resume(at->connections, question->subject, env->now_us(env), &question->was_silent);
+    question->is_needed = question->conn == NULL && pool_is_crowded(at->connections);
     return question->conn != NULL;
 }
 
@@ -150,7 +150,7 @@ static void begin(dial *to, server *at, exchange *question, const environment *e
     question->connect_by_us = DEADLINE_NEVER;
     to->is_by_link = take_link(at, question);
     if (!to->is_by_link) to->is_lent = resume(at, question, env);
-    if (!question->is_done && !to->is_by_link && !to->is_lent) {
+    if (!to->is_by_link && !to->is_lent) {
         dlock_status status = pool_take(at->connections, question->is_urgent, &question->conn,
                                         question->send_by_us, env, stop);
         to->is_lent = status == DLOCK_OK;

@@ -29,7 +29,14 @@ class Deployment:
         self.is_redlock = not isinstance(url, str)
 
     def infos(self, name):
-        return [Commands(server.observer, name).info() for server in self.servers_of(name)]
+        """Of several servers, once they agree: a call does not wait for more than a majority."""
+        seen = []
+
+        def do_agree():
+            seen[:] = [Commands(server.observer, name).info() for server in self.servers_of(name)]
+            return len({info and info["token"] for info in seen}) == 1
+        wait_until(do_agree, "all servers to have heard of it")
+        return seen
 
     def info(self, name):
         return self.infos(name)[0]
@@ -148,7 +155,8 @@ class EveryDeployment:
             lock = dlock.lock(name, lease_ms=5000)
             lock.acquire()
             assert lock.extend(60_000) == Status.OK
-            assert all(info["ttl"] > 50_000 for info in deployment.infos(name))
+            wait_until(lambda: all(info["ttl"] > 50_000 for info in deployment.infos(name)),
+                       "the longer lease")
             assert lock.remaining_ms > 50_000
 
     def test_a_lock_that_ended_is_lost(self, deployment, dlock):
