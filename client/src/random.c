@@ -65,16 +65,18 @@ bool token_source_take(token_source *from, char token[TOKEN_MAX + 1]) {
     return true;
 }
 
-void token_vary(char token[TOKEN_MAX + 1]) {
-    char digits[TEXT_NUMBER_SIZE];
-    char *end = token + strlen(token), *mark = end;
-    uint64_t number = 1;
+size_t token_base_length(const char *token) {
+    const char *end = token + strlen(token), *mark = end;
     while (mark > token && mark[-1] >= '0' && mark[-1] <= '9')
         mark--;
-    if (mark < end && mark > token && mark[-1] == '~')
-        number = strtoull(mark--, NULL, 10);
-    else
-        mark = end;
+    bool is_varied = mark < end && mark > token && mark[-1] == '~';
+    return (size_t)((is_varied ? mark - 1 : end) - token);
+}
+
+void token_vary(char token[TOKEN_MAX + 1]) {
+    char digits[TEXT_NUMBER_SIZE];
+    char *mark = token + token_base_length(token);
+    uint64_t number = *mark == '~' ? strtoull(mark + 1, NULL, 10) : 1;
     if ((size_t)(mark - token) + sizeof(digits) + 1 > TOKEN_MAX + 1) return;
     *mark = '~';
     text_put_number(digits, number + 1);

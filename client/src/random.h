@@ -24,4 +24,7 @@ bool token_source_take(token_source *from, char token[TOKEN_MAX + 1]);
 /* Another one, that was not used yet: token, token~2, token~3 ... */
 void token_vary(char token[TOKEN_MAX + 1]);
 
+/* Of the part that stays the same then. */
+size_t token_base_length(const char *token);
+
 #endif

@@ -60,10 +60,18 @@ static bool is_yes(const exchange *x) {
     return question_read(x->asker).status == DLOCK_OK;
 }
 
+/* The same for all that a token is varied to: what is said about one may give back another. */
+static uint64_t subject_of(const char *token) {
+    char base[DLOCK_TOKEN_SIZE];
+    text_copy(base, sizeof(base), token);
+    base[token_base_length(base)] = '\0';
+    return text_hash(base);
+}
+
 static void ask(redlock *self, ballot *on, const nodes_chosen *chosen, size_t suffices,
                 const interrupt *stop) {
     exchange *questions[NODES_MAX];
-    uint64_t subject = text_hash(on->asked[0].of->call.token);
+    uint64_t subject = subject_of(on->asked[0].of->call.token);
     for (size_t i = 0; i < self->all.count; i++) {
         exchange *x = questions[i] = &on->asked[i].x;
         x->is_urgent = true; /* nobody keeps a connection to wait for a lock */

@@ -7,7 +7,7 @@ import pytest
 
 from support.commands import Lock as Commands
 from support.fake_server import SILENCE, resp
-from support.libdlock import Status
+from support.libdlock import Background, Status
 from support.server import stopped, wait_until
 
 LONG_IO_MS = 60_000
@@ -157,3 +157,21 @@ def test_a_late_answer_is_not_taken_for_another(connect, servers, slow):
     assert lock.extend() == Status.OK, lock.error  # only with the slow one's own answer to it
     opening.join()
     assert lock.release() == Status.OK, lock.error
+
+
+def test_what_becomes_of_a_lock_that_is_handed_on_goes_the_same_way(connect, servers, slow):
+    """It is taken anew, with another token, for a longer lease; and the first one given back."""
+    dlock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS, hotspot_hand_on=1)
+    dlock.hotspot_add("lock")
+    first, second = dlock.lock(lease_ms=30_000), dlock.lock(lease_ms=600_000)
+    assert first.acquire() == Status.OK
+    token = first.token
+    waiting = Background(second.acquire, 60_000)
+    wait_until(lambda: dlock.stats().waiting == 1, "the second one in line")
+    assert first.release() == Status.OK
+    assert waiting.result() == Status.OK, second.error
+    assert second.token != token
+    assert second.release() == Status.OK
+    slow.answer.is_open.set()
+    wait_until(lambda: [b"DLOCK.RELEASE", b"lock", token] in slow.requests, "the first one's end")
+    assert slow.connection_count == 1
