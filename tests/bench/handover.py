@@ -183,7 +183,7 @@ def _promise(curves, numbers):
 
 
 def _run_quick(progress):
-    numbers, count = [QUEUES[0], QUEUES[-1]], 11
+    numbers, count = [QUEUES[0], QUEUES[-1] // 4], 11
     curves = Curves(TITLE, f"callgrind, median of {count} hand-overs", "waiters",
                     {"instructions": ",.0f"})
     _count_instructions(curves, numbers, [RELEASE], count, 1, progress)

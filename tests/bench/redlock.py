@@ -94,7 +94,7 @@ def _measure_silence(program, ports, servers, count, progress):
 
 
 def run(quick, progress):
-    rounds, count = (5, 100) if quick else (10, 300)
+    rounds, count = (4, 60) if quick else (10, 300)
     program = driver.build("redlock", uses_libdlock=True)
     servers = [ways.DLOCK.server(wrapper=driver.pinned_to(0)).start() for _ in range(6)]
     try:

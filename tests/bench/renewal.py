@@ -1,7 +1,7 @@
 """Scenario: one client renews ten thousand locks with a lease of ten seconds.
 
-What is measured is the processor time of the client while it does nothing else, and whether a lock
-was lost.
+What is measured is the processor time of the client while it does nothing else, from when each was
+renewed once, and whether a lock was lost.
 """
 
 import subprocess
