@@ -6,8 +6,9 @@ import pytest
 
 from support import figures
 from support.cluster import Cluster
-from support.libdlock import Background, Client, Status
-from support.server import running
+from support.commands import Lock as Commands
+from support.libdlock import Background, Client, State, Status
+from support.server import running, wait_until
 from support.waiting import wait_for_waiter
 
 IO_MS = 5000  # where an answer comes, it may be late
@@ -23,6 +24,9 @@ class Change:
         self.holder, self.waiter = dlock.lock(self.key, lease_ms=60_000), dlock.lock(self.key)
         self.elsewhere = dlock.lock(cluster.key_on(2))
         self.idle = dlock.lock("{%s}:idle" % self.key)
+        self.dlock = dlock
+        self.kept = dlock.lock("{%s}:kept" % self.key, lease_ms=60_000, renew_every_ms=500)
+        self.kept.acquire()
         self.holder.acquire()
         self.first_fence = self.holder.fence
         master = cluster.nodes[number]
@@ -41,6 +45,8 @@ class Change:
         self.extended = self.holder.extend()
         self.released = self.holder.release()
         self.granted = self.waiting.result()
+        renewed = self.dlock.stats().renewed
+        wait_until(lambda: self.dlock.stats().renewed >= renewed + 2, "renewals at the new master")
         figures.tell(f"Cluster: the master is {kind}, another one after "
                      f"{promoted - self.begin:.1f} s; a waiter is parked there "
                      f"{self.parked_s:.3f} s later")
@@ -87,3 +93,9 @@ def test_the_waiter_gets_its_lock_at_the_new_master(change):
 def test_who_asks_once_gets_an_answer(change):
     assert change.asked_once == Status.OK
     assert change.asked_elsewhere == Status.OK
+
+
+def test_a_lock_that_is_renewed_is_kept(change):
+    assert change.kept.state == State.HELD
+    info = Commands(change.replica.observer, "{%s}:kept" % change.key).info()
+    assert (info["token"], info["fence"]) == (change.kept.token, change.kept.fence)
