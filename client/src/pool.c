@@ -31,7 +31,7 @@ typedef struct left_conn {
     int64_t until_us;
 } left_conn;
 
-enum { LEFT_MAX = 64 };
+enum { LEFT_MAX = 128 };
 
 struct pool {
     pthread_mutex_t mutex;

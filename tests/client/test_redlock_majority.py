@@ -12,7 +12,7 @@ from support.server import stopped, wait_until
 
 LONG_IO_MS = 60_000
 SHORT_IO_MS = 300
-LEFT_MAX = 32  # connections with answers to come, after which the next one is waited for
+LEFT_MAX = 64  # connections with answers to come, after which the next one is waited for
 
 
 @pytest.fixture
