@@ -43,9 +43,7 @@ struct conn {
     redisReply *last;   /* the answer that was taken last, if there is more to see of it */
     char *out;
     size_t out_size, out_sent, out_capacity;
-    int left;       /* answers that are still to come, and that nobody will take */
-    char *farewell; /* for the case that they do not come */
-    size_t farewell_size;
+    int left; /* answers that are still to come, and that nobody will take */
     dlock_status failure;
     char cause[CAUSE_MAX + 1];
 };
@@ -256,16 +254,8 @@ void conn_shut(conn *c) {
     if (c->fd >= 0) shutdown(c->fd, SHUT_RDWR);
 }
 
-static void drop_farewell(conn *c) {
-    free(c->farewell);
-    c->farewell = NULL;
-}
-
 void conn_close(conn *old) {
     if (old == NULL) return;
-    if (old->phase == READY && old->left > 0 && old->farewell != NULL)
-        (void)!transmit(old, old->farewell, old->farewell_size);
-    drop_farewell(old);
     tls_free(old->tls);
     if (old->fd >= 0) close(old->fd);
     if (old->reader != NULL) redisReaderFree(old->reader);
@@ -418,18 +408,17 @@ bool conn_await_briefly(conn *c) {
 conn_result conn_take(conn *c, reply *answer) {
     while (c->phase == READY && next_reply(c, answer)) {
         if (c->left == 0) return CONN_REPLIED;
-        if (--c->left == 0) drop_farewell(c);
+        c->left--;
     }
     return c->phase == BROKEN ? CONN_BROKEN : CONN_WAITING;
 }
 
-void conn_leave(conn *c, int answers, const command *farewell) {
+void conn_leave(conn *c, int answers) {
     c->left += answers;
-    if (farewell == NULL || c->farewell != NULL || !conn_queue(c, farewell)) return;
-    c->farewell = malloc(c->out_size);
-    if (c->farewell != NULL) memcpy(c->farewell, c->out, c->out_size);
-    c->farewell_size = c->out_size;
-    c->out_size = 0; /* not now */
+}
+
+bool conn_has_left(const conn *c) {
+    return c->left > 0;
 }
 
 conn_result conn_settle(conn *c) {

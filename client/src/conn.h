@@ -78,11 +78,11 @@ bool conn_is_ready(const conn *c);
 bool conn_has_sent(const conn *c);
 
 /* So many answers to what was sent are still to come, and nobody will take them: conn_take() passes
- * over them. If it is closed before they have come, the farewell is sent behind; or NULL. Nothing
- * may be left to send. */
-void conn_leave(conn *c, int answers, const command *farewell);
+ * over them. */
+void conn_leave(conn *c, int answers);
+bool conn_has_left(const conn *c);
 
-/* Reads what has arrived. Replied: nothing of what was left is still to come, or more than that. */
+/* Reads what has arrived, without waiting. Replied: all that was left has come. */
 conn_result conn_settle(conn *c);
 
 /* Is all that was queued with the kernel? */

@@ -118,7 +118,7 @@ static void leave_others(exchange *const all[], size_t count) {
     for (size_t i = 0; i < count; i++) {
         exchange *x = all[i];
         if (x->is_done) continue;
-        conn_leave(x->conn, x->request_count - x->reply_count, x->farewell);
+        conn_leave(x->conn, x->request_count - x->reply_count);
         x->is_left = true;
         finish(x, DLOCK_IN_DOUBT, "it was not waited for");
     }

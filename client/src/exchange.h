@@ -37,7 +37,8 @@ struct exchange {
     /* What it is about; 0: nothing. If it was left, the next one about the same goes the same way,
      * where it cannot overtake it. */
     uint64_t subject;
-    bool is_needed; /* of server.c: it is not left, however many suffice */
+    bool is_patient; /* it is not left if many are already */
+    bool is_needed;  /* of server.c: it is not left, however many suffice */
     /* A connection to be used, and kept, instead of one that is lent by the pool; or NULL. */
     struct claim_link *link;
     bool is_link_made; /* if there is none yet; else the pool will do */
@@ -53,8 +54,10 @@ struct exchange {
      * not answered. DLOCK_CANCELED. Else it was not sent, and this is why. */
     dlock_status status;
     bool is_sent;
-    bool is_left;    /* of DLOCK_IN_DOUBT: others sufficed, the answer may still come */
-    bool was_silent; /* the answer to one that was left before has not come in its time */
+    bool is_left; /* of DLOCK_IN_DOUBT: others sufficed, the answer may still come */
+    /* Of others that were left before, at the same server: some have been answered since; or else,
+     * some not in their time. */
+    bool was_answered, was_silent;
     int64_t sent_us;
     int reply_count;
     int64_t heard_us; /* the last of them; or when it was sent */

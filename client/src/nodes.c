@@ -50,9 +50,10 @@ static bool was_hurried(const nodes *of, const exchange *asked, int64_t begun_us
 
 static void note(nodes *of, size_t which, const exchange *asked, int64_t begun_us, int64_t now_us) {
     bool is_lost = asked->status == DLOCK_IN_DOUBT || asked->status == DLOCK_UNREACHABLE;
-    if (asked->is_left) is_lost = asked->was_silent;
+    if (asked->is_left) is_lost = asked->was_silent && !asked->was_answered;
     if (asked->is_sent) atomic_fetch_add(&of->commands, (uint64_t)asked->request_count);
-    if (asked->status == DLOCK_OK)
+    bool is_well = (asked->is_left || asked->is_for_free) && asked->was_answered;
+    if (asked->status == DLOCK_OK || is_well)
         health_note(&of->each[which].how, true, now_us);
     else if (is_lost && !asked->is_for_free && !was_hurried(of, asked, begun_us, now_us))
         health_note(&of->each[which].how, false, now_us);

@@ -25,20 +25,11 @@ typedef struct idle_conn {
     int64_t since_us;
 } idle_conn;
 
-typedef struct left_conn {
-    conn *kept;
-    uint64_t subject;
-    int64_t until_us;
-} left_conn;
-
-enum { LEFT_MAX = 128 };
-
 struct pool {
     pthread_mutex_t mutex;
-    left_conn left[LEFT_MAX];
-    size_t left_count;
+    left_conns left;
     place *first, **last;
-    size_t max, open_count, idle_count; /* open: lent, left or idle */
+    size_t max, open_count, idle_count; /* open: lent or idle */
     idle_conn idle[];
 };
 
@@ -55,8 +46,7 @@ void pool_free(pool *old) {
     if (old == NULL) return;
     while (old->idle_count > 0)
         conn_close(old->idle[--old->idle_count].kept);
-    while (old->left_count > 0)
-        conn_close(old->left[--old->left_count].kept);
+    left_free(&old->left);
     pthread_mutex_destroy(&old->mutex);
     free(old);
 }
@@ -141,54 +131,24 @@ void pool_give(pool *to, conn *returned, int64_t now_us) {
 
 void pool_leave(pool *to, conn *left, uint64_t subject, int64_t until_us, int64_t now_us) {
     pthread_mutex_lock(&to->mutex);
-    bool is_kept = to->left_count < LEFT_MAX;
-    if (is_kept) to->left[to->left_count++] = (left_conn){left, subject, until_us};
+    bool is_kept = left_add(&to->left, left, subject, until_us);
     pthread_mutex_unlock(&to->mutex);
-    if (is_kept) return;
-    conn_close(left);
+    if (!is_kept) conn_close(left);
     pool_give(to, NULL, now_us);
 }
 
-/* Takes one out of those that were left: one that is not to be left any longer, or that is about
- * the subject. False: there is none. Locked. */
-static bool take_left(pool *from, uint64_t subject, int64_t now_us, left_conn *taken,
-                      conn_result *state) {
-    for (size_t i = 0; i < from->left_count; i++) {
-        left_conn *each = &from->left[i];
-        *state = conn_settle(each->kept);
-        bool is_over = *state != CONN_WAITING || now_us >= each->until_us;
-        if (!is_over && each->subject != subject) continue;
-        *taken = *each;
-        *each = from->left[--from->left_count];
-        return true;
-    }
-    return false;
-}
-
-conn *pool_resume(pool *from, uint64_t subject, int64_t now_us, bool *is_silent) {
-    conn *resumed = NULL;
-    left_conn taken;
-    conn_result state;
-    *is_silent = false;
-    for (;;) {
-        pthread_mutex_lock(&from->mutex);
-        bool is_found = take_left(from, subject, now_us, &taken, &state);
+conn *pool_resume(pool *from, uint64_t subject, int64_t now_us, left_news *news) {
+    conn *settled;
+    pthread_mutex_lock(&from->mutex);
+    *news = left_look(&from->left, now_us);
+    conn *resumed = left_take(&from->left, subject);
+    from->open_count += resumed != NULL;
+    while ((settled = left_take_settled(&from->left)) != NULL) {
+        from->open_count++;
         pthread_mutex_unlock(&from->mutex);
-        if (!is_found) return resumed;
-        bool is_late = state == CONN_WAITING && now_us >= taken.until_us;
-        bool is_usable = state != CONN_BROKEN && !is_late;
-        *is_silent = *is_silent || is_late;
-        if (!is_usable) conn_close(taken.kept);
-        if (is_usable && taken.subject == subject && resumed == NULL)
-            resumed = taken.kept;
-        else
-            pool_give(from, is_usable ? taken.kept : NULL, now_us);
+        pool_give(from, settled, now_us);
+        pthread_mutex_lock(&from->mutex);
     }
-}
-
-bool pool_is_crowded(pool *of) {
-    pthread_mutex_lock(&of->mutex);
-    bool is_crowded = of->left_count >= LEFT_MAX / 2; /* others may be about to leave theirs */
-    pthread_mutex_unlock(&of->mutex);
-    return is_crowded;
+    pthread_mutex_unlock(&from->mutex);
+    return resumed;
 }

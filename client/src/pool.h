@@ -7,6 +7,7 @@
 #include "conn.h"
 #include "environment.h"
 #include "interrupt.h"
+#include "left.h"
 
 typedef struct pool pool;
 
@@ -21,16 +22,13 @@ void pool_free(pool *old);
 dlock_status pool_take(pool *from, bool is_urgent, conn **lent, int64_t deadline_us,
                        const environment *env, const interrupt *stop);
 
-/* One that has answers to come that nobody waits for, about this subject. Until then, but not after
- * that time, it is there for whoever goes on about it; then for everybody. */
+/* One that was lent, and has answers to come that nobody waits for. Until they have come it is there
+ * for whoever goes on about the same subject, and does not count as open; then for everybody. If
+ * they have not come by then, pool_resume() says so. */
 void pool_leave(pool *to, conn *left, uint64_t subject, int64_t until_us, int64_t now_us);
 
-/* The one that was left, if it is still about this, is lent; else the result is NULL. True in
- * *is_silent: one or more were given up, because nothing had come in their time. */
-conn *pool_resume(pool *from, uint64_t subject, int64_t now_us, bool *is_silent);
-
-/* So many are left that no other should be. */
-bool pool_is_crowded(pool *of);
+/* The one that was left about this is lent; NULL: there is none. */
+conn *pool_resume(pool *from, uint64_t subject, int64_t now_us, left_news *news);
 
 /* NULL: there is none, or it is closed. It must have nothing to send and nothing to read. */
 void pool_give(pool *to, conn *returned, int64_t now_us);

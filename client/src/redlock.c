@@ -61,17 +61,17 @@ static bool is_yes(const exchange *x) {
 }
 
 /* The same for all that a token is varied to: what is said about one may give back another. */
-static uint64_t subject_of(const char *token) {
+static uint64_t subject_of(const dlock_call *call) {
     char base[DLOCK_TOKEN_SIZE];
-    text_copy(base, sizeof(base), token);
+    text_copy(base, sizeof(base), call->token);
     base[token_base_length(base)] = '\0';
-    return text_hash(base);
+    return text_hash(base) ^ text_hash(call->name) * 31;
 }
 
 static void ask(redlock *self, ballot *on, const nodes_chosen *chosen, size_t suffices,
                 const interrupt *stop) {
     exchange *questions[NODES_MAX];
-    uint64_t subject = subject_of(on->asked[0].of->call.token);
+    uint64_t subject = subject_of(&on->asked[0].of->call);
     for (size_t i = 0; i < self->all.count; i++) {
         exchange *x = questions[i] = &on->asked[i].x;
         x->is_urgent = true; /* nobody keeps a connection to wait for a lock */
@@ -216,6 +216,7 @@ static void prepare_acquire(const redlock *self, ballot *on, const claim *of, ui
         question *each = &on->asked[i];
         question_acquire(each, of, 0, nodes_io_timeout_ms(&self->all), limit_us);
         each->x.farewell_from_us = 0;
+        each->x.is_patient = true;
         if (fence > 0) question_want_fence(each, fence);
     }
 }

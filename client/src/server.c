@@ -137,9 +137,11 @@ static bool take_link(server *at, exchange *question) {
 /* What was left about the same goes on where it was left. */
 static bool resume(server *at, exchange *question, const environment *env) {
     if (question->subject == 0) return false;
-    question->conn =
-        pool_resume(at->connections, question->subject, env->now_us(env), &question->was_silent);
-    question->is_needed = question->conn == NULL && pool_is_crowded(at->connections);
+    left_news news;
+    question->conn = pool_resume(at->connections, question->subject, env->now_us(env), &news);
+    question->was_answered = news.is_answered;
+    question->was_silent = news.is_late;
+    question->is_needed = question->is_patient && news.is_crowded && question->conn == NULL;
     return question->conn != NULL;
 }
 
@@ -165,9 +167,20 @@ static void begin(dial *to, server *at, exchange *question, const environment *e
         begin_to_connect(to, question, env);
 }
 
+/* Nor is one given up that others have been left on: what comes next must not overtake them. */
+static bool is_to_be_left(const exchange *question) {
+    conn *used = question->conn;
+    bool is_unanswered = question->status != DLOCK_OK && question->is_sent && used != NULL;
+    if (question->is_left || !is_unanswered) return question->is_left;
+    if (!conn_is_ready(used) || !conn_is_flushed(used)) return false;
+    if (!question->is_for_free && !conn_has_left(used)) return false;
+    conn_leave(used, question->request_count - question->reply_count);
+    return true;
+}
+
 static void end(dial *to, exchange *question, const environment *env) {
     lookup_leave(to->asked);
-    if (question->is_left) {
+    if (is_to_be_left(question)) {
         pool_leave(to->at->connections, question->conn, question->subject,
                    question->sent_us + question->answer_in_us, env->now_us(env));
         question->conn = NULL;
