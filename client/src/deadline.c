@@ -2,8 +2,6 @@
 /* deadline.c - see deadline.h. */
 #include "deadline.h"
 
-#include <limits.h>
-
 int64_t deadline_after_ms(int64_t now_us, int64_t wait_ms) {
     if (wait_ms < 0 || wait_ms > (DEADLINE_NEVER - now_us) / 1000) return DEADLINE_NEVER;
     return now_us + wait_ms * 1000;
@@ -16,11 +14,4 @@ int64_t deadline_earlier(int64_t one_us, int64_t other_us) {
 int64_t deadline_left_us(int64_t deadline_us, int64_t now_us) {
     if (deadline_us == DEADLINE_NEVER) return DEADLINE_NEVER;
     return deadline_us > now_us ? deadline_us - now_us : 0;
-}
-
-int deadline_poll_ms(int64_t deadline_us, int64_t now_us) {
-    if (deadline_us == DEADLINE_NEVER) return -1;
-    int64_t left_us = deadline_left_us(deadline_us, now_us);
-    int64_t left_ms = left_us / 1000 + (left_us % 1000 != 0);
-    return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }

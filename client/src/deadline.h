@@ -16,7 +16,4 @@ int64_t deadline_earlier(int64_t one_us, int64_t other_us);
 /* 0 once it is reached. */
 int64_t deadline_left_us(int64_t deadline_us, int64_t now_us);
 
-/* For poll(2): rounded up, so that waiting that long does reach it; -1 for ever. */
-int deadline_poll_ms(int64_t deadline_us, int64_t now_us);
-
 #endif

@@ -2,11 +2,16 @@
 /* exchange.c - see exchange.h. One poll(2) loop: look at each, poll, let each do what is ready.
  * Most answers come at once: for a single one we wait a moment before we poll. A cancel is heard
  * after that. */
+#define _GNU_SOURCE /* ppoll(2) */
 #include "exchange.h"
 
 #include "deadline.h"
 #include "text.h"
 #include <poll.h>
+#include <time.h>
+
+/* What takes less than this is not worth a wait for those who are slower. */
+enum { GRACE_FROM_US = 1000 };
 
 static void finish(exchange *x, dlock_status status, const char *cause) {
     x->is_done = true;
@@ -52,8 +57,10 @@ static void on_broken(exchange *x) {
 /* It may be parked, granted or still on its way: what goes after it on the same way undoes it. */
 static void abandon(exchange *x, dlock_status status, const char *cause, int64_t now_us) {
     bool is_for_good = status == DLOCK_CANCELED || now_us >= x->farewell_from_us;
-    if (x->is_sent && is_for_good && x->farewell != NULL && conn_queue(x->conn, x->farewell))
+    if (x->is_sent && is_for_good && x->farewell != NULL && conn_queue(x->conn, x->farewell)) {
+        x->is_undone = true;
         conn_advance(x->conn, 0);
+    }
     finish(x, status, cause);
 }
 
@@ -124,12 +131,23 @@ static void leave_others(exchange *const all[], size_t count) {
     }
 }
 
-/* Polls those that are not done. Fills ready, in the order of all. */
+/* Those that are almost there are waited for: one that is left needs a connection of its own. */
+static int64_t end_of_grace(int64_t begun_us, int64_t now_us) {
+    int64_t took_us = now_us - begun_us;
+    return took_us < GRACE_FROM_US ? now_us : now_us + took_us / 8;
+}
+
+static int poll_until(struct pollfd *polled, nfds_t count, int64_t deadline_us, int64_t now_us) {
+    int64_t left_us = deadline_left_us(deadline_us, now_us);
+    struct timespec left = {.tv_sec = left_us / 1000000, .tv_nsec = left_us % 1000000 * 1000};
+    return ppoll(polled, count, deadline_us == DEADLINE_NEVER ? NULL : &left, NULL);
+}
+
+/* Polls those that are not done, until then at the latest. Fills ready, in the order of all. */
 static void wait_for_some(exchange *const all[], size_t count, const interrupt *stop,
-                          int64_t now_us, short *ready) {
+                          int64_t deadline_us, int64_t now_us, short *ready) {
     struct pollfd polled[EXCHANGE_MAX + 1];
     nfds_t polled_count = 0;
-    int64_t deadline_us = DEADLINE_NEVER;
     for (size_t i = 0; i < count; i++) {
         const exchange *x = all[i];
         if (x->is_done) continue;
@@ -141,7 +159,7 @@ static void wait_for_some(exchange *const all[], size_t count, const interrupt *
     }
     int stop_fd = stop->is_requested != NULL ? stop->fd : -1;
     polled[polled_count] = (struct pollfd){.fd = stop_fd, .events = POLLIN};
-    int found = poll(polled, polled_count + 1, deadline_poll_ms(deadline_us, now_us));
+    int found = poll_until(polled, polled_count + 1, deadline_us, now_us);
     if (found > 0 && polled[polled_count].revents != 0) interrupt_drain(stop);
     size_t at = 0;
     for (size_t i = 0; i < count; i++)
@@ -158,6 +176,7 @@ static bool await_briefly(exchange *x, int64_t now_us) {
 
 void exchange_run(exchange *const all[], size_t count, size_t suffices, const environment *env,
                   const interrupt *stop) {
+    int64_t begun_us = env->now_us(env), leave_us = DEADLINE_NEVER;
     for (;;) {
         int64_t now_us = env->now_us(env);
         bool is_canceled = interrupt_is_requested(stop), is_done = true;
@@ -168,13 +187,15 @@ void exchange_run(exchange *const all[], size_t count, size_t suffices, const en
             is_done = is_done && x->is_done;
         }
         if (is_done) return;
-        if (is_sufficient(all, count, suffices)) {
+        if (leave_us == DEADLINE_NEVER && is_sufficient(all, count, suffices))
+            leave_us = end_of_grace(begun_us, now_us);
+        if (now_us >= leave_us) {
             leave_others(all, count);
             return;
         }
         if (count == 1 && await_briefly(all[0], now_us)) continue;
         short ready[EXCHANGE_MAX];
-        wait_for_some(all, count, stop, now_us, ready);
+        wait_for_some(all, count, stop, leave_us, now_us, ready);
         for (size_t i = 0; i < count; i++)
             if (!all[i]->is_done && all[i]->conn != NULL && ready[i] != 0)
                 conn_advance(all[i]->conn, ready[i]);

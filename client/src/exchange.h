@@ -54,7 +54,8 @@ struct exchange {
      * not answered. DLOCK_CANCELED. Else it was not sent, and this is why. */
     dlock_status status;
     bool is_sent;
-    bool is_left; /* of DLOCK_IN_DOUBT: others sufficed, the answer may still come */
+    bool is_undone; /* of DLOCK_IN_DOUBT or DLOCK_CANCELED: the farewell was sent */
+    bool is_left;   /* of DLOCK_IN_DOUBT: others sufficed, the answer may still come */
     /* Of others that were left before, at the same server: some have been answered since; or else,
      * some not in their time. */
     bool was_answered, was_silent;

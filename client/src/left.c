@@ -3,6 +3,9 @@
 #include "left.h"
 
 #include <stdlib.h>
+#include <time.h>
+
+enum { PATIENCE_MS = 200 }; /* for the last answers */
 
 bool left_add(left_conns *to, conn *added, uint64_t subject, int64_t until_us) {
     if (to->count == to->capacity) {
@@ -24,7 +27,27 @@ static conn *take_out(left_conns *from, size_t which) {
     return taken;
 }
 
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void await_answers(left_conns *of) {
+    int64_t end_ms = now_ms() + PATIENCE_MS, left_ms = PATIENCE_MS;
+    for (; of->count > 0 && left_ms > 0; left_ms = end_ms - now_ms()) {
+        conn *settled;
+        for (size_t i = 0; i < of->count; i++)
+            of->polled[i] = (struct pollfd){.fd = conn_fd(of->each[i].kept), .events = POLLIN};
+        poll(of->polled, (nfds_t)of->count, (int)left_ms);
+        left_look(of, 0);
+        while ((settled = left_take_settled(of)) != NULL)
+            conn_close(settled);
+    }
+}
+
 void left_free(left_conns *old) {
+    await_answers(old);
     while (old->count > 0)
         conn_close(take_out(old, 0));
     free(old->each);
@@ -40,8 +63,7 @@ left_news left_look(left_conns *at, int64_t now_us) {
         left_conn *each = &at->each[i];
         bool is_heard = is_news && at->polled[i].revents != 0;
         conn_result state = is_heard ? conn_settle(each->kept) : CONN_WAITING;
-        each->is_settled = state == CONN_REPLIED;
-        news.is_answered = news.is_answered || each->is_settled;
+        if (state == CONN_REPLIED) news.is_answered = true;
         if (state == CONN_WAITING && now_us >= each->until_us) news.is_late = true;
         if (state == CONN_BROKEN) conn_close(take_out(at, i));
     }
@@ -55,8 +77,12 @@ conn *left_take(left_conns *from, uint64_t subject) {
     return NULL;
 }
 
+conn *left_take_any(left_conns *from) {
+    return from->count > 0 ? take_out(from, from->count - 1) : NULL;
+}
+
 conn *left_take_settled(left_conns *from) {
     for (size_t i = 0; i < from->count; i++)
-        if (from->each[i].is_settled) return take_out(from, i);
+        if (!conn_has_left(from->each[i].kept)) return take_out(from, i);
     return NULL;
 }

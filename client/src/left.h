@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* left.h - connections with answers to come that nobody waits for. What is about the same subject
- * goes on where it was left: it cannot overtake what was sent before. One that is not answered stays
- * until it is, or ends: nothing is taken back behind it, as somebody may count on it by now. */
+ * goes on where it was left: it cannot overtake what was sent before. One that is not answered
+ * stays until it is, or ends: nothing is taken back behind it, as somebody may count on it. */
 #ifndef DLOCK_LEFT_H
 #define DLOCK_LEFT_H
 
@@ -15,7 +15,6 @@ typedef struct left_conn {
     conn *kept;
     uint64_t subject;
     int64_t until_us;
-    bool is_settled; /* all answers have come */
 } left_conn;
 
 /* All zero: none. */
@@ -33,13 +32,17 @@ typedef struct left_news {
 
 /* False: no memory; it is not added. */
 bool left_add(left_conns *to, conn *added, uint64_t subject, int64_t until_us);
+/* Waits a moment for their answers: what was sent on a connection that is closed before may never
+ * be read. */
 void left_free(left_conns *old);
 
 /* Reads what has arrived, and closes those that have ended. */
 left_news left_look(left_conns *at, int64_t now_us);
 
-/* After a look: the one about this, or one that is settled; it is not left any more. NULL: none. */
+/* After a look: the one about this, any, or one that is settled; it is not left any more. NULL:
+ * none. */
 conn *left_take(left_conns *from, uint64_t subject);
+conn *left_take_any(left_conns *from);
 conn *left_take_settled(left_conns *from);
 
 #endif

@@ -137,6 +137,14 @@ void pool_leave(pool *to, conn *left, uint64_t subject, int64_t until_us, int64_
     pool_give(to, NULL, now_us);
 }
 
+conn *pool_resume_any(pool *from) {
+    pthread_mutex_lock(&from->mutex);
+    conn *resumed = left_take_any(&from->left);
+    from->open_count += resumed != NULL;
+    pthread_mutex_unlock(&from->mutex);
+    return resumed;
+}
+
 conn *pool_resume(pool *from, uint64_t subject, int64_t now_us, left_news *news) {
     conn *settled;
     pthread_mutex_lock(&from->mutex);

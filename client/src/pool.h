@@ -13,7 +13,7 @@ typedef struct pool pool;
 
 /* NULL: no memory. */
 pool *pool_new(size_t max);
-/* Nothing may be lent. */
+/* Nothing may be lent. Answers that were left are waited for, for a moment. */
 void pool_free(pool *old);
 
 /* Who is urgent does not wait, but opens one more, which is closed when it is given back.
@@ -22,10 +22,13 @@ void pool_free(pool *old);
 dlock_status pool_take(pool *from, bool is_urgent, conn **lent, int64_t deadline_us,
                        const environment *env, const interrupt *stop);
 
-/* One that was lent, and has answers to come that nobody waits for. Until they have come it is there
- * for whoever goes on about the same subject, and does not count as open; then for everybody. If
- * they have not come by then, pool_resume() says so. */
+/* One that was lent, and has answers to come that nobody waits for. Until they have come it is
+ * there for whoever goes on about the same subject, and does not count as open; then for everybody.
+ * If they have not come by then, pool_resume() says so. */
 void pool_leave(pool *to, conn *left, uint64_t subject, int64_t until_us, int64_t now_us);
+
+/* Any of those is lent; NULL: there is none. */
+conn *pool_resume_any(pool *from);
 
 /* The one that was left about this is lent; NULL: there is none. */
 conn *pool_resume(pool *from, uint64_t subject, int64_t now_us, left_news *news);

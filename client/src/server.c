@@ -134,6 +134,16 @@ static bool take_link(server *at, exchange *question) {
 
 /* -- asking */
 
+/* What others have left behind will do: nothing about this is under way elsewhere. */
+static bool use_any(dial *to, exchange *question) {
+    conn *found = pool_resume_any(to->at->connections);
+    if (found == NULL) return false;
+    if (to->is_lent) pool_give(to->at->connections, NULL, 0);
+    to->is_lent = true;
+    question->conn = found;
+    return true;
+}
+
 /* What was left about the same goes on where it was left. */
 static bool resume(server *at, exchange *question, const environment *env) {
     if (question->subject == 0) return false;
@@ -161,6 +171,7 @@ static void begin(dial *to, server *at, exchange *question, const environment *e
             fail(question, status, "all connections are in use (pool_max)");
     }
     if (question->is_done || question->conn != NULL) return;
+    if (question->is_for_free && use_any(to, question)) return;
     if (question->is_for_free)
         fail(question, DLOCK_UNREACHABLE, "there is no connection");
     else
@@ -174,7 +185,7 @@ static bool is_to_be_left(const exchange *question) {
     if (question->is_left || !is_unanswered) return question->is_left;
     if (!conn_is_ready(used) || !conn_is_flushed(used)) return false;
     if (!question->is_for_free && !conn_has_left(used)) return false;
-    conn_leave(used, question->request_count - question->reply_count);
+    conn_leave(used, question->request_count - question->reply_count + question->is_undone);
     return true;
 }
 

@@ -1,7 +1,4 @@
-"""What a server says to those who did not wait for it: proofs of a review. Each fails as of 1556ccf.
-
-    scripts/python -m pytest -c tests/pytest.ini tests/client/test_review_left.py
-"""
+"""What a server says late, to those who did not wait for it, must not do any harm."""
 
 import contextlib
 import threading
@@ -16,7 +13,7 @@ from support.proxy import Gate, Proxy
 from support.server import stopped, wait_until
 
 LONG_IO_MS = 60_000
-LEFT_MAX = 64
+LEFT_CROWD = 64
 
 
 @pytest.fixture
@@ -96,7 +93,7 @@ def test_who_is_slow_but_well_is_asked_again_after_a_bad_moment(connect, servers
 
 
 def test_who_is_slow_but_well_is_not_left_alone_under_load(connect, servers, fake_server):
-    """50 ms later than the others, without a failure. LEFT_MAX is reached, and that counts as one
+    """50 ms later than the others, without a failure. LEFT_CROWD is reached, and that counts as one
     of the server."""
     slow = fake_server(Later(0.05))
     dlock = connect([slow, *servers[:2]], io_timeout_ms=1000)
@@ -126,7 +123,7 @@ def test_a_release_is_sent_though_many_answers_have_not_come(connect, servers):
     wait_until(lambda: stop.observer.dbsize() == 10, "all grants")
     for lock in first:  # their answers are taken
         assert lock.extend() == Status.OK
-    others = [dlock.lock(f"other-{i}", lease_ms=LONG_IO_MS) for i in range(LEFT_MAX)]
+    others = [dlock.lock(f"other-{i}", lease_ms=LONG_IO_MS) for i in range(LEFT_CROWD)]
     time.sleep(0.1)
     with stopped(stop):
         for lock in others:

@@ -3,7 +3,6 @@
 #include "deadline.h"
 
 #include "unit.h"
-#include <limits.h>
 
 enum { NOW_US = 1000000 };
 
@@ -58,32 +57,6 @@ static void of_for_ever_all_is_left_whatever_the_time(void) {
     CHECK_EQUAL(deadline_left_us(DEADLINE_NEVER, DEADLINE_NEVER), DEADLINE_NEVER);
 }
 
-static void a_poll_is_rounded_up(void) {
-    CHECK_EQUAL(deadline_poll_ms(NOW_US + 1, NOW_US), 1);
-    CHECK_EQUAL(deadline_poll_ms(NOW_US + 999, NOW_US), 1);
-    CHECK_EQUAL(deadline_poll_ms(NOW_US + 1000, NOW_US), 1);
-    CHECK_EQUAL(deadline_poll_ms(NOW_US + 1001, NOW_US), 2);
-}
-
-static void a_poll_that_is_due_does_not_wait(void) {
-    CHECK_EQUAL(deadline_poll_ms(NOW_US, NOW_US), 0);
-    CHECK_EQUAL(deadline_poll_ms(NOW_US - 1, NOW_US), 0);
-}
-
-static void a_poll_for_ever_is_minus_one(void) {
-    CHECK_EQUAL(deadline_poll_ms(DEADLINE_NEVER, NOW_US), -1);
-    CHECK_EQUAL(deadline_poll_ms(DEADLINE_NEVER, DEADLINE_NEVER), -1);
-}
-
-/* It is then called again; what it must not do is to wrap to "for ever" or to "at once". */
-static void a_poll_of_many_days_is_as_long_as_poll_can_do(void) {
-    int64_t longest_us = (int64_t)INT_MAX * 1000;
-    CHECK_EQUAL(deadline_poll_ms(NOW_US + longest_us, NOW_US), INT_MAX);
-    CHECK_EQUAL(deadline_poll_ms(NOW_US + longest_us + 1, NOW_US), INT_MAX);
-    CHECK_EQUAL(deadline_poll_ms(DEADLINE_NEVER - 1, 0), INT_MAX);
-    CHECK_EQUAL(deadline_poll_ms(NOW_US + longest_us - 1000, NOW_US), INT_MAX - 1);
-}
-
 int main(void) {
     UNIT_RUN(a_wait_ends_that_many_milliseconds_from_now);
     UNIT_RUN(no_wait_ends_now);
@@ -94,9 +67,5 @@ int main(void) {
     UNIT_RUN(what_is_left_is_the_time_until_it);
     UNIT_RUN(nothing_is_left_once_it_is_reached);
     UNIT_RUN(of_for_ever_all_is_left_whatever_the_time);
-    UNIT_RUN(a_poll_is_rounded_up);
-    UNIT_RUN(a_poll_that_is_due_does_not_wait);
-    UNIT_RUN(a_poll_for_ever_is_minus_one);
-    UNIT_RUN(a_poll_of_many_days_is_as_long_as_poll_can_do);
     return unit_summary();
 }
