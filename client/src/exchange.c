@@ -114,7 +114,8 @@ static bool is_sufficient(exchange *const all[], size_t count, size_t suffices) 
     for (size_t i = 0; i < count; i++) {
         const exchange *x = all[i];
         bool is_on_its_way = x->is_sent && conn_is_flushed(x->conn);
-        if (!x->is_done && (x->is_needed || !is_on_its_way)) return false;
+        bool is_needed = x->is_patient && x->is_crowded;
+        if (!x->is_done && (is_needed || !is_on_its_way)) return false;
         yes += x->is_done && x->status == DLOCK_OK && x->is_yes(x);
     }
     return yes >= suffices;

@@ -38,7 +38,7 @@ struct exchange {
      * where it cannot overtake it. */
     uint64_t subject;
     bool is_patient; /* it is not left if many are already */
-    bool is_needed;  /* of server.c: it is not left, however many suffice */
+    bool is_crowded; /* of server.c: many are left there */
     /* A connection to be used, and kept, instead of one that is lent by the pool; or NULL. */
     struct claim_link *link;
     bool is_link_made; /* if there is none yet; else the pool will do */

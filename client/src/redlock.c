@@ -188,10 +188,11 @@ static dlock_status release(backend *base, claim *of, int64_t limit_us) {
     ballot on;
     begin(self, &on);
     size_t quorum = votes_quorum(self->all.count);
+    interrupt unstoppable = {.fd = of->stop.fd}; /* who has not heard of it would keep the lock */
     nodes_chosen waited_for = nodes_choose(&self->all, quorum);
     nodes_chosen nobody = {0}, everybody = nodes_others(&self->all, &nobody);
     prepare_release(self, &on, of, &waited_for, limit_us);
-    ask_and_count(self, &on, &everybody, quorum, &of->stop);
+    ask_and_count(self, &on, &everybody, quorum, &unstoppable);
     return tell(self, &on, votes_result(&on.counted, DLOCK_LOST), "not held", of);
 }
 
@@ -253,6 +254,25 @@ static int64_t vote_limit(const redlock *self, const claim *of, int64_t limit_us
     return deadline_earlier(now_us + left_us / 4 * 3, half_a_lease(self, of));
 }
 
+/* The token of before, at those who were not asked this time. */
+static void give_back_unheard(redlock *self, const ballot *on, const claim *of,
+                              const char *before) {
+    claim old = *of;
+    ballot releases;
+    nodes_chosen unheard = {0}, waited_for = {0};
+    bool is_needed = false;
+    text_copy(old.call.token, sizeof(old.call.token), before);
+    for (size_t i = 0; i < self->all.count; i++) {
+        unheard.is_in[i] = !on->answered.is_in[i] || !on->asked[i].x.is_sent;
+        waited_for.is_in[i] = on->answered.is_in[i] && on->said[i].status == DLOCK_CANCELED;
+        is_needed = is_needed || unheard.is_in[i];
+    }
+    if (!is_needed) return;
+    begin(self, &releases);
+    prepare_release(self, &releases, &old, &waited_for, one_timeout(self, half_a_lease(self, of)));
+    ask(self, &releases, &unheard, 0, &(interrupt){.fd = of->stop.fd});
+}
+
 static dlock_status acquire(backend *base, claim *of, uint32_t wait_ms, int64_t limit_us) {
     redlock *self = (redlock *)base;
     (void)wait_ms; /* cannot be */
@@ -270,6 +290,7 @@ static dlock_status acquire(backend *base, claim *of, uint32_t wait_ms, int64_t 
         question_give_back_first(&on.asked[i], before);
     dlock_status status = vote(self, &on, DLOCK_BUSY, &of->stop);
     tell(self, &on, status, "busy", of);
+    if (before[0] != '\0') give_back_unheard(self, &on, of, before);
     if (status == DLOCK_OK && !raise_fences(self, &on, of, limit_us)) {
         status = DLOCK_NO_QUORUM;
         of->is_passing = true;

@@ -151,7 +151,7 @@ static bool resume(server *at, exchange *question, const environment *env) {
     question->conn = pool_resume(at->connections, question->subject, env->now_us(env), &news);
     question->was_answered = news.is_answered;
     question->was_silent = news.is_late;
-    question->is_needed = question->is_patient && news.is_crowded && question->conn == NULL;
+    question->is_crowded = news.is_crowded && question->conn == NULL;
     return question->conn != NULL;
 }
 
@@ -178,13 +178,16 @@ static void begin(dial *to, server *at, exchange *question, const environment *e
         begin_to_connect(to, question, env);
 }
 
-/* Nor is one given up that others have been left on: what comes next must not overtake them. */
+/* Nor is one given up that others have been left on: what comes next must not overtake them. One
+ * that was canceled is better left, too: if it is closed, the server may not read what came last. */
 static bool is_to_be_left(const exchange *question) {
     conn *used = question->conn;
     bool is_unanswered = question->status != DLOCK_OK && question->is_sent && used != NULL;
     if (question->is_left || !is_unanswered) return question->is_left;
     if (!conn_is_ready(used) || !conn_is_flushed(used)) return false;
-    if (!question->is_for_free && !conn_has_left(used)) return false;
+    bool is_optional = question->status == DLOCK_CANCELED && question->subject != 0;
+    bool is_enough = question->is_for_free || conn_has_left(used);
+    if (!is_enough && (!is_optional || question->is_crowded)) return false;
     conn_leave(used, question->request_count - question->reply_count + question->is_undone);
     return true;
 }
@@ -193,7 +196,8 @@ static void end(dial *to, exchange *question, const environment *env) {
     lookup_leave(to->asked);
     if (is_to_be_left(question)) {
         pool_leave(to->at->connections, question->conn, question->subject,
-                   question->sent_us + question->answer_in_us, env->now_us(env));
+                   deadline_after_ms(question->sent_us, to->at->limits.io_timeout_ms),
+                   env->now_us(env));
         question->conn = NULL;
         return;
     }
