@@ -179,7 +179,7 @@ static void begin(dial *to, server *at, exchange *question, const environment *e
 }
 
 /* Nor is one given up that others have been left on: what comes next must not overtake them. One
- * that was canceled is better left, too: if it is closed, the server may not read what came last. */
+ * that was canceled is better left, too: closed, the server might not read what came last. */
 static bool is_to_be_left(const exchange *question) {
     conn *used = question->conn;
     bool is_unanswered = question->status != DLOCK_OK && question->is_sent && used != NULL;
