@@ -113,10 +113,11 @@ static bool is_sufficient(exchange *const all[], size_t count, size_t suffices) 
     if (suffices == 0) return false;
     for (size_t i = 0; i < count; i++) {
         const exchange *x = all[i];
-        bool is_on_its_way = x->is_sent && conn_is_flushed(x->conn);
         bool is_needed = x->is_patient && x->is_crowded;
-        if (!x->is_done && (is_needed || !is_on_its_way)) return false;
-        yes += x->is_done && x->status == DLOCK_OK && x->is_yes(x);
+        if (x->is_done)
+            yes += x->status == DLOCK_OK && x->is_yes(x);
+        else if (is_needed || !x->is_sent || !conn_is_flushed(x->conn))
+            return false;
     }
     return yes >= suffices;
 }

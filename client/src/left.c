@@ -77,12 +77,22 @@ conn *left_take(left_conns *from, uint64_t subject) {
     return NULL;
 }
 
-conn *left_take_any(left_conns *from) {
-    return from->count > 0 ? take_out(from, from->count - 1) : NULL;
-}
-
 conn *left_take_settled(left_conns *from) {
     for (size_t i = 0; i < from->count; i++)
         if (!conn_has_left(from->each[i].kept)) return take_out(from, i);
     return NULL;
+}
+
+bool left_send(left_conns *by, const command *requests, int count) {
+    for (size_t i = by->count; i-- > 0;) {
+        conn *used = by->each[i].kept;
+        int queued = 0;
+        if (!conn_is_ready(used) || !conn_is_flushed(used)) continue;
+        while (queued < count && conn_queue(used, &requests[queued]))
+            queued++;
+        conn_leave(used, queued);
+        conn_advance(used, 0);
+        return queued == count;
+    }
+    return false;
 }

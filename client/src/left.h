@@ -39,10 +39,11 @@ void left_free(left_conns *old);
 /* Reads what has arrived, and closes those that have ended. */
 left_news left_look(left_conns *at, int64_t now_us);
 
-/* After a look: the one about this, any, or one that is settled; it is not left any more. NULL:
- * none. */
+/* After a look: the one about this, or one that is settled; it is not left any more. NULL: none. */
 conn *left_take(left_conns *from, uint64_t subject);
-conn *left_take_any(left_conns *from);
 conn *left_take_settled(left_conns *from);
+
+/* Sent on any of them, behind what others have left there. False: there is none to take it. */
+bool left_send(left_conns *by, const command *requests, int count);
 
 #endif

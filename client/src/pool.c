@@ -137,12 +137,11 @@ void pool_leave(pool *to, conn *left, uint64_t subject, int64_t until_us, int64_
     pool_give(to, NULL, now_us);
 }
 
-conn *pool_resume_any(pool *from) {
-    pthread_mutex_lock(&from->mutex);
-    conn *resumed = left_take_any(&from->left);
-    from->open_count += resumed != NULL;
-    pthread_mutex_unlock(&from->mutex);
-    return resumed;
+bool pool_send(pool *by, const command *requests, int count) {
+    pthread_mutex_lock(&by->mutex);
+    bool is_sent = left_send(&by->left, requests, count);
+    pthread_mutex_unlock(&by->mutex);
+    return is_sent;
 }
 
 conn *pool_resume(pool *from, uint64_t subject, int64_t now_us, left_news *news) {

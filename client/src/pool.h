@@ -27,8 +27,8 @@ dlock_status pool_take(pool *from, bool is_urgent, conn **lent, int64_t deadline
  * If they have not come by then, pool_resume() says so. */
 void pool_leave(pool *to, conn *left, uint64_t subject, int64_t until_us, int64_t now_us);
 
-/* Any of those is lent; NULL: there is none. */
-conn *pool_resume_any(pool *from);
+/* What nobody waits for an answer to, behind what others have left. False: it is not sent. */
+bool pool_send(pool *by, const command *requests, int count);
 
 /* The one that was left about this is lent; NULL: there is none. */
 conn *pool_resume(pool *from, uint64_t subject, int64_t now_us, left_news *news);

@@ -135,13 +135,13 @@ static bool take_link(server *at, exchange *question) {
 /* -- asking */
 
 /* What others have left behind will do: nothing about this is under way elsewhere. */
-static bool use_any(dial *to, exchange *question) {
-    conn *found = pool_resume_any(to->at->connections);
-    if (found == NULL) return false;
-    if (to->is_lent) pool_give(to->at->connections, NULL, 0);
-    to->is_lent = true;
-    question->conn = found;
-    return true;
+static void ask_for_free(server *at, exchange *question, const environment *env) {
+    question->is_sent = pool_send(at->connections, question->requests, question->request_count);
+    question->sent_us = question->heard_us = env->now_us(env);
+    if (question->is_sent)
+        fail(question, DLOCK_IN_DOUBT, "it was not waited for");
+    else
+        fail(question, DLOCK_UNREACHABLE, "there is no connection");
 }
 
 /* What was left about the same goes on where it was left. */
@@ -171,9 +171,8 @@ static void begin(dial *to, server *at, exchange *question, const environment *e
             fail(question, status, "all connections are in use (pool_max)");
     }
     if (question->is_done || question->conn != NULL) return;
-    if (question->is_for_free && use_any(to, question)) return;
     if (question->is_for_free)
-        fail(question, DLOCK_UNREACHABLE, "there is no connection");
+        ask_for_free(at, question, env);
     else
         begin_to_connect(to, question, env);
 }
