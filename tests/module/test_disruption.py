@@ -16,14 +16,19 @@ from support.turn import Bare, in_one_turn, lease_of
 from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
 
 
-def sleep_then(server, *commands, seconds=0.3):
+def sleep_then(server, *commands, seconds, before=()):
     """The server sleeps so long and then runs these, before any timer that is due by then."""
     bare = Bare(server)
-    bare.send(f"DEBUG SLEEP {seconds}", *commands)
-    assert bare.read() == [b"+OK"]
+    bare.send(*before, f"DEBUG SLEEP {seconds}", *commands)
+    assert bare.read(len(before) + 1)[-1] == b"+OK"
     replies = bare.read(len(commands))
     bare.close()
     return replies
+
+
+def let_it_end_then(server, *commands):
+    """The same; the lease of "me" ends meanwhile."""
+    return sleep_then(server, *commands, seconds=0.3, before=["DLOCK.EXTEND lock me PX 150"])
 
 
 # -- reload, shutdown, restart --------------------------------------------------------------------
@@ -117,16 +122,16 @@ def test_a_wait_and_a_release_that_are_due_together_give_one_answer(server, lock
 
 
 def test_a_plain_acquire_does_not_overtake_when_the_lease_has_just_ended(server, lock):
-    lock.acquire("me", 150)
+    lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
-    assert sleep_then(server, "DLOCK.ACQUIRE lock thief PX 1000") == [b"$-1"]
+    assert let_it_end_then(server, "DLOCK.ACQUIRE lock thief PX 1000") == [b"$-1"]
     assert waiter.answer() == lock.info()["fence"]
 
 
 def test_a_release_after_the_lease_has_ended_is_refused_and_the_first_waiter_gets_it(server, lock):
-    lock.acquire("me", 150)
+    lock.acquire("me", 60_000)
     first, second = queue_up(server, ["first", "second"])
-    replies = sleep_then(server, "DLOCK.RELEASE lock me", "DLOCK.EXTEND lock me PX 1000")
+    replies = let_it_end_then(server, "DLOCK.RELEASE lock me", "DLOCK.EXTEND lock me PX 1000")
     assert replies == [b":0", b":0"]
     assert first.answer() == lock.info()["fence"]
     assert not second.is_answered(0.05)
@@ -134,9 +139,9 @@ def test_a_release_after_the_lease_has_ended_is_refused_and_the_first_waiter_get
 
 @pytest.mark.parametrize("look", ["DLOCK.INFO lock", "GET lock", "EXISTS lock"])
 def test_a_look_at_a_lock_whose_lease_has_ended_does_not_lose_the_waiter(server, lock, look):
-    lock.acquire("me", 150)
+    lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
-    sleep_then(server, look)
+    let_it_end_then(server, look)
     assert waiter.answer() == lock.info()["fence"]
 
 
