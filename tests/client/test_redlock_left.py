@@ -38,8 +38,8 @@ def connect(servers, through, connect):
 
 def test_a_late_farewell_does_not_take_back_a_vote_that_counts(connect, servers, through):
     """C's answer to the acquire is held up, and C is extended on another connection, so C is one of
-    the two that hold the lock when A is cut off. Then somebody looks at what was left, finds that
-    the answer is late, and releases the lock at C: another client gets it from A and C."""
+    the two that hold the lock when A is cut off. If the lock were released at C then, because its
+    answer is late, another client would get it from A and C."""
     a, b, c = servers
     to_a, to_c = through(a), through(c, {0: Gate(answered=True)})
     holder = connect([to_a, b, to_c], io_timeout_ms=200)
@@ -50,7 +50,7 @@ def test_a_late_farewell_does_not_take_back_a_vote_that_counts(connect, servers,
     wait_until(lambda: Commands(a.observer, "lock").info() is None, "the end of the lease at A")
     time.sleep(0.6)  # a renewal by B and C, if C counts
     other = holder.lock("other")
-    other.acquire()  # sweeps: the farewell is sent now
+    other.acquire()  # looks at what was left
     thief = connect([a, b, c]).lock()
     status = thief.acquire(1000)
     assert not (status == Status.OK and lock.state == State.HELD), \
@@ -68,53 +68,45 @@ class Later:
         return resp(time.time_ns() // 1000 if words[0] == b"DLOCK.ACQUIRE" else 1)
 
 
+def share_asked(dlock, slow, rounds=10):
+    """Of so many acquires, how many were asked of the slow one as well."""
+    lock, before = dlock.lock("calm"), len(slow.asked("DLOCK.ACQUIRE"))
+    for _ in range(rounds):
+        assert lock.acquire(1000) == Status.OK
+        time.sleep(0.05)
+        assert lock.release() == Status.OK
+        time.sleep(0.05)
+    return (len(slow.asked("DLOCK.ACQUIRE")) - before) / rounds
+
+
+@pytest.mark.alone
 def test_who_is_slow_but_well_is_asked_again_after_a_bad_moment(connect, servers, fake_server):
-    """It answers each request, 20 ms after the others. It is left alone after a bad moment, and
-    stays so: nobody ever waits for its answer, so nobody notices that it is well."""
+    """It answers each request, 20 ms after the others: nobody waits for it, but it is heard."""
     slow = fake_server(Later(0.02))
     dlock = connect([slow, *servers[:2]], io_timeout_ms=200)
-    lock = dlock.lock()
-
-    def share(rounds):
-        before = len(slow.asked("DLOCK.ACQUIRE"))
-        for _ in range(rounds):
-            assert lock.acquire() == Status.OK
-            time.sleep(0.05)
-            assert lock.release() == Status.OK
-            time.sleep(0.05)
-        return (len(slow.asked("DLOCK.ACQUIRE")) - before) / rounds
-
-    assert share(10) == 1
+    assert share_asked(dlock, slow) > 0.8
     slow.answer.pause = 1  # the bad moment
-    share(30)
+    wait_until(lambda: share_asked(dlock, slow) < 0.8, "it to be left alone")
     slow.answer.pause = 0.02
-    share(30)  # three seconds to notice that it is over
-    assert share(40) > 0.5, "it is still left alone"
+    wait_until(lambda: share_asked(dlock, slow) > 0.8, "it to be asked again")
 
 
+@pytest.mark.alone
 def test_who_is_slow_but_well_is_not_left_alone_under_load(connect, servers, fake_server):
-    """50 ms later than the others, without a failure. LEFT_CROWD is reached, and that counts as one
-    of the server."""
+    """50 ms later than the others, without a failure: many answers are outstanding."""
     slow = fake_server(Later(0.05))
     dlock = connect([slow, *servers[:2]], io_timeout_ms=1000)
     end = time.monotonic() + 2
     while time.monotonic() < end:
         lock = dlock.lock("fast")
-        assert lock.acquire(100) == Status.OK
+        assert lock.acquire(1000) == Status.OK
         assert lock.release() == Status.OK
-    time.sleep(0.5)
-    before = len(slow.asked("DLOCK.ACQUIRE"))
-    lock = dlock.lock("calm")
-    for _ in range(50):
-        assert lock.acquire(100) == Status.OK
-        time.sleep(0.08)
-        assert lock.release() == Status.OK
-    assert len(slow.asked("DLOCK.ACQUIRE")) - before > 25, "it is left alone, for ever"
+    wait_until(lambda: share_asked(dlock, slow) > 0.8, "it to be asked each time")
 
 
 def test_a_release_is_sent_though_many_answers_have_not_come(connect, servers):
-    """C has granted these locks. While it is stopped for a moment, others are left there; then the
-    releases of the first are not sent to it at all, and it keeps them for their lease."""
+    """C has granted these locks. While it is stopped for a moment, others are left there; it must
+    hear of the releases of the first all the same."""
     dlock = connect(servers, io_timeout_ms=LONG_IO_MS)
     first = [dlock.lock(f"first-{i}", lease_ms=LONG_IO_MS) for i in range(10)]
     for lock in first:
@@ -132,14 +124,12 @@ def test_a_release_is_sent_though_many_answers_have_not_come(connect, servers):
             assert lock.release() == Status.OK
         for lock in others:
             assert lock.release() == Status.OK
-    time.sleep(2)
-    left = [key for key in stop.observer.keys("*") if key.startswith(b"first")]
-    assert left == [], f"{len(left)} of 10 are kept for a minute"
+    wait_until(lambda: stop.observer.dbsize() == 0, "all to be given back, long before their lease")
 
 
 def test_two_locks_with_one_token_each_go_their_own_way(connect, servers, fake_server):
-    """The same chosen token for two names: the release of one goes the way of the other, and can
-    overtake its own acquire. The connection that is left over becomes idle with an answer owed."""
+    """The same chosen token for two names: the release of one must not go the way of the other,
+    where it could overtake its own acquire."""
     is_open, ways = threading.Event(), []
 
     def answer(words):
@@ -168,7 +158,7 @@ def test_two_locks_with_one_token_each_go_their_own_way(connect, servers, fake_s
 
 def test_what_is_given_back_before_another_attempt_goes_the_same_way(connect, servers, through):
     """A lock that is handed on with too little of its lease is asked for with a new token, and the
-    old one is given back before, on another connection than that of its acquire at C."""
+    old one is given back before: on the connection of its acquire at C."""
     a, b, c = servers
     gate = Gate(asked=True)
     to_c = through(c, {0: gate})

@@ -135,6 +135,7 @@ def test_what_was_not_answered_in_time_is_not_taken_back_later(connect, servers,
     assert mute.connection_count == 2
 
 
+@pytest.mark.alone
 def test_not_too_many_connections_are_left(connect, servers, fake_server):
     mute = fake_server(lambda words: SILENCE)
     dlock = connect([mute, *servers[:2]], io_timeout_ms=3000)

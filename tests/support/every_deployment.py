@@ -276,6 +276,7 @@ class EveryDeployment:
             server, = deployment.servers_of(name)
             server.observer.execute_command("CLIENT", "KILL", "ID", session)
             wait_until(lambda: told.find(Event.LOST, name), "the loss")
+            wait_until(lambda: deployment.is_free(name), "what a new connection got to be undone")
             assert lock.release() == Status.LOST
             assert deployment.is_free(name)
 
