@@ -122,7 +122,7 @@ static void cancel_one(int number) {
 
 /* Nobody waits for ever while somebody cancels everybody. */
 static void disturb(int64_t seconds) {
-    struct timespec pause = {.tv_nsec = is_calm ? 20000000 : 500000};
+    struct timespec pause = {.tv_nsec = is_calm ? 100000000 : 500000};
     time_t end = time(NULL) + seconds;
     for (int i = 0; time(NULL) < end; i++) {
         cancel_one(i % THREADS);

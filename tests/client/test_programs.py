@@ -40,8 +40,7 @@ def test_many_threads_whose_locks_are_renewed(server):
 
 
 def test_many_threads_on_one_client_over_tls(tls_server, authority):
-    print(run("stress", tls_server.url, os.environ.get("DLOCK_STRESS_SECONDS", 5), "calm",
-              SSL_CERT_FILE=authority.ca))
+    print(run("stress", tls_server.url, 5, "calm", SSL_CERT_FILE=authority.ca))
     wait_until(lambda: tls_server.client().dbsize() == 0, "all locks given back", timeout=20)
     assert tls_server.client().info("dlock")["dlock_waiters"] == 0
 
