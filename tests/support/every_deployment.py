@@ -296,7 +296,12 @@ class EveryDeployment:
         dlock = client_of(hotspot_hand_on=hand_on)
         name = deployment.names[-1]
         assert dlock.hotspot_add(name) == Status.OK
-        fences = take_turns(dlock, name)
+        first = dlock.lock(name, lease_ms=LONG_MS)
+        assert first.acquire() == Status.OK
+        turns = Background(take_turns, dlock, name)
+        wait_until(lambda: dlock.stats().waiting == 4, "all of them in line")
+        assert first.release() == Status.OK
+        fences = turns.result()
         assert fences == sorted(fences)
         assert deployment.is_free(name)
         if hand_on == 0:
