@@ -191,3 +191,27 @@ def test_what_becomes_of_a_lock_that_is_handed_on_goes_the_same_way(connect, ser
     slow.answer.is_open.set()
     wait_until(lambda: [b"DLOCK.RELEASE", b"lock", token] in slow.requests, "the first one's end")
     assert slow.connection_count == 1
+
+
+@pytest.mark.alone
+def test_who_is_left_alone_hears_of_a_release_behind_what_others_have_left(connect, servers, slow):
+    """It has granted the lock, and then falls silent: no connection is idle there any more."""
+    dlock = connect([slow, *servers[:2]], io_timeout_ms=SHORT_IO_MS)
+    lock, other = dlock.lock("lock", lease_ms=600_000), dlock.lock("other")
+    slow.answer.is_open.set()
+    assert lock.acquire() == Status.OK
+    wait_until(lambda: slow.answer.given == 1, "the grant")
+    token = lock.token
+    slow.answer.is_open.clear()
+
+    def is_left_alone():
+        before = dlock.stats().commands
+        assert other.acquire() == Status.OK
+        asked = dlock.stats().commands - before
+        assert other.release() == Status.OK
+        return asked == 2
+
+    wait_until(is_left_alone, "it to be left alone")
+    assert lock.release() == Status.OK
+    slow.answer.is_open.set()
+    wait_until(lambda: [b"DLOCK.RELEASE", b"lock", token] in slow.requests, "the release")
