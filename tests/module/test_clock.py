@@ -249,6 +249,9 @@ def replica(server, start_clocked):
     """Of a server and with a clock of its own; in sync."""
     replica = start_clocked("--replicaof", "127.0.0.1", server.port)
     wait_until(lambda: replica.observer.info("replication")["master_link_status"] == "up", "a sync")
+    server.observer.set("begin", 1)
+    server.observer.delete("begin")
+    assert server.observer.wait(1, 20_000) == 1
     return replica
 
 

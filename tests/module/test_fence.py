@@ -195,7 +195,7 @@ def run_ahead(client):
 
 
 def grant_some(client, token, count=50):
-    return [Lock(client, f"lock:{i}").acquire(token, 600_000) for i in range(count)]
+    return [Lock(client, f"{token}:{i}").acquire(token, 600_000) for i in range(count)]
 
 
 def assert_above(fences, earlier):

@@ -224,8 +224,8 @@ def test_the_end_of_a_lease_is_replicated_as_a_release(stream, lock):
     assert [word.lower() for word in stream.take()[1]] == [b"dlock.release", b"lock", b"me"]
 
 
-def test_a_replica_shows_the_lease(server, lock, start_replica):
-    replica = Lock(start_replica(server).client())
+def test_a_replica_shows_the_lease(server, lock, start_follower):
+    replica = Lock(start_follower(server).client())
     lock.acquire("me", 50_000)
     wait_until(replica.info, "the replica to follow")
     assert 40_000 < replica.ttl() <= 50_000
@@ -233,16 +233,16 @@ def test_a_replica_shows_the_lease(server, lock, start_replica):
     assert replica.client.pttl("lock") == -1
 
 
-def test_a_replica_removes_a_lock_when_its_master_says_so(server, lock, start_replica):
-    replica = start_replica(server).client()
+def test_a_replica_removes_a_lock_when_its_master_says_so(server, lock, start_follower):
+    replica = start_follower(server).client()
     lock.acquire("me", 500)
     wait_until(lambda: replica.dbsize() == 1, "the replica to follow")
     wait_until(lambda: replica.dbsize() == 0, "the end of the lease")
     assert lock.client.exists("lock") == 0
 
 
-def test_a_replica_that_has_lost_its_master_ends_no_lease(server, lock, start_replica):
-    replica = start_replica(server).client()
+def test_a_replica_that_has_lost_its_master_ends_no_lease(server, lock, start_follower):
+    replica = start_follower(server).client()
     lock.acquire("me", 200)
     wait_until(lambda: replica.dbsize() == 1, "the replica to follow")
     replica.execute_command("REPLICAOF", "127.0.0.1", free_port())
@@ -250,8 +250,8 @@ def test_a_replica_that_has_lost_its_master_ends_no_lease(server, lock, start_re
     assert replica.dbsize() == 1
 
 
-def test_a_promoted_replica_starts_the_lease_anew(server, lock, start_replica):
-    replica = Lock(start_replica(server).client())
+def test_a_promoted_replica_starts_the_lease_anew(server, lock, start_follower):
+    replica = Lock(start_follower(server).client())
     fence = lock.acquire("me", 3_000)
     wait_until(replica.info, "the replica to follow")
     time.sleep(1)  # not for luck: so much of the lease is over
@@ -262,8 +262,8 @@ def test_a_promoted_replica_starts_the_lease_anew(server, lock, start_replica):
     assert_lease_is_anew(replica, begin, 3_000)
 
 
-def test_a_promoted_replica_ends_the_lease(server, lock, start_replica):
-    replica = start_replica(server)
+def test_a_promoted_replica_ends_the_lease(server, lock, start_follower):
+    replica = start_follower(server)
     lock.acquire("me", 700)
     wait_until(Lock(replica.observer).info, "the replica to follow")
     server.kill()
@@ -274,9 +274,9 @@ def test_a_promoted_replica_ends_the_lease(server, lock, start_replica):
 
 
 def test_a_replica_that_is_promoted_after_the_lease_is_over_holds_it_for_one_more(
-        server, lock, start_replica):
+        server, lock, start_follower):
     """Its master was silent: nobody knows whether the holder has renewed meanwhile."""
-    replica = Lock(start_replica(server).client())
+    replica = Lock(start_follower(server).client())
     lock.acquire("me", 500)
     wait_until(replica.info, "the replica to follow")
     server.kill()

@@ -26,6 +26,7 @@ class BareWaiter(Bare):
 
     def __init__(self, server, token, lease_ms=600_000, wait_ms=600_000, key="lock", user=None):
         super().__init__(server)
+        server.keep(self)
         if user is not None:
             assert self.call(f"AUTH {user} x") == b"+OK"
         self.id = int(self.call("CLIENT ID")[1:])

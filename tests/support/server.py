@@ -144,6 +144,7 @@ class Server:
         self.tls_port = None
         self._clients = []
         self._observer = None
+        self._kept = []
 
     def add_module(self, path):
         """Load this one too from the next start on; by a link, as its path may have blanks."""
@@ -236,7 +237,12 @@ class Server:
             self.stop()
         finally:
             self.kill()
+            self._kept = []
             shutil.rmtree(self.dir, ignore_errors=True)
+
+    def keep(self, connection):
+        """Somebody's connection lives as long as the server does, unless it is closed before."""
+        self._kept.append(connection)
 
     def _disconnect(self):
         for client in self._clients:
