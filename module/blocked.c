@@ -32,9 +32,9 @@
 
 enum { RANDOM_SIZE = 32, KEY_MAX = 64, TOLD_BUCKETS = 1024 };
 
-/* A turn that took longer than this may hide that a connection was closed: the answer waits for a
- * few more turns, in which the server reads from its connections. */
-enum { LONG_TURN_US = 5000, TURNS_AFTER_LONG = 3 };
+/* A turn that took longer than this may hide that a connection was closed: the answer waits a little
+ * longer, so that the server and its I/O threads can read from their connections. */
+enum { LONG_TURN_US = 5000, AFTER_LONG_TURN_US = 4000 };
 
 typedef enum parked_answer { WAITING, GRANTED, REFUSED, SENT_AWAY } parked_answer;
 
@@ -44,8 +44,8 @@ typedef struct parked {
     parked_answer answer;
     bool is_delivered;
     bool is_due;
-    int turns_left;      /* to wait before it is delivered */
-    int64_t answered_us; /* when the answer was decided */
+    int64_t not_before_us; /* of a postponed answer; 0: it was not postponed */
+    int64_t answered_us;   /* when the answer was decided */
     struct parked *due_prev, *due_next;
     struct parked *next; /* among the told of one bucket, or among those to close */
     lease_ref hold;      /* these three are of GRANTED */
@@ -109,13 +109,10 @@ static int reply(RedisModuleCtx *ctx, const parked *client) {
 /* True: not in this turn. */
 static bool is_postponed(parked *client, int64_t now_us) {
     if (client->answer != GRANTED) return false;
-    if (client->turns_left == 0) {
-        if (now_us - client->answered_us < LONG_TURN_US) return false;
-        client->turns_left = TURNS_AFTER_LONG;
-    } else if (--client->turns_left == 0) {
-        return false;
-    }
-    server_alarm(0);
+    if (client->not_before_us == 0 && now_us - client->answered_us >= LONG_TURN_US)
+        client->not_before_us = now_us + AFTER_LONG_TURN_US;
+    if (now_us >= client->not_before_us) return false;
+    server_alarm(client->not_before_us);
     return true;
 }
 
