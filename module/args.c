@@ -147,7 +147,7 @@ bool args_parse_info_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, in
 }
 
 bool args_parse_apply_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, lock_state *state) {
-    *state = (lock_state){.kind = LOCK_KIND_LOCK, .since_ms = server_wall_us() / 1000};
+    *state = (lock_state){.kind = LOCK_KIND_LOCK};
     return args_parse_token_or_reply(ctx, words[0], &state->token) &&
            parse_word_or_reply(ctx, words[1], "fence", LOCK_FENCE_LIMIT - 1, "2^62 - 1",
                                &state->fence) &&

@@ -59,7 +59,6 @@ static parked *due_first, *due_last, *to_close;
 static parked *told[TOLD_BUCKETS];
 static int64_t parked_count, told_count;
 static bool is_following_loop, is_awake;
-static bool is_cluster;
 static char key_prefix[KEY_MAX];
 static RedisModuleString *nobodys_key;
 static uint32_t suffixes[CLUSTER_SLOTS];
@@ -254,17 +253,16 @@ static void on_free(RedisModuleCtx *ctx, void *privdata) {
 
 /* -- public */
 
-void blocked_init(RedisModuleCtx *ctx) {
+void blocked_init(void) {
     char random[RANDOM_SIZE];
     RedisModule_GetRandomHexChars(random, sizeof(random));
     int length = snprintf(key_prefix, sizeof(key_prefix), "dlock:%.*s:", RANDOM_SIZE, random);
-    is_cluster = RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_CLUSTER;
     nobodys_key = RedisModule_CreateString(NULL, key_prefix, (size_t)length);
-    if (is_cluster) cluster_slot_find_suffixes(key_prefix, (size_t)length, suffixes);
+    if (server_is_cluster()) cluster_slot_find_suffixes(key_prefix, (size_t)length, suffixes);
 }
 
 static RedisModuleString *make_key_to_block_on(RedisModuleString *name) {
-    if (!is_cluster) return RedisModule_HoldString(NULL, nobodys_key);
+    if (!server_is_cluster()) return RedisModule_HoldString(NULL, nobodys_key);
     size_t length;
     const char *bytes = RedisModule_StringPtrLen(name, &length);
     return RedisModule_CreateStringPrintf(NULL, "%s%u", key_prefix,

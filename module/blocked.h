@@ -11,7 +11,7 @@
 #include "lease_index.h"
 #include "queues.h"
 
-void blocked_init(RedisModuleCtx *ctx);
+void blocked_init(void);
 
 /* Parks the calling client in the queue for this name; its reply comes later. If the same token
  * waits there already, on another connection, it keeps its place, and the older call is answered

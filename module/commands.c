@@ -117,6 +117,12 @@ static int64_t ms_left(int64_t left_us) {
     return left_us <= 0 ? 0 : (left_us + 999) / 1000;
 }
 
+/* The fence is the time of the grant in microseconds, unless it runs ahead of the clock. */
+static int64_t since_ms(int64_t fence) {
+    int64_t now_us = server_wall_us();
+    return (fence < now_us ? fence : now_us) / 1000;
+}
+
 static void reply_holder(RedisModuleCtx *ctx, const lock_entry *entry) {
     const lock_state *held = &entry->held;
     bool is_string = held->kind == LOCK_KIND_STRING;
@@ -125,7 +131,7 @@ static void reply_holder(RedisModuleCtx *ctx, const lock_entry *entry) {
     reply_number(ctx, "fence", held->fence);
     reply_number(ctx, "ttl", is_string ? lock_store_key_ttl_ms(entry) : ms_left(held->left_us));
     reply_number(ctx, "lease", held->lease_ms);
-    reply_number(ctx, "since", held->since_ms);
+    reply_number(ctx, "since", since_ms(held->fence));
     reply_number(ctx, "session", (int64_t)sessions_client(entry->hold.id));
 }
 

@@ -58,7 +58,7 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     replicate_init();
     sessions_init();
     queues_init();
-    blocked_init(ctx);
+    blocked_init();
     if (lock_type_register(ctx) != REDISMODULE_OK || commands_register(ctx) != REDISMODULE_OK ||
         info_section_register(ctx) != REDISMODULE_OK ||
         server_events_subscribe(ctx) != REDISMODULE_OK)

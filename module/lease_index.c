@@ -90,8 +90,3 @@ void lease_index_drop(lease_index *index, lease_entry *entry) {
 lease_entry *lease_index_first(const lease_index *index) {
     return (lease_entry *)deadlines_first(&index->ends);
 }
-
-void lease_index_shift(lease_index *index, int64_t later_us) {
-    for (size_t i = 0; i < index->ends.count; i++)
-        index->ends.heap[i]->at_us += later_us;
-}

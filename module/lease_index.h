@@ -62,7 +62,4 @@ lease_entry *lease_index_first(const lease_index *index);
 lease_entry *lease_index_at(const lease_index *index, uint32_t slot);
 uint32_t lease_index_slots(const lease_index *index);
 
-/* All leases end later by this much. */
-void lease_index_shift(lease_index *index, int64_t later_us);
-
 #endif

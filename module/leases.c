@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* leases.c - see leases.h.
  *
- * Nothing here walks over all leases at once, but for the end of loading, when no client is
- * served yet:
+ * Nothing here walks over all leases at once:
  *
- *   SWAPDB   entries have the number of a space; spaces[] maps a space to its database
- *   FLUSHDB  remembers the last id of each space: older entries of that space are dead, and are
- *            swept in portions */
+ *   SWAPDB     entries have the number of a space; spaces[] maps a space to its database
+ *   FLUSHDB    remembers the last id of each space: older entries of that space are dead, and are
+ *              swept in portions
+ *   take over  remembers the time: whoever asks for the end of a lease gets that time plus its
+ *              length at least, and the entry is corrected then */
 #include "leases.h"
 
 #include "server.h"
 #include <string.h>
+
+/* A copy: one that shares Redis's string would be twice as large. */
+typedef struct lock_name {
+    size_t length;
+    char bytes[];
+} lock_name;
 
 typedef struct space {
     int db;
@@ -21,7 +28,7 @@ typedef struct space {
 static lease_index leases = {.resize = NULL};
 static space *spaces;
 static int space_count;
-static int64_t loading_since_us; /* 0: nothing is being loaded */
+static int64_t taken_over_us;
 static bool is_sweeping;
 static uint32_t sweep_slot;
 
@@ -46,13 +53,18 @@ static int find_space(int db) {
     return db;
 }
 
-static int64_t end_of(int64_t lease_ms, int64_t now_us) {
-    return (loading_since_us != 0 ? loading_since_us : now_us) + lease_ms * 1000;
+static lock_name *copy_name(const RedisModuleString *name) {
+    size_t length;
+    const char *bytes = RedisModule_StringPtrLen(name, &length);
+    lock_name *made = RedisModule_Alloc(sizeof(*made) + length);
+    made->length = length;
+    memcpy(made->bytes, bytes, length);
+    return made;
 }
 
 static void drop(lease_entry *entry) {
     spaces[entry->db].count--;
-    RedisModule_FreeString(NULL, entry->name);
+    RedisModule_Free(entry->name);
     lease_index_drop(&leases, entry);
 }
 
@@ -63,26 +75,32 @@ lease_ref leases_add(int db, RedisModuleString *name, int64_t lease_ms, int64_t 
     }
     int in = find_space(db);
     spaces[in].count++;
-    int64_t end_us = end_of(lease_ms, now_us);
-    lease_entry *entry = lease_index_add(&leases, end_us, in, RedisModule_HoldString(NULL, name));
+    int64_t end_us = now_us + lease_ms * 1000;
+    lease_entry *entry = lease_index_add(&leases, end_us, in, copy_name(name));
     server_alarm(end_us);
     return lease_entry_ref(entry);
 }
 
-bool leases_end(lease_ref ref, int64_t *end_us) {
-    const lease_entry *entry = lease_index_find(&leases, ref);
-    if (entry != NULL) *end_us = entry->end.at_us;
-    return entry != NULL;
-}
-
-void leases_postpone(lease_ref ref, int64_t end_us) {
-    lease_entry *entry = lease_index_find(&leases, ref);
+static void set_end(lease_entry *entry, int64_t end_us) {
     lease_index_set_end(&leases, entry, end_us);
     server_alarm(end_us);
 }
 
+bool leases_end(lease_ref ref, int64_t lease_ms, int64_t *end_us) {
+    lease_entry *entry = lease_index_find(&leases, ref);
+    if (entry == NULL) return false;
+    int64_t promised_us = taken_over_us + lease_ms * 1000;
+    if (entry->end.at_us < promised_us) set_end(entry, promised_us);
+    *end_us = entry->end.at_us;
+    return true;
+}
+
 void leases_restart(lease_ref ref, int64_t lease_ms, int64_t now_us) {
-    leases_postpone(ref, end_of(lease_ms, now_us));
+    set_end(lease_index_find(&leases, ref), now_us + lease_ms * 1000);
+}
+
+void leases_postpone(lease_ref ref, int64_t end_us) {
+    set_end(lease_index_find(&leases, ref), end_us);
 }
 
 lease_ref leases_renew_id(lease_ref ref) {
@@ -101,7 +119,8 @@ bool leases_lock(lease_ref ref, int *db, RedisModuleString **name) {
     const lease_entry *entry = lease_index_find(&leases, ref);
     if (entry == NULL) return false;
     *db = spaces[entry->db].db;
-    *name = entry->name;
+    const lock_name *copy = entry->name;
+    *name = RedisModule_CreateString(NULL, copy->bytes, copy->length);
     return true;
 }
 
@@ -113,14 +132,8 @@ bool leases_first(lease_ref *ref, int64_t *end_us) {
     return true;
 }
 
-void leases_loading_started(void) {
-    loading_since_us = server_boot_us();
-}
-
-void leases_loading_ended(void) {
-    if (loading_since_us == 0) return;
-    lease_index_shift(&leases, server_boot_us() - loading_since_us);
-    loading_since_us = 0;
+void leases_take_over(void) {
+    taken_over_us = server_boot_us();
 }
 
 void leases_flushed(int db) {

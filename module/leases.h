@@ -13,8 +13,9 @@
 /* From now on the lock of that name has this lease. */
 lease_ref leases_add(int db, RedisModuleString *name, int64_t lease_ms, int64_t now_us);
 
-/* The end of the lease on server_boot_us(); false when ref refers to nothing any more. */
-bool leases_end(lease_ref ref, int64_t *end_us);
+/* The end of the lease of that length on server_boot_us(); false when ref refers to nothing any
+ * more. A server that has taken over since counts from then. */
+bool leases_end(lease_ref ref, int64_t lease_ms, int64_t *end_us);
 
 /* The lease starts anew. ref must refer to something. */
 void leases_restart(lease_ref ref, int64_t lease_ms, int64_t now_us);
@@ -25,8 +26,8 @@ lease_ref leases_renew_id(lease_ref ref);
 /* False when ref refers to nothing any more. */
 bool leases_drop(lease_ref ref);
 
-/* The lock that ref refers to: its database and its name, which is borrowed until the lease is
- * dropped. False when ref refers to nothing any more. */
+/* The lock that ref refers to: its database, and its name, which the caller frees. False when ref
+ * refers to nothing any more. */
 bool leases_lock(lease_ref ref, int *db, RedisModuleString **name);
 
 /* The lease that ends first, and when. False when there is none. */
@@ -35,9 +36,9 @@ bool leases_first(lease_ref *ref, int64_t *end_us);
 /* Asks again about this lease at that time. */
 void leases_postpone(lease_ref ref, int64_t end_us);
 
-/* A file is being loaded: leases do not run until it is loaded. */
-void leases_loading_started(void);
-void leases_loading_ended(void);
+/* This server begins to decide: it has loaded its file, or was promoted. The leases of all locks that
+ * it knows start anew, since their holders may have been promised more than it has heard of. */
+void leases_take_over(void);
 
 /* All locks of a database are gone, or all of all when it is negative, without a word about
  * each: their entries are dropped by leases_sweep(). */

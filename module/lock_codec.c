@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    VERSION = 1,
+    VERSION = 2,
     VERSION_OFFSET = 0,
     FENCE_OFFSET = 1,
     LEASE_OFFSET = 9,

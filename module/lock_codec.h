@@ -2,7 +2,7 @@
 /* lock_codec.h - a lock as bytes: its form in RDB files, DUMP payloads and full synchronisation.
  *
  *   offset  size  little-endian
- *        0     1  version, 1
+ *        0     1  version, 2
  *        1     8  fence
  *        9     4  lease, ms
  *       13     n  token, 1..256 bytes, to the end
@@ -20,7 +20,7 @@
 /* Writes state, which must be a lock and not a string; returns how many bytes of out it took. */
 size_t lock_encode(const lock_state *state, char out[LOCK_CODEC_SIZE_MAX]);
 
-/* Reads a lock; the token points into bytes, since_ms and left_us are 0. False, and *state
+/* Reads a lock; the token points into bytes, left_us is 0. False, and *state
  * untouched, for anything that lock_encode() could not have written. */
 bool lock_decode(const char *bytes, size_t size, lock_state *state);
 

@@ -23,8 +23,8 @@ typedef struct lock_token {
     size_t length;
 } lock_token;
 
-/* A lock of ours, or a plain string: somebody's SET NX PX lock, which has no fence, lease or
- * start. */
+/* A lock of ours, or a plain string: somebody's SET NX PX lock, which has neither fence nor
+ * lease. */
 typedef enum lock_kind { LOCK_KIND_LOCK, LOCK_KIND_STRING } lock_kind;
 
 typedef struct lock_state {
@@ -32,7 +32,6 @@ typedef struct lock_state {
     lock_token token;
     int64_t fence;    /* grows with every new holder; 0 for a string */
     int64_t lease_ms; /* the lease that was last granted or extended to; 0 for a string */
-    int64_t since_ms; /* unix time at which this server granted the lock or heard of the grant */
     int64_t left_us;  /* until the lease ends; 0 or less: it has ended; 0 for a string */
 } lock_state;
 

@@ -20,9 +20,9 @@ static void changed(const lock_entry *entry) {
 static void read_lock(lock_entry *entry) {
     lock_value *value = value_of(entry);
     int64_t end_us;
-    if (!leases_end(lock_value_hold(value), &end_us)) {
+    if (!leases_end(lock_value_hold(value), value->lease_ms, &end_us)) {
         lock_value_index(value, entry->db, entry->name, entry->now_us);
-        leases_end(lock_value_hold(value), &end_us);
+        leases_end(lock_value_hold(value), value->lease_ms, &end_us);
     }
     entry->is_held = true;
     entry->hold = lock_value_hold(value);

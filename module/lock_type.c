@@ -54,7 +54,6 @@ static void *rdb_load(RedisModuleIO *rdb, int encoding_version) {
     lock_value *value = NULL;
     lock_state state;
     if (lock_decode(bytes, size, &state)) {
-        state.since_ms = server_wall_us() / 1000;
         value = lock_value_new(&state);
         index_loaded(rdb, value);
         fence_raise(state.fence);

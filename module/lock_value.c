@@ -18,7 +18,6 @@ lock_value *lock_value_new(const lock_state *state) {
     value->hold_id = 0;
     value->hold_slot = 0;
     value->fence = state->fence;
-    value->since_ms = state->since_ms;
     value->lease_ms = (uint32_t)state->lease_ms;
     value->token_length = (uint16_t)state->token.length;
     memcpy(value->token, state->token.bytes, state->token.length);
@@ -38,7 +37,6 @@ lock_state lock_value_state(const lock_value *value) {
         .token = {value->token, value->token_length},
         .fence = value->fence,
         .lease_ms = value->lease_ms,
-        .since_ms = value->since_ms,
     };
 }
 

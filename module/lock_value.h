@@ -15,7 +15,6 @@
 typedef struct lock_value {
     uint64_t hold_id; /* with hold_slot: its entry among the leases; 0: none */
     int64_t fence;
-    int64_t since_ms;
     uint32_t hold_slot;
     uint32_t lease_ms;
     uint16_t token_length;

@@ -31,7 +31,7 @@ static int alarm_fd = -1;
 static int64_t alarm_us = SERVER_NEVER;
 static bool is_timer_set, is_working;
 static RedisModuleTimerID timer;
-static bool is_probing, may_evict;
+static bool is_cluster, is_probing, may_evict;
 
 static void set_alarm(int64_t due_us) {
     alarm_us = due_us;
@@ -66,6 +66,7 @@ static void on_alarm(int fd, void *data, int mask) {
 bool server_init(RedisModuleCtx *ctx, server_work_fn work) {
     RedisModule_GetApi("RedisModule_SetCommandACLCategories", &server_optional.set_acl_categories);
     work_fn = work;
+    is_cluster = (RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_CLUSTER) != 0;
     context = RedisModule_GetDetachedThreadSafeContext(ctx);
     alarm_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     if (context != NULL && alarm_fd >= 0 &&
@@ -84,6 +85,10 @@ void server_alarm(int64_t due_us) {
 
 RedisModuleCtx *server_context(void) {
     return context;
+}
+
+bool server_is_cluster(void) {
+    return is_cluster;
 }
 
 bool server_decides(RedisModuleCtx *ctx) {

@@ -45,6 +45,8 @@ RedisModuleCtx *server_context(void);
  * while a file is loaded, nor for a command that the master has sent. Costs a microsecond. */
 bool server_decides(RedisModuleCtx *ctx);
 
+bool server_is_cluster(void);
+
 /* Does the running command come from the master, from a file that is being loaded, or from the
  * former owner of a slot? */
 bool server_is_replaying(RedisModuleCtx *ctx);

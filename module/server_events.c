@@ -40,6 +40,7 @@ static void on_swap(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subeve
 
 /* From now on this server decides who holds a lock. */
 static void begin_to_decide(void) {
+    leases_take_over();
     fence_resume(server_wall_us());
     queues_check_all();
     server_alarm(0);
@@ -47,16 +48,10 @@ static void begin_to_decide(void) {
 
 static void on_loading(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
     (void)event, (void)data;
-    switch (subevent) {
-    case REDISMODULE_SUBEVENT_LOADING_RDB_START:
-    case REDISMODULE_SUBEVENT_LOADING_AOF_START:
-    case REDISMODULE_SUBEVENT_LOADING_REPL_START:
-        leases_loading_started();
-        return;
-    }
-    leases_loading_ended();
+    bool is_over = subevent == REDISMODULE_SUBEVENT_LOADING_ENDED ||
+                   subevent == REDISMODULE_SUBEVENT_LOADING_FAILED;
     bool is_master = RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_MASTER;
-    if (is_master) begin_to_decide();
+    if (is_over && is_master) begin_to_decide();
 }
 
 static void on_role(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {

@@ -49,14 +49,12 @@ void transition_watch(lock_entry *entry) {
  * replication stream. */
 static void grant(lock_entry *entry, const lock_request *request, uint64_t client, bool is_command,
                   const char *event) {
-    int64_t wall_us = server_wall_us();
-    fence_time now = {.wall_us = wall_us, .boot_us = entry->now_us};
+    fence_time now = {.wall_us = server_wall_us(), .boot_us = entry->now_us};
     lock_state granted = {
         .kind = LOCK_KIND_LOCK,
         .token = request->token,
         .fence = fence_next(now, request->fence),
         .lease_ms = request->lease_ms,
-        .since_ms = wall_us / 1000,
     };
     lock_store_put(entry, &granted);
     replicate_state(entry->ctx, is_command ? entry->argv : NULL, entry->argc, entry->name,
@@ -183,9 +181,10 @@ static void end_wait(const lock_entry *entry, lock_token token) {
     if (found != NULL) blocked_refuse(found);
 }
 
+/* The fence is the time of the grant, unless it runs ahead of the clock. */
 static void count_hold(const lock_state *held) {
-    if (held->kind == LOCK_KIND_LOCK)
-        stats_add(&stats_hold_us, server_wall_us() - held->since_ms * 1000);
+    int64_t held_us = server_wall_us() - held->fence;
+    if (held->kind == LOCK_KIND_LOCK && held_us >= 0) stats_add(&stats_hold_us, held_us);
 }
 
 bool transition_release(lock_entry *entry, lock_token token) {
@@ -234,9 +233,10 @@ bool transition_extend(lock_entry *entry, const lock_request *request) {
 }
 
 void transition_apply(lock_entry *entry, const lock_state *state) {
-    bool is_same = entry->is_held && entry->held.fence == state->fence &&
+    bool is_same = entry->is_held && entry->held.kind == LOCK_KIND_LOCK &&
                    lock_is_held_by(&entry->held, state->token);
     if (is_same) {
+        lock_store_set_fence(entry, state->fence);
         lock_store_renew(entry, state->lease_ms);
     } else {
         if (entry->is_held) sessions_forget(entry->hold.id);

@@ -66,7 +66,6 @@ static bool open_hold(lock_entry *entry, RedisModuleCtx *ctx, lease_ref hold) {
     int db;
     RedisModuleString *name;
     if (!leases_lock(hold, &db, &name)) return false;
-    RedisModule_HoldString(NULL, name); /* the entry's own goes with its lease */
     RedisModule_SelectDb(ctx, db);
     bool is_open = lock_store_open(entry, ctx, name, LOCK_WRITE);
     if (is_open && entry->is_held && entry->hold.id == hold.id) return true;
@@ -83,17 +82,25 @@ static void close_hold(lock_entry *entry) {
     RedisModule_FreeString(NULL, name);
 }
 
-static bool is_cluster(RedisModuleCtx *ctx) {
-    return (RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_CLUSTER) != 0;
-}
-
 /* May the lock end now, and may somebody else have it? Only a grant needs the permission of the
  * core, which ends leases of its own whatever happens; but a lock of a slot that is still being
  * imported is not ours to end. */
 static server_write ask(const lock_entry *entry) {
     bool is_waited_for = queues_find(entry->db, entry->name) != NULL;
-    if (!is_waited_for && !is_cluster(entry->ctx)) return SERVER_MAY_WRITE;
+    if (!is_waited_for && !server_is_cluster()) return SERVER_MAY_WRITE;
     return server_may_write(entry->ctx, entry->name);
+}
+
+/* A long queue is sent away in portions: its name stays marked. */
+static void send_away(int db, RedisModuleString *name, const char *error) {
+    wait_queue *waiting;
+    for (int i = 0; i < SENT_AWAY_MAX; i++) {
+        waiting = queues_find(db, name);
+        if (waiting == NULL) return;
+        blocked_send_away(waiting->first, error);
+    }
+    waiting = queues_find(db, name);
+    if (waiting != NULL) queues_mark(waiting);
 }
 
 static bool end_gone_holders(RedisModuleCtx *ctx, int64_t until_us) {
@@ -110,6 +117,16 @@ static bool end_gone_holders(RedisModuleCtx *ctx, int64_t until_us) {
     return true;
 }
 
+static void end_lease(lock_entry *entry) {
+    server_write permission = ask(entry);
+    if (permission != SERVER_NOT_OURS) {
+        transition_end(entry, LEASE_ENDED, permission == SERVER_MAY_WRITE);
+        return;
+    }
+    leases_postpone(entry->hold, entry->now_us + FOREIGN_SLOT_US);
+    send_away(entry->db, entry->name, TRYAGAIN_MOVING);
+}
+
 static bool end_leases(RedisModuleCtx *ctx, int64_t until_us) {
     lease_ref hold;
     lock_entry entry;
@@ -119,29 +136,13 @@ static bool end_leases(RedisModuleCtx *ctx, int64_t until_us) {
         if (end_us > now_us) return false;
         if (now_us >= until_us) return true;
         if (!open_hold(&entry, ctx, hold)) continue;
-        server_write permission = ask(&entry);
-        if (permission == SERVER_NOT_OURS)
-            leases_postpone(hold, now_us + FOREIGN_SLOT_US);
-        else
-            transition_end(&entry, LEASE_ENDED, permission == SERVER_MAY_WRITE);
+        if (entry.held.left_us <= 0) end_lease(&entry);
         close_hold(&entry);
     }
     return false;
 }
 
 /* -- queues */
-
-/* A long queue is sent away in portions: its name stays marked. */
-static void send_away(int db, RedisModuleString *name, const char *error) {
-    wait_queue *waiting;
-    for (int i = 0; i < SENT_AWAY_MAX; i++) {
-        waiting = queues_find(db, name);
-        if (waiting == NULL) return;
-        blocked_send_away(waiting->first, error);
-    }
-    waiting = queues_find(db, name);
-    if (waiting != NULL) queues_mark(waiting);
-}
 
 /* The lock is free, or over. False: the core does not allow a grant now. */
 static bool settle_free(lock_entry *entry) {
@@ -225,14 +226,17 @@ static int64_t next_change(void) {
     return look == NULL ? due_us : earlier(due_us, look->look.at_us);
 }
 
+/* A replica does not end anything. The alarm is set again by a promotion. */
+static int64_t forget_gone_holders(int64_t until_us) {
+    lease_ref hold;
+    while (sessions_take_ended(&hold))
+        if (is_time_over(until_us)) return 0;
+    return SERVER_NEVER;
+}
+
 /* What changes locks. Returns when it is due again. */
 static int64_t change_locks(RedisModuleCtx *ctx) {
-    if (!server_decides(ctx)) {
-        lease_ref hold;
-        while (sessions_take_ended(&hold))
-            continue;
-        return SERVER_NEVER; /* a promotion sets the alarm */
-    }
+    if (!server_decides(ctx)) return forget_gone_holders(server_boot_us() + PORTION_US);
     int64_t now_us = server_boot_us();
     bool is_pending = sessions_has_ended() || queues_first_dirty() != NULL ||
                       queues_first_unchecked() != NULL || next_change() <= now_us;
