@@ -11,20 +11,12 @@
 
 #include <string.h>
 
-enum { WORD_COMMAND = 0, WORD_FENCE = 3, WORD_LEASE = 4, WORD_COUNT = 5 };
+enum { WORD_COMMAND = 0, WORD_FENCE = 3, WORD_COUNT = 5 };
 
 static RedisModuleString *command_name;
 
 void replicate_init(void) {
     command_name = RedisModule_CreateString(NULL, REPLICATE_COMMAND, strlen(REPLICATE_COMMAND));
-}
-
-/* Is the lease that the command asks for the one of the state, in its usual place? */
-static bool has_same_lease(RedisModuleString **argv, int argc, const lock_state *state) {
-    long long lease_ms;
-    return argv != NULL && argc == WORD_COUNT &&
-           RedisModule_StringToLongLong(argv[WORD_LEASE], &lease_ms) == REDISMODULE_OK &&
-           lease_ms == state->lease_ms;
 }
 
 static void replicate_in_place(RedisModuleCtx *ctx, RedisModuleString **argv, int64_t fence) {
@@ -40,7 +32,7 @@ static void replicate_in_place(RedisModuleCtx *ctx, RedisModuleString **argv, in
 
 void replicate_state(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
                      RedisModuleString *name, const lock_state *state) {
-    if (has_same_lease(argv, argc, state))
+    if (argv != NULL && argc == WORD_COUNT)
         replicate_in_place(ctx, argv, state->fence);
     else
         RedisModule_Replicate(ctx, REPLICATE_COMMAND, "sbll", name, state->token.bytes,

@@ -59,6 +59,19 @@ static void on_role(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subeve
     if (subevent == REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER) begin_to_decide();
 }
 
+static int ignore(RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *key) {
+    (void)ctx, (void)type, (void)event, (void)key;
+    return REDISMODULE_OK;
+}
+
+/* Redis 8.4 and newer free the keys of a slot that has moved away in another thread, without a word,
+ * unless some module wants to hear of each key. Then each is unlinked as by DEL. */
+static void ask_to_unlink_trimmed_keys(RedisModuleCtx *ctx) {
+    enum { NOTIFY_KEY_TRIMMED = 1 << 17 };
+    if (RedisModule_GetKeyspaceNotificationFlagsAll() & NOTIFY_KEY_TRIMMED)
+        RedisModule_SubscribeToKeyspaceEvents(ctx, NOTIFY_KEY_TRIMMED, ignore);
+}
+
 int server_events_subscribe(RedisModuleCtx *ctx) {
     const struct {
         RedisModuleEvent event;
@@ -72,5 +85,6 @@ int server_events_subscribe(RedisModuleCtx *ctx) {
         if (RedisModule_SubscribeToServerEvent(ctx, table[i].event, table[i].callback) !=
             REDISMODULE_OK)
             return REDISMODULE_ERR;
+    ask_to_unlink_trimmed_keys(ctx);
     return REDISMODULE_OK;
 }
