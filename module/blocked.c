@@ -32,6 +32,9 @@
 
 enum { RANDOM_SIZE = 32, KEY_MAX = 64, TOLD_BUCKETS = 1024 };
 
+/* The core needs some ten microseconds for each client that is unblocked. */
+enum { DUE_ENOUGH = 128 };
+
 /* A turn that took longer than this may hide that a connection was closed: the answer waits a little
  * longer, so that the server and its I/O threads can read from their connections. */
 enum { LONG_TURN_US = 5000, AFTER_LONG_TURN_US = 4000 };
@@ -57,7 +60,7 @@ typedef struct parked {
 
 static parked *due_first, *due_last, *to_close;
 static parked *told[TOLD_BUCKETS];
-static int64_t parked_count, told_count;
+static int64_t parked_count, due_count, told_count;
 static bool is_following_loop, is_awake;
 static char key_prefix[KEY_MAX];
 static RedisModuleString *nobodys_key;
@@ -67,6 +70,7 @@ static uint32_t suffixes[CLUSTER_SLOTS];
 
 static void due_add(parked *added) {
     added->is_due = true;
+    due_count++;
     added->due_prev = due_last;
     added->due_next = NULL;
     if (due_last != NULL)
@@ -80,6 +84,7 @@ static void due_add(parked *added) {
 static void due_remove(parked *removed) {
     if (!removed->is_due) return;
     removed->is_due = false;
+    due_count--;
     if (removed->due_prev != NULL)
         removed->due_prev->due_next = removed->due_next;
     else
@@ -95,6 +100,10 @@ static void answer_soon(parked *client, parked_answer answer) {
     client->answer = answer;
     client->answered_us = server_boot_us();
     due_add(client);
+}
+
+bool blocked_has_enough(void) {
+    return due_count >= DUE_ENOUGH;
 }
 
 /* -- the answer */

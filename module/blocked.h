@@ -25,6 +25,9 @@ void blocked_grant(waiter *granted, lease_ref hold, int64_t fence, int64_t lease
 void blocked_refuse(waiter *refused);
 void blocked_send_away(waiter *sent, const char *error);
 
+/* Are there as many answers to deliver as one turn of the event loop should have? */
+bool blocked_has_enough(void);
+
 /* This connection has ended. */
 void blocked_client_gone(uint64_t client);
 

@@ -36,8 +36,9 @@ static int64_t earlier(int64_t one, int64_t other) {
     return one < other ? one : other;
 }
 
-static bool is_time_over(int64_t until_us) {
-    return server_boot_us() >= until_us;
+/* Enough for this turn of the event loop? */
+static bool is_enough(int64_t now_us, int64_t until_us) {
+    return now_us >= until_us || blocked_has_enough();
 }
 
 /* -- waits */
@@ -47,7 +48,7 @@ static bool end_waits(int64_t until_us) {
     while ((first = queues_first_end()) != NULL) {
         int64_t now_us = server_boot_us();
         if (first->end.at_us > now_us) return false;
-        if (now_us >= until_us) return true;
+        if (is_enough(now_us, until_us)) return true;
         stats_count(STATS_WAIT_TIMEOUTS);
         blocked_refuse(first);
     }
@@ -106,7 +107,7 @@ static void send_away(int db, RedisModuleString *name, const char *error) {
 static bool end_gone_holders(RedisModuleCtx *ctx, int64_t until_us) {
     lease_ref hold;
     lock_entry entry;
-    while (!is_time_over(until_us)) {
+    while (!is_enough(server_boot_us(), until_us)) {
         if (!sessions_take_ended(&hold)) return false;
         if (!open_hold(&entry, ctx, hold)) continue;
         server_write permission = ask(&entry);
@@ -134,7 +135,7 @@ static bool end_leases(RedisModuleCtx *ctx, int64_t until_us) {
     while (leases_first(&hold, &end_us)) {
         int64_t now_us = server_boot_us();
         if (end_us > now_us) return false;
-        if (now_us >= until_us) return true;
+        if (is_enough(now_us, until_us)) return true;
         if (!open_hold(&entry, ctx, hold)) continue;
         if (entry.held.left_us <= 0) end_lease(&entry);
         close_hold(&entry);
@@ -205,7 +206,7 @@ static progress settle_queues(RedisModuleCtx *ctx, int64_t until_us) {
     wait_queue *next;
     while ((next = next_queue()) != NULL) {
         if (next == first_refused) return REFUSED;
-        if (is_time_over(until_us)) return MORE;
+        if (is_enough(server_boot_us(), until_us)) return MORE;
         if (!settle(ctx, next) && first_refused == NULL) first_refused = next;
     }
     return DONE;
@@ -230,7 +231,7 @@ static int64_t next_change(void) {
 static int64_t forget_gone_holders(int64_t until_us) {
     lease_ref hold;
     while (sessions_take_ended(&hold))
-        if (is_time_over(until_us)) return 0;
+        if (is_enough(server_boot_us(), until_us)) return 0;
     return SERVER_NEVER;
 }
 
