@@ -3,6 +3,7 @@
 #   SANITIZE=address,undefined   build with these sanitizers, into build/sanitize-...
 #   REDISMODULE_H=path           use this redismodule.h (7.0.15) instead of fetching it
 #   REDIS_SERVER=path            the server for demo, tests and benchmarks
+#   SERVERS="name|path ..."      the servers for "make test-servers"; see scripts/test-servers
 #   PREFIX=dir DESTDIR=dir       where "make install" puts things
 #   TLS=no                       a client library without rediss://, and without OpenSSL
 #   CI=true                      warnings are errors
@@ -182,11 +183,12 @@ test: ## build and run every test
 	@$(MAKE) -s $(JOBS) test-build
 	@$(MAKE) -s $(JOBS) test-build SANITIZE=address,undefined
 	@$(MAKE) -s $(JOBS) test-build-client SANITIZE=thread
-	@scripts/get-servers redis-8.0 valkey-8.0 valkey-8.1 valkey-9.1
+	@scripts/get-servers redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1 redict-7.3 || \
+	    [ $$? -eq 3 ] # run-tests skips those that cannot be had
 	@scripts/run-tests
 
 .PHONY: test-servers
-test-servers: ## run the module suite on Redis 7.0, 8.0 and Valkey 8.0, 8.1, 9.1
+test-servers: ## run the module suite on Redis 7.0, 8.0, 8.6, Valkey 8.0, 8.1, 9.1 and Redict 7.3
 	@scripts/bootstrap test
 	@$(MAKE) -s test-build
 	@scripts/test-servers $(SERVERS)

@@ -3,13 +3,18 @@
 #include "args.h"
 
 #include "fence.h"
-#include "lock_codec.h"
+#include "server.h"
 #include "settings.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <strings.h>
 
-enum { SHOWN_MAX = 32, ERROR_MAX = 160, WAIT_MAX_MS = 24 * 60 * 60 * 1000 };
+enum {
+    SHOWN_MAX = 32,
+    ERROR_MAX = 160,
+    WAIT_MAX_MS = 24 * 60 * 60 * 1000,
+    WAITERS_MAX = 10000,
+};
 
 static bool fail(RedisModuleCtx *ctx, const char *format, ...) {
     char text[ERROR_MAX];
@@ -44,37 +49,47 @@ bool args_parse_token_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, loc
     return fail(ctx, "ERR token must have 1 to %d bytes, not %zu", LOCK_TOKEN_MAX, token->length);
 }
 
-/* The number behind the option at words[at], within 1..max. hint tells where max comes from. */
-static bool parse_number_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int at,
-                                  const char *option, const char *unit, int64_t max,
-                                  const char *hint, int64_t *value) {
-    if (*value != 0) return fail(ctx, "ERR %s is given twice", option);
-    if (at + 1 == count) return fail(ctx, "ERR %s needs a value%s", option, unit);
+/* One word that must be a number within 1..max. hint tells where max comes from. */
+static bool parse_word_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, const char *what,
+                                int64_t max, const char *hint, int64_t *value) {
     long long number;
-    if (RedisModule_StringToLongLong(words[at + 1], &number) != REDISMODULE_OK || number < 1 ||
-        number > max)
-        return fail(ctx, "ERR %s must be an integer from 1 to %lld (%s)", option, (long long)max,
+    if (RedisModule_StringToLongLong(word, &number) != REDISMODULE_OK || number < 1 || number > max)
+        return fail(ctx, "ERR %s must be an integer from 1 to %lld (%s)", what, (long long)max,
                     hint);
     *value = number;
     return true;
 }
 
-static bool parse_px_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int at,
+/* The number behind the option words[i]. */
+static bool parse_number_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int i,
+                                  const char *option, const char *unit, int64_t max,
+                                  const char *hint, int64_t *value) {
+    if (*value != 0) return fail(ctx, "ERR %s is given twice", option);
+    if (i + 1 == count) return fail(ctx, "ERR %s needs a value%s", option, unit);
+    return parse_word_or_reply(ctx, words[i + 1], option, max, hint, value);
+}
+
+static bool parse_px_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int i,
                               lock_request *request) {
-    return parse_number_or_reply(ctx, words, count, at, "PX", ", in milliseconds",
+    return parse_number_or_reply(ctx, words, count, i, "PX", ", in milliseconds",
                                  settings.max_lease_ms, "dlock.max-lease", &request->lease_ms);
 }
 
-static bool parse_wait_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int at,
+static bool parse_wait_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int i,
                                 lock_request *request) {
-    return parse_number_or_reply(ctx, words, count, at, "WAIT", ", in milliseconds", WAIT_MAX_MS,
+    return parse_number_or_reply(ctx, words, count, i, "WAIT", ", in milliseconds", WAIT_MAX_MS,
                                  "one day", &request->wait_ms);
 }
 
-static bool parse_fence_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int at,
+static bool parse_fence_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int i,
                                  lock_request *request) {
-    return parse_number_or_reply(ctx, words, count, at, "FENCE", "", FENCE_RAISE_LIMIT - 1,
-                                 "2^61 - 1", &request->fence);
+    if (!parse_number_or_reply(ctx, words, count, i, "FENCE", "", FENCE_RAISE_LIMIT - 1, "2^61 - 1",
+                               &request->fence))
+        return false;
+    fence_time now = {.wall_us = server_wall_us(), .boot_us = server_boot_us()};
+    return fence_may_ask_for(request->fence, now) ||
+           fail(ctx, "ERR FENCE must not be more than %d minutes ahead of the server's clock",
+                (int)(FENCE_AHEAD_MAX_US / 60000000));
 }
 
 static bool unknown(RedisModuleCtx *ctx, RedisModuleString *word) {
@@ -119,8 +134,23 @@ bool args_parse_extend_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, 
     return has_lease_or_reply(ctx, request);
 }
 
-bool args_parse_state_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, lock_state *state) {
-    size_t size;
-    const char *bytes = RedisModule_StringPtrLen(word, &size);
-    return lock_decode(bytes, size, state) || fail(ctx, "ERR state is not one that dlock wrote");
+bool args_parse_info_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
+                              int64_t *waiters_shown) {
+    *waiters_shown = 0;
+    for (int i = 0; i < count; i += 2) {
+        if (!is_word(words[i], "WAITERS", 7)) return unknown(ctx, words[i]);
+        if (!parse_number_or_reply(ctx, words, count, i, "WAITERS", "", WAITERS_MAX,
+                                   "how many are shown", waiters_shown))
+            return false;
+    }
+    return true;
+}
+
+bool args_parse_apply_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, lock_state *state) {
+    *state = (lock_state){.kind = LOCK_KIND_LOCK};
+    return args_parse_token_or_reply(ctx, words[0], &state->token) &&
+           parse_word_or_reply(ctx, words[1], "fence", LOCK_FENCE_LIMIT - 1, "2^62 - 1",
+                               &state->fence) &&
+           parse_word_or_reply(ctx, words[2], "lease-ms", LOCK_LEASE_MAX_MS, "2^32 - 1",
+                               &state->lease_ms);
 }

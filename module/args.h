@@ -19,7 +19,11 @@ bool args_parse_acquire_or_reply(RedisModuleCtx *ctx, RedisModuleString **words,
 bool args_parse_extend_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
                                 lock_request *request);
 
-/* The state that replicate.h wrote. */
-bool args_parse_state_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, lock_state *state);
+/* "[WAITERS n]": what stands behind the key in INFO. *waiters_shown: how many; 0: none. */
+bool args_parse_info_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
+                              int64_t *waiters_shown);
+
+/* "token fence lease-ms": what stands behind the key in APPLY; see replicate.h. */
+bool args_parse_apply_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, lock_state *state);
 
 #endif

@@ -9,30 +9,30 @@
 #include "commands.h"
 
 #include "args.h"
-#include "eviction.h"
-#include "optional_api.h"
+#include "queues.h"
 #include "replicate.h"
+#include "server.h"
 #include "sessions.h"
 #include "settings.h"
 #include "transition.h"
-#include "waiters.h"
-#include "wall_clock.h"
 
 /* The key is the word behind the command's name. */
 static bool open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString **argv,
-                          lock_access access) {
+                          int argc, lock_access access) {
     if (!lock_store_open(entry, ctx, argv[1], access)) {
         RedisModule_ReplyWithError(ctx, REDISMODULE_ERRORMSG_WRONGTYPE);
         return false;
     }
     entry->argv = argv;
+    entry->argc = argc;
     return true;
 }
 
-/* In a script or a transaction nobody waits: the answer comes at once. */
+/* In a script or a transaction nobody waits: the answer comes at once. So it does on a replica, which
+ * hands no locks over. */
 static bool may_block(RedisModuleCtx *ctx) {
     int no = REDISMODULE_CTX_FLAGS_DENY_BLOCKING | REDISMODULE_CTX_FLAGS_MULTI |
-             REDISMODULE_CTX_FLAGS_LUA;
+             REDISMODULE_CTX_FLAGS_LUA | REDISMODULE_CTX_FLAGS_SLAVE;
     return (RedisModule_GetContextFlags(ctx) & no) == 0;
 }
 
@@ -48,7 +48,7 @@ static bool has_connection(RedisModuleCtx *ctx) {
 /* What this server is asked to refuse, however right the words are. */
 static bool is_allowed_or_reply(RedisModuleCtx *ctx, const lock_request *request) {
     const char *error = NULL;
-    if (settings.require_noeviction && eviction_threatens_locks())
+    if (settings.require_noeviction && server_may_evict_locks())
         error = "ERR maxmemory-policy can evict locks, and dlock.require-noeviction is yes";
     else if (request->is_session && !has_connection(ctx))
         error = "ERR SESSION needs a connection, and a script has none";
@@ -62,7 +62,7 @@ static int cmd_acquire(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     lock_entry entry;
     if (!args_parse_acquire_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
     if (!is_allowed_or_reply(ctx, &request)) return REDISMODULE_OK;
-    if (!open_or_reply(&entry, ctx, argv, LOCK_WRITE)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
     int64_t fence = transition_acquire(&entry, &request);
     if (fence > 0)
         RedisModule_ReplyWithLongLong(ctx, fence);
@@ -80,7 +80,7 @@ static int cmd_release(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     lock_token token;
     lock_entry entry;
     if (!args_parse_token_or_reply(ctx, argv[2], &token)) return REDISMODULE_OK;
-    if (!open_or_reply(&entry, ctx, argv, LOCK_WRITE)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
     bool was_held = transition_release(&entry, token);
     lock_store_close(&entry);
     return RedisModule_ReplyWithLongLong(ctx, was_held);
@@ -91,7 +91,7 @@ static int cmd_extend(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_request request;
     lock_entry entry;
     if (!args_parse_extend_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
-    if (!open_or_reply(&entry, ctx, argv, LOCK_WRITE)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
     bool is_held = transition_extend(&entry, &request);
     lock_store_close(&entry);
     return RedisModule_ReplyWithLongLong(ctx, is_held);
@@ -102,95 +102,140 @@ static void reply_number(RedisModuleCtx *ctx, const char *field, int64_t value) 
     RedisModule_ReplyWithLongLong(ctx, value);
 }
 
-static void reply_state(RedisModuleCtx *ctx, const lock_entry *entry) {
-    const lock_state *state = &entry->held;
-    int64_t ttl_ms = -1;
-    if (state->expires_ms != LOCK_NO_EXPIRY) {
-        ttl_ms = state->expires_ms - wall_clock_ms();
-        if (ttl_ms < 0) ttl_ms = 0;
-    }
-    RedisModule_ReplyWithMap(ctx, 8);
-    RedisModule_ReplyWithSimpleString(ctx, "token");
-    RedisModule_ReplyWithStringBuffer(ctx, state->token.bytes, state->token.length);
-    reply_number(ctx, "fence", state->fence);
-    reply_number(ctx, "ttl", ttl_ms);
-    reply_number(ctx, "lease", state->lease_ms);
-    reply_number(ctx, "since", state->since_ms);
-    reply_number(ctx, "waiters", waiters_count(entry->db, entry->name));
-    reply_number(ctx, "session", (int64_t)sessions_client(state->fence));
-    RedisModule_ReplyWithSimpleString(ctx, "kind");
-    RedisModule_ReplyWithSimpleString(ctx, state->kind == LOCK_KIND_LOCK ? "lock" : "string");
+static void reply_word(RedisModuleCtx *ctx, const char *field, const char *word) {
+    RedisModule_ReplyWithSimpleString(ctx, field);
+    RedisModule_ReplyWithSimpleString(ctx, word);
 }
 
-/* DLOCK.INFO key */
+static void reply_token(RedisModuleCtx *ctx, lock_token token) {
+    RedisModule_ReplyWithSimpleString(ctx, "token");
+    RedisModule_ReplyWithStringBuffer(ctx, token.bytes, token.length);
+}
+
+/* Rounded up: a lease that has not ended is not shown as 0. */
+static int64_t ms_left(int64_t left_us) {
+    return left_us <= 0 ? 0 : (left_us + 999) / 1000;
+}
+
+/* The fence is the time of the grant in microseconds, unless it runs ahead of the clock. */
+static int64_t since_ms(int64_t fence) {
+    int64_t now_us = server_wall_us();
+    return (fence < now_us ? fence : now_us) / 1000;
+}
+
+static void reply_holder(RedisModuleCtx *ctx, const lock_entry *entry) {
+    const lock_state *held = &entry->held;
+    bool is_string = held->kind == LOCK_KIND_STRING;
+    RedisModule_ReplyWithMap(ctx, 6);
+    reply_token(ctx, held->token);
+    reply_number(ctx, "fence", held->fence);
+    reply_number(ctx, "ttl", is_string ? lock_store_key_ttl_ms(entry) : ms_left(held->left_us));
+    reply_number(ctx, "lease", held->lease_ms);
+    reply_number(ctx, "since", since_ms(held->fence));
+    reply_number(ctx, "session", (int64_t)sessions_client(entry->hold.id));
+}
+
+static void reply_queue(RedisModuleCtx *ctx, const wait_queue *waiting, int64_t shown,
+                        int64_t now_us) {
+    int64_t length = waiting == NULL ? 0 : waiting->length;
+    if (length < shown) shown = length;
+    RedisModule_ReplyWithSimpleString(ctx, "queue");
+    RedisModule_ReplyWithArray(ctx, (long)shown);
+    const waiter *each = waiting == NULL ? NULL : waiting->first;
+    for (; shown > 0; shown--, each = each->next) {
+        RedisModule_ReplyWithMap(ctx, 5);
+        reply_token(ctx, each->request.token);
+        reply_word(ctx, "mode", "exclusive");
+        reply_number(ctx, "waited", (now_us - each->parked_us) / 1000);
+        reply_number(ctx, "left", ms_left(each->end.at_us - now_us));
+        reply_number(ctx, "client", (int64_t)each->client);
+    }
+}
+
+static void reply_lock(RedisModuleCtx *ctx, const lock_entry *entry, int64_t waiters_shown) {
+    const wait_queue *waiting = queues_find(entry->db, entry->name);
+    RedisModule_ReplyWithMap(ctx, waiters_shown > 0 ? 5 : 4);
+    reply_word(ctx, "kind", entry->held.kind == LOCK_KIND_LOCK ? "lock" : "string");
+    reply_word(ctx, "mode", "exclusive");
+    RedisModule_ReplyWithSimpleString(ctx, "holders");
+    RedisModule_ReplyWithArray(ctx, 1);
+    reply_holder(ctx, entry);
+    reply_number(ctx, "waiters", waiting == NULL ? 0 : waiting->length);
+    if (waiters_shown > 0) reply_queue(ctx, waiting, waiters_shown, entry->now_us);
+}
+
+/* DLOCK.INFO key [WAITERS n] */
 static int cmd_info(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
-    (void)argc;
+    int64_t waiters_shown;
     lock_entry entry;
-    if (!open_or_reply(&entry, ctx, argv, LOCK_READ)) return REDISMODULE_OK;
-    lock_store_read_expiry(&entry);
-    if (entry.is_held)
-        reply_state(ctx, &entry);
+    if (!args_parse_info_or_reply(ctx, argv + 2, argc - 2, &waiters_shown)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv, argc, LOCK_READ)) return REDISMODULE_OK;
+    if (entry.is_held && !transition_is_over(&entry))
+        reply_lock(ctx, &entry, waiters_shown);
     else
         RedisModule_ReplyWithNull(ctx);
     lock_store_close(&entry);
     return REDISMODULE_OK;
 }
 
-/* DLOCK.APPLY key state [ignored ...]: what replicate.c writes, on its way back in */
+/* DLOCK.APPLY key token fence lease-ms: what replicate.c writes, on its way back in */
 static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
-    (void)argc;
     lock_state state;
     lock_entry entry;
-    if (!args_parse_state_or_reply(ctx, argv[2], &state)) return REDISMODULE_OK;
-    if (!open_or_reply(&entry, ctx, argv, LOCK_OVERWRITE)) return REDISMODULE_OK;
+    if (server_is_probing()) return RedisModule_ReplyWithSimpleString(ctx, "OK");
+    if (!server_is_replaying(ctx))
+        return RedisModule_ReplyWithError(ctx, "ERR DLOCK.APPLY is internal: only a master, or a "
+                                               "file that is loaded, may send it");
+    if (!args_parse_apply_or_reply(ctx, argv + 2, &state)) return REDISMODULE_OK;
+    if (!open_or_reply(&entry, ctx, argv, argc, LOCK_OVERWRITE)) return REDISMODULE_OK;
     transition_apply(&entry, &state);
     lock_store_close(&entry);
     return RedisModule_ReplyWithSimpleString(ctx, "OK");
 }
 
-#define ARG_KEY                                                                                    \
-    { .name = "key", .type = REDISMODULE_ARG_TYPE_KEY, .key_spec_index = 0 }
-#define ARG_TOKEN                                                                                  \
-    { .name = "token", .type = REDISMODULE_ARG_TYPE_STRING, .key_spec_index = -1 }
-#define ARG_LEASE                                                                                  \
-    {                                                                                              \
-        .name = "lease-ms", .type = REDISMODULE_ARG_TYPE_INTEGER, .key_spec_index = -1,            \
-        .token = "PX"                                                                              \
-    }
-#define ARG_END                                                                                    \
-    { 0 }
+/* The description of an argument as newer servers read it: with one more member than the header of
+ * 7.0 has. The server is told the size, so that older ones step over it. */
+typedef struct command_arg {
+    RedisModuleCommandArg known;
+    const char *display_text;
+} command_arg;
 
-static RedisModuleCommandArg acquire_args[] = {
+static const RedisModuleCommandInfoVersion info_version = {
+    .version = 1,
+    .sizeof_historyentry = sizeof(RedisModuleCommandHistoryEntry),
+    .sizeof_keyspec = sizeof(RedisModuleCommandKeySpec),
+    .sizeof_arg = sizeof(command_arg),
+};
+
+/* clang-format off */
+#define ARG(arg_name, arg_type, ...) \
+    {.known = {.name = (arg_name), .type = REDISMODULE_ARG_TYPE_##arg_type, __VA_ARGS__}}
+#define ARG_KEY ARG("key", KEY, .key_spec_index = 0)
+#define ARG_WORD(arg_name, arg_type) ARG(arg_name, arg_type, .key_spec_index = -1)
+#define ARG_OPTION(arg_name, arg_type, word, arg_flags) \
+    ARG(arg_name, arg_type, .key_spec_index = -1, .token = (word), .flags = (arg_flags))
+#define ARG_LEASE ARG_OPTION("lease-ms", INTEGER, "PX", 0)
+#define ARG_END {.known = {.name = NULL}}
+/* clang-format on */
+
+static command_arg acquire_args[] = {
     ARG_KEY,
-    ARG_TOKEN,
+    ARG_WORD("token", STRING),
     ARG_LEASE,
-    {.name = "wait-ms",
-     .type = REDISMODULE_ARG_TYPE_INTEGER,
-     .key_spec_index = -1,
-     .token = "WAIT",
-     .flags = REDISMODULE_CMD_ARG_OPTIONAL},
-    {.name = "session",
-     .type = REDISMODULE_ARG_TYPE_PURE_TOKEN,
-     .key_spec_index = -1,
-     .token = "SESSION",
-     .flags = REDISMODULE_CMD_ARG_OPTIONAL},
-    {.name = "fence",
-     .type = REDISMODULE_ARG_TYPE_INTEGER,
-     .key_spec_index = -1,
-     .token = "FENCE",
-     .flags = REDISMODULE_CMD_ARG_OPTIONAL},
+    ARG_OPTION("wait-ms", INTEGER, "WAIT", REDISMODULE_CMD_ARG_OPTIONAL),
+    ARG_OPTION("session", PURE_TOKEN, "SESSION", REDISMODULE_CMD_ARG_OPTIONAL),
+    ARG_OPTION("fence", INTEGER, "FENCE", REDISMODULE_CMD_ARG_OPTIONAL),
     ARG_END,
 };
-static RedisModuleCommandArg extend_args[] = {ARG_KEY, ARG_TOKEN, ARG_LEASE, ARG_END};
-static RedisModuleCommandArg token_args[] = {ARG_KEY, ARG_TOKEN, ARG_END};
-static RedisModuleCommandArg key_args[] = {ARG_KEY, ARG_END};
-static RedisModuleCommandArg apply_args[] = {
+static command_arg extend_args[] = {ARG_KEY, ARG_WORD("token", STRING), ARG_LEASE, ARG_END};
+static command_arg release_args[] = {ARG_KEY, ARG_WORD("token", STRING), ARG_END};
+static command_arg info_args[] = {
     ARG_KEY,
-    {.name = "state", .type = REDISMODULE_ARG_TYPE_STRING, .key_spec_index = -1},
-    {.name = "ignored",
-     .type = REDISMODULE_ARG_TYPE_STRING,
-     .key_spec_index = -1,
-     .flags = REDISMODULE_CMD_ARG_OPTIONAL | REDISMODULE_CMD_ARG_MULTIPLE},
+    ARG_OPTION("count", INTEGER, "WAITERS", REDISMODULE_CMD_ARG_OPTIONAL),
+    ARG_END,
+};
+static command_arg apply_args[] = {
+    ARG_KEY, ARG_WORD("token", STRING), ARG_WORD("fence", INTEGER), ARG_WORD("lease-ms", INTEGER),
     ARG_END,
 };
 
@@ -202,7 +247,7 @@ typedef struct command {
     int arity;
     uint64_t key_flags;
     const char *summary;
-    RedisModuleCommandArg *args;
+    command_arg *args;
 } command;
 
 /* The arity of ACQUIRE and EXTEND counts neither PX nor its value, so that our error can name
@@ -211,28 +256,24 @@ static const command table[] = {
     {"dlock.acquire", cmd_acquire, "write deny-oom blocking fast", "write fast blocking", -3,
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
      "Takes a lock, or waits for it. Replies with the fence, an integer above 0, when token holds "
-     "the "
-     "lock now, or with null when another does, at once or when the wait is over.",
+     "the lock now, or with null when it does not, at once or when the wait is over.",
      acquire_args},
     {"dlock.release", cmd_release, "write fast", "write fast", 3,
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_DELETE,
-     "Gives a lock back. Replies with 1 when token held it and it is free now, or with 0 when "
-     "token "
-     "did not hold it, and nothing has changed.",
-     token_args},
+     "Gives a lock back. Replies with 1 when token held it and does not any more, or with 0 when "
+     "token did not hold it. Ends the wait of a token that waits for it.",
+     release_args},
     {"dlock.extend", cmd_extend, "write fast", "write fast", -3,
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
-     "Lets a held lock end lease-ms from now. Replies with 1 when token holds it, or with 0 when "
-     "it "
-     "does not, and nothing has changed.",
+     "Lets a lease end lease-ms from now, or later if it already did. Replies with 1 when token "
+     "holds the lock, or with 0 when it does not, and nothing has changed.",
      extend_args},
-    {"dlock.info", cmd_info, "readonly fast", "read fast", 2,
+    {"dlock.info", cmd_info, "readonly fast", "read fast", -2,
      REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
-     "Tells who holds a lock, since when and for how long. Replies with a map of token, fence, "
-     "ttl, "
-     "lease, since, waiters, session and kind, or with null when it is free.",
-     key_args},
-    {REPLICATE_COMMAND, cmd_apply, "write admin fast", "write fast admin dangerous", -3,
+     "Tells who holds a lock, since when and for how long, and who waits for it. Replies with a "
+     "map of kind, mode, holders and waiters, or with null when the lock is free.",
+     info_args},
+    {REPLICATE_COMMAND, cmd_apply, "write admin fast", "write fast admin dangerous", 5,
      REDISMODULE_CMD_KEY_OW | REDISMODULE_CMD_KEY_UPDATE,
      "Internal: sets a lock's state as the master or the append-only file says. Replies with OK.",
      apply_args},
@@ -254,17 +295,17 @@ static int register_row(RedisModuleCtx *ctx, const command *row) {
         {0},
     };
     RedisModuleCommandInfo info = {
-        .version = REDISMODULE_COMMAND_INFO_VERSION,
+        .version = &info_version,
         .summary = row->summary,
         .complexity = "O(1)",
         .since = "0.1.0",
         .arity = row->arity,
         .key_specs = key_specs,
-        .args = row->args,
+        .args = &row->args->known,
     };
     RedisModuleCommand *registered = RedisModule_GetCommand(ctx, row->name);
-    if (optional_api.set_acl_categories != NULL &&
-        optional_api.set_acl_categories(registered, row->acl_categories) != REDISMODULE_OK)
+    if (server_optional.set_acl_categories != NULL &&
+        server_optional.set_acl_categories(registered, row->acl_categories) != REDISMODULE_OK)
         return REDISMODULE_ERR;
     return RedisModule_SetCommandInfo(registered, &info);
 }

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef struct deadline {
-    uint64_t at_us;
+    int64_t at_us;
     size_t place; /* of deadlines.c: its index while it is in the heap */
 } deadline;
 

@@ -1,32 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dlock.c - where the module begins: what is registered, in which order.
  *
- *   commands.c    the commands and their table            args.c      their arguments
- *   transition.c  the one place where a lock changes hands
- *   waiters.c     who waits for it                        sessions.c  whose connection it ends with
- *   deferred.c    what must be done a moment later        deadlines.c their waits (pure)
- *   lock_state.c  its rules (pure)                        fence.c     the fence counter
- *   lock_store.c  a lock as a key                         lock_type.c the data type
- *   replicate.c   the one writer to AOF and replicas      lock_codec.c its form (pure)
- *   settings.c, stats.c, eviction.c                       what an operator sets and sees
- *   server_events.c                                       what the server tells us
- *   optional_api.c                                        what only newer servers have
+ *   commands.c     the commands and their table          args.c         their arguments
+ *   transition.c   the one place where a lock changes hands
+ *   work.c         what happens without a command: ends of leases, sessions and waits
+ *   queues.c       who waits for which lock              blocked.c      the clients behind them
+ *   sessions.c     whose connection a lock ends with     strays.c       locks that were renamed
+ *   leases.c       when each lease ends                  lease_index.c  its data structure (pure)
+ *   lock_store.c   a lock as a key                       lock_value.c   its value
+ *   lock_type.c    the data type: files, unlinking       lock_codec.c   its form in files (pure)
+ *   lock_state.c   the rules of a lock (pure)            fence.c        the fence counter (pure)
+ *   replicate.c    the one writer to AOF and replicas
+ *   server.c       what depends on the server: clocks, alarm, role, versions
+ *   server_events.c  what the server tells us
+ *   settings.c, stats.c, info_section.c                  what an operator sets and sees
+ *   deadlines.c, cluster_slot.c                          a heap of times; hash slots (pure)
  *
  * Redis keeps everything registered here until it exits: a module with a data type is never
  * unloaded. */
 #define REDISMODULE_MAIN
 #include "redismodule.h"
 
+#include "blocked.h"
 #include "commands.h"
-#include "eviction.h"
+#include "info_section.h"
 #include "lock_type.h"
-#include "optional_api.h"
+#include "queues.h"
 #include "replicate.h"
+#include "server.h"
 #include "server_events.h"
 #include "sessions.h"
 #include "settings.h"
-#include "stats.h"
-#include "transition.h"
+#include "work.h"
 
 /* We check every read of an RDB, signal every change ourselves, and may be loaded into a replica
  * that goes on serving while it loads. */
@@ -47,16 +52,18 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
         RedisModule_Log(ctx, "warning", "dlock needs Redis 7.0 or Valkey 8.0, or later");
         return REDISMODULE_ERR;
     }
-    optional_api_look_up();
-    RedisModule_SetModuleOptions(ctx, OPTIONS | optional_api_options(ctx));
+    RedisModule_SetModuleOptions(ctx, OPTIONS | server_module_options(ctx));
     if (settings_register(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
-    replicate_init(); /* nothing is allocated before the arguments are known to be good */
+    if (!server_init(ctx, work_run)) return REDISMODULE_ERR;
+    replicate_init();
     sessions_init();
+    queues_init();
+    blocked_init();
     if (lock_type_register(ctx) != REDISMODULE_OK || commands_register(ctx) != REDISMODULE_OK ||
-        transition_register(ctx) != REDISMODULE_OK || stats_register(ctx) != REDISMODULE_OK ||
+        info_section_register(ctx) != REDISMODULE_OK ||
         server_events_subscribe(ctx) != REDISMODULE_OK)
         return REDISMODULE_ERR;
-    eviction_warn(ctx);
+    server_config_changed(ctx);
     RedisModule_Log(ctx, "notice", "dlock %s is ready", DLOCK_VERSION);
     return REDISMODULE_OK;
 }

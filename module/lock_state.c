@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lock_state.c - the rules of the lock, as functions of what they are told. */
+/* lock_state.c - the rules of the lock, as functions of their arguments. */
 #include "lock_state.h"
 
 #include <string.h>
@@ -9,13 +9,12 @@ bool lock_is_held_by(const lock_state *held, lock_token token) {
            memcmp(held->token.bytes, token.bytes, token.length) == 0;
 }
 
-lock_verdict lock_judge_acquire(const lock_state *held, const lock_request *request,
-                                int64_t now_ms) {
+lock_verdict lock_judge_acquire(const lock_state *held, const lock_request *request) {
     if (held == NULL) return LOCK_GRANT;
-    /* Even with an equal token: a string has no fence to give back, and turning it into a lock
+    /* Even with an equal token: a string has no fence to reply with, and turning it into a lock
      * would break the release script of the client that set it. */
     if (held->kind == LOCK_KIND_STRING) return LOCK_REFUSE;
+    if (held->left_us <= 0) return LOCK_GRANT;
     if (!lock_is_held_by(held, request->token)) return LOCK_REFUSE;
-    if (held->expires_ms == LOCK_NO_EXPIRY) return LOCK_KEEP;
-    return held->expires_ms - now_ms >= request->lease_ms ? LOCK_KEEP : LOCK_RENEW;
+    return held->left_us >= request->lease_ms * 1000 ? LOCK_KEEP : LOCK_RENEW;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock_state.h - what a lock is, and who may do what to it.
  *
- * Pure: no Redis, no clock, no I/O. Times are unix milliseconds and come in as arguments. */
+ * Pure: no Redis, no clock, no I/O. */
 #ifndef DLOCK_LOCK_STATE_H
 #define DLOCK_LOCK_STATE_H
 
@@ -17,51 +17,45 @@
 /* A fence read from a file or from the wire must be below this; see fence.h. */
 #define LOCK_FENCE_LIMIT (INT64_C(1) << 62)
 
-/* The same for times: far in the future, and safe to add a lease to. */
-#define LOCK_TIME_LIMIT_MS (INT64_C(1) << 52)
-
-/* expires_ms of a lock that has no expiry, because somebody took it away with PERSIST. */
-#define LOCK_NO_EXPIRY INT64_C(-1)
-
 /* The holder's identity, any bytes. Borrowed: valid as long as whatever it was taken from. */
 typedef struct lock_token {
     const char *bytes;
     size_t length;
 } lock_token;
 
-/* A lock of ours, or a plain string: somebody's SET NX PX lock, which has no fence and no
- * history. */
+/* A lock of ours, or a plain string: somebody's SET NX PX lock, which has neither fence nor
+ * lease. */
 typedef enum lock_kind { LOCK_KIND_LOCK, LOCK_KIND_STRING } lock_kind;
 
 typedef struct lock_state {
     lock_kind kind;
     lock_token token;
-    int64_t fence;      /* grows with every new holder; 0 for a string */
-    int64_t since_ms;   /* when it was granted; 0 for a string */
-    int64_t lease_ms;   /* as asked for last; 0 for a string */
-    int64_t expires_ms; /* when it ends, or LOCK_NO_EXPIRY */
+    int64_t fence;    /* grows with every new holder; 0 for a string */
+    int64_t lease_ms; /* the lease that was last granted or extended to; 0 for a string */
+    int64_t left_us;  /* until the lease ends; 0 or less: it has ended; 0 for a string */
 } lock_state;
 
 typedef struct lock_request {
     lock_token token;
     int64_t lease_ms;
     int64_t wait_ms; /* 0: do not wait */
-    int64_t fence;   /* the holder's is to be this at least; 0: whatever it is */
+    int64_t fence;   /* the holder's fence must be at least this; 0: any */
     bool is_session; /* the lock ends with the connection */
 } lock_request;
 
 typedef enum lock_verdict {
-    LOCK_GRANT,  /* it is free: the caller becomes the holder, with a new fence */
+    LOCK_GRANT,  /* the lock is free: the caller becomes the holder, with a new fence */
     LOCK_KEEP,   /* the caller holds it already, for at least as long as asked: change nothing */
     LOCK_RENEW,  /* the caller holds it already: same fence, the lease starts anew */
     LOCK_REFUSE, /* somebody else holds it */
 } lock_verdict;
 
-/* May this request have the lock? held is NULL when the lock is free. */
-lock_verdict lock_judge_acquire(const lock_state *held, const lock_request *request,
-                                int64_t now_ms);
+/* May this request have the lock? held is NULL when the lock is free; a lock whose lease has ended
+ * counts as free. */
+lock_verdict lock_judge_acquire(const lock_state *held, const lock_request *request);
 
-/* The one question behind RELEASE and EXTEND. held is NULL when the lock is free. */
+/* Does token hold the lock? The one rule behind RELEASE and EXTEND. held is NULL when the lock is
+ * free. */
 bool lock_is_held_by(const lock_state *held, lock_token token);
 
 #endif

@@ -1,53 +1,67 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock_store.c - see lock_store.h.
  *
- * A plain string is read with GETRANGE, not by direct access, which would change its encoding. We
- * ask for one byte more than a token may have: a longer string then equals no token.
- *
  * We told the core not to signal every key that was open for writing (WATCH, client-side caching);
  * so each change here does it. */
 #include "lock_store.h"
 
-#include "lock_type.h"
+#include "leases.h"
+#include "lock_value.h"
+#include "server.h"
 
-static bool read_lock(lock_entry *entry) {
-    entry->is_held = true;
-    entry->held = lock_value_state(RedisModule_ModuleTypeGetValue(entry->key));
-    return true;
+static lock_value *value_of(const lock_entry *entry) {
+    return RedisModule_ModuleTypeGetValue(entry->key);
 }
 
-static bool read_string(lock_entry *entry) {
-    entry->string = RedisModule_Call(entry->ctx, "GETRANGE", "sll", entry->name, 0LL,
-                                     (long long)LOCK_TOKEN_MAX);
-    if (RedisModule_CallReplyType(entry->string) != REDISMODULE_REPLY_STRING) {
-        lock_store_close(entry);
-        return false;
+static void changed(const lock_entry *entry) {
+    RedisModule_SignalModifiedKey(entry->ctx, entry->name);
+}
+
+static void read_lock(lock_entry *entry) {
+    lock_value *value = value_of(entry);
+    int64_t end_us;
+    if (!leases_end(lock_value_hold(value), value->lease_ms, &end_us)) {
+        lock_value_index(value, entry->db, entry->name, entry->now_us);
+        leases_end(lock_value_hold(value), value->lease_ms, &end_us);
     }
     entry->is_held = true;
-    entry->held = (lock_state){.kind = LOCK_KIND_STRING, .expires_ms = LOCK_NO_EXPIRY};
-    entry->held.token.bytes =
-        RedisModule_CallReplyStringPtr(entry->string, &entry->held.token.length);
-    return true;
+    entry->hold = lock_value_hold(value);
+    entry->held = lock_value_state(value);
+    entry->held.left_us = end_us - entry->now_us;
+}
+
+/* One byte more than a token may have: a longer string then equals no token. */
+static void read_string(lock_entry *entry) {
+    entry->is_held = true;
+    entry->hold = (lease_ref){.id = 0};
+    entry->held = (lock_state){.kind = LOCK_KIND_STRING};
+    lock_token *token = &entry->held.token;
+    token->bytes = RedisModule_StringDMA(entry->key, &token->length, REDISMODULE_READ);
+    if (token->length > LOCK_TOKEN_MAX + 1) token->length = LOCK_TOKEN_MAX + 1;
 }
 
 bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *name,
                      lock_access access) {
     int mode = access == LOCK_READ ? REDISMODULE_READ : REDISMODULE_READ | REDISMODULE_WRITE;
-    *entry = (lock_entry){
-        .ctx = ctx,
-        .name = name,
-        .db = RedisModule_GetSelectedDb(ctx),
-        .key = RedisModule_OpenKey(ctx, name, mode),
-    };
+    entry->ctx = ctx;
+    entry->argv = NULL;
+    entry->argc = 0;
+    entry->name = name;
+    entry->db = RedisModule_GetSelectedDb(ctx);
+    entry->now_us = server_boot_us();
+    entry->key = RedisModule_OpenKey(ctx, name, mode);
+    entry->is_held = false;
 
     switch (RedisModule_KeyType(entry->key)) {
     case REDISMODULE_KEYTYPE_EMPTY:
         return true;
     case REDISMODULE_KEYTYPE_STRING:
-        return read_string(entry);
+        read_string(entry);
+        return true;
     case REDISMODULE_KEYTYPE_MODULE:
-        if (RedisModule_ModuleTypeGetType(entry->key) == lock_type) return read_lock(entry);
-        break;
+        if (RedisModule_ModuleTypeGetType(entry->key) != lock_type) break;
+        read_lock(entry);
+        return true;
     }
     if (access == LOCK_OVERWRITE) return true;
     lock_store_close(entry);
@@ -55,9 +69,7 @@ bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *
 }
 
 void lock_store_close(lock_entry *entry) {
-    if (entry->string != NULL) RedisModule_FreeCallReply(entry->string);
     RedisModule_CloseKey(entry->key);
-    entry->string = NULL;
     entry->key = NULL;
     entry->is_held = false;
 }
@@ -66,39 +78,64 @@ const lock_state *lock_store_held(const lock_entry *entry) {
     return entry->is_held ? &entry->held : NULL;
 }
 
-void lock_store_read_expiry(lock_entry *entry) {
-    if (entry->is_held) entry->held.expires_ms = RedisModule_GetAbsExpire(entry->key);
+int64_t lock_store_key_ttl_ms(const lock_entry *entry) {
+    int64_t expires_ms = RedisModule_GetAbsExpire(entry->key);
+    if (expires_ms == REDISMODULE_NO_EXPIRE) return -1;
+    int64_t now_ms = server_wall_us() / 1000;
+    return expires_ms > now_ms ? expires_ms - now_ms : 0;
 }
 
+/* An EXPIRE that was meant for the holder before does not end its successor. */
 void lock_store_put(lock_entry *entry, const lock_state *state) {
     lock_value *value = lock_value_new(state);
     if (entry->is_held && entry->held.kind == LOCK_KIND_LOCK) {
         void *old;
+        leases_drop(entry->hold);
         RedisModule_ModuleTypeReplaceValue(entry->key, lock_type, value, &old);
+        RedisModule_SetAbsExpire(entry->key, REDISMODULE_NO_EXPIRE);
         lock_value_free(old);
     } else {
         RedisModule_ModuleTypeSetValue(entry->key, lock_type, value);
     }
-    RedisModule_SetAbsExpire(entry->key, state->expires_ms);
-    RedisModule_SignalModifiedKey(entry->ctx, entry->name);
+    lock_value_index(value, entry->db, entry->name, entry->now_us);
+    changed(entry);
     entry->is_held = true;
     entry->held = lock_value_state(value);
-    entry->held.expires_ms = state->expires_ms;
+    entry->held.left_us = state->lease_ms * 1000;
+    entry->hold = lock_value_hold(value);
 }
 
-void lock_store_renew(lock_entry *entry, int64_t lease_ms, int64_t expires_ms) {
-    if (entry->held.kind == LOCK_KIND_LOCK) {
-        lock_value *value = RedisModule_ModuleTypeGetValue(entry->key);
-        value->lease_ms = (uint32_t)lease_ms;
-        entry->held.lease_ms = lease_ms;
-    }
+void lock_store_renew(lock_entry *entry, int64_t lease_ms) {
+    value_of(entry)->lease_ms = (uint32_t)lease_ms;
+    leases_restart(entry->hold, lease_ms, entry->now_us);
+    changed(entry);
+    entry->held.lease_ms = lease_ms;
+    entry->held.left_us = lease_ms * 1000;
+}
+
+void lock_store_set_fence(lock_entry *entry, int64_t fence) {
+    value_of(entry)->fence = fence;
+    changed(entry);
+    entry->held.fence = fence;
+}
+
+void lock_store_renew_hold(lock_entry *entry) {
+    entry->hold = leases_renew_id(entry->hold);
+    lock_value_set_hold(value_of(entry), entry->hold);
+}
+
+void lock_store_set_string_ttl(lock_entry *entry, int64_t expires_ms) {
     RedisModule_SetAbsExpire(entry->key, expires_ms);
-    RedisModule_SignalModifiedKey(entry->ctx, entry->name);
-    entry->held.expires_ms = expires_ms;
+    changed(entry);
 }
 
+/* The lease goes first: a value without one, when the core unlinks it, was ended by us. */
 void lock_store_remove(lock_entry *entry) {
+    if (entry->held.kind == LOCK_KIND_LOCK) {
+        leases_drop(entry->hold);
+        value_of(entry)->hold_id = 0;
+    }
     RedisModule_DeleteKey(entry->key);
-    RedisModule_SignalModifiedKey(entry->ctx, entry->name);
+    changed(entry);
     entry->is_held = false;
 }

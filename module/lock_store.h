@@ -5,6 +5,7 @@
 #ifndef DLOCK_LOCK_STORE_H
 #define DLOCK_LOCK_STORE_H
 
+#include "lease_index.h"
 #include "lock_state.h"
 #include "redismodule.h"
 
@@ -18,12 +19,14 @@ typedef enum lock_access {
 typedef struct lock_entry {
     RedisModuleCtx *ctx;
     RedisModuleString **argv; /* the words of the running command, or NULL outside of one */
+    int argc;
     RedisModuleString *name;
     int db;
+    int64_t now_us; /* on server_boot_us(): when it was opened */
     RedisModuleKey *key;
-    RedisModuleCallReply *string; /* keeps the token of a plain string alive */
     bool is_held;
-    lock_state held; /* meaningful while is_held */
+    lock_state held; /* these two have a meaning while is_held */
+    lease_ref hold;
 } lock_entry;
 
 /* Opens the key in the selected database. False: it is of another type, and was not opened.
@@ -32,14 +35,19 @@ bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *
                      lock_access access);
 void lock_store_close(lock_entry *entry);
 
-/* The state in the key, or NULL when it is free. Its expiry is LOCK_NO_EXPIRY until it is asked
- * for with lock_store_read_expiry(): a release does not need it, and it costs two look-ups. */
+/* The state in the key, or NULL when it is free. */
 const lock_state *lock_store_held(const lock_entry *entry);
-void lock_store_read_expiry(lock_entry *entry);
 
-/* These need LOCK_WRITE and update entry->held. */
+/* How long a plain string lives on, or -1 for ever; the same for the operator's EXPIRE on a
+ * lock. */
+int64_t lock_store_key_ttl_ms(const lock_entry *entry);
+
+/* These need LOCK_WRITE and update the entry. */
 void lock_store_put(lock_entry *entry, const lock_state *state); /* over whatever is there */
-void lock_store_renew(lock_entry *entry, int64_t lease_ms, int64_t expires_ms);
+void lock_store_renew(lock_entry *entry, int64_t lease_ms);
+void lock_store_set_fence(lock_entry *entry, int64_t fence);
+void lock_store_renew_hold(lock_entry *entry); /* under a new id */
+void lock_store_set_string_ttl(lock_entry *entry, int64_t expires_ms);
 void lock_store_remove(lock_entry *entry);
 
 #endif

@@ -1,66 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock_type.c - the callbacks Redis asks of a data type.
  *
- *   RDB       one string in the form of lock_codec.h; the core stores the TTL beside it
- *   AOF       one internal command that sets the state; the core emits the TTL after it
- *   digest    everything but the TTL, which the core adds
+ *   RDB       one string in the form of lock_codec.h; a loaded lock starts its lease anew
+ *   AOF       one internal command that sets the state
+ *   digest    what master and replica have in common: not when the lease started
  *   aux data  the last fence, so that it grows across a restart with the clock set back
  *   COPY      no callback, so the core refuses it: a copied lock would be a second holder
- *
- * free may run in a background thread: it touches nothing but its value and an atomic count. */
+ *   unlink    the lock was taken away from its name by anything but a DLOCK command */
 #include "lock_type.h"
 
-#include "deferred.h"
 #include "fence.h"
+#include "leases.h"
 #include "lock_codec.h"
+#include "lock_value.h"
+#include "queues.h"
 #include "replicate.h"
+#include "server.h"
 #include "sessions.h"
-#include "waiters.h"
-#include "wall_clock.h"
-#include <stddef.h>
-#include <string.h>
+#include "stats.h"
+#include "strays.h"
 
 enum { ENCODING_VERSION = 1 };
 #define FENCE_KEPT_US (INT64_C(24) * 60 * 60 * 1000000) /* a day */
-
-RedisModuleType *lock_type;
-static int64_t value_count;
-
-lock_value *lock_value_new(const lock_state *state) {
-    lock_value *value = RedisModule_Alloc(offsetof(lock_value, token) + state->token.length);
-    value->fence = state->fence;
-    value->since_ms = state->since_ms;
-    value->lease_ms = (uint32_t)state->lease_ms;
-    value->token_length = (uint16_t)state->token.length;
-    memcpy(value->token, state->token.bytes, state->token.length);
-    __atomic_add_fetch(&value_count, 1, __ATOMIC_RELAXED);
-    return value;
-}
-
-void lock_value_free(lock_value *value) {
-    __atomic_sub_fetch(&value_count, 1, __ATOMIC_RELAXED);
-    RedisModule_Free(value);
-}
-
-lock_state lock_value_state(const lock_value *value) {
-    return (lock_state){
-        .kind = LOCK_KIND_LOCK,
-        .token = {value->token, value->token_length},
-        .fence = value->fence,
-        .since_ms = value->since_ms,
-        .lease_ms = value->lease_ms,
-        .expires_ms = LOCK_NO_EXPIRY,
-    };
-}
-
-int64_t lock_value_count(void) {
-    return __atomic_load_n(&value_count, __ATOMIC_RELAXED);
-}
 
 static void rdb_save(RedisModuleIO *rdb, void *value) {
     char bytes[LOCK_CODEC_SIZE_MAX];
     lock_state state = lock_value_state(value);
     RedisModule_SaveStringBuffer(rdb, bytes, lock_encode(&state, bytes));
+}
+
+static void index_loaded(RedisModuleIO *rdb, lock_value *value) {
+    const RedisModuleString *name = RedisModule_GetKeyNameFromIO(rdb);
+    if (name != NULL) {
+        lock_value_index(value, RedisModule_GetDbIdFromIO(rdb), (RedisModuleString *)name,
+                         server_boot_us());
+        return;
+    }
+    lock_value_set_stray(value);
+    strays_search_soon();
 }
 
 /* NULL refuses the whole file or RESTORE: better no data than a lock nobody took. */
@@ -78,6 +55,7 @@ static void *rdb_load(RedisModuleIO *rdb, int encoding_version) {
     lock_state state;
     if (lock_decode(bytes, size, &state)) {
         value = lock_value_new(&state);
+        index_loaded(rdb, value);
         fence_raise(state.fence);
     } else {
         RedisModule_LogIOError(rdb, "warning", "a corrupt lock of %zu bytes", size);
@@ -94,7 +72,6 @@ static void aof_rewrite(RedisModuleIO *aof, RedisModuleString *key, void *value)
 static void digest(RedisModuleDigest *md, void *data) {
     lock_value *value = data;
     RedisModule_DigestAddLongLong(md, value->fence);
-    RedisModule_DigestAddLongLong(md, value->since_ms);
     RedisModule_DigestAddLongLong(md, value->lease_ms);
     RedisModule_DigestAddStringBuffer(md, value->token, value->token_length);
     RedisModule_DigestEndSequence(md);
@@ -104,15 +81,20 @@ static size_t mem_usage(const void *value) {
     return RedisModule_MallocSize((void *)value);
 }
 
-/* The key is no longer ours: deleted, expired, evicted, overwritten, renamed or moved. Who waits
- * for it may get it now. Fires for our own deletions as well; then nobody waits any more. */
+/* The key is no longer ours: deleted, evicted, overwritten, renamed or moved; or we have removed it
+ * ourselves, and then the lease is gone already. */
 static void unlinked(RedisModuleKeyOptCtx *ctx, const void *data) {
-    const lock_value *value = data;
-    sessions_forget(value->fence);
-    if (waiters_total() == 0) return;
-    const RedisModuleString *name = RedisModule_GetKeyNameFromOptCtx(ctx);
-    int db = RedisModule_GetDbIdFromOptCtx(ctx);
-    if (waiters_first(db, name) != NULL) deferred_settle_soon(db, name, 0);
+    lock_value *value = (lock_value *)data;
+    lease_ref hold = lock_value_hold(value);
+    if (leases_drop(hold)) {
+        sessions_forget(hold.id);
+        stats_count(STATS_FORCED);
+        lock_value_set_stray(value);
+        strays_search_soon();
+    }
+    wait_queue *waiting =
+        queues_find(RedisModule_GetDbIdFromOptCtx(ctx), RedisModule_GetKeyNameFromOptCtx(ctx));
+    if (waiting != NULL) queues_mark(waiting);
 }
 
 static void free_value(void *value) {
@@ -123,7 +105,7 @@ static void free_value(void *value) {
  * a grant of long ago would need a clock set back by as much to be reached again. */
 static void aux_save(RedisModuleIO *rdb, int when) {
     (void)when;
-    if (fence_last() > wall_clock_us() - FENCE_KEPT_US) RedisModule_SaveSigned(rdb, fence_last());
+    if (fence_last() > server_wall_us() - FENCE_KEPT_US) RedisModule_SaveSigned(rdb, fence_last());
 }
 
 static int aux_load(RedisModuleIO *rdb, int encoding_version, int when) {

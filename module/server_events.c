@@ -1,46 +1,90 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server_events.c - see server_events.h. To listen to another event: a callback and a line
- * below. */
+/* server_events.c - see server_events.h. To listen to another event: a callback and a row in the
+ * table. */
 #include "server_events.h"
 
-#include "eviction.h"
+#include "blocked.h"
+#include "fence.h"
+#include "leases.h"
+#include "queues.h"
+#include "server.h"
 #include "sessions.h"
-#include "waiters.h"
 
 static void on_config(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
     (void)event, (void)subevent, (void)data;
-    eviction_warn(ctx);
+    server_config_changed(ctx);
 }
 
 static void on_client(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
     (void)ctx, (void)event;
-    if (subevent == REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED)
-        sessions_end_all_of(((RedisModuleClientInfo *)data)->id);
+    if (subevent != REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED) return;
+    uint64_t client = ((RedisModuleClientInfo *)data)->id;
+    blocked_client_gone(client);
+    sessions_end_all_of(client);
 }
 
 static void on_flush(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
     (void)ctx, (void)event;
     if (subevent != REDISMODULE_SUBEVENT_FLUSHDB_END) return;
-    int db = ((RedisModuleFlushInfo *)data)->dbnum;
-    sessions_flush(db);
-    waiters_flush(db);
+    leases_flushed(((RedisModuleFlushInfo *)data)->dbnum);
+    queues_check_all();
 }
 
+/* The locks of two databases have changed places; their waiters have not. */
 static void on_swap(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
     (void)ctx, (void)event, (void)subevent;
     RedisModuleSwapDbInfo *swap = data;
-    sessions_swap(swap->dbnum_first, swap->dbnum_second);
-    waiters_swap(swap->dbnum_first, swap->dbnum_second);
+    leases_swapped(swap->dbnum_first, swap->dbnum_second);
+    queues_check_all();
+}
+
+/* From now on this server decides who holds a lock. */
+static void begin_to_decide(void) {
+    leases_take_over();
+    fence_resume(server_wall_us());
+    queues_check_all();
+    server_alarm(0);
+}
+
+static void on_loading(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
+    (void)event, (void)data;
+    bool is_over = subevent == REDISMODULE_SUBEVENT_LOADING_ENDED ||
+                   subevent == REDISMODULE_SUBEVENT_LOADING_FAILED;
+    bool is_master = RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_MASTER;
+    if (is_over && is_master) begin_to_decide();
+}
+
+static void on_role(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
+    (void)ctx, (void)event, (void)data;
+    if (subevent == REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER) begin_to_decide();
+}
+
+static int ignore(RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *key) {
+    (void)ctx, (void)type, (void)event, (void)key;
+    return REDISMODULE_OK;
+}
+
+/* Redis 8.4 and newer free the keys of a slot that has moved away in another thread, without a word,
+ * unless some module wants to hear of each key. Then each is unlinked as by DEL. */
+static void ask_to_unlink_trimmed_keys(RedisModuleCtx *ctx) {
+    enum { NOTIFY_KEY_TRIMMED = 1 << 17 };
+    if (RedisModule_GetKeyspaceNotificationFlagsAll() & NOTIFY_KEY_TRIMMED)
+        RedisModule_SubscribeToKeyspaceEvents(ctx, NOTIFY_KEY_TRIMMED, ignore);
 }
 
 int server_events_subscribe(RedisModuleCtx *ctx) {
-    int (*subscribe)(RedisModuleCtx *, RedisModuleEvent, RedisModuleEventCallback) =
-        RedisModule_SubscribeToServerEvent;
-    if (subscribe(ctx, RedisModuleEvent_Config, on_config) != REDISMODULE_OK)
-        return REDISMODULE_ERR;
-    if (subscribe(ctx, RedisModuleEvent_ClientChange, on_client) != REDISMODULE_OK)
-        return REDISMODULE_ERR;
-    if (subscribe(ctx, RedisModuleEvent_FlushDB, on_flush) != REDISMODULE_OK)
-        return REDISMODULE_ERR;
-    return subscribe(ctx, RedisModuleEvent_SwapDB, on_swap);
+    const struct {
+        RedisModuleEvent event;
+        RedisModuleEventCallback callback;
+    } table[] = {
+        {RedisModuleEvent_Config, on_config},   {RedisModuleEvent_ClientChange, on_client},
+        {RedisModuleEvent_FlushDB, on_flush},   {RedisModuleEvent_SwapDB, on_swap},
+        {RedisModuleEvent_Loading, on_loading}, {RedisModuleEvent_ReplicationRoleChanged, on_role},
+    };
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (RedisModule_SubscribeToServerEvent(ctx, table[i].event, table[i].callback) !=
+            REDISMODULE_OK)
+            return REDISMODULE_ERR;
+    ask_to_unlink_trimmed_keys(ctx);
+    return REDISMODULE_OK;
 }

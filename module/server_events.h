@@ -2,7 +2,7 @@
 /* server_events.h - what the server tells us, passed on to whom it concerns.
  *
  * A module has one callback for each event, so this is the one place that subscribes; but for the
- * turns of the event loop, which waiters.c follows by itself while somebody waits. */
+ * turns of the event loop, which blocked.c follows by itself while somebody waits. */
 #ifndef DLOCK_SERVER_EVENTS_H
 #define DLOCK_SERVER_EVENTS_H
 

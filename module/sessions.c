@@ -1,81 +1,113 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* sessions.c - see sessions.h.
  *
- *   by_fence   grant -> tie: for INFO, and to undo the tie when the lock ends
- *   by_client  client -> its ties, a list: for the moment when the connection ends
+ *   by_hold    hold -> tie: for INFO, and to undo the tie when the lock ends
+ *   by_client  client -> session, with a list of its ties: for the moment when the connection ends
+ *   ended      the sessions whose connection has ended, with the ties that are left to work off
  *
- * When it ends, each tie is undone first and its lock is settled after (deferred.h). So a tie that
- * exists when the lock is settled is a new one, to another connection, and the lock stays. */
+ * A connection may have a hundred thousand ties, so its end only moves its session to another
+ * list. */
 #include "sessions.h"
 
-#include "deferred.h"
-#include <stdbool.h>
+#include "server.h"
 #include <stddef.h>
 
+typedef struct session session;
+
 typedef struct tie {
-    struct tie *prev, *next; /* of the same client */
-    int64_t fence;
-    uint64_t client;
-    int db;
-    RedisModuleString *name;
+    struct tie *prev, *next; /* of the same session */
+    session *owner;
+    lease_ref hold;
 } tie;
 
-static RedisModuleDict *by_fence, *by_client;
+struct session {
+    uint64_t client;
+    bool is_ended;
+    tie *first;
+    session *next; /* among the ended */
+};
+
+static RedisModuleDict *by_hold, *by_client;
+static session *ended;
+static session abandoned = {.is_ended = true}; /* for holds that were not told to anybody */
 static int64_t count;
 
-static tie *find(RedisModuleDict *in, const void *id) {
-    return RedisModule_DictGetC(in, (void *)id, sizeof(uint64_t), NULL);
+static tie *find_tie(uint64_t id) {
+    if (count == 0) return NULL;
+    return RedisModule_DictGetC(by_hold, &id, sizeof(id), NULL);
 }
 
-/* Makes first the head of the client's list; NULL removes the list. */
-static void set_first_of(uint64_t client, tie *first) {
-    if (first != NULL)
-        RedisModule_DictReplaceC(by_client, &client, sizeof(client), first);
-    else
-        RedisModule_DictDelC(by_client, &client, sizeof(client), NULL);
+static void add_tie(session *owner, tie *added) {
+    added->owner = owner;
+    added->prev = NULL;
+    added->next = owner->first;
+    if (owner->first != NULL) owner->first->prev = added;
+    owner->first = added;
 }
 
-static void undo(tie *old) {
+static void unlink_tie(tie *old) {
     if (old->prev != NULL)
         old->prev->next = old->next;
     else
-        set_first_of(old->client, old->next);
+        old->owner->first = old->next;
     if (old->next != NULL) old->next->prev = old->prev;
-    RedisModule_DictDelC(by_fence, &old->fence, sizeof(old->fence), NULL);
+}
+
+/* A session that has ended stays in its list until sessions_take_ended() finds it empty. */
+static void undo(tie *old) {
+    session *owner = old->owner;
+    unlink_tie(old);
+    RedisModule_DictDelC(by_hold, &old->hold.id, sizeof(old->hold.id), NULL);
     count--;
-    RedisModule_FreeString(NULL, old->name);
     RedisModule_Free(old);
+    if (owner->first != NULL || owner->is_ended) return;
+    RedisModule_DictDelC(by_client, &owner->client, sizeof(owner->client), NULL);
+    RedisModule_Free(owner);
 }
 
-void sessions_init(void) {
-    by_fence = RedisModule_CreateDict(NULL);
-    by_client = RedisModule_CreateDict(NULL);
-}
-
-void sessions_bind(int64_t fence, uint64_t client, int db, const RedisModuleString *name) {
-    sessions_forget(fence);
-    tie *made = RedisModule_Calloc(1, sizeof(*made));
-    made->fence = fence;
+static session *find_or_make_session(uint64_t client) {
+    session *found = RedisModule_DictGetC(by_client, &client, sizeof(client), NULL);
+    if (found != NULL) return found;
+    session *made = RedisModule_Calloc(1, sizeof(*made));
     made->client = client;
-    made->db = db;
-    made->name = RedisModule_CreateStringFromString(NULL, name);
-    made->next = find(by_client, &client);
-    if (made->next != NULL) made->next->prev = made;
-    set_first_of(client, made);
-    RedisModule_DictSetC(by_fence, &fence, sizeof(fence), made);
+    RedisModule_DictSetC(by_client, &client, sizeof(client), made);
+    return made;
+}
+
+static void tie_hold(session *owner, lease_ref hold) {
+    tie *made = RedisModule_Calloc(1, sizeof(*made));
+    made->hold = hold;
+    add_tie(owner, made);
+    RedisModule_DictSetC(by_hold, &made->hold.id, sizeof(made->hold.id), made);
     count++;
 }
 
-void sessions_forget(int64_t fence) {
-    if (count == 0) return;
-    tie *old = find(by_fence, &fence);
+void sessions_init(void) {
+    by_hold = RedisModule_CreateDict(NULL);
+    by_client = RedisModule_CreateDict(NULL);
+}
+
+void sessions_bind(lease_ref hold, uint64_t client) {
+    sessions_forget(hold.id);
+    tie_hold(find_or_make_session(client), hold);
+}
+
+void sessions_rename(uint64_t old_id, lease_ref hold) {
+    tie *old = find_tie(old_id);
+    if (old == NULL) return;
+    session *owner = old->owner;
+    if (!owner->is_ended) tie_hold(owner, hold);
+    undo(old);
+}
+
+void sessions_forget(uint64_t id) {
+    tie *old = find_tie(id);
     if (old != NULL) undo(old);
 }
 
-uint64_t sessions_client(int64_t fence) {
-    if (count == 0) return 0;
-    tie *found = find(by_fence, &fence);
-    return found == NULL ? 0 : found->client;
+uint64_t sessions_client(uint64_t id) {
+    const tie *found = find_tie(id);
+    return found == NULL || found->owner->is_ended ? 0 : found->owner->client;
 }
 
 int64_t sessions_count(void) {
@@ -84,35 +116,34 @@ int64_t sessions_count(void) {
 
 void sessions_end_all_of(uint64_t client) {
     if (count == 0) return;
-    tie *each;
-    while ((each = find(by_client, &client)) != NULL) {
-        deferred_settle_soon(each->db, each->name, each->fence);
-        undo(each);
-    }
+    session *old = RedisModule_DictGetC(by_client, &client, sizeof(client), NULL);
+    if (old == NULL) return;
+    RedisModule_DictDelC(by_client, &client, sizeof(client), NULL);
+    old->is_ended = true;
+    old->next = ended;
+    ended = old;
+    server_alarm(0);
 }
 
-void sessions_flush(int db) {
-    if (count == 0) return;
-    RedisModuleDictIter *iter = RedisModule_DictIteratorStartC(by_fence, "^", NULL, 0);
-    tie *each;
-    while (RedisModule_DictNextC(iter, NULL, (void **)&each) != NULL) {
-        if (db >= 0 && db != each->db) continue;
-        int64_t fence = each->fence;
-        undo(each);
-        RedisModule_DictIteratorReseekC(iter, ">", &fence, sizeof(fence));
-    }
-    RedisModule_DictIteratorStop(iter);
+void sessions_abandon(lease_ref hold) {
+    sessions_forget(hold.id);
+    tie_hold(&abandoned, hold);
+    server_alarm(0);
 }
 
-void sessions_swap(int db, int other_db) {
-    if (count == 0) return;
-    RedisModuleDictIter *iter = RedisModule_DictIteratorStartC(by_fence, "^", NULL, 0);
-    tie *each;
-    while (RedisModule_DictNextC(iter, NULL, (void **)&each) != NULL) {
-        if (each->db == db)
-            each->db = other_db;
-        else if (each->db == other_db)
-            each->db = db;
+bool sessions_has_ended(void) {
+    return ended != NULL || abandoned.first != NULL;
+}
+
+bool sessions_take_ended(lease_ref *hold) {
+    while (ended != NULL && ended->first == NULL) {
+        session *empty = ended;
+        ended = empty->next;
+        RedisModule_Free(empty);
     }
-    RedisModule_DictIteratorStop(iter);
+    tie *first = abandoned.first != NULL ? abandoned.first : ended != NULL ? ended->first : NULL;
+    if (first == NULL) return false;
+    *hold = first->hold;
+    undo(first);
+    return true;
 }

@@ -3,6 +3,7 @@
 A part is a set of test files and the environment that they run in. A job is one file of a part, in
 a process of its own, and several of them run at a time, as most wait most of the time. Tests that
 are marked "alone" need the processor for themselves: they run after all others, one job at a time.
+A server that get-servers could not fetch is skipped.
 
 What a job prints is shown if it fails; there is a line for each job, and at the end one for each
 part and for each test that failed. The exit status is 1 if anything failed. An interrupt ends the
@@ -28,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 ALONE = "pytest.mark.alone"
 SANITIZED = "build/sanitize-address-undefined"
 SANITIZERS = "ASan and UBSan"
-SERVERS = ["redis-8.0", "valkey-8.0", "valkey-8.1", "valkey-9.1"]
+SERVERS = ["redis-8.0", "redis-8.6", "valkey-8.0", "valkey-8.1", "valkey-9.1", "redict-7.3"]
 PATIENCE_S = 30  # for jobs that are told to end
 NO_TESTS = 5  # as pytest exits
 COUNT = re.compile(r"(\d+) (passed|failed|error|skipped|xfailed|xpassed)")
@@ -144,10 +145,11 @@ def parts():
     yield Part("client's threads under TSan", threads,
                {"DLOCK_BUILD": "build/sanitize-thread",
                 "TSAN_OPTIONS": f"suppressions={ROOT}/tests/tsan.supp"})
+    core = files_of("module", "commands", "replication", "session", "wait", "wait_end")
     for server in SERVERS:
+        program = f"build/servers/{server}-server"
         yield Part(f"core of the module on {server}",
-                   files_of("module", "commands", "replication", "session", "wait", "wait_end"),
-                   {"REDIS_SERVER": f"build/servers/{server}-server"})
+                   core if os.access(ROOT / program, os.X_OK) else [], {"REDIS_SERVER": program})
 
 
 # -- running it -----------------------------------------------------------------------------------
@@ -209,6 +211,9 @@ class Run:
     def summary(self, seconds):
         print("\nin all, with the seconds that its files took one by one:")
         for part in self.parts:
+            if not part.files:
+                print(f"skip   {part.title}: it is not in build/servers, see scripts/get-servers")
+                continue
             counts = ", ".join(f"{count} {what}" for what, count in part.counts.items() if count)
             tell(part.failures, f"{part.title}: {counts}; {part.seconds:.0f} s")
             for name in part.failures:

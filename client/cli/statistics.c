@@ -12,7 +12,7 @@ static const struct counter {
     const char *field;
     size_t offset;
 } counters[] = {{"dlock_held", AT(held)},           {"dlock_waiters", AT(waiters)},
-                {"dlock_acquired", AT(acquired)},   {"dlock_handed_over", AT(handed_over)},
+                {"dlock_granted", AT(granted)},   {"dlock_handed_over", AT(handed_over)},
                 {"dlock_contended", AT(contended)}, {"dlock_wait_timeouts", AT(wait_timeouts)}};
 
 /* As "1024=3,2048=7". */
@@ -55,12 +55,12 @@ static double quantile_ms(const int64_t counts[STATISTICS_BUCKETS], double part)
 statistics_change statistics_since(const statistics *before, const statistics *now) {
     int64_t waits[STATISTICS_BUCKETS];
     double seconds = (double)(now->at_ms - before->at_ms) / 1000;
-    if (seconds <= 0 || now->acquired < before->acquired) /* a server has started anew */
+    if (seconds <= 0 || now->granted < before->granted) /* a server has started anew */
         return (statistics_change){.wait_p50_ms = -1, .wait_p99_ms = -1};
     for (int i = 0; i < STATISTICS_BUCKETS; i++)
         waits[i] = now->waits[i] - before->waits[i];
     return (statistics_change){
-        .grants_per_s = (double)(now->acquired - before->acquired) / seconds,
+        .grants_per_s = (double)(now->granted - before->granted) / seconds,
         .handovers_per_s = (double)(now->handed_over - before->handed_over) / seconds,
         .timeouts_per_s = (double)(now->wait_timeouts - before->wait_timeouts) / seconds,
         .wait_p50_ms = quantile_ms(waits, 0.5),

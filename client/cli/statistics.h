@@ -10,7 +10,7 @@ enum { STATISTICS_BUCKETS = 64 };
 typedef struct statistics {
     int64_t at_ms; /* on some clock */
     int64_t servers, held, waiters;
-    int64_t acquired, handed_over, contended, wait_timeouts;
+    int64_t granted, handed_over, contended, wait_timeouts;
     int64_t waits[STATISTICS_BUCKETS]; /* [i]: below 2^i microseconds, and not below half of it */
 } statistics;
 

@@ -106,11 +106,21 @@ static bool read_field(dlock_inspection *to, const reply *field, const reply *va
     return true; /* a newer server may say more */
 }
 
+static bool read_map(dlock_inspection *to, const reply *map) {
+    reply field, value, holder;
+    for (size_t i = 0; reply_element(map, i, &field); i += 2) {
+        if (!reply_element(map, i + 1, &value)) return false;
+        if (strcmp(field.text, "holders") != 0) {
+            if (!read_field(to, &field, &value)) return false;
+        } else if (!reply_element(&value, 0, &holder) || !read_map(to, &holder)) {
+            return false;
+        }
+    }
+    return map->kind == REPLY_ARRAY;
+}
+
 static bool read_lock(dlock_inspection *to, const reply *answer) {
-    reply field, value;
-    for (size_t i = 0; reply_element(answer, i, &field); i += 2)
-        if (!reply_element(answer, i + 1, &value) || !read_field(to, &field, &value)) return false;
-    return answer->kind == REPLY_ARRAY && to->token != NULL;
+    return read_map(to, answer) && to->token != NULL;
 }
 
 static bool is_elsewhere(const reply *answer) {

@@ -31,7 +31,7 @@ def _server_versions():
     try:
         client = server.start().client()
         info = client.info("server")
-        name = "valkey" if "valkey_version" in info else "redis"
+        name = next((name for name in ("valkey", "redict") if f"{name}_version" in info), "redis")
         return {
             "server": f"{name} {info[name + '_version']}",
             "allocator": client.info("memory")["mem_allocator"],

@@ -102,7 +102,7 @@ def test_wait_until_it_is_free(tool, lock, client):
     assert client.info("dlock")["dlock_waiters"] == 0, "it is not in the queue"
     lock.release("another")
     assert waiting.wait(20) == 0
-    assert client.info("dlock")["dlock_acquired"] == 1, "nor does it take the lock"
+    assert client.info("dlock")["dlock_granted"] == 1, "nor does it take the lock"
 
 
 # -- info ------------------------------------------------------------------------------------------

@@ -46,8 +46,10 @@ def wait_until(condition, what, timeout=20):
 
 def cli():
     """The command line client that came with the server."""
-    beside = os.environ.get("REDIS_SERVER", "").replace("-server", "-cli")
-    return str(LAUNCH_DIR / beside) if (LAUNCH_DIR / beside).is_file() else "redis-cli"
+    folder, slash, name = os.environ.get("REDIS_SERVER", "").rpartition("/")
+    beside = LAUNCH_DIR / (folder + slash) / name.replace("-server", "-cli")
+    is_there = slash and "-server" in name and beside.is_file()
+    return str(beside) if is_there else "redis-cli"
 
 
 def free_port():

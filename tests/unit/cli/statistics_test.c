@@ -4,10 +4,10 @@
 
 #include "unit.h"
 
-static void tell(statistics *to, const char *acquired, const char *waits) {
+static void tell(statistics *to, const char *granted, const char *waits) {
     statistics_add(to, "one:6379", "dlock_version", "0.1.0");
     statistics_add(to, "one:6379", "dlock_held", "3");
-    statistics_add(to, "one:6379", "dlock_acquired", acquired);
+    statistics_add(to, "one:6379", "dlock_granted", granted);
     statistics_add(to, "one:6379", "dlock_something_new", "17");
     statistics_add(to, "one:6379", "dlock_wait_us", waits);
 }
@@ -18,7 +18,7 @@ static void servers_are_added_up(void) {
     tell(&all, "5", "2048=1");
     CHECK_EQUAL(all.servers, 2);
     CHECK_EQUAL(all.held, 6);
-    CHECK_EQUAL(all.acquired, 15);
+    CHECK_EQUAL(all.granted, 15);
     CHECK_EQUAL(all.waits[10], 3);
     CHECK_EQUAL(all.waits[11], 8);
 }
@@ -47,7 +47,7 @@ static void where_nobody_waited_there_is_no_wait(void) {
 }
 
 static void a_server_that_started_anew_has_no_change(void) {
-    statistics before = {.at_ms = 1000, .acquired = 9}, now = {.at_ms = 3000, .acquired = 1};
+    statistics before = {.at_ms = 1000, .granted = 9}, now = {.at_ms = 3000, .granted = 1};
     CHECK(statistics_since(&before, &now).grants_per_s == 0);
 }
 

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* blocked.c - see blocked.h.
+ *
+ *   WAITING    in a queue. The client is blocked "on keys", without a timeout of the core
+ *   due        out of the queue, answer decided: deliver() is called just before the server sleeps
+ *   delivered  the answer is in the reply buffer of the blocked client, and the core is asked to
+ *              unblock it; the core appends that buffer to the connection's
+ *   told       the core has done so; remembered until the server has slept once
+ *
+ * Until it is delivered, whatever unblocks the client (CLIENT UNBLOCK, a closed connection, a moved
+ * slot, a change of role) ends in on_unblock() or on_disconnect(), and a grant is given up. After
+ * that, on_free() learns from the core whether the answer was appended. If its connection is
+ * freed before the server has slept, nothing of it was sent: blocked_client_gone() gives the grant
+ * up. None of this depends on the version of the server.
+ *
+ * The core's own timeout is not used: it is late, and on some servers it loses the answer when it
+ * meets an unblocking in the same turn. CLIENT UNBLOCK in the turn between delivered and told
+ * does lose the answer on some servers: the connection is closed then, so that no client hangs.
+ *
+ * Clients block on a key that nobody creates: its name is random, and in a cluster it is in the slot
+ * of the lock, so that the core can redirect clients whose slot moves away. On the lock's own name
+ * the core would walk over all waiters whenever somebody else creates the key. */
+#include "blocked.h"
+
+#include "cluster_slot.h"
+#include "server.h"
+#include "sessions.h"
+#include "settings.h"
+#include "stats.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { RANDOM_SIZE = 32, KEY_MAX = 64, TOLD_BUCKETS = 1024 };
+
+/* The core needs some ten microseconds for each client that is unblocked. */
+enum { DUE_ENOUGH = 128 };
+
+/* A turn that took longer than this may hide that a connection was closed: the answer waits a little
+ * longer, so that the server and its I/O threads can read from their connections. */
+enum { LONG_TURN_US = 5000, AFTER_LONG_TURN_US = 4000 };
+
+typedef enum parked_answer { WAITING, GRANTED, REFUSED, SENT_AWAY } parked_answer;
+
+typedef struct parked {
+    waiter place; /* must be the first member */
+    RedisModuleBlockedClient *client;
+    parked_answer answer;
+    bool is_delivered;
+    bool is_due;
+    int64_t not_before_us; /* of a postponed answer; 0: it was not postponed */
+    int64_t answered_us;   /* when the answer was decided */
+    struct parked *due_prev, *due_next;
+    struct parked *next; /* among the told of one bucket, or among those to close */
+    lease_ref hold;      /* these three are of GRANTED */
+    int64_t fence;
+    int64_t lease_end_us;
+    const char *error; /* of SENT_AWAY */
+    char token[];
+} parked;
+
+static parked *due_first, *due_last, *to_close;
+static parked *told[TOLD_BUCKETS];
+static int64_t parked_count, due_count, told_count;
+static bool is_following_loop, is_awake;
+static char key_prefix[KEY_MAX];
+static RedisModuleString *nobodys_key;
+static uint32_t suffixes[CLUSTER_SLOTS];
+
+/* -- the ones to answer before the server sleeps */
+
+static void due_add(parked *added) {
+    added->is_due = true;
+    due_count++;
+    added->due_prev = due_last;
+    added->due_next = NULL;
+    if (due_last != NULL)
+        due_last->due_next = added;
+    else
+        due_first = added;
+    due_last = added;
+    if (!is_awake) server_alarm(0); /* the server may be past the point where they are answered */
+}
+
+static void due_remove(parked *removed) {
+    if (!removed->is_due) return;
+    removed->is_due = false;
+    due_count--;
+    if (removed->due_prev != NULL)
+        removed->due_prev->due_next = removed->due_next;
+    else
+        due_first = removed->due_next;
+    if (removed->due_next != NULL)
+        removed->due_next->due_prev = removed->due_prev;
+    else
+        due_last = removed->due_prev;
+}
+
+static void answer_soon(parked *client, parked_answer answer) {
+    queues_leave(&client->place);
+    client->answer = answer;
+    client->answered_us = server_boot_us();
+    due_add(client);
+}
+
+bool blocked_has_enough(void) {
+    return due_count >= DUE_ENOUGH;
+}
+
+/* -- the answer */
+
+static int reply(RedisModuleCtx *ctx, const parked *client) {
+    if (client->answer == SENT_AWAY) return RedisModule_ReplyWithError(ctx, client->error);
+    if (client->answer == GRANTED) return RedisModule_ReplyWithLongLong(ctx, client->fence);
+    return RedisModule_ReplyWithNull(ctx);
+}
+
+/* True: not in this turn. */
+static bool is_postponed(parked *client, int64_t now_us) {
+    if (client->answer != GRANTED) return false;
+    if (client->not_before_us == 0 && now_us - client->answered_us >= LONG_TURN_US)
+        client->not_before_us = now_us + AFTER_LONG_TURN_US;
+    if (now_us >= client->not_before_us) return false;
+    server_alarm(client->not_before_us);
+    return true;
+}
+
+static void deliver(parked *client, int64_t now_us) {
+    due_remove(client);
+    /* A holder must have something of its lease. The lock itself ends in work.c. */
+    if (client->answer == GRANTED && now_us >= client->lease_end_us) client->answer = REFUSED;
+    RedisModuleCtx *ctx = RedisModule_GetThreadSafeContext(client->client);
+    reply(ctx, client);
+    RedisModule_FreeThreadSafeContext(ctx);
+    client->is_delivered = true;
+    RedisModule_UnblockClient(client->client, NULL);
+}
+
+static void deliver_all(void) {
+    int64_t now_us = due_first == NULL ? 0 : server_boot_us();
+    for (parked *each = due_first, *next; each != NULL; each = next) {
+        next = each->due_next;
+        if (!is_postponed(each, now_us)) deliver(each, now_us);
+    }
+}
+
+/* -- the ones that were told in this turn */
+
+static parked **told_bucket(uint64_t client) {
+    return &told[client % TOLD_BUCKETS];
+}
+
+static void told_add(parked *client) {
+    parked **bucket = told_bucket(client->place.client);
+    client->next = *bucket;
+    *bucket = client;
+    told_count++;
+}
+
+static void told_forget_all(void) {
+    if (told_count == 0) return;
+    for (int i = 0; i < TOLD_BUCKETS; i++) {
+        while (told[i] != NULL) {
+            parked *each = told[i];
+            told[i] = each->next;
+            RedisModule_Free(each);
+        }
+    }
+    told_count = 0;
+}
+
+void blocked_client_gone(uint64_t client) {
+    if (told_count == 0) return;
+    for (parked **each = told_bucket(client); *each != NULL; each = &(*each)->next) {
+        if ((*each)->place.client != client) continue;
+        parked *gone = *each;
+        *each = gone->next;
+        told_count--;
+        sessions_abandon(gone->hold);
+        RedisModule_Free(gone);
+        return;
+    }
+}
+
+/* -- the event loop */
+
+static void on_event_loop(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent,
+                          void *data) {
+    (void)ctx, (void)event, (void)data;
+    is_awake = subevent == REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
+    if (is_awake)
+        told_forget_all();
+    else
+        deliver_all();
+}
+
+/* Only while somebody waits, since it costs every turn of the loop. Not from within the event
+ * itself. */
+static void follow_event_loop(bool is_wanted) {
+    if (is_wanted == is_following_loop) return;
+    is_following_loop = is_wanted;
+    is_awake = false; /* not known yet */
+    RedisModule_SubscribeToServerEvent(server_context(), RedisModuleEvent_EventLoop,
+                                       is_wanted ? on_event_loop : NULL);
+}
+
+/* -- what the core calls */
+
+/* The key was created: somebody has guessed a random name. */
+static int on_key_ready(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    (void)ctx, (void)argv, (void)argc;
+    return REDISMODULE_ERR;
+}
+
+/* Called by the core while it carries out our own unblocking, when nothing is left to write; or for
+ * CLIENT UNBLOCK, when the client wants an answer now. That ends its wait, even if the lock was
+ * granted to it in this very turn. */
+static int on_unblock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    (void)argv, (void)argc;
+    parked *client = RedisModule_GetBlockedClientPrivateData(ctx);
+    if (client->is_delivered) return REDISMODULE_OK;
+    due_remove(client);
+    if (client->answer == WAITING) {
+        stats_count(STATS_WAIT_TIMEOUTS);
+        queues_leave(&client->place);
+        client->answer = REFUSED;
+    } else if (client->answer == GRANTED) {
+        sessions_abandon(client->hold);
+        client->answer = REFUSED;
+    }
+    return reply(ctx, client);
+}
+
+/* The connection is lost, or was given an error by the core: CLIENT UNBLOCK id ERROR, a cluster
+ * redirect, demotion to replica. */
+static void on_disconnect(RedisModuleCtx *ctx, RedisModuleBlockedClient *handle) {
+    (void)handle;
+    parked *client = RedisModule_GetBlockedClientPrivateData(ctx);
+    if (client->is_delivered) return; /* on_free() sees it */
+    due_remove(client);
+    if (client->answer == WAITING) queues_leave(&client->place);
+    if (client->answer == GRANTED) sessions_abandon(client->hold);
+    client->answer = REFUSED;
+}
+
+/* The last call of the core for this client. */
+static void on_free(RedisModuleCtx *ctx, void *privdata) {
+    parked *client = privdata;
+    bool is_dropped = client->is_delivered && RedisModule_BlockedClientDisconnected(ctx);
+    bool is_granted = client->is_delivered && client->answer == GRANTED;
+    if (is_dropped && is_granted) sessions_abandon(client->hold);
+    if (is_dropped) {
+        client->next = to_close;
+        to_close = client;
+        server_alarm(0);
+    } else if (is_granted) {
+        told_add(client);
+    } else {
+        RedisModule_Free(client);
+    }
+    if (--parked_count == 0 && told_count == 0) follow_event_loop(false);
+}
+
+/* -- public */
+
+void blocked_init(void) {
+    char random[RANDOM_SIZE];
+    RedisModule_GetRandomHexChars(random, sizeof(random));
+    int length = snprintf(key_prefix, sizeof(key_prefix), "dlock:%.*s:", RANDOM_SIZE, random);
+    nobodys_key = RedisModule_CreateString(NULL, key_prefix, (size_t)length);
+    if (server_is_cluster()) cluster_slot_find_suffixes(key_prefix, (size_t)length, suffixes);
+}
+
+static RedisModuleString *make_key_to_block_on(RedisModuleString *name) {
+    if (!server_is_cluster()) return RedisModule_HoldString(NULL, nobodys_key);
+    size_t length;
+    const char *bytes = RedisModule_StringPtrLen(name, &length);
+    return RedisModule_CreateStringPrintf(NULL, "%s%u", key_prefix,
+                                          suffixes[cluster_slot(bytes, length)]);
+}
+
+static parked *make_parked(RedisModuleCtx *ctx, const lock_request *request) {
+    parked *made = RedisModule_Calloc(1, sizeof(*made) + request->token.length);
+    memcpy(made->token, request->token.bytes, request->token.length);
+    made->place.request = *request;
+    made->place.request.token.bytes = made->token;
+    made->place.client = RedisModule_GetClientId(ctx);
+    made->place.parked_us = server_boot_us();
+    made->place.end.at_us = made->place.parked_us + request->wait_ms * 1000;
+    return made;
+}
+
+bool blocked_park_or_reply(RedisModuleCtx *ctx, RedisModuleString *name,
+                           const lock_request *request) {
+    int db = RedisModule_GetSelectedDb(ctx);
+    wait_queue *joined = queues_find(db, name);
+    waiter *older = joined == NULL ? NULL : queues_find_token(joined, request->token);
+    int64_t length = joined == NULL ? 0 : joined->length;
+    if (older == NULL && length >= settings.max_waiters) {
+        stats_count(STATS_QUEUE_FULL);
+        RedisModule_ReplyWithError(ctx, "QUEUEFULL too many clients wait for this lock "
+                                        "(dlock.max-waiters)");
+        return false;
+    }
+
+    parked *client = make_parked(ctx, request);
+    parked_count++;
+    follow_event_loop(true);
+    if (older != NULL) {
+        queues_replace(older, &client->place);
+        ((parked *)older)->answer = REFUSED;
+        due_add((parked *)older);
+    } else {
+        queues_append(db, name, &client->place);
+    }
+    RedisModuleString *key = make_key_to_block_on(name);
+    client->client =
+        RedisModule_BlockClientOnKeys(ctx, on_key_ready, on_unblock, on_free, 0, &key, 1, client);
+    RedisModule_SetDisconnectCallback(client->client, on_disconnect);
+    RedisModule_FreeString(NULL, key);
+    return true;
+}
+
+void blocked_grant(waiter *granted, lease_ref hold, int64_t fence, int64_t lease_end_us) {
+    parked *client = (parked *)granted;
+    client->hold = hold;
+    client->fence = fence;
+    client->lease_end_us = lease_end_us;
+    answer_soon(client, GRANTED);
+    stats_add(&stats_wait_us, client->answered_us - granted->parked_us);
+}
+
+void blocked_refuse(waiter *refused) {
+    answer_soon((parked *)refused, REFUSED);
+}
+
+void blocked_send_away(waiter *sent, const char *error) {
+    ((parked *)sent)->error = error;
+    answer_soon((parked *)sent, SENT_AWAY);
+}
+
+void blocked_close_unanswered(RedisModuleCtx *ctx) {
+    while (to_close != NULL) {
+        parked *client = to_close;
+        to_close = client->next;
+        RedisModuleCallReply *reply =
+            RedisModule_Call(ctx, "CLIENT", "ccl", "KILL", "ID", (long long)client->place.client);
+        if (reply != NULL) RedisModule_FreeCallReply(reply);
+        RedisModule_Free(client);
+    }
+}

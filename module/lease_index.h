@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lease_index.h - every hold with the end of its lease; the next to end is known at once. Pure.
+ *
+ * A hold is one stored lock. The lock in the keyspace refers to its entry here by slot and id; an
+ * entry never refers to a lock in the keyspace, because Redis can free one without a word
+ * (FLUSHALL ASYNC frees in another thread, newer servers trim migrated slots in the background).
+ * An entry whose lock is gone is dropped when it is due. Ids are never used twice, so a reference
+ * to an entry that was dropped finds nothing, even if the slot is in use again. */
+#ifndef DLOCK_LEASE_INDEX_H
+#define DLOCK_LEASE_INDEX_H
+
+#include "deadlines.h"
+#include <stdbool.h>
+
+/* Refers to a hold. An id of 0 refers to none. */
+typedef struct lease_ref {
+    uint64_t id;
+    uint32_t slot;
+} lease_ref;
+
+typedef struct lease_entry {
+    deadline end; /* of the lease; must be the first member */
+    uint64_t id;  /* 0: the slot is free */
+    void *name;   /* the lock's name; in a free slot the next free slot */
+    int32_t db;
+    uint32_t slot;
+} lease_entry;
+
+typedef struct lease_index {
+    void *(*resize)(void *memory, size_t size); /* realloc(3) that never fails */
+    void (*release)(void *memory);
+    deadlines ends;
+    size_t ends_capacity;
+    lease_entry **chunks;
+    uint32_t chunk_count;
+    lease_entry *first_free;
+    uint64_t last_id;
+} lease_index;
+
+/* Adds an entry with a new id. */
+lease_entry *lease_index_add(lease_index *index, int64_t end_us, int32_t db, void *name);
+
+/* The entry, or NULL when it was dropped. */
+lease_entry *lease_index_find(const lease_index *index, lease_ref ref);
+
+static inline lease_ref lease_entry_ref(const lease_entry *entry) {
+    return (lease_ref){.id = entry->id, .slot = entry->slot};
+}
+
+void lease_index_set_end(lease_index *index, lease_entry *entry, int64_t end_us);
+
+/* A new id: references to the old one find nothing from now on. */
+void lease_index_renew_id(lease_index *index, lease_entry *entry);
+
+/* The caller frees the name. When the last entry goes, so does all memory. */
+void lease_index_drop(lease_index *index, lease_entry *entry);
+
+/* The entry whose lease ends first, or NULL. */
+lease_entry *lease_index_first(const lease_index *index);
+
+/* The entry in that slot; its id is 0 if the slot is free. slot < lease_index_slots(). */
+lease_entry *lease_index_at(const lease_index *index, uint32_t slot);
+uint32_t lease_index_slots(const lease_index *index);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* leases.c - see leases.h.
+ *
+ * Nothing here walks over all leases at once:
+ *
+ *   SWAPDB     entries have the number of a space; spaces[] maps a space to its database
+ *   FLUSHDB    remembers the last id of each space: older entries of that space are dead, and are
+ *              swept in portions
+ *   take over  remembers the time: whoever asks for the end of a lease gets that time plus its
+ *              length at least, and the entry is corrected then */
+#include "leases.h"
+
+#include "server.h"
+#include <string.h>
+
+/* A copy: one that shares Redis's string would be twice as large. */
+typedef struct lock_name {
+    size_t length;
+    char bytes[];
+} lock_name;
+
+typedef struct space {
+    int db;
+    int64_t count;       /* of its entries */
+    uint64_t flushed_id; /* entries up to this id are dead */
+} space;
+
+static lease_index leases = {.resize = NULL};
+static space *spaces;
+static int space_count;
+static int64_t taken_over_us;
+static bool is_sweeping;
+static uint32_t sweep_slot;
+
+static void *resize(void *memory, size_t size) {
+    return RedisModule_Realloc(memory, size);
+}
+
+static void release(void *memory) {
+    RedisModule_Free(memory);
+}
+
+/* The spaces of all databases up to db exist after this. */
+static int find_space(int db) {
+    while (space_count <= db) {
+        spaces = RedisModule_Realloc(spaces, sizeof(spaces[0]) * ((size_t)space_count + 1));
+        spaces[space_count] = (space){.db = space_count};
+        space_count++;
+    }
+    if (spaces[db].db == db) return db;
+    for (int i = 0; i < space_count; i++)
+        if (spaces[i].db == db) return i;
+    return db;
+}
+
+static lock_name *copy_name(const RedisModuleString *name) {
+    size_t length;
+    const char *bytes = RedisModule_StringPtrLen(name, &length);
+    lock_name *made = RedisModule_Alloc(sizeof(*made) + length);
+    made->length = length;
+    memcpy(made->bytes, bytes, length);
+    return made;
+}
+
+static void drop(lease_entry *entry) {
+    spaces[entry->db].count--;
+    RedisModule_Free(entry->name);
+    lease_index_drop(&leases, entry);
+}
+
+lease_ref leases_add(int db, RedisModuleString *name, int64_t lease_ms, int64_t now_us) {
+    if (leases.resize == NULL) {
+        leases.resize = resize;
+        leases.release = release;
+    }
+    int in = find_space(db);
+    spaces[in].count++;
+    int64_t end_us = now_us + lease_ms * 1000;
+    lease_entry *entry = lease_index_add(&leases, end_us, in, copy_name(name));
+    server_alarm(end_us);
+    return lease_entry_ref(entry);
+}
+
+static void set_end(lease_entry *entry, int64_t end_us) {
+    lease_index_set_end(&leases, entry, end_us);
+    server_alarm(end_us);
+}
+
+bool leases_end(lease_ref ref, int64_t lease_ms, int64_t *end_us) {
+    lease_entry *entry = lease_index_find(&leases, ref);
+    if (entry == NULL) return false;
+    int64_t promised_us = taken_over_us + lease_ms * 1000;
+    if (entry->end.at_us < promised_us) set_end(entry, promised_us);
+    *end_us = entry->end.at_us;
+    return true;
+}
+
+void leases_restart(lease_ref ref, int64_t lease_ms, int64_t now_us) {
+    set_end(lease_index_find(&leases, ref), now_us + lease_ms * 1000);
+}
+
+void leases_postpone(lease_ref ref, int64_t end_us) {
+    set_end(lease_index_find(&leases, ref), end_us);
+}
+
+lease_ref leases_renew_id(lease_ref ref) {
+    lease_entry *entry = lease_index_find(&leases, ref);
+    lease_index_renew_id(&leases, entry);
+    return lease_entry_ref(entry);
+}
+
+bool leases_drop(lease_ref ref) {
+    lease_entry *entry = lease_index_find(&leases, ref);
+    if (entry != NULL) drop(entry);
+    return entry != NULL;
+}
+
+bool leases_lock(lease_ref ref, int *db, RedisModuleString **name) {
+    const lease_entry *entry = lease_index_find(&leases, ref);
+    if (entry == NULL) return false;
+    *db = spaces[entry->db].db;
+    const lock_name *copy = entry->name;
+    *name = RedisModule_CreateString(NULL, copy->bytes, copy->length);
+    return true;
+}
+
+bool leases_first(lease_ref *ref, int64_t *end_us) {
+    const lease_entry *entry = lease_index_first(&leases);
+    if (entry == NULL) return false;
+    *ref = lease_entry_ref(entry);
+    *end_us = entry->end.at_us;
+    return true;
+}
+
+void leases_take_over(void) {
+    taken_over_us = server_boot_us();
+}
+
+void leases_flushed(int db) {
+    for (int i = 0; i < space_count; i++) {
+        if (db >= 0 && spaces[i].db != db) continue;
+        if (spaces[i].count == 0) continue;
+        spaces[i].flushed_id = leases.last_id;
+        is_sweeping = true;
+        sweep_slot = 0;
+    }
+    if (is_sweeping) server_alarm(0);
+}
+
+void leases_swapped(int db, int other_db) {
+    find_space(db > other_db ? db : other_db);
+    int one = find_space(db), other = find_space(other_db);
+    spaces[one].db = other_db;
+    spaces[other].db = db;
+}
+
+bool leases_sweep(int64_t until_us, void (*on_drop)(lease_ref ref)) {
+    enum { SLOTS_PER_LOOK = 64 };
+    if (!is_sweeping) return false;
+    while (sweep_slot < lease_index_slots(&leases)) {
+        lease_entry *entry = lease_index_at(&leases, sweep_slot++);
+        if (entry->id != 0 && entry->id <= spaces[entry->db].flushed_id) {
+            on_drop(lease_entry_ref(entry));
+            drop(entry);
+        }
+        if (sweep_slot % SLOTS_PER_LOOK == 0 && server_boot_us() >= until_us) return true;
+    }
+    is_sweeping = false;
+    return false;
+}

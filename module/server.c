@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* server.c - see server.h.
+ *
+ * The alarm. Timers of the server follow the wall clock: set back by an hour, each is an hour late.
+ * So the alarm is a timerfd on CLOCK_BOOTTIME in the server's event loop:
+ *
+ *   timerfd is readable -> a timer of 0 ms -> the work -> the timerfd is set again
+ *
+ * The timer is there because only its callback has a context that can write to the keyspace and to
+ * the replication stream; it runs at the end of the same turn of the event loop. If the wall clock
+ * is set back within that turn, the timer would be late: the timerfd is set to look after it.
+ *
+ * The probe. server_may_write() calls DLOCK.APPLY on the lock, with the rules for scripts: Redis
+ * checks replicas, disk, role and slot before it runs the command, which then does nothing. Our
+ * own command, because an operator may have renamed any other. */
+#include "server.h"
+
+#include "replicate.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+enum { TIMER_LATE_US = 10000 };
+
+server_functions server_optional;
+static RedisModuleCtx *context;
+static server_work_fn work_fn;
+static int alarm_fd = -1;
+static int64_t alarm_us = SERVER_NEVER;
+static bool is_timer_set, is_working;
+static RedisModuleTimerID timer;
+static bool is_cluster, is_probing, may_evict;
+
+static void set_alarm(int64_t due_us) {
+    alarm_us = due_us;
+    struct itimerspec spec = {.it_value = {0, 0}}; /* all 0: off */
+    if (due_us != SERVER_NEVER) {
+        if (due_us < 1) due_us = 1;
+        spec.it_value.tv_sec = (time_t)(due_us / 1000000);
+        spec.it_value.tv_nsec = (long)(due_us % 1000000) * 1000;
+    }
+    timerfd_settime(alarm_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+static void on_timer(RedisModuleCtx *ctx, void *data) {
+    (void)data;
+    is_timer_set = false;
+    is_working = true;
+    int64_t due_us = work_fn(ctx);
+    is_working = false;
+    set_alarm(due_us);
+}
+
+static void on_alarm(int fd, void *data, int mask) {
+    (void)data, (void)mask;
+    uint64_t count;
+    if (read(fd, &count, sizeof(count)) < 0 && errno == EAGAIN) return; /* it was set again */
+    if (is_timer_set) RedisModule_StopTimer(context, timer, NULL);
+    is_timer_set = true;
+    timer = RedisModule_CreateTimer(context, 0, on_timer, NULL);
+    set_alarm(server_boot_us() + TIMER_LATE_US);
+}
+
+bool server_init(RedisModuleCtx *ctx, server_work_fn work) {
+    RedisModule_GetApi("RedisModule_SetCommandACLCategories", &server_optional.set_acl_categories);
+    work_fn = work;
+    is_cluster = (RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_CLUSTER) != 0;
+    context = RedisModule_GetDetachedThreadSafeContext(ctx);
+    alarm_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (context != NULL && alarm_fd >= 0 &&
+        RedisModule_EventLoopAdd(alarm_fd, REDISMODULE_EVENTLOOP_READABLE, on_alarm, NULL) ==
+            REDISMODULE_OK)
+        return true;
+    RedisModule_Log(ctx, "warning", "no timer for leases: %s", strerror(errno));
+    return false;
+}
+
+void server_alarm(int64_t due_us) {
+    /* The work looks at everything that is due before it returns. */
+    if (is_timer_set || is_working || due_us >= alarm_us) return;
+    set_alarm(due_us);
+}
+
+RedisModuleCtx *server_context(void) {
+    return context;
+}
+
+bool server_is_cluster(void) {
+    return is_cluster;
+}
+
+bool server_decides(RedisModuleCtx *ctx) {
+    int others = REDISMODULE_CTX_FLAGS_SLAVE | REDISMODULE_CTX_FLAGS_LOADING |
+                 REDISMODULE_CTX_FLAGS_REPLICATED;
+    return (RedisModule_GetContextFlags(ctx) & others) == 0;
+}
+
+bool server_is_replaying(RedisModuleCtx *ctx) {
+    int replayed = REDISMODULE_CTX_FLAGS_REPLICATED | REDISMODULE_CTX_FLAGS_LOADING;
+    return (RedisModule_GetContextFlags(ctx) & replayed) != 0;
+}
+
+/* Without E, for errors as replies, Valkey 9.1 crashes when it refuses. */
+server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name) {
+    errno = 0;
+    is_probing = true;
+    RedisModuleCallReply *reply =
+        RedisModule_Call(ctx, REPLICATE_COMMAND, "SEsccc", name, "-", "1", "1");
+    is_probing = false;
+    int reason = errno;
+    bool is_allowed = reply != NULL && RedisModule_CallReplyType(reply) != REDISMODULE_REPLY_ERROR;
+    if (reply != NULL) RedisModule_FreeCallReply(reply);
+    if (is_allowed) return SERVER_MAY_WRITE;
+    return reason == EPERM ? SERVER_NOT_OURS : SERVER_WRITE_LATER;
+}
+
+bool server_is_probing(void) {
+    return is_probing;
+}
+
+bool server_is_frozen(void) {
+    return RedisModule_AvoidReplicaTraffic() != 0;
+}
+
+bool server_may_evict_locks(void) {
+    return may_evict;
+}
+
+/* A lock's key has no TTL, so that the policies volatile-* leave it alone. */
+void server_config_changed(RedisModuleCtx *ctx) {
+    bool could_evict = may_evict;
+    RedisModuleServerInfoData *info = RedisModule_GetServerInfo(ctx, "memory");
+    const char *limit = RedisModule_ServerInfoGetFieldC(info, "maxmemory");
+    const char *policy = RedisModule_ServerInfoGetFieldC(info, "maxmemory_policy");
+    may_evict = limit != NULL && policy != NULL && strcmp(limit, "0") != 0 &&
+                strncmp(policy, "allkeys-", strlen("allkeys-")) == 0;
+    RedisModule_FreeServerInfo(ctx, info);
+    if (may_evict && !could_evict)
+        RedisModule_Log(ctx, "warning",
+                        "maxmemory-policy can evict locks, and an evicted lock can be taken twice: "
+                        "set a policy of noeviction or volatile-*, or dlock.require-noeviction "
+                        "yes");
+}
+
+/* Valkey calls itself Redis 7.2.4 elsewhere. */
+static bool is_valkey_9(RedisModuleCtx *ctx) {
+    RedisModuleServerInfoData *info = RedisModule_GetServerInfo(ctx, "server");
+    const char *version = RedisModule_ServerInfoGetFieldC(info, "valkey_version");
+    bool is_9 = version != NULL && atoi(version) >= 9;
+    RedisModule_FreeServerInfo(ctx, info);
+    return is_9;
+}
+
+/* Valkey 9 moves a slot at once only if every module says that it can cope: our keys travel as
+ * DLOCK.APPLY, and waiters whose slot is gone are sent on. */
+int server_module_options(RedisModuleCtx *ctx) {
+    enum { VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION = 1 << 5 };
+    return is_valkey_9(ctx) ? VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION : 0;
+}

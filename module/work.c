@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* work.c - see work.h.
+ *
+ * Redis tells us that a key or a client went away in the midst of its own work. A write there would
+ * reach the replicas before the change that caused it, so it is only noted, and done here. The
+ * stages, in this order:
+ *
+ *   waits       whose time is over: null
+ *   sweep       lease entries of flushed databases
+ *   strays      locks under a name that nobody told us (strays.h)
+ *   holders     that are gone: their session has ended, or they were never told of their grant
+ *   leases      that have ended
+ *   queues      whose lock may be free: marked; all of them after FLUSHDB or SWAPDB; or to be looked
+ *               at again
+ *
+ * The last three change locks. They are left out on a replica, and put off while Redis itself could
+ * not write. Each stage has a portion of time per turn of the event loop; then other clients are
+ * served. */
+#include "work.h"
+
+#include "blocked.h"
+#include "leases.h"
+#include "lock_store.h"
+#include "queues.h"
+#include "server.h"
+#include "sessions.h"
+#include "stats.h"
+#include "strays.h"
+#include "transition.h"
+
+enum { PORTION_US = 1000, RETRY_US = 10000, SENT_AWAY_MAX = 256, FOREIGN_SLOT_US = 1000000 };
+
+#define TRYAGAIN_MOVING "TRYAGAIN the slot of this lock is moving to another server"
+
+static int64_t earlier(int64_t one, int64_t other) {
+    return one < other ? one : other;
+}
+
+/* Enough for this turn of the event loop? */
+static bool is_enough(int64_t now_us, int64_t until_us) {
+    return now_us >= until_us || blocked_has_enough();
+}
+
+/* -- waits */
+
+static bool end_waits(int64_t until_us) {
+    waiter *first;
+    while ((first = queues_first_end()) != NULL) {
+        int64_t now_us = server_boot_us();
+        if (first->end.at_us > now_us) return false;
+        if (is_enough(now_us, until_us)) return true;
+        stats_count(STATS_WAIT_TIMEOUTS);
+        blocked_refuse(first);
+    }
+    return false;
+}
+
+static void forget_flushed(lease_ref hold) {
+    stats_count(STATS_FORCED);
+    sessions_forget(hold.id);
+}
+
+/* -- holds */
+
+/* Opens the lock that hold refers to. False: it is gone, and so is the lease entry. */
+static bool open_hold(lock_entry *entry, RedisModuleCtx *ctx, lease_ref hold) {
+    int db;
+    RedisModuleString *name;
+    if (!leases_lock(hold, &db, &name)) return false;
+    RedisModule_SelectDb(ctx, db);
+    bool is_open = lock_store_open(entry, ctx, name, LOCK_WRITE);
+    if (is_open && entry->is_held && entry->hold.id == hold.id) return true;
+    if (is_open) lock_store_close(entry);
+    RedisModule_FreeString(NULL, name);
+    sessions_forget(hold.id);
+    leases_drop(hold);
+    return false;
+}
+
+static void close_hold(lock_entry *entry) {
+    RedisModuleString *name = entry->name;
+    lock_store_close(entry);
+    RedisModule_FreeString(NULL, name);
+}
+
+/* May the lock end now, and may somebody else have it? Only a grant needs the permission of the
+ * core, which ends leases of its own whatever happens; but a lock of a slot that is still being
+ * imported is not ours to end. */
+static server_write ask(const lock_entry *entry) {
+    bool is_waited_for = queues_find(entry->db, entry->name) != NULL;
+    if (!is_waited_for && !server_is_cluster()) return SERVER_MAY_WRITE;
+    return server_may_write(entry->ctx, entry->name);
+}
+
+/* A long queue is sent away in portions: its name stays marked. */
+static void send_away(int db, RedisModuleString *name, const char *error) {
+    wait_queue *waiting;
+    for (int i = 0; i < SENT_AWAY_MAX; i++) {
+        waiting = queues_find(db, name);
+        if (waiting == NULL) return;
+        blocked_send_away(waiting->first, error);
+    }
+    waiting = queues_find(db, name);
+    if (waiting != NULL) queues_mark(waiting);
+}
+
+static bool end_gone_holders(RedisModuleCtx *ctx, int64_t until_us) {
+    lease_ref hold;
+    lock_entry entry;
+    while (!is_enough(server_boot_us(), until_us)) {
+        if (!sessions_take_ended(&hold)) return false;
+        if (!open_hold(&entry, ctx, hold)) continue;
+        server_write permission = ask(&entry);
+        if (permission != SERVER_NOT_OURS)
+            transition_end(&entry, HOLDER_GONE, permission == SERVER_MAY_WRITE);
+        close_hold(&entry);
+    }
+    return true;
+}
+
+static void end_lease(lock_entry *entry) {
+    server_write permission = ask(entry);
+    if (permission != SERVER_NOT_OURS) {
+        transition_end(entry, LEASE_ENDED, permission == SERVER_MAY_WRITE);
+        return;
+    }
+    leases_postpone(entry->hold, entry->now_us + FOREIGN_SLOT_US);
+    send_away(entry->db, entry->name, TRYAGAIN_MOVING);
+}
+
+static bool end_leases(RedisModuleCtx *ctx, int64_t until_us) {
+    lease_ref hold;
+    lock_entry entry;
+    int64_t end_us;
+    while (leases_first(&hold, &end_us)) {
+        int64_t now_us = server_boot_us();
+        if (end_us > now_us) return false;
+        if (is_enough(now_us, until_us)) return true;
+        if (!open_hold(&entry, ctx, hold)) continue;
+        if (entry.held.left_us <= 0) end_lease(&entry);
+        close_hold(&entry);
+    }
+    return false;
+}
+
+/* -- queues */
+
+/* The lock is free, or over. False: the core does not allow a grant now. */
+static bool settle_free(lock_entry *entry) {
+    switch (server_may_write(entry->ctx, entry->name)) {
+    case SERVER_MAY_WRITE:
+        if (entry->is_held)
+            transition_end(entry, LEASE_ENDED, true);
+        else
+            transition_hand_over(entry);
+        return true;
+    case SERVER_NOT_OURS:
+        send_away(entry->db, entry->name, TRYAGAIN_MOVING);
+        return true;
+    case SERVER_WRITE_LATER:
+        break;
+    }
+    return false;
+}
+
+/* Looks at the lock of this queue, which may be gone afterwards. False: it stays marked, since the
+ * core does not allow a grant now. */
+static bool settle(RedisModuleCtx *ctx, wait_queue *waiting) {
+    int db = waiting->db;
+    RedisModuleString *name = RedisModule_HoldString(NULL, waiting->name);
+    queues_unmark(waiting);
+    queues_set_checked(waiting);
+    queues_set_look(waiting, SERVER_NEVER);
+    RedisModule_SelectDb(ctx, db);
+
+    bool is_settled = true;
+    lock_entry entry;
+    if (!lock_store_open(&entry, ctx, name, LOCK_WRITE)) {
+        send_away(db, name, REDISMODULE_ERRORMSG_WRONGTYPE);
+    } else {
+        if (!entry.is_held || transition_is_over(&entry))
+            is_settled = settle_free(&entry);
+        else
+            transition_watch(&entry);
+        lock_store_close(&entry);
+    }
+    if (!is_settled) queues_mark(waiting);
+    RedisModule_FreeString(NULL, name);
+    return is_settled;
+}
+
+static wait_queue *next_queue(void) {
+    wait_queue *next = queues_first_dirty();
+    if (next == NULL) next = queues_first_unchecked();
+    if (next != NULL) return next;
+    next = queues_first_look();
+    return next != NULL && next->look.at_us <= server_boot_us() ? next : NULL;
+}
+
+typedef enum progress { DONE, MORE, REFUSED } progress;
+
+/* REFUSED: what is left has to wait for the core. In a cluster one name may be refused and the next
+ * one not, so every marked queue is tried once. */
+static progress settle_queues(RedisModuleCtx *ctx, int64_t until_us) {
+    const wait_queue *first_refused = NULL;
+    wait_queue *next;
+    while ((next = next_queue()) != NULL) {
+        if (next == first_refused) return REFUSED;
+        if (is_enough(server_boot_us(), until_us)) return MORE;
+        if (!settle(ctx, next) && first_refused == NULL) first_refused = next;
+    }
+    return DONE;
+}
+
+/* -- all of it */
+
+static int64_t next_wait(void) {
+    const waiter *first = queues_first_end();
+    return first == NULL ? SERVER_NEVER : first->end.at_us;
+}
+
+static int64_t next_change(void) {
+    lease_ref hold;
+    int64_t due_us = SERVER_NEVER;
+    const wait_queue *look = queues_first_look();
+    if (leases_first(&hold, &due_us) && look == NULL) return due_us;
+    return look == NULL ? due_us : earlier(due_us, look->look.at_us);
+}
+
+/* A replica does not end anything. The alarm is set again by a promotion. */
+static int64_t forget_gone_holders(int64_t until_us) {
+    lease_ref hold;
+    while (sessions_take_ended(&hold))
+        if (is_enough(server_boot_us(), until_us)) return 0;
+    return SERVER_NEVER;
+}
+
+/* What changes locks. Returns when it is due again. */
+static int64_t change_locks(RedisModuleCtx *ctx) {
+    if (!server_decides(ctx)) return forget_gone_holders(server_boot_us() + PORTION_US);
+    int64_t now_us = server_boot_us();
+    bool is_pending = sessions_has_ended() || queues_first_dirty() != NULL ||
+                      queues_first_unchecked() != NULL || next_change() <= now_us;
+    if (is_pending && server_is_frozen()) return now_us + RETRY_US;
+
+    bool is_more = end_gone_holders(ctx, server_boot_us() + PORTION_US);
+    is_more |= end_leases(ctx, server_boot_us() + PORTION_US);
+    progress queues = settle_queues(ctx, server_boot_us() + PORTION_US);
+    if (is_more || queues == MORE) return 0;
+    return queues == REFUSED ? now_us + RETRY_US : next_change();
+}
+
+int64_t work_run(RedisModuleCtx *ctx) {
+    blocked_close_unanswered(ctx);
+    bool is_more = end_waits(server_boot_us() + PORTION_US);
+    is_more |= leases_sweep(server_boot_us() + PORTION_US, forget_flushed);
+    int64_t due_us = strays_run(ctx, server_boot_us() + PORTION_US);
+    due_us = earlier(due_us, change_locks(ctx));
+    return is_more ? 0 : earlier(due_us, next_wait());
+}
