@@ -7,9 +7,11 @@ import subprocess
 import pytest
 import redis
 
+from support.commands import details_of
 from support.docs import checker
 from support.server import ROOT
 from support.tool import TOOL
+from support.waiting import queue_up
 
 MODULE_PAGE = (ROOT / "module/README.md").read_text()
 CLIENT_PAGE = (ROOT / "client/README.md").read_text()
@@ -52,10 +54,14 @@ def test_commands(documented):
     assert checker.check_command_names(checker.read_pages(), documented) == []
 
 
-def test_the_map_of_dlock_info(client):
-    client.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 10_000)
-    fields = list(as_map(client.execute_command("DLOCK.INFO", "lock")))
-    assert checker.check_fields("DLOCK.INFO", MODULE_PAGE, "DLOCK.INFO", fields) == []
+def test_the_maps_of_dlock_info(server, lock):
+    """Of the lock, of its holder and of a waiter: in one table of fields, or in several."""
+    lock.acquire("me")
+    queue_up(server, ["waiter"])
+    details = details_of(lock.client.execute_command("DLOCK.INFO", "lock", "WAITERS", 1))
+    fields = {*details, *details["holders"][0], *details["queue"][0]}
+    told = checker.named(checker.section(MODULE_PAGE, "DLOCK.INFO"), "field")
+    assert set(told) == fields
 
 
 def test_settings(client):
