@@ -17,9 +17,9 @@
  * meets an unblocking in the same turn. CLIENT UNBLOCK in the turn between delivered and told
  * does lose the answer on some servers: the connection is closed then, so that no client hangs.
  *
- * Clients block on a key that nobody creates: its name is random, and in a cluster it is in the slot
- * of the lock, so that the core can redirect clients whose slot moves away. On the lock's own name
- * the core would walk over all waiters whenever somebody else creates the key. */
+ * Clients block on a key that nobody creates: its name is random, and in a cluster it is in the
+ * slot of the lock, so that the core can redirect clients whose slot moves away. On the lock's own
+ * name the core would walk over all waiters whenever somebody else creates the key. */
 #include "blocked.h"
 
 #include "cluster_slot.h"
@@ -35,8 +35,8 @@ enum { RANDOM_SIZE = 32, KEY_MAX = 64, TOLD_BUCKETS = 1024 };
 /* The core needs some ten microseconds for each client that is unblocked. */
 enum { DUE_ENOUGH = 128 };
 
-/* A turn that took longer than this may hide that a connection was closed: the answer waits a little
- * longer, so that the server and its I/O threads can read from their connections. */
+/* A turn that took longer than this may hide that a connection was closed: the answer waits a
+ * little longer, so that the server and its I/O threads can read from their connections. */
 enum { LONG_TURN_US = 5000, AFTER_LONG_TURN_US = 4000 };
 
 typedef enum parked_answer { WAITING, GRANTED, REFUSED, SENT_AWAY } parked_answer;

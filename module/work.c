@@ -10,8 +10,8 @@
  *   strays      locks under a name that nobody told us (strays.h)
  *   holders     that are gone: their session has ended, or they were never told of their grant
  *   leases      that have ended
- *   queues      whose lock may be free: marked; all of them after FLUSHDB or SWAPDB; or to be looked
- *               at again
+ *   queues      whose lock may be free: those that are marked, all of them after FLUSHDB or
+ *               SWAPDB, and those whose lock is to be looked at again
  *
  * The last three change locks. They are left out on a replica, and put off while Redis itself could
  * not write. Each stage has a portion of time per turn of the event loop; then other clients are
@@ -124,7 +124,7 @@ static void end_lease(lock_entry *entry) {
         transition_end(entry, LEASE_ENDED, permission == SERVER_MAY_WRITE);
         return;
     }
-    leases_postpone(entry->hold, entry->now_us + FOREIGN_SLOT_US);
+    lock_store_set_over(entry, entry->now_us + FOREIGN_SLOT_US);
     send_away(entry->db, entry->name, TRYAGAIN_MOVING);
 }
 
