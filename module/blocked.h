@@ -32,6 +32,6 @@ bool blocked_has_enough(void);
 void blocked_client_gone(uint64_t client);
 
 /* Closes the connections of clients whose answer Redis has dropped. */
-void blocked_close_unanswered(RedisModuleCtx *ctx);
+void blocked_tidy(RedisModuleCtx *ctx);
 
 #endif

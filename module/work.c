@@ -251,7 +251,7 @@ static int64_t change_locks(RedisModuleCtx *ctx) {
 }
 
 int64_t work_run(RedisModuleCtx *ctx) {
-    blocked_close_unanswered(ctx);
+    blocked_tidy(ctx);
     bool is_more = end_waits(server_boot_us() + PORTION_US);
     is_more |= leases_sweep(server_boot_us() + PORTION_US, forget_flushed);
     int64_t due_us = strays_run(ctx, server_boot_us() + PORTION_US);
