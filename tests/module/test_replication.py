@@ -161,16 +161,16 @@ def test_a_release_that_arrives_after_the_lease_is_applied(server, start_replica
     assert replica.dbsize() == 0
 
 
-def test_an_extension_that_arrives_after_the_lease_is_applied(server, start_replica):
+def test_an_extension_that_arrives_after_the_lease_is_applied(server, start_follower):
     """The replica has counted a shorter lease to its end, and the master a longer one."""
     master = server.client()
-    replica_server = start_replica(server)
+    replica_server = start_follower(server)
     replica = replica_server.client()
-    fence = Lock(master).acquire("me", 300)
+    fence = Lock(master).acquire("me", 1000)
     wait_until(lambda: fence_at(replica) == fence, "the replica to follow")
     with stopped(replica_server):
         assert Lock(master).extend("me", 60_000) == 1
-        time.sleep(0.5)  # not for luck: the first lease must be over
+        time.sleep(1.2)  # not for luck: the first lease must be over
     in_sync(master, replica)
     assert fence_at(replica) == fence
     assert digest(replica) == digest(master)
