@@ -64,6 +64,22 @@ def start_replica(start_server):
 
 
 @pytest.fixture
+def start_follower(start_replica):
+    """start_follower(master): a replica that hears of each write at once. One that is in sync may
+    have to wait a second for the first."""
+
+    def start(master, *options):
+        replica = start_replica(master, *options)
+        client = master.observer
+        client.set("begin", 1)
+        client.delete("begin")
+        assert client.wait(1, 20_000) == 1
+        return replica
+
+    return start
+
+
+@pytest.fixture
 def stream(server):
     stream = ReplicationStream(server)
     yield stream

@@ -8,6 +8,7 @@ import redis
 
 from support.commands import TOKEN_MAX, Lock, stats
 from support.server import wait_until
+from support.waiting import queue_up
 
 
 def test_a_free_lock_is_granted_with_a_fence(lock):
@@ -64,24 +65,22 @@ def test_the_same_token_gets_the_same_fence_again(lock):
 def test_asking_again_lengthens_the_lease_to_what_was_asked(lock):
     lock.acquire("me", 10_000)
     lock.acquire("me", 60_000)
-    assert 50_000 < lock.pttl() <= 60_000
+    assert 50_000 < lock.ttl() <= 60_000
     assert lock.info()["lease"] == 60_000
 
 
 def test_asking_again_never_shortens_the_lease(lock):
     lock.acquire("me", 60_000)
     lock.acquire("me", 10_000)
-    assert 50_000 < lock.pttl() <= 60_000
+    assert 50_000 < lock.ttl() <= 60_000
     assert lock.info()["lease"] == 60_000
 
 
 def test_an_extension_lets_the_lease_end_then(lock):
     lock.acquire("me", 10_000)
     assert lock.extend("me", 60_000) == 1
-    assert 50_000 < lock.pttl() <= 60_000
-    assert lock.extend("me", 5_000) == 1
-    assert 1_000 < lock.pttl() <= 5_000
-    assert lock.info()["lease"] == 5_000
+    assert 50_000 < lock.ttl() <= 60_000
+    assert lock.info()["lease"] == 60_000
 
 
 def test_an_extension_keeps_fence_and_start(lock):
@@ -94,7 +93,7 @@ def test_an_extension_keeps_fence_and_start(lock):
 def test_an_extension_by_a_stranger_changes_nothing(lock):
     lock.acquire("me", 10_000)
     assert lock.extend("you", 60_000) == 0
-    assert lock.pttl() <= 10_000
+    assert lock.ttl() <= 10_000
 
 
 def test_an_extension_of_a_free_lock_creates_nothing(lock):
@@ -109,106 +108,6 @@ def test_a_lock_vanishes_when_its_lease_ends(lock):
     assert time.monotonic() - started >= 0.050
     assert lock.release("me") == 0
     assert lock.acquire("you") > 0
-
-
-def test_a_fence_is_above_every_earlier_one_and_the_time(client):
-    fences = []
-    for i in range(200):
-        lock = Lock(client, f"lock:{i % 3}")
-        before_us = time.time_ns() // 1000
-        fences.append(lock.acquire(f"token:{i}"))
-        assert fences[-1] >= before_us
-        if i % 2:
-            lock.release(f"token:{i}")
-        else:
-            client.delete(lock.key)
-    assert fences == sorted(set(fences))
-
-
-def test_a_burst_within_one_microsecond_still_gets_distinct_fences(client):
-    script = """
-        local fences = {}
-        for i = 1, 2000 do
-            fences[i] = redis.call('DLOCK.ACQUIRE', KEYS[1], 'me', 'PX', 1000)
-            redis.call('DLOCK.RELEASE', KEYS[1], 'me')
-        end
-        return fences"""
-    fences = client.eval(script, 1, "lock")
-    assert all(a < b for a, b in zip(fences, fences[1:]))
-
-
-def ahead_us(seconds):
-    """A fence that the clock reaches in so many seconds."""
-    return time.time_ns() // 1000 + seconds * 1_000_000
-
-
-def test_a_fence_may_be_asked_to_be_larger(lock):
-    n = ahead_us(60)
-    assert lock.acquire("me", 10_000, "FENCE", n) == n
-    assert lock.info()["fence"] == n
-
-
-def test_a_larger_fence_counts_for_every_later_grant(client):
-    n = ahead_us(60)
-    Lock(client, "a").acquire("me", 10_000, "FENCE", n)
-    assert Lock(client, "b").acquire("me") == n + 1
-    assert Lock(client, "c").acquire("me", 10_000, "FENCE", n) == n + 2
-    assert stats(client)["last_fence"] == n + 2
-
-
-def test_a_smaller_fence_than_the_next_one_changes_nothing(lock):
-    before_us = time.time_ns() // 1000
-    assert lock.acquire("me", 10_000, "FENCE", 1) >= before_us
-
-
-def test_the_holders_fence_is_lifted_when_it_asks_for_more(lock):
-    first = lock.acquire("me")
-    before = lock.info()
-    n = ahead_us(60)
-    assert lock.acquire("me", 10_000, "FENCE", n) == n
-    after = lock.info()
-    assert after["fence"] == n > first
-    assert (after["token"], after["since"]) == (before["token"], before["since"])
-    assert lock.acquire("me") == n
-    assert lock.acquire("me", 10_000, "FENCE", n) == n
-    assert lock.release("me") == 1
-
-
-def test_a_lifted_fence_is_nobody_elses(client):
-    """Grants are known by their fence: a number that another lock may have is not given again."""
-    lock = Lock(client, "a")
-    lock.acquire("me")
-    n = Lock(client, "b").acquire("me", 10_000, "FENCE", ahead_us(60))
-    assert lock.acquire("me", 10_000, "FENCE", n) == n + 1
-
-
-def test_lifting_the_fence_never_shortens_the_lease(lock):
-    lock.acquire("me", 60_000)
-    lock.acquire("me", 1000, "FENCE", ahead_us(60))
-    assert lock.pttl() > 50_000
-    lock.acquire("me", 600_000, "FENCE", ahead_us(120))
-    assert lock.pttl() > 500_000
-    lock.client.persist("lock")
-    lock.acquire("me", 1000, "FENCE", ahead_us(180))
-    assert lock.pttl() == -1
-
-
-@pytest.mark.parametrize("words, error", [
-    (("FENCE",), "FENCE needs a value"),
-    (("FENCE", 5, "FENCE", 6), "FENCE is given twice"),
-    *((("FENCE", wrong), f"FENCE must be an integer from 1 to {2**61 - 1}")
-      for wrong in ("0", "-1", "x", "", 2**61, 2**63, "9" * 30))])
-def test_a_wrong_fence_is_refused(lock, words, error):
-    with pytest.raises(redis.ResponseError, match=re.escape(error)):
-        lock.acquire("me", 10_000, *words)
-    assert lock.info() is None
-
-
-def test_a_stranger_lifts_nothing(lock):
-    fence = lock.acquire("me")
-    assert lock.acquire("you", 10_000, "FENCE", ahead_us(60)) is None
-    assert lock.info()["fence"] == fence
-    assert stats(lock.client)["last_fence"] == fence
 
 
 @pytest.mark.parametrize("token", [b"x", b"\0", b"\r\n", bytes(range(256)), b"t" * TOKEN_MAX])
@@ -260,12 +159,21 @@ def test_info_tells_who_holds_the_lock(lock):
     info = lock.info()
     assert before_ms <= info.pop("since") <= after_ms
     assert 5_000 < info.pop("ttl") <= 10_000
-    assert info == {"token": b"me", "fence": fence, "lease": 10_000, "waiters": 0, "session": 0,
-                    "kind": b"lock"}
+    assert info == {"kind": b"lock", "mode": b"exclusive", "token": b"me", "fence": fence,
+                    "lease": 10_000, "waiters": 0, "session": 0}
 
 
 def test_info_of_a_free_lock_is_null(lock):
     assert lock.info() is None
+    assert lock.info("WAITERS", 10) is None
+
+
+def test_info_has_its_fields_in_a_fixed_order(lock):
+    lock.acquire("me")
+    reply = lock.client.execute_command("DLOCK.INFO", "lock", "WAITERS", 1)
+    assert reply[::2] == [b"kind", b"mode", b"holders", b"waiters", b"queue"]
+    [holder] = reply[5]
+    assert holder[::2] == [b"token", b"fence", b"ttl", b"lease", b"since", b"session"]
 
 
 def test_info_is_a_map_and_null_is_null_in_resp3(server, lock):
@@ -275,8 +183,66 @@ def test_info_is_a_map_and_null_is_null_in_resp3(server, lock):
         reply = b""
         while not reply.endswith(b"+PONG\r\n"):
             reply += bare.recv(65536)
-    assert b"%8\r\n+token\r\n$2\r\nme\r\n" in reply
+    assert b"%4\r\n+kind\r\n" in reply
+    assert b"*1\r\n%6\r\n+token\r\n$2\r\nme\r\n" in reply
     assert reply.endswith(b"\r\n_\r\n+PONG\r\n")
+
+
+# -- who waits ------------------------------------------------------------------------------------
+
+
+def test_info_tells_who_waits_in_their_order(server, lock):
+    lock.acquire("me")
+    first, second = queue_up(server, ["first", "second"], wait_ms=60_000)
+    [one, other] = lock.queue()
+    assert (one["token"], one["client"], one["mode"]) == (b"first", first.id, b"exclusive")
+    assert (other["token"], other["client"]) == (b"second", second.id)
+    assert one["waited"] >= other["waited"] >= 0
+    assert 50_000 < one["left"] <= other["left"] <= 60_000
+
+
+def test_info_tells_how_long_a_waiter_has_waited_and_will(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"], wait_ms=60_000)
+    time.sleep(0.05)  # not for luck: so long it waits
+    before_s = time.monotonic() - waiter.sent_at
+    [seen] = lock.queue()
+    after_s = time.monotonic() - waiter.sent_at
+    assert 49 <= seen["waited"] <= after_s * 1000 + 1
+    assert 60_000 - after_s * 1000 - 1 <= seen["left"] <= 60_000 - 49
+    assert before_s > 0.05
+
+
+def test_info_tells_of_so_many_waiters_as_it_was_asked_for(server, lock):
+    lock.acquire("me")
+    queue_up(server, ["first", "second", "third"])
+    assert [each["token"] for each in lock.queue(2)] == [b"first", b"second"]
+    assert len(lock.queue(10_000)) == lock.info()["waiters"] == 3
+    assert "queue" not in lock.info()
+
+
+def test_info_tells_of_no_waiters_where_there_are_none(lock):
+    lock.acquire("me")
+    assert lock.queue() == []
+
+
+def test_info_tells_who_waits_for_a_string(server, lock):
+    lock.client.set("lock", "other")
+    queue_up(server, ["waiter"])
+    assert [each["token"] for each in lock.queue()] == [b"waiter"]
+
+
+@pytest.mark.parametrize("words, error", [
+    (("WAITERS",), "WAITERS needs a value"),
+    (("WAITERS", 1, "WAITERS", 1), "WAITERS is given twice"),
+    (("SOONER", 1), "unknown option 'SOONER'"),
+    *((("WAITERS", wrong), "WAITERS must be an integer from 1 to 10000")
+      for wrong in ("0", "-1", "10001", "x", "", 2**63)),
+])
+def test_a_wrong_option_of_info_is_named(lock, words, error):
+    lock.acquire("me")
+    with pytest.raises(redis.ResponseError, match=re.escape(error)):
+        lock.info(*words)
 
 
 def test_locks_of_different_databases_are_different(server):
@@ -296,6 +262,6 @@ def test_every_outcome_is_counted(lock):
     assert stats(lock.client)["held"] == 1
     lock.release("me")
     counted = stats(lock.client)
-    expected = {"held": 0, "acquired": 1, "reacquired": 2, "contended": 1, "extended": 1,
-                "released": 1, "refused": 2}
+    expected = {"held": 0, "granted": 1, "reacquired": 2, "contended": 1, "extended": 1,
+                "released": 1, "refused": 2, "expired": 0, "forced": 0}
     assert {name: counted[name] for name in expected} == expected

@@ -27,18 +27,26 @@ class Story:
     def granted(self, at, claim, told=True, lease=10, fence=None):
         at += self.START
         fence = int(at * 1e6) if fence is None else fence
-        self.history.events.append(Event("grant", claim.key, claim.token, fence, at + lease))
+        self.history.events.append(Event("grant", claim.key, claim.token, fence, lease))
         if told:
             claim.answer, claim.answered_at = fence, at
 
     def string(self, at, claim, lease=10):
         at += self.START
-        self.history.events.append(Event("string", claim.key, claim.token, 0, at + lease))
+        self.history.events.append(
+            Event("string", claim.key, claim.token, expires=at + lease))
         claim.answer, claim.answered_at = True, at
 
     def extended(self, until, claim):
+        """At its grant, for so long."""
+        lease = until + self.START - claim.answer / 1e6
         self.history.events.append(
-            Event("grant", claim.key, claim.token, claim.answer, until + self.START))
+            Event("grant", claim.key, claim.token, claim.answer, lease))
+
+    def ended(self, at, claim):
+        """The server has removed it; the stream was read then."""
+        self.history.events.append(
+            Event("release", claim.key, claim.token, at=at + self.START))
 
     def told(self, at, claim, answer):
         claim.answer, claim.answered_at = answer, at + self.START
@@ -92,6 +100,37 @@ def test_an_extended_lease_is_one_tenure():
     story.granted(0, a)
     story.extended(500, a)
     story.releases(400, a)
+    assert story.problems() == []
+
+
+def test_a_lease_that_ended_may_be_followed():
+    story = Story()
+    a, b, c = hand_over(story)
+    c.lost_at = story.START + 2.5
+    story.granted(10.001, b)
+    story.ended(20.001, b)
+    assert story.problems() == []
+
+
+def test_an_extension_counts_from_its_own_time():
+    story = Story()
+    a, b, c = hand_over(story)
+    c.lost_at = story.START + 2.5
+    story.history.commands.append(Command(story.START + 5, "DLOCK.EXTEND", "k", "a"))
+    story.history.events.append(Event("grant", "k", "a", a.answer, 10))
+    story.granted(15.001, b)
+    story.ended(25.001, b)
+    assert story.problems() == []
+
+
+def test_a_grant_whose_lease_ended_untold_may_be_answered_with_null():
+    story = Story()
+    a, b, c = hand_over(story)
+    c.lost_at = story.START + 2.5
+    story.releases(3, a, event=False)
+    story.granted(3, b, told=False, lease=0.05)
+    story.told(3.2, b, None)
+    story.ended(3.2, b)
     assert story.problems() == []
 
 
@@ -174,7 +213,7 @@ def test_a_second_holder_is_found():
     story.told(1.5, b, None)
     story.granted(2.1, c)  # nobody released
     story.releases(3, c)
-    assert the_problem(story) == "k: a lost it by hand-over, but neither released it nor died"
+    assert "k: a lost it by hand-over before its lease ended" in the_problem(story)
 
 
 def test_a_holder_that_outlived_its_connection_may_not_be_followed():
@@ -194,7 +233,7 @@ def test_a_release_that_came_later_is_no_reason():
     story.granted(3, b)
     story.releases(4, b)
     story.releases(5, a, event=False)
-    assert "k: a lost it by hand-over, but neither released it nor died" in story.problems()
+    assert "k: a lost it by hand-over before its lease ended" in story.problems()[0]
 
 
 def test_a_release_that_was_refused_is_no_reason():
@@ -236,6 +275,14 @@ def test_a_lease_cut_short_is_found():
     story.granted(4, c)
     story.releases(5, c)
     assert the_problem(story) == "k: a lost it before its lease ended, and nobody deleted it"
+
+
+def test_a_lease_that_was_removed_too_early_is_found():
+    story = Story()
+    a = story.asks(0, "a")
+    story.granted(0, a)
+    story.ended(5, a)
+    assert "k: a lost it by release before its lease ended" in the_problem(story)
 
 
 def test_a_grant_nobody_asked_for_is_found():
@@ -315,7 +362,7 @@ def test_a_holder_that_is_told_no_is_found(answer):
     a = story.asks(0, "a", wait_ms=10, unblocked_at=Story.START)
     story.granted(0, a)
     story.told(0, a, answer)
-    story.gone()
+    story.ended(10.001, a)
     assert "but it was granted the lock" in the_problem(story)
 
 
@@ -448,8 +495,9 @@ def test_the_stream_is_read(stream, lock):
     lock.client.delete("lock")
     lines = [b"*%d\r\n" % len(c) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in c)
              for c in stream.take()]
-    grant, release, string, gone = read_stream(b"".join(lines))
-    assert (grant.kind, grant.key, grant.token, grant.fence) == ("grant", "lock", "me", fence)
-    assert grant.expires == pytest.approx(fence / 1e6 + 50, abs=5)
-    assert (release.kind, release.token) == ("release", "me")
-    assert (string.kind, string.token, gone.kind) == ("string", "other", "gone")
+    data = b"".join(lines)
+    grant, release, string, gone = read_stream([(7, data[:20]), (8, data[20:-1]), (9, data[-1:])])
+    assert grant == Event("grant", "lock", "me", fence, 50, at=8)
+    assert release == Event("release", "lock", "me", at=8)
+    assert (string.kind, string.token, gone) == ("string", "other", Event("gone", "lock", at=9))
+    assert string.expires == pytest.approx(fence / 1e6 + 10, abs=5)

@@ -3,11 +3,13 @@
 import pytest
 import redis
 
-from support.commands import Lock, plain, stats
+from support.commands import Lock, as_map, fence_at, plain, stats
 from support.server import MODULE, wait_until
+from support.turn import Bare, BriefHolder
+from support.waiting import Waiting, queue_up
 
-POLICIES = ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru",
-            "allkeys-lfu", "allkeys-random"]
+EVICTING = ["allkeys-lru", "allkeys-lfu", "allkeys-random"]
+HARMLESS = ["noeviction", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"]
 EVICTION_WARNING = "maxmemory-policy can evict locks"
 COMMANDS = ["dlock.acquire", "dlock.release", "dlock.extend", "dlock.info", "dlock.apply"]
 
@@ -18,21 +20,56 @@ COMMANDS = ["dlock.acquire", "dlock.release", "dlock.extend", "dlock.info", "dlo
 def test_info_dlock_has_every_field(client):
     fence = Lock(client).acquire("me")
     assert set(stats(client)) == {
-        "version", "held", "sessions", "waiters", "queues", "acquired", "handed_over", "reacquired",
-        "contended", "released", "extended", "refused", "wait_timeouts", "queue_full",
-        "session_releases", "wait_us", "hold_us", "last_fence", "locks_evictable"}
+        "version", "held", "holders", "sessions", "waiters", "queues", "granted", "handed_over",
+        "reacquired", "contended", "released", "expired", "forced", "extended", "refused",
+        "wait_timeouts", "queue_full", "session_releases", "wait_us", "hold_us", "last_fence",
+        "locks_evictable"}
     assert stats(client)["last_fence"] == fence
     assert "dlock_held" in client.info("everything")
 
 
 def test_held_locks_are_counted_off_when_they_end(client):
     for i in range(100):
-        Lock(client, f"lock:{i}").acquire("me", 60_000)
+        Lock(client, f"lock:{i}").acquire("me", 1000)
     client.set("lock:0", "overwritten")
-    assert stats(client)["held"] == 99
-    for i in range(1, 100):
-        Lock(client, f"lock:{i}").extend("me", 20)
+    assert (stats(client)["held"], stats(client)["holders"]) == (99, 99)
     wait_until(lambda: stats(client)["held"] == 0, "all leases to end")
+    assert (stats(client)["holders"], stats(client)["expired"]) == (0, 99)
+
+
+FORCED = {
+    "del": lambda c: c.delete("lock"),
+    "unlink": lambda c: c.unlink("lock"),
+    "flushdb": lambda c: c.flushdb(),
+    "flushall async": lambda c: c.execute_command("FLUSHALL", "ASYNC"),
+    "set": lambda c: c.set("lock", "other"),
+    "rename over it": lambda c: (c.set("other", "x"), c.rename("other", "lock")),
+    "pexpire 0": lambda c: c.pexpire("lock", 0),
+    "expire": lambda c: c.pexpire("lock", 20),
+}
+
+
+@pytest.mark.parametrize("end", FORCED.values(), ids=FORCED.keys())
+def test_a_lock_that_is_forced_open_is_counted_as_such(lock, end):
+    lock.acquire("me", 600_000)
+    end(lock.client)
+    wait_until(lambda: stats(lock.client)["forced"] == 1, "it to be counted")
+    wait_until(lambda: stats(lock.client)["held"] == 0, "it to be counted off")
+    assert (stats(lock.client)["expired"], stats(lock.client)["released"]) == (0, 0)
+
+
+def test_neither_a_release_nor_a_session_nor_a_lease_that_ends_is_forced(server, lock):
+    lock.acquire("me")
+    lock.release("me")
+    holder = Waiting(server, "holder", options=["SESSION"])
+    holder.answer()
+    holder.close()
+    wait_until(lambda: lock.info() is None, "the session to end")
+    lock.acquire("me", 20)
+    wait_until(lambda: lock.info() is None, "the lease to end")
+    counted = stats(lock.client)
+    assert (counted["forced"], counted["released"], counted["session_releases"]) == (0, 1, 1)
+    wait_until(lambda: stats(lock.client)["expired"] == 1, "it to be counted")
 
 
 def test_every_change_is_a_keyspace_event(server, lock):
@@ -43,13 +80,15 @@ def test_every_change_is_a_keyspace_event(server, lock):
     lock.acquire("me")
     lock.acquire("you")
     lock.acquire("me", 1)
+    lock.extend("me", 1)
     lock.acquire("me", 90_000)
-    lock.extend("me")
+    lock.extend("me", 120_000)
     lock.extend("you")
     lock.release("you")
     lock.release("me")
-    lock.client.set("lock", "other")
-    lock.extend("other")
+    lock.client.set("lock", "other", px=10_000)
+    lock.extend("other", 1)
+    lock.extend("other", 60_000)
     lock.release("other")
     got = [events.get_message(timeout=10)["data"] for _ in range(6)]
     assert got == [b"dlock.acquire", b"dlock.extend", b"dlock.extend", b"dlock.release",
@@ -142,16 +181,36 @@ def test_command_docs_are_complete(client, command):
     assert all(a[b"type"] for a in arguments)
 
 
-def test_the_lease_argument_is_documented_with_its_word(client):
-    [_, fields] = plain(client, "COMMAND", "DOCS", "dlock.acquire")
-    docs = dict(zip(fields[::2], fields[1::2]))
-    lease = dict(zip(docs[b"arguments"][2][::2], docs[b"arguments"][2][1::2]))
-    assert (lease[b"token"], lease[b"type"]) == (b"PX", b"integer")
+ACQUIRE = [("key", "key", None, False), ("token", "string", None, False),
+           ("lease-ms", "integer", "PX", False), ("wait-ms", "integer", "WAIT", True),
+           ("session", "pure-token", "SESSION", True), ("fence", "integer", "FENCE", True)]
+ARGUMENTS = {
+    "dlock.acquire": ACQUIRE,
+    "dlock.release": ACQUIRE[:2],
+    "dlock.extend": ACQUIRE[:3],
+    "dlock.info": [ACQUIRE[0], ("count", "integer", "WAITERS", True)],
+}
+
+
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_every_argument_is_documented_with_its_name_type_and_word(client, command):
+    """Servers differ in what an argument is made of: one that reads more than the module gives
+    takes it from the next argument."""
+    [_, fields] = plain(client, "COMMAND", "DOCS", command)
+    documented = []
+    for each in as_map(fields)["arguments"]:
+        words = {name: value.decode() for name, value in as_map(each).items()
+                 if isinstance(value, bytes)}
+        is_optional = b"optional" in as_map(each).get("flags", [])
+        assert words.get("display_text", words["name"]) == words["name"]
+        documented.append((words["name"], words["type"], words.get("token"), is_optional))
+    assert documented == ARGUMENTS[command]
 
 
 def test_the_first_word_is_the_only_key(client):
     for command in COMMANDS:
-        words = ["lock"] if command == "dlock.info" else ["lock", "me"]
+        words = {"dlock.info": ["lock"], "dlock.apply": ["lock", "me", 5, 1000]}.get(
+            command, ["lock", "me"])
         assert plain(client, "COMMAND", "GETKEYS", command, *words) == [b"lock"]
 
 
@@ -165,7 +224,7 @@ def test_a_user_can_be_held_to_one_command_and_one_prefix(server, client):
         with pytest.raises(redis.ResponseError, match="(?i)permission"):
             call("me")
     with pytest.raises(redis.ResponseError, match="(?i)permission"):
-        alice.execute_command("DLOCK.APPLY", "lock:1", "x")
+        alice.execute_command("DLOCK.APPLY", "lock:1", "me", 5, 1000)
 
 
 def test_info_needs_only_read_permission(server, client):
@@ -177,10 +236,103 @@ def test_info_needs_only_read_permission(server, client):
         bob.release("me")
 
 
+# -- what the module does by itself does not disturb ----------------------------------------------
+
+RENAMED = ["PEXPIREAT", "PEXPIRE", "EXISTS", "GETRANGE", "GET", "PTTL", "TYPE"]
+
+
+@pytest.fixture
+def hardened(start_server, start_replica):
+    """A master and a replica of it, on which some ordinary commands have other names."""
+    options = [word for name in RENAMED
+               for word in ("--rename-command", name, f"hidden-{name}")]
+    master = start_server(*options)
+    return master, start_replica(master, *options)
+
+
+def test_an_extension_of_a_string_is_replicated_where_commands_are_renamed(hardened):
+    master, replica = (server.client() for server in hardened)
+    master.set("lock", "me", px=10_000)
+    assert Lock(master).extend("me", 60_000) == 1
+    assert master.execute_command("hidden-PTTL", "lock") > 50_000
+    wait_until(lambda: replica.execute_command("hidden-PTTL", "lock") > 50_000, "the replica")
+
+
+def test_a_string_is_a_lock_where_commands_are_renamed(hardened):
+    server, replica = hardened
+    lock = Lock(server.client())
+    lock.client.set("lock", "other")
+    assert lock.acquire("me") is None
+    assert (lock.info()["kind"], lock.info()["token"]) == (b"string", b"other")
+    [waiter] = queue_up(server, ["waiter"])
+    assert lock.release("other") == 1
+    assert waiter.answer() == lock.info()["fence"]
+    wait_until(lambda: fence_at(replica.observer) == lock.info()["fence"], "the replica to follow")
+
+
+def test_a_waiter_for_a_string_is_served_where_commands_are_renamed(hardened):
+    server, _ = hardened
+    lock = Lock(server.client())
+    lock.client.set("lock", "other", px=300)
+    assert Waiting(server, "waiter").answer() == lock.info()["fence"]
+
+
+def test_too_few_replicas_stop_a_hand_over_where_commands_are_renamed(hardened):
+    server, replica = hardened
+    lock = Lock(server.client())
+    brief = BriefHolder(server, 300)
+    [waiter] = queue_up(server, ["waiter"])
+    fence = brief.hold(lock.client)
+    replica.client().execute_command("REPLICAOF", "NO", "ONE")
+    lock.client.config_set("min-replicas-to-write", 1)
+    assert not waiter.is_answered(0.8)
+    lock.client.config_set("min-replicas-to-write", 0)
+    assert waiter.answer() > fence
+
+
+def hand_over_in_every_way(server, client):
+    """Leases, sessions, DEL and strings: what the module does by itself."""
+    for i, end in enumerate(["lease", "session", "del", "string", "release"]):
+        key = f"lock:{i}"
+        holder = Waiting(server, "holder", key=key, lease_ms=300 if end == "lease" else 60_000,
+                         options=["SESSION"] if end == "session" else [])
+        holder.answer()
+        if end == "string":
+            client.set(key, "other", px=300)
+        [waiter] = queue_up(server, ["waiter"], key=key)
+        if end == "session":
+            holder.close()
+        elif end == "del":
+            client.delete(key)
+        elif end == "release":
+            Lock(client, key).release("holder")
+        waiter.answer()
+
+
+def test_monitor_shows_no_probe_of_the_module(server, client):
+    """Nobody who looks at the commands of a server wonders about a key without a name."""
+    monitor = Bare(server)
+    assert monitor.call("MONITOR") == b"+OK"
+    hand_over_in_every_way(server, client)
+    client.echo("the end")
+    lines = []
+    while not lines or b'"the end"' not in lines[-1]:
+        lines += monitor.read()
+    assert not [line for line in lines if b' ""' in line]
+
+
+def test_the_slow_log_shows_no_probe_of_the_module(server, client):
+    client.config_set("slowlog-max-len", 10_000)
+    client.config_set("slowlog-log-slower-than", 0)
+    hand_over_in_every_way(server, client)
+    commands = [entry[3] for entry in plain(client, "SLOWLOG", "GET", 10_000)]
+    assert not [words for words in commands if b"" in words]
+
+
 # -- memory ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", EVICTING)
 def test_a_policy_that_can_evict_locks_is_warned_of_at_load(start_server, policy):
     server = start_server("--maxmemory", "100mb", "--maxmemory-policy", policy)
     assert server.log().count(EVICTION_WARNING) == 1
@@ -189,15 +341,17 @@ def test_a_policy_that_can_evict_locks_is_warned_of_at_load(start_server, policy
 
 @pytest.mark.parametrize("options", [
     (), ("--maxmemory", "100mb"), ("--maxmemory-policy", "allkeys-lru"),
-])
+    *(("--maxmemory", "100mb", "--maxmemory-policy", policy) for policy in HARMLESS),
+], ids=" ".join)
 def test_without_danger_there_is_no_warning(start_server, options):
+    """A lock has no TTL, so that no policy for keys with one can evict it."""
     server = start_server(*options)
     assert EVICTION_WARNING not in server.log()
     assert stats(server.client())["locks_evictable"] == 0
 
 
 def test_danger_by_config_set_is_warned_of_once(server, client):
-    client.config_set("maxmemory-policy", "volatile-ttl")
+    client.config_set("maxmemory-policy", "allkeys-lru")
     assert EVICTION_WARNING not in server.log()
     client.config_set("maxmemory", "100mb")
     client.config_set("maxmemory", "200mb")
@@ -212,6 +366,8 @@ def test_a_server_that_could_evict_locks_can_refuse_to_grant_them(lock):
     lock.client.config_set("dlock.require-noeviction", "yes")
     lock.client.config_set("maxmemory", "100mb")
     assert Lock(lock.client, "other").acquire("me") > 0
+    lock.client.config_set("maxmemory-policy", "volatile-ttl")
+    assert Lock(lock.client, "another").acquire("me") > 0
     lock.client.config_set("maxmemory-policy", "allkeys-lru")
     with pytest.raises(redis.ResponseError, match="dlock.require-noeviction is yes"):
         Lock(lock.client, "third").acquire("me")

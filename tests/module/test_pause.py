@@ -6,7 +6,7 @@ import pytest
 
 from support.commands import fence_at
 from support.server import wait_until
-from support.turn import Bare, in_one_turn, lease_of
+from support.turn import Bare, BriefHolder, in_one_turn
 from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
 
 PAUSE_MS = 400
@@ -36,9 +36,9 @@ class Pause:
 @MODES
 def test_a_lease_that_ends_in_a_pause_is_handed_on_after_it(server, lock, start_replica, mode):
     replica = start_replica(server).client()
-    lock.acquire("me")
+    brief = BriefHolder(server, 100)
     first, second = queue_up(server, ["first", "second"])
-    pause = Pause(lock.client, mode, lease_of(100))
+    pause = Pause(lock.client, mode, brief.begin)
     pause.assert_all_silent(first, second)
     fence = first.answer()
     pause.assert_granted_after(fence)
@@ -123,9 +123,9 @@ def test_a_wait_ends_on_time_in_a_pause(server, lock, mode):
 
 @MODES
 def test_a_wait_that_ends_in_a_pause_after_the_lease_did_gets_nothing(server, lock, mode):
-    lock.acquire("me")
+    brief = BriefHolder(server, 50)
     first, second = queue_up(server, ["first"], wait_ms=700) + queue_up(server, ["second"])
-    pause = Pause(lock.client, mode, lease_of(50), pause_ms=2500)
+    pause = Pause(lock.client, mode, brief.begin, pause_ms=2500)
     assert first.answer() is None
     assert time.time() < pause.lasts_to
     pause.assert_granted_after(second.answer())
@@ -133,18 +133,18 @@ def test_a_wait_that_ends_in_a_pause_after_the_lease_did_gets_nothing(server, lo
 
 @MODES
 def test_a_waiter_that_dies_in_a_pause_is_passed_over(server, lock, mode):
-    lock.acquire("me")
+    brief = BriefHolder(server, 100)
     first, second = queue_up(server, ["first", "second"])
-    pause = Pause(lock.client, mode, lease_of(100))
+    pause = Pause(lock.client, mode, brief.begin)
     first.close()
     pause.assert_granted_after(second.answer())
 
 
 @MODES
 def test_who_comes_in_a_pause_waits_behind_who_came_before(server, lock, mode):
-    lock.acquire("me")
+    brief = BriefHolder(server, 100)
     [first] = queue_up(server, ["first"], lease_ms=100)
-    pause = Pause(lock.client, mode, lease_of(100))
+    pause = Pause(lock.client, mode, brief.begin)
     late = Bare(server)
     late.send("DLOCK.ACQUIRE lock late PX 1000 WAIT 10000")
     pause.assert_all_silent(first)
@@ -152,9 +152,9 @@ def test_who_comes_in_a_pause_waits_behind_who_came_before(server, lock, mode):
 
 
 def test_an_extended_pause_delays_the_hand_over_again(server, lock):
-    lock.acquire("me")
+    brief = BriefHolder(server, 50)
     [waiter] = queue_up(server, ["waiter"])
-    Pause(lock.client, "WRITE", lease_of(50), pause_ms=1500)
+    Pause(lock.client, "WRITE", brief.begin, pause_ms=1500)
     time.sleep(PAUSE_MS / 2 / 1000)
     pause = Pause(lock.client, "WRITE", pause_ms=1500)
     pause.assert_granted_after(waiter.answer())

@@ -9,7 +9,7 @@ import redis
 from support.commands import Lock, fence_at, stats
 from support.load import Load
 from support.server import free_port, wait_until
-from support.turn import in_one_turn, lease_of
+from support.turn import BriefHolder, in_one_turn
 from support.waiting import Waiting, assert_nobody_waits, queue_up
 
 
@@ -42,17 +42,18 @@ def test_waiters_of_a_server_that_becomes_a_replica_are_sent_away(server, lock):
 
 
 def test_timers_that_fire_on_a_replica_do_nothing(server, lock):
-    lock.acquire("me")
+    brief = BriefHolder(server, 100)
     lock.client.set("string", "other", px=60_000)
     waiting = queue_up(server, ["short"], wait_ms=1500) + queue_up(server, ["long"])
     waiting += queue_up(server, ["string"], key="string")
+    brief.hold(lock.client)
     before = stats(lock.client)
-    demote(lock.client, lease_of(100), ("PEXPIRE", "string", 100))
+    demote(lock.client, ("PEXPIRE", "string", 100))
     for waiter in waiting:
         assert_sent_away(waiter)
     time.sleep(1.6)  # leases and waits end
     after = stats(lock.client)
-    for counter in ("acquired", "handed_over", "wait_timeouts", "session_releases"):
+    for counter in ("granted", "handed_over", "expired", "wait_timeouts", "session_releases"):
         assert after[counter] == before[counter]
     assert lock.client.dbsize() == 2  # a replica deletes nothing by itself
 
@@ -84,11 +85,13 @@ def test_a_lock_deleted_right_before_the_demotion_is_granted_to_nobody(server, l
 
 
 def test_a_promoted_server_hands_over_again(server, lock):
-    fence = lock.acquire("me")
+    brief = BriefHolder(server, 300)
     waiting = queue_up(server, ["gone"])
-    demote(lock.client, lease_of(100))
+    fence = brief.hold(lock.client)
+    demote(lock.client)
     assert_sent_away(waiting[0])
-    time.sleep(0.15)  # the lease ends on the replica
+    time.sleep(0.5)  # not for luck: the lease would be over
+    assert lock.client.exists("lock") == 1
     lock.client.execute_command("REPLICAOF", "NO", "ONE")
     holder = Waiting(server, "holder", lease_ms=60_000)
     first, second = queue_up(server, ["first"], lease_ms=50) + queue_up(server, ["second"])
@@ -185,14 +188,13 @@ def test_a_failover_under_load_with_two_replicas_loses_nothing(server, start_rep
 def test_after_a_failover_the_lease_is_what_ends_a_session_lock(server, start_replica):
     replica = start_replica(server)
     there = Lock(replica.client())
-    holder = Waiting(server, "holder", options=["SESSION"])
+    holder = Waiting(server, "holder", lease_ms=1500, options=["SESSION"])
     fence = holder.answer()
     failover(server, replica)
     holder.close()
     assert (there.info()["fence"], there.info()["session"]) == (fence, 0)
     [waiter] = queue_up(replica, ["waiter"])
     assert not waiter.is_answered(0.05)
-    there.extend("holder", 50)
     assert waiter.answer() > fence
 
 
@@ -226,10 +228,10 @@ def begin_failover(client, *before):
 def test_a_lease_that_ends_in_an_aborted_failover_is_handed_on_after_it(server, start_replica):
     replica = start_replica(server)
     lock = Lock(server.client())
-    lock.acquire("me")
+    brief = BriefHolder(server, 300)
     [waiter] = queue_up(server, ["waiter"])
     replica.process.send_signal(signal.SIGSTOP)
-    begin_failover(lock.client, lease_of(300))
+    begin_failover(lock.client, brief.begin)
     assert lock.client.info("replication")["master_failover_state"] == "waiting-for-sync"
     assert not waiter.is_answered(0.6), "granted while the server was about to step down"
     before_the_abort = time.time()
@@ -241,10 +243,11 @@ def test_a_lease_that_ends_in_an_aborted_failover_is_handed_on_after_it(server, 
 def test_a_lease_that_ends_in_a_failover_is_granted_by_the_new_master(server, start_replica):
     replica = start_replica(server)
     here, there = Lock(server.client()), Lock(replica.client())
-    fence = here.acquire("me")
+    brief = BriefHolder(server, 300)
     waiting = queue_up(server, ["waiter"])
     replica.process.send_signal(signal.SIGSTOP)
-    begin_failover(here.client, lease_of(300))
+    begin_failover(here.client, brief.begin)
+    fence = brief.waiting.answer()
     assert not waiting[0].is_answered(0.6)
     replica.process.send_signal(signal.SIGCONT)
     assert_sent_away(waiting[0])

@@ -10,6 +10,7 @@ import redis
 from support.commands import Lock, stats
 from support.server import wait_until
 from support.stream import ReplicationStream
+from support.turn import in_one_turn
 from support.waiting import Waiting, queue_up
 
 HOLDER = """
@@ -190,6 +191,60 @@ def test_a_session_follows_its_lock_through_swapdb(server, lock):
     assert there.info()["session"] == holder.id
     holder.close()
     wait_until(is_free(there), "the session to end")
+
+
+def test_a_session_that_ends_in_the_turn_of_a_swapdb_ends_its_lock(server, lock):
+    holder = take(server)
+    in_one_turn(lock.client, ("CLIENT", "KILL", "ID", holder.id), ("SWAPDB", 0, 3))
+    there = Lock(server.client(db=3))
+    wait_until(is_free(there), "the session to end")
+    assert lock.info() is None
+
+
+def test_a_session_that_ends_in_a_pause_before_a_swapdb_ends_its_lock(server, lock):
+    """The release waits for the end of the pause, and the swap is faster."""
+    holder = take(server)
+    swapper = server.client()
+    swapper.ping()
+    lock.client.execute_command("CLIENT", "PAUSE", 300, "WRITE")
+    holder.close()
+    wait_until_gone(lock.client, holder)
+    swapper.swapdb(0, 3)
+    wait_until(is_free(Lock(server.client(db=3))), "the session to end")
+    assert lock.info() is None
+
+
+def test_a_waiter_that_dies_untold_in_the_turn_of_a_swapdb_keeps_nothing(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    in_one_turn(lock.client, ("DLOCK.RELEASE", "lock", "me"),
+                ("CLIENT", "KILL", "ID", waiter.id), ("SWAPDB", 0, 3))
+    wait_until(is_free(Lock(server.client(db=3))), "the lock to be taken back")
+    assert lock.info() is None
+
+
+@pytest.mark.parametrize("end", [
+    lambda c: c.delete("backup"), lambda c: c.execute_command("DLOCK.RELEASE", "backup", "holder"),
+    lambda c: c.pexpire("backup", 0), lambda c: c.set("backup", "x"),
+], ids=["del", "release", "expire", "set"])
+def test_the_end_of_a_copy_does_not_untie_the_lock(server, lock, end):
+    """DUMP and RESTORE make a second key with the same token and fence."""
+    holder = take(server)
+    lock.client.restore("backup", 0, lock.client.dump("lock"))
+    end(lock.client)
+    assert lock.info()["session"] == holder.id
+    holder.close()
+    wait_until(is_free(lock), "the session to end")
+
+
+def test_a_copy_is_tied_to_nobody(server, lock):
+    holder = take(server)
+    lock.client.restore("backup", 0, lock.client.dump("lock"))
+    copy = Lock(lock.client, "backup")
+    assert copy.info()["session"] == 0
+    holder.close()
+    wait_until(is_free(lock), "the session to end")
+    assert copy.info()["token"] == b"holder"
 
 
 def test_many_locks_of_one_connection_end_together(server, client):

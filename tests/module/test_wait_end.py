@@ -1,4 +1,5 @@
-"""Waits that end without the lock: the time is over, or the client was unblocked or has gone."""
+"""Waits that end without the lock: the time is over, or the client was unblocked or has gone. What
+comes between a grant and its answer is in test_told.py."""
 
 import time
 
@@ -103,51 +104,6 @@ def test_client_unblock_with_error_ends_a_wait_with_an_error(server, lock):
     assert waiter.call("PING") == b"PONG"
 
 
-def release_and_unblock(lock, waiter, how):
-    """Both within one turn of the event loop."""
-    pipe = lock.client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
-    pipe.execute_command("CLIENT", "UNBLOCK", waiter.id, how)
-    assert pipe.execute()[0] == 1
-
-
-def test_client_unblock_right_after_a_grant_loses_neither_answer_nor_lock(server, lock):
-    lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"])
-    release_and_unblock(lock, first, "TIMEOUT")
-    fence = first.answer()
-    assert fence > 0
-    assert lock.info()["fence"] == fence
-    assert not second.is_answered(0.1)
-    assert lock.info()["token"] == b"first"
-
-
-def test_a_waiter_that_is_told_of_an_error_is_not_the_holder(server, lock):
-    """CLIENT UNBLOCK ERROR after the grant: servers differ in which answer wins. Be it true."""
-    lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"])
-    release_and_unblock(lock, first, "ERROR")
-    try:
-        assert first.answer() == lock.info()["fence"]
-        assert not second.is_answered(0.1)
-        assert lock.info()["token"] == b"first"
-    except redis.ResponseError as error:
-        assert "UNBLOCKED" in str(error)
-        assert second.answer() == lock.info()["fence"]
-
-
-def test_a_waiter_that_dies_between_grant_and_answer_does_not_keep_the_lock(server, lock):
-    lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"])
-    pipe = lock.client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
-    pipe.execute_command("CLIENT", "KILL", "ID", first.id)
-    assert pipe.execute() == [1, 1]
-    fence = second.answer()
-    assert lock.info()["token"] == b"second"
-    assert lock.info()["fence"] == fence
-
-
 def test_the_last_waiter_that_dies_between_grant_and_answer_leaves_the_lock_free(server, lock):
     lock.acquire("me")
     [waiter] = queue_up(server, ["waiter"])
@@ -174,12 +130,3 @@ def test_a_lock_asked_for_again_is_not_taken_back_from_the_dead_connection(serve
     fence = pipe.execute()[1]
     assert not second.is_answered(0.1)
     assert lock.info()["fence"] == fence
-
-
-def test_a_waiter_whose_token_got_the_lock_elsewhere_is_told_its_fence(server, lock):
-    """A client lost its connection while it waited and waits again on a new one."""
-    lock.acquire("me")
-    [first] = queue_up(server, ["same"])
-    [again] = queue_up(server, ["same"], wait_ms=3000)
-    lock.release("me")
-    assert again.answer() == first.answer() == lock.info()["fence"]

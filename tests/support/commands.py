@@ -20,19 +20,43 @@ class Lock:
     def extend(self, token, lease_ms=60_000):
         return self.client.execute_command("DLOCK.EXTEND", self.key, token, "PX", lease_ms)
 
-    def info(self):
-        """The reply as a dict with text keys, or None when the lock is free."""
-        return info_of(self.client.execute_command("DLOCK.INFO", self.key))
+    def info(self, *options):
+        """See info_of()."""
+        return info_of(self.client.execute_command("DLOCK.INFO", self.key, *options))
 
-    def pttl(self):
-        return self.client.pttl(self.key)
+    def queue(self, count=10_000):
+        """The first waiters, each a dict."""
+        info = self.info("WAITERS", count)
+        return info and info["queue"]
+
+    def ttl(self):
+        """How many milliseconds of the lease are left, or None when the lock is free."""
+        info = self.info()
+        return info and info["ttl"]
+
+
+def as_map(reply):
+    """A map as a dict with text keys; RESP2 has it as a flat array of names and values."""
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2])}
+
+
+def details_of(reply):
+    """The reply of DLOCK.INFO with all its maps as dicts, or None when the lock is free."""
+    if reply is None:
+        return None
+    details = as_map(reply)
+    for name in {"holders", "queue"} & set(details):
+        details[name] = [as_map(each) for each in details[name]]
+    return details
 
 
 def info_of(reply):
-    """The reply of DLOCK.INFO as Lock.info() gives it."""
-    if reply is None:
+    """The same of a lock with one holder, whose fields are among the others."""
+    details = details_of(reply)
+    if details is None:
         return None
-    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2])}
+    [holder] = details.pop("holders")
+    return {**details, **holder}
 
 
 def plain(client, *words):

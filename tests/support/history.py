@@ -48,12 +48,16 @@ class Command:
 
 @dataclasses.dataclass
 class Event:
-    """A command of the replication stream: "grant", "release", "gone" or "string"."""
+    """A command of the replication stream: "grant", "release", "gone" or "string". The stream says
+    how long a lease is, and when a string expires. A "release" is also the end of a lease or of a
+    session."""
     kind: str
     key: str
     token: str = None
     fence: int = 0
-    expires: float = None
+    lease: float = None            # of a grant, in seconds
+    expires: float = None          # of a string
+    at: float = None               # when we had read it, if we know: it happened before
 
 
 @dataclasses.dataclass
@@ -64,6 +68,7 @@ class Tenure:
     fence: int                     # 0: a plain string
     expires: float
     end: str = None                # "release", "hand-over", "gone", or None: not yet
+    ended_by: float = None         # it ended before that, if we know
     next: "Tenure" = None          # the one after it on the same key
 
 
@@ -94,27 +99,29 @@ def read_monitor(text):
     return commands
 
 
-def read_stream(data):
-    """The bytes of a replication stream to events."""
+def read_stream(chunks):
+    """A replication stream to events: its bytes as they came, each chunk with its time."""
     events = []
-    for name, *words in _split_commands(data):
+    ends = list(itertools.accumulate(len(data) for _, data in chunks))
+    for end, (name, *words) in _split_commands(b"".join(data for _, data in chunks)):
         name = name.upper().decode()
+        at = chunks[bisect.bisect_left(ends, end)][0]
         if name == "DLOCK.APPLY":
-            key, state = words[:2]
-            expires = int.from_bytes(state[21:29], "little") / 1000
-            fence = int.from_bytes(state[1:9], "little")
-            events.append(Event("grant", key.decode(), state[29:].decode(), fence, expires))
+            key, token, fence, lease_ms = (word.decode() for word in words[:4])
+            events.append(Event("grant", key, token, int(fence), int(lease_ms) / 1000, at=at))
         elif name == "DLOCK.RELEASE":
-            events.append(Event("release", words[0].decode(), words[1].decode()))
+            events.append(Event("release", words[0].decode(), words[1].decode(), at=at))
         elif name in ("DEL", "UNLINK"):
-            events += [Event("gone", key.decode()) for key in words]
+            events += [Event("gone", key.decode(), at=at) for key in words]
         elif name == "SET" and b"PXAT" in words:
+            key, token = (word.decode() for word in words[:2])
             expires = int(words[words.index(b"PXAT") + 1]) / 1000
-            events.append(Event("string", words[0].decode(), words[1].decode(), 0, expires))
+            events.append(Event("string", key, token, expires=expires, at=at))
     return events
 
 
 def _split_commands(data):
+    """Each command, and where it ends."""
     at = 0
     while at < len(data):
         end = data.index(b"\r\n", at)
@@ -126,7 +133,7 @@ def _split_commands(data):
             words.append(data[at:at + length])
             at += length + 2
         if words:
-            yield words
+            yield at, words
 
 
 # -- judging --------------------------------------------------------------------------------------
@@ -135,7 +142,7 @@ def _split_commands(data):
 def check(history):
     """The broken promises, as sentences."""
     problems = []
-    tenures = _tenures(history.events, problems)
+    tenures = _tenures(history, problems)
     facts = _Facts(history, tenures)
     for tenure in tenures:
         _check_end(tenure, facts, problems)
@@ -150,28 +157,33 @@ def check(history):
 
 def hand_over_delays(history):
     """Seconds from the end of a lock to the grant to one who waited, by how it ended."""
-    facts = _Facts(history, _tenures(history.events, []))
+    facts = _Facts(history, _tenures(history, []))
     delays = {"del": [], "lease": [], "string": []}
     for tenure in itertools.chain(*facts.tenures.values()):
         free_from, then = facts.free_from(tenure), tenure.next
-        if tenure.end != "gone" or then is None or not then.fence or facts.is_paused(free_from):
+        if tenure.end is None or then is None or not then.fence or facts.is_paused(free_from):
             continue
         claim = facts.claims.get(then.token)
         if claim is not None and claim.wait_ms and facts.asked[then.token] < free_from:
             kind = "lease" if tenure.fence else "string"
-            kind = kind if facts.deleted_at(tenure) is None else "del"
+            if facts.let_go_at(tenure) == free_from:
+                continue
+            kind = "del" if facts.deleted_at(tenure) == free_from else kind
             delays[kind].append(facts.began(then) - free_from)
     return delays
 
 
-def _tenures(events, problems):
+def _tenures(history, problems):
     """Who held what, one after the other. No two may overlap, and fences only grow."""
     tenures, last, last_fence = [], {}, 0
-    for event in events:
+    extended = {command.token: command.at for command in reversed(history.commands)
+                if command.name == "DLOCK.EXTEND"}
+    for event in history.events:
         before = last.get(event.key)
         holder = before if before is not None and before.end is None else None
         if event.kind == "grant" and holder and holder.fence == event.fence:
-            holder.expires = event.expires  # extended
+            extended_at = extended.get(event.token, event.fence / 1e6)
+            holder.expires = max(holder.expires, extended_at + event.lease)
             if holder.token != event.token:
                 problems.append(f"{event.key}: fence {event.fence} has two tokens, "
                                 f"{holder.token} and {event.token}")
@@ -184,8 +196,11 @@ def _tenures(events, problems):
                                     f"above {last_fence}")
                 last_fence = max(last_fence, event.fence)
             if holder:
-                holder.end = "hand-over"
-            tenure = Tenure(event.key, event.token, event.fence, event.expires)
+                holder.end, holder.ended_by = "hand-over", event.at
+            expires = event.expires
+            if event.kind == "grant":
+                expires = event.fence / 1e6 + event.lease
+            tenure = Tenure(event.key, event.token, event.fence, expires)
             if before:
                 before.next = tenure
             last[event.key] = tenure
@@ -195,7 +210,7 @@ def _tenures(events, problems):
         elif event.kind == "release" and holder.token != event.token:
             problems.append(f"{event.key}: {event.token} released what {holder.token} held")
         else:
-            holder.end = event.kind
+            holder.end, holder.ended_by = event.kind, event.at
     return tenures
 
 
@@ -203,7 +218,7 @@ class _Facts:
     """The history, looked up by token and by key."""
 
     def __init__(self, history, tenures):
-        self.ended_at = history.ended_at
+        self.over_at = history.ended_at
         self.pauses = history.pauses
         self.claims = {claim.token: claim for claim in history.claims}
         self.tenures, self.granted = {}, {}
@@ -229,7 +244,7 @@ class _Facts:
 
     def followed_at(self, tenure):
         """When the next one had it, or the history ended."""
-        return self.began(tenure.next) if tenure.next else self.ended_at
+        return self.began(tenure.next) if tenure.next else self.over_at
 
     def let_go_at(self, tenure):
         """When its holder gave it back, or died, or could no longer be told of it; or None."""
@@ -241,8 +256,8 @@ class _Facts:
             moments.append(self.released[tenure.token])
         if claim.lost_at is not None and (claim.is_session or claim.answer == PENDING):
             moments.append(claim.lost_at)
-        if claim.unblocked_at is not None and isinstance(claim.answer, str):
-            moments.append(claim.unblocked_at)  # CLIENT UNBLOCK ERROR was faster than the answer
+        if claim.unblocked_at is not None and _is_no(claim.answer):
+            moments.append(claim.unblocked_at)  # CLIENT UNBLOCK was faster than the answer
         return min(moments, default=None)
 
     def deleted_at(self, tenure, early=0, late=0):
@@ -254,18 +269,23 @@ class _Facts:
         return times[first]
 
     def free_from(self, tenure):
-        """When it was over, give or take what the server needs to notice; None: nobody knows."""
-        if tenure.end in GIVEN_BACK:
-            return self.let_go_at(tenure)
-        deleted_at = self.deleted_at(tenure)
-        return tenure.expires if deleted_at is None else min(deleted_at, tenure.expires)
+        """When it was over, give or take what the server needs to notice."""
+        is_given_back = tenure.end in GIVEN_BACK
+        other_end = self.let_go_at(tenure) if is_given_back else self.deleted_at(tenure)
+        return _first(tenure.expires, other_end)
+
+    def ended_at(self, tenure):
+        """When it was another's, or nobody's; a little later if only the stream tells."""
+        return _first(tenure.ended_by, self.followed_at(tenure))
 
     def is_brief(self, tenure):
-        """It was given back, or ended otherwise before that could be done."""
-        if tenure.end == "gone":
-            began, free_from = self.began(tenure), self.free_from(tenure)
-            return free_from - began < BRIEF or self.is_paused(began, free_from)
-        return tenure.end in GIVEN_BACK
+        """It was taken back, or ended otherwise before that could be done."""
+        began, ended = self.began(tenure), self.ended_at(tenure)
+        over_at = _first(tenure.expires, self.deleted_at(tenure))
+        slack = MONITOR_SLACK if tenure.end == "release" else 0
+        return tenure.end is not None and (
+            ended - began < BRIEF + slack or over_at - began < BRIEF
+            or self.is_paused(began, ended))
 
     def is_paused(self, begin, end=None):
         end = begin if end is None else end
@@ -284,27 +304,40 @@ def _check_end(tenure, facts, problems):
     if tenure.token not in facts.asked:
         problems.append(f"{who} got it without asking")
     followed_at = facts.followed_at(tenure)
+    is_expired = tenure.expires < facts.ended_at(tenure) + CLOCK_SLACK
     if tenure.end is None:
         problems.append(f"{who} still holds it")
+    elif is_expired:
+        pass
     elif tenure.end == "gone":
-        is_expired = tenure.expires < followed_at + CLOCK_SLACK
-        if not is_expired and facts.deleted_at(tenure, CLOCK_SLACK, MONITOR_SLACK) is None:
+        if facts.deleted_at(tenure, CLOCK_SLACK, MONITOR_SLACK) is None:
             problems.append(f"{who} lost it before its lease ended, and nobody deleted it")
     else:
         let_go_at = facts.let_go_at(tenure)
         if let_go_at is None or let_go_at > followed_at + MONITOR_SLACK:
-            problems.append(f"{who} lost it by {tenure.end}, but neither released it nor died")
+            problems.append(f"{who} lost it by {tenure.end} before its lease ended, but neither "
+                            "released it nor died")
 
 
 def _check_session(tenure, facts, problems):
     """A lock ends with the connection it is tied to."""
     claim = facts.claims.get(tenure.token)
-    if claim is None or not claim.is_session or claim.lost_at is None or tenure.end != "gone":
+    if claim is None or not claim.is_session or claim.lost_at is None:
         return
     orphaned_at = max(claim.lost_at, facts.began(tenure))
-    free_from = facts.free_from(tenure)
-    if free_from - orphaned_at > WAKE_SLACK and not facts.is_paused(orphaned_at, free_from):
+    ended_at = min(facts.ended_at(tenure), tenure.expires)
+    if ended_at - orphaned_at > WAKE_SLACK and not facts.is_paused(orphaned_at, ended_at):
         problems.append(f"{tenure.key}: {tenure.token} kept it after its connection had ended")
+
+
+def _first(*moments):
+    """The first of those that are known."""
+    return min(moment for moment in moments if moment is not None)
+
+
+def _is_no(answer):
+    """Null, or an error."""
+    return answer is None or isinstance(answer, str) and answer != PENDING
 
 
 def _check_answer(claim, facts, problems):
@@ -317,11 +350,12 @@ def _check_answer(claim, facts, problems):
     elif isinstance(claim.answer, int) and not claim.is_string:
         if tenure is None or (tenure.key, tenure.fence) != (claim.key, claim.answer):
             problems.append(f"{who} was told fence {claim.answer}, which was not granted to it")
-    elif claim.answer is None or isinstance(claim.answer, str):
-        if tenure is not None and not (isinstance(claim.answer, str) and facts.is_brief(tenure)):
+    elif _is_no(claim.answer):
+        if tenure is not None and not facts.is_brief(tenure):
             problems.append(f"{who} was told {claim.answer}, but it was granted the lock")
         waited_ms = (claim.answered_at - claim.sent_at) * 1000
-        if claim.answer is None and claim.unblocked_at is None and waited_ms < claim.wait_ms - 1:
+        is_early = claim.answer is None and waited_ms < claim.wait_ms - 1
+        if is_early and claim.unblocked_at is None and tenure is None:
             problems.append(f"{who} was told no after {waited_ms:.0f} of {claim.wait_ms} ms")
     if claim.wait_ms and claim.answer != PENDING:
         decided_at = facts.began(tenure) if tenure else claim.answered_at

@@ -128,13 +128,15 @@ def destroy_all(servers):
 class Server:
     """One server process. start() it, stop() it, start() it again on the same data."""
 
-    def __init__(self, *options, module=MODULE, module_args=(), wrapper=(), program=None):
+    def __init__(self, *options, module=MODULE, module_args=(), wrapper=(), program=None,
+                 wall_clock=None):
         """wrapper: a command to run the server under, which must follow exec(); program: the
-        server, if not REDIS_SERVER."""
+        server, if not REDIS_SERVER; wall_clock: a WallClock, for a server of its own time."""
         self.options = [str(o) for o in options]
         self.module_args = [str(a) for a in module_args]
         self.wrapper = list(wrapper)
         self.program = program
+        self.wall_clock = wall_clock
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="dlock-test-"))
         self.modules = []
         if module is not None:
@@ -144,6 +146,7 @@ class Server:
         self.tls_port = None
         self._clients = []
         self._observer = None
+        self._kept = []
 
     def add_module(self, path):
         """Load this one too from the next start on; by a link, as its path may have blanks."""
@@ -183,6 +186,8 @@ class Server:
         elif "/" in env.get("REDIS_SERVER", ""):
             env["REDIS_SERVER"] = os.path.join(LAUNCH_DIR, env["REDIS_SERVER"])
         env["LD_PRELOAD"] = env.get("DLOCK_PRELOAD", "")  # not what is preloaded into us
+        if self.wall_clock is not None:
+            self.wall_clock.prepare(env)
         with open(self.dir / "log", "ab") as log:
             self.process = subprocess.Popen(
                 self.command(), cwd=self.dir, env=env, stdin=subprocess.DEVNULL,
@@ -234,7 +239,12 @@ class Server:
             self.stop()
         finally:
             self.kill()
+            self._kept = []
             shutil.rmtree(self.dir, ignore_errors=True)
+
+    def keep(self, connection):
+        """Somebody's connection lives as long as the server does, unless it is closed before."""
+        self._kept.append(connection)
 
     def _disconnect(self):
         for client in self._clients:

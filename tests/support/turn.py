@@ -1,4 +1,17 @@
-"""What happens in one turn of the event loop of a server, where no timer runs in between."""
+"""What happens in one turn of the event loop of a server, where no timer runs in between, and what
+happens in the next one."""
+
+import fcntl
+import pathlib
+import signal
+import struct
+import termios
+
+from support.commands import Lock
+from support.server import wait_until
+from support.waiting import queue_up
+
+ONE_READ = 24_000  # bytes: more than a server reads from a client in a turn, less than twice that
 
 
 def in_one_turn(client, *commands):
@@ -9,9 +22,21 @@ def in_one_turn(client, *commands):
     return pipe.execute()
 
 
-def lease_of(lease_ms):
-    """What makes the lease of "me" so short, to be called in the turn in which it matters."""
-    return ("DLOCK.EXTEND", "lock", "me", "PX", lease_ms)
+class BriefHolder:
+    """A holder whose short lease begins with the command "begin", in the turn in which it matters.
+
+    No command shortens a lease. So until then "before" holds the lock, and the token "me" is the
+    first in the queue, with that lease."""
+
+    def __init__(self, server, lease_ms, key="lock"):
+        Lock(server.observer, key).acquire("before", 600_000)
+        [self.waiting] = queue_up(server, ["me"], lease_ms=lease_ms, key=key)
+        self.begin = ("DLOCK.RELEASE", key, "before")
+
+    def hold(self, client):
+        """From now on, and "me" was told so."""
+        assert client.execute_command(*self.begin) == 1
+        return self.waiting.answer()
 
 
 class Bare:
@@ -27,6 +52,60 @@ class Bare:
     def read(self, lines=1):
         return [self.reader.readline().strip() for _ in range(lines)]
 
+    def call(self, line):
+        """The first line of the reply; b"" when the connection is closed."""
+        try:
+            self.send(line)
+            return self.read()[0]
+        except ConnectionError:
+            return b""
+
     def close(self):
         self.reader.close()
         self.socket.close()
+
+
+def is_stopped(process):
+    stat = pathlib.Path(f"/proc/{process.pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def has_arrived(bare):
+    """All that was sent: the kernel on the other side has acknowledged it."""
+    unheard = fcntl.ioctl(bare.socket, termios.TIOCOUTQ, struct.pack("i", 0))
+    return struct.unpack("i", unheard) == (0,)
+
+
+def _while_stopped(server, sends):
+    """Pairs of a connection and bytes: all arrive while the server is stopped, in this order."""
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: is_stopped(server.process), "the server to stop")
+        for bare, data in sends:
+            bare.socket.sendall(data)
+            wait_until(lambda: has_arrived(bare), "the lines to arrive")
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
+def in_one_turn_of_many(server, *sends):
+    """Pairs of a connection and a line: all arrive while the server is stopped, in this order, in
+    which the kernel reports them then. It reports the connection that was read last before all
+    others, so that must be one that does not matter."""
+    last = Bare(server)
+    for bare in (*(bare for bare, _ in sends), last):
+        assert bare.call("PING") == b"+PONG"
+    _while_stopped(server, [(bare, f"{line}\r\n".encode()) for bare, line in sends])
+    last.close()
+
+
+def in_two_turns(server, first, second):
+    """The first command in one turn, the second in the next: between them on the same connection
+    is as much as the server reads in a turn."""
+    bare = Bare(server)
+    head, tail = (f"{' '.join(map(str, words))}\r\n".encode() for words in (first, second))
+    filler = b"ECHO " + b"x" * (ONE_READ - len(head) - len(b"ECHO \r\n")) + b"\r\n"
+    _while_stopped(server, [(bare, head + filler + tail)])
+    reply, _, _, last = bare.read(4)
+    bare.close()
+    return reply, last

@@ -11,13 +11,15 @@ from support.server import wait_until
 
 
 class Waiting:
-    """Sends DLOCK.ACQUIRE ... WAIT and does not read the answer until it is asked for."""
+    """Sends DLOCK.ACQUIRE ... WAIT and does not read the answer until it is asked for. It waits on
+    even if the test forgets it."""
 
     def __init__(self, server, token, wait_ms=600_000, lease_ms=600_000, key="lock", db=0,
                  options=()):
         self.token = token
         self.client = redis.Redis("127.0.0.1", server.port, db=db, socket_timeout=20)
         self.connection = self.client.connection_pool.get_connection("ACQUIRE")
+        server.keep(self)
         self.id = self.call("CLIENT", "ID")
         self.sent_at = time.monotonic()
         self.send("DLOCK.ACQUIRE", key, token, "PX", lease_ms, "WAIT", wait_ms, *options)

@@ -1,0 +1,292 @@
+"""The fence: every grant has a higher one than all before, whatever clients, restarts and failovers
+do."""
+
+import re
+import time
+
+import pytest
+import redis
+
+from support.commands import Lock, stats
+from support.server import free_port, wait_until
+from support.waiting import Waiting, assert_nobody_waits, queue_up
+
+MINUTE = 60
+NEAR_THE_BOUND = 4 * MINUTE  # seconds; what is more than five minutes ahead is refused
+LUA_EXACT = 2**53
+
+
+def ahead_us(seconds):
+    """A fence that the clock reaches in so many seconds."""
+    return time.time_ns() // 1000 + seconds * 1_000_000
+
+
+def test_a_fence_is_above_every_earlier_one_and_the_time(client):
+    fences = []
+    for i in range(200):
+        lock = Lock(client, f"lock:{i % 3}")
+        before_us = time.time_ns() // 1000
+        fences.append(lock.acquire(f"token:{i}"))
+        assert fences[-1] >= before_us
+        if i % 2:
+            lock.release(f"token:{i}")
+        else:
+            client.delete(lock.key)
+    assert fences == sorted(set(fences))
+
+
+def test_a_burst_within_one_microsecond_still_gets_distinct_fences(client):
+    script = """
+        local fences = {}
+        for i = 1, 2000 do
+            fences[i] = redis.call('DLOCK.ACQUIRE', KEYS[1], 'me', 'PX', 1000)
+            redis.call('DLOCK.RELEASE', KEYS[1], 'me')
+        end
+        return fences"""
+    fences = client.eval(script, 1, "lock")
+    assert all(a < b for a, b in zip(fences, fences[1:]))
+
+
+# -- FENCE n --------------------------------------------------------------------------------------
+
+
+def test_a_fence_may_be_asked_to_be_larger(lock):
+    n = ahead_us(60)
+    assert lock.acquire("me", 10_000, "FENCE", n) == n
+    assert lock.info()["fence"] == n
+
+
+def test_a_larger_fence_counts_for_every_later_grant(client):
+    n = ahead_us(60)
+    Lock(client, "a").acquire("me", 10_000, "FENCE", n)
+    assert Lock(client, "b").acquire("me") == n + 1
+    assert Lock(client, "c").acquire("me", 10_000, "FENCE", n) == n + 2
+    assert stats(client)["last_fence"] == n + 2
+
+
+def test_a_smaller_fence_than_the_next_one_changes_nothing(lock):
+    before_us = time.time_ns() // 1000
+    assert lock.acquire("me", 10_000, "FENCE", 1) >= before_us
+
+
+def test_the_holders_fence_is_lifted_when_it_asks_for_more(lock):
+    first = lock.acquire("me")
+    before = lock.info()
+    n = ahead_us(60)
+    assert lock.acquire("me", 10_000, "FENCE", n) == n
+    after = lock.info()
+    assert after["fence"] == n > first
+    assert (after["token"], after["since"]) == (before["token"], before["since"])
+    assert lock.acquire("me") == n
+    assert lock.acquire("me", 10_000, "FENCE", n) == n
+    assert lock.release("me") == 1
+
+
+def test_a_lifted_fence_is_nobody_elses(client):
+    """Grants are known by their fence: a number that another lock may have is not given again."""
+    lock = Lock(client, "a")
+    lock.acquire("me")
+    n = Lock(client, "b").acquire("me", 10_000, "FENCE", ahead_us(60))
+    assert lock.acquire("me", 10_000, "FENCE", n) == n + 1
+
+
+def test_lifting_the_fence_never_shortens_the_lease(lock):
+    lock.acquire("me", 60_000)
+    lock.acquire("me", 1000, "FENCE", ahead_us(60))
+    assert lock.ttl() > 50_000
+
+
+def test_lifting_the_fence_lengthens_the_lease(lock):
+    lock.acquire("me", 60_000)
+    lock.acquire("me", 600_000, "FENCE", ahead_us(60))
+    assert lock.ttl() > 500_000
+
+
+@pytest.mark.parametrize("words, error", [
+    (("FENCE",), "FENCE needs a value"),
+    (("FENCE", 5, "FENCE", 6), "FENCE is given twice"),
+    *((("FENCE", wrong), "FENCE must be an integer")
+      for wrong in ("0", "-1", "x", "", "1.5", 2**63, "9" * 30))])
+def test_a_wrong_fence_is_refused(lock, words, error):
+    with pytest.raises(redis.ResponseError, match=re.escape(error)):
+        lock.acquire("me", 10_000, *words)
+    assert lock.info() is None
+
+
+def test_a_stranger_lifts_nothing(lock):
+    fence = lock.acquire("me")
+    assert lock.acquire("you", 10_000, "FENCE", ahead_us(60)) is None
+    assert lock.info()["fence"] == fence
+    assert stats(lock.client)["last_fence"] == fence
+
+
+# -- nobody can poison the counter ----------------------------------------------------------------
+
+FAR = {"six minutes": 6 * MINUTE, "an hour": 60 * MINUTE, "two centuries": 200 * 365 * 24 * 3600}
+
+
+def assert_refused(call):
+    with pytest.raises(redis.ResponseError, match="FENCE") as caught:
+        call()
+    assert "WRONGTYPE" not in str(caught.value)
+
+
+@pytest.mark.parametrize("seconds", FAR.values(), ids=FAR.keys())
+def test_a_fence_far_ahead_of_the_clock_is_refused(lock, seconds):
+    before = Lock(lock.client, "other").acquire("me")
+    assert_refused(lambda: lock.acquire("me", 10_000, "FENCE", ahead_us(seconds)))
+    assert lock.info() is None
+    assert stats(lock.client)["last_fence"] == before
+
+
+@pytest.mark.parametrize("n", [2**53, 2**54, 2**61 - 1, 2**62 - 1, 2**63 - 1])
+def test_an_enormous_fence_is_refused(lock, n):
+    assert_refused(lambda: lock.acquire("me", 10_000, "FENCE", n))
+    assert before_long(lock.acquire("me"))
+
+
+def before_long(fence):
+    """A fence of this clock, and one that Lua and JavaScript numbers hold exactly."""
+    return ahead_us(-MINUTE) < fence < ahead_us(MINUTE) < LUA_EXACT
+
+
+def test_a_fence_that_is_refused_changes_nothing_for_the_holder(lock):
+    fence = lock.acquire("me", 10_000)
+    assert_refused(lambda: lock.acquire("me", 600_000, "FENCE", ahead_us(FAR["an hour"])))
+    assert lock.info()["fence"] == fence
+    assert lock.ttl() <= 10_000
+
+
+def test_a_waiter_whose_fence_is_refused_does_not_wait(server, lock):
+    lock.acquire("me", 60_000)
+    fence = ahead_us(FAR["an hour"])
+    assert_refused(Waiting(server, "waiter", options=["FENCE", fence]).answer)
+    assert_nobody_waits(lock.client)
+
+
+def test_a_fence_near_the_bound_is_accepted(lock):
+    n = ahead_us(NEAR_THE_BOUND)
+    assert lock.acquire("me", 10_000, "FENCE", n) == n
+
+
+def test_a_client_cannot_creep_ahead_step_by_step(client):
+    Lock(client, "a").acquire("me", 10_000, "FENCE", ahead_us(NEAR_THE_BOUND))
+    for seconds in (6 * MINUTE, 8 * MINUTE):
+        assert_refused(lambda: Lock(client, "b").acquire("me", 10_000, "FENCE", ahead_us(seconds)))
+    assert stats(client)["last_fence"] < ahead_us(5 * MINUTE)
+
+
+def test_who_may_use_one_key_cannot_ruin_the_fences_of_others(server, client):
+    client.execute_command("ACL", "SETUSER", "mallory", "on", "nopass", "~mallory:*",
+                           "+dlock.acquire")
+    mallory = Lock(server.client(username="mallory", password="x"), "mallory:1")
+    assert_refused(lambda: mallory.acquire("me", 1000, "FENCE", 2**61 - 1))
+    assert before_long(Lock(client).acquire("me"))
+
+
+# -- restarts and failovers -----------------------------------------------------------------------
+
+AOF = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+def run_ahead(client):
+    """The counter of the server is minutes ahead of its clock; one lock stays held."""
+    return Lock(client, "held").acquire("holder", 600_000, "FENCE", ahead_us(NEAR_THE_BOUND))
+
+
+def grant_some(client, token, count=50):
+    return [Lock(client, f"{token}:{i}").acquire(token, 600_000) for i in range(count)]
+
+
+def assert_above(fences, earlier):
+    assert min(fences) > max(earlier), "a fence that was given before, or went back"
+    assert fences == sorted(set(fences))
+
+
+@pytest.mark.parametrize("is_ahead", [False, True], ids=["by the clock", "counter ahead"])
+def test_what_a_crash_after_a_snapshot_loses_is_not_given_again(start_server, is_ahead):
+    server = start_server()
+    earlier = [run_ahead(server.client()) if is_ahead else
+               Lock(server.client(), "held").acquire("holder", 600_000)]
+    server.client().save()
+    earlier += grant_some(server.client(), "lost")
+    server.kill()
+    server.start()
+    assert_above(grant_some(server.client(), "next"), earlier)
+
+
+@pytest.mark.parametrize("is_ahead", [False, True], ids=["by the clock", "counter ahead"])
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_restart_from_the_append_only_file_goes_on_above_all(start_server, end, is_ahead):
+    server = start_server(*AOF)
+    client = server.client()
+    earlier = [run_ahead(client)] if is_ahead else []
+    earlier += grant_some(client, "before")
+    client.flushall()
+    getattr(server, end)()
+    server.start()
+    assert_above(grant_some(server.client(), "next"), earlier)
+
+
+def test_a_rewritten_append_only_file_goes_on_above_all(start_server):
+    server = start_server(*AOF, "--aof-use-rdb-preamble", "no")
+    client = server.client()
+    earlier = [run_ahead(client)]
+    client.bgrewriteaof()
+    wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"]
+               and not client.info("persistence")["aof_rewrite_scheduled"], "AOF rewrite")
+    earlier += grant_some(client, "before")
+    server.kill()
+    server.start()
+    assert_above(grant_some(server.client(), "next"), earlier)
+
+
+def test_restarts_that_follow_each_other_go_on_above_all(start_server):
+    server = start_server()
+    earlier = [run_ahead(server.client())]
+    for i in range(3):
+        server.client().save()
+        lost = grant_some(server.client(), f"lost:{i}")
+        assert_above(lost, earlier)
+        earlier += lost
+        server.kill()
+        server.start()
+    assert_above(grant_some(server.client(), "next"), earlier)
+
+
+def test_restarts_do_not_carry_the_counter_away_from_the_clock(start_server):
+    """However often: a server that comes back stays within some minutes of its clock."""
+    server = start_server()
+    run_ahead(server.client())
+    for _ in range(5):
+        server.client().save()
+        server.restart()
+        Lock(server.client()).acquire("me")
+        server.client().delete("lock")
+    assert stats(server.client())["last_fence"] < ahead_us(60 * MINUTE)
+
+
+@pytest.mark.parametrize("is_ahead", [False, True], ids=["by the clock", "counter ahead"])
+def test_what_a_failover_loses_is_not_given_again(server, start_replica, is_ahead):
+    """The replica has lost its link, and the master goes on for a while."""
+    replica = start_replica(server).client()
+    earlier = [run_ahead(server.client()) if is_ahead else
+               Lock(server.client(), "held").acquire("holder", 600_000)]
+    wait_until(lambda: Lock(replica, "held").info(), "the replica to follow")
+    replica.execute_command("REPLICAOF", "127.0.0.1", free_port())
+    earlier += grant_some(server.client(), "lost")
+    server.kill()
+    replica.execute_command("REPLICAOF", "NO", "ONE")
+    assert_above(grant_some(replica, "next"), earlier)
+
+
+def test_a_promoted_replica_hands_over_above_all(server, start_replica):
+    replica = start_replica(server)
+    earlier = [run_ahead(server.client()), *grant_some(server.client(), "before")]
+    there = replica.client()
+    wait_until(lambda: stats(there)["last_fence"] == max(earlier), "the replica to follow")
+    server.kill()
+    there.execute_command("REPLICAOF", "NO", "ONE")
+    [waiter] = queue_up(replica, ["waiter"], key="held")
+    Lock(there, "held").release("holder")
+    assert waiter.answer() > max(earlier)

@@ -1,0 +1,341 @@
+"""A waiter was told that it holds the lock, or it does not hold it.
+
+What comes between a grant and its answer: CLIENT UNBLOCK, CLIENT KILL, a user who is deleted, a
+connection that closes, a wait or a lease that ends. In the same turn of the event loop, or in the
+next one, where servers differ most."""
+
+import select
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from support.commands import Lock
+from support.server import stopped, wait_until
+from support.turn import Bare, in_one_turn, in_two_turns
+from support.waiting import queue_up, wait_for_waiters
+
+RELEASE = ("DLOCK.RELEASE", "lock", "me")
+CLOSED, NULL, PONG = b"", b"$-1", b"+PONG"
+
+
+class BareWaiter(Bare):
+    """A waiter whose connection is read line by line."""
+
+    def __init__(self, server, token, lease_ms=600_000, wait_ms=600_000, key="lock", user=None):
+        super().__init__(server)
+        server.keep(self)
+        if user is not None:
+            assert self.call(f"AUTH {user} x") == b"+OK"
+        self.id = int(self.call("CLIENT ID")[1:])
+        before = (Lock(server.observer, key).info() or {}).get("waiters", 0)
+        self.send(f"DLOCK.ACQUIRE {key} {token} PX {lease_ms} WAIT {wait_ms}")
+        wait_until(lambda: Lock(server.observer, key).info()["waiters"] == before + 1, "the waiter")
+
+    def answer(self):
+        """The only line of it; b"" when the connection was closed without one."""
+        try:
+            return self.read()[0]
+        except ConnectionError:
+            return CLOSED
+
+    def is_answered(self, within):
+        return bool(select.select([self.socket], [], [], within)[0])
+
+
+@pytest.fixture
+def held(lock):
+    lock.acquire("me", 600_000)
+    return lock
+
+
+def assert_one_truth(lock, first, second, answers=("fence", "null", "error", "closed")):
+    """Whichever of these the first waiter is told: it is true, there is no second answer, and who
+    is not told a fence does not hold the lock, so that the next one does."""
+    answer = first.answer()
+    kind = {b":": "fence", b"$": "null", b"-": "error", b"": "closed"}[answer[:1]]
+    assert kind in answers, answer
+    if kind != "closed":
+        assert first.call("PING") in (PONG, CLOSED), "two answers"
+    if kind == "fence":
+        assert not second.is_answered(0.2), "two holders"
+        assert (lock.info()["token"], lock.info()["fence"]) == (b"first", int(answer[1:]))
+    else:
+        assert second.is_answered(10), f"the lock stayed with one who was told {answer}"
+        assert int(second.answer()[1:]) == lock.info()["fence"]
+        assert lock.info()["token"] == b"second"
+    return kind
+
+
+# -- in the turn of the grant ---------------------------------------------------------------------
+
+
+def test_a_waiter_that_is_unblocked_in_the_turn_of_its_grant_is_told_null(server, held):
+    first, second = BareWaiter(server, "first"), BareWaiter(server, "second")
+    in_one_turn(held.client, RELEASE, ("CLIENT", "UNBLOCK", first.id, "TIMEOUT"))
+    assert_one_truth(held, first, second, ["null"])
+
+
+def test_a_waiter_that_is_unblocked_with_an_error_in_the_turn_of_its_grant_gets_it(server, held):
+    first, second = BareWaiter(server, "first"), BareWaiter(server, "second")
+    in_one_turn(held.client, RELEASE, ("CLIENT", "UNBLOCK", first.id, "ERROR"))
+    assert_one_truth(held, first, second, ["error"])
+
+
+def test_a_waiter_that_is_killed_in_the_turn_of_its_grant_keeps_nothing(server, held):
+    first, second = BareWaiter(server, "first"), BareWaiter(server, "second")
+    in_one_turn(held.client, RELEASE, ("CLIENT", "KILL", "ID", first.id))
+    assert_one_truth(held, first, second, ["closed"])
+
+
+@pytest.mark.parametrize("order", ["release first", "user first"])
+def test_a_waiter_whose_user_is_deleted_in_the_turn_of_its_grant_keeps_nothing(
+        server, held, order):
+    """The core closes such a connection a little later, but it does not answer it any more."""
+    held.client.execute_command("ACL", "SETUSER", "bob", "on", "nopass", "~*", "+@all")
+    first, second = BareWaiter(server, "first", user="bob"), BareWaiter(server, "second")
+    commands = [RELEASE, ("ACL", "DELUSER", "bob")]
+    in_one_turn(held.client, *(commands if order == "release first" else reversed(commands)))
+    assert_one_truth(held, first, second, ["closed"])
+
+
+def test_the_last_waiter_that_is_unblocked_in_the_turn_of_its_grant_leaves_it_free(server, held):
+    waiter = BareWaiter(server, "waiter")
+    in_one_turn(held.client, RELEASE, ("CLIENT", "UNBLOCK", waiter.id, "TIMEOUT"))
+    assert waiter.answer() == NULL
+    wait_until(lambda: held.info() is None, "the lock to be taken back")
+
+
+# -- in the turn after the grant ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["TIMEOUT", "ERROR"])
+def test_a_waiter_that_is_unblocked_in_the_turn_after_its_grant_hears_the_truth(
+        server, held, how):
+    for _ in range(5):
+        first, second = BareWaiter(server, "first"), BareWaiter(server, "second")
+        in_two_turns(server, RELEASE, ("CLIENT", "UNBLOCK", first.id, how))
+        assert_one_truth(held, first, second)
+        first.close()
+        second.close()
+        begin_again(held)
+
+
+def begin_again(lock):
+    wait_for_waiters(lock.client, 0)
+    lock.client.delete("lock")
+    assert lock.acquire("me", 600_000) > 0
+
+
+def test_a_waiter_that_is_killed_in_the_turn_after_its_grant_was_told_or_keeps_nothing(
+        server, held):
+    for _ in range(5):
+        first, second = BareWaiter(server, "first"), BareWaiter(server, "second")
+        in_two_turns(server, RELEASE, ("CLIENT", "KILL", "ID", first.id))
+        assert_one_truth(held, first, second, ["fence", "closed"])
+        second.close()
+        begin_again(held)
+
+
+def test_a_waiter_whose_user_is_deleted_in_the_turn_after_its_grant_was_told_or_keeps_nothing(
+        server, held):
+    held.client.execute_command("ACL", "SETUSER", "bob", "on", "nopass", "~*", "+@all")
+    first, second = BareWaiter(server, "first", user="bob"), BareWaiter(server, "second")
+    in_two_turns(server, RELEASE, ("ACL", "DELUSER", "bob"))
+    assert_one_truth(held, first, second, ["fence", "closed"])
+
+
+# -- who was told keeps the lock ------------------------------------------------------------------
+
+CLOSERS = """
+import select, socket, sys
+port, count = map(int, sys.argv[1:])
+poll, waiting = select.epoll(), {}
+for i in range(count):
+    bare = socket.create_connection(("127.0.0.1", port))
+    bare.sendall(b"DLOCK.ACQUIRE lock:%d waiter PX 600000 WAIT 60000\\r\\n" % i)
+    poll.register(bare, select.EPOLLIN)
+    waiting[bare.fileno()] = bare
+told = 0
+while waiting:
+    for fd, _ in poll.poll():
+        with waiting.pop(fd) as bare:
+            poll.unregister(fd)
+            told += bare.recv(100).startswith(b":")
+print(told)
+"""
+
+
+def test_clients_that_close_their_connection_once_they_are_told_keep_the_lock(server, client):
+    """One connection for each command, as redis-cli does it."""
+    count = 300
+    locks = [Lock(client, f"lock:{i}") for i in range(count)]
+    for lock in locks:
+        lock.acquire("me", 600_000)
+    with subprocess.Popen([sys.executable, "-c", CLOSERS, str(server.port), str(count)],
+                          stdout=subprocess.PIPE) as closers:
+        try:
+            wait_for_waiters(client, count)
+            pipe = client.pipeline(transaction=False)
+            for lock in locks:
+                pipe.execute_command("DLOCK.RELEASE", lock.key, "me")
+            pipe.execute()
+            told = int(closers.stdout.read())
+        finally:
+            closers.kill()
+    assert told == count
+    wait_until(lambda: len(client.client_list()) == 1, "the connections to end")
+    assert sum(lock.info() is not None for lock in locks) == count
+
+
+# -- who cannot be told does not get the lock -----------------------------------------------------
+
+
+def io_threads(client):
+    """Options for a server that lets threads read and write, as far as it has them."""
+    options = {"--io-threads": "4", "--io-threads-do-reads": "yes", "--events-per-io-thread": "0",
+               "--io-threads-always-active": "yes"}
+    known = {f"--{name}" for name in client.config_get("*")}
+    return [word for name, value in options.items() if name in known for word in (name, value)]
+
+
+@pytest.mark.parametrize("has_threads", [False, True], ids=["one thread", "io-threads"])
+def test_a_waiter_that_closes_before_the_server_can_answer_keeps_nothing(
+        server, start_server, has_threads):
+    """A slow command follows the release in the same turn, and the waiter dies meanwhile."""
+    busy = start_server(*io_threads(server.client())) if has_threads else server
+    others = [Bare(busy) for _ in range(20)]
+    for i in range(3):
+        lock = Lock(busy.observer, f"lock:{i}")
+        lock.acquire("me", 600_000)
+        first = BareWaiter(busy, "first", key=lock.key)
+        second = BareWaiter(busy, "second", key=lock.key)
+        slow = Bare(busy)
+        slow.send(f"DLOCK.RELEASE {lock.key} me", "DEBUG SLEEP 0.3")
+        time.sleep(0.1)  # not for luck: the server sleeps by now
+        first.close()
+        for other in others:
+            other.send("PING")
+        assert slow.read(2) == [b":1", b"+OK"]
+        assert second.is_answered(10), "the lock stayed with the dead"
+        assert int(second.answer()[1:]) == lock.info()["fence"]
+        for other in others:
+            assert other.read() == [PONG]
+
+
+@pytest.mark.parametrize("has_threads", [False, True], ids=["one thread", "io-threads"])
+def test_a_waiter_whose_wait_is_over_is_not_granted_the_lock(server, start_server, has_threads):
+    """The server was busy when the wait ended, and the client gave up. Then comes the release."""
+    busy = start_server(*io_threads(server.client())) if has_threads else server
+    lock = Lock(busy.observer)
+    lock.acquire("me", 600_000)
+    first, second = BareWaiter(busy, "first", wait_ms=500), BareWaiter(busy, "second")
+    slow = Bare(busy)
+    slow.send("DEBUG SLEEP 1", "DLOCK.RELEASE lock me")
+    time.sleep(0.7)  # not for luck: the wait is over, and the server sleeps
+    first.close()
+    assert slow.read(2) == [b"+OK", b":1"]
+    assert second.is_answered(10), "the lock went to one whose wait was over"
+    assert int(second.answer()[1:]) == lock.info()["fence"]
+
+
+def test_a_waiter_whose_wait_is_over_is_told_null_also_when_a_release_comes_first(server, held):
+    waiter = BareWaiter(server, "waiter", wait_ms=300)
+    slow = Bare(server)
+    slow.send("DEBUG SLEEP 0.6", "DLOCK.RELEASE lock me")
+    assert slow.read(2) == [b"+OK", b":1"]
+    assert waiter.answer() == NULL
+    assert held.info() is None
+
+
+def test_a_grant_whose_lease_ended_before_it_could_be_told_is_answered_with_null(server, held):
+    first, second = BareWaiter(server, "first", lease_ms=200), BareWaiter(server, "second")
+    slow = Bare(server)
+    slow.send("DLOCK.RELEASE lock me", "DEBUG SLEEP 0.6")
+    assert slow.read(2) == [b":1", b"+OK"]
+    assert first.answer() == NULL
+    assert int(second.answer()[1:]) == held.info()["fence"]
+    assert held.info()["token"] == b"second"
+
+
+def test_a_connection_that_was_reset_while_the_server_was_stopped_keeps_nothing(server, held):
+    first, second = BareWaiter(server, "first"), BareWaiter(server, "second")
+    releaser = Bare(server)
+    with stopped(server):
+        first.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        first.close()
+        releaser.send("DLOCK.RELEASE lock me")
+    assert releaser.read() == [b":1"]
+    assert second.is_answered(10), "the lock stayed with the dead"
+    assert int(second.answer()[1:]) == held.info()["fence"]
+
+
+# -- WAIT of Redis, behind a grant ----------------------------------------------------------------
+
+
+def by_release(holder, lock, waiter):
+    lock.release("holder")
+
+
+def by_del(holder, lock, waiter):
+    lock.client.delete("lock")
+
+
+def by_session_end(holder, lock, waiter):
+    holder.close()
+
+
+def by_unblock_in_the_turn_of_the_grant(holder, lock, waiter):
+    in_one_turn(lock.client, ("DLOCK.RELEASE", "lock", "holder"), ("CLIENT", "UNBLOCK", waiter.id))
+
+
+@pytest.mark.parametrize("end", [by_release, by_del, by_session_end,
+                                 by_unblock_in_the_turn_of_the_grant])
+def test_a_grant_is_acknowledged_by_no_replica_that_has_not_seen_it(
+        server, lock, start_replica, end):
+    """WAIT counts replicas up to the last write of its connection: that is the grant."""
+    replica = start_replica(server)
+    holder = Bare(server)
+    holder.call("DLOCK.ACQUIRE lock holder PX 600000 SESSION")
+    waiter = BareWaiter(server, "waiter")
+    assert lock.client.wait(1, 10_000) == 1
+    with stopped(replica):
+        end(holder, lock, waiter)
+        answer = waiter.answer()
+        if answer.startswith(b":"):
+            assert waiter.call("WAIT 1 300") == b":0"
+        else:
+            assert (answer, end) == (NULL, by_unblock_in_the_turn_of_the_grant)
+
+
+def test_a_lease_that_ends_is_acknowledged_by_no_replica_that_has_not_seen_its_grant(
+        server, lock, start_replica):
+    replica = start_replica(server)
+    lock.acquire("holder", 700)
+    waiter = BareWaiter(server, "waiter")
+    lock.client.wait(1, 10_000)
+    with stopped(replica):
+        assert waiter.answer().startswith(b":")
+        assert waiter.call("WAIT 1 300") == b":0"
+
+
+def test_a_wait_for_replicas_may_follow_a_wait_for_the_lock_at_once(server, held, start_replica):
+    """Both are sent together."""
+    replica = start_replica(server)
+    waiter = BareWaiter(server, "waiter")
+    waiter.send("WAIT 1 300")
+    assert held.client.wait(1, 10_000) == 1
+    with stopped(replica):
+        held.release("me")
+        assert waiter.answer().startswith(b":")
+        assert waiter.read() == [b":0"]
+
+
+def test_waiters_that_are_told_are_counted_once(server, held):
+    queue_up(server, ["first", "second"])
+    before = held.client.info("dlock")["dlock_handed_over"]
+    held.release("me")
+    held.release("first")
+    assert held.client.info("dlock")["dlock_handed_over"] == before + 2
