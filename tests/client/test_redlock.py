@@ -15,6 +15,7 @@ from support.server import free_port, wait_until
 LONG_IO_MS = 5000  # where an answer is expected
 SHORT_IO_MS = 300  # where none is
 SLACK_MS = 1000    # of a busy machine
+MINUTE_US = 60_000_000
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_extend_moves_the_end_on_all_of_them(connect, servers):
     lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=10_000)
     take_everywhere(lock, servers)
     assert lock.extend(600_000) == Status.OK
-    wait_until(lambda: all(server.observer.pttl("lock") > 500_000 for server in servers),
+    wait_until(lambda: all(Commands(server.observer).ttl() > 500_000 for server in servers),
                "all to have extended it")
     assert lock.remaining_ms > 500_000
 
@@ -463,9 +464,9 @@ def take_turn(lock, fences):
 
 
 def test_fences_rise_whichever_majority_grants(connect, servers):
-    """The clocks of the nodes are hours apart, and every time another two are left out."""
-    for hours, server in enumerate(servers):
-        fence = Commands(server.observer, "clock").acquire("me") + hours * 3_600_000_000
+    """The clocks of the nodes are minutes apart, and every time another two are left out."""
+    for minutes, server in enumerate(servers):
+        fence = Commands(server.observer, "clock").acquire("me") + minutes * MINUTE_US
         Commands(server.observer, "clock").acquire("me", 10_000, "FENCE", fence)
     clients = [connect(servers, io_timeout_ms=LONG_IO_MS) for _ in range(3)]
     locks, fences = [client.lock() for client in clients], []
@@ -508,7 +509,7 @@ def test_one_round_is_enough_while_the_nodes_agree(connect, servers):
 
 
 def test_a_majority_counts_on_from_the_fence_before_it_is_told(connect, servers):
-    ahead = Commands(servers[0].observer, "clock").acquire("me") + 3_600_000_000
+    ahead = Commands(servers[0].observer, "clock").acquire("me") + 4 * MINUTE_US
     Commands(servers[0].observer, "clock").acquire("me", 10_000, "FENCE", ahead)
     for server in servers[3:]:
         server.kill()  # so that nobody else can make up the majority
