@@ -3,6 +3,8 @@
 One lock goes round among connections: one holds it, all others wait in its queue. Whoever gives it
 back queues up again, so the queue is always as long as the figures say. For comparison, waiting by
 publish and subscribe: the release wakes all, and all but one have come in vain (crowd.py).
+In a cluster, servers look at clients that are blocked on a key in ways of their own. Valkey 9.1 is
+measured as one, since there the DEL of an awaited lock was dearest.
 
 Instructions are counted under callgrind (see instructions.py) for the release or the DEL and the
 hand-over alone: the median of many, each between two marks, less what two marks cost with nothing
@@ -22,6 +24,9 @@ import driver
 import ways
 from instructions import CountedServer, total
 from report import Bar, Curves, median_ratio
+from support.cluster import SLOTS
+from support.commands import plain
+from support.server import free_port, wait_until
 from support.waiting import wait_for_waiters
 from talk import Talk
 
@@ -35,7 +40,11 @@ OPTIONS = ["--maxclients", max(QUEUES) + SPARE_FILES]
 TURNS = 300  # in a row on one server
 TITLE = "Hand-over: what the server spends until the next one has the lock, and all others wait"
 RELEASE = "DLOCK.RELEASE to a waiter"
-REQUESTS = {RELEASE: None, "DEL, to a waiter": ways.encode(["DEL", KEY])}
+DELETE = "DEL, to a waiter"
+REQUESTS = {RELEASE: None, DELETE: ways.encode(["DEL", KEY])}
+CLUSTER_TITLE = "Hand-over in a cluster of Valkey 9.1"
+CLUSTER_QUEUES = [1000, 10_000]
+MOST_TIMES = 1.5  # what many waiters may cost, compared with few
 
 
 class Member:
@@ -107,11 +116,24 @@ def _allow_files(count):
 # -- instructions
 
 
-def counted_server(way=ways.DLOCK):
+def counted_server(way=ways.DLOCK, kind=CountedServer):
     """Its timer must not run more often because it has many clients, and no command is slow because
     callgrind is."""
-    return CountedServer(
-        way, "--dynamic-hz", "no", "--slowlog-log-slower-than", -1, *OPTIONS)
+    return kind(way, "--dynamic-hz", "no", "--slowlog-log-slower-than", -1, *OPTIONS)
+
+
+class CountedCluster(CountedServer):
+    """A cluster of one node, which has all slots."""
+
+    def __init__(self, way, *options):
+        super().__init__(way, "--cluster-enabled", "yes", "--cluster-port", free_port(), *options)
+
+    def prepare(self):
+        client = self.server.observer
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS - 1)
+        wait_until(lambda: b"cluster_state:ok" in plain(client, "CLUSTER", "INFO").split(),
+                   "the cluster", timeout=60)
+        super().prepare()
 
 
 def count_hand_overs(counted, ring, count, request=None):
@@ -126,8 +148,8 @@ def count_hand_overs(counted, ring, count, request=None):
     return files
 
 
-def _count_instructions(curves, numbers, lines, count, rounds, progress):
-    with counted_server() as counted, Ring(counted.server) as ring:
+def _count_instructions(curves, server, numbers, lines, count, rounds, progress):
+    with server as counted, Ring(counted.server) as ring:
         for waiters in numbers:
             progress(f"instructions, {waiters:,} waiting")
             ring.grow(waiters)
@@ -138,6 +160,16 @@ def _count_instructions(curves, numbers, lines, count, rounds, progress):
                          for _ in range(rounds)]
                 curves.add(line, waiters, {"instructions": [
                     statistics.median(map(total, taken)) - mark for taken in files]})
+
+
+def _measure_cluster(numbers, count, rounds, progress):
+    curves = Curves(CLUSTER_TITLE, f"callgrind, median of {count} hand-overs, {rounds} times",
+                    "waiters", {"instructions": ",.0f"})
+    progress("a cluster of Valkey 9.1")
+    _count_instructions(curves, counted_server(ways.DLOCK.on(ways.VALKEY), CountedCluster),
+                        numbers, REQUESTS, count, rounds, progress)
+    _promise(curves, DELETE, numbers)
+    return curves
 
 
 # -- processor time
@@ -174,20 +206,29 @@ def _measure_crowd(curves, numbers, progress):
         server.destroy()
 
 
-def _promise(curves, numbers):
+def _promise(curves, line, numbers):
     few, many = numbers[0], numbers[-1]
     for column in curves.columns:
-        samples = [curves.lines[RELEASE][number][column] for number in (many, few)]
-        curves.promise(f"{RELEASE}, {column}, {many:,} waiting / {few}", median_ratio(*samples),
-                       Bar("<=", 1.5))
+        samples = [curves.lines[line][number][column] for number in (many, few)]
+        curves.promise(f"{line}, {column}, {many:,} waiting / {few:,}", median_ratio(*samples),
+                       Bar("<=", MOST_TIMES))
 
 
 def _run_quick(progress):
     numbers, count = [QUEUES[0], QUEUES[-1] // 4], 11
     curves = Curves(TITLE, f"callgrind, median of {count} hand-overs", "waiters",
                     {"instructions": ",.0f"})
-    _count_instructions(curves, numbers, [RELEASE], count, 1, progress)
-    _promise(curves, numbers)
+    _count_instructions(curves, counted_server(), numbers, [RELEASE], count, 1, progress)
+    _promise(curves, RELEASE, numbers)
+    return _with_cluster(curves, [number // 4 for number in CLUSTER_QUEUES], count, 1, progress)
+
+
+def _with_cluster(curves, numbers, count, rounds, progress):
+    """All that is measured, if there is a Valkey 9.1 to measure."""
+    if ways.VALKEY.exists():
+        return [curves, _measure_cluster(numbers, count, rounds, progress)]
+    curves.notes.append("Not measured: a cluster, as there is no Valkey 9.1 "
+                        "(scripts/get-servers valkey-9.1).")
     return [curves]
 
 
@@ -200,7 +241,7 @@ def run(quick, progress):
         TITLE, f"callgrind, median of {count} hand-overs, {count_rounds} times; processor time, "
         f"{rounds} interleaved rounds of {TURNS}", "waiters",
         {"instructions": ",.0f", "us": ",.1f"})
-    _count_instructions(curves, QUEUES, REQUESTS, count, count_rounds, progress)
+    _count_instructions(curves, counted_server(), QUEUES, REQUESTS, count, count_rounds, progress)
     with contextlib.ExitStack() as stack:
         rings = {}
         for waiters in QUEUES:
@@ -209,6 +250,6 @@ def run(quick, progress):
             rings[waiters] = stack.enter_context(Ring(server.start()))
         stack.enter_context(driver.PinnedSelf())
         _measure_time(curves, rings, rounds, progress)
-    _promise(curves, QUEUES)
+    _promise(curves, RELEASE, QUEUES)
     _measure_crowd(curves, QUEUES, progress)
-    return [curves]
+    return _with_cluster(curves, CLUSTER_QUEUES, count, count_rounds, progress)

@@ -10,6 +10,7 @@ import redis
 from support.docs import checker
 from support.server import ROOT
 from support.tool import TOOL
+from support.waiting import queue_up
 
 MODULE_PAGE = (ROOT / "module/README.md").read_text()
 CLIENT_PAGE = (ROOT / "client/README.md").read_text()
@@ -52,10 +53,15 @@ def test_commands(documented):
     assert checker.check_command_names(checker.read_pages(), documented) == []
 
 
-def test_the_map_of_dlock_info(client):
-    client.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 10_000)
-    fields = list(as_map(client.execute_command("DLOCK.INFO", "lock")))
-    assert checker.check_fields("DLOCK.INFO", MODULE_PAGE, "DLOCK.INFO", fields) == []
+def test_the_maps_of_dlock_info(server, client):
+    """One table for each kind of map."""
+    client.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 600_000)
+    queue_up(server, ["waiter"])
+    info = as_map(client.execute_command("DLOCK.INFO", "lock", "WAITERS", 1))
+    maps = {"field": info, "field of a holder": as_map(info["holders"][0]),
+            "field of a waiter": as_map(info["queue"][0])}
+    for head, fields in maps.items():
+        assert checker.check_fields("DLOCK.INFO", MODULE_PAGE, "DLOCK.INFO", fields, head) == []
 
 
 def test_settings(client):
