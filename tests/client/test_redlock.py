@@ -11,6 +11,7 @@ from support.commands import Lock as Commands
 from support.fake_server import SILENCE
 from support.libdlock import Background, Event, State, Status, Told
 from support.server import free_port, wait_until
+from support.wall_clock import WallClock, build
 
 LONG_IO_MS = 5000  # where an answer is expected
 SHORT_IO_MS = 300  # where none is
@@ -517,6 +518,21 @@ def test_a_majority_counts_on_from_the_fence_before_it_is_told(connect, servers)
     assert lock.acquire() == Status.OK
     assert lock.fence > ahead
     assert all(info["fence"] >= lock.fence for info in infos(servers[:3]))
+
+
+def test_a_client_whose_clock_is_an_hour_ahead_takes_turns(connect, start_server, tmp_path):
+    """Nodes refuse the fence that such a client would ask for."""
+    library = build(tmp_path)
+    servers = []
+    for number in range(3):
+        clock = WallClock(library, tmp_path / str(number))
+        clock.step(-3600)
+        servers.append(start_server(wall_clock=clock))
+    clients, fences = [connect(servers, io_timeout_ms=LONG_IO_MS) for _ in range(2)], []
+    locks = [client.lock() for client in clients]
+    for turn in range(10):
+        take_turn(locks[turn % 2], fences)
+    assert all(a < b for a, b in zip(fences, fences[1:]))
 
 
 # -- keeping it -----------------------------------------------------------------------------------
