@@ -12,7 +12,7 @@ static const struct counter {
     const char *field;
     size_t offset;
 } counters[] = {{"dlock_held", AT(held)},           {"dlock_waiters", AT(waiters)},
-                {"dlock_granted", AT(granted)},   {"dlock_handed_over", AT(handed_over)},
+                {"dlock_granted", AT(granted)},     {"dlock_handed_over", AT(handed_over)},
                 {"dlock_contended", AT(contended)}, {"dlock_wait_timeouts", AT(wait_timeouts)}};
 
 /* As "1024=3,2048=7". */

@@ -68,9 +68,9 @@ class CountedServer:
         self.mark_count += 1
         return pathlib.Path(self.counts.name) / f"{self.server.pid}.{self.mark_count}"
 
-    def mark_cost(self, count):
-        """What is counted when nothing is sent: the median of so many."""
-        return statistics.median(total(self.count([], 0)) for _ in range(count))
+    def mark_cost(self, count, judge=statistics.median):
+        """What is counted when nothing is sent: the median of so many, unless told otherwise."""
+        return judge(total(self.count([], 0)) for _ in range(count))
 
 
 def total(path):

@@ -87,7 +87,8 @@ def _after_lease(stage):
         stage.waiter.socket.sendall(_acquire(WAITER, LONG_MS, "WAIT", LONG_MS))
         answered_at = stage.end_the_wait()
         if stats(stage.client)["handed_over"] > handed_over:
-            return answered_at - asked_at - lease_ms / 1000  # else we were too slow, and found the lock free
+            return answered_at - asked_at - lease_ms / 1000
+        # We were too slow, and found the lock free.
 
 
 def _start_holder(stage):
