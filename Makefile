@@ -134,9 +134,10 @@ build/include/redismodule.h:
 
 # A unit test is one program: NAME_test.c and the pure file of the module or the tool that it names,
 # or the client's files.
+lease_index_NEEDS := module/deadlines.c
 $(OUT)/tests/unit/module/%_test: tests/unit/module/%_test.c tests/unit/unit.h module/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Imodule -Itests/unit -o $@ $< module/$*.c
+	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Imodule -Itests/unit -o $@ $< module/$*.c $($*_NEEDS)
 
 $(OUT)/tests/unit/cli/%_test: tests/unit/cli/%_test.c tests/unit/unit.h client/cli/%.c Makefile
 	@mkdir -p $(@D)

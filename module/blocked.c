@@ -17,9 +17,9 @@
  * meets an unblocking in the same turn. CLIENT UNBLOCK in the turn between delivered and told
  * does lose the answer on some servers: the connection is closed then, so that no client hangs.
  *
- * Clients block on a key that nobody creates: its name is random, and in a cluster it is in the slot
- * of the lock, so that the core can redirect clients whose slot moves away. On the lock's own name
- * the core would walk over all waiters whenever somebody else creates the key. */
+ * Clients block on a key that nobody creates: its name is random, and in a cluster it is in the
+ * slot of the lock, so that the core can redirect clients whose slot moves away. On the lock's own
+ * name the core would walk over all waiters whenever somebody else creates the key. */
 #include "blocked.h"
 
 #include "cluster_slot.h"
@@ -32,8 +32,14 @@
 
 enum { RANDOM_SIZE = 32, KEY_MAX = 64, TOLD_BUCKETS = 1024 };
 
-/* A turn that took longer than this may hide that a connection was closed: the answer waits a little
- * longer, so that the server and its I/O threads can read from their connections. */
+/* The core needs some ten microseconds for each client that is unblocked. */
+enum { DUE_ENOUGH = 128 };
+
+/* A lock that changes hands quickly is without waiters again and again. */
+enum { IDLE_TURNS = 64 };
+
+/* A turn that took longer than this may hide that a connection was closed: the answer waits a
+ * little longer, so that the server and its I/O threads can read from their connections. */
 enum { LONG_TURN_US = 5000, AFTER_LONG_TURN_US = 4000 };
 
 typedef enum parked_answer { WAITING, GRANTED, REFUSED, SENT_AWAY } parked_answer;
@@ -44,21 +50,22 @@ typedef struct parked {
     parked_answer answer;
     bool is_delivered;
     bool is_due;
-    int64_t not_before_us; /* of a postponed answer; 0: it was not postponed */
-    int64_t answered_us;   /* when the answer was decided */
-    struct parked *due_prev, *due_next;
-    struct parked *next; /* among the told of one bucket, or among those to close */
-    lease_ref hold;      /* these three are of GRANTED */
+    int64_t not_before_us;              /* of a postponed answer; 0: it was not postponed */
+    int64_t answered_us;                /* when the answer was decided */
+    struct parked *due_prev, *due_next; /* among the due; due_next also among all told */
+    struct parked *next;                /* among the told of one bucket, or among those to close */
+    lease_ref hold;                     /* these three are of GRANTED */
     int64_t fence;
     int64_t lease_end_us;
     const char *error; /* of SENT_AWAY */
     char token[];
 } parked;
 
-static parked *due_first, *due_last, *to_close;
+static parked *due_first, *due_last, *told_first, *to_close;
 static parked *told[TOLD_BUCKETS];
-static int64_t parked_count, told_count;
+static int64_t parked_count, due_count;
 static bool is_following_loop, is_awake;
+static int idle_turns; /* since nobody waits */
 static char key_prefix[KEY_MAX];
 static RedisModuleString *nobodys_key;
 static uint32_t suffixes[CLUSTER_SLOTS];
@@ -67,6 +74,7 @@ static uint32_t suffixes[CLUSTER_SLOTS];
 
 static void due_add(parked *added) {
     added->is_due = true;
+    due_count++;
     added->due_prev = due_last;
     added->due_next = NULL;
     if (due_last != NULL)
@@ -80,6 +88,7 @@ static void due_add(parked *added) {
 static void due_remove(parked *removed) {
     if (!removed->is_due) return;
     removed->is_due = false;
+    due_count--;
     if (removed->due_prev != NULL)
         removed->due_prev->due_next = removed->due_next;
     else
@@ -95,6 +104,10 @@ static void answer_soon(parked *client, parked_answer answer) {
     client->answer = answer;
     client->answered_us = server_boot_us();
     due_add(client);
+}
+
+bool blocked_has_enough(void) {
+    return due_count >= DUE_ENOUGH;
 }
 
 /* -- the answer */
@@ -144,32 +157,23 @@ static void told_add(parked *client) {
     parked **bucket = told_bucket(client->place.client);
     client->next = *bucket;
     *bucket = client;
-    told_count++;
+    client->due_next = told_first;
+    told_first = client;
 }
 
 static void told_forget_all(void) {
-    if (told_count == 0) return;
-    for (int i = 0; i < TOLD_BUCKETS; i++) {
-        while (told[i] != NULL) {
-            parked *each = told[i];
-            told[i] = each->next;
-            RedisModule_Free(each);
-        }
+    while (told_first != NULL) {
+        parked *each = told_first;
+        told_first = each->due_next;
+        *told_bucket(each->place.client) = NULL;
+        RedisModule_Free(each);
     }
-    told_count = 0;
 }
 
 void blocked_client_gone(uint64_t client) {
-    if (told_count == 0) return;
-    for (parked **each = told_bucket(client); *each != NULL; each = &(*each)->next) {
-        if ((*each)->place.client != client) continue;
-        parked *gone = *each;
-        *each = gone->next;
-        told_count--;
-        sessions_abandon(gone->hold);
-        RedisModule_Free(gone);
-        return;
-    }
+    if (told_first == NULL) return;
+    for (const parked *each = *told_bucket(client); each != NULL; each = each->next)
+        if (each->place.client == client) sessions_abandon(each->hold);
 }
 
 /* -- the event loop */
@@ -178,14 +182,16 @@ static void on_event_loop(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t 
                           void *data) {
     (void)ctx, (void)event, (void)data;
     is_awake = subevent == REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
-    if (is_awake)
-        told_forget_all();
-    else
+    if (!is_awake) {
         deliver_all();
+        return;
+    }
+    told_forget_all();
+    if (parked_count == 0 && ++idle_turns == IDLE_TURNS) server_alarm(0); /* for blocked_tidy() */
 }
 
-/* Only while somebody waits, since it costs every turn of the loop. Not from within the event
- * itself. */
+/* Only while somebody waits, and a little longer, since it costs every turn of the loop. Not from
+ * within the event itself. */
 static void follow_event_loop(bool is_wanted) {
     if (is_wanted == is_following_loop) return;
     is_following_loop = is_wanted;
@@ -248,7 +254,7 @@ static void on_free(RedisModuleCtx *ctx, void *privdata) {
     } else {
         RedisModule_Free(client);
     }
-    if (--parked_count == 0 && told_count == 0) follow_event_loop(false);
+    parked_count--;
 }
 
 /* -- public */
@@ -295,6 +301,7 @@ bool blocked_park_or_reply(RedisModuleCtx *ctx, RedisModuleString *name,
 
     parked *client = make_parked(ctx, request);
     parked_count++;
+    idle_turns = 0;
     follow_event_loop(true);
     if (older != NULL) {
         queues_replace(older, &client->place);
@@ -329,7 +336,8 @@ void blocked_send_away(waiter *sent, const char *error) {
     answer_soon((parked *)sent, SENT_AWAY);
 }
 
-void blocked_close_unanswered(RedisModuleCtx *ctx) {
+void blocked_tidy(RedisModuleCtx *ctx) {
+    if (parked_count == 0 && idle_turns >= IDLE_TURNS) follow_event_loop(false);
     while (to_close != NULL) {
         parked *client = to_close;
         to_close = client->next;

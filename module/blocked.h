@@ -19,16 +19,19 @@ void blocked_init(void);
 bool blocked_park_or_reply(RedisModuleCtx *ctx, RedisModuleString *name,
                            const lock_request *request);
 
-/* These take the waiter out of its queue and answer its client, at the end of this turn of the event
- * loop: with the fence of its hold; with null; with an error. */
+/* These take the waiter out of its queue and answer its client at the end of this turn of the
+ * event loop: with the fence of its hold; with null; with an error. */
 void blocked_grant(waiter *granted, lease_ref hold, int64_t fence, int64_t lease_end_us);
 void blocked_refuse(waiter *refused);
 void blocked_send_away(waiter *sent, const char *error);
+
+/* Are there as many answers to deliver as one turn of the event loop should have? */
+bool blocked_has_enough(void);
 
 /* This connection has ended. */
 void blocked_client_gone(uint64_t client);
 
 /* Closes the connections of clients whose answer Redis has dropped. */
-void blocked_close_unanswered(RedisModuleCtx *ctx);
+void blocked_tidy(RedisModuleCtx *ctx);
 
 #endif

@@ -28,7 +28,7 @@ static bool open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleStr
     return true;
 }
 
-/* In a script or a transaction nobody waits: the answer comes at once. So it does on a replica, which
+/* In a script or a transaction nobody waits: the answer comes at once. The same on a replica, which
  * hands no locks over. */
 static bool may_block(RedisModuleCtx *ctx) {
     int no = REDISMODULE_CTX_FLAGS_DENY_BLOCKING | REDISMODULE_CTX_FLAGS_MULTI |

@@ -36,8 +36,8 @@ bool leases_first(lease_ref *ref, int64_t *end_us);
 /* Asks again about this lease at that time. */
 void leases_postpone(lease_ref ref, int64_t end_us);
 
-/* This server begins to decide: it has loaded its file, or was promoted. The leases of all locks that
- * it knows start anew, since their holders may have been promised more than it has heard of. */
+/* This server begins to decide: it has loaded its file, or was promoted. The leases of all locks
+ * start anew, since their holders may have been promised more than it has heard of. */
 void leases_take_over(void);
 
 /* All locks of a database are gone, or all of all when it is negative, without a word about

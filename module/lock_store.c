@@ -27,7 +27,7 @@ static void read_lock(lock_entry *entry) {
     entry->is_held = true;
     entry->hold = lock_value_hold(value);
     entry->held = lock_value_state(value);
-    entry->held.left_us = end_us - entry->now_us;
+    entry->held.left_us = value->is_over ? 0 : end_us - entry->now_us;
 }
 
 /* One byte more than a token may have: a longer string then equals no token. */
@@ -106,7 +106,9 @@ void lock_store_put(lock_entry *entry, const lock_state *state) {
 }
 
 void lock_store_renew(lock_entry *entry, int64_t lease_ms) {
-    value_of(entry)->lease_ms = (uint32_t)lease_ms;
+    lock_value *value = value_of(entry);
+    value->lease_ms = (uint32_t)lease_ms;
+    value->is_over = false;
     leases_restart(entry->hold, lease_ms, entry->now_us);
     changed(entry);
     entry->held.lease_ms = lease_ms;
@@ -122,6 +124,12 @@ void lock_store_set_fence(lock_entry *entry, int64_t fence) {
 void lock_store_renew_hold(lock_entry *entry) {
     entry->hold = leases_renew_id(entry->hold);
     lock_value_set_hold(value_of(entry), entry->hold);
+}
+
+void lock_store_set_over(lock_entry *entry, int64_t again_us) {
+    value_of(entry)->is_over = true;
+    leases_postpone(entry->hold, again_us);
+    entry->held.left_us = 0;
 }
 
 void lock_store_set_string_ttl(lock_entry *entry, int64_t expires_ms) {

@@ -47,6 +47,10 @@ void lock_store_put(lock_entry *entry, const lock_state *state); /* over whateve
 void lock_store_renew(lock_entry *entry, int64_t lease_ms);
 void lock_store_set_fence(lock_entry *entry, int64_t fence);
 void lock_store_renew_hold(lock_entry *entry); /* under a new id */
+
+/* The lease has ended, but the lock stays for now; asks again about it then. */
+void lock_store_set_over(lock_entry *entry, int64_t again_us);
+
 void lock_store_set_string_ttl(lock_entry *entry, int64_t expires_ms);
 void lock_store_remove(lock_entry *entry);
 

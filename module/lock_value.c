@@ -19,6 +19,7 @@ lock_value *lock_value_new(const lock_state *state) {
     value->hold_slot = 0;
     value->fence = state->fence;
     value->lease_ms = (uint32_t)state->lease_ms;
+    value->is_over = false;
     value->token_length = (uint16_t)state->token.length;
     memcpy(value->token, state->token.bytes, state->token.length);
     add(&value_count, 1);

@@ -18,6 +18,7 @@ typedef struct lock_value {
     uint32_t hold_slot;
     uint32_t lease_ms;
     uint16_t token_length;
+    bool is_over; /* its lease has ended, but it was not for this server to end the lock */
     char token[];
 } lock_value;
 

@@ -17,8 +17,8 @@
 
 void replicate_init(void);
 
-/* The lock of that name is now in this state. argv: the words of the running ACQUIRE or EXTEND, if it
- * has asked for this very state: its own name, token and lease; else NULL. */
+/* The lock of that name is now in this state. argv: the words of the running ACQUIRE or EXTEND, if
+ * it has asked for this very state: its own name, token and lease; else NULL. */
 void replicate_state(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
                      RedisModuleString *name, const lock_state *state);
 

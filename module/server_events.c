@@ -64,8 +64,8 @@ static int ignore(RedisModuleCtx *ctx, int type, const char *event, RedisModuleS
     return REDISMODULE_OK;
 }
 
-/* Redis 8.4 and newer free the keys of a slot that has moved away in another thread, without a word,
- * unless some module wants to hear of each key. Then each is unlinked as by DEL. */
+/* Redis 8.4 and newer free the keys of a slot that has moved away in another thread, without a
+ * word, unless some module wants to hear of each key. Then each is unlinked as by DEL. */
 static void ask_to_unlink_trimmed_keys(RedisModuleCtx *ctx) {
     enum { NOTIFY_KEY_TRIMMED = 1 << 17 };
     if (RedisModule_GetKeyspaceNotificationFlagsAll() & NOTIFY_KEY_TRIMMED)

@@ -9,7 +9,7 @@
  * Order within a step: judge, then the keyspace, then the replication stream, then counters, events
  * and the waiter's answer. A refused request leaves before the first of them.
  *
- * A lock whose lease has ended is ended for good by the first command that meets it, or by work.c. */
+ * A lock whose lease has ended is removed by the first command that meets it, or by work.c. */
 #include "transition.h"
 
 #include "blocked.h"

@@ -10,8 +10,8 @@
  *   strays      locks under a name that nobody told us (strays.h)
  *   holders     that are gone: their session has ended, or they were never told of their grant
  *   leases      that have ended
- *   queues      whose lock may be free: marked; all of them after FLUSHDB or SWAPDB; or to be looked
- *               at again
+ *   queues      whose lock may be free: those that are marked, all of them after FLUSHDB or
+ *               SWAPDB, and those whose lock is to be looked at again
  *
  * The last three change locks. They are left out on a replica, and put off while Redis itself could
  * not write. Each stage has a portion of time per turn of the event loop; then other clients are
@@ -28,7 +28,13 @@
 #include "strays.h"
 #include "transition.h"
 
-enum { PORTION_US = 1000, RETRY_US = 10000, SENT_AWAY_MAX = 256, FOREIGN_SLOT_US = 1000000 };
+enum {
+    PORTION_US = 1000,
+    PAUSE_US = 500,
+    RETRY_US = 10000,
+    SENT_AWAY_MAX = 256,
+    FOREIGN_SLOT_US = 1000000,
+};
 
 #define TRYAGAIN_MOVING "TRYAGAIN the slot of this lock is moving to another server"
 
@@ -36,8 +42,9 @@ static int64_t earlier(int64_t one, int64_t other) {
     return one < other ? one : other;
 }
 
-static bool is_time_over(int64_t until_us) {
-    return server_boot_us() >= until_us;
+/* Enough for this turn of the event loop? */
+static bool is_enough(int64_t now_us, int64_t until_us) {
+    return now_us >= until_us || blocked_has_enough();
 }
 
 /* -- waits */
@@ -47,7 +54,7 @@ static bool end_waits(int64_t until_us) {
     while ((first = queues_first_end()) != NULL) {
         int64_t now_us = server_boot_us();
         if (first->end.at_us > now_us) return false;
-        if (now_us >= until_us) return true;
+        if (is_enough(now_us, until_us)) return true;
         stats_count(STATS_WAIT_TIMEOUTS);
         blocked_refuse(first);
     }
@@ -106,7 +113,7 @@ static void send_away(int db, RedisModuleString *name, const char *error) {
 static bool end_gone_holders(RedisModuleCtx *ctx, int64_t until_us) {
     lease_ref hold;
     lock_entry entry;
-    while (!is_time_over(until_us)) {
+    while (!is_enough(server_boot_us(), until_us)) {
         if (!sessions_take_ended(&hold)) return false;
         if (!open_hold(&entry, ctx, hold)) continue;
         server_write permission = ask(&entry);
@@ -123,7 +130,7 @@ static void end_lease(lock_entry *entry) {
         transition_end(entry, LEASE_ENDED, permission == SERVER_MAY_WRITE);
         return;
     }
-    leases_postpone(entry->hold, entry->now_us + FOREIGN_SLOT_US);
+    lock_store_set_over(entry, entry->now_us + FOREIGN_SLOT_US);
     send_away(entry->db, entry->name, TRYAGAIN_MOVING);
 }
 
@@ -134,7 +141,7 @@ static bool end_leases(RedisModuleCtx *ctx, int64_t until_us) {
     while (leases_first(&hold, &end_us)) {
         int64_t now_us = server_boot_us();
         if (end_us > now_us) return false;
-        if (now_us >= until_us) return true;
+        if (is_enough(now_us, until_us)) return true;
         if (!open_hold(&entry, ctx, hold)) continue;
         if (entry.held.left_us <= 0) end_lease(&entry);
         close_hold(&entry);
@@ -205,7 +212,7 @@ static progress settle_queues(RedisModuleCtx *ctx, int64_t until_us) {
     wait_queue *next;
     while ((next = next_queue()) != NULL) {
         if (next == first_refused) return REFUSED;
-        if (is_time_over(until_us)) return MORE;
+        if (is_enough(server_boot_us(), until_us)) return MORE;
         if (!settle(ctx, next) && first_refused == NULL) first_refused = next;
     }
     return DONE;
@@ -230,7 +237,7 @@ static int64_t next_change(void) {
 static int64_t forget_gone_holders(int64_t until_us) {
     lease_ref hold;
     while (sessions_take_ended(&hold))
-        if (is_time_over(until_us)) return 0;
+        if (is_enough(server_boot_us(), until_us)) return 0;
     return SERVER_NEVER;
 }
 
@@ -250,10 +257,14 @@ static int64_t change_locks(RedisModuleCtx *ctx) {
 }
 
 int64_t work_run(RedisModuleCtx *ctx) {
-    blocked_close_unanswered(ctx);
+    blocked_tidy(ctx);
     bool is_more = end_waits(server_boot_us() + PORTION_US);
     is_more |= leases_sweep(server_boot_us() + PORTION_US, forget_flushed);
     int64_t due_us = strays_run(ctx, server_boot_us() + PORTION_US);
     due_us = earlier(due_us, change_locks(ctx));
-    return is_more ? 0 : earlier(due_us, next_wait());
+    if (is_more) return 0;
+    /* Things that are due within half a millisecond of each other are done in one go. */
+    int64_t next_us = server_boot_us() + PAUSE_US;
+    due_us = earlier(due_us, next_wait());
+    return due_us > 0 && due_us < next_us ? next_us : due_us;
 }

@@ -7,6 +7,7 @@ import time
 import pytest
 import redis
 
+from support.commands import fence_at
 from support.server import ROOT, stopped, wait_until
 
 SPEC = importlib.util.spec_from_file_location("dlock_lock", ROOT / "module/examples/dlock_lock.py")
@@ -54,7 +55,7 @@ def test_a_wait_ends_with_a_no(make_lock):
 
 def test_with_gives_it_back_on_every_way_out(make_lock, server):
     with pytest.raises(ZeroDivisionError), make_lock() as held:
-        assert server.observer.execute_command("DLOCK.INFO", "stock")[3] == held.fence
+        assert fence_at(server.observer, "stock") == held.fence
         1 / 0
     assert server.observer.dbsize() == 0
 

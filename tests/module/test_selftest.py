@@ -54,7 +54,7 @@ def test_only_a_call_that_asks_for_it_is_replicated(selftest_server, run):
     stream = ReplicationStream(selftest_server)
     try:
         run("each_grant_has_a_higher_fence")
-        run("an_extension_is_the_ttl_of_the_key")
+        run("an_extension_never_shortens")
         assert stream.take() == []
 
         run("a_call_is_replicated_when_the_caller_wants_it")

@@ -66,16 +66,22 @@ def test_info_of_a_string_without_expiry_has_ttl_minus_one(client):
 
 
 @pytest.mark.parametrize("value", ["12345", "short", "x" * 45, "x" * 256])
-def test_looking_at_a_string_does_not_change_its_encoding(client, value):
-    client.set("lock", value)
-    encoding = client.object("encoding", "lock")
+def test_looking_at_a_string_changes_neither_its_value_nor_its_ttl(client, value):
+    client.set("lock", value, px=600_000)
+    before = [client.get("lock"), client.execute_command("PEXPIRETIME", "lock")]
     lock = Lock(client)
     assert lock.info()["token"] == value.encode()
     lock.acquire("me")
     lock.release("me")
-    lock.extend(value)
-    assert client.object("encoding", "lock") == encoding
+    lock.extend("me")
+    assert [client.get("lock"), client.execute_command("PEXPIRETIME", "lock")] == before
     assert lock.release(value) == 1
+
+
+def test_a_number_can_still_be_counted_up_after_a_look(client):
+    client.set("lock", 12345)
+    assert Lock(client).info()["token"] == b"12345"
+    assert client.incr("lock") == 12346
 
 
 def test_a_string_longer_than_any_token_belongs_to_nobody(client):

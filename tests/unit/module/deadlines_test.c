@@ -33,11 +33,11 @@ static void the_only_one_is_the_first(void) {
 static void they_leave_in_the_order_of_time(void) {
     deadlines all = {heap, 0};
     for (size_t i = 0; i < MANY; i++) {
-        entries[i].at_us = unit_random() % 500; /* so that some are equal */
+        entries[i].at_us = (int64_t)(unit_random() % 500); /* so that some are equal */
         deadlines_add(&all, &entries[i]);
         check_places(&all);
     }
-    uint64_t before = 0;
+    int64_t before = 0;
     for (size_t left = MANY; left > 0; left--) {
         deadline *first = deadlines_first(&all);
         CHECK(first->at_us >= before);
@@ -56,7 +56,7 @@ static void any_may_leave_at_any_time(void) {
             deadline *free_one = entries;
             while (free_one->place < all.count && all.heap[free_one->place] == free_one)
                 free_one++;
-            free_one->at_us = unit_random() % 100;
+            free_one->at_us = (int64_t)(unit_random() % 100);
             deadlines_add(&all, free_one);
         } else {
             deadlines_remove(&all, all.heap[unit_random() % all.count]);

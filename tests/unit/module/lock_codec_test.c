@@ -8,7 +8,7 @@
 #include "unit.h"
 #include <stdlib.h>
 
-enum { FENCE_AT = 1, SINCE_AT = 9, LEASE_AT = 17, EXPIRES_AT = 21 };
+enum { FENCE_AT = 1, LEASE_AT = 9 };
 
 typedef struct message {
     size_t size;
@@ -20,9 +20,7 @@ static const lock_state smallest = {
     .kind = LOCK_KIND_LOCK,
     .token = {"t", 1},
     .fence = 1,
-    .since_ms = 0,
     .lease_ms = 1,
-    .expires_ms = LOCK_NO_EXPIRY,
 };
 
 static message encode(const lock_state *state) {
@@ -48,9 +46,8 @@ static bool decode(const char *bytes, size_t size, lock_state *state) {
 static void check_same(const lock_state *actual, const lock_state *expected) {
     CHECK_EQUAL(actual->kind, expected->kind);
     CHECK_EQUAL(actual->fence, expected->fence);
-    CHECK_EQUAL(actual->since_ms, expected->since_ms);
     CHECK_EQUAL(actual->lease_ms, expected->lease_ms);
-    CHECK_EQUAL(actual->expires_ms, expected->expires_ms);
+    CHECK_EQUAL(actual->left_us, expected->left_us);
     CHECK_BYTES(actual->token.bytes, actual->token.length, expected->token.bytes,
                 expected->token.length);
 }
@@ -58,10 +55,7 @@ static void check_same(const lock_state *actual, const lock_state *expected) {
 static void check_within_bounds(const lock_state *state) {
     CHECK_EQUAL(state->kind, LOCK_KIND_LOCK);
     CHECK(state->fence >= 1 && state->fence < LOCK_FENCE_LIMIT);
-    CHECK(state->since_ms >= 0 && state->since_ms < LOCK_TIME_LIMIT_MS);
     CHECK(state->lease_ms >= 1 && state->lease_ms <= LOCK_LEASE_MAX_MS);
-    CHECK(state->expires_ms == LOCK_NO_EXPIRY ||
-          (state->expires_ms >= 1 && state->expires_ms < LOCK_TIME_LIMIT_MS));
     CHECK(state->token.length >= 1 && state->token.length <= LOCK_TOKEN_MAX);
 }
 
@@ -85,7 +79,7 @@ static bool check_refused_or_sane(const message *any) {
 }
 
 static void check_refused(const char *bytes, size_t size) {
-    static const lock_state untouched = {.fence = 42, .since_ms = 43, .lease_ms = 44};
+    static const lock_state untouched = {.fence = 42, .lease_ms = 44, .left_us = 45};
     lock_state read = untouched;
     CHECK(!decode(bytes, size, &read));
     check_same(&read, &untouched);
@@ -107,59 +101,42 @@ static bool is_read_with(int at, int size, int64_t value) {
 static lock_state random_state(char token[LOCK_TOKEN_MAX]) {
     for (size_t i = 0; i < LOCK_TOKEN_MAX; i++)
         token[i] = (char)(unsigned char)(unit_random() & 0xff);
-    bool is_endless = unit_random() % 4 == 0;
     return (lock_state){
         .kind = LOCK_KIND_LOCK,
         .token = {token, (size_t)unit_random_within(1, LOCK_TOKEN_MAX)},
         .fence = unit_random_within(1, LOCK_FENCE_LIMIT - 1),
-        .since_ms = unit_random_within(0, LOCK_TIME_LIMIT_MS - 1),
         .lease_ms = unit_random_within(1, LOCK_LEASE_MAX_MS),
-        .expires_ms = is_endless ? LOCK_NO_EXPIRY : unit_random_within(1, LOCK_TIME_LIMIT_MS - 1),
     };
 }
 
 static void the_layout_is_the_one_in_files_already_written(void) {
-    static const char expected[] = "\x01"
+    static const char expected[] = "\x02"
                                    "\x88\x77\x66\x55\x44\x33\x22\x11"
-                                   "\x06\x05\x04\x03\x02\x01\x00\x00"
                                    "\xd4\xc3\xb2\xa1"
-                                   "\x16\x15\x14\x13\x12\x11\x00\x00"
                                    "to\0ken";
     lock_state state = {
         .kind = LOCK_KIND_LOCK,
         .token = {"to\0ken", 6},
         .fence = INT64_C(0x1122334455667788),
-        .since_ms = INT64_C(0x010203040506),
         .lease_ms = INT64_C(0xa1b2c3d4),
-        .expires_ms = INT64_C(0x111213141516),
     };
     message encoded = encode(&state);
     CHECK_BYTES(encoded.bytes, encoded.size, expected, sizeof(expected) - 1);
     check_round_trip(&state);
 }
 
-static void no_expiry_is_written_as_zero(void) {
-    message encoded = encode(&smallest);
-    CHECK_BYTES(encoded.bytes + EXPIRES_AT, 8, "\0\0\0\0\0\0\0\0", 8);
-    check_round_trip(&smallest);
-}
-
 static void every_field_survives_at_its_limits(void) {
     static char longest[LOCK_TOKEN_MAX];
     static const lock_token tokens[] = {{"t", 1}, {"\0", 1}, {longest, LOCK_TOKEN_MAX}};
     static const int64_t fences[] = {1, 2, LOCK_FENCE_LIMIT - 1};
-    static const int64_t sinces[] = {0, 1, LOCK_TIME_LIMIT_MS - 1};
     static const int64_t leases[] = {1, INT32_MAX, INT64_C(1) << 31, LOCK_LEASE_MAX_MS};
-    static const int64_t expiries[] = {LOCK_NO_EXPIRY, 1, LOCK_TIME_LIMIT_MS - 1};
     memset(longest, 0xff, sizeof(longest));
-    for (int i = 0; i < 3 * 3 * 3 * 4 * 3; i++) {
+    for (int i = 0; i < 3 * 3 * 4; i++) {
         lock_state state = {
             .kind = LOCK_KIND_LOCK,
             .token = tokens[i % 3],
             .fence = fences[i / 3 % 3],
-            .since_ms = sinces[i / 9 % 3],
-            .lease_ms = leases[i / 27 % 4],
-            .expires_ms = expiries[i / 108 % 3],
+            .lease_ms = leases[i / 9 % 4],
         };
         check_round_trip(&state);
     }
@@ -183,34 +160,15 @@ static void a_fence_out_of_bounds_is_refused(void) {
     CHECK(!is_read_with(FENCE_AT, 8, INT64_MIN));
 }
 
-static void a_grant_time_out_of_bounds_is_refused(void) {
-    CHECK(is_read_with(SINCE_AT, 8, 0));
-    CHECK(is_read_with(SINCE_AT, 8, LOCK_TIME_LIMIT_MS - 1));
-    CHECK(!is_read_with(SINCE_AT, 8, -1));
-    CHECK(!is_read_with(SINCE_AT, 8, LOCK_TIME_LIMIT_MS));
-    CHECK(!is_read_with(SINCE_AT, 8, INT64_MAX));
-    CHECK(!is_read_with(SINCE_AT, 8, INT64_MIN));
-}
-
 static void a_lease_of_nothing_is_refused(void) {
     CHECK(is_read_with(LEASE_AT, 4, 1));
     CHECK(is_read_with(LEASE_AT, 4, LOCK_LEASE_MAX_MS));
     CHECK(!is_read_with(LEASE_AT, 4, 0));
 }
 
-static void an_expiry_out_of_bounds_is_refused(void) {
-    CHECK(is_read_with(EXPIRES_AT, 8, 0));
-    CHECK(is_read_with(EXPIRES_AT, 8, 1));
-    CHECK(is_read_with(EXPIRES_AT, 8, LOCK_TIME_LIMIT_MS - 1));
-    CHECK(!is_read_with(EXPIRES_AT, 8, -1));
-    CHECK(!is_read_with(EXPIRES_AT, 8, LOCK_TIME_LIMIT_MS));
-    CHECK(!is_read_with(EXPIRES_AT, 8, INT64_MAX));
-    CHECK(!is_read_with(EXPIRES_AT, 8, INT64_MIN));
-}
-
 static void any_other_version_is_refused(void) {
     for (int version = 0; version < 256; version++)
-        CHECK_EQUAL(is_read_with(0, 1, version), version == 1);
+        CHECK_EQUAL(is_read_with(0, 1, version), version == 2);
 }
 
 static void only_a_token_of_1_to_256_bytes_is_read(void) {
@@ -271,10 +229,9 @@ static void random_bytes_are_refused_or_sane(void) {
         message any = {.size = (size_t)unit_random_within(0, LOCK_CODEC_SIZE_MAX + 1)};
         for (size_t at = 0; at < any.size; at++)
             any.bytes[at] = (char)(unsigned char)(unit_random() & 0xff);
-        /* Else hardly any would get past the first byte, or past the times. */
-        if (unit_random() % 8 != 0) any.bytes[0] = 1;
-        if (unit_random() % 2 == 0) memset(any.bytes + SINCE_AT + 6, 0, 2);
-        if (unit_random() % 2 == 0) memset(any.bytes + EXPIRES_AT + 6, 0, 2);
+        /* Else hardly any would get past the first byte, or past the fence. */
+        if (unit_random() % 8 != 0) any.bytes[0] = 2;
+        if (unit_random() % 2 == 0) any.bytes[FENCE_AT + 7] = 0;
         accepted += check_refused_or_sane(&any);
     }
     CHECK(accepted > 1000);
@@ -282,13 +239,10 @@ static void random_bytes_are_refused_or_sane(void) {
 
 int main(void) {
     UNIT_RUN(the_layout_is_the_one_in_files_already_written);
-    UNIT_RUN(no_expiry_is_written_as_zero);
     UNIT_RUN(every_field_survives_at_its_limits);
     UNIT_RUN(random_states_come_back_as_they_were);
     UNIT_RUN(a_fence_out_of_bounds_is_refused);
-    UNIT_RUN(a_grant_time_out_of_bounds_is_refused);
     UNIT_RUN(a_lease_of_nothing_is_refused);
-    UNIT_RUN(an_expiry_out_of_bounds_is_refused);
     UNIT_RUN(any_other_version_is_refused);
     UNIT_RUN(only_a_token_of_1_to_256_bytes_is_read);
     UNIT_RUN(much_too_long_is_refused);
