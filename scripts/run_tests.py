@@ -36,8 +36,8 @@ COUNT = re.compile(r"(\d+) (passed|failed|error|skipped|xfailed|xpassed)")
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/\S+)", re.M)
 
 # These take longest, so they begin first.
-LONG = ["redlock", "install", "programs", "fuzz", "disruption", "role_change", "certainty", "tls",
-        "run", "crash", "wait", "renewal", "lock", "scripts"]
+LONG = ["clock", "redlock", "install", "programs", "leases", "fuzz", "disruption", "role_change",
+        "certainty", "tls", "run", "crash", "wait", "renewal", "lock", "scripts"]
 
 
 class Part:
@@ -145,7 +145,8 @@ def parts():
     yield Part("client's threads under TSan", threads,
                {"DLOCK_BUILD": "build/sanitize-thread",
                 "TSAN_OPTIONS": f"suppressions={ROOT}/tests/tsan.supp"})
-    core = files_of("module", "commands", "replication", "session", "wait", "wait_end")
+    core = files_of("module", "commands", "replication", "session", "wait", "wait_end", "told",
+                    "idempotence", "leases", "fence", "clock")
     for server in SERVERS:
         program = f"build/servers/{server}-server"
         yield Part(f"core of the module on {server}",

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 import redis
 
+from support.commands import details_of
 from support.docs import checker
 from support.server import ROOT
 from support.tool import TOOL
@@ -53,15 +54,14 @@ def test_commands(documented):
     assert checker.check_command_names(checker.read_pages(), documented) == []
 
 
-def test_the_maps_of_dlock_info(server, client):
-    """One table for each kind of map."""
-    client.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 600_000)
+def test_the_maps_of_dlock_info(server, lock):
+    """Of the lock, of its holder and of a waiter: in one table of fields, or in several."""
+    lock.acquire("me")
     queue_up(server, ["waiter"])
-    info = as_map(client.execute_command("DLOCK.INFO", "lock", "WAITERS", 1))
-    maps = {"field": info, "field of a holder": as_map(info["holders"][0]),
-            "field of a waiter": as_map(info["queue"][0])}
-    for head, fields in maps.items():
-        assert checker.check_fields("DLOCK.INFO", MODULE_PAGE, "DLOCK.INFO", fields, head) == []
+    details = details_of(lock.client.execute_command("DLOCK.INFO", "lock", "WAITERS", 1))
+    fields = {*details, *details["holders"][0], *details["queue"][0]}
+    told = checker.named(checker.section(MODULE_PAGE, "DLOCK.INFO"), "field")
+    assert set(told) == fields
 
 
 def test_settings(client):

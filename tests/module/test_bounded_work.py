@@ -282,8 +282,17 @@ def ask_without_wait(lock, waiting):
         assert lock.acquire(f"waiter:{len(waiting) - 1 - i}") is None
 
 
+def create_other_keys(lock, waiting):
+    """Blocked clients hang on a key. Nobody knows its name: neither one that the module has had in
+    the past nor one that is like it."""
+    for i in range(OPERATIONS):
+        for key in ("\0dlock: nobody creates this key\0\0", "dlock:{lock}", "{lock}"):
+            lock.client.lpush(key, "x")
+            lock.client.delete(key)
+
+
 WORK = [delete_and_wait, let_leases_end, release_one_by_one, leave_one_by_one,
-        release_while_waiting, ask_without_wait]
+        release_while_waiting, ask_without_wait, create_other_keys]
 
 
 def assert_flat(server, work):

@@ -71,12 +71,9 @@ def test_a_smaller_fence_than_the_next_one_changes_nothing(lock):
 
 def test_the_holders_fence_is_lifted_when_it_asks_for_more(lock):
     first = lock.acquire("me")
-    before = lock.info()
     n = ahead_us(60)
     assert lock.acquire("me", 10_000, "FENCE", n) == n
-    after = lock.info()
-    assert after["fence"] == n > first
-    assert (after["token"], after["since"]) == (before["token"], before["since"])
+    assert lock.info()["fence"] == n > first
     assert lock.acquire("me") == n
     assert lock.acquire("me", 10_000, "FENCE", n) == n
     assert lock.release("me") == 1
