@@ -11,7 +11,8 @@
  * slot, a change of role) ends in on_unblock() or on_disconnect(), and a grant is given up. After
  * that, on_free() learns from the core whether the answer was appended. If its connection is
  * freed before the server has slept, nothing of it was sent, unless it was to be closed after its
- * replies: blocked_client_gone() gives the grant up. None of this depends on the version of the server.
+ * replies: blocked_client_gone() gives the grant up. None of this depends on the version of the
+ * server.
  *
  * The core's own timeout is not used: it is late, and on some servers it loses the answer when it
  * meets an unblocking in the same turn. CLIENT UNBLOCK in the turn between delivered and told
