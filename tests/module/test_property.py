@@ -7,8 +7,8 @@ The steps follow from a seed, which a failure shows. Environment:
 Leases are so long that none ends by itself: a lock ends by RELEASE, DEL, PEXPIRE 0, SET and so on.
 So the model needs to know the time only as well as two readings of the clock around each batch of
 commands tell it, and of a lease only when it ends at the earliest: a lock that was renamed, loaded
-or
-replicated may have it anew. Locks that do end by themselves have a test of their own at the end.
+or replicated may have it anew. Locks that do end by themselves have a test of their own at the
+end.
 """
 
 import collections
