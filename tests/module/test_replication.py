@@ -220,7 +220,7 @@ def test_a_release_by_the_master_grants_nothing_on_a_writable_replica(server, lo
 
 
 def test_a_replica_that_loads_again_and_again_keeps_no_leases_of_the_past(server, start_replica):
-    """With repl-diskless-load swapdb the old dataset is served until the new one takes its place."""
+    """With repl-diskless-load swapdb the old dataset is served until the new one is complete."""
     fill = "for i = 1, 20000 do redis.call('DLOCK.ACQUIRE', 'k' .. i, 't', 'PX', 86400000) end"
     server.observer.eval(fill, 0)
     replica = start_replica(server, "--repl-diskless-load", "swapdb")
