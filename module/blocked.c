@@ -10,8 +10,9 @@
  * Until it is delivered, whatever unblocks the client (CLIENT UNBLOCK, a closed connection, a moved
  * slot, a change of role) ends in on_unblock() or on_disconnect(), and a grant is given up. After
  * that, on_free() learns from the core whether the answer was appended. If its connection is
- * freed before the server has slept, nothing of it was sent: blocked_client_gone() gives the grant
- * up. None of this depends on the version of the server.
+ * freed before the server has slept, nothing of it was sent, unless it was to be closed after its
+ * replies: blocked_client_gone() gives the grant up. None of this depends on the version of the
+ * server.
  *
  * The core's own timeout is not used: it is late, and on some servers it loses the answer when it
  * meets an unblocking in the same turn. CLIENT UNBLOCK in the turn between delivered and told
@@ -170,10 +171,26 @@ static void told_forget_all(void) {
     }
 }
 
-void blocked_client_gone(uint64_t client) {
+/* Was the connection to be closed once its replies were sent, as after QUIT? CLIENT LIST then shows
+ * the flag c. */
+static bool is_closed_after_reply(RedisModuleCtx *ctx, uint64_t client) {
+    static const char field[] = " flags=";
+    RedisModuleCallReply *reply =
+        RedisModule_Call(ctx, "CLIENT", "ccl", "LIST", "ID", (long long)client);
+    RedisModuleString *line = reply == NULL ? NULL : RedisModule_CreateStringFromCallReply(reply);
+    const char *flags = line == NULL ? NULL : strstr(RedisModule_StringPtrLen(line, NULL), field);
+    bool is_flagged =
+        flags != NULL && flags[strlen(field) + strcspn(flags + strlen(field), " c")] == 'c';
+    if (line != NULL) RedisModule_FreeString(ctx, line);
+    if (reply != NULL) RedisModule_FreeCallReply(reply);
+    return is_flagged;
+}
+
+void blocked_client_gone(RedisModuleCtx *ctx, uint64_t client) {
     if (told_first == NULL) return;
     for (const parked *each = *told_bucket(client); each != NULL; each = each->next)
-        if (each->place.client == client) sessions_abandon(each->hold);
+        if (each->place.client == client && !is_closed_after_reply(ctx, client))
+            sessions_abandon(each->hold);
 }
 
 /* -- the event loop */

@@ -29,7 +29,7 @@ void blocked_send_away(waiter *sent, const char *error);
 bool blocked_has_enough(void);
 
 /* This connection has ended. */
-void blocked_client_gone(uint64_t client);
+void blocked_client_gone(RedisModuleCtx *ctx, uint64_t client);
 
 /* Closes the connections of clients whose answer Redis has dropped. */
 void blocked_tidy(RedisModuleCtx *ctx);

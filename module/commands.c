@@ -245,6 +245,7 @@ typedef struct command {
     const char *flags;
     const char *acl_categories; /* from 7.2 on; before, a module's commands are in none */
     int arity;
+    const char *complexity;
     uint64_t key_flags;
     const char *summary;
     command_arg *args;
@@ -254,26 +255,27 @@ typedef struct command {
  * them. */
 static const command table[] = {
     {"dlock.acquire", cmd_acquire, "write deny-oom blocking fast", "write fast blocking", -3,
-     REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
+     "O(1)", REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
      "Takes a lock, or waits for it. Replies with the fence, an integer above 0, when token holds "
      "the lock now, or with null when it does not, at once or when the wait is over.",
      acquire_args},
-    {"dlock.release", cmd_release, "write fast", "write fast", 3,
+    {"dlock.release", cmd_release, "write fast", "write fast", 3, "O(1)",
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_DELETE,
      "Gives a lock back. Replies with 1 when token held it and does not any more, or with 0 when "
      "token did not hold it. Ends the wait of a token that waits for it.",
      release_args},
-    {"dlock.extend", cmd_extend, "write fast", "write fast", -3,
+    {"dlock.extend", cmd_extend, "write fast", "write fast", -3, "O(1)",
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
      "Lets a lease end lease-ms from now, or later if it already did. Replies with 1 when token "
      "holds the lock, or with 0 when it does not, and nothing has changed.",
      extend_args},
     {"dlock.info", cmd_info, "readonly fast", "read fast", -2,
+     "O(1), or O(N) with WAITERS, where N is the number of waiters shown",
      REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
      "Tells who holds a lock, since when and for how long, and who waits for it. Replies with a "
      "map of kind, mode, holders and waiters, or with null when the lock is free.",
      info_args},
-    {REPLICATE_COMMAND, cmd_apply, "write admin fast", "write fast admin dangerous", 5,
+    {REPLICATE_COMMAND, cmd_apply, "write admin fast", "write fast admin dangerous", 5, "O(1)",
      REDISMODULE_CMD_KEY_OW | REDISMODULE_CMD_KEY_UPDATE,
      "Internal: sets a lock's state as the master or the append-only file says. Replies with OK.",
      apply_args},
@@ -297,7 +299,7 @@ static int register_row(RedisModuleCtx *ctx, const command *row) {
     RedisModuleCommandInfo info = {
         .version = &info_version,
         .summary = row->summary,
-        .complexity = "O(1)",
+        .complexity = row->complexity,
         .since = "0.1.0",
         .arity = row->arity,
         .key_specs = key_specs,

@@ -29,6 +29,7 @@ static lease_index leases = {.resize = NULL};
 static space *spaces;
 static int space_count;
 static int64_t taken_over_us;
+static uint64_t replaced_id; /* the last before the replacement of all data started */
 static bool is_sweeping;
 static uint32_t sweep_slot;
 
@@ -136,15 +137,28 @@ void leases_take_over(void) {
     taken_over_us = server_boot_us();
 }
 
-void leases_flushed(int db) {
+/* The entries of that database, or of all when it is negative, up to that id are dead. */
+static void forget(int db, uint64_t last_id) {
     for (int i = 0; i < space_count; i++) {
         if (db >= 0 && spaces[i].db != db) continue;
         if (spaces[i].count == 0) continue;
-        spaces[i].flushed_id = leases.last_id;
+        spaces[i].flushed_id = last_id;
         is_sweeping = true;
         sweep_slot = 0;
     }
     if (is_sweeping) server_alarm(0);
+}
+
+void leases_flushed(int db) {
+    forget(db, leases.last_id);
+}
+
+void leases_replacement_started(void) {
+    replaced_id = leases.last_id;
+}
+
+void leases_replacement_ended(void) {
+    forget(-1, replaced_id);
 }
 
 void leases_swapped(int db, int other_db) {

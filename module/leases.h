@@ -40,6 +40,11 @@ void leases_postpone(lease_ref ref, int64_t end_us);
  * start anew, since their holders may have been promised more than it has heard of. */
 void leases_take_over(void);
 
+/* A replica receives a whole dataset, which then takes the place of the one that it had: the locks
+ * that it knew when this started are gone. */
+void leases_replacement_started(void);
+void leases_replacement_ended(void);
+
 /* All locks of a database are gone, or all of all when it is negative, without a word about
  * each: their entries are dropped by leases_sweep(). */
 void leases_flushed(int db);

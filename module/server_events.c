@@ -16,10 +16,10 @@ static void on_config(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t sube
 }
 
 static void on_client(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
-    (void)ctx, (void)event;
+    (void)event;
     if (subevent != REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED) return;
     uint64_t client = ((RedisModuleClientInfo *)data)->id;
-    blocked_client_gone(client);
+    blocked_client_gone(ctx, client);
     sessions_end_all_of(client);
 }
 
@@ -48,10 +48,16 @@ static void begin_to_decide(void) {
 
 static void on_loading(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
     (void)event, (void)data;
-    bool is_over = subevent == REDISMODULE_SUBEVENT_LOADING_ENDED ||
-                   subevent == REDISMODULE_SUBEVENT_LOADING_FAILED;
+    static bool is_replacement;
+    bool is_ended = subevent == REDISMODULE_SUBEVENT_LOADING_ENDED;
+    if (!is_ended && subevent != REDISMODULE_SUBEVENT_LOADING_FAILED) {
+        is_replacement = subevent == REDISMODULE_SUBEVENT_LOADING_REPL_START;
+        if (is_replacement) leases_replacement_started();
+        return;
+    }
+    if (is_replacement && is_ended) leases_replacement_ended();
     bool is_master = RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_MASTER;
-    if (is_over && is_master) begin_to_decide();
+    if (is_master) begin_to_decide();
 }
 
 static void on_role(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {

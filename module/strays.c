@@ -13,8 +13,9 @@ static RedisModuleScanCursor *cursor; /* NULL: no search is under way */
 static int db;
 
 void strays_search_soon(void) {
-    if (due_us != SERVER_NEVER) return;
-    due_us = server_boot_us() + PATIENCE_US;
+    int64_t soon_us = server_boot_us() + PATIENCE_US;
+    if (due_us <= soon_us) return;
+    due_us = soon_us;
     server_alarm(due_us);
 }
 
@@ -34,28 +35,31 @@ static void end_search(int64_t again_us) {
     due_us = again_us;
 }
 
-int64_t strays_run(RedisModuleCtx *ctx, int64_t until_us) {
+void strays_run(RedisModuleCtx *ctx, int64_t until_us) {
     int64_t now_us = server_boot_us();
-    if (now_us < due_us) return due_us;
+    if (now_us < due_us) return;
     if (lock_value_stray_count() == 0) {
         if (cursor != NULL) end_search(SERVER_NEVER);
         due_us = SERVER_NEVER;
-        return due_us;
+        return;
     }
     if (cursor == NULL) {
         cursor = RedisModule_ScanCursorCreate();
         db = 0;
-        RedisModule_SelectDb(ctx, db);
     }
     RedisModule_SelectDb(ctx, db);
     due_us = now_us + SEARCH_PAUSE_US;
     while (server_boot_us() < until_us) {
         if (RedisModule_Scan(ctx, cursor, look_at_key, NULL)) continue;
         if (RedisModule_SelectDb(ctx, ++db) != REDISMODULE_OK) {
-            end_search(now_us + SEARCH_AGAIN_US);
-            break;
+            bool is_done = lock_value_stray_count() == 0;
+            end_search(is_done ? SERVER_NEVER : now_us + SEARCH_AGAIN_US);
+            return;
         }
         RedisModule_ScanCursorRestart(cursor);
     }
+}
+
+int64_t strays_due(void) {
     return due_us;
 }

@@ -13,7 +13,10 @@
 /* A value has lost its lease entry: search for it, unless it is freed soon. */
 void strays_search_soon(void);
 
-/* Searches until that time. Returns when to go on, on server_boot_us(). */
-int64_t strays_run(RedisModuleCtx *ctx, int64_t until_us);
+/* Searches until that time, if a search is due. */
+void strays_run(RedisModuleCtx *ctx, int64_t until_us);
+
+/* When to go on, on server_boot_us(). */
+int64_t strays_due(void);
 
 #endif

@@ -244,27 +244,25 @@ static int64_t forget_gone_holders(int64_t until_us) {
 /* What changes locks. Returns when it is due again. */
 static int64_t change_locks(RedisModuleCtx *ctx) {
     if (!server_decides(ctx)) return forget_gone_holders(server_boot_us() + PORTION_US);
-    int64_t now_us = server_boot_us();
-    bool is_pending = sessions_has_ended() || queues_first_dirty() != NULL ||
-                      queues_first_unchecked() != NULL || next_change() <= now_us;
-    if (is_pending && server_is_frozen()) return now_us + RETRY_US;
+    int64_t retry_us = server_boot_us() + RETRY_US;
+    if (server_is_frozen()) return retry_us; /* nothing may be written now */
 
     bool is_more = end_gone_holders(ctx, server_boot_us() + PORTION_US);
     is_more |= end_leases(ctx, server_boot_us() + PORTION_US);
     progress queues = settle_queues(ctx, server_boot_us() + PORTION_US);
     if (is_more || queues == MORE) return 0;
-    return queues == REFUSED ? now_us + RETRY_US : next_change();
+    return queues == REFUSED ? retry_us : next_change();
 }
 
 int64_t work_run(RedisModuleCtx *ctx) {
     blocked_tidy(ctx);
     bool is_more = end_waits(server_boot_us() + PORTION_US);
     is_more |= leases_sweep(server_boot_us() + PORTION_US, forget_flushed);
-    int64_t due_us = strays_run(ctx, server_boot_us() + PORTION_US);
-    due_us = earlier(due_us, change_locks(ctx));
+    strays_run(ctx, server_boot_us() + PORTION_US);
+    int64_t due_us = change_locks(ctx); /* may find new strays */
     if (is_more) return 0;
     /* Things that are due within half a millisecond of each other are done in one go. */
     int64_t next_us = server_boot_us() + PAUSE_US;
-    due_us = earlier(due_us, next_wait());
+    due_us = earlier(due_us, earlier(next_wait(), strays_due()));
     return due_us > 0 && due_us < next_us ? next_us : due_us;
 }

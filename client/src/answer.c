@@ -26,6 +26,7 @@ static const row rows[] = {
     {"MISCONF ", {DLOCK_REFUSED, false}},
     {"NOREPLICAS ", {DLOCK_REFUSED, false}},
     {"ERR maxmemory-policy", {DLOCK_REFUSED, false}},
+    {"ERR FENCE must not be more than", {DLOCK_REFUSED, false}},
     /* It refuses them now: it is starting, busy, or no longer or not yet the master. */
     {"LOADING ", {DLOCK_REFUSED, true}},
     {"BUSY ", {DLOCK_REFUSED, true}},

@@ -181,6 +181,7 @@ static void refuse(verdict *to, const reply *answer) {
         answer_meaning meaning = answer_status_of_error(answer->text);
         to->status = meaning.status;
         to->is_passing = meaning.is_passing;
+        to->is_fence_refused = strncmp(answer->text, "ERR FENCE ", 10) == 0;
         to->cause = answer->text;
         return;
     }

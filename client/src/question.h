@@ -29,9 +29,10 @@ typedef struct question {
 /* What came of it. */
 typedef struct verdict {
     dlock_status status;
-    bool is_passing; /* of a failure: another attempt may succeed */
-    bool may_hold;   /* of anything but DLOCK_OK to an acquire: the server may have granted it */
-    uint64_t fence;  /* of DLOCK_OK to an acquire */
+    bool is_passing;       /* of a failure: another attempt may succeed */
+    bool is_fence_refused; /* it is minutes ahead of the server's clock */
+    bool may_hold;  /* of anything but DLOCK_OK to an acquire: the server may have granted it */
+    uint64_t fence; /* of DLOCK_OK to an acquire */
     int64_t asked_us;
     const char *cause; /* of the question, or static; MOVED and ASK as the server said it */
 } verdict;

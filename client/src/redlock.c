@@ -29,6 +29,7 @@ typedef struct redlock {
     backend base;
     const environment *env;
     atomic_uint_least64_t last_fence;
+    atomic_bool is_clock_wrong; /* far ahead of the clock of a node */
     nodes all;
 } redlock;
 
@@ -198,8 +199,9 @@ static dlock_status release(backend *base, claim *of, int64_t limit_us) {
 
 /* -- acquire */
 
-/* No node should have given a larger one by the time it gets this. */
+/* No node should have given a larger one by the time it gets this. 0: none is asked for. */
 static uint64_t next_fence(redlock *self) {
+    if (atomic_load(&self->is_clock_wrong)) return 0;
     uint64_t last = atomic_load(&self->last_fence);
     uint64_t ahead = (uint64_t)self->env->unix_us(self->env) + FENCE_AHEAD_US;
     return ahead > last ? ahead : last + 1;
@@ -273,6 +275,12 @@ static void give_back_unheard(redlock *self, const ballot *on, const claim *of,
     ask(self, &releases, &unheard, 0, &(interrupt){.fd = of->stop.fd});
 }
 
+static bool is_fence_refused(const redlock *self, const ballot *on) {
+    for (size_t i = 0; i < self->all.count; i++)
+        if (on->answered.is_in[i] && on->said[i].is_fence_refused) return true;
+    return false;
+}
+
 static dlock_status acquire(backend *base, claim *of, uint32_t wait_ms, int64_t limit_us) {
     redlock *self = (redlock *)base;
     (void)wait_ms; /* cannot be */
@@ -284,12 +292,13 @@ static dlock_status acquire(backend *base, claim *of, uint32_t wait_ms, int64_t 
         token_vary(of->call.token);
     }
     /* The same token again has the same fence; so we do not ask for a larger one. */
-    prepare_acquire(self, &on, of, of->is_token_chosen ? 0 : next_fence(self),
-                    vote_limit(self, of, limit_us));
+    uint64_t fence = of->is_token_chosen ? 0 : next_fence(self);
+    prepare_acquire(self, &on, of, fence, vote_limit(self, of, limit_us));
     for (size_t i = 0; before[0] != '\0' && i < self->all.count; i++)
         question_give_back_first(&on.asked[i], before);
     dlock_status status = vote(self, &on, DLOCK_BUSY, &of->stop);
     tell(self, &on, status, "busy", of);
+    bool is_refused = fence > 0 && status != DLOCK_OK && is_fence_refused(self, &on);
     if (before[0] != '\0') give_back_unheard(self, &on, of, before);
     if (status == DLOCK_OK && !raise_fences(self, &on, of, limit_us)) {
         status = DLOCK_NO_QUORUM;
@@ -298,7 +307,10 @@ static dlock_status acquire(backend *base, claim *of, uint32_t wait_ms, int64_t 
                   "a majority granted it, but not with the same fence");
     }
     if (status != DLOCK_OK) of->is_sent = !undo(self, &on, of, limit_us);
-    return status;
+    if (!is_refused) return status;
+    atomic_store(&self->is_clock_wrong, true);
+    bool is_answer = status == DLOCK_BUSY || status == DLOCK_CANCELED;
+    return is_answer ? status : acquire(base, of, wait_ms, limit_us); /* without a fence */
 }
 
 /* -- extend */

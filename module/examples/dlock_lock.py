@@ -6,10 +6,10 @@
         write_report(fence=lock.fence)        # renewed as long as this takes
         if lock.lost.is_set(): ...            # somebody else may be at work: stop
 
-Busy is an answer: acquire() returns False, and the with statement raises Busy. Redis being away is
-none: that raises redis.ConnectionError or redis.TimeoutError, and who has the lock is not known.
-Times are seconds. A Lock is used by one thread at a time. Let socket_timeout be less than a third
-of the lease: a loss is told when the attempt to renew is over, at the latest.
+A busy lock is not an error: acquire() returns False, and the with statement raises Busy. If Redis
+cannot be reached, redis.ConnectionError or redis.TimeoutError is raised, and nobody knows who has
+the lock. Times are seconds. A Lock is used by one thread at a time. Set socket_timeout to less than
+a third of the lease: a loss is noticed when the attempt to renew is over, at the latest.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ import time
 
 import redis
 
-# Goes on while the machine sleeps, where there is such a clock.
+# A clock that continues while the machine sleeps, where there is one.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-ANSWER = 2.0  # how long an answer may take beyond the wait
+ANSWER = 2.0  # how long a reply may take beyond the wait
 
 
 class Busy(Exception):
-    """Another holds the lock, and the wait is over."""
+    """Somebody else holds the lock, and the wait is over."""
 
 
 class Lock:
@@ -38,7 +38,7 @@ class Lock:
         self._valid_until = 0.0
 
     def acquire(self):
-        """True: it is ours, and fence is its number. False: another has it."""
+        """True: the lock is ours, and fence is its number. False: somebody else holds it."""
         self.token = secrets.token_hex(16)
         self.lost.clear()
         asked = time.clock_gettime(CLOCK)
@@ -49,18 +49,19 @@ class Lock:
             with patient(self.client, self.wait) as client:
                 self.fence = client.execute_command(*words) or 0
             self._count_from(asked if self.fence else None)
-            # A wait that took its time must not take it from the lease.
+            # We count the lease from before the wait. After a long wait, start it anew.
             if self.fence and self.remaining() < 0.9 * self.lease and not self.renew():
                 self.fence = 0
         except redis.RedisError:
-            # It may have been granted all the same. If this is not heard either, the lease ends it.
+            # The lock may have been granted, or the request may still wait: a release ends both.
+            # If the release is lost too, the lease ends the lock.
             with contextlib.suppress(redis.RedisError):
                 self.client.execute_command("DLOCK.RELEASE", self.name, self.token)
             raise
         return self.fence > 0
 
     def renew(self):
-        """The lease begins anew. False: it is not ours any more."""
+        """The lease starts anew. False: the lock is not ours any more."""
         asked = time.clock_gettime(CLOCK)
         if self.client.execute_command("DLOCK.EXTEND", self.name, self.token,
                                        "PX", int(self.lease * 1000)):
@@ -70,16 +71,16 @@ class Lock:
         return False
 
     def release(self):
-        """False: it had ended before; or a first try, whose answer was lost, has released it."""
+        """False: it had ended before, or an earlier try, whose reply was lost, released it."""
         self._count_from(None)
         return self.client.execute_command("DLOCK.RELEASE", self.name, self.token) == 1
 
     def remaining(self):
-        """How long it is ours for certain, by our own clock."""
+        """For how many seconds the lock is ours for certain, by our own clock."""
         return max(0.0, self._valid_until - time.clock_gettime(CLOCK))
 
     def _count_from(self, asked):
-        """From before the request was sent, less 1 % for clocks that do not run alike."""
+        """Counts the lease from before the request was sent, less 1 % for the rates of clocks."""
         self._valid_until = 0.0 if asked is None else asked + 0.99 * self.lease
 
     # -- with
@@ -95,7 +96,7 @@ class Lock:
     def __exit__(self, *_):
         self._ended.set()
         self._renewal.join()
-        with contextlib.suppress(redis.RedisError):  # then the lease ends it
+        with contextlib.suppress(redis.RedisError):  # then the lease ends the lock
             self.release()
 
     def _keep(self):
@@ -112,7 +113,7 @@ class Lock:
 
 @contextlib.contextmanager
 def patient(client, wait):
-    """This client, or, if its sockets give up sooner than the server does, one that waits."""
+    """This client, or one with a longer timeout if its sockets would give up too early."""
     pool = client.connection_pool
     limit = pool.connection_kwargs.get("socket_timeout")
     if limit is None or limit >= wait + ANSWER or not wait:

@@ -17,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # for supp
 
 import breakdown  # noqa: E402
 import client  # noqa: E402
+import endings  # noqa: E402
 import handover  # noqa: E402
 import hot  # noqa: E402
 import hotspot  # noqa: E402
@@ -30,7 +31,7 @@ import results  # noqa: E402
 import throughput  # noqa: E402
 from support.server import ROOT  # noqa: E402
 
-SCENARIOS = [instructions, throughput, memory, hot, handover, latency, client, hotspot,
+SCENARIOS = [instructions, throughput, memory, hot, handover, latency, endings, client, hotspot,
              renewal, redlock]
 FULL, QUICK = ROOT / "build/bench/results.json", ROOT / "build/bench/quick.json"
 

@@ -3,6 +3,10 @@
 One lock goes round among connections: one holds it, all others wait in its queue. Whoever gives it
 back queues up again, so the queue is always as long as the figures say. For comparison, waiting by
 publish and subscribe: the release wakes all, and all but one have come in vain (crowd.py).
+In a cluster, servers look at clients that are blocked on a key in ways of their own. Valkey 9.1 is
+measured as one, since there the DEL of an awaited lock was dearest. Its timer looks after clients
+the more often the more there are, and under callgrind that falls into most hand-overs; so the least
+of them counts, and the processor time shows that nothing is put off.
 
 Instructions are counted under callgrind (see instructions.py) for the release or the DEL and the
 hand-over alone: the median of many, each between two marks, less what two marks cost with nothing
@@ -22,6 +26,9 @@ import driver
 import ways
 from instructions import CountedServer, total
 from report import Bar, Curves, median_ratio
+from support.cluster import SLOTS
+from support.commands import plain
+from support.server import free_port, wait_until
 from support.waiting import wait_for_waiters
 from talk import Talk
 
@@ -35,7 +42,13 @@ OPTIONS = ["--maxclients", max(QUEUES) + SPARE_FILES]
 TURNS = 300  # in a row on one server
 TITLE = "Hand-over: what the server spends until the next one has the lock, and all others wait"
 RELEASE = "DLOCK.RELEASE to a waiter"
-REQUESTS = {RELEASE: None, "DEL, to a waiter": ways.encode(["DEL", KEY])}
+DELETE = "DEL, to a waiter"
+REQUESTS = {RELEASE: None, DELETE: ways.encode(["DEL", KEY])}
+CLUSTER_TITLE = "In a cluster of Valkey 9.1: what the server spends on a hand-over"
+CLUSTER_QUEUES = [1000, 10_000]
+COLUMNS = {"instructions": ",.0f", "us": ",.1f"}
+VALKEY = ways.DLOCK.on(ways.VALKEY)
+MOST_TIMES = 1.5  # what many waiters may cost, compared with few
 
 
 class Member:
@@ -87,11 +100,12 @@ class Ring:
         self.members[0].talk.receive(1)
         return old
 
-    def turn(self):
-        """A release and hand-over, and the old holder queues up again, in the same breath."""
+    def turn(self, request=None):
+        """A release, or this request, and hand-over, and the old holder queues up again, in the
+        same breath."""
         old = self.members.popleft()
         self.members.append(old)
-        old.talk.send(old.release + old.acquire, 1)
+        old.talk.send((request or old.release) + old.acquire, 1)
         self.members[0].talk.receive(1)
 
 
@@ -104,14 +118,34 @@ def _allow_files(count):
         resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
+def _cluster_options():
+    return ["--cluster-enabled", "yes", "--cluster-port", free_port()]
+
+
+def _take_all_slots(server):
+    """A cluster of one node."""
+    client = server.observer
+    client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS - 1)
+    wait_until(lambda: b"cluster_state:ok" in plain(client, "CLUSTER", "INFO").split(),
+               "the cluster", timeout=60)
+
+
 # -- instructions
 
 
-def counted_server(way=ways.DLOCK):
+def counted_server(way=ways.DLOCK, kind=CountedServer):
     """Its timer must not run more often because it has many clients, and no command is slow because
     callgrind is."""
-    return CountedServer(
-        way, "--dynamic-hz", "no", "--slowlog-log-slower-than", -1, *OPTIONS)
+    return kind(way, "--dynamic-hz", "no", "--slowlog-log-slower-than", -1, *OPTIONS)
+
+
+class CountedCluster(CountedServer):
+    def __init__(self, way, *options):
+        super().__init__(way, *_cluster_options(), *options)
+
+    def prepare(self):
+        _take_all_slots(self.server)
+        super().prepare()
 
 
 def count_hand_overs(counted, ring, count, request=None):
@@ -126,24 +160,43 @@ def count_hand_overs(counted, ring, count, request=None):
     return files
 
 
-def _count_instructions(curves, numbers, lines, count, rounds, progress):
-    with counted_server() as counted, Ring(counted.server) as ring:
+def _count_instructions(curves, server, numbers, lines, count, rounds, progress,
+                        judge=statistics.median):
+    with server as counted, Ring(counted.server) as ring:
         for waiters in numbers:
             progress(f"instructions, {waiters:,} waiting")
             ring.grow(waiters)
             count_hand_overs(counted, ring, 3)  # a first use is dearer
-            mark = counted.mark_cost(count)
+            mark = counted.mark_cost(count, judge)
             for line in lines:
                 files = [count_hand_overs(counted, ring, count, REQUESTS[line])
                          for _ in range(rounds)]
                 curves.add(line, waiters, {"instructions": [
-                    statistics.median(map(total, taken)) - mark for taken in files]})
+                    judge(map(total, taken)) - mark for taken in files]})
 
 
 # -- processor time
 
 
-def _measure_time(curves, rings, rounds, progress):
+@contextlib.contextmanager
+def _rings(numbers, way=ways.DLOCK, is_cluster=False):
+    """The number of those who wait -> a ring at a server of its own, for the body of a with
+    statement."""
+    with contextlib.ExitStack() as stack:
+        rings = {}
+        for waiters in numbers:
+            options = [*OPTIONS, *(_cluster_options() if is_cluster else [])]
+            server = way.server(*options, wrapper=driver.pinned_to(0))
+            stack.callback(server.destroy)
+            server.start()
+            if is_cluster:
+                _take_all_slots(server)
+            rings[waiters] = stack.enter_context(Ring(server))
+        stack.enter_context(driver.PinnedSelf())
+        yield rings
+
+
+def _measure_time(curves, rings, rounds, progress, line=RELEASE):
     """rings: the number of those who wait -> their ring."""
     samples = {waiters: [] for waiters in rings}
     for waiters, ring in rings.items():
@@ -154,10 +207,10 @@ def _measure_time(curves, rings, rounds, progress):
         for waiters, ring in rings.items():
             before = driver.cpu_seconds(ring.server)
             for _ in range(TURNS):
-                ring.turn()
+                ring.turn(REQUESTS[line])
             samples[waiters].append((driver.cpu_seconds(ring.server) - before) / TURNS * 1e6)
     for waiters, us in samples.items():
-        curves.add(RELEASE, waiters, {"us": us})
+        curves.add(line, waiters, {"us": us})
 
 
 # -- the comparison
@@ -174,21 +227,54 @@ def _measure_crowd(curves, numbers, progress):
         server.destroy()
 
 
-def _promise(curves, numbers):
+# -- a cluster
+
+
+def _count_cluster(numbers, count, rounds, columns, progress):
+    curves = Curves(
+        CLUSTER_TITLE, f"callgrind, the least of {count} hand-overs, {rounds} times; processor "
+        f"time, interleaved rounds of {TURNS}", "waiters", columns)
+    progress("a cluster of Valkey 9.1")
+    _count_instructions(curves, counted_server(VALKEY, CountedCluster), numbers, REQUESTS, count,
+                        rounds, progress, judge=min)
+    return curves
+
+
+def _measure_cluster(numbers, count, count_rounds, rounds, progress):
+    curves = _count_cluster(numbers, count, count_rounds, COLUMNS, progress)
+    for line in REQUESTS:
+        with _rings(numbers, VALKEY, is_cluster=True) as rings:
+            _measure_time(curves, rings, rounds, progress, line)
+    _promise(curves, DELETE, numbers)
+    return curves
+
+
+def _promise(curves, line, numbers):
     few, many = numbers[0], numbers[-1]
     for column in curves.columns:
-        samples = [curves.lines[RELEASE][number][column] for number in (many, few)]
-        curves.promise(f"{RELEASE}, {column}, {many:,} waiting / {few}", median_ratio(*samples),
-                       Bar("<=", 1.5))
+        samples = [curves.lines[line][number][column] for number in (many, few)]
+        curves.promise(f"{line}, {column}, {many:,} waiting / {few:,}", median_ratio(*samples),
+                       Bar("<=", MOST_TIMES))
 
 
 def _run_quick(progress):
     numbers, count = [QUEUES[0], QUEUES[-1] // 4], 11
-    curves = Curves(TITLE, f"callgrind, median of {count} hand-overs", "waiters",
-                    {"instructions": ",.0f"})
-    _count_instructions(curves, numbers, [RELEASE], count, 1, progress)
-    _promise(curves, numbers)
-    return [curves]
+    columns = {"instructions": COLUMNS["instructions"]}
+    curves = Curves(TITLE, f"callgrind, median of {count} hand-overs", "waiters", columns)
+    _count_instructions(curves, counted_server(), numbers, [RELEASE], count, 1, progress)
+    _promise(curves, RELEASE, numbers)
+    if not ways.VALKEY.exists():
+        return [_without_cluster(curves)]
+    numbers = [number // 4 for number in CLUSTER_QUEUES]
+    cluster = _count_cluster(numbers, count, 1, columns, progress)
+    _promise(cluster, DELETE, numbers)
+    return [curves, cluster]
+
+
+def _without_cluster(curves):
+    curves.notes.append("Not measured: a cluster, as there is no Valkey 9.1 "
+                        "(scripts/get-servers valkey-9.1).")
+    return curves
 
 
 def run(quick, progress):
@@ -199,16 +285,12 @@ def run(quick, progress):
     curves = Curves(
         TITLE, f"callgrind, median of {count} hand-overs, {count_rounds} times; processor time, "
         f"{rounds} interleaved rounds of {TURNS}", "waiters",
-        {"instructions": ",.0f", "us": ",.1f"})
-    _count_instructions(curves, QUEUES, REQUESTS, count, count_rounds, progress)
-    with contextlib.ExitStack() as stack:
-        rings = {}
-        for waiters in QUEUES:
-            server = ways.DLOCK.server(*OPTIONS, wrapper=driver.pinned_to(0))
-            stack.callback(server.destroy)
-            rings[waiters] = stack.enter_context(Ring(server.start()))
-        stack.enter_context(driver.PinnedSelf())
+        COLUMNS)
+    _count_instructions(curves, counted_server(), QUEUES, REQUESTS, count, count_rounds, progress)
+    with _rings(QUEUES) as rings:
         _measure_time(curves, rings, rounds, progress)
-    _promise(curves, QUEUES)
+    _promise(curves, RELEASE, QUEUES)
     _measure_crowd(curves, QUEUES, progress)
-    return [curves]
+    if not ways.VALKEY.exists():
+        return [_without_cluster(curves)]
+    return [curves, _measure_cluster(CLUSTER_QUEUES, count, count_rounds, rounds, progress)]

@@ -3,8 +3,8 @@
     release          from before it is sent
     kill -9          of a process that holds the lock with SESSION: from before the signal is sent.
                      The process is small (hold.c): a large one is cleared away less quickly
-    end of a lease   from PEXPIRETIME, by the clock that server and driver share. A key lives until
-                     that millisecond is over, so the first one is Redis's own
+    end of a lease   how late the waiter has the lock, counted from before the holder's request for
+                     that lease is sent
     end of a wait    how late null comes, counted from before the request is sent
     a sleep          how late this process wakes up from one. Nothing of ours: a tail in the two
                      above is the machine's, as far as it is here as well
@@ -81,12 +81,14 @@ def _after_release(stage):
 def _after_lease(stage):
     while True:
         handed_over = stats(stage.client)["handed_over"]
-        stage.holder.send(_acquire(HOLDER, stage.short_ms()), 1)
+        lease_ms = stage.short_ms()
+        asked_at = time.time()
+        stage.holder.send(_acquire(HOLDER, lease_ms), 1)
         stage.waiter.socket.sendall(_acquire(WAITER, LONG_MS, "WAIT", LONG_MS))
-        ended_at = stage.client.execute_command("PEXPIRETIME", KEY) / 1000
         answered_at = stage.end_the_wait()
         if stats(stage.client)["handed_over"] > handed_over:
-            return answered_at - ended_at  # else we were too slow, and found the lock free
+            return answered_at - asked_at - lease_ms / 1000
+        # We were too slow, and found the lock free.
 
 
 def _start_holder(stage):

@@ -84,5 +84,5 @@ def run(quick, progress):
             holder.start(max(numbers))
         _measure(curves, holders, numbers, rounds, progress)
     curves.promise(f"bytes per held lock, dlock / SET NX PX, {numbers[-1]:,} held",
-                   curves.ratio("bytes", *LINES, numbers[-1]), Bar("<=", 1.3))
+                   curves.ratio("bytes", *LINES, numbers[-1]), Bar("<=", 1.5))
     return [curves]

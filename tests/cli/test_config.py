@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from support.commands import Lock
 from support.server import free_port, wait_until
 from support.waiting import wait_for_waiters
 
@@ -36,7 +37,7 @@ def nobody():
 def test_the_file_has_the_url_and_more(tool, configure, server, client):
     configure(f"# a comment\n\nurl = {url(server)}\nlease= 45s\nprefix =jobs:\n")
     assert tool.run("acquire", "lock")[0] == 0
-    assert 30_000 < client.pttl("jobs:lock") <= 45_000
+    assert 30_000 < Lock(client, "jobs:lock").ttl() <= 45_000
 
 
 def test_an_option_goes_over_the_environment_and_that_over_the_file(tool, configure, server):

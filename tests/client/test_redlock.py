@@ -11,10 +11,12 @@ from support.commands import Lock as Commands
 from support.fake_server import SILENCE
 from support.libdlock import Background, Event, State, Status, Told
 from support.server import free_port, wait_until
+from support.wall_clock import WallClock, build
 
 LONG_IO_MS = 5000  # where an answer is expected
 SHORT_IO_MS = 300  # where none is
 SLACK_MS = 1000    # of a busy machine
+MINUTE_US = 60_000_000
 
 
 @pytest.fixture
@@ -107,7 +109,7 @@ def test_extend_moves_the_end_on_all_of_them(connect, servers):
     lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=10_000)
     take_everywhere(lock, servers)
     assert lock.extend(600_000) == Status.OK
-    wait_until(lambda: all(server.observer.pttl("lock") > 500_000 for server in servers),
+    wait_until(lambda: all(Commands(server.observer).ttl() > 500_000 for server in servers),
                "all to have extended it")
     assert lock.remaining_ms > 500_000
 
@@ -463,9 +465,9 @@ def take_turn(lock, fences):
 
 
 def test_fences_rise_whichever_majority_grants(connect, servers):
-    """The clocks of the nodes are hours apart, and every time another two are left out."""
-    for hours, server in enumerate(servers):
-        fence = Commands(server.observer, "clock").acquire("me") + hours * 3_600_000_000
+    """The clocks of the nodes are minutes apart, and every time another two are left out."""
+    for minutes, server in enumerate(servers):
+        fence = Commands(server.observer, "clock").acquire("me") + minutes * MINUTE_US
         Commands(server.observer, "clock").acquire("me", 10_000, "FENCE", fence)
     clients = [connect(servers, io_timeout_ms=LONG_IO_MS) for _ in range(3)]
     locks, fences = [client.lock() for client in clients], []
@@ -508,7 +510,7 @@ def test_one_round_is_enough_while_the_nodes_agree(connect, servers):
 
 
 def test_a_majority_counts_on_from_the_fence_before_it_is_told(connect, servers):
-    ahead = Commands(servers[0].observer, "clock").acquire("me") + 3_600_000_000
+    ahead = Commands(servers[0].observer, "clock").acquire("me") + 4 * MINUTE_US
     Commands(servers[0].observer, "clock").acquire("me", 10_000, "FENCE", ahead)
     for server in servers[3:]:
         server.kill()  # so that nobody else can make up the majority
@@ -516,6 +518,21 @@ def test_a_majority_counts_on_from_the_fence_before_it_is_told(connect, servers)
     assert lock.acquire() == Status.OK
     assert lock.fence > ahead
     assert all(info["fence"] >= lock.fence for info in infos(servers[:3]))
+
+
+def test_a_client_whose_clock_is_an_hour_ahead_takes_turns(connect, start_server, tmp_path):
+    """Nodes refuse the fence that such a client would ask for."""
+    library = build(tmp_path)
+    servers = []
+    for number in range(3):
+        clock = WallClock(library, tmp_path / str(number))
+        clock.step(-3600)
+        servers.append(start_server(wall_clock=clock))
+    clients, fences = [connect(servers, io_timeout_ms=LONG_IO_MS) for _ in range(2)], []
+    locks = [client.lock() for client in clients]
+    for turn in range(10):
+        take_turn(locks[turn % 2], fences)
+    assert all(a < b for a, b in zip(fences, fences[1:]))
 
 
 # -- keeping it -----------------------------------------------------------------------------------

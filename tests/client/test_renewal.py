@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from support.commands import Lock as Commands
+from support.commands import fence_at
 from support.fake_server import SILENCE, Cut
 from support.libdlock import Event, State, Status, Told
 from support.server import wait_until
@@ -45,7 +47,7 @@ def test_a_lock_is_held_beyond_its_lease(renewing, server, client, told):
     while now() < end:
         assert lock.state in (State.HELD, State.SUSPECT)
         time.sleep(0.01)
-    assert client.execute_command("DLOCK.INFO", "lock")[3] == fence
+    assert fence_at(client) == fence
     assert dlock.stats().renewed >= 2
     assert lock.release() == Status.OK
     assert Event.LOST not in told.events()
@@ -107,7 +109,7 @@ def test_an_extension_by_hand_is_not_shortened(renewing, server, client):
     lock = hold(renewing(server), lease_ms=1000, renew_every_ms=300)
     assert lock.extend(60000) == Status.OK
     time.sleep(1)  # three renewals would have been due
-    assert client.pttl("lock") > 50000 and lock.remaining_ms > 50000
+    assert Commands(client).ttl() > 50000 and lock.remaining_ms > 50000
 
 
 def test_a_shorter_extension_by_hand_is_renewed(renewing, server, client):
@@ -199,7 +201,7 @@ def test_a_lock_that_another_forces_open(renewing, server, client, told):
     wait_until(lambda: told.find(Event.LOST), "the loss")
     assert lock.state == State.GONE
     assert lock.release() == Status.LOST
-    assert client.execute_command("DLOCK.INFO", "lock")[1] == b"another"
+    assert Commands(client).info()["token"] == b"another"
 
 
 @pytest.mark.parametrize("sent", range(5))

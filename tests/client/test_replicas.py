@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.commands import Lock as Commands
 from support.libdlock import Background, Event, State, Status, Told
 from support.server import stopped, wait_until
 
@@ -75,7 +76,7 @@ def test_who_was_parked_gets_it(dlock, replica, server, client, connect):
     wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
     assert other.release() == Status.OK
     assert waiting.result() == Status.OK
-    assert replica.client().execute_command("DLOCK.INFO", "lock")[1] == lock.token
+    assert Commands(replica.client()).info()["token"] == lock.token
 
 
 def test_an_extension_needs_them_too(dlock, replica):

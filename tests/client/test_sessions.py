@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from support.commands import Lock as Commands
 from support.libdlock import Background, Event, State, Status, Told
 from support.server import ROOT, wait_until
 
@@ -25,8 +26,8 @@ def dlock(connect, server, told):
 
 def session_of(client, name="lock"):
     """The id of the connection that the lock hangs on; 0: none; None: it is free."""
-    info = client.execute_command("DLOCK.INFO", name)
-    return None if info is None else dict(zip(info[::2], info[1::2]))[b"session"]
+    info = Commands(client, name).info()
+    return info and info["session"]
 
 
 def hold(dlock, **options):
@@ -104,8 +105,7 @@ def test_another_has_it_by_then(dlock, client, connect, server, told):
     lock = hold(dlock)
     other = connect(server, io_timeout_ms=5000).lock(lease_ms=LEASE_MS)
     waiting = Background(other.acquire, 60000)
-    wait_until(lambda: b"waiters" in (info := client.execute_command("DLOCK.INFO", "lock"))
-               and dict(zip(info[::2], info[1::2]))[b"waiters"] == 1, "the waiter")
+    wait_until(lambda: Commands(client).info()["waiters"] == 1, "the waiter")
     client.execute_command("CLIENT", "KILL", "ID", session_of(client))
     assert waiting.result() == Status.OK
     wait_until(lambda: told.find(Event.LOST), "the loss")

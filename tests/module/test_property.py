@@ -6,8 +6,9 @@ The steps follow from a seed, which a failure shows. Environment:
 
 Leases are so long that none ends by itself: a lock ends by RELEASE, DEL, PEXPIRE 0, SET and so on.
 So the model needs to know the time only as well as two readings of the clock around each batch of
-commands tell it, and of a lease only when it ends at the earliest: a lock that was renamed, loaded or
-replicated may have it anew. Locks that do end by themselves have a test of their own at the end.
+commands tell it, and of a lease only when it ends at the earliest: a lock that was renamed, loaded
+or replicated may have it anew. Locks that do end by themselves have a test of their own at the
+end.
 """
 
 import collections
@@ -463,7 +464,8 @@ def fence_ahead():
     """Steps after which every new fence is exactly one more than the last: the clock is behind."""
     key, ahead_us = KEYS[0], (unix_ms() + 4 * MINUTE) * 1000
     return [(Model.delete, ["DEL", key]),
-            (Model.acquire_above, ["DLOCK.ACQUIRE", key, b"me", "PX", LEASES[0], "FENCE", ahead_us])]
+            (Model.acquire_above,
+             ["DLOCK.ACQUIRE", key, b"me", "PX", LEASES[0], "FENCE", ahead_us])]
 
 
 def test_random_commands_do_what_the_model_does(start_server, start_replica):

@@ -42,6 +42,8 @@ static void who_is_not_let_in_is_refused_and_stays_so(void) {
 
 static void a_server_that_takes_no_writes_until_it_is_mended_refuses_and_stays_so(void) {
     const row rows[] = {
+        {"ERR FENCE must not be more than 5 minutes ahead of the server's clock", DLOCK_REFUSED,
+         false},
         {"OOM command not allowed when used memory > 'maxmemory'.", DLOCK_REFUSED, false},
         {"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist "
          "to disk.",
