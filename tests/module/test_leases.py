@@ -478,3 +478,19 @@ def test_a_lock_that_goes_elsewhere_never_ends_early(server, lock):
     begin = time.monotonic()
     wait_until(lambda: moved.info() is None, "the lease to end")
     assert time.monotonic() - begin >= 2.9
+
+
+def test_renamed_locks_that_nobody_looks_at_end_too(server, lock):
+    """Each is searched for, also soon after another search, and after an EXPIRE that a waiter had
+    to wait for."""
+    lock.acquire("first", 600_000)
+    [waiter] = queue_up(server, ["second"], lease_ms=1_000)
+    lock.client.pexpire("lock", 50)
+    waiter.answer()
+    lock.client.rename("lock", "moved:1")
+    wait_until(lambda: lock.client.exists("moved:1") == 0, "the lease to end")
+    lock.acquire("third", 1_000)
+    begin = time.monotonic()
+    lock.client.rename("lock", "moved:2")
+    wait_until(lambda: lock.client.exists("moved:2") == 0, "the lease to end")
+    assert time.monotonic() - begin < 5

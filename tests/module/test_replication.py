@@ -217,3 +217,21 @@ def test_a_release_by_the_master_grants_nothing_on_a_writable_replica(server, lo
     assert local.answer() is None
     in_sync(lock.client, writable.observer)
     assert fence_at(writable.observer) == fence
+
+
+def test_a_replica_that_loads_again_and_again_keeps_no_leases_of_the_past(server, start_replica):
+    """With repl-diskless-load swapdb the old dataset is served until the new one takes its place."""
+    fill = "for i = 1, 20000 do redis.call('DLOCK.ACQUIRE', 'k' .. i, 't', 'PX', 86400000) end"
+    server.observer.eval(fill, 0)
+    replica = start_replica(server, "--repl-diskless-load", "swapdb")
+    used = []
+    for _ in range(4):
+        loads = server.observer.info("stats")["sync_full"]
+        server.observer.execute_command("DEBUG", "CHANGE-REPL-ID")
+        server.observer.execute_command("CLIENT", "KILL", "TYPE", "replica")
+        wait_until(lambda: server.observer.info("stats")["sync_full"] > loads, "a full resync")
+        wait_until(lambda: replica.observer.info("replication")["master_link_status"] == "up",
+                   "the replica to be in sync")
+        wait_until(lambda: replica.observer.info("dlock")["dlock_held"] == 20_000, "the old to go")
+        used.append(replica.observer.info("memory")["used_memory"])
+    assert used[-1] < used[0] * 1.2, used

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from support.commands import Lock
+from support.commands import Lock, stats
 from support.server import stopped, wait_until
 from support.turn import Bare, in_one_turn, in_two_turns
 from support.waiting import queue_up, wait_for_waiters
@@ -339,3 +339,16 @@ def test_waiters_that_are_told_are_counted_once(server, held):
     held.release("me")
     held.release("first")
     assert held.client.info("dlock")["dlock_handed_over"] == before + 2
+
+
+def test_a_waiter_that_quits_behind_its_acquire_was_told(server, held):
+    """Redis sends both replies and then closes the connection, in the turn of the grant."""
+    waiter = Bare(server)
+    server.keep(waiter)
+    waiter.send("DLOCK.ACQUIRE lock first PX 600000 WAIT 600000", "QUIT")
+    wait_for_waiters(server.observer, 1)
+    held.release("me")
+    answer, goodbye = waiter.read(2)
+    assert goodbye == b"+OK"
+    assert (held.info()["token"], held.info()["fence"]) == (b"first", int(answer[1:]))
+    assert stats(server.observer)["session_releases"] == 0
