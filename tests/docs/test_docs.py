@@ -55,13 +55,15 @@ def test_commands(documented):
 
 
 def test_the_maps_of_dlock_info(server, lock):
-    """Of the lock, of its holder and of a waiter: in one table of fields, or in several."""
     lock.acquire("me")
     queue_up(server, ["waiter"])
-    details = details_of(lock.client.execute_command("DLOCK.INFO", "lock", "WAITERS", 1))
-    fields = {*details, *details["holders"][0], *details["queue"][0]}
-    told = checker.named(checker.section(MODULE_PAGE, "DLOCK.INFO"), "field")
-    assert set(told) == fields
+    whole, with_queue = (details_of(lock.client.execute_command("DLOCK.INFO", "lock", *options))
+                         for options in ((), ("WAITERS", 1)))
+    text = checker.section(MODULE_PAGE, "DLOCK.INFO")
+    assert checker.named(text, "field") == list(whole)
+    assert checker.named(text, "of a holder") == list(whole["holders"][0])
+    assert checker.named(text, "of a waiter") == list(with_queue["queue"][0])
+    assert set(with_queue) - set(whole) == {"queue"}
 
 
 def test_settings(client):
