@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* args.c - see args.h. Options come in any order and any case, each at most once. */
+/* args.c - see args.h.
+ *
+ *   parse_word      an argument that must be a number within limits
+ *   parse_number    the number after an option: PX, WAIT, FENCE, WAITERS
+ *   args_parse_*    one function for each command, with a loop over its options
+ *
+ * Options come in any order and any case, each at most once. Only fail() sends errors. To add an
+ * option: a field of lock_request, a parse function, and a branch in the loop of the command. */
 #include "args.h"
 
 #include "fence.h"
@@ -26,7 +33,8 @@ static bool fail(RedisModuleCtx *ctx, const char *format, ...) {
     return false;
 }
 
-/* The start of a word with nothing in it that could break the framing of an error reply. */
+/* The start of an argument, with '?' for every byte except visible ASCII: the text cannot break
+ * the framing of an error reply. */
 static const char *shown(RedisModuleString *word, char out[SHOWN_MAX + 1]) {
     size_t length;
     const char *bytes = RedisModule_StringPtrLen(word, &length);
@@ -49,7 +57,7 @@ bool args_parse_token_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, loc
     return fail(ctx, "ERR token must have 1 to %d bytes, not %zu", LOCK_TOKEN_MAX, token->length);
 }
 
-/* One word that must be a number within 1..max. hint tells where max comes from. */
+/* Parses an argument as a number from 1 to max. hint tells the client where max comes from. */
 static bool parse_word_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, const char *what,
                                 int64_t max, const char *hint, int64_t *value) {
     long long number;
@@ -60,7 +68,7 @@ static bool parse_word_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, co
     return true;
 }
 
-/* The number behind the option words[i]. */
+/* Parses the number after the option words[i]. */
 static bool parse_number_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int i,
                                   const char *option, const char *unit, int64_t max,
                                   const char *hint, int64_t *value) {

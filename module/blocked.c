@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* blocked.c - see blocked.h.
+/* blocked.c - see blocked.h. A client that waits goes through four states:
  *
  *   WAITING    in a queue. The client is blocked "on keys", without a timeout of the core
- *   due        out of the queue, answer decided: deliver() is called just before the server sleeps
- *   delivered  the answer is in the reply buffer of the blocked client, and the core is asked to
- *              unblock it; the core appends that buffer to the connection's
- *   told       the core has done so; remembered until the server has slept once
+ *   due        out of the queue, reply decided: deliver() runs just before the server sleeps
+ *   delivered  the reply is in the reply buffer of the blocked client, and the core is asked to
+ *              unblock it; the core appends the buffer to the output of the connection
+ *   told       the core has appended the reply; remembered until the server has slept once
  *
- * Until it is delivered, whatever unblocks the client (CLIENT UNBLOCK, a closed connection, a moved
- * slot, a change of role) ends in on_unblock() or on_disconnect(), and a grant is given up. After
- * that, on_free() learns from the core whether the answer was appended. If its connection is
- * freed before the server has slept, nothing of it was sent, unless it was to be closed after its
- * replies: blocked_client_gone() gives the grant up. None of this depends on the version of the
- * server.
+ * Before delivery, anything that unblocks the client (CLIENT UNBLOCK, a closed connection, a moved
+ * slot, a change of role) ends in on_unblock() or on_disconnect(), and a grant is abandoned. After
+ * delivery, on_free() learns from the core whether the reply was appended. If the core frees the
+ * connection before the server has slept, no byte of the reply was sent, and blocked_client_gone()
+ * abandons the grant. The exception is a connection to be closed after its replies. None of these
+ * rules depends on the version of the server.
  *
- * The core's own timeout is not used: it is late, and on some servers it loses the answer when it
- * meets an unblocking in the same turn. CLIENT UNBLOCK in the turn between delivered and told
- * does lose the answer on some servers: the connection is closed then, so that no client hangs.
+ * The module does not use the timeout of the core. The core's timeout is late, and on some servers
+ * the reply is lost when the timeout meets an unblocking in the same turn. CLIENT UNBLOCK in the
+ * turn between delivered and told also loses the reply on some servers: the module then closes the
+ * connection, so that no client hangs.
  *
- * Clients block on a key that nobody creates: its name is random, and in a cluster it is in the
- * slot of the lock, so that the core can redirect clients whose slot moves away. On the lock's own
- * name the core would walk over all waiters whenever somebody else creates the key. */
+ * Clients block on a key with a random name, which nobody creates. In a cluster the key is in the
+ * slot of the lock, so that the core can redirect clients whose slot moves away. If clients blocked
+ * on the name of the lock, the core would walk over all waiters whenever another client creates the
+ * key. */
 #include "blocked.h"
 
 #include "cluster_slot.h"
@@ -33,14 +35,15 @@
 
 enum { RANDOM_SIZE = 32, KEY_MAX = 64, TOLD_BUCKETS = 1024 };
 
-/* The core needs some ten microseconds for each client that is unblocked. */
+/* The core needs about ten microseconds to unblock a client. */
 enum { DUE_ENOUGH = 128 };
 
-/* A lock that changes hands quickly is without waiters again and again. */
+/* Follow the event loop for so many turns after the last waiter: a lock that changes hands
+ * quickly is without waiters again and again. */
 enum { IDLE_TURNS = 64 };
 
-/* A turn that took longer than this may hide that a connection was closed: the answer waits a
- * little longer, so that the server and its I/O threads can read from their connections. */
+/* A long turn can hide a closed connection. A grant then waits a little longer, so that the
+ * server and its I/O threads can read from the connections first. */
 enum { LONG_TURN_US = 5000, AFTER_LONG_TURN_US = 4000 };
 
 typedef enum parked_answer { WAITING, GRANTED, REFUSED, SENT_AWAY } parked_answer;
@@ -51,14 +54,14 @@ typedef struct parked {
     parked_answer answer;
     bool is_delivered;
     bool is_due;
-    int64_t not_before_us;              /* of a postponed answer; 0: it was not postponed */
-    int64_t answered_us;                /* when the answer was decided */
-    struct parked *due_prev, *due_next; /* among the due; due_next also among all told */
-    struct parked *next;                /* among the told of one bucket, or among those to close */
-    lease_ref hold;                     /* these three are of GRANTED */
+    int64_t not_before_us; /* earliest delivery of a postponed reply; 0: not postponed */
+    int64_t answered_us;   /* when the reply was decided */
+    struct parked *due_prev, *due_next; /* list of due clients; due_next also: all told */
+    struct parked *next;                /* in a bucket of told clients, or in the list to_close */
+    lease_ref hold;                     /* hold, fence and lease_end_us: only for GRANTED */
     int64_t fence;
     int64_t lease_end_us;
-    const char *error; /* of SENT_AWAY */
+    const char *error; /* only for SENT_AWAY */
     char token[];
 } parked;
 
@@ -66,12 +69,12 @@ static parked *due_first, *due_last, *told_first, *to_close;
 static parked *told[TOLD_BUCKETS];
 static int64_t parked_count, due_count;
 static bool is_following_loop, is_awake;
-static int idle_turns; /* since nobody waits */
+static int idle_turns; /* turns since the last client waited */
 static char key_prefix[KEY_MAX];
 static RedisModuleString *nobodys_key;
 static uint32_t suffixes[CLUSTER_SLOTS];
 
-/* -- the ones to answer before the server sleeps */
+/* -- clients whose reply is due before the server sleeps */
 
 static void due_add(parked *added) {
     added->is_due = true;
@@ -83,7 +86,7 @@ static void due_add(parked *added) {
     else
         due_first = added;
     due_last = added;
-    if (!is_awake) server_alarm(0); /* the server may be past the point where they are answered */
+    if (!is_awake) server_alarm(0); /* the server may have passed the point of delivery */
 }
 
 static void due_remove(parked *removed) {
@@ -111,7 +114,7 @@ bool blocked_has_enough(void) {
     return due_count >= DUE_ENOUGH;
 }
 
-/* -- the answer */
+/* -- the reply */
 
 static int reply(RedisModuleCtx *ctx, const parked *client) {
     if (client->answer == SENT_AWAY) return RedisModule_ReplyWithError(ctx, client->error);
@@ -119,7 +122,7 @@ static int reply(RedisModuleCtx *ctx, const parked *client) {
     return RedisModule_ReplyWithNull(ctx);
 }
 
-/* True: not in this turn. */
+/* True: the reply has to wait for a later turn. */
 static bool is_postponed(parked *client, int64_t now_us) {
     if (client->answer != GRANTED) return false;
     if (client->not_before_us == 0 && now_us - client->answered_us >= LONG_TURN_US)
@@ -131,7 +134,7 @@ static bool is_postponed(parked *client, int64_t now_us) {
 
 static void deliver(parked *client, int64_t now_us) {
     due_remove(client);
-    /* A holder must have something of its lease. The lock itself ends in work.c. */
+    /* A holder must get at least a part of the lease. work.c ends the lock itself. */
     if (client->answer == GRANTED && now_us >= client->lease_end_us) client->answer = REFUSED;
     RedisModuleCtx *ctx = RedisModule_GetThreadSafeContext(client->client);
     reply(ctx, client);
@@ -142,13 +145,13 @@ static void deliver(parked *client, int64_t now_us) {
 
 static void deliver_all(void) {
     int64_t now_us = due_first == NULL ? 0 : server_boot_us();
-    for (parked *each = due_first, *next; each != NULL; each = next) {
-        next = each->due_next;
-        if (!is_postponed(each, now_us)) deliver(each, now_us);
+    for (parked *entry = due_first, *next; entry != NULL; entry = next) {
+        next = entry->due_next;
+        if (!is_postponed(entry, now_us)) deliver(entry, now_us);
     }
 }
 
-/* -- the ones that were told in this turn */
+/* -- clients told in the current turn */
 
 static parked **told_bucket(uint64_t client) {
     return &told[client % TOLD_BUCKETS];
@@ -164,15 +167,15 @@ static void told_add(parked *client) {
 
 static void told_forget_all(void) {
     while (told_first != NULL) {
-        parked *each = told_first;
-        told_first = each->due_next;
-        *told_bucket(each->place.client) = NULL;
-        RedisModule_Free(each);
+        parked *entry = told_first;
+        told_first = entry->due_next;
+        *told_bucket(entry->place.client) = NULL;
+        RedisModule_Free(entry);
     }
 }
 
-/* Was the connection to be closed once its replies were sent, as after QUIT? CLIENT LIST then shows
- * the flag c. */
+/* Does the core close the connection after its replies are sent, as after QUIT? CLIENT LIST then
+ * shows the flag c. */
 static bool is_closed_after_reply(RedisModuleCtx *ctx, uint64_t client) {
     static const char field[] = " flags=";
     RedisModuleCallReply *reply =
@@ -188,9 +191,9 @@ static bool is_closed_after_reply(RedisModuleCtx *ctx, uint64_t client) {
 
 void blocked_client_gone(RedisModuleCtx *ctx, uint64_t client) {
     if (told_first == NULL) return;
-    for (const parked *each = *told_bucket(client); each != NULL; each = each->next)
-        if (each->place.client == client && !is_closed_after_reply(ctx, client))
-            sessions_abandon(each->hold);
+    for (const parked *entry = *told_bucket(client); entry != NULL; entry = entry->next)
+        if (entry->place.client == client && !is_closed_after_reply(ctx, client))
+            sessions_abandon(entry->hold);
 }
 
 /* -- the event loop */
@@ -207,8 +210,8 @@ static void on_event_loop(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t 
     if (parked_count == 0 && ++idle_turns == IDLE_TURNS) server_alarm(0); /* for blocked_tidy() */
 }
 
-/* Only while somebody waits, and a little longer, since it costs every turn of the loop. Not from
- * within the event itself. */
+/* Follow the event loop only while clients wait, and a little longer: the callback costs time in
+ * every turn. Must not be called from within the event itself. */
 static void follow_event_loop(bool is_wanted) {
     if (is_wanted == is_following_loop) return;
     is_following_loop = is_wanted;
@@ -217,17 +220,17 @@ static void follow_event_loop(bool is_wanted) {
                                        is_wanted ? on_event_loop : NULL);
 }
 
-/* -- what the core calls */
+/* -- callbacks of the core */
 
-/* The key was created: somebody has guessed a random name. */
+/* The key was created: a client has guessed the random name. The waiter stays blocked. */
 static int on_key_ready(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)ctx, (void)argv, (void)argc;
     return REDISMODULE_ERR;
 }
 
-/* Called by the core while it carries out our own unblocking, when nothing is left to write; or for
- * CLIENT UNBLOCK, when the client wants an answer now. That ends its wait, even if the lock was
- * granted to it in this very turn. */
+/* The core calls on_unblock() in two cases. After our own unblocking, nothing is left to write.
+ * After CLIENT UNBLOCK, the client needs a reply now: the wait ends, even if the client was granted
+ * the lock in the same turn. */
 static int on_unblock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argv, (void)argc;
     parked *client = RedisModule_GetBlockedClientPrivateData(ctx);
@@ -244,19 +247,19 @@ static int on_unblock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return reply(ctx, client);
 }
 
-/* The connection is lost, or was given an error by the core: CLIENT UNBLOCK id ERROR, a cluster
- * redirect, demotion to replica. */
+/* The connection is lost, or the core has sent an error to the client: CLIENT UNBLOCK id ERROR,
+ * a cluster redirect, demotion to replica. */
 static void on_disconnect(RedisModuleCtx *ctx, RedisModuleBlockedClient *handle) {
     (void)handle;
     parked *client = RedisModule_GetBlockedClientPrivateData(ctx);
-    if (client->is_delivered) return; /* on_free() sees it */
+    if (client->is_delivered) return; /* on_free() decides */
     due_remove(client);
     if (client->answer == WAITING) queues_leave(&client->place);
     if (client->answer == GRANTED) sessions_abandon(client->hold);
     client->answer = REFUSED;
 }
 
-/* The last call of the core for this client. */
+/* The last call of the core for a blocked client. */
 static void on_free(RedisModuleCtx *ctx, void *privdata) {
     parked *client = privdata;
     bool is_dropped = client->is_delivered && RedisModule_BlockedClientDisconnected(ctx);

@@ -8,12 +8,12 @@
 
 enum { CLUSTER_SLOTS = 16384 };
 
-/* The slot of a key: of what stands between its first { and the next }, unless that is empty or
- * missing; then of the whole key. */
+/* The slot of a key. If the key has a hash tag, only the tag counts: the bytes between the first
+ * { and the next }. Without a tag, or with an empty tag, the whole key counts. */
 uint16_t cluster_slot(const char *key, size_t length);
 
-/* For each slot a number whose decimal form, appended to prefix, makes a key of that slot. prefix
- * has no { and at most 64 bytes. */
+/* Finds a number for each slot: prefix, followed by the number in decimal, is a key in the slot.
+ * prefix has no { and at most 64 bytes. */
 void cluster_slot_find_suffixes(const char *prefix, size_t length,
                                 uint32_t suffixes[CLUSTER_SLOTS]);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* commands.c - the commands: five handlers and one table.
+/* commands.c - the commands: five handlers and a table.
  *
- * A handler parses, opens, lets transition.c judge and apply, closes, replies. Nothing is touched
- * before everything is parsed, and exactly one reply is sent on every way out.
+ * A handler parses, opens the lock, lets transition.c judge and apply, closes the lock, replies.
+ * A handler touches no key before all arguments are parsed, and sends exactly one reply on every
+ * path.
  *
- * To add a command: a handler, its arguments, and a row in the table; COMMAND DOCS follows from
- * it. */
+ * To add a command: a handler, its arguments, and a row in the table. COMMAND DOCS follows from
+ * the row. */
 #include "commands.h"
 
 #include "args.h"
@@ -16,7 +17,7 @@
 #include "settings.h"
 #include "transition.h"
 
-/* The key is the word behind the command's name. */
+/* The key is the first argument after the name of the command. */
 static bool open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString **argv,
                           int argc, lock_access access) {
     if (!lock_store_open(entry, ctx, argv[1], access)) {
@@ -28,15 +29,15 @@ static bool open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleStr
     return true;
 }
 
-/* In a script or a transaction nobody waits: the answer comes at once. The same on a replica, which
- * hands no locks over. */
+/* A script or a transaction never waits: the reply comes at once. The same holds for a replica,
+ * which hands no locks over. */
 static bool may_block(RedisModuleCtx *ctx) {
     int no = REDISMODULE_CTX_FLAGS_DENY_BLOCKING | REDISMODULE_CTX_FLAGS_MULTI |
              REDISMODULE_CTX_FLAGS_LUA | REDISMODULE_CTX_FLAGS_SLAVE;
     return (RedisModule_GetContextFlags(ctx) & no) == 0;
 }
 
-/* A script, or another module, runs commands under a client of its own, which never disconnects. */
+/* A script or another module runs commands under an internal client, which never disconnects. */
 static bool has_connection(RedisModuleCtx *ctx) {
     int flags = RedisModule_GetContextFlags(ctx);
     if (flags & REDISMODULE_CTX_FLAGS_LUA) return false;
@@ -45,7 +46,8 @@ static bool has_connection(RedisModuleCtx *ctx) {
     return RedisModule_GetClientInfoById(NULL, RedisModule_GetClientId(ctx)) == REDISMODULE_OK;
 }
 
-/* What this server is asked to refuse, however right the words are. */
+/* Some well-formed requests are refused all the same: because of a setting, or because the
+ * client has no connection. */
 static bool is_allowed_or_reply(RedisModuleCtx *ctx, const lock_request *request) {
     const char *error = NULL;
     if (settings.require_noeviction && server_may_evict_locks())
@@ -112,7 +114,7 @@ static void reply_token(RedisModuleCtx *ctx, lock_token token) {
     RedisModule_ReplyWithStringBuffer(ctx, token.bytes, token.length);
 }
 
-/* Rounded up: a lease that has not ended is not shown as 0. */
+/* Rounded up: a lease that has not ended is never shown as 0. */
 static int64_t ms_left(int64_t left_us) {
     return left_us <= 0 ? 0 : (left_us + 999) / 1000;
 }
@@ -141,14 +143,14 @@ static void reply_queue(RedisModuleCtx *ctx, const wait_queue *waiting, int64_t 
     if (length < shown) shown = length;
     RedisModule_ReplyWithSimpleString(ctx, "queue");
     RedisModule_ReplyWithArray(ctx, (long)shown);
-    const waiter *each = waiting == NULL ? NULL : waiting->first;
-    for (; shown > 0; shown--, each = each->next) {
+    const waiter *listed = waiting == NULL ? NULL : waiting->first;
+    for (; shown > 0; shown--, listed = listed->next) {
         RedisModule_ReplyWithMap(ctx, 5);
-        reply_token(ctx, each->request.token);
+        reply_token(ctx, listed->request.token);
         reply_word(ctx, "mode", "exclusive");
-        reply_number(ctx, "waited", (now_us - each->parked_us) / 1000);
-        reply_number(ctx, "left", ms_left(each->end.at_us - now_us));
-        reply_number(ctx, "client", (int64_t)each->client);
+        reply_number(ctx, "waited", (now_us - listed->parked_us) / 1000);
+        reply_number(ctx, "left", ms_left(listed->end.at_us - now_us));
+        reply_number(ctx, "client", (int64_t)listed->client);
     }
 }
 
@@ -178,7 +180,7 @@ static int cmd_info(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return REDISMODULE_OK;
 }
 
-/* DLOCK.APPLY key token fence lease-ms: what replicate.c writes, on its way back in */
+/* DLOCK.APPLY key token fence lease-ms: applies a state that replicate.c has written */
 static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_state state;
     lock_entry entry;
@@ -193,8 +195,8 @@ static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return RedisModule_ReplyWithSimpleString(ctx, "OK");
 }
 
-/* The description of an argument as newer servers read it: with one more member than the header of
- * 7.0 has. The server is told the size, so that older ones step over it. */
+/* An argument as newer servers describe arguments: with one member more than in the header of
+ * 7.0. The server gets the size of the struct, so older servers skip the member. */
 typedef struct command_arg {
     RedisModuleCommandArg known;
     const char *display_text;
@@ -243,7 +245,7 @@ typedef struct command {
     const char *name;
     RedisModuleCmdFunc handler;
     const char *flags;
-    const char *acl_categories; /* from 7.2 on; before, a module's commands are in none */
+    const char *acl_categories; /* since 7.2; before, commands of modules have no categories */
     int arity;
     const char *complexity;
     uint64_t key_flags;
@@ -251,8 +253,8 @@ typedef struct command {
     command_arg *args;
 } command;
 
-/* The arity of ACQUIRE and EXTEND counts neither PX nor its value, so that our error can name
- * them. */
+/* The arity of ACQUIRE and EXTEND does not count PX and its value, so that our error reply can
+ * name the missing option. */
 static const command table[] = {
     {"dlock.acquire", cmd_acquire, "write deny-oom blocking fast", "write fast blocking", -3,
      "O(1)", REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,

@@ -1,52 +1,52 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* deadlines.c - see deadlines.h.
  *
- * Invariant: no entry is earlier than its parent, which is at half its index. */
+ * Invariant: no deadline is earlier than its parent. The parent of index i is (i - 1) / 2. */
 #include "deadlines.h"
 
-static void put(deadlines *all, size_t place, deadline *entry) {
-    all->heap[place] = entry;
+static void put(deadlines *times, size_t place, deadline *entry) {
+    times->heap[place] = entry;
     entry->place = place;
 }
 
-/* Towards the first, past all that are later. */
-static void rise(deadlines *all, size_t place, deadline *entry) {
+/* Moves entry from place towards the root, past all later deadlines. */
+static void rise(deadlines *times, size_t place, deadline *entry) {
     while (place > 0) {
         size_t parent = (place - 1) / 2;
-        if (all->heap[parent]->at_us <= entry->at_us) break;
-        put(all, place, all->heap[parent]);
+        if (times->heap[parent]->at_us <= entry->at_us) break;
+        put(times, place, times->heap[parent]);
         place = parent;
     }
-    put(all, place, entry);
+    put(times, place, entry);
 }
 
-/* Away from the first, past all that are earlier. */
-static void sink(deadlines *all, size_t place, deadline *entry) {
+/* Moves entry from place away from the root, past all earlier deadlines. */
+static void sink(deadlines *times, size_t place, deadline *entry) {
     for (;;) {
         size_t child = 2 * place + 1;
-        if (child >= all->count) break;
-        if (child + 1 < all->count && all->heap[child + 1]->at_us < all->heap[child]->at_us)
+        if (child >= times->count) break;
+        if (child + 1 < times->count && times->heap[child + 1]->at_us < times->heap[child]->at_us)
             child++;
-        if (entry->at_us <= all->heap[child]->at_us) break;
-        put(all, place, all->heap[child]);
+        if (entry->at_us <= times->heap[child]->at_us) break;
+        put(times, place, times->heap[child]);
         place = child;
     }
-    put(all, place, entry);
+    put(times, place, entry);
 }
 
-void deadlines_add(deadlines *all, deadline *added) {
-    rise(all, all->count++, added);
+void deadlines_add(deadlines *times, deadline *added) {
+    rise(times, times->count++, added);
 }
 
-void deadlines_remove(deadlines *all, deadline *removed) {
-    deadline *last = all->heap[--all->count];
+void deadlines_remove(deadlines *times, deadline *removed) {
+    deadline *last = times->heap[--times->count];
     if (last == removed) return;
     if (last->at_us < removed->at_us)
-        rise(all, removed->place, last);
+        rise(times, removed->place, last);
     else
-        sink(all, removed->place, last);
+        sink(times, removed->place, last);
 }
 
-deadline *deadlines_first(const deadlines *all) {
-    return all->count == 0 ? NULL : all->heap[0];
+deadline *deadlines_first(const deadlines *times) {
+    return times->count == 0 ? NULL : times->heap[0];
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* deadlines.h - many moments in time, of which the next is known at once. Pure.
+/* deadlines.h - a set of deadlines; the earliest is known at once. Pure.
  *
- * A binary heap over entries that live in what they are a deadline of. The caller provides the
- * array, with room for one more than count before it adds. */
+ * A binary heap of pointers. Each deadline is a member of the object that it belongs to. The caller
+ * provides the array, and makes room for count + 1 pointers before adding a deadline. */
 #ifndef DLOCK_DEADLINES_H
 #define DLOCK_DEADLINES_H
 
@@ -11,7 +11,7 @@
 
 typedef struct deadline {
     int64_t at_us;
-    size_t place; /* of deadlines.c: its index while it is in the heap */
+    size_t place; /* index in the heap; only for deadlines.c */
 } deadline;
 
 typedef struct deadlines {
@@ -19,12 +19,12 @@ typedef struct deadlines {
     size_t count;
 } deadlines;
 
-void deadlines_add(deadlines *all, deadline *added);
+void deadlines_add(deadlines *times, deadline *added);
 
-/* removed must be in there. */
-void deadlines_remove(deadlines *all, deadline *removed);
+/* removed must be in the heap. */
+void deadlines_remove(deadlines *times, deadline *removed);
 
-/* The earliest, or NULL. */
-deadline *deadlines_first(const deadlines *all);
+/* The earliest deadline, or NULL. */
+deadline *deadlines_first(const deadlines *times);
 
 #endif

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dlock.c - where the module begins: what is registered, in which order.
+/* dlock.c - the entry point of the module: registers everything, in the right order.
  *
- *   commands.c     the commands and their table          args.c         their arguments
- *   transition.c   the one place where a lock changes hands
- *   work.c         what happens without a command: ends of leases, sessions and waits
- *   queues.c       who waits for which lock              blocked.c      the clients behind them
- *   sessions.c     whose connection a lock ends with     strays.c       locks that were renamed
- *   leases.c       when each lease ends                  lease_index.c  its data structure (pure)
- *   lock_store.c   a lock as a key                       lock_value.c   its value
- *   lock_type.c    the data type: files, unlinking       lock_codec.c   its form in files (pure)
+ *   commands.c     the commands and their table          args.c         arguments of commands
+ *   transition.c   the only place where a lock changes hands
+ *   work.c         work without a command: ends of leases, sessions and waits
+ *   queues.c       the waiters of each lock              blocked.c      the clients of the waiters
+ *   sessions.c     locks that end with a connection      strays.c       locks that were renamed
+ *   leases.c       the end of each lease                 lease_index.c  index of leases (pure)
+ *   lock_store.c   a lock as a key                       lock_value.c   a lock as a value
+ *   lock_type.c    the data type: files, unlinking       lock_codec.c   a lock as bytes (pure)
  *   lock_state.c   the rules of a lock (pure)            fence.c        the fence counter (pure)
- *   replicate.c    the one writer to AOF and replicas
- *   server.c       what depends on the server: clocks, alarm, role, versions
- *   server_events.c  what the server tells us
- *   settings.c, stats.c, info_section.c                  what an operator sets and sees
+ *   replicate.c    the only writer to AOF and replicas
+ *   server.c       clocks, alarm, role and version of the server
+ *   server_events.c  events of the server
+ *   settings.c, stats.c, info_section.c                  settings and figures for operators
  *   deadlines.c, cluster_slot.c                          a heap of times; hash slots (pure)
  *
- * Redis keeps everything registered here until it exits: a module with a data type is never
+ * Redis keeps everything registered here until exit: a module with a data type is never
  * unloaded. */
 #define REDISMODULE_MAIN
 #include "redismodule.h"
@@ -33,8 +33,8 @@
 #include "settings.h"
 #include "work.h"
 
-/* We check every read of an RDB, signal every change ourselves, and may be loaded into a replica
- * that goes on serving while it loads. */
+/* The module checks every read of an RDB, signals every change of a key, and supports replicas
+ * that keep serving clients while loading. */
 enum {
     OPTIONS = REDISMODULE_OPTIONS_HANDLE_IO_ERRORS |
               REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED |

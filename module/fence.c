@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fence.c - see fence.h. The counter does not overflow: it starts at FENCE_RAISE_LIMIT at most, and
- * 2^61 grants later it is still below LOCK_FENCE_LIMIT.
+/* fence.c - see fence.h.
  *
- * Why the jump of fence_resume() is enough. While the counter is ahead of the clock, each grant
- * adds 1. A request can put it FENCE_AHEAD_MAX_US ahead of the clock at most, and a server grants
- * far fewer than FENCE_JUMP_US locks before the clock has caught up. */
+ * The counter does not overflow: it starts at FENCE_RAISE_LIMIT at most, and is still below
+ * LOCK_FENCE_LIMIT after 2^61 grants.
+ *
+ * Why the jump of fence_resume() is enough: while the counter is ahead of the clock, each grant
+ * adds 1. A request can put the counter at most FENCE_AHEAD_MAX_US ahead of the clock, and a server
+ * grants far fewer than FENCE_JUMP_US locks before the clock has caught up. */
 #include "fence.h"
 
 #define FENCE_JUMP_US (INT64_C(60) * 1000000)
@@ -12,7 +14,7 @@
 static int64_t last;
 static fence_time highest_clock;
 
-/* The wall clock as it would be if nobody had ever set it back. */
+/* The wall clock, as if nobody had ever set it back. */
 static int64_t clock_us(fence_time now) {
     int64_t estimate_us = highest_clock.wall_us + (now.boot_us - highest_clock.boot_us);
     if (highest_clock.wall_us != 0 && now.wall_us < estimate_us) return estimate_us;

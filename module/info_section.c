@@ -10,7 +10,7 @@
 #include "stats.h"
 #include <stdio.h>
 
-/* As "1024=3,2048=7": three below 1024 us, seven more below 2048 us. */
+/* Example: "1024=3,2048=7" means three times below 1024 us, and seven more below 2048 us. */
 static void show_histogram(RedisModuleInfoCtx *info, const char *name,
                            const stats_histogram *histogram) {
     RedisModule_InfoBeginDictField(info, name);

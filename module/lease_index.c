@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lease_index.c - see lease_index.h.
  *
- *   chunks   the slots, in chunks that never move, so that the heap can point at them
+ *   chunks   the slots, in chunks that never move, so that the heap can point at entries
  *   ends     a heap of the entries in use
  *
- * Growing costs one chunk at a time: nothing is copied but two arrays of pointers. */
+ * The index grows by one chunk at a time: only two arrays of pointers are ever copied. */
 #include "lease_index.h"
 
 #include <stddef.h>

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lease_index.h - every hold with the end of its lease; the next to end is known at once. Pure.
+/* lease_index.h - every hold with the end of its lease; the next end is known at once. Pure.
  *
- * A hold is one stored lock. The lock in the keyspace refers to its entry here by slot and id; an
- * entry never refers to a lock in the keyspace, because Redis can free one without a word
- * (FLUSHALL ASYNC frees in another thread, newer servers trim migrated slots in the background).
- * An entry whose lock is gone is dropped when it is due. Ids are never used twice, so a reference
- * to an entry that was dropped finds nothing, even if the slot is in use again. */
+ * A hold is one stored lock. The lock in the keyspace refers to its entry in the index by slot
+ * and id. An entry never refers to a lock in the keyspace, because Redis can free a lock without
+ * notice (FLUSHALL ASYNC frees in another thread, newer servers trim migrated slots in the
+ * background). An entry whose lock is gone is dropped when the lease ends. Ids are never reused:
+ * a reference to a dropped entry finds nothing, even if the slot is in use again. */
 #ifndef DLOCK_LEASE_INDEX_H
 #define DLOCK_LEASE_INDEX_H
 
 #include "deadlines.h"
 #include <stdbool.h>
 
-/* Refers to a hold. An id of 0 refers to none. */
+/* A reference to a hold. Id 0: no hold. */
 typedef struct lease_ref {
     uint64_t id;
     uint32_t slot;
 } lease_ref;
 
 typedef struct lease_entry {
-    deadline end; /* of the lease; must be the first member */
+    deadline end; /* end of the lease; must be the first member */
     uint64_t id;  /* 0: the slot is free */
-    void *name;   /* the lock's name; in a free slot the next free slot */
+    void *name;   /* the lock's name; in a free slot, the next free slot */
     int32_t db;
     uint32_t slot;
 } lease_entry;
 
 typedef struct lease_index {
-    void *(*resize)(void *memory, size_t size); /* realloc(3) that never fails */
+    void *(*resize)(void *memory, size_t size); /* realloc(3), but never fails */
     void (*release)(void *memory);
     deadlines ends;
     size_t ends_capacity;
@@ -40,7 +40,7 @@ typedef struct lease_index {
 /* Adds an entry with a new id. */
 lease_entry *lease_index_add(lease_index *index, int64_t end_us, int32_t db, void *name);
 
-/* The entry, or NULL when it was dropped. */
+/* The entry, or NULL if it was dropped. */
 lease_entry *lease_index_find(const lease_index *index, lease_ref ref);
 
 static inline lease_ref lease_entry_ref(const lease_entry *entry) {
@@ -49,16 +49,16 @@ static inline lease_ref lease_entry_ref(const lease_entry *entry) {
 
 void lease_index_set_end(lease_index *index, lease_entry *entry, int64_t end_us);
 
-/* A new id: references to the old one find nothing from now on. */
+/* Gives the entry a new id. References with the old id find nothing from now on. */
 void lease_index_renew_id(lease_index *index, lease_entry *entry);
 
-/* The caller frees the name. When the last entry goes, so does all memory. */
+/* The caller frees the name. Dropping the last entry frees the memory of a large index. */
 void lease_index_drop(lease_index *index, lease_entry *entry);
 
 /* The entry whose lease ends first, or NULL. */
 lease_entry *lease_index_first(const lease_index *index);
 
-/* The entry in that slot; its id is 0 if the slot is free. slot < lease_index_slots(). */
+/* The entry in the slot; its id is 0 if the slot is free. slot < lease_index_slots(). */
 lease_entry *lease_index_at(const lease_index *index, uint32_t slot);
 uint32_t lease_index_slots(const lease_index *index);
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* leases.c - see leases.h.
  *
- * Nothing here walks over all leases at once:
+ * No function here walks over all leases at once:
  *
  *   SWAPDB     entries have the number of a space; spaces[] maps a space to its database
- *   FLUSHDB    remembers the last id of each space: older entries of that space are dead, and are
+ *   FLUSHDB    remembers the last id of each space: older entries of the space are dead, and are
  *              swept in portions
- *   take over  remembers the time: whoever asks for the end of a lease gets that time plus its
- *              length at least, and the entry is corrected then */
+ *   take over  remembers the time of the takeover: leases_end() returns at least the takeover plus
+ *              the length of the lease, and corrects the entry */
 #include "leases.h"
 
 #include "server.h"
 #include <string.h>
 
-/* A copy: one that shares Redis's string would be twice as large. */
+/* A copy of the name: sharing the string of Redis would take twice the memory. */
 typedef struct lock_name {
     size_t length;
     char bytes[];
@@ -21,15 +21,15 @@ typedef struct lock_name {
 
 typedef struct space {
     int db;
-    int64_t count;       /* of its entries */
-    uint64_t flushed_id; /* entries up to this id are dead */
+    int64_t count;       /* number of entries */
+    uint64_t flushed_id; /* entries up to flushed_id are dead */
 } space;
 
 static lease_index leases = {.resize = NULL};
 static space *spaces;
 static int space_count;
 static int64_t taken_over_us;
-static uint64_t replaced_id; /* the last before the replacement of all data started */
+static uint64_t replaced_id; /* the last id before the replacement of all data */
 static bool is_sweeping;
 static uint32_t sweep_slot;
 
@@ -41,7 +41,7 @@ static void release(void *memory) {
     RedisModule_Free(memory);
 }
 
-/* The spaces of all databases up to db exist after this. */
+/* Returns the space of the database. Makes the spaces of all databases up to db. */
 static int find_space(int db) {
     while (space_count <= db) {
         spaces = RedisModule_Realloc(spaces, sizeof(spaces[0]) * ((size_t)space_count + 1));
@@ -74,10 +74,10 @@ lease_ref leases_add(int db, RedisModuleString *name, int64_t lease_ms, int64_t 
         leases.resize = resize;
         leases.release = release;
     }
-    int in = find_space(db);
-    spaces[in].count++;
+    int number = find_space(db);
+    spaces[number].count++;
     int64_t end_us = now_us + lease_ms * 1000;
-    lease_entry *entry = lease_index_add(&leases, end_us, in, copy_name(name));
+    lease_entry *entry = lease_index_add(&leases, end_us, number, copy_name(name));
     server_alarm(end_us);
     return lease_entry_ref(entry);
 }
@@ -137,7 +137,7 @@ void leases_take_over(void) {
     taken_over_us = server_boot_us();
 }
 
-/* The entries of that database, or of all when it is negative, up to that id are dead. */
+/* The entries of the database (of all databases if db is negative) up to last_id are dead. */
 static void forget(int db, uint64_t last_id) {
     for (int i = 0; i < space_count; i++) {
         if (db >= 0 && spaces[i].db != db) continue;

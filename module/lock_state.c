@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lock_state.c - the rules of the lock, as functions of their arguments. */
+/* lock_state.c - the rules of a lock, as pure functions. */
 #include "lock_state.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@ bool lock_is_held_by(const lock_state *held, lock_token token) {
 
 lock_verdict lock_judge_acquire(const lock_state *held, const lock_request *request) {
     if (held == NULL) return LOCK_GRANT;
-    /* Even with an equal token: a string has no fence to reply with, and turning it into a lock
-     * would break the release script of the client that set it. */
+    /* Refuse even an equal token: a string has no fence for the reply, and replacing the string by
+     * a lock would break the release script of the client that set it. */
     if (held->kind == LOCK_KIND_STRING) return LOCK_REFUSE;
     if (held->left_us <= 0) return LOCK_GRANT;
     if (!lock_is_held_by(held, request->token)) return LOCK_REFUSE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock_store.c - see lock_store.h.
  *
- * We told the core not to signal every key that was open for writing (WATCH, client-side caching);
- * so each change here does it. */
+ * The module has told the core not to signal keys open for writing (WATCH, client-side caching). So
+ * every function here that changes a key also signals it: see changed(). */
 #include "lock_store.h"
 
 #include "leases.h"
@@ -30,7 +30,7 @@ static void read_lock(lock_entry *entry) {
     entry->held.left_us = value->is_over ? 0 : end_us - entry->now_us;
 }
 
-/* One byte more than a token may have: a longer string then equals no token. */
+/* Keeps one byte more than a token may have: a longer string then equals no token. */
 static void read_string(lock_entry *entry) {
     entry->is_held = true;
     entry->hold = (lease_ref){.id = 0};
@@ -85,7 +85,7 @@ int64_t lock_store_key_ttl_ms(const lock_entry *entry) {
     return expires_ms > now_ms ? expires_ms - now_ms : 0;
 }
 
-/* An EXPIRE that was meant for the holder before does not end its successor. */
+/* Clears the TTL: an EXPIRE meant for the previous holder does not end the hold of the next. */
 void lock_store_put(lock_entry *entry, const lock_state *state) {
     lock_value *value = lock_value_new(state);
     if (entry->is_held && entry->held.kind == LOCK_KIND_LOCK) {
@@ -137,7 +137,8 @@ void lock_store_set_string_ttl(lock_entry *entry, int64_t expires_ms) {
     changed(entry);
 }
 
-/* The lease goes first: a value without one, when the core unlinks it, was ended by us. */
+/* Drops the lease first: when the core unlinks a value without a lease, lock_type.c knows that
+ * the module itself has ended the lock. */
 void lock_store_remove(lock_entry *entry) {
     if (entry->held.kind == LOCK_KIND_LOCK) {
         leases_drop(entry->hold);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lock_store.h - a lock as a key of the database: open it, look at it, change it, close it.
+/* lock_store.h - a lock as a key of the database: open, read, change, close.
  *
- * Nothing here decides; transition.c does. */
+ * The store does not decide; transition.c does. */
 #ifndef DLOCK_LOCK_STORE_H
 #define DLOCK_LOCK_STORE_H
 
@@ -12,43 +12,43 @@
 typedef enum lock_access {
     LOCK_READ,
     LOCK_WRITE,
-    LOCK_OVERWRITE, /* to write, and any other type may be lost: it shows as free */
+    LOCK_OVERWRITE, /* for writing; other types count as free and are lost */
 } lock_access;
 
-/* One open key and what is in it. */
+/* An open key and its value. */
 typedef struct lock_entry {
     RedisModuleCtx *ctx;
-    RedisModuleString **argv; /* the words of the running command, or NULL outside of one */
+    RedisModuleString **argv; /* arguments of the running command; NULL outside of a command */
     int argc;
     RedisModuleString *name;
     int db;
-    int64_t now_us; /* on server_boot_us(): when it was opened */
+    int64_t now_us; /* when the key was opened, on server_boot_us() */
     RedisModuleKey *key;
     bool is_held;
-    lock_state held; /* these two have a meaning while is_held */
+    lock_state held; /* held and hold are valid only while is_held */
     lease_ref hold;
 } lock_entry;
 
-/* Opens the key in the selected database. False: it is of another type, and was not opened.
- * True: close it with lock_store_close(). */
+/* Opens the key in the selected database. False: the key has another type, and was not opened.
+ * True: lock_store_close() has to follow. */
 bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *name,
                      lock_access access);
 void lock_store_close(lock_entry *entry);
 
-/* The state in the key, or NULL when it is free. */
+/* The state of the lock, or NULL if the lock is free. */
 const lock_state *lock_store_held(const lock_entry *entry);
 
-/* How long a plain string lives on, or -1 for ever; the same for the operator's EXPIRE on a
- * lock. */
+/* The rest of the key's TTL, or -1 without a TTL: a plain string may have a TTL, and a lock on
+ * which an operator has used EXPIRE. */
 int64_t lock_store_key_ttl_ms(const lock_entry *entry);
 
-/* These need LOCK_WRITE and update the entry. */
-void lock_store_put(lock_entry *entry, const lock_state *state); /* over whatever is there */
+/* The functions below need LOCK_WRITE and update the entry. */
+void lock_store_put(lock_entry *entry, const lock_state *state); /* replaces any value */
 void lock_store_renew(lock_entry *entry, int64_t lease_ms);
 void lock_store_set_fence(lock_entry *entry, int64_t fence);
-void lock_store_renew_hold(lock_entry *entry); /* under a new id */
+void lock_store_renew_hold(lock_entry *entry); /* gives the hold a new id */
 
-/* The lease has ended, but the lock stays for now; asks again about it then. */
+/* The lease has ended, but the lock stays for now. The lease is due again at again_us. */
 void lock_store_set_over(lock_entry *entry, int64_t again_us);
 
 void lock_store_set_string_ttl(lock_entry *entry, int64_t expires_ms);

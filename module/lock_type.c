@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lock_type.c - the callbacks Redis asks of a data type.
+/* lock_type.c - the callbacks of the data type.
  *
- *   RDB       one string in the form of lock_codec.h; a loaded lock starts its lease anew
- *   AOF       one internal command that sets the state
- *   digest    what master and replica have in common: not when the lease started
- *   aux data  the last fence, so that it grows across a restart with the clock set back
- *   COPY      no callback, so the core refuses it: a copied lock would be a second holder
- *   unlink    the lock was taken away from its name by anything but a DLOCK command */
+ *   RDB       one string in the form of lock_codec.h; a loaded lock starts its lease again
+ *   AOF       one internal command, which sets the state
+ *   digest    the state common to master and replica: without the start of the lease
+ *   aux data  the last fence, so that fences grow across a restart with the clock set back
+ *   COPY      no callback, so the core refuses COPY: a copied lock would be a second holder
+ *   unlink    a key has lost its lock, by a DLOCK command or by any other command */
 #include "lock_type.h"
 
 #include "fence.h"
@@ -81,8 +81,8 @@ static size_t mem_usage(const void *value) {
     return RedisModule_MallocSize((void *)value);
 }
 
-/* The key is no longer ours: deleted, evicted, overwritten, renamed or moved; or we have removed it
- * ourselves, and then the lease is gone already. */
+/* The key was deleted, evicted, overwritten, renamed or moved. If the module itself has removed
+ * the key, the lease is already gone. */
 static void unlinked(RedisModuleKeyOptCtx *ctx, const void *data) {
     lock_value *value = (lock_value *)data;
     lease_ref hold = lock_value_hold(value);
@@ -101,8 +101,8 @@ static void free_value(void *value) {
     lock_value_free(value);
 }
 
-/* A file with this in it does not load without the module. So it is written only while it matters:
- * a grant of long ago would need a clock set back by as much to be reached again. */
+/* A file with aux data does not load without the module. So the module saves the last fence only
+ * while it matters: an old fence is reached again only if the clock is set back by as much. */
 static void aux_save(RedisModuleIO *rdb, int when) {
     (void)when;
     if (fence_last() > server_wall_us() - FENCE_KEPT_US) RedisModule_SaveSigned(rdb, fence_last());
@@ -120,11 +120,11 @@ static int aux_load(RedisModuleIO *rdb, int encoding_version, int when) {
     return REDISMODULE_OK;
 }
 
-/* Version 5 of the methods (7.2) is version 4 with one more field, which older servers do not
+/* Version 5 of the methods (7.2) is version 4 with a further field, which older servers do not
  * read. */
 typedef struct type_methods_v5 {
     RedisModuleTypeMethods v4;
-    RedisModuleTypeAuxSaveFunc aux_save2; /* as aux_save, but writes nothing when it says nothing */
+    RedisModuleTypeAuxSaveFunc aux_save2; /* aux_save, but omits an empty record */
 } type_methods_v5;
 
 int lock_type_register(RedisModuleCtx *ctx) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lock_type.h - the data type of a held lock: how it lives in files and digests, and how we learn
- * that Redis took one away. */
+/* lock_type.h - the data type of a held lock: files, digests, and the removal of locks by Redis. */
 #ifndef DLOCK_LOCK_TYPE_H
 #define DLOCK_LOCK_TYPE_H
 

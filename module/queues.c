@@ -4,10 +4,10 @@
  *   by_db      name -> queue, for each database
  *   by_token   queue id and token -> waiter: the same token may wait again, or be released
  *   ends       when each wait ends (a heap)
- *   looks      when to look at each awaited lock again (a heap): nobody tells us of the end of a
- *              plain string, or of an EXPIRE on a lock
+ *   looks      when to look at each awaited lock again (a heap): Redis does not tell the module
+ *              about the end of a plain string, or about an EXPIRE on a lock
  *   dirty      queues whose lock may be free
- *   checked    all queues; those that have not seen the last queues_check_all() are in front */
+ *   checked    all queues; queues that have not seen the last queues_check_all() are in front */
 #include "queues.h"
 
 #include "server.h"
@@ -30,20 +30,20 @@ static int64_t waiter_count, queue_count;
 
 /* -- heaps */
 
-static void heap_add(heap *all, deadline *added) {
-    if (all->times.count == all->capacity) {
-        all->capacity = all->capacity == 0 ? HEAP_INITIAL : all->capacity * 2;
-        all->times.heap =
-            RedisModule_Realloc(all->times.heap, sizeof(all->times.heap[0]) * all->capacity);
+static void heap_add(heap *target, deadline *added) {
+    if (target->times.count == target->capacity) {
+        target->capacity = target->capacity == 0 ? HEAP_INITIAL : target->capacity * 2;
+        target->times.heap = RedisModule_Realloc(target->times.heap,
+                                                 sizeof(target->times.heap[0]) * target->capacity);
     }
-    deadlines_add(&all->times, added);
+    deadlines_add(&target->times, added);
 }
 
-static void heap_remove(heap *all, deadline *removed) {
-    deadlines_remove(&all->times, removed);
-    if (all->times.count > 0 || all->capacity == HEAP_INITIAL) return;
-    RedisModule_Free(all->times.heap);
-    *all = (heap){.capacity = 0};
+static void heap_remove(heap *target, deadline *removed) {
+    deadlines_remove(&target->times, removed);
+    if (target->times.count > 0 || target->capacity == HEAP_INITIAL) return;
+    RedisModule_Free(target->times.heap);
+    *target = (heap){.capacity = 0};
 }
 
 /* -- the lists of queues */
@@ -198,22 +198,22 @@ void queues_replace(waiter *old, waiter *successor) {
 }
 
 void queues_leave(waiter *left) {
-    wait_queue *from = left->queue;
+    wait_queue *queue = left->queue;
     forget_token(left);
     if (left->prev != NULL)
         left->prev->next = left->next;
     else
-        from->first = left->next;
+        queue->first = left->next;
     if (left->next != NULL)
         left->next->prev = left->prev;
     else
-        from->last = left->prev;
+        queue->last = left->prev;
     left->prev = left->next = NULL;
     left->queue = NULL;
-    from->length--;
+    queue->length--;
     waiter_count--;
     heap_remove(&ends, &left->end);
-    if (from->first == NULL) free_queue(from);
+    if (queue->first == NULL) free_queue(queue);
 }
 
 waiter *queues_first_end(void) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* replicate.c - see replicate.h.
  *
- * RedisModule_Replicate() looks the command up by its name and builds an argument vector, every
- * time: a quarter of the cost of an uncontended acquire, even when nobody listens.
- * ReplicateVerbatim() only takes references to the words of the running command. "DLOCK.ACQUIRE key
- * token PX lease" has as many words as "DLOCK.APPLY key token fence lease", and so has EXTEND: for
- * the time of that call, two of the words are exchanged. Any other form of the command goes the
- * ordinary way. */
+ * On every call, RedisModule_Replicate() looks the command up by name and builds an argument
+ * vector: a quarter of the cost of an uncontended acquire, even without replicas and AOF.
+ * ReplicateVerbatim() only takes references to the arguments of the running command.
+ * "DLOCK.ACQUIRE key token PX lease" has as many arguments as "DLOCK.APPLY key token fence
+ * lease", and so has EXTEND. So the module exchanges two of the arguments for the duration of
+ * the call. Any other form of the command goes through RedisModule_Replicate(). */
 #include "replicate.h"
 
 #include <string.h>
@@ -48,8 +48,8 @@ void replicate_release(RedisModuleCtx *ctx, RedisModuleString *name, lock_token 
     RedisModule_Replicate(ctx, "dlock.release", "sb", name, token.bytes, token.length);
 }
 
-/* Where an operator has renamed PEXPIREAT, the command itself goes out: a replica then counts from
- * when it hears of it, which is no shorter. */
+/* If an operator has renamed PEXPIREAT, the running command itself is replicated: a replica then
+ * counts from the arrival of the command, so the TTL is no shorter. */
 void replicate_string_expiry(RedisModuleCtx *ctx, RedisModuleString *name, int64_t expires_ms) {
     if (RedisModule_Replicate(ctx, "PEXPIREAT", "sl", name, (long long)expires_ms) !=
         REDISMODULE_OK)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* replicate.h - the one writer to the AOF and to the replicas.
+/* replicate.h - the only writer to the AOF and to the replicas.
  *
- * The stream carries the resulting state with the length of the lease, never the request, so that
- * nobody downstream decides anything again:
+ * The stream carries the resulting state with the length of the lease, never the request, so
+ * that no replica and no loading server decides again:
  *
- *   DLOCK.APPLY key token fence lease-ms   token holds the lock; its lease starts now
- *   DLOCK.RELEASE key token                token holds it no more
- */
+ *   DLOCK.APPLY key token fence lease-ms   token holds the lock; the lease starts now
+ *   DLOCK.RELEASE key token                token no longer holds the lock */
 #ifndef DLOCK_REPLICATE_H
 #define DLOCK_REPLICATE_H
 
@@ -17,21 +16,22 @@
 
 void replicate_init(void);
 
-/* The lock of that name is now in this state. argv: the words of the running ACQUIRE or EXTEND, if
- * it has asked for this very state: its own name, token and lease; else NULL. */
+/* The lock is now in the given state. argv: the arguments of the running ACQUIRE or EXTEND if
+ * the command asked for exactly the given name, token and lease; else NULL. */
 void replicate_state(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
                      RedisModuleString *name, const lock_state *state);
 
-/* The running command (RELEASE, or DLOCK.APPLY itself) is its own result: pass it on as it is. */
+/* The running command (RELEASE, or DLOCK.APPLY itself) is its own result: replicate it
+ * unchanged. */
 void replicate_command(RedisModuleCtx *ctx);
 
-/* The lock of that name is free, as if its holder had released it. */
+/* The lock is free, as if its holder had released it. */
 void replicate_release(RedisModuleCtx *ctx, RedisModuleString *name, lock_token token);
 
-/* The running command is an EXTEND of a plain string, which now expires then. */
+/* The running command is an EXTEND of a plain string, which now expires at expires_ms. */
 void replicate_string_expiry(RedisModuleCtx *ctx, RedisModuleString *name, int64_t expires_ms);
 
-/* For AOF rewrite. */
+/* For an AOF rewrite. */
 void replicate_emit_aof(RedisModuleIO *aof, RedisModuleString *name, const lock_state *state);
 
 #endif

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* server.c - see server.h.
  *
- * The alarm. Timers of the server follow the wall clock: set back by an hour, each is an hour late.
- * So the alarm is a timerfd on CLOCK_BOOTTIME in the server's event loop:
+ * The alarm. Timers of the server follow the wall clock: if the clock is set back by an hour,
+ * each timer is an hour late. So the alarm is a timerfd on CLOCK_BOOTTIME in the server's event
+ * loop:
  *
  *   timerfd is readable -> a timer of 0 ms -> the work -> the timerfd is set again
  *
- * The timer is there because only its callback has a context that can write to the keyspace and to
- * the replication stream; it runs at the end of the same turn of the event loop. If the wall clock
- * is set back within that turn, the timer would be late: the timerfd is set to look after it.
+ * The timer is needed because only a timer callback has a context that can write to the keyspace
+ * and to the replication stream. The callback runs at the end of the same turn of the event
+ * loop. If the wall clock is set back within the turn, the timer is late: so the timerfd is set
+ * again at once, to restart a late timer.
  *
  * The probe. server_may_write() calls DLOCK.APPLY on the lock, with the rules for scripts: Redis
- * checks replicas, disk, role and slot before it runs the command, which then does nothing. Our
- * own command, because an operator may have renamed any other. */
+ * checks replicas, disk, role and slot before running the command, which then does nothing. The
+ * probe uses a command of the module, because an operator may have renamed any other command. */
 #include "server.h"
 
 #include "replicate.h"
@@ -56,7 +58,7 @@ static void on_timer(RedisModuleCtx *ctx, void *data) {
 static void on_alarm(int fd, void *data, int mask) {
     (void)data, (void)mask;
     uint64_t count;
-    if (read(fd, &count, sizeof(count)) < 0 && errno == EAGAIN) return; /* it was set again */
+    if (read(fd, &count, sizeof(count)) < 0 && errno == EAGAIN) return; /* set again */
     if (is_timer_set) RedisModule_StopTimer(context, timer, NULL);
     is_timer_set = true;
     timer = RedisModule_CreateTimer(context, 0, on_timer, NULL);
@@ -78,7 +80,7 @@ bool server_init(RedisModuleCtx *ctx, server_work_fn work) {
 }
 
 void server_alarm(int64_t due_us) {
-    /* The work looks at everything that is due before it returns. */
+    /* The work, scheduled or running, handles everything due and sets the alarm at the end. */
     if (is_timer_set || is_working || due_us >= alarm_us) return;
     set_alarm(due_us);
 }
@@ -102,7 +104,7 @@ bool server_is_replaying(RedisModuleCtx *ctx) {
     return (RedisModule_GetContextFlags(ctx) & replayed) != 0;
 }
 
-/* Without E, for errors as replies, Valkey 9.1 crashes when it refuses. */
+/* E turns errors into replies. Without E, Valkey 9.1 crashes when the server refuses the probe. */
 server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name) {
     errno = 0;
     is_probing = true;
@@ -128,7 +130,7 @@ bool server_may_evict_locks(void) {
     return may_evict;
 }
 
-/* A lock's key has no TTL, so that the policies volatile-* leave it alone. */
+/* The key of a lock has no TTL, so the policies volatile-* never evict a lock. */
 void server_config_changed(RedisModuleCtx *ctx) {
     bool could_evict = may_evict;
     RedisModuleServerInfoData *info = RedisModule_GetServerInfo(ctx, "memory");
@@ -144,7 +146,7 @@ void server_config_changed(RedisModuleCtx *ctx) {
                         "yes");
 }
 
-/* Valkey calls itself Redis 7.2.4 elsewhere. */
+/* Only valkey_version is reliable: elsewhere Valkey calls itself Redis 7.2.4. */
 static bool is_valkey_9(RedisModuleCtx *ctx) {
     RedisModuleServerInfoData *info = RedisModule_GetServerInfo(ctx, "server");
     const char *version = RedisModule_ServerInfoGetFieldC(info, "valkey_version");
@@ -153,8 +155,8 @@ static bool is_valkey_9(RedisModuleCtx *ctx) {
     return is_9;
 }
 
-/* Valkey 9 moves a slot at once only if every module says that it can cope: our keys travel as
- * DLOCK.APPLY, and waiters whose slot is gone are sent on. */
+/* Valkey 9 moves a slot atomically only if every module says that it can cope. This module can: its
+ * keys travel as DLOCK.APPLY, and the waiters of a moved slot are sent away. */
 int server_module_options(RedisModuleCtx *ctx) {
     enum { VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION = 1 << 5 };
     return is_valkey_9(ctx) ? VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION : 0;

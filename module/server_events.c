@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server_events.c - see server_events.h. To listen to another event: a callback and a row in the
+/* server_events.c - see server_events.h. To handle another event: a callback and a row in the
  * table. */
 #include "server_events.h"
 
@@ -30,7 +30,7 @@ static void on_flush(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subev
     queues_check_all();
 }
 
-/* The locks of two databases have changed places; their waiters have not. */
+/* The locks of two databases have changed places; the waiters have not. */
 static void on_swap(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
     (void)ctx, (void)event, (void)subevent;
     RedisModuleSwapDbInfo *swap = data;
@@ -38,7 +38,7 @@ static void on_swap(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subeve
     queues_check_all();
 }
 
-/* From now on this server decides who holds a lock. */
+/* From now on the server decides which token holds a lock. */
 static void begin_to_decide(void) {
     leases_take_over();
     fence_resume(server_wall_us());
@@ -70,8 +70,9 @@ static int ignore(RedisModuleCtx *ctx, int type, const char *event, RedisModuleS
     return REDISMODULE_OK;
 }
 
-/* Redis 8.4 and newer free the keys of a slot that has moved away in another thread, without a
- * word, unless some module wants to hear of each key. Then each is unlinked as by DEL. */
+/* Redis 8.4 and newer free the keys of a migrated slot in another thread, without notice, unless
+ * a module subscribes to the event for each key. With a subscriber, Redis unlinks each key as DEL
+ * does. */
 static void ask_to_unlink_trimmed_keys(RedisModuleCtx *ctx) {
     enum { NOTIFY_KEY_TRIMMED = 1 << 17 };
     if (RedisModule_GetKeyspaceNotificationFlagsAll() & NOTIFY_KEY_TRIMMED)

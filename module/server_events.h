@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server_events.h - what the server tells us, passed on to whom it concerns.
+/* server_events.h - passes the events of the server on to the files concerned.
  *
- * A module has one callback for each event, so this is the one place that subscribes; but for the
- * turns of the event loop, which blocked.c follows by itself while somebody waits. */
+ * A module has one callback for each event, so all subscriptions are here. The exception is the
+ * event loop: blocked.c follows the turns of the loop while clients wait. */
 #ifndef DLOCK_SERVER_EVENTS_H
 #define DLOCK_SERVER_EVENTS_H
 

@@ -2,11 +2,11 @@
 /* sessions.c - see sessions.h.
  *
  *   by_hold    hold -> tie: for INFO, and to undo the tie when the lock ends
- *   by_client  client -> session, with a list of its ties: for the moment when the connection ends
- *   ended      the sessions whose connection has ended, with the ties that are left to work off
+ *   by_client  client -> session, with a list of ties: for the end of the connection
+ *   ended      the sessions whose connection has ended, with the ties left to work off
  *
- * A connection may have a hundred thousand ties, so its end only moves its session to another
- * list. */
+ * A connection may have a hundred thousand ties, so the end of a connection only moves the
+ * session to another list. */
 #include "sessions.h"
 
 #include "server.h"
@@ -15,7 +15,7 @@
 typedef struct session session;
 
 typedef struct tie {
-    struct tie *prev, *next; /* of the same session */
+    struct tie *prev, *next; /* ties of the same session */
     session *owner;
     lease_ref hold;
 } tie;
@@ -24,12 +24,12 @@ struct session {
     uint64_t client;
     bool is_ended;
     tie *first;
-    session *next; /* among the ended */
+    session *next; /* list of ended sessions */
 };
 
 static RedisModuleDict *by_hold, *by_client;
 static session *ended;
-static session abandoned = {.is_ended = true}; /* for holds that were not told to anybody */
+static session abandoned = {.is_ended = true}; /* holds whose holder was never told */
 static int64_t count;
 
 static tie *find_tie(uint64_t id) {
@@ -53,7 +53,7 @@ static void unlink_tie(tie *old) {
     if (old->next != NULL) old->next->prev = old->prev;
 }
 
-/* A session that has ended stays in its list until sessions_take_ended() finds it empty. */
+/* An ended session stays in its list until sessions_take_ended() finds it empty. */
 static void undo(tie *old) {
     session *owner = old->owner;
     unlink_tie(old);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* settings.c - the table of settings.
  *
- * A loadmodule argument replaces the setting's default; a value from the configuration file, from
- * MODULE LOADEX or from CONFIG SET then goes over it. So CONFIG REWRITE needs to write only what
- * differs from the loadmodule line, which it keeps. */
+ * A loadmodule argument replaces the default of a setting. A value from the configuration file,
+ * from MODULE LOADEX or from CONFIG SET overrides the argument. CONFIG REWRITE keeps the loadmodule
+ * line, so it has to write only the values that differ from that line. */
 #include "settings.h"
 
 #include "lock_state.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* settings.h - what an operator may set: CONFIG SET dlock.NAME, or "loadmodule dlock.so NAME
+/* settings.h - the settings for operators: CONFIG SET dlock.NAME, or "loadmodule dlock.so NAME
  * value".
  *
- * To add one: a field here and a row in settings.c. */
+ * To add a setting: a field here and a row in settings.c. */
 #ifndef DLOCK_SETTINGS_H
 #define DLOCK_SETTINGS_H
 
@@ -16,8 +16,8 @@ typedef struct settings_values {
 
 extern settings_values settings;
 
-/* Reads the loadmodule arguments, registers the settings and loads their values. On failure the
- * cause is in the server's log. */
+/* Reads the loadmodule arguments, registers the settings and loads the values. On failure the
+ * reason is in the server's log. */
 int settings_register(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stats.h - what this server counts. info_section.c shows it.
+/* stats.h - the counters of the server. info_section.c shows them.
  *
- * To add a counter: one row here, with the INFO field's name, and a stats_count() where it
- * happens. */
+ * To add a counter: a row here, with the name of the INFO field, and a stats_count() where the
+ * event happens. */
 #ifndef DLOCK_STATS_H
 #define DLOCK_STATS_H
 
@@ -11,17 +11,17 @@
 /* clang-format off */
 #define STATS_COUNTERS(row)                                                                        \
     row(STATS_GRANTED, "granted")                   /* grants to a new holder */                   \
-    row(STATS_HANDED_OVER, "handed_over")           /* of these, to a client that had waited */    \
-    row(STATS_REACQUIRED, "reacquired")             /* ACQUIRE by the token that held it */        \
-    row(STATS_CONTENDED, "contended")               /* ACQUIRE that found another holder */        \
+    row(STATS_HANDED_OVER, "handed_over")           /* part of granted: after a wait */            \
+    row(STATS_REACQUIRED, "reacquired")             /* ACQUIRE by the current holder */            \
+    row(STATS_CONTENDED, "contended")               /* ACQUIRE while another token holds */        \
     row(STATS_RELEASED, "released")                 /* RELEASE by the holder */                    \
     row(STATS_EXPIRED, "expired")                   /* leases that ended */                        \
     row(STATS_FORCED, "forced")                     /* ended by DEL, FLUSHDB, SET, eviction ... */ \
     row(STATS_EXTENDED, "extended")                 /* EXTEND by the holder */                     \
-    row(STATS_REFUSED, "refused")                   /* RELEASE or EXTEND by somebody else */       \
+    row(STATS_REFUSED, "refused")                   /* RELEASE or EXTEND by a non-holder */        \
     row(STATS_WAIT_TIMEOUTS, "wait_timeouts")       /* waits that ended without the lock */        \
     row(STATS_QUEUE_FULL, "queue_full")             /* waits refused by dlock.max-waiters */       \
-    row(STATS_SESSION_RELEASES, "session_releases") /* locks that ended with their client */
+    row(STATS_SESSION_RELEASES, "session_releases") /* locks that ended with a connection */
 /* clang-format on */
 
 typedef enum stats_counter {
@@ -31,7 +31,7 @@ typedef enum stats_counter {
         STATS_COUNTER_COUNT
 } stats_counter;
 
-/* Bucket i counts times below 2^i microseconds, and not below half of that; 2^40 us are 12 days. */
+/* Bucket i counts times from 2^(i-1) to less than 2^i microseconds; 2^40 us are 12 days. */
 enum { STATS_BUCKET_COUNT = 41 };
 
 typedef struct stats_histogram {
@@ -40,8 +40,8 @@ typedef struct stats_histogram {
 
 extern uint64_t stats_counters[STATS_COUNTER_COUNT];
 extern const char *const stats_names[STATS_COUNTER_COUNT];
-extern stats_histogram stats_wait_us; /* how long waiters waited for their grant */
-extern stats_histogram stats_hold_us; /* how long holders held until they released */
+extern stats_histogram stats_wait_us; /* time from the start of a wait to the grant */
+extern stats_histogram stats_hold_us; /* time from the grant to the release */
 
 static inline void stats_count(stats_counter counter) {
     stats_counters[counter]++;

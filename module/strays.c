@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* strays.c - see strays.h. A search goes through all databases with a SCAN cursor, a portion at a
- * time, until there are no strays left. */
+/* strays.c - see strays.h. A search goes through all databases with a SCAN cursor, in portions,
+ * until no strays are left. */
 #include "strays.h"
 
 #include "lock_value.h"

@@ -2,14 +2,14 @@
 /* transition.c - see transition.h.
  *
  *   acquire    free: grant. Held by the same token: the same fence again, or a higher one if the
- *              request asks for it. Else no, or wait
- *   release    the first waiter becomes the holder in the same step, else the key goes away
+ *              request asks for it. Held by another token: refuse, or wait
+ *   release    the first waiter becomes the holder in the same step; without waiters, the key goes
  *   end        the same when a lease or a session ends (called by work.c)
  *
  * Order within a step: judge, then the keyspace, then the replication stream, then counters, events
- * and the waiter's answer. A refused request leaves before the first of them.
+ * and the waiter's reply. A refused request changes neither the keyspace nor the stream.
  *
- * A lock whose lease has ended is removed by the first command that meets it, or by work.c. */
+ * A lock whose lease has ended is removed by the next command on it, or by work.c. */
 #include "transition.h"
 
 #include "blocked.h"
@@ -20,8 +20,9 @@
 #include "sessions.h"
 #include "stats.h"
 
-/* Nobody tells us when a plain string goes away, or when an operator has set a TTL on a lock. So
- * while somebody waits we look; the more names are waited for, the more seldom at each. */
+/* Redis does not tell the module when a plain string goes away, or when an operator has set a TTL
+ * on a lock. So the module looks at a lock while clients wait; the more names are waited for, the
+ * more seldom it looks at each. */
 enum { STRING_LOOK_US = 5000, LOCK_LOOK_US = 200000, LOOK_PER_QUEUE_US = 50 };
 
 static void notify(const lock_entry *entry, const char *event) {
@@ -45,8 +46,8 @@ void transition_watch(lock_entry *entry) {
     if (waiting != NULL && entry->is_held) watch(entry, waiting);
 }
 
-/* is_command: the running command asks for this grant itself, so that its words can be used for the
- * replication stream. */
+/* is_command: the running command asks for the grant itself, so that the replication stream can
+ * use the arguments of the command. */
 static void grant(lock_entry *entry, const lock_request *request, uint64_t client, bool is_command,
                   const char *event) {
     fence_time now = {.wall_us = server_wall_us(), .boot_us = entry->now_us};
@@ -64,7 +65,7 @@ static void grant(lock_entry *entry, const lock_request *request, uint64_t clien
     notify(entry, event);
 }
 
-/* The first waiter whose wait is not over, or NULL. The ones before it are refused. */
+/* The first waiter whose wait is not over, or NULL. Earlier waiters are refused. */
 static waiter *first_waiter(const lock_entry *entry) {
     wait_queue *waiting;
     while ((waiting = queues_find(entry->db, entry->name)) != NULL) {
@@ -107,7 +108,7 @@ void transition_end(lock_entry *entry, transition_reason reason, bool may_grant)
     if (waiting != NULL) queues_mark(waiting);
 }
 
-/* Where this server does not decide, a lock is held until the master says otherwise. */
+/* On a server that does not decide, a lock is held until the master says otherwise. */
 static void end_if_over(lock_entry *entry) {
     if (!entry->is_held || entry->held.kind != LOCK_KIND_LOCK || entry->held.left_us > 0) return;
     if (server_decides(entry->ctx))
@@ -122,7 +123,7 @@ static void renew(lock_entry *entry, int64_t lease_ms) {
     notify(entry, "dlock.extend");
 }
 
-/* The fence of the holder rises. */
+/* Raises the fence of the holder. */
 static void lift_fence(lock_entry *entry, const lock_request *request, bool is_renewed) {
     fence_time now = {.wall_us = server_wall_us(), .boot_us = entry->now_us};
     lock_store_set_fence(entry, fence_next(now, request->fence));
@@ -131,8 +132,8 @@ static void lift_fence(lock_entry *entry, const lock_request *request, bool is_r
     notify(entry, "dlock.extend");
 }
 
-/* The holder asked again, maybe because the connection on which it was granted the lock is dead.
- * The hold gets a new id, so that nothing that is under way because of that death ends it. */
+/* The holder asked again, maybe because the connection of the grant is dead. The hold gets a new
+ * id: cleaning up after the dead connection refers to the old id, and does not end the hold. */
 static void reacquire(lock_entry *entry, const lock_request *request) {
     uint64_t old_id = entry->hold.id;
     lock_store_renew_hold(entry);
@@ -147,7 +148,7 @@ static void reacquire(lock_entry *entry, const lock_request *request) {
 
 int64_t transition_acquire(lock_entry *entry, const lock_request *request) {
     end_if_over(entry);
-    if (!entry->is_held) transition_hand_over(entry); /* freed just now: who waits comes first */
+    if (!entry->is_held) transition_hand_over(entry); /* free: waiters come first */
     lock_verdict verdict = lock_judge_acquire(lock_store_held(entry), request);
     switch (verdict) {
     case LOCK_GRANT:
@@ -208,7 +209,7 @@ bool transition_release(lock_entry *entry, lock_token token) {
     return true;
 }
 
-/* Its TTL is of the core, which follows the wall clock. */
+/* The core expires a plain string, by the wall clock. */
 static void extend_string(lock_entry *entry, int64_t lease_ms) {
     int64_t ttl_ms = lock_store_key_ttl_ms(entry);
     if (ttl_ms < 0 || ttl_ms >= lease_ms) return;

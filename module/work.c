@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* work.c - see work.h.
  *
- * Redis tells us that a key or a client went away in the midst of its own work. A write there would
- * reach the replicas before the change that caused it, so it is only noted, and done here. The
- * stages, in this order:
+ * Redis tells the module about a lost key or client in the midst of its own work. A write there
+ * would reach the replicas before the change that caused it. So the callbacks only take a note, and
+ * the work happens here, in stages:
  *
- *   waits       whose time is over: null
- *   sweep       lease entries of flushed databases
- *   strays      locks under a name that nobody told us (strays.h)
- *   holders     that are gone: their session has ended, or they were never told of their grant
- *   leases      that have ended
- *   queues      whose lock may be free: those that are marked, all of them after FLUSHDB or
- *               SWAPDB, and those whose lock is to be looked at again
+ *   waits       end the waits whose time is over: null
+ *   sweep       drop lease entries of flushed databases
+ *   strays      find locks under unknown names (strays.h)
+ *   holders     end the locks of lost holders: the session has ended, or the holder was never told
+ *               of the grant
+ *   leases      end the leases whose time is over
+ *   queues      settle the queues whose lock may be free: marked queues, all queues after FLUSHDB
+ *               or SWAPDB, and queues whose lock is to be looked at again
  *
- * The last three change locks. They are left out on a replica, and put off while Redis itself could
- * not write. Each stage has a portion of time per turn of the event loop; then other clients are
- * served. */
+ * The last three stages change locks. A replica skips them; a master postpones them while Redis
+ * itself could not write. Each stage has a portion of time per turn of the event loop; then other
+ * clients are served. */
 #include "work.h"
 
 #include "blocked.h"
@@ -42,7 +43,7 @@ static int64_t earlier(int64_t one, int64_t other) {
     return one < other ? one : other;
 }
 
-/* Enough for this turn of the event loop? */
+/* Has the work done enough in the current turn of the event loop? */
 static bool is_enough(int64_t now_us, int64_t until_us) {
     return now_us >= until_us || blocked_has_enough();
 }
@@ -68,7 +69,7 @@ static void forget_flushed(lease_ref hold) {
 
 /* -- holds */
 
-/* Opens the lock that hold refers to. False: it is gone, and so is the lease entry. */
+/* Opens the lock of the hold. False: the lock is gone, and so is the lease entry. */
 static bool open_hold(lock_entry *entry, RedisModuleCtx *ctx, lease_ref hold) {
     int db;
     RedisModuleString *name;
@@ -89,8 +90,8 @@ static void close_hold(lock_entry *entry) {
     RedisModule_FreeString(NULL, name);
 }
 
-/* May the lock end now, and may somebody else have it? Only a grant needs the permission of the
- * core, which ends leases of its own whatever happens; but a lock of a slot that is still being
+/* May the lock end now, and may another client get it? Only a grant needs the permission of the
+ * core: the core itself expires its keys in any case. But a lock in a slot that is still being
  * imported is not ours to end. */
 static server_write ask(const lock_entry *entry) {
     bool is_waited_for = queues_find(entry->db, entry->name) != NULL;
@@ -98,7 +99,7 @@ static server_write ask(const lock_entry *entry) {
     return server_may_write(entry->ctx, entry->name);
 }
 
-/* A long queue is sent away in portions: its name stays marked. */
+/* Sends a long queue away in portions: the queue stays marked. */
 static void send_away(int db, RedisModuleString *name, const char *error) {
     wait_queue *waiting;
     for (int i = 0; i < SENT_AWAY_MAX; i++) {
@@ -151,7 +152,7 @@ static bool end_leases(RedisModuleCtx *ctx, int64_t until_us) {
 
 /* -- queues */
 
-/* The lock is free, or over. False: the core does not allow a grant now. */
+/* The lock is free, or its lease is over. False: the core does not allow a grant now. */
 static bool settle_free(lock_entry *entry) {
     switch (server_may_write(entry->ctx, entry->name)) {
     case SERVER_MAY_WRITE:
@@ -169,8 +170,8 @@ static bool settle_free(lock_entry *entry) {
     return false;
 }
 
-/* Looks at the lock of this queue, which may be gone afterwards. False: it stays marked, since the
- * core does not allow a grant now. */
+/* Settles the lock of the queue; the queue may be gone afterwards. False: the queue stays
+ * marked, since the core does not allow a grant now. */
 static bool settle(RedisModuleCtx *ctx, wait_queue *waiting) {
     int db = waiting->db;
     RedisModuleString *name = RedisModule_HoldString(NULL, waiting->name);
@@ -205,8 +206,8 @@ static wait_queue *next_queue(void) {
 
 typedef enum progress { DONE, MORE, REFUSED } progress;
 
-/* REFUSED: what is left has to wait for the core. In a cluster one name may be refused and the next
- * one not, so every marked queue is tried once. */
+/* REFUSED: the remaining queues have to wait for the core. In a cluster the core may refuse a grant
+ * for one name and allow it for the next, so every marked queue is tried once. */
 static progress settle_queues(RedisModuleCtx *ctx, int64_t until_us) {
     const wait_queue *first_refused = NULL;
     wait_queue *next;
@@ -218,7 +219,7 @@ static progress settle_queues(RedisModuleCtx *ctx, int64_t until_us) {
     return DONE;
 }
 
-/* -- all of it */
+/* -- all stages */
 
 static int64_t next_wait(void) {
     const waiter *first = queues_first_end();
@@ -233,7 +234,7 @@ static int64_t next_change(void) {
     return look == NULL ? due_us : earlier(due_us, look->look.at_us);
 }
 
-/* A replica does not end anything. The alarm is set again by a promotion. */
+/* A replica ends no locks, and only forgets lost holders. A promotion sets the alarm again. */
 static int64_t forget_gone_holders(int64_t until_us) {
     lease_ref hold;
     while (sessions_take_ended(&hold))
@@ -241,7 +242,7 @@ static int64_t forget_gone_holders(int64_t until_us) {
     return SERVER_NEVER;
 }
 
-/* What changes locks. Returns when it is due again. */
+/* Runs the stages that change locks. Returns when the stages are due again. */
 static int64_t change_locks(RedisModuleCtx *ctx) {
     if (!server_decides(ctx)) return forget_gone_holders(server_boot_us() + PORTION_US);
     int64_t retry_us = server_boot_us() + RETRY_US;
@@ -261,7 +262,7 @@ int64_t work_run(RedisModuleCtx *ctx) {
     strays_run(ctx, server_boot_us() + PORTION_US);
     int64_t due_us = change_locks(ctx); /* may find new strays */
     if (is_more) return 0;
-    /* Things that are due within half a millisecond of each other are done in one go. */
+    /* Work due within the next half millisecond is done together, at the end of it. */
     int64_t next_us = server_boot_us() + PAUSE_US;
     due_us = earlier(due_us, earlier(next_wait(), strays_due()));
     return due_us > 0 && due_us < next_us ? next_us : due_us;
