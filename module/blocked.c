@@ -143,11 +143,19 @@ static void deliver(parked *client, int64_t now_us) {
     RedisModule_UnblockClient(client->client, NULL);
 }
 
-static void deliver_all(void) {
+/* Delivers as many replies as one turn should have; the rest follows in the next turn. */
+static void deliver_due(void) {
     int64_t now_us = due_first == NULL ? 0 : server_boot_us();
+    int delivered = 0;
     for (parked *entry = due_first, *next; entry != NULL; entry = next) {
         next = entry->due_next;
-        if (!is_postponed(entry, now_us)) deliver(entry, now_us);
+        if (delivered == DUE_ENOUGH) {
+            server_alarm(0);
+            return;
+        }
+        if (is_postponed(entry, now_us)) continue;
+        deliver(entry, now_us);
+        delivered++;
     }
 }
 
@@ -203,7 +211,7 @@ static void on_event_loop(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t 
     (void)ctx, (void)event, (void)data;
     is_awake = subevent == REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
     if (!is_awake) {
-        deliver_all();
+        deliver_due();
         return;
     }
     told_forget_all();

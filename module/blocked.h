@@ -19,8 +19,8 @@ void blocked_init(void);
 bool blocked_park_or_reply(RedisModuleCtx *ctx, RedisModuleString *name,
                            const lock_request *request);
 
-/* Each function takes the waiter out of its queue. At the end of the current turn of the event
- * loop the client gets the reply: the fence of the hold; null; an error. */
+/* Each function takes the waiter out of its queue. The client gets the reply at the end of the
+ * current turn of the event loop, or soon after: the fence of the hold; null; an error. */
 void blocked_grant(waiter *granted, lease_ref hold, int64_t fence, int64_t lease_end_us);
 void blocked_refuse(waiter *refused);
 void blocked_send_away(waiter *sent, const char *error);

@@ -78,7 +78,6 @@ static int cmd_acquire(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
 
 /* DLOCK.RELEASE key token */
 static int cmd_release(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
-    (void)argc;
     lock_token token;
     lock_entry entry;
     if (!args_parse_token_or_reply(ctx, argv[2], &token)) return REDISMODULE_OK;

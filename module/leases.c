@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* leases.c - see leases.h.
  *
- * No function here walks over all leases at once:
+ * Only a failed synchronisation walks over all leases at once. The other changes to many leases
+ * cost nothing at first:
  *
  *   SWAPDB     entries have the number of a space; spaces[] maps a space to its database
  *   FLUSHDB    remembers the last id of each space: older entries of the space are dead, and are
@@ -159,6 +160,14 @@ void leases_replacement_started(void) {
 
 void leases_replacement_ended(void) {
     forget(-1, replaced_id);
+}
+
+/* At once, and not in portions: a replica whose synchronisation fails has no hurry. */
+void leases_replacement_failed(void) {
+    for (uint32_t slot = 0; slot < lease_index_slots(&leases); slot++) {
+        lease_entry *entry = lease_index_at(&leases, slot);
+        if (entry->id > replaced_id) drop(entry);
+    }
 }
 
 void leases_swapped(int db, int other_db) {

@@ -45,6 +45,7 @@ void leases_take_over(void);
  * the start of the replacement are gone. */
 void leases_replacement_started(void);
 void leases_replacement_ended(void);
+void leases_replacement_failed(void); /* the received locks are gone instead */
 
 /* All locks of the database (of all databases if db is negative) are gone, without an event for
  * each lock. leases_sweep() drops the entries. */

@@ -51,6 +51,7 @@ bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *
     entry->now_us = server_boot_us();
     entry->key = RedisModule_OpenKey(ctx, name, mode);
     entry->is_held = false;
+    entry->event_count = 0;
 
     switch (RedisModule_KeyType(entry->key)) {
     case REDISMODULE_KEYTYPE_EMPTY:
@@ -72,6 +73,13 @@ void lock_store_close(lock_entry *entry) {
     RedisModule_CloseKey(entry->key);
     entry->key = NULL;
     entry->is_held = false;
+    for (int i = 0; i < entry->event_count; i++)
+        RedisModule_NotifyKeyspaceEvent(entry->ctx, REDISMODULE_NOTIFY_MODULE, entry->events[i],
+                                        entry->name);
+}
+
+void lock_store_notify(lock_entry *entry, const char *event) {
+    if (entry->event_count < LOCK_EVENTS_MAX) entry->events[entry->event_count++] = event;
 }
 
 const lock_state *lock_store_held(const lock_entry *entry) {

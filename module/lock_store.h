@@ -15,6 +15,9 @@ typedef enum lock_access {
     LOCK_OVERWRITE, /* for writing; other types count as free and are lost */
 } lock_access;
 
+/* ACQUIRE of a lock whose lease has ended: expire, handover, extend. */
+enum { LOCK_EVENTS_MAX = 4 };
+
 /* An open key and its value. */
 typedef struct lock_entry {
     RedisModuleCtx *ctx;
@@ -27,6 +30,8 @@ typedef struct lock_entry {
     bool is_held;
     lock_state held; /* held and hold are valid only while is_held */
     lease_ref hold;
+    const char *events[LOCK_EVENTS_MAX]; /* keyspace events to send when the key is closed */
+    int event_count;
 } lock_entry;
 
 /* Opens the key in the selected database. False: the key has another type, and was not opened.
@@ -34,6 +39,9 @@ typedef struct lock_entry {
 bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *name,
                      lock_access access);
 void lock_store_close(lock_entry *entry);
+
+/* Sends a keyspace event once the key is closed: another module that listens may change the key. */
+void lock_store_notify(lock_entry *entry, const char *event);
 
 /* The state of the lock, or NULL if the lock is free. */
 const lock_state *lock_store_held(const lock_entry *entry);

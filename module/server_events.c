@@ -56,6 +56,7 @@ static void on_loading(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t sub
         return;
     }
     if (is_replacement && is_ended) leases_replacement_ended();
+    if (is_replacement && !is_ended) leases_replacement_failed();
     bool is_master = RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_MASTER;
     if (is_master) begin_to_decide();
 }

@@ -131,10 +131,6 @@ void sessions_abandon(lease_ref hold) {
     server_alarm(0);
 }
 
-bool sessions_has_ended(void) {
-    return ended != NULL || abandoned.first != NULL;
-}
-
 bool sessions_take_ended(lease_ref *hold) {
     while (ended != NULL && ended->first == NULL) {
         session *empty = ended;

@@ -31,7 +31,6 @@ void sessions_abandon(lease_ref hold);
 /* Takes a hold whose connection has ended, or whose grant was abandoned. False: there is none.
  * The hold may be over already, or have a new id. */
 bool sessions_take_ended(lease_ref *hold);
-bool sessions_has_ended(void);
 
 /* The client whose connection the hold is tied to, or 0. */
 uint64_t sessions_client(uint64_t id);

@@ -6,8 +6,9 @@
  *   release    the first waiter becomes the holder in the same step; without waiters, the key goes
  *   end        the same when a lease or a session ends (called by work.c)
  *
- * Order within a step: judge, then the keyspace, then the replication stream, then counters, events
- * and the waiter's reply. A refused request changes neither the keyspace nor the stream.
+ * Order within a step: judge, then the keyspace, then the replication stream, then counters and the
+ * waiter's reply; keyspace events follow when the key is closed. A refused request changes neither
+ * the keyspace nor the stream.
  *
  * A lock whose lease has ended is removed by the next command on it, or by work.c. */
 #include "transition.h"
@@ -24,10 +25,6 @@
  * on a lock. So the module looks at a lock while clients wait; the more names are waited for, the
  * more seldom it looks at each. */
 enum { STRING_LOOK_US = 5000, LOCK_LOOK_US = 200000, LOOK_PER_QUEUE_US = 50 };
-
-static void notify(const lock_entry *entry, const char *event) {
-    RedisModule_NotifyKeyspaceEvent(entry->ctx, REDISMODULE_NOTIFY_MODULE, event, entry->name);
-}
 
 static void watch(const lock_entry *entry, wait_queue *waiting) {
     int64_t pause_us = queues_count() * LOOK_PER_QUEUE_US;
@@ -62,18 +59,16 @@ static void grant(lock_entry *entry, const lock_request *request, uint64_t clien
                     &granted);
     if (request->is_session) sessions_bind(entry->hold, client);
     stats_count(STATS_GRANTED);
-    notify(entry, event);
+    lock_store_notify(entry, event);
 }
 
-/* The first waiter whose wait is not over, or NULL. Earlier waiters are refused. */
+/* The first waiter whose wait is not over, or NULL. work.c refuses the earlier ones, in portions. */
 static waiter *first_waiter(const lock_entry *entry) {
-    wait_queue *waiting;
-    while ((waiting = queues_find(entry->db, entry->name)) != NULL) {
-        if (waiting->first->end.at_us > entry->now_us) return waiting->first;
-        stats_count(STATS_WAIT_TIMEOUTS);
-        blocked_refuse(waiting->first);
-    }
-    return NULL;
+    const wait_queue *waiting = queues_find(entry->db, entry->name);
+    waiter *first = waiting == NULL ? NULL : waiting->first;
+    while (first != NULL && first->end.at_us <= entry->now_us)
+        first = first->next;
+    return first;
 }
 
 static void hand_over(lock_entry *entry, waiter *next) {
@@ -102,7 +97,7 @@ void transition_end(lock_entry *entry, transition_reason reason, bool may_grant)
         replicate_release(entry->ctx, entry->name, entry->held.token);
         lock_store_remove(entry);
     }
-    notify(entry, is_expired ? "dlock.expire" : "dlock.release");
+    lock_store_notify(entry, is_expired ? "dlock.expire" : "dlock.release");
     if (next != NULL) hand_over(entry, next);
     wait_queue *waiting = may_grant ? NULL : queues_find(entry->db, entry->name);
     if (waiting != NULL) queues_mark(waiting);
@@ -120,7 +115,7 @@ static void end_if_over(lock_entry *entry) {
 static void renew(lock_entry *entry, int64_t lease_ms) {
     lock_store_renew(entry, lease_ms);
     replicate_state(entry->ctx, entry->argv, entry->argc, entry->name, &entry->held);
-    notify(entry, "dlock.extend");
+    lock_store_notify(entry, "dlock.extend");
 }
 
 /* Raises the fence of the holder. */
@@ -129,7 +124,7 @@ static void lift_fence(lock_entry *entry, const lock_request *request, bool is_r
     lock_store_set_fence(entry, fence_next(now, request->fence));
     if (is_renewed) lock_store_renew(entry, request->lease_ms);
     replicate_state(entry->ctx, NULL, 0, entry->name, &entry->held);
-    notify(entry, "dlock.extend");
+    lock_store_notify(entry, "dlock.extend");
 }
 
 /* The holder asked again, maybe because the connection of the grant is dead. The hold gets a new
@@ -204,7 +199,7 @@ bool transition_release(lock_entry *entry, lock_token token) {
         lock_store_remove(entry);
         replicate_command(entry->ctx);
     }
-    notify(entry, "dlock.release");
+    lock_store_notify(entry, "dlock.release");
     if (next != NULL) hand_over(entry, next);
     return true;
 }
@@ -216,7 +211,7 @@ static void extend_string(lock_entry *entry, int64_t lease_ms) {
     int64_t expires_ms = server_wall_us() / 1000 + lease_ms;
     lock_store_set_string_ttl(entry, expires_ms);
     replicate_string_expiry(entry->ctx, entry->name, expires_ms);
-    notify(entry, "dlock.extend");
+    lock_store_notify(entry, "dlock.extend");
 }
 
 bool transition_extend(lock_entry *entry, const lock_request *request) {
@@ -245,5 +240,5 @@ void transition_apply(lock_entry *entry, const lock_state *state) {
     }
     fence_raise(state->fence);
     replicate_command(entry->ctx);
-    notify(entry, is_same ? "dlock.extend" : "dlock.acquire");
+    lock_store_notify(entry, is_same ? "dlock.extend" : "dlock.acquire");
 }
