@@ -62,7 +62,7 @@ static void grant(lock_entry *entry, const lock_request *request, uint64_t clien
     lock_store_notify(entry, event);
 }
 
-/* The first waiter whose wait is not over, or NULL. work.c refuses the earlier ones, in portions. */
+/* The first waiter whose wait is not over, or NULL. work.c refuses earlier ones, in portions. */
 static waiter *first_waiter(const lock_entry *entry) {
     const wait_queue *waiting = queues_find(entry->db, entry->name);
     waiter *first = waiting == NULL ? NULL : waiting->first;
