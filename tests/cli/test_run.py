@@ -266,7 +266,7 @@ def test_the_command_may_clean_up_when_the_server_is_gone(tool, server, tmp_path
 
 
 def test_a_server_that_comes_back_in_time_is_not_noticed(tool, server):
-    process = tool.start("run", "--lease", "6s", "--io-timeout", "500ms", "lock", "sleep", "4")
+    process = tool.start("run", "--lease", "6s", "--io-timeout", "1s", "lock", "sleep", "4")
     wait_until(lambda: server.observer.exists("lock"), "the lock")
     os.kill(server.pid, signal.SIGSTOP)
     time.sleep(2.5)
