@@ -266,8 +266,9 @@ def test_the_command_may_clean_up_when_the_server_is_gone(tool, server, tmp_path
 
 
 def test_a_server_that_comes_back_in_time_is_not_noticed(tool, server):
-    process = tool.start("run", "--lease", "6s", "--io-timeout", "1s", "lock", "sleep", "4")
-    wait_until(lambda: server.observer.exists("lock"), "the lock")
+    process = tool.start("run", "--lease", "6s", "--io-timeout", "500ms", "lock",
+                         "sh", "-c", "echo begun; exec sleep 4")
+    assert process.stdout.readline() == "begun\n"
     os.kill(server.pid, signal.SIGSTOP)
     time.sleep(2.5)
     os.kill(server.pid, signal.SIGCONT)
