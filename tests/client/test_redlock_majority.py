@@ -199,8 +199,8 @@ def test_who_is_left_alone_hears_of_a_release_behind_what_others_have_left(conne
     dlock = connect([slow, *servers[:2]], io_timeout_ms=SHORT_IO_MS)
     lock, other = dlock.lock("lock", lease_ms=600_000), dlock.lock("other")
     slow.answer.is_open.set()
-    assert lock.acquire() == Status.OK
-    wait_until(lambda: slow.answer.given == 1, "the grant")
+    wait_until(lambda: lock.acquire() == Status.OK, "the lock")  # not at once on a busy machine
+    wait_until(lambda: slow.answer.given >= 1, "the grant")
     token = lock.token
     slow.answer.is_open.clear()
 

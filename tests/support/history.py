@@ -254,7 +254,10 @@ class _Facts:
         moments = []
         if tenure.token in self.released and claim.release != 0:
             moments.append(self.released[tenure.token])
-        if claim.lost_at is not None and (claim.is_session or claim.answer == PENDING):
+        # A connection that is lost just before or after the grant may have been sent the answer.
+        is_untold = claim.answer == PENDING and (
+            claim.lost_at is not None and claim.lost_at + BRIEF < self.began(tenure))
+        if claim.lost_at is not None and (claim.is_session or is_untold):
             moments.append(claim.lost_at)
         if claim.unblocked_at is not None and _is_no(claim.answer):
             moments.append(claim.unblocked_at)  # CLIENT UNBLOCK was faster than the answer
