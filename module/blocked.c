@@ -42,9 +42,9 @@ enum { DUE_ENOUGH = 128 };
  * quickly is without waiters again and again. */
 enum { IDLE_TURNS = 64 };
 
-/* A long turn can hide a closed connection. A grant then waits a little longer, so that the
- * server and its I/O threads can read from the connections first. */
-enum { LONG_TURN_US = 5000, AFTER_LONG_TURN_US = 4000 };
+/* A long turn can hide a closed connection. A grant then waits for another quarter of that time,
+ * within these bounds, so that the server and its I/O threads can read from the connections. */
+enum { LONG_TURN_US = 5000, POSTPONE_MIN_US = 4000, POSTPONE_MAX_US = 50000 };
 
 typedef enum parked_answer { WAITING, GRANTED, REFUSED, SENT_AWAY } parked_answer;
 
@@ -125,8 +125,13 @@ static int reply(RedisModuleCtx *ctx, const parked *client) {
 /* True: the reply has to wait for a later turn. */
 static bool is_postponed(parked *client, int64_t now_us) {
     if (client->answer != GRANTED) return false;
-    if (client->not_before_us == 0 && now_us - client->answered_us >= LONG_TURN_US)
-        client->not_before_us = now_us + AFTER_LONG_TURN_US;
+    int64_t late_us = now_us - client->answered_us;
+    if (client->not_before_us == 0 && late_us >= LONG_TURN_US) {
+        int64_t pause_us = late_us / 4;
+        if (pause_us < POSTPONE_MIN_US) pause_us = POSTPONE_MIN_US;
+        if (pause_us > POSTPONE_MAX_US) pause_us = POSTPONE_MAX_US;
+        client->not_before_us = now_us + pause_us;
+    }
     if (now_us >= client->not_before_us) return false;
     server_alarm(client->not_before_us);
     return true;
