@@ -254,10 +254,7 @@ class _Facts:
         moments = []
         if tenure.token in self.released and claim.release != 0:
             moments.append(self.released[tenure.token])
-        # A connection that is lost just before or after the grant may have been sent the answer.
-        is_untold = claim.answer == PENDING and (
-            claim.lost_at is not None and claim.lost_at + BRIEF < self.began(tenure))
-        if claim.lost_at is not None and (claim.is_session or is_untold):
+        if claim.lost_at is not None and (claim.is_session or claim.answer == PENDING):
             moments.append(claim.lost_at)
         if claim.unblocked_at is not None and _is_no(claim.answer):
             moments.append(claim.unblocked_at)  # CLIENT UNBLOCK was faster than the answer
@@ -273,9 +270,16 @@ class _Facts:
 
     def free_from(self, tenure):
         """When it was over, give or take what the server needs to notice."""
-        is_given_back = tenure.end in GIVEN_BACK
+        is_given_back = tenure.end in GIVEN_BACK and not self.may_be_told(tenure)
         other_end = self.let_go_at(tenure) if is_given_back else self.deleted_at(tenure)
         return _first(tenure.expires, other_end)
+
+    def may_be_told(self, tenure):
+        """Was it lost, without a session, just before or after the grant? Then the server may have
+        sent the answer, and lets it keep the lock."""
+        claim = self.claims.get(tenure.token)
+        return (claim is not None and claim.lost_at is not None and claim.answer == PENDING
+                and not claim.is_session and claim.lost_at + BRIEF > self.began(tenure))
 
     def ended_at(self, tenure):
         """When it was another's, or nobody's; a little later if only the stream tells."""
