@@ -28,7 +28,10 @@ HEADER := $(if $(REDISMODULE_H),$(REDISMODULE_H),build/include/redismodule.h)
 CC ?= cc
 OBJCOPY ?= objcopy
 CFLAGS ?= -O2 -g
-WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
+# A parameter may have the name of its type, which gcc's plain -Wshadow takes for a mistake.
+SHADOW := -Wshadow$(shell $(CC) -Werror -Wshadow=local -E -x c /dev/null >/dev/null 2>&1 && \
+    echo =local)
+WARNINGS := -Wall -Wextra -Wpedantic $(SHADOW) -Wconversion -Wstrict-prototypes \
     -Wmissing-prototypes -Wvla -Wwrite-strings -Wundef -Wformat=2 $(if $(CI),-Werror)
 DLOCK_CFLAGS := -std=c11 -fPIC -fvisibility=hidden $(WARNINGS) -MMD -MP \
     $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
@@ -43,23 +46,24 @@ TLS := $(shell $(CC) $(CPPFLAGS) -include openssl/ssl.h -E -x c /dev/null >/dev/
     echo yes || echo no)
 endif
 $(if $(filter yes no,$(TLS)),,$(error dlock: TLS is yes or no))
-PC_TLS := $(if $(filter yes,$(TLS)),$(comma) libssl$(comma) libcrypto)
-CLIENT_LIBS := -lhiredis $(if $(filter yes,$(TLS)),-lssl -lcrypto)
+PC_TLS := $(if $(filter yes,$(TLS)),libssl$(comma) libcrypto)
+CLIENT_LIBS := $(if $(filter yes,$(TLS)),-lssl -lcrypto)
 
 CLIENT_CFLAGS := $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread -Iclient/include -Iclient/src
 CLIENT_LDFLAGS := -shared -pthread -Wl,-soname,libdlock.so.$(LIBRARY_ABI) \
     -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE),-Wl,-z,defs)
 
 MODULE_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard module/*.c)))
-CLIENT_SOURCES := $(filter-out client/src/tls$(if $(filter yes,$(TLS)),_none).c, \
-    $(sort $(wildcard client/src/*.c)))
+CLIENT_SOURCES := $(filter-out client/src/net/tls$(if $(filter yes,$(TLS)),_none).c, \
+    $(sort $(wildcard client/src/*/*.c)))
 CLIENT_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(CLIENT_SOURCES))
 CLIENT_KIND := $(OUT)/client/tls-$(TLS)
 CLIENT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/client/*.c)))
 CLI_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard client/cli/*.c)))
 FENCED_WRITERS := $(patsubst %,$(OUT)/client/examples/fenced_%,file sqlite redis)
 SELFTEST_OBJECTS := $(OUT)/tests/selftest/selftest.o
-UNIT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/unit/*/*_test.c)))
+UNIT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/unit/*/*_test.c \
+    tests/unit/client/*/*_test.c)))
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
 
 .DEFAULT_GOAL := all
@@ -111,11 +115,7 @@ $(CLIENT_KIND):
 $(OUT)/dlock_selftest.so: $(SELFTEST_OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(MODULE_LDFLAGS)
 
-$(CLIENT_OBJECTS): | hiredis $(if $(filter yes,$(TLS)),openssl)
-.PHONY: hiredis
-hiredis:
-	@echo '#include <hiredis/hiredis.h>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 || \
-	    { echo "dlock: hiredis is missing; on Debian: apt-get install libhiredis-dev" >&2; exit 1; }
+$(CLIENT_OBJECTS): | $(if $(filter yes,$(TLS)),openssl)
 .PHONY: openssl
 openssl:
 	@echo '#include <openssl/ssl.h>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 || \
@@ -133,7 +133,7 @@ build/include/redismodule.h:
 	@scripts/get-redismodule-h build/include
 
 # A unit test is one program: NAME_test.c and the pure file of the module or the tool that it names,
-# or the client's files.
+# or those files of the client that it needs and does not replace by fakes of its own.
 lease_index_NEEDS := module/deadlines.c
 $(OUT)/tests/unit/module/%_test: tests/unit/module/%_test.c tests/unit/unit.h module/%.c Makefile
 	@mkdir -p $(@D)
@@ -143,25 +143,30 @@ $(OUT)/tests/unit/cli/%_test: tests/unit/cli/%_test.c tests/unit/unit.h client/c
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Iclient/cli -Itests/unit -o $@ $< client/cli/$*.c
 
-$(OUT)/tests/unit/client/%_test: tests/unit/client/%_test.c tests/unit/unit.h $(CLIENT_OBJECTS) \
-    $(CLIENT_KIND)
+$(OUT)/client/files.a: $(CLIENT_OBJECTS) $(CLIENT_KIND)
+	@rm -f $@
+	$(AR) rcs $@ $(CLIENT_OBJECTS)
+
+$(OUT)/tests/unit/client/%_test: tests/unit/client/%_test.c tests/unit/unit.h $(OUT)/client/files.a
 	@mkdir -p $(@D)
-	$(CC) $(CLIENT_CFLAGS) $(CFLAGS) -Itests/unit -o $@ $< $(CLIENT_OBJECTS) $(CLIENT_LIBS)
+	$(CC) $(CLIENT_CFLAGS) $(CFLAGS) -Itests/unit -o $@ $< $(OUT)/client/files.a $(CLIENT_LIBS)
 
 # These see the library as its users do.
 $(OUT)/tests/client/%: tests/client/%.c $(OUT)/libdlock.a
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ $^ \
-	    $(CLIENT_LIBS)
+	    $(CLIENT_LIBS) $(if $(filter counter,$*),-lhiredis)
 
 # The example that is two files: the writer, and a store that takes its writes.
 $(OUT)/client/examples/fenced_%: client/examples/fenced_writer.c client/examples/fenced_%.c \
     $(OUT)/libdlock.a client/examples/fenced_store.h
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ \
-	    $(filter-out %.h,$^) $(CLIENT_LIBS) $(if $(filter sqlite,$*),-lsqlite3)
+	    $(filter-out %.h,$^) $(CLIENT_LIBS) $(if $(filter sqlite,$*),-lsqlite3) \
+	    $(if $(filter redis,$*),-lhiredis)
 
--include $(wildcard $(OUT)/module/*.d $(OUT)/client/*/*.d $(OUT)/tests/*/*.d $(OUT)/tests/*/*/*.d)
+-include $(wildcard $(OUT)/module/*.d $(OUT)/client/*/*.d $(OUT)/client/src/*/*.d \
+    $(OUT)/tests/*/*.d $(OUT)/tests/*/*/*.d $(OUT)/tests/unit/client/*/*.d)
 
 .PHONY: demo
 demo: ## see it work: a private Redis, two clients, one lock

@@ -36,8 +36,9 @@ COUNT = re.compile(r"(\d+) (passed|failed|error|skipped|xfailed|xpassed)")
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/\S+)", re.M)
 
 # These take longest, so they begin first.
-LONG = ["clock", "redlock", "install", "programs", "leases", "fuzz", "disruption", "role_change",
-        "certainty", "tls", "run", "crash", "wait", "renewal", "lock", "scripts"]
+LONG = ["clock", "redlock", "redlock_healing", "redlock_fences", "redlock_votes", "install",
+        "programs", "leases", "fuzz", "disruption", "role_change", "certainty", "tls", "run",
+        "crash", "wait", "renewal", "lock", "scripts"]
 
 
 class Part:
@@ -123,7 +124,7 @@ def library(name):
 def parts():
     sanitizers = f"{library('asan')} {library('ubsan')}"
     yield Part("unit tests", sorted(f"{SANITIZED}/{path.relative_to(ROOT).with_suffix('')}"
-                                    for path in (ROOT / "tests/unit").glob("*/*_test.c")))
+                                    for path in (ROOT / "tests/unit").rglob("*_test.c")))
     # The long failovers are for test-servers; most of the fuzz and of the stress is done below.
     yield Part("module", files_in("module", "failover"),
                {"DLOCK_FUZZ_CALLS": "100000", "DLOCK_STRESS_SECONDS": "15"})

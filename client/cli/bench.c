@@ -161,7 +161,6 @@ static void play(outcome *to, int number, const request *asked) {
     dlock_client_options options = connect_options(asked);
     to->threads = of->is_contended ? (int)asked->threads : 1;
     options.wait_mode = of->wait_mode;
-    options.pool_max = (uint32_t)to->threads + 1;
     runner *runners = calloc((size_t)to->threads, sizeof(runners[0]));
     to->status = runners == NULL ? DLOCK_NO_MEMORY : dlock_client_new(&client, &options);
     if (to->status == DLOCK_OK) play_with(to, number, asked, client, runners);

@@ -5,8 +5,9 @@
  *   ./memory_store 8 1000
  *
  * 8 threads count to 1000 each, on one counter, under one lock. A store only has to add a name that
- * is not there, and to remove it for the one who put it there; waiting and all the rest is the
- * library's. Yours would do the same by a request to a database. */
+ * is not there, and to remove the name for the token that added it; the library does the waiting
+ * and all the rest. A store of yours would send requests to a database, and may block: threads of
+ * the library call it. */
 #include <dlock_spi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -45,22 +46,23 @@ static dlock_status refuse(dlock_call *call, dlock_status status, const char *ca
     return status;
 }
 
-/* What is done to a name, locked. DLOCK_OK with the same token again: its answer was lost, say. */
-static dlock_status change(record *of, dlock_call *call, dlock_operation operation) {
+/* Locked. The same token again is DLOCK_OK: a reply was lost, say, and the library asks again. */
+static dlock_status change(record *record, dlock_call *call, dlock_operation operation) {
     int64_t asked_us = now_us();
-    if (of == NULL) return refuse(call, DLOCK_REFUSED, "the store is full");
-    bool is_held = of->token[0] != '\0' && asked_us < of->ends_us;
-    bool is_ours = is_held && strcmp(of->token, call->token) == 0;
+    if (record == NULL) return refuse(call, DLOCK_REFUSED, "the store is full");
+    bool is_held = record->token[0] != '\0' && asked_us < record->ends_us;
+    bool is_ours = is_held && strcmp(record->token, call->token) == 0;
+    int64_t ends_us = asked_us + (int64_t)call->lease_ms * 1000;
     if (operation == DLOCK_ACQUIRING) {
-        if (is_held && !is_ours) return refuse(call, DLOCK_BUSY, "another holds it");
-        if (!is_ours) of->fence++;
-        snprintf(of->token, sizeof(of->token), "%s", call->token);
-        call->fence = of->fence;
+        if (is_held && !is_ours) return refuse(call, DLOCK_BUSY, "another holds the lock");
+        if (!is_ours) record->fence++;
+        snprintf(record->token, sizeof(record->token), "%s", call->token);
+        call->fence = record->fence;
     } else if (!is_ours) {
-        return refuse(call, DLOCK_LOST, "another holds it, or nobody");
+        return refuse(call, DLOCK_LOST, "another holds the lock, or nobody");
     }
-    if (operation == DLOCK_RELEASING) of->token[0] = '\0';
-    of->ends_us = asked_us + (int64_t)call->lease_ms * 1000;
+    if (operation == DLOCK_RELEASING) record->token[0] = '\0';
+    if (!is_ours || ends_us > record->ends_us) record->ends_us = ends_us; /* never shorter */
     call->asked_us = asked_us; /* from before the store did anything */
     return DLOCK_OK;
 }

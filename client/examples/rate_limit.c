@@ -4,10 +4,11 @@
  *   cc -o rate_limit rate_limit.c $(pkg-config --cflags --libs dlock)
  *   ./rate_limit redis://127.0.0.1:6379 5 100
  *
- * takes and gives back a lock 100 times as fast as it can, with 5 acquires per second allowed. A
- * handler is given every call on its way to the service. This one counts acquires by a bucket of
- * tokens: each takes one, a second brings RATE of them, and no more than RATE are kept. If there is
- * none, it answers DLOCK_BUSY itself, and neither the server nor any handler behind hears of it. */
+ * takes and gives back a lock 100 times as fast as possible, with 5 acquires per second allowed. A
+ * handler sees every call on the way to the service (enter) and on the way back (leave). This
+ * handler counts acquires by a bucket of tokens: each acquire takes a token, a second brings RATE
+ * tokens, and no more than RATE are kept. Without a token the handler answers DLOCK_BUSY itself,
+ * and neither the server nor any handler behind hears of the call. */
 #include <dlock_spi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -19,26 +20,27 @@ typedef struct bucket {
     int64_t filled_us; /* when the tokens were counted last; 0: never */
 } bucket;
 
-static bool take_token(bucket *from, int64_t now_us) {
-    pthread_mutex_lock(&from->mutex);
-    if (from->filled_us == 0) from->filled_us = now_us;
-    if (now_us > from->filled_us) { /* not so for a thread that was overtaken */
-        from->tokens += from->rate * (double)(now_us - from->filled_us) / 1e6;
-        if (from->tokens > from->rate) from->tokens = from->rate;
-        from->filled_us = now_us;
+static bool take_token(bucket *bucket, int64_t now_us) {
+    pthread_mutex_lock(&bucket->mutex);
+    if (bucket->filled_us == 0) bucket->filled_us = now_us;
+    if (now_us > bucket->filled_us) { /* not so for a thread that was overtaken */
+        bucket->tokens += bucket->rate * (double)(now_us - bucket->filled_us) / 1e6;
+        if (bucket->tokens > bucket->rate) bucket->tokens = bucket->rate;
+        bucket->filled_us = now_us;
     }
-    bool is_taken = from->tokens >= 1;
-    if (is_taken) from->tokens -= 1;
-    pthread_mutex_unlock(&from->mutex);
+    bool is_taken = bucket->tokens >= 1;
+    if (is_taken) bucket->tokens -= 1;
+    pthread_mutex_unlock(&bucket->mutex);
     return is_taken;
 }
 
 /* A release or extend is never limited: that would keep the lock from others. */
-static dlock_status limit(void *arg, dlock_call *call, dlock_chain *rest) {
+static dlock_step limit(void *arg, dlock_call *call) {
     bool is_let_in = call->operation != DLOCK_ACQUIRING || take_token(arg, call->started_us);
-    if (is_let_in) return dlock_next(rest, call);
+    if (is_let_in) return DLOCK_PASS;
     snprintf(call->cause, sizeof(call->cause), "too many acquires per second");
-    return DLOCK_BUSY;
+    call->status = DLOCK_BUSY;
+    return DLOCK_ANSWER;
 }
 
 /* 0, or the exit code. */
@@ -72,7 +74,7 @@ int main(int argc, char **argv) {
                              .name = "rate limit",
                              .order = 100, /* nearer to the caller than all of the library's own */
                              .arg = &tokens,
-                             .handle = limit};
+                             .enter = limit};
     dlock_client_options options;
     dlock_client_options_init(&options);
     options.urls = (const char *const[]){argv[1]};

@@ -69,13 +69,20 @@ static void *use_hiredis(void *data) {
     return NULL;
 }
 
-static dlock_status pass(void *arg, dlock_call *call, dlock_chain *rest) {
+static dlock_step pass(void *arg, dlock_call *call) {
     (void)arg;
-    return dlock_next(rest, call);
+    (void)call;
+    return DLOCK_PASS;
+}
+
+static void look(void *arg, dlock_call *call) {
+    (void)arg;
+    (void)call;
 }
 
 static void make_client(bool has_handlers) {
-    static const dlock_handler idle = {.struct_size = sizeof(idle), .name = "idle", .handle = pass};
+    static const dlock_handler idle = {
+        .struct_size = sizeof(idle), .name = "idle", .enter = pass, .leave = look};
     const dlock_handler *handlers[HANDLERS];
     for (int i = 0; i < HANDLERS; i++)
         handlers[i] = &idle;

@@ -1,9 +1,13 @@
 """Fixtures of the client's tests: clients and fake servers that end with the test."""
 
+import os
+import signal
+
 import pytest
 
 from support.fake_server import FakeServer
 from support.libdlock import Client
+from support.proxy import Proxy
 from support.server import free_port
 from support.tls import Authority, tls_options
 
@@ -22,6 +26,20 @@ def fake_server():
     yield make
     for server in servers:
         server.close()
+
+
+@pytest.fixture
+def start_proxy(start_server):
+    """start_proxy(server, gates=None): see support/proxy.py."""
+    proxies = []
+
+    def start(server, gates=None):
+        proxies.append(Proxy(server.port, gates))
+        return proxies[-1]
+
+    yield start
+    for proxy in proxies:
+        proxy.close()
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +75,7 @@ def tls_server(start_tls_server):
 
 
 @pytest.fixture
-def connect(start_server, fake_server):
+def connect(start_server, fake_server, start_proxy):
     """connect(url or server or a list of them, **options) is a client of libdlock. Unless told
     otherwise it waits so long for an answer that only a server that never answers is late. It ends
     before the servers do: what it holds is released as long as somebody is there."""
@@ -75,6 +93,23 @@ def connect(start_server, fake_server):
     yield make
     for client in reversed(clients):
         client.free()
+
+
+@pytest.fixture
+def silent(connect):
+    """silent(server, ...): the server is there and says nothing, until SIGCONT or the end of the
+    test, before the clients go."""
+    stopped = []
+
+    def stop(*servers):
+        for server in servers:
+            os.kill(server.pid, signal.SIGSTOP)
+            stopped.append(server)
+
+    yield stop
+    for server in stopped:
+        if server.process is not None:
+            os.kill(server.pid, signal.SIGCONT)
 
 
 @pytest.fixture

@@ -54,6 +54,8 @@ int main(int argc, char **argv) {
     dlock_client_options_init(&options);
     options.backend = &store;
     options.hotspot_auto = AUTO_MAX;
+    options.io_timeout_ms =
+        60000; /* a thread of the library calls the store: on a slow machine, late */
     dlock_client *client;
     if (dlock_client_new(&client, &options) != DLOCK_OK) return 1;
     struct timespec begin, end;

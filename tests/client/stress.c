@@ -150,7 +150,6 @@ int main(int argc, char **argv) {
     dlock_client_options_init(&options);
     options.url_count = split(argv[1], urls);
     options.urls = urls;
-    options.pool_max = THREADS / 2;
     options.io_timeout_ms = 20000; /* sanitizers are slow */
     options.connect_timeout_ms = 20000;
     if (is_hot) {

@@ -277,6 +277,16 @@ def test_a_folder_that_cannot_be_used_is_refused(connect, server, tmp_path, fold
         connect(server, access_log_dir=str(tmp_path / folder))
 
 
+def test_a_file_that_cannot_be_written_to_is_refused(connect, server, tmp_path):
+    """A pipe that nobody reads would hold up whoever opens it."""
+    (tmp_path / "folder" / NAME).mkdir(parents=True)
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / NAME)
+    for folder in "folder", "pipe":
+        with pytest.raises(ValueError):
+            connect(server, access_log_dir=str(tmp_path / folder))
+
+
 def test_a_file_and_a_callback_are_too_much(log, tmp_path):
     with pytest.raises(ValueError, match="both access_log_dir and access_log"):
         log(access_log_dir=str(tmp_path))
@@ -307,15 +317,24 @@ def test_a_name_cannot_forge_a_line(log_to, finish, tmp_path, kind):
     assert {unescape(fields[1]) for _, fields in checked} == {cut(HOSTILE[kind])}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in HOSTILE if len(HOSTILE[kind]) <= 256])
-def test_a_token_cannot_forge_a_line(log_to, finish, tmp_path, kind):
+def test_a_prefix_cannot_forge_a_line(log_to, finish, tmp_path):
+    prefix = f"a|b\n{FORGED}\n\x1b"
+    dlock = log_to(prefix=prefix)
+    use(dlock, "n")
+    finish(dlock)
+    checked = [check_line(line) for line in read_lines(tmp_path)]
+    assert [unescape(fields[1]) for _, fields in checked] == [prefix.encode() + b"n"] * 2
+
+
+def test_a_token_in_the_log_has_its_owner(log_to, finish, tmp_path):
     dlock = log_to()
-    lock = dlock.lock("n", token=HOSTILE[kind])
+    lock = dlock.lock("n", owner="job|7\\")
     assert lock.acquire() == Status.OK
+    token = lock.token
     lock.release()
     finish(dlock)
     checked = [check_line(line) for line in read_lines(tmp_path)]
-    assert [unescape(fields[2]) for _, fields in checked] == [HOSTILE[kind]] * 2
+    assert [unescape(fields[2]) for _, fields in checked] == [token] * 2
 
 
 def test_an_answer_of_the_server_cannot_forge_a_line(log, fake_server):
@@ -513,6 +532,57 @@ def test_a_disk_that_is_full_holds_nobody_up(log_to, finish, tmp_path):
     dlock = log_to()
     assert_nobody_is_held_up(dlock.lock(), 1000)
     finish(dlock)
+
+
+def test_a_disk_that_is_full_does_not_keep_the_processor_busy(log_to, finish, tmp_path):
+    """What cannot be written is not tried again and again."""
+    (tmp_path / NAME).symlink_to("/dev/full")
+    dlock = log_to()
+    for _ in range(100):
+        use(dlock)
+    begin = time.process_time()
+    time.sleep(1)  # nothing is to be done meanwhile
+    assert time.process_time() - begin < 0.3
+    finish(dlock)
+
+
+def test_a_reader_that_goes_away_harms_nobody(server, tmp_path):
+    """A signal would end a program that does not expect one: Python ignores it, this one not."""
+    os.mkfifo(tmp_path / NAME)
+    reader = os.open(tmp_path / NAME, os.O_RDONLY | os.O_NONBLOCK)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)"
+         f"\n{READER_GONE}", ROOT / "tests", f"redis://127.0.0.1:{server.port}", tmp_path],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "used\n"
+    wait_until(lambda: has_lines(reader), "the first lines")
+    os.close(reader)
+    out, _ = process.communicate("go on\n", timeout=60)
+    assert (process.returncode, out) == (0, "used\n")
+
+
+READER_GONE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from support.libdlock import Client, Status
+dlock = Client(sys.argv[2], access_log_dir=sys.argv[3], io_timeout_ms=20000)
+lock = dlock.lock()
+def use():
+    for _ in range(100):
+        assert lock.acquire(20000) == Status.OK and lock.release() == Status.OK
+    print("used", flush=True)
+use()
+sys.stdin.readline()
+use()
+dlock.free()
+"""
+
+
+def has_lines(reader):
+    try:
+        return os.read(reader, 65536)
+    except BlockingIOError:
+        return False
 
 
 def test_a_folder_that_goes_away_harms_nobody(log_to, finish, tmp_path):

@@ -105,13 +105,14 @@ def test_a_move_that_is_refused_is_tried_again(connect, fake_server, told):
 def test_a_move_needs_no_replicas(through, server, start_replica, told):
     """A shortfall would be undone, and the lock with it."""
     replica = start_replica(server)
-    dlock, proxy = through({0: Gate(is_kept=True)}, io_timeout_ms=PATIENT_MS)
+    dlock, proxy = through({"others": Gate(is_kept=True)}, io_timeout_ms=PATIENT_MS)
     lock = dlock.lock(session=True, lease_ms=LEASE_MS, min_replicas=1, replica_timeout_ms=200)
     while lock.acquire() != Status.OK:  # a slow machine
         pass
     first = session_of(server.observer)
     with stopped(replica):
-        proxy.cut_near(0)
+        for number in range(len(proxy.pairs)):
+            proxy.cut_near(number)
         wait_until(lambda: session_of(server.observer) != first, "that it is moved")
         wait_until(lambda: lock.state == State.HELD, "that it is ours")
 
@@ -134,12 +135,13 @@ def test_a_request_that_arrives_late_does_not_take_the_session_along(through, se
 # -- extensions -----------------------------------------------------------------------------------
 
 
-def test_the_loss_is_told_in_time_after_a_shorter_extension(connect, server, told):
-    lock = connect(server, on_event=told).lock(lease_ms=LEASE_MS)
+def test_a_shorter_extension_changes_nothing(connect, server, client):
+    lock = connect(server).lock(lease_ms=LEASE_MS)
     assert lock.acquire() == Status.OK
     assert lock.extend(500) == Status.OK
-    wait_until(lambda: told.find(Event.LOST), "the loss")  # a minute before the old end
-    assert lock.state == State.GONE
+    assert lock.remaining_ms > LEASE_MS / 2 and Commands(client).ttl() > LEASE_MS / 2
+    time.sleep(0.6)
+    assert lock.state == State.HELD and lock.release() == Status.OK
 
 
 def test_an_extension_that_is_not_sent_changes_nothing(connect, server):
@@ -165,30 +167,10 @@ def test_doubt_about_an_extension_does_not_flood_the_server(connect, fake_server
     lock = connect(server, io_timeout_ms=300).lock(lease_ms=LEASE_MS, renew_every_ms=20000)
     assert lock.acquire() == Status.OK
     assert lock.extend(3000) == Status.IN_DOUBT
-    wait_until(lambda: len(server.asked("DLOCK.EXTEND")) >= 3, "renewals")
     before = len(server.requests)
     time.sleep(1)
     assert len(server.requests) - before < 20
-
-
-def test_a_late_extension_does_not_shorten_what_its_token_has_taken_again(through, client):
-    """With a token of the caller's choice it is about the new lock, too."""
-    gate = Gate(asked=True)
-    dlock, _ = through({1: gate}, io_timeout_ms=300)
-    lock = dlock.lock(lease_ms=LEASE_MS, token="me")
-    assert lock.acquire() == Status.OK
-    other, waiting = dlock.lock("other", lease_ms=LEASE_MS), dlock.lock("other")
-    assert other.acquire() == Status.OK
-    parked = Background(waiting.acquire, 60_000)  # has the first connection
-    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
-    assert lock.extend(1000) == Status.IN_DOUBT
-    lock.release()
-    assert lock.acquire() == Status.OK
-    gate.open()
-    wait_until(lambda: client.info("dlock")["dlock_extended"] == 1, "that the late one has come")
-    assert Commands(client).ttl() > LEASE_MS / 2
-    assert lock.state == State.HELD and lock.release() == Status.OK
-    assert other.release() == Status.OK and parked.result() == Status.OK
+    assert lock.state == State.HELD and lock.remaining_ms > LEASE_MS / 2
 
 
 def test_every_suspicion_is_told(connect, fake_server, told):

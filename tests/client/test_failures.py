@@ -106,7 +106,15 @@ def test_a_connection_that_died_while_it_was_idle_is_not_used(dlock, server):
 def test_a_server_that_never_answers(impatient, fake_server, mode, wait_ms):
     lock = impatient(fake_server(lambda words: SILENCE), wait_mode=mode).lock()
     assert_waits_no_longer(lock, wait_ms, Status.IN_DOUBT)
-    assert "no answer in time" in lock.error
+    assert "no reply in time" in lock.error
+
+
+def test_a_request_that_no_buffer_holds(connect, fake_server):
+    """A thread that is alone reads the reply without polling, but not before all is sent."""
+    server = fake_server(lambda words: b":1\r\n")
+    lock = connect(server, io_timeout_ms=WAIT_MS).lock("x" * 20_000_000)
+    assert lock.acquire() == Status.OK, lock.error
+    assert lock.release() == Status.OK, lock.error
 
 
 def test_a_server_that_is_stopped(impatient, server):
@@ -271,7 +279,8 @@ def test_a_withdrawal_is_tried_until_it_is_answered(told, fake_server, how):
     server = fake_server(holder)
     assert told(how, server).lock(lease_ms=600_000).acquire() == Status.IN_DOUBT
     wait_until(lambda: holder.token is None and holder.count >= 5, "the withdrawal")
-    assert len(server.asked("DLOCK.RELEASE")) == 4
+    releases = len(server.asked("DLOCK.RELEASE"))
+    assert 4 <= releases <= (8 if how == "silence" else 4)  # silent connections are told as well
 
 
 def test_a_withdrawal_ends_with_the_lease(impatient, fake_server):
@@ -279,7 +288,7 @@ def test_a_withdrawal_ends_with_the_lease(impatient, fake_server):
     assert impatient(server).lock(lease_ms=300).acquire() == Status.IN_DOUBT
     time.sleep(1.5)  # well past the lease
     count = len(server.asked("DLOCK.RELEASE"))
-    assert 1 <= count <= 4
+    assert 1 <= count <= 8  # each also behind the acquire, on the connection that stalled
     time.sleep(0.5)
     assert len(server.asked("DLOCK.RELEASE")) == count
 
@@ -301,19 +310,6 @@ def test_a_release_that_is_not_answered_goes_on_in_the_background(impatient, fak
     assert lock.acquire(WAIT_MS) == Status.OK
     assert lock.release() == Status.IN_DOUBT
     wait_until(lambda: len(server.asked("DLOCK.RELEASE")) >= 2, "the second release")
-
-
-def test_a_token_of_ones_own_choice_is_not_withdrawn_later(impatient, fake_server):
-    """It may be in use again by then."""
-    holder = Holder({1: SILENCE, 3: SILENCE})
-    server = fake_server(holder)
-    lock = impatient(server).lock(token="mine")
-    assert lock.acquire() == Status.IN_DOUBT
-    assert lock.acquire(WAIT_MS) == Status.OK
-    assert lock.release() == Status.IN_DOUBT
-    assert lock.acquire(WAIT_MS) == Status.OK
-    time.sleep(0.5)  # more than the first withdrawals would take
-    assert len(server.asked("DLOCK.RELEASE")) == 1
 
 
 def test_freeing_the_client_gives_withdrawals_a_last_chance(fake_server):
@@ -449,33 +445,16 @@ def test_a_wrong_password(connect, server):
             lock.release()
 
 
-# -- the pool -------------------------------------------------------------------------------------
-
-
-def test_a_full_pool_is_waited_for_in_line(impatient, server):
-    dlock = impatient(server, pool_max=1)
-    holder, waiter, other = dlock.lock("a"), dlock.lock("a"), dlock.lock("b")
-    assert holder.acquire(WAIT_MS) == Status.OK
-    waiting = Background(waiter.acquire, WAIT_MS)  # has the only connection for as long
-    client = server.client()
-    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
-    assert other.acquire(50) == Status.UNREACHABLE
-    assert "pool_max" in other.error
-    in_line = Background(other.acquire, WAIT_MS)
-    time.sleep(0.2)  # longer than an I/O timeout; it is in line by now
-    assert in_line.is_running()
-    holder.release()
-    assert waiting.result() == Status.OK
-    assert in_line.result() == Status.OK
+# -- connections ----------------------------------------------------------------------------------
 
 
 def test_who_waits_for_a_lock_does_not_keep_the_holder_from_releasing_it(connect, server):
-    dlock = connect(server, pool_max=2)
+    dlock = connect(server)
     holder = dlock.lock()
-    holder.acquire()
+    assert holder.acquire() == Status.OK
     waiting = [Background(_take_and_give_once, dlock.lock()) for _ in range(6)]
     client = server.client()
-    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 2, "waiters")
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 6, "waiters")
     assert holder.extend() == Status.OK
     assert holder.release() == Status.OK
     assert all(call.result() for call in waiting)
@@ -485,36 +464,17 @@ def _take_and_give_once(lock):
     return lock.acquire(20_000) == Status.OK and lock.release() == Status.OK
 
 
-def test_a_wait_for_a_connection_can_be_canceled(connect, server):
-    dlock = connect(server, pool_max=1)
-    dlock.lock("a").acquire()
-    waiter, other = dlock.lock("a"), dlock.lock("b")
-    waiting = Background(waiter.acquire, 20_000)
-    client = server.client()
-    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
-    stuck = Background(other.acquire, -1)
-    other.cancel()
-    assert stuck.result() == Status.CANCELED
-    waiter.cancel()
-    assert waiting.result() == Status.CANCELED
-
-
-def test_no_more_connections_than_the_pool_allows(connect, server):
-    dlock = connect(server, pool_max=3)
+def test_threads_share_one_connection_for_short_commands(connect, server):
+    dlock = connect(server)
     locks = [dlock.lock(f"name {i}") for i in range(20)]
     calls = [Background(_take_and_give, lock) for lock in locks]
     assert all(call.result() for call in calls)
-    client = server.client()
-
-    def count():
-        return len([c for c in client.client_list() if c["cmd"].startswith("dlock")])
-
-    wait_until(lambda: count() <= 3, "the server to see the end of those for urgent releases")
+    ours = [c for c in server.client().client_list() if c["cmd"].startswith("dlock")]
+    assert len(ours) == 1
 
 
 def _take_and_give(lock):
-    return all(lock.acquire(20_000) == Status.OK and lock.release() == Status.OK
-               for _ in range(20))
+    return all(lock.acquire() == Status.OK and lock.release() == Status.OK for _ in range(20))
 
 
 # -- ways to connect ------------------------------------------------------------------------------

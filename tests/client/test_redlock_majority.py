@@ -12,18 +12,12 @@ from support.server import stopped, wait_until
 
 LONG_IO_MS = 60_000
 SHORT_IO_MS = 300
-LEFT_MAX = 64  # connections with answers to come, after which the next one is waited for
+LEASE_MS = 600_000  # longer than any test
 
 
 @pytest.fixture
 def servers(start_server):
     return [start_server() for _ in range(3)]
-
-
-@pytest.fixture
-def connect(servers, connect):
-    """The clients go before the servers do."""
-    return connect
 
 
 class Slow:
@@ -49,7 +43,7 @@ def slow(fake_server):
 
 def test_nobody_waits_for_the_slow(connect, servers):
     """With this I/O timeout, the test would not end."""
-    lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock()
+    lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=LEASE_MS)
     assert lock.acquire() == Status.OK
     assert lock.release() == Status.OK
     with stopped(servers[0]):
@@ -74,7 +68,7 @@ def test_no_vote_is_counted_before_it_came(connect, servers, slow):
 
 
 def test_a_release_does_not_overtake_the_acquire(connect, servers, slow):
-    """Each goes the way its own acquire went, though others are there."""
+    """All travel one connection, in order."""
     dlock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS)
     locks = [dlock.lock(f"lock-{i}") for i in range(8)]
     for lock in locks:
@@ -87,10 +81,10 @@ def test_a_release_does_not_overtake_the_acquire(connect, servers, slow):
     for i in range(8):
         about = [words[0] for words in slow.requests if words[1] == b"lock-%d" % i]
         assert about == [b"DLOCK.ACQUIRE", b"DLOCK.EXTEND", b"DLOCK.RELEASE"]
-    assert slow.connection_count == 8
+    assert slow.connection_count == 1
 
 
-def test_a_connection_is_used_again_when_its_answers_have_come(connect, servers, slow):
+def test_one_connection_is_used_again_and_again(connect, servers, slow):
     lock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS).lock()
     for round_number in range(1, 11):
         slow.answer.is_open.clear()
@@ -98,14 +92,14 @@ def test_a_connection_is_used_again_when_its_answers_have_come(connect, servers,
         assert lock.release() == Status.OK, lock.error
         slow.answer.is_open.set()
         wait_until(lambda: slow.answer.given == 2 * round_number, "the answers")
-    assert slow.connection_count < 10  # one, if the last answer was always there in time
+    assert slow.connection_count == 1
 
 
-def test_who_stays_silent_is_left_alone(connect, servers, fake_server):
+def test_a_server_that_stays_silent_is_skipped(connect, servers, fake_server):
     mute = fake_server(lambda words: SILENCE)
     dlock = connect([mute, *servers[:2]], io_timeout_ms=SHORT_IO_MS)
 
-    def is_left_alone():
+    def is_skipped():
         """Of 50 in a row, more than half are not asked of it."""
         before = len(mute.asked("DLOCK.ACQUIRE"))
         for _ in range(50):
@@ -114,12 +108,13 @@ def test_who_stays_silent_is_left_alone(connect, servers, fake_server):
             assert lock.release() == Status.OK
         return len(mute.asked("DLOCK.ACQUIRE")) - before < 25
 
-    wait_until(is_left_alone, "it to be left alone")
+    wait_until(is_skipped, "it to be skipped")
     assert mute.connection_count < 200
 
 
-def test_what_was_not_answered_in_time_is_not_taken_back_later(connect, servers, fake_server):
-    """Somebody may count on it by then. It is given back when the lock is, and in that order."""
+def test_a_grant_without_a_reply_is_not_given_back_while_the_lock_is_held(connect, servers,
+                                                                          fake_server):
+    """A renewal may count on it by then. It is given back when the lock is, and in that order."""
     mute = fake_server(lambda words: SILENCE)
     dlock = connect([mute, *servers[:2]], io_timeout_ms=SHORT_IO_MS)
     lock, other = dlock.lock("lock"), dlock.lock("other")
@@ -135,25 +130,21 @@ def test_what_was_not_answered_in_time_is_not_taken_back_later(connect, servers,
     assert mute.connection_count == 2
 
 
-@pytest.mark.alone
-def test_not_too_many_connections_are_left(connect, servers, fake_server):
+def test_a_mute_server_costs_neither_time_nor_connections(connect, servers, fake_server):
     mute = fake_server(lambda words: SILENCE)
-    dlock = connect([mute, *servers[:2]], io_timeout_ms=3000)
-    locks = [dlock.lock(f"lock-{i}") for i in range(LEFT_MAX + 1)]
-    took = []
+    dlock = connect([mute, *servers[:2]], io_timeout_ms=LONG_IO_MS)
+    locks = [dlock.lock(f"lock-{i}") for i in range(100)]
     for lock in locks:
         status, took_ms = lock.timed_acquire()
-        assert status == Status.OK
-        took.append(took_ms)
-    assert took[-1] > 1000, "nobody waits any more"
-    assert max(took[:-1]) < 1000
+        assert status == Status.OK and took_ms < LONG_IO_MS / 2
     for lock in locks:
         assert lock.release() == Status.OK
-    wait_until(lambda: len({words[1] for words in mute.asked("DLOCK.RELEASE")}) == LEFT_MAX + 1,
+    wait_until(lambda: len({words[1] for words in mute.asked("DLOCK.RELEASE")}) == len(locks),
                "all of them to be taken back")
+    assert mute.connection_count == 1
 
 
-def test_what_was_left_is_taken_back_when_the_client_goes(connect, servers, fake_server):
+def test_a_grant_without_a_reply_is_given_back_when_the_client_goes(connect, servers, fake_server):
     mute = fake_server(lambda words: SILENCE)
     dlock = connect([mute, *servers[:2]], io_timeout_ms=LONG_IO_MS)
     lock = dlock.lock()
@@ -175,8 +166,8 @@ def test_a_late_answer_is_not_taken_for_another(connect, servers, slow):
     assert lock.release() == Status.OK, lock.error
 
 
-def test_what_becomes_of_a_lock_that_is_handed_on_goes_the_same_way(connect, servers, slow):
-    """It is taken anew, with another token, for a longer lease; and the first one given back."""
+def test_a_lock_that_is_handed_on_keeps_its_token_and_its_connection(connect, servers, slow):
+    """It is asked for again, with the same token, for a longer lease."""
     dlock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS, hotspot_hand_on=1)
     dlock.hotspot_add("lock")
     first, second = dlock.lock(lease_ms=30_000), dlock.lock(lease_ms=600_000)
@@ -186,16 +177,16 @@ def test_what_becomes_of_a_lock_that_is_handed_on_goes_the_same_way(connect, ser
     wait_until(lambda: dlock.stats().waiting == 1, "the second one in line")
     assert first.release() == Status.OK
     assert waiting.result() == Status.OK, second.error
-    assert second.token != token
+    assert second.token == token
     assert second.release() == Status.OK
     slow.answer.is_open.set()
-    wait_until(lambda: [b"DLOCK.RELEASE", b"lock", token] in slow.requests, "the first one's end")
+    wait_until(lambda: [b"DLOCK.RELEASE", b"lock", token] in slow.requests, "the end")
     assert slow.connection_count == 1
 
 
 @pytest.mark.alone
-def test_who_is_left_alone_hears_of_a_release_behind_what_others_have_left(connect, servers, slow):
-    """It has granted the lock, and then falls silent: no connection is idle there any more."""
+def test_a_skipped_server_hears_of_a_release(connect, servers, slow):
+    """It has granted the lock, and then falls silent."""
     dlock = connect([slow, *servers[:2]], io_timeout_ms=SHORT_IO_MS)
     lock, other = dlock.lock("lock", lease_ms=600_000), dlock.lock("other")
     slow.answer.is_open.set()
@@ -204,7 +195,7 @@ def test_who_is_left_alone_hears_of_a_release_behind_what_others_have_left(conne
     token = lock.token
     slow.answer.is_open.clear()
 
-    def is_left_alone():
+    def is_skipped():
         before = dlock.stats().commands
         if other.acquire() != Status.OK:
             return False  # a busy machine: one of the two others was late as well
@@ -212,7 +203,7 @@ def test_who_is_left_alone_hears_of_a_release_behind_what_others_have_left(conne
         assert other.release() == Status.OK
         return asked == 2
 
-    wait_until(is_left_alone, "it to be left alone")
+    wait_until(is_skipped, "it to be skipped")
     assert lock.release() == Status.OK
     slow.answer.is_open.set()
     wait_until(lambda: [b"DLOCK.RELEASE", b"lock", token] in slow.requests, "the release")

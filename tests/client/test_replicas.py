@@ -24,6 +24,35 @@ def dlock(connect, server, replica):
     return connect(server, io_timeout_ms=PATIENT_MS)
 
 
+class Failover:
+    """A master with two replicas, and the steps of SENTINEL FAILOVER: a replica is promoted, then
+    the other one is told to follow it, and the old master last, about a second later."""
+
+    def __init__(self, old, promoted, other):
+        self.old, self.promoted, self.other = old, promoted, other
+
+    def promote(self):
+        self.promoted.observer.replicaof("NO", "ONE")
+        wait_until(lambda: self.old.observer.info("replication")["connected_slaves"] == 1,
+                   "the old master to miss the promoted replica")
+
+    def _follow(self, server):
+        server.observer.replicaof("127.0.0.1", self.promoted.port)
+        wait_until(lambda: server.observer.info("replication").get("master_link_status") == "up",
+                   "a sync")
+
+    def redirect_other_replica(self):
+        self._follow(self.other)
+
+    def demote_old_master(self):
+        self._follow(self.old)
+
+
+@pytest.fixture
+def failover(server, start_replica):
+    return Failover(server, start_replica(server), start_replica(server))
+
+
 def lock_of(dlock, name="lock", replica_timeout_ms=PATIENT_MS, **options):
     return dlock.lock(name, **{"min_replicas": 1, "lease_ms": 60000, **options},
                       replica_timeout_ms=replica_timeout_ms)
@@ -116,3 +145,33 @@ def test_busy_is_busy(dlock, client):
     lock = lock_of(dlock)
     assert lock.acquire() == Status.BUSY
     assert lock.acquire(50) == Status.TIMEOUT
+
+
+# -- which number covers which failover: see "What min_replicas covers" in client/README.md
+
+
+def test_one_acknowledgement_does_not_cover_an_orderly_failover(connect, failover):
+    """It can come from the replica that the old master has left, and which is overwritten next."""
+    failover.promote()
+    first = lock_of(connect(failover.old, io_timeout_ms=PATIENT_MS))
+    assert first.acquire() == Status.OK, first.error
+    failover.redirect_other_replica()
+    second = lock_of(connect(failover.promoted, io_timeout_ms=PATIENT_MS))
+    assert second.acquire() == Status.OK, second.error
+    assert first.state == second.state == State.HELD, "granted twice"
+
+
+def test_acknowledgements_of_all_replicas_cover_an_orderly_failover(connect, failover):
+    needed = {"min_replicas": 2, "replica_timeout_ms": 100}
+    before, after = (connect(server, io_timeout_ms=2000)  # so long is the release tried at the end
+                     for server in (failover.old, failover.promoted))
+    held = lock_of(before, "held", min_replicas=2)
+    assert held.acquire() == Status.OK, held.error
+    for step in failover.promote, failover.redirect_other_replica:
+        step()
+        assert lock_of(before, **needed).acquire() == Status.NO_REPLICAS, "one has left it"
+        assert lock_of(after, **needed).acquire() == Status.NO_REPLICAS, "two are still missing"
+        assert lock_of(after, "held", **needed).acquire() == Status.BUSY, "the promoted one knows"
+    failover.demote_old_master()
+    assert lock_of(after, min_replicas=2).acquire() == Status.OK
+    assert lock_of(after, "held", **needed).acquire() == Status.BUSY

@@ -1,9 +1,11 @@
 """Locks that end with their connection, from the client."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -184,14 +186,42 @@ def test_it_can_wait_in_line(dlock, connect, server, client):
 
 
 def test_a_hot_name_is_not_handed_on(connect, server, client):
-    """The next thread has a connection of its own to hang it on."""
+    """The next thread asks for the lock itself: the session is tied to a connection."""
     dlock = connect(server, hotspot_hand_on=10, io_timeout_ms=5000)
     dlock.hotspot_add("lock")
     first, second = (dlock.lock(session=True, lease_ms=LEASE_MS) for _ in range(2))
     assert first.acquire() == Status.OK
-    session = session_of(client)
+    token, fence = first.token, first.fence
     waiting = Background(second.acquire, 60000)
     wait_until(lambda: dlock.stats().waiting == 1, "the waiter")
     assert first.release() == Status.OK
     assert waiting.result() == Status.OK
-    assert session_of(client) not in (0, session)
+    assert session_of(client) != 0
+    assert second.token != token and second.fence > fence
+    assert dlock.stats().hand_ons == 0
+
+
+def test_a_cancel_that_meets_the_grant_leaves_no_lock_that_the_server_has_given_away(
+        connect, server, client):
+    """Whichever comes first: DLOCK_OK is a lock that hangs on a connection which is there, and
+    DLOCK_CANCELED leaves nothing behind."""
+    dlock, other = connect(server), connect(server).lock(lease_ms=LEASE_MS)
+    outcomes, chance, mean_s = [], random.Random(1), 0.0005
+    for _ in range(300):
+        assert other.acquire(20_000) == Status.OK
+        lock = dlock.lock(session=True, lease_ms=LEASE_MS)
+        waiting = Background(lock.acquire, 20_000)
+        wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
+        releasing = Background(other.release)
+        time.sleep(chance.random() * 2 * mean_s)  # about as long as the grant takes
+        lock.cancel()
+        outcomes.append(waiting.result())
+        mean_s *= 0.8 if outcomes[-1] == Status.OK else 1.25
+        assert releasing.result() == Status.OK
+        if outcomes[-1] == Status.OK:
+            assert Commands(client).info()["token"] == lock.token and session_of(client) > 0
+            assert lock.state == State.HELD and lock.release() == Status.OK
+        wait_until(lambda: not client.exists("lock"), "that nobody holds it")
+        lock.free()
+        dlock.locks.remove(lock)
+    assert set(outcomes) == {Status.OK, Status.CANCELED}

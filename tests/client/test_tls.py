@@ -127,6 +127,21 @@ def test_an_answer_that_is_longer_than_one_read(connect_tls, certificate):
         assert "EH xxx" in lock.error
 
 
+def test_a_server_that_stops_to_read(connect_tls, certificate):
+    context, is_over = context_of(certificate), threading.Event()
+
+    def serve(connection):
+        with context.wrap_socket(connection, server_side=True):
+            is_over.wait(LONG_MS / 1000)
+
+    with serving(serve) as port:
+        lock = connect_tls(f"rediss://127.0.0.1:{port}", io_timeout_ms=2000).lock("x" * 20_000_000)
+        status, took_ms = lock.timed_acquire()
+        is_over.set()
+    assert status == Status.IN_DOUBT, lock.error
+    assert took_ms < 5000  # the kernel itself gives up after 8 s
+
+
 def test_a_host_name(connect_tls, tls_server, localhost):
     lock = connect_tls(f"rediss://{localhost}:{tls_server.tls_port}").lock()
     assert lock.acquire() == Status.OK, lock.error

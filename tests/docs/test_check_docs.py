@@ -128,10 +128,12 @@ def check_completion(script):
 def check_page(page):
     here = pathlib.Path("/pages/README.md")
     return (checker.check_links({here: page}, lambda path: str(path) == "/pages/a.c") +
+            checker.check_sources({here: page}, lambda path: str(path) == "/pages/src/net/b.h") +
             checker.check_targets({here: page}, "test: all\n"))
 
 
-PAGE = "# On this page\n[a](a.c) [b](#on-this-page) [c](https://x.example/y)\n`make test`\n"
+PAGE = ("# On this page\n[a](a.c) [b](#on-this-page) [c](https://x.example/y)\n"
+        "`make test` `net/b.h`\n")
 RIGHT = [(check_library, LIBRARY), (check_module, MODULE), (check_tool, TOOL),
          (check_manual, MANUAL), (check_completion, COMPLETION), (check_page, PAGE)]
 WRONG = [
@@ -165,6 +167,7 @@ WRONG = [
     (check_page, PAGE, "(a.c)", "(b.c)"),
     (check_page, PAGE, "(#on-this-page)", "(#on-that-page)"),
     (check_page, PAGE, "make test", "make tests"),
+    (check_page, PAGE, "net/b.h", "net/c.h"),
 ]
 
 

@@ -57,7 +57,7 @@ def test_the_program_in_c(server, tmp_path):
     (tmp_path / "first.c").write_text(source.replace(PORT, str(server.port)))
     subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "first",
                     tmp_path / "first.c", f"-I{ROOT}/client/include", BUILD / "libdlock.a",
-                    "-lhiredis", "-lssl", "-lcrypto", "-pthread"], check=True)
+                    "-lssl", "-lcrypto", "-pthread"], check=True)
     said = subprocess.run([tmp_path / "first"], stdout=subprocess.PIPE, text=True, check=True)
     assert re.fullmatch(r"DLOCK_OK, fence [1-9]\d+\n", said.stdout)
     assert server.observer.dbsize() == 0

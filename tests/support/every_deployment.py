@@ -209,10 +209,11 @@ class EveryDeployment:
     def test_finding_the_server_costs_no_request_once_it_is_known(self, deployment, dlock):
         name = deployment.names[0]
         lock = dlock.lock(name)
-        lock.acquire()
+        assert lock.acquire() == Status.OK
+        assert all(deployment.infos(name))  # servers that are slow have been asked by now
         before = dlock.stats().commands
-        lock.release()
-        lock.acquire()
+        assert lock.release() == Status.OK and lock.acquire() == Status.OK
+        assert all(deployment.infos(name))
         assert dlock.stats().commands == before + 2 * len(deployment.servers_of(name))
 
     # -- keeping it --------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """A server that does what it is told with each request, for what no real one does on demand.
 
     FakeServer(lambda words: b":1\\r\\n")     answers everything alike
-    SILENCE                                  takes the request and never answers
+    SILENCE                                  takes the request, and says nothing on that
+                                             connection from now on: replies come in order
     CUT                                      takes the request and closes the connection
     Cut(b":1")                               sends these bytes, then closes it
 """
@@ -45,27 +46,28 @@ class FakeServer:
     def _serve(self, connection):
         try:
             with connection, connection.makefile("rb") as stream:
-                while self._serve_one(connection, stream):
-                    pass
+                is_mute = False
+                while (action := self._take_one(stream)) is not None:
+                    is_mute = is_mute or action is SILENCE
+                    if is_mute:
+                        continue
+                    is_cut = isinstance(action, Cut)
+                    connection.sendall(action.bytes_before if is_cut else action)
+                    if is_cut:
+                        break
         except OSError:
             pass
 
-    def _serve_one(self, connection, stream):
+    def _take_one(self, stream):
         head = stream.readline()
         if not head:
-            return False
+            return None
         words = []
         for _ in range(int(head[1:])):
             length = int(stream.readline()[1:])
             words.append(stream.read(length + 2)[:-2])
         self.requests.append(words)
-        action = self.answer(words)
-        if isinstance(action, Cut):
-            connection.sendall(action.bytes_before)
-            return False
-        if action is not SILENCE:
-            connection.sendall(action)
-        return True
+        return self.answer(words)
 
     def asked(self, command):
         """The requests with this first word."""

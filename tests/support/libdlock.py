@@ -87,8 +87,8 @@ class ClientOptions(ctypes.Structure):
                 ("connect_timeout_ms", ctypes.c_uint32), ("io_timeout_ms", ctypes.c_uint32),
                 ("wait_mode", ctypes.c_int), ("spin_min_ms", ctypes.c_uint32),
                 ("spin_random_ms", ctypes.c_uint32), ("spin_max_ms", ctypes.c_uint32),
-                ("pool_max", ctypes.c_uint32), ("hotspot_auto", ctypes.c_uint32),
-                ("hotspot_queue_max", ctypes.c_uint32), ("hotspot_hand_on", ctypes.c_uint32),
+                ("hotspot_auto", ctypes.c_uint32), ("hotspot_queue_max", ctypes.c_uint32),
+                ("hotspot_hand_on", ctypes.c_uint32),
                 ("tls_ca_file", ctypes.c_char_p), ("tls_cert_file", ctypes.c_char_p),
                 ("tls_key_file", ctypes.c_char_p), ("on_event", EVENT_FN),
                 ("event_arg", ctypes.c_void_p),
@@ -102,7 +102,7 @@ class LockOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("lease_ms", ctypes.c_uint32),
                 ("renew_every_ms", ctypes.c_uint32), ("max_hold_ms", ctypes.c_uint32),
                 ("min_replicas", ctypes.c_uint32), ("replica_timeout_ms", ctypes.c_uint32),
-                ("session", ctypes.c_bool), ("token", ctypes.c_char_p)]
+                ("session", ctypes.c_bool), ("owner", ctypes.c_char_p)]
 
 
 class Timings(ctypes.Structure):
@@ -147,6 +147,7 @@ lib = _load()
 def _structure(kind, **values):
     made = kind(struct_size=ctypes.sizeof(kind))
     for name, value in values.items():
+        assert hasattr(kind, name), f"no such option: {name}"
         setattr(made, name, value.encode() if isinstance(value, str) else value)
     return made
 

@@ -2,6 +2,8 @@
 
     Proxy(port)                              hold_back(), let_go(), cut() all connections
     Proxy(port, gates={1: Gate(...)})        the second connection is held up on its own
+    delay(b"DLOCK.EXTEND")                   a connection that says this is late from there on, as
+                                             after a lost segment; other connections go on
 """
 
 import socket
@@ -27,6 +29,9 @@ class Proxy:
         self.count = 0
         self.is_open = threading.Event()
         self.is_open.set()
+        self.delayed_word = None
+        self.delayed_count = 0
+        self.is_delay_over = threading.Event()
         self.pairs = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -47,13 +52,16 @@ class Proxy:
             gate = self.gates.get(self.count) or self.gates.get("others") or Gate()
             self.count += 1
             for one, other, is_gated in ((near, far, gate.asked), (far, near, gate.answered)):
-                threading.Thread(target=self._pass_on, args=(one, other, gate, is_gated),
-                                 daemon=True).start()
+                threading.Thread(target=self._pass_on, daemon=True,
+                                 args=(one, other, gate, is_gated, one is near)).start()
 
-    def _pass_on(self, one, other, gate, is_gated):
+    def _pass_on(self, one, other, gate, is_gated, is_request):
         try:
             while data := one.recv(65536):
                 self.is_open.wait()
+                if is_request and self.delayed_word and self.delayed_word in data:
+                    self.delayed_count += 1
+                    self.is_delay_over.wait()
                 if is_gated:
                     gate.is_open.wait()
                 other.sendall(data)
@@ -72,6 +80,21 @@ class Proxy:
     def let_go(self):
         self.is_open.set()
 
+    def delay(self, word):
+        """What a connection says, from this word on, arrives with deliver(): even if our side has
+        ended by then, as the network delivers what it has once accepted."""
+        self.is_delay_over.clear()
+        self.delayed_word = word
+
+    def delay_no_more(self):
+        """What is late stays late; connections that say the word from now on are not."""
+        self.delayed_word = None
+
+    def deliver(self):
+        """What is late arrives."""
+        self.delayed_word = None
+        self.is_delay_over.set()
+
     def cut(self):
         """All connections there are."""
         pairs, self.pairs = self.pairs, []
@@ -86,6 +109,7 @@ class Proxy:
     def close(self):
         self.listener.close()
         self.let_go()
+        self.deliver()
         for gate in self.gates.values():
             gate.open()
         self.cut()

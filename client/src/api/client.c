@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* client.c - see client.h: the life of a client, and questions about the client itself.
+ *
+ *   new    options -> loop -> deployment -> withdrawals, renewal, notifier -> handlers -> chain
+ *   free   in the opposite order, once the withdrawals have had one more I/O timeout
+ *
+ * A client that is half built is freed like a complete one. A store of the program's own belongs to
+ * the deployment as soon as there is one; before, dlock_client_new() frees the store. */
+#include "api/client.h"
+
+#include "api/options.h"
+#include "base/deadline.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { OWN_HANDLERS = 3 };
+
+#define PING_NAME "dlock:ping"
+
+void client_count(dlock_client *client, client_counter counter) {
+    atomic_fetch_add_explicit(&client->counters[counter], 1, memory_order_relaxed);
+}
+
+/* -- building */
+
+static deployment *make_deployment(dlock_client *client, const dlock_client_options *options,
+                                   const topology *topology) {
+    server_options made = {.loop = client->loop,
+                           .connect_timeout_ms = client->connect_timeout_ms,
+                           .io_timeout_ms = client->io_timeout_ms,
+                           .tls = client->tls,
+                           .command_count = &client->command_count};
+    if (options->backend != NULL) return custom_new(options->backend, &made);
+    if (topology->kind == TOPOLOGY_REDLOCK) return redlock_new(topology, &made);
+    if (topology->kind == TOPOLOGY_CLUSTER) return cluster_new(topology, &made);
+    return master_new(topology, &made);
+}
+
+/* Everything that belongs to the loop. Locked. False: no memory. */
+static bool build_locked(dlock_client *client, const dlock_client_options *options,
+                         const topology *topology) {
+    client->deployment = make_deployment(client, options, topology);
+    if (client->deployment == NULL) return false;
+    client->withdrawals = withdrawals_new(client->deployment);
+    client->deployment->withdrawals = client->withdrawals;
+    renewal_init(&client->renewal, client->deployment);
+    if (options->on_event != NULL)
+        notifier_init(&client->notifier, client->loop, options->on_event, options->event_arg);
+    return client->withdrawals != NULL;
+}
+
+static bool build_log(dlock_client *client, const dlock_client_options *options) {
+    client->log = (access_log){.sink = options->access_log,
+                               .sink_arg = options->access_log_arg,
+                               .clock = loop_clock(client->loop)};
+    if (options->access_log_dir == NULL) return true;
+    client->log.file = log_file_new(options->access_log_dir, options->access_log_keep);
+    return client->log.file != NULL;
+}
+
+static bool build_chain(dlock_client *client, const dlock_client_options *options) {
+    client->hotspot = (hotspot){.deployment = client->deployment,
+                                .queue_max = options->hotspot_queue_max,
+                                .is_ordered = options->backend == NULL,
+                                .hand_on = options->hotspot_hand_on};
+    hot_names_init(&client->hotspot.names, options->hotspot_auto);
+    client->waiting = (waiting){.deployment = client->deployment,
+                                .is_parked = options->wait_mode != DLOCK_WAIT_SPIN,
+                                .pause = {.min_ms = options->spin_min_ms,
+                                          .random_ms = options->spin_random_ms,
+                                          .max_ms = options->spin_max_ms}};
+    client->chain = chain_new(OWN_HANDLERS + options->handler_count);
+    if (client->chain == NULL) return false;
+    for (size_t i = 0; i < options->handler_count; i++)
+        chain_add(client->chain, options->handlers[i]);
+    dlock_handler log = access_log_handler(&client->log);
+    dlock_handler hotspot = hotspot_handler(&client->hotspot);
+    dlock_handler waiting = waiting_handler(&client->waiting);
+    if (client->log.sink != NULL || client->log.file != NULL) chain_add(client->chain, &log);
+    chain_add(client->chain, &hotspot);
+    chain_add(client->chain, &waiting);
+    return true;
+}
+
+/* False: no memory. */
+static bool build(dlock_client *client, const dlock_client_options *options,
+                  const topology *topology) {
+    client->has_quorum = options->backend == NULL && topology->kind == TOPOLOGY_REDLOCK;
+    client->connect_timeout_ms = options->connect_timeout_ms;
+    client->io_timeout_ms = options->io_timeout_ms;
+    client->on_event = options->on_event;
+    client->event_arg = options->event_arg;
+    client->prefix = strdup(options->prefix);
+    token_source_init(&client->tokens);
+    client->loop = loop_new(clock_system());
+    if (client->prefix == NULL || client->loop == NULL) return false;
+    loop_lock(client->loop);
+    bool is_built = build_locked(client, options, topology);
+    loop_unlock(client->loop);
+    return is_built && build_log(client, options) && build_chain(client, options);
+}
+
+static void free_store(const dlock_client_options *options) {
+    if (options->backend != NULL && options->backend->free != NULL)
+        options->backend->free(options->backend->arg);
+}
+
+dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *given) {
+    *out = NULL;
+    dlock_client_options options;
+    topology topology;
+    char text[OPTIONS_ERROR_SIZE];
+    tls_context *tls;
+    if (options_read_client(&options, &topology, given, text) != NULL) return DLOCK_INVALID;
+    dlock_status status = options_open_tls(&tls, &options, &topology, text);
+    if (status != DLOCK_OK) return status;
+
+    dlock_client *client = calloc(1, sizeof(*client));
+    if (client == NULL) {
+        tls_context_free(tls);
+        free_store(&options);
+        return DLOCK_NO_MEMORY;
+    }
+    client->tls = tls;
+    if (!build(client, &options, &topology)) {
+        if (client->deployment == NULL) free_store(&options);
+        dlock_client_free(client);
+        return DLOCK_NO_MEMORY;
+    }
+    *out = client;
+    return DLOCK_OK;
+}
+
+void dlock_options_error(const dlock_client_options *given, char *text, size_t size) {
+    dlock_client_options options;
+    topology topology;
+    char details[OPTIONS_ERROR_SIZE];
+    tls_context *tls = NULL;
+    const char *error = options_read_client(&options, &topology, given, details);
+    if (error == NULL && options_open_tls(&tls, &options, &topology, details) != DLOCK_OK)
+        error = details;
+    tls_context_free(tls);
+    if (size > 0) snprintf(text, size, "%s", error == NULL ? "" : error);
+}
+
+/* -- the end */
+
+/* Waits for the last withdrawals. */
+typedef struct last_wait {
+    waiter waiter;
+    loop_timer limit;
+    loop *loop;
+    bool is_over;
+} last_wait;
+
+static void on_limit(loop_timer *timer) {
+    last_wait *wait = container_of(timer, last_wait, limit);
+    wait->is_over = true;
+    loop_ready(wait->loop, &wait->waiter);
+}
+
+/* Locked. */
+static void finish_withdrawals(dlock_client *client) {
+    last_wait wait = {.limit.on_due = on_limit, .loop = client->loop};
+    if (withdrawals_count(client->withdrawals) > 0) {
+        int64_t now_us = loop_now_us(client->loop);
+        loop_set_timer(client->loop, &wait.limit, deadline_after_ms(now_us, client->io_timeout_ms));
+        withdrawals_hurry(client->withdrawals, &wait.waiter);
+        while (!wait.is_over && withdrawals_count(client->withdrawals) > 0)
+            loop_wait(client->loop, &wait.waiter);
+        loop_clear_timer(client->loop, &wait.limit);
+    }
+    client->deployment->withdrawals = NULL;
+    withdrawals_free(client->withdrawals);
+}
+
+void dlock_client_free(dlock_client *client) {
+    if (client == NULL) return;
+    if (client->loop != NULL) loop_lock(client->loop);
+    if (client->withdrawals != NULL) finish_withdrawals(client);
+    if (client->loop != NULL) loop_unlock(client->loop);
+
+    free(client->chain);
+    log_file_free(client->log.file);
+    hot_names_free(&client->hotspot.names);
+
+    if (client->deployment != NULL) {
+        loop_lock(client->loop);
+        client->deployment->table->free(client->deployment);
+        loop_unlock(client->loop);
+    }
+    loop_free(client->loop);
+    tls_context_free(client->tls);
+    free(client->prefix);
+    free(client);
+}
+
+/* -- one attempt */
+
+typedef struct attempt_wait {
+    waiter waiter;
+    loop *loop;
+    bool is_done;
+} attempt_wait;
+
+static void on_attempt_done(attempt *attempt) {
+    attempt_wait *wait = attempt->arg;
+    wait->is_done = true;
+    loop_ready(wait->loop, &wait->waiter);
+}
+
+void client_attempt(dlock_client *client, attempt *attempt) {
+    attempt_wait wait = {.loop = client->loop};
+    attempt->on_done = on_attempt_done;
+    attempt->arg = &wait;
+    loop_lock(client->loop);
+    deployment_start(client->deployment, attempt);
+    while (!wait.is_done)
+        loop_wait(client->loop, &wait.waiter);
+    loop_unlock(client->loop);
+}
+
+/* A RELEASE by a token that holds nothing changes nothing, and is permitted to every user who may
+ * lock. */
+static dlock_status ping(dlock_client *client, const char *name, int64_t timeout_ms) {
+    attempt attempt = {.operation = DLOCK_RELEASING,
+                       .name = name,
+                       .limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms)};
+    if (!token_source_take(&client->tokens, NULL, attempt.token)) return DLOCK_NO_MEMORY;
+    if (!attempt_prepare(&attempt, client->deployment)) return DLOCK_NO_MEMORY;
+    client_attempt(client, &attempt);
+    attempt_free(&attempt);
+    if (attempt.status == DLOCK_LOST) return DLOCK_OK;
+    return attempt.status == DLOCK_IN_DOUBT ? DLOCK_UNREACHABLE : attempt.status;
+}
+
+dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
+    if (client == NULL || timeout_ms < 0) return DLOCK_INVALID;
+    char *name = client_full_name(client, PING_NAME); /* where the user may lock at all */
+    if (name == NULL) return DLOCK_NO_MEMORY;
+    dlock_status status = ping(client, name, timeout_ms);
+    free(name);
+    return status;
+}
+
+/* -- the rest */
+
+void dlock_client_get_stats(const dlock_client *client, dlock_client_stats *stats) {
+    dlock_client_stats all = {
+        .struct_size = stats->struct_size,
+        .acquired = atomic_load(&client->counters[COUNT_ACQUIRED]),
+        .busy = atomic_load(&client->counters[COUNT_BUSY]),
+        .timeouts = atomic_load(&client->counters[COUNT_TIMEOUTS]),
+        .queue_full = atomic_load(&client->counters[COUNT_QUEUE_FULL]),
+        .failures = atomic_load(&client->counters[COUNT_FAILURES]),
+        .released = atomic_load(&client->counters[COUNT_RELEASED]),
+        .lost = atomic_load(&client->counters[COUNT_LOST]),
+        .renewed = atomic_load(&client->renewal.count),
+        .hand_ons = atomic_load(&client->hotspot.hand_ons),
+        .commands = atomic_load(&client->command_count),
+        .waiting = atomic_load(&client->hotspot.waiting),
+    };
+    memcpy(stats, &all, all.struct_size < sizeof(all) ? all.struct_size : sizeof(all));
+}
+
+char *client_full_name(const dlock_client *client, const char *name) {
+    size_t prefix_length = strlen(client->prefix), name_size = strlen(name) + 1;
+    char *full = malloc(prefix_length + name_size);
+    if (full == NULL) return NULL;
+    memcpy(full, client->prefix, prefix_length);
+    memcpy(full + prefix_length, name, name_size);
+    return full;
+}
+
+static dlock_status set_hot(dlock_client *client, const char *name, bool is_hot) {
+    if (client == NULL || name == NULL || name[0] == '\0') return DLOCK_INVALID;
+    char *full = client_full_name(client, name);
+    if (full == NULL) return DLOCK_NO_MEMORY;
+    bool is_done = true;
+    loop_lock(client->loop);
+    if (is_hot)
+        is_done = hot_names_add(&client->hotspot.names, full);
+    else
+        hot_names_remove(&client->hotspot.names, full);
+    loop_unlock(client->loop);
+    free(full);
+    return is_done ? DLOCK_OK : DLOCK_NO_MEMORY;
+}
+
+dlock_status dlock_hotspot_add(dlock_client *client, const char *name) {
+    return set_hot(client, name, true);
+}
+
+dlock_status dlock_hotspot_remove(dlock_client *client, const char *name) {
+    return set_hot(client, name, false);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* client.h - shared by all locks of a client. */
+#ifndef DLOCK_API_CLIENT_H
+#define DLOCK_API_CLIENT_H
+
+#include "base/token.h"
+#include "deployment/withdrawal.h"
+#include "handlers/access_log.h"
+#include "handlers/chain.h"
+#include "handlers/hotspot.h"
+#include "handlers/waiting.h"
+#include "lease/notifier.h"
+#include "lease/renewal.h"
+
+typedef enum client_counter {
+    COUNT_ACQUIRED,
+    COUNT_BUSY,
+    COUNT_TIMEOUTS,
+    COUNT_QUEUE_FULL,
+    COUNT_FAILURES,
+    COUNT_RELEASED,
+    COUNT_LOST,
+    COUNTERS
+} client_counter;
+
+struct dlock_client {
+    loop *loop;
+    tls_context *tls; /* NULL: no rediss:// */
+    deployment *deployment;
+    bool has_quorum; /* Redlock: a majority of the servers is enough */
+    withdrawals *withdrawals;
+    renewal renewal;
+    notifier notifier; /* unused without on_event */
+    hotspot hotspot;
+    waiting waiting;
+    access_log log;
+    chain *chain;
+    token_source tokens;
+    char *prefix;
+    uint32_t connect_timeout_ms, io_timeout_ms;
+    dlock_event_fn on_event; /* NULL: the program is not told of events */
+    void *event_arg;
+    atomic_uint_least64_t command_count;
+    atomic_uint_least64_t counters[COUNTERS];
+};
+
+void client_count(dlock_client *client, client_counter counter);
+
+/* The name behind the prefix, to be freed. NULL: no memory. */
+char *client_full_name(const dlock_client *client, const char *name);
+
+/* Makes one attempt past the handlers, and waits for the result. The attempt is prepared. Not
+ * locked. */
+void client_attempt(dlock_client *client, attempt *attempt);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* inspect.c - the functions without a handle: about a lock that any process holds, about all locks,
+ * about the servers.
+ *
+ *   by token   one attempt of the deployment, past the handlers: no claim of this program
+ *   reading    list the servers of the deployment, then query one after the other (server_query.h)
+ *
+ * With Redlock a majority of the servers is enough; else the first failure is the result. */
+#include "api/client.h"
+#include "api/server_query.h"
+#include "base/deadline.h"
+#include "base/text.h"
+#include <stdlib.h>
+
+static dlock_status explain(dlock_status status, const char *cause, char *why, size_t why_size) {
+    bool is_wanted = why != NULL && why_size > 0;
+    if (is_wanted) text_copy(why, why_size, status == DLOCK_OK ? "" : cause);
+    return status;
+}
+
+/* -- by token */
+
+static dlock_status attempt_by_token(dlock_client *client, attempt *attempt, const char *token) {
+    int64_t timeout_ms = (int64_t)client->connect_timeout_ms + client->io_timeout_ms;
+    text_copy(attempt->token, sizeof(attempt->token), token);
+    attempt->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
+    if (!attempt_prepare(attempt, client->deployment)) return DLOCK_NO_MEMORY;
+    client_attempt(client, attempt);
+    attempt_free(attempt);
+    return attempt->status == DLOCK_LOST ? DLOCK_NOT_HELD : attempt->status;
+}
+
+static dlock_status change_by_token(dlock_client *client, const char *name, const char *token,
+                                    attempt *attempt, char *why, size_t why_size) {
+    if (client == NULL || name == NULL || name[0] == '\0' || token == NULL)
+        return explain(DLOCK_INVALID, "no client, name or token", why, why_size);
+    if (token[0] == '\0' || strlen(token) > TOKEN_MAX)
+        return explain(DLOCK_INVALID, "the token is not 1 to 256 bytes long", why, why_size);
+    char *full = client_full_name(client, name);
+    if (full == NULL) return explain(DLOCK_NO_MEMORY, "no memory", why, why_size);
+    attempt->name = full;
+    dlock_status status = attempt_by_token(client, attempt, token);
+    free(full);
+    return explain(status, attempt->cause, why, why_size);
+}
+
+dlock_status dlock_release_token(dlock_client *client, const char *name, const char *token,
+                                 char *why, size_t why_size) {
+    attempt attempt = {.operation = DLOCK_RELEASING};
+    return change_by_token(client, name, token, &attempt, why, why_size);
+}
+
+dlock_status dlock_extend_token(dlock_client *client, const char *name, const char *token,
+                                uint32_t lease_ms, char *why, size_t why_size) {
+    attempt attempt = {.operation = DLOCK_EXTENDING, .lease_ms = lease_ms};
+    if (lease_ms == 0) return explain(DLOCK_INVALID, "lease_ms is 0", why, why_size);
+    return change_by_token(client, name, token, &attempt, why, why_size);
+}
+
+/* -- the servers */
+
+static void list_servers(dlock_client *client, int64_t limit_us, server_list *list) {
+    deployment *deployment = client->deployment;
+    loop_lock(client->loop);
+    deployment->table->list_servers(deployment, limit_us, list);
+    while (!list->is_done)
+        loop_wait(client->loop, &list->waiter);
+    loop_unlock(client->loop);
+}
+
+static void free_servers(dlock_client *client, const server_list *list) {
+    loop_lock(client->loop);
+    for (size_t i = 0; i < list->count; i++)
+        server_free(list->servers[i]);
+    loop_unlock(client->loop);
+}
+
+static dlock_status query_each(const dlock_client *client, const server_list *list, query *query,
+                               query_fn run) {
+    dlock_status failure = DLOCK_OK;
+    size_t replied = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        dlock_status status = run(query, list->servers[i]);
+        if (status == DLOCK_OK)
+            replied++;
+        else
+            failure = status;
+        if (failure != DLOCK_OK && !client->has_quorum) return failure;
+    }
+    return client->has_quorum && replied > list->count / 2 ? DLOCK_OK : failure;
+}
+
+static dlock_status query_servers(dlock_client *client, query *query, query_fn run,
+                                  int64_t timeout_ms, char *why, size_t why_size) {
+    server_list list = {0};
+    if (client->deployment->table->list_servers == NULL)
+        return explain(DLOCK_INVALID, "the store has no servers to look at", why, why_size);
+    query->loop = client->loop;
+    query->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
+    query->prefix_length = strlen(client->prefix);
+    list_servers(client, query->limit_us, &list);
+    dlock_status status = list.status;
+    if (status == DLOCK_OK)
+        status = query_each(client, &list, query, run);
+    else
+        text_copy(query->cause, sizeof(query->cause), list.cause);
+    free_servers(client, &list);
+    return explain(status, query->cause, why, why_size);
+}
+
+/* -- reading */
+
+dlock_status dlock_inspect(dlock_client *client, const char *name, int64_t timeout_ms,
+                           dlock_list_fn tell, void *arg, char *why, size_t why_size) {
+    if (client == NULL || name == NULL || name[0] == '\0' || tell == NULL || timeout_ms < 0)
+        return explain(DLOCK_INVALID, "no client, name or function", why, why_size);
+    char *full = client_full_name(client, name);
+    if (full == NULL) return explain(DLOCK_NO_MEMORY, "no memory", why, why_size);
+    query query = {.name = full, .tell = tell, .arg = arg};
+    dlock_status status = query_servers(client, &query, query_lock, timeout_ms, why, why_size);
+    free(full);
+    if (status != DLOCK_OK || query.is_found) return status;
+    return explain(DLOCK_NOT_HELD, "the lock is free", why, why_size);
+}
+
+/* A backslash takes the special meaning from a character of the prefix. */
+static char *make_pattern(const char *prefix, const char *pattern) {
+    size_t pattern_size = strlen(pattern) + 1;
+    char *made = malloc(2 * strlen(prefix) + pattern_size), *end = made;
+    if (made == NULL) return NULL;
+    for (const char *c = prefix; *c != '\0'; c++) {
+        if (strchr("*?[]^\\-", *c) != NULL) *end++ = '\\';
+        *end++ = *c;
+    }
+    memcpy(end, pattern, pattern_size);
+    return made;
+}
+
+dlock_status dlock_list(dlock_client *client, const char *pattern, int64_t timeout_ms,
+                        dlock_list_fn tell, void *arg, char *why, size_t why_size) {
+    if (client == NULL || tell == NULL || timeout_ms < 0)
+        return explain(DLOCK_INVALID, "no client or function", why, why_size);
+    char *full = make_pattern(client->prefix, pattern == NULL ? "*" : pattern);
+    if (full == NULL) return explain(DLOCK_NO_MEMORY, "no memory", why, why_size);
+    query query = {.pattern = full, .tell = tell, .arg = arg};
+    dlock_status status = query_servers(client, &query, query_locks, timeout_ms, why, why_size);
+    free(full);
+    return status;
+}
+
+dlock_status dlock_server_info(dlock_client *client, int64_t timeout_ms, dlock_info_fn tell,
+                               void *arg, char *why, size_t why_size) {
+    if (client == NULL || tell == NULL || timeout_ms < 0)
+        return explain(DLOCK_INVALID, "no client or function", why, why_size);
+    query query = {.tell_field = tell, .arg = arg};
+    return query_servers(client, &query, query_info, timeout_ms, why, why_size);
+}

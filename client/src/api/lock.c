@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lock.c - see lock.h: life and state of a handle. The calls are in lock_calls.c.
+ *
+ *   new     the options are checked against the abilities of the deployment; all memory that a call
+ *           will need is taken here
+ *   free    a held lock is released first; a session that is left is closed
+ *   state   by the local clock: any thread may look at the lease */
+#include "api/lock.h"
+
+#include "api/options.h"
+#include <stdlib.h>
+
+static bool is_supported(const dlock_client *client, const dlock_lock_options *options) {
+    const deployment_table *table = client->deployment->table;
+    if (options->session && !table->has_sessions) return false;
+    return options->min_replicas == 0 || table->has_replicas;
+}
+
+static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
+    const dlock_client *client = lock->client;
+    call *call = &lock->call;
+    call->loop = client->loop;
+    call->slots = lock->slots;
+    call->attempt.name = lock->name;
+    call->attempt.session = options->session ? &lock->session : NULL;
+    call->attempt.min_replicas = options->min_replicas;
+    call->attempt.replica_timeout_ms =
+        options->replica_timeout_ms != 0 ? options->replica_timeout_ms : client->io_timeout_ms;
+}
+
+static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {
+    lease_rule rule = {.lease_ms = options->lease_ms,
+                       .renew_every_ms = options->renew_every_ms,
+                       .max_hold_ms = options->max_hold_ms,
+                       .io_timeout_ms = lock->client->io_timeout_ms,
+                       .is_watched = lock->client->on_event != NULL};
+    lease_init(&lock->lease, &rule);
+    lock->watched = (watched_lock){.lease = &lock->lease, .name = lock->name};
+    lock->kept = (kept_lock){
+        .lease = &lock->lease, .attempt = &lock->call.attempt, .watched = &lock->watched};
+}
+
+dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *name,
+                            const dlock_lock_options *given) {
+    *out = NULL;
+    dlock_lock_options options;
+    if (client == NULL || name == NULL || name[0] == '\0') return DLOCK_INVALID;
+    if (options_read_lock(&options, given) != NULL) return DLOCK_INVALID;
+    if (!is_supported(client, &options)) return DLOCK_INVALID;
+
+    size_t slots = client->chain->count;
+    dlock_lock *lock = calloc(1, sizeof(*lock) + slots * sizeof(lock->slots[0]));
+    if (lock == NULL) return DLOCK_NO_MEMORY;
+    lock->client = client;
+    lock->name = client_full_name(client, name);
+    if (options.owner != NULL) lock->owner = strdup(options.owner);
+    init_call(lock, &options);
+    init_lease(lock, &options);
+    bool has_owner = options.owner == NULL || lock->owner != NULL;
+    if (lock->name == NULL || !has_owner ||
+        !attempt_prepare(&lock->call.attempt, client->deployment)) {
+        dlock_lock_free(lock);
+        return DLOCK_NO_MEMORY;
+    }
+    *out = lock;
+    return DLOCK_OK;
+}
+
+void lock_close_session(dlock_lock *lock) {
+    own_connection_close(lock->session.own);
+    lock->session.own = NULL;
+}
+
+void dlock_lock_free(dlock_lock *lock) {
+    if (lock == NULL) return;
+    if (lock->depth > 0) {
+        lock->depth = 1;
+        dlock_release(lock);
+    }
+    if (lock->session.own != NULL) {
+        loop_lock(lock->client->loop);
+        lock_close_session(lock);
+        loop_unlock(lock->client->loop);
+    }
+    attempt_free(&lock->call.attempt);
+    lease_free(&lock->lease);
+    free(lock->name);
+    free(lock->owner);
+    free(lock);
+}
+
+/* -- state */
+
+dlock_state dlock_get_state(const dlock_lock *lock) {
+    return lease_state(&lock->lease, lock_now_us(lock));
+}
+
+int64_t dlock_remaining_ms(const dlock_lock *lock) {
+    return lease_left_us(&lock->lease, lock_now_us(lock)) / 1000;
+}
+
+int dlock_lost_fd(dlock_lock *lock) {
+    loop_lock(lock->client->loop);
+    int fd = lease_lost_fd(&lock->lease);
+    loop_unlock(lock->client->loop);
+    return fd;
+}
+
+uint64_t dlock_fence(const dlock_lock *lock) {
+    return lock->fence;
+}
+
+const char *dlock_token(const dlock_lock *lock) {
+    return lock->token;
+}
+
+void dlock_get_timings(const dlock_lock *lock, dlock_timings *timings) {
+    dlock_timings all = lock->timings;
+    all.struct_size = timings->struct_size;
+    memcpy(timings, &all, all.struct_size < sizeof(all) ? all.struct_size : sizeof(all));
+}
+
+const char *dlock_last_error(const dlock_lock *lock) {
+    return lock->error;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lock.h - the handle of a lock: one claim on one name.
+ *
+ * Invariants: depth > 0 from an acquire that succeeded to the last release. Meanwhile the lease is
+ * running, renewed if the options say so, and watched if the client has an on_event. The attempt of
+ * the call belongs to the renewal while the lock is kept, else to the call. */
+#ifndef DLOCK_API_LOCK_H
+#define DLOCK_API_LOCK_H
+
+#include "api/client.h"
+
+struct dlock_lock {
+    dlock_client *client;
+    char *name;  /* with the prefix */
+    char *owner; /* label inside the token, or NULL */
+    session session;
+    call call; /* the one that goes on, if any */
+
+    int depth;
+    uint64_t fence;
+    char token[TOKEN_MAX + 1];
+    dlock_timings timings;
+    char error[DLOCK_CAUSE_SIZE];
+
+    lease lease;
+    kept_lock kept;
+    watched_lock watched;
+    atomic_bool is_canceled; /* set by any thread, and by signal handlers */
+
+    void *slots[]; /* one for each handler */
+};
+
+static inline bool lock_is_session(const dlock_lock *lock) {
+    return lock->call.attempt.session != NULL;
+}
+
+static inline int64_t lock_now_us(const dlock_lock *lock) {
+    return loop_now_us(lock->client->loop);
+}
+
+/* The server is to notice the end of the session. Locked. */
+void lock_close_session(dlock_lock *lock);
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lock_calls.c - acquire, extend, release and cancel of a handle (lock.h).
+ *
+ *   acquire   prepare renewal and notifier -> fresh token -> chain -> lease begins -> renewal
+ *             begins -> ACQUIRED is told -> notifier watches. Nothing can fail after the grant
+ *   extend    renewal pauses -> chain -> lease extended or lost -> renewal resumes
+ *   release   renewal ends -> notifier forgets -> lease ends -> chain -> RELEASED is told
+ *
+ * run() is the only place where a call waits: while the chain is suspended, the thread of the call
+ * waits in the loop. The mutex is held only around leases, renewal and notifier, never while user
+ * code runs. */
+#include "api/lock.h"
+#include "api/options.h"
+#include "base/deadline.h"
+#include "base/text.h"
+
+static bool is_gone(const dlock_lock *lock) {
+    return lease_state(&lock->lease, lock_now_us(lock)) == DLOCK_GONE;
+}
+
+static bool is_to_be_kept(const dlock_lock *lock) {
+    return lock->lease.rule.renew_every_ms != 0 || lock_is_session(lock);
+}
+
+static void tell(const dlock_lock *lock, dlock_event event, dlock_status why) {
+    const dlock_client *client = lock->client;
+    if (client->on_event != NULL) client->on_event(client->event_arg, event, lock->name, why);
+}
+
+static dlock_status finish(dlock_lock *lock, dlock_status status, const char *error) {
+    if (status == DLOCK_OK)
+        error = "";
+    else if (error[0] == '\0')
+        error = dlock_status_text(status);
+    text_copy(lock->error, sizeof(lock->error), error);
+    return status;
+}
+
+/* Prepares the call of the handle. A release and an extend are about the lock that is held. */
+static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uint32_t lease_ms) {
+    call *call = &lock->call;
+    attempt *attempt = &call->attempt;
+    int64_t now_us = lock_now_us(lock);
+    call->waiter.is_canceled = operation == DLOCK_ACQUIRING ? &lock->is_canceled : NULL;
+    call->is_gone = false;
+    call->pub = (dlock_call){.struct_size = sizeof(dlock_call),
+                             .operation = operation,
+                             .name = lock->name,
+                             .lease_ms = lease_ms,
+                             .started_us = now_us,
+                             .deadline_us = now_us,
+                             .fence = lock->fence,
+                             .asked_us = lock->lease.asked_us};
+    text_copy(call->pub.token, sizeof(call->pub.token), lock->token);
+    attempt->operation = operation;
+    attempt->lease_ms = lease_ms;
+    attempt->wait_until_us = 0;
+    attempt->is_renewal = false;
+    attempt->on_sent = NULL;
+    return &call->pub;
+}
+
+/* Not locked: handlers run here. */
+static dlock_status run(dlock_lock *lock) {
+    dlock_client *client = lock->client;
+    call *call = &lock->call;
+    chain_begin(call);
+    while (!chain_advance(client->chain, call)) {
+        loop_lock(client->loop);
+        loop_wait(client->loop, &call->waiter);
+        loop_unlock(client->loop);
+    }
+    return call->pub.status;
+}
+
+/* From here on the renewal uses the attempt. */
+static void prepare_renewal_attempt(dlock_lock *lock) {
+    attempt *attempt = &lock->call.attempt;
+    text_copy(attempt->token, sizeof(attempt->token), lock->token);
+    attempt->fence = lock->fence;
+}
+
+/* -- acquire */
+
+/* The lock can be kept, and its loss can be told. False: no thread to be had. With Redlock the
+ * thread also goes on with servers that are slower than the majority; else the next call does. */
+static bool prepare_background(dlock_lock *lock) {
+    dlock_client *client = lock->client;
+    bool is_needed = is_to_be_kept(lock) || client->on_event != NULL;
+    if (!is_needed && !client->has_quorum) return true;
+    loop_lock(client->loop);
+    bool is_started = loop_start_background(client->loop);
+    loop_unlock(client->loop);
+    return is_started || !is_needed;
+}
+
+static void count_acquire(dlock_client *client, dlock_status status) {
+    client_count(client, status == DLOCK_OK           ? COUNT_ACQUIRED
+                         : status == DLOCK_BUSY       ? COUNT_BUSY
+                         : status == DLOCK_TIMEOUT    ? COUNT_TIMEOUTS
+                         : status == DLOCK_QUEUE_FULL ? COUNT_QUEUE_FULL
+                                                      : COUNT_FAILURES);
+}
+
+static void take_timings(dlock_lock *lock) {
+    const dlock_call *call = &lock->call.pub;
+    int64_t now_us = lock_now_us(lock);
+    int64_t remote_us = call->remote_us != 0 ? call->remote_us : now_us;
+    lock->timings.local_ms = (double)(remote_us - call->started_us) / 1000;
+    lock->timings.remote_ms = (double)(now_us - remote_us) / 1000;
+    lock->timings.attempts = call->attempts;
+}
+
+static void begin_hold(dlock_lock *lock) {
+    dlock_client *client = lock->client;
+    const dlock_call *call = &lock->call.pub;
+    lock->depth = 1;
+    lock->fence = call->fence;
+    text_copy(lock->token, sizeof(lock->token),
+              call->token); /* a handler may have chosen another */
+    loop_lock(client->loop);
+    lease_begin(&lock->lease, call->asked_us, call->lease_ms);
+    prepare_renewal_attempt(lock);
+    if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept);
+    loop_unlock(client->loop);
+
+    /* Before any other event of the lock is told. The function may do anything with the lock, even
+     * release and acquire again. */
+    tell(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
+    if (client->on_event == NULL || lock->depth == 0) return;
+    loop_lock(client->loop);
+    notifier_add(&client->notifier, &lock->watched);
+    loop_unlock(client->loop);
+}
+
+/* The lock is not held by this handle. */
+static dlock_status acquire_first(dlock_lock *lock, int64_t wait_ms) {
+    if (!token_source_take(&lock->client->tokens, lock->owner, lock->token))
+        return finish(lock, DLOCK_NO_MEMORY, "no random bytes for a token");
+    if (!prepare_background(lock))
+        return finish(lock, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
+    dlock_call *call = prepare_call(lock, DLOCK_ACQUIRING, lock->lease.rule.lease_ms);
+    lock->call.has_straggler = false;
+    call->fence = 0;
+    call->asked_us = 0;
+    call->deadline_us = deadline_after_ms(call->started_us, wait_ms);
+    dlock_status status = run(lock);
+    take_timings(lock);
+    count_acquire(lock->client, status);
+    finish(lock, status, call->cause);
+    atomic_store(&lock->is_canceled, false);
+    if (status == DLOCK_OK) begin_hold(lock);
+    return status;
+}
+
+dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms) {
+    if (lock == NULL) return DLOCK_INVALID;
+    if (wait_ms < DLOCK_WAIT_FOREVER) return finish(lock, DLOCK_INVALID, "wait_ms is negative");
+    if (lock->depth == 0) return acquire_first(lock, wait_ms);
+    if (is_gone(lock)) return finish(lock, DLOCK_LOST, "the lease has ended meanwhile");
+    lock->depth++;
+    return finish(lock, DLOCK_OK, "");
+}
+
+dlock_status dlock_try_acquire(dlock_lock *lock) {
+    return dlock_acquire(lock, DLOCK_NO_WAIT);
+}
+
+void dlock_cancel(dlock_lock *lock) {
+    atomic_store(&lock->is_canceled, true);
+    loop_interrupt(lock->client->loop, &lock->call.waiter);
+}
+
+/* -- extend */
+
+/* Locked. */
+static void lose(dlock_lock *lock) {
+    client_count(lock->client, COUNT_LOST);
+    lease_lose(&lock->lease, DLOCK_LOST);
+    notifier_look(&lock->watched);
+}
+
+/* False: the session is about to move to a new connection; an EXTEND would prove nothing. */
+static bool pause_renewal(dlock_lock *lock) {
+    loop *loop = lock->client->loop;
+    if (!is_to_be_kept(lock)) return true;
+    loop_lock(loop);
+    bool is_paused = renewal_pause(&lock->kept);
+    loop_unlock(loop);
+    return is_paused;
+}
+
+static dlock_status settle_extend(dlock_lock *lock) {
+    loop *loop = lock->client->loop;
+    dlock_call *call = &lock->call.pub;
+    loop_lock(loop);
+    int64_t now_us = loop_now_us(loop);
+    if (call->status == DLOCK_OK &&
+        !lease_extend(&lock->lease, call->asked_us, call->lease_ms, now_us)) {
+        call->status = DLOCK_LOST;
+        text_copy(call->cause, sizeof(call->cause), "the lease had ended before the extension");
+    }
+    if (call->status == DLOCK_LOST) lose(lock);
+    prepare_renewal_attempt(lock);
+    renewal_resume(&lock->kept);
+    loop_unlock(loop);
+    return finish(lock, call->status, call->cause);
+}
+
+dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms) {
+    if (lock == NULL) return DLOCK_INVALID;
+    if (lock->depth == 0) return finish(lock, DLOCK_NOT_HELD, "the lock is not held");
+    if (lease_ms != 0 && lease_ms < OPTIONS_LEASE_MIN_MS)
+        return finish(lock, DLOCK_INVALID, "lease_ms is less than 10");
+    if (is_gone(lock)) return finish(lock, DLOCK_LOST, "the lease has ended meanwhile");
+    if (!pause_renewal(lock))
+        return finish(lock, DLOCK_UNREACHABLE, "the connection of the session has ended");
+    prepare_call(lock, DLOCK_EXTENDING, lease_ms != 0 ? lease_ms : lock->lease.rule.lease_ms);
+    run(lock);
+    return settle_extend(lock);
+}
+
+/* -- release */
+
+/* True: the lock is lost, or a loss cannot be excluded. */
+static bool end_hold(dlock_lock *lock) {
+    dlock_client *client = lock->client;
+    loop_lock(client->loop);
+    bool is_in_question = atomic_load(&lock->lease.gone_us) < 0;
+    bool is_lost = is_in_question || is_gone(lock);
+    renewal_end(&lock->kept);
+    notifier_remove(&lock->watched);
+    lease_end(&lock->lease);
+    loop_unlock(client->loop);
+    return is_lost;
+}
+
+/* After a loss the renewal may have taken the lock of a session again, so a RELEASE that succeeds
+ * proves nothing. */
+static void settle_session(dlock_lock *lock) {
+    loop *loop = lock->client->loop;
+    dlock_call *call = &lock->call.pub;
+    if (call->status == DLOCK_OK && lock->call.is_gone) {
+        call->status = DLOCK_LOST;
+        text_copy(call->cause, sizeof(call->cause), "the connection of the session had ended");
+    }
+    if (lock->session.own == NULL || call->status == DLOCK_OK) return;
+    loop_lock(loop);
+    lock_close_session(lock);
+    loop_unlock(loop);
+}
+
+static dlock_status release_last(dlock_lock *lock) {
+    dlock_client *client = lock->client;
+    bool is_lost = end_hold(lock);
+    dlock_call *call = prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
+    lock->call.is_gone = is_lost;
+    run(lock);
+    if (lock_is_session(lock)) settle_session(lock);
+    dlock_status status = call->status;
+    client_count(client, status == DLOCK_OK     ? COUNT_RELEASED
+                         : status == DLOCK_LOST ? COUNT_LOST
+                                                : COUNT_FAILURES);
+    lock->depth = 0;
+    lock->fence = 0;
+    finish(lock, status, call->cause);
+    tell(lock, DLOCK_EVENT_RELEASED, status);
+    return status;
+}
+
+dlock_status dlock_release(dlock_lock *lock) {
+    if (lock == NULL) return DLOCK_INVALID;
+    if (lock->depth == 0) return finish(lock, DLOCK_NOT_HELD, "the lock is not held");
+    if (lock->depth == 1) return release_last(lock);
+    lock->depth--;
+    return finish(lock, DLOCK_OK, "");
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* server_query.c - see server_query.h.
+ *
+ *   one lock    DLOCK.INFO. A node of a cluster that does not have the name replies MOVED: skipped
+ *   all locks   SCAN, then DLOCK.INFO for the names of the page, in pipelined groups; and again
+ *               until the cursor is 0
+ *   info        INFO dlock, line by line
+ *
+ * Replies come locked and in any thread, so they are copied; once all have come, the thread of the
+ * caller reads the copies and tells. A timer ends an exchange that makes no progress. */
+#include "api/server_query.h"
+
+#include "base/deadline.h"
+#include "base/text.h"
+#include "net/error_reply.h"
+#include "protocol/lock_commands.h"
+#include <stdlib.h>
+
+#define LOCK_TYPE "dlock-key" /* as TYPE says it: module/README.md */
+
+enum { GROUP_MAX = 100, PAGE_SIZE = 1000, LINE_SIZE = 2048, CURSOR_SIZE = 32 };
+
+/* Some commands to one server, and copies of the replies. */
+typedef struct exchange {
+    request request;
+    query *query;
+    server *server;
+    waiter waiter;
+    loop_timer timer;
+    bool is_done, is_late;
+    dlock_status status;
+    int64_t heard_us; /* the last reply */
+    reply **replies;  /* NULL: not there, or no memory for the copy */
+} exchange;
+
+static dlock_status refuse(query *query, const server *server, dlock_status status,
+                           const char *cause) {
+    text_copy(query->cause, sizeof(query->cause), server_name(server));
+    text_append(query->cause, sizeof(query->cause), ": ");
+    text_append(query->cause, sizeof(query->cause), cause);
+    return status;
+}
+
+/* A reply that is not what was asked for; or NULL: no memory. */
+static dlock_status refuse_reply(query *query, const server *server, const reply *reply) {
+    char text[DLOCK_CAUSE_SIZE];
+    if (reply == NULL) return refuse(query, server, DLOCK_NO_MEMORY, "no memory");
+    if (reply->kind != REPLY_ERROR)
+        return refuse(query, server, DLOCK_PROTOCOL, "a reply that makes no sense");
+    reply_copy_text(reply, text, sizeof(text));
+    return refuse(query, server, error_reply_meaning(text).status, text);
+}
+
+/* -- the exchange */
+
+static void on_reply(request *request, int index, const reply *reply) {
+    exchange *exchange = container_of(request, struct exchange, request);
+    exchange->heard_us = loop_now_us(exchange->query->loop);
+    exchange->replies[index] = reply_copy(reply);
+}
+
+static void on_done(request *request, dlock_status status, const char *cause) {
+    exchange *exchange = container_of(request, struct exchange, request);
+    query *query = exchange->query;
+    exchange->is_done = true;
+    exchange->status = status == DLOCK_IN_DOUBT ? DLOCK_UNREACHABLE : status;
+    if (status != DLOCK_OK) text_copy(query->cause, sizeof(query->cause), cause);
+    loop_ready(query->loop, &exchange->waiter);
+}
+
+/* Before the request is sent, there is time until the limit; then each reply has an I/O timeout.
+ * Looks again after an I/O timeout at the latest: the request may have been sent meanwhile. */
+static void on_due(loop_timer *timer) {
+    exchange *exchange = container_of(timer, struct exchange, timer);
+    loop *loop = exchange->query->loop;
+    uint32_t io_timeout_ms = server_io_timeout_ms(exchange->server);
+    int64_t now_us = loop_now_us(loop), sent_us = exchange->request.sent_us;
+    int64_t heard_us = exchange->heard_us > sent_us ? exchange->heard_us : sent_us;
+    int64_t end_us = exchange->query->limit_us;
+    if (sent_us != 0)
+        end_us = deadline_earlier(deadline_after_ms(heard_us, io_timeout_ms),
+                                  deadline_after_ms(end_us, io_timeout_ms));
+    exchange->is_late = now_us >= end_us;
+    if (exchange->is_late)
+        loop_ready(loop, &exchange->waiter);
+    else
+        loop_set_timer(loop, timer,
+                       deadline_earlier(end_us, deadline_after_ms(now_us, io_timeout_ms)));
+}
+
+/* Waits until all replies have come, or none will. The copies are the caller's to free. */
+static dlock_status ask(query *query, server *server, const command *commands, int count,
+                        reply *replies[]) {
+    const command *pointers[GROUP_MAX];
+    exchange exchange = {
+        .request = {.on_reply = on_reply, .on_done = on_done, .reply_bytes_max = REPLY_BYTES_MAX},
+        .query = query,
+        .server = server,
+        .timer.on_due = on_due,
+        .replies = replies};
+    for (int i = 0; i < count; i++) {
+        pointers[i] = &commands[i];
+        replies[i] = NULL;
+    }
+    loop_lock(query->loop);
+    server_send(server, pointers, count, &exchange.request);
+    on_due(&exchange.timer);
+    while (!exchange.is_done && !exchange.is_late)
+        loop_wait(query->loop, &exchange.waiter);
+    loop_clear_timer(query->loop, &exchange.timer);
+    if (!exchange.is_done) {
+        bool was_sent = connection_abandon(&exchange.request);
+        exchange.status = refuse(query, server, DLOCK_UNREACHABLE,
+                                 was_sent ? "no reply in time" : "no connection in time");
+    }
+    loop_unlock(query->loop);
+    return exchange.status;
+}
+
+/* -- DLOCK.INFO */
+
+static bool is_elsewhere(const reply *reply) {
+    return reply->kind == REPLY_ERROR &&
+           (reply_begins_with(reply, "MOVED ") || reply_begins_with(reply, "ASK "));
+}
+
+static dlock_status tell_lock(query *query, const server *server, const char *name, size_t length,
+                              const reply *reply) {
+    dlock_inspection lock = {.struct_size = sizeof(lock),
+                             .server = server_name(server),
+                             .name = name + query->prefix_length,
+                             .name_length = length - query->prefix_length};
+    bool is_free = reply != NULL && (reply->kind == REPLY_NIL || is_elsewhere(reply));
+    if (query->is_enough || is_free) return DLOCK_OK;
+    if (reply == NULL || !inspection_read(&lock, reply)) return refuse_reply(query, server, reply);
+    query->is_found = true;
+    query->is_enough = !query->tell(query->arg, &lock);
+    return DLOCK_OK;
+}
+
+/* At most GROUP_MAX names. The replies that have come are told, even if others have not. */
+static dlock_status inspect_group(query *query, server *server, const char *const names[],
+                                  const size_t lengths[], size_t count) {
+    reply *replies[GROUP_MAX];
+    command *commands = calloc(count, sizeof(commands[0]));
+    if (commands == NULL) return refuse_reply(query, server, NULL);
+    for (size_t i = 0; i < count; i++)
+        inspect_command(&commands[i], names[i], lengths[i]);
+    dlock_status status = ask(query, server, commands, (int)count, replies);
+    for (size_t i = 0; i < count; i++) {
+        bool is_missing = replies[i] == NULL && status != DLOCK_OK;
+        dlock_status told =
+            is_missing ? status : tell_lock(query, server, names[i], lengths[i], replies[i]);
+        if (status == DLOCK_OK) status = told;
+        free(replies[i]);
+    }
+    free(commands);
+    return status;
+}
+
+dlock_status query_lock(query *query, server *server) {
+    size_t length = strlen(query->name);
+    return inspect_group(query, server, &query->name, &length, 1);
+}
+
+/* -- SCAN */
+
+static dlock_status inspect_page(query *query, server *server, const reply *names) {
+    const char *texts[GROUP_MAX];
+    size_t lengths[GROUP_MAX], count = 0;
+    const reply *name = NULL;
+    while ((name = reply_next(names, name)) != NULL) {
+        bool is_name = name->kind == REPLY_TEXT && name->length >= query->prefix_length;
+        if (!is_name) return refuse_reply(query, server, name); /* MATCH was ignored */
+        texts[count] = name->text;
+        lengths[count++] = name->length;
+        bool is_last = reply_next(names, name) == NULL;
+        if (count < GROUP_MAX && !is_last) continue;
+        dlock_status status = inspect_group(query, server, texts, lengths, count);
+        if (status != DLOCK_OK || query->is_enough) return status;
+        count = 0;
+    }
+    return DLOCK_OK;
+}
+
+static dlock_status scan_page(query *query, server *server, char cursor[CURSOR_SIZE]) {
+    reply *page;
+    command command = {0};
+    const char *words[] = {"SCAN", cursor, "MATCH", query->pattern, "TYPE", LOCK_TYPE, "COUNT"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        command_add(&command, words[i]);
+    command_add_number(&command, PAGE_SIZE);
+    dlock_status status = ask(query, server, &command, 1, &page);
+    if (status != DLOCK_OK) return status;
+    const reply *next = page == NULL ? NULL : reply_element(page, 0);
+    const reply *names = page == NULL ? NULL : reply_element(page, 1);
+    bool is_page = next != NULL && next->kind == REPLY_TEXT && next->length < CURSOR_SIZE &&
+                   names != NULL && names->kind == REPLY_ARRAY;
+    if (is_page) {
+        reply_copy_text(next, cursor, CURSOR_SIZE);
+        status = inspect_page(query, server, names);
+    } else {
+        status = refuse_reply(query, server, page);
+    }
+    free(page);
+    return status;
+}
+
+dlock_status query_locks(query *query, server *server) {
+    char cursor[CURSOR_SIZE] = "0";
+    dlock_status status;
+    do
+        status = scan_page(query, server, cursor);
+    while (status == DLOCK_OK && strcmp(cursor, "0") != 0 && !query->is_enough);
+    return status;
+}
+
+/* -- INFO */
+
+/* "dlock_held:3", without the end of the line. */
+static void tell_line(query *query, const char *server, const char *line, size_t length) {
+    char text[LINE_SIZE];
+    if (length >= sizeof(text) || strncmp(line, "dlock_", 6) != 0) return;
+    memcpy(text, line, length);
+    text[length] = '\0';
+    char *colon = strchr(text, ':');
+    if (colon == NULL) return;
+    *colon = '\0';
+    query->is_found = true;
+    query->tell_field(query->arg, server, text, colon + 1);
+}
+
+dlock_status query_info(query *query, server *server) {
+    reply *info;
+    command command = {0};
+    command_add(&command, "INFO");
+    command_add(&command, "dlock");
+    query->is_found = false;
+    dlock_status status = ask(query, server, &command, 1, &info);
+    if (status == DLOCK_OK && (info == NULL || info->kind != REPLY_TEXT))
+        status = refuse_reply(query, server, info);
+    for (const char *line = status == DLOCK_OK ? info->text : ""; *line != '\0';) {
+        size_t length = strcspn(line, "\r\n");
+        tell_line(query, server_name(server), line, length);
+        line += length + strspn(line + length, "\r\n");
+    }
+    free(info);
+    if (status != DLOCK_OK || query->is_found) return status;
+    return refuse(query, server, DLOCK_PROTOCOL, "it does not have the dlock module");
+}

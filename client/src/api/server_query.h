@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* server_query.h - reads locks and statistics of one server. Nothing is changed there. */
+#ifndef DLOCK_API_SERVER_QUERY_H
+#define DLOCK_API_SERVER_QUERY_H
+
+#include "dlock_spi.h"
+#include "net/server.h"
+
+/* A query, to one server after the other: the wanted, the functions to tell, and the result. */
+typedef struct query {
+    loop *loop;
+    int64_t limit_us;         /* no request is sent later; replies have an I/O timeout more */
+    const char *name;         /* of query_lock(): with the prefix */
+    const char *pattern;      /* of query_locks(): with the prefix */
+    size_t prefix_length;     /* names are told without the prefix */
+    dlock_list_fn tell;       /* of the first two */
+    dlock_info_fn tell_field; /* of query_info() */
+    void *arg;
+    bool is_found;                /* something was told */
+    bool is_enough;               /* the program does not want more */
+    char cause[DLOCK_CAUSE_SIZE]; /* of the last failure; names the server */
+} query;
+
+/* Each waits for the server and tells in the thread of the caller. Not locked. */
+typedef dlock_status (*query_fn)(query *query, server *server);
+dlock_status query_lock(query *query, server *server);
+dlock_status query_locks(query *query, server *server);
+dlock_status query_info(query *query, server *server);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* backoff.h - the pause after a failed attempt: random, so that losers do not retry together. Pure.
+ */
+#ifndef DLOCK_BASE_BACKOFF_H
+#define DLOCK_BASE_BACKOFF_H
+
+#include <stdint.h>
+
+typedef struct backoff {
+    uint32_t min_ms;
+    uint32_t random_ms; /* the pause is random in [min, min + random) */
+    uint32_t max_ms;    /* 0: constant; else doubled with each failure, then random in
+                         * [max / 2, max] */
+} backoff;
+
+/* The pause after this many failures, 1 or more. chance: 64 random bits. Never longer than
+ * left_us. */
+static inline int64_t backoff_pause_us(const backoff *rule, uint32_t failures, uint64_t chance,
+                                       int64_t left_us) {
+    uint64_t random_us = (uint64_t)rule->random_ms * 1000;
+    int64_t pause_us = (int64_t)rule->min_ms * 1000, max_us = (int64_t)rule->max_ms * 1000;
+    if (random_us > 0) pause_us += (int64_t)(chance % random_us);
+    for (uint32_t i = 1; i < failures && 0 < pause_us && pause_us < max_us; i++)
+        pause_us *= 2;
+    if (max_us > 0 && pause_us >= max_us)
+        pause_us = max_us - (int64_t)(chance % (uint64_t)(max_us / 2 + 1));
+    return pause_us < left_us ? pause_us : left_us;
+}
+
+#endif

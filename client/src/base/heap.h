@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* heap.h - nodes with a due time, the earliest first: a pairing heap whose nodes are members of the
+ * caller's structs, so that heap_add() cannot fail. Pure. */
+#ifndef DLOCK_BASE_HEAP_H
+#define DLOCK_BASE_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct heap_node {
+    int64_t due_us;
+    struct heap_node *child, *sibling, *previous; /* previous: the parent of a first child */
+    bool is_queued;
+} heap_node;
+
+/* All zero: empty. */
+typedef struct heap {
+    heap_node *root;
+} heap;
+
+/* The node is in no heap. */
+void heap_add(heap *heap, heap_node *node, int64_t due_us);
+
+/* Does nothing to a node that is in no heap. */
+void heap_remove(heap *heap, heap_node *node);
+
+/* NULL: empty. */
+static inline heap_node *heap_first(const heap *heap) {
+    return heap->root;
+}
+
+#endif

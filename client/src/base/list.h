@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* list.h - a doubly linked list whose nodes are members of the linked structs. Pure.
+ *
+ *     list_node *node = list_first(&server->parked);
+ *     connection *conn = container_of(node, connection, node); */
+#ifndef DLOCK_BASE_LIST_H
+#define DLOCK_BASE_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct list_node {
+    struct list_node *previous, *next; /* both NULL: the node is in no list */
+} list_node;
+
+/* A ring that includes a node of the list itself; list_init() before anything else. */
+typedef struct list {
+    list_node ring;
+} list;
+
+#define container_of(pointer, type, member)                                                        \
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+static inline void list_init(list *list) {
+    list->ring.previous = list->ring.next = &list->ring;
+}
+
+static inline bool list_is_empty(const list *list) {
+    return list->ring.next == &list->ring;
+}
+
+static inline bool list_has(const list_node *node) {
+    return node->next != NULL;
+}
+
+static inline void list_insert_before(list_node *place, list_node *node) {
+    node->previous = place->previous;
+    node->next = place;
+    place->previous->next = node;
+    place->previous = node;
+}
+
+static inline void list_append(list *list, list_node *node) {
+    list_insert_before(&list->ring, node);
+}
+
+static inline void list_prepend(list *list, list_node *node) {
+    list_insert_before(list->ring.next, node);
+}
+
+/* Does nothing to a node that is in no list. */
+static inline void list_remove(list_node *node) {
+    if (node->next == NULL) return;
+    node->previous->next = node->next;
+    node->next->previous = node->previous;
+    node->previous = node->next = NULL;
+}
+
+/* NULL: empty. */
+static inline list_node *list_first(const list *list) {
+    return list_is_empty(list) ? NULL : list->ring.next;
+}
+
+static inline list_node *list_last(const list *list) {
+    return list_is_empty(list) ? NULL : list->ring.previous;
+}
+
+/* NULL: the node was the last. */
+static inline list_node *list_next(const list *list, const list_node *node) {
+    return node->next == &list->ring ? NULL : node->next;
+}
+
+#endif

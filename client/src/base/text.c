@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* text.c - see text.h. */
+#include "base/text.h"
+
+#include <string.h>
+
+size_t text_put_number(char text[TEXT_NUMBER_SIZE], uint64_t number) {
+    char reversed[TEXT_NUMBER_SIZE];
+    size_t length = 0;
+    do {
+        reversed[length++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    for (size_t i = 0; i < length; i++)
+        text[i] = reversed[length - 1 - i];
+    text[length] = '\0';
+    return length;
+}
+
+void text_put_hex(char *text, const unsigned char *bytes, size_t count) {
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < count; i++) {
+        *text++ = digits[bytes[i] >> 4];
+        *text++ = digits[bytes[i] & 15];
+    }
+    *text = '\0';
+}
+
+void text_copy(char *text, size_t size, const char *source) {
+    size_t length = strlen(source);
+    if (length >= size) length = size - 1;
+    memcpy(text, source, length);
+    text[length] = '\0';
+}
+
+void text_append(char *text, size_t size, const char *more) {
+    size_t length = strlen(text);
+    text_copy(text + length, size - length, more);
+}
+
+uint64_t text_hash(const char *text) {
+    uint64_t hash = 1469598103934665603u; /* FNV-1a */
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return hash;
+}

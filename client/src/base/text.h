@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* text.h - short texts without printf(3), which would dominate the cost of a lock. Pure. */
+#ifndef DLOCK_BASE_TEXT_H
+#define DLOCK_BASE_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TEXT_NUMBER_SIZE = 21 }; /* the largest number and a NUL */
+
+/* The number in decimal digits and a NUL. The result is the length without the NUL. */
+size_t text_put_number(char text[TEXT_NUMBER_SIZE], uint64_t number);
+
+/* Two hexadecimal digits for each byte, and a NUL. */
+void text_put_hex(char *text, const unsigned char *bytes, size_t count);
+
+/* Both write as much as fits into size bytes, at least 1, and always a NUL. */
+void text_copy(char *text, size_t size, const char *source);
+void text_append(char *text, size_t size, const char *more);
+
+uint64_t text_hash(const char *text);
+
+#endif

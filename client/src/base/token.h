@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* token.h - tokens: the identity of a holder, fresh for every acquisition.
+ *
+ *     host:pid:owner:32 hexadecimal digits     owner: the caller's label, if there is one
+ *     ...~2, ...~3                             further attempts, distinct from the first
+ */
+#ifndef DLOCK_BASE_TOKEN_H
+#define DLOCK_BASE_TOKEN_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { TOKEN_MAX = 256, TOKEN_OWNER_MAX = 64 };
+
+/* Thread-safe. Reads the random bytes of many tokens at a time from the kernel. */
+typedef struct token_source {
+    char prefix[100]; /* host:pid: */
+    pthread_mutex_t mutex;
+    size_t unused;            /* bytes, counted from the first; a whole number of tokens */
+    unsigned char bytes[256]; /* as many as getentropy(3) gives at a time */
+} token_source;
+
+void token_source_init(token_source *source);
+
+/* owner: NULL or at most TOKEN_OWNER_MAX bytes. False: no random bytes. */
+bool token_source_take(token_source *source, const char *owner, char token[TOKEN_MAX + 1]);
+
+/* Changes the token into a fresh variant. */
+void token_vary(char token[TOKEN_MAX + 1]);
+
+#endif

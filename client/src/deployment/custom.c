@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* custom.c - a program's own store (dlock_spi.h), called by threads since it may block.
+ *
+ *   start    copy the attempt into a job, queue the job, wake a thread or start one
+ *   work     a thread takes the oldest job, calls the store without the mutex, and ends the attempt
+ *            with the mutex
+ *   limit    the attempt ends on time even if the store does not return
+ *   detach   nobody waits any more, because of the limit or of abandon(). A job that no thread has
+ *            begun is dropped. Else the thread finishes alone, and undoes an acquire
+ *
+ * Invariants: the store is never called with the loop's mutex, which protects everything else here.
+ * A job outlives its attempt if need be, and has a copy of all that the store sees. A detached
+ * acquire and a later attempt never have the same token: the release at the end of the detached one
+ * would take the lock away from the later one. */
+#include "base/deadline.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include "base/token.h"
+#include "deployment/deployment.h"
+#include "deployment/withdrawal.h"
+#include <stdlib.h>
+
+enum { THREADS_MAX = 8 };
+
+/* One call of the store. */
+typedef struct job {
+    list_node node;   /* in the queue, until a thread begins */
+    attempt *attempt; /* NULL: detached */
+    dlock_call call;
+    dlock_status status;
+    char name[];
+} job;
+
+typedef struct custom {
+    deployment base;
+    dlock_backend store;
+    atomic_uint_least64_t *command_count;
+    list queue;       /* job */
+    size_t job_count; /* queued, or in the hands of a thread */
+    pthread_t threads[THREADS_MAX];
+    size_t thread_count;
+    wakeup wakeup; /* of all threads: a job is queued */
+    bool is_stopping;
+} custom;
+
+typedef struct custom_run {
+    custom *custom;
+    attempt *attempt;
+    job *job;         /* NULL: none */
+    loop_timer limit; /* without a job: tells that the attempt could not start */
+} custom_run;
+
+/* Locked before and after, but not while the store works. */
+static dlock_status call_store(custom *custom, dlock_call *call) {
+    const dlock_backend *store = &custom->store;
+    dlock_status (*function)(void *arg, dlock_call *call, int64_t deadline_us) = store->release;
+    if (call->operation == DLOCK_ACQUIRING) function = store->acquire;
+    if (call->operation == DLOCK_EXTENDING) function = store->extend;
+    loop_unlock(custom->base.loop);
+    atomic_fetch_add_explicit(custom->command_count, 1, memory_order_relaxed);
+    call->asked_us = clock_now_us(loop_clock(custom->base.loop));
+    dlock_status status = function(store->arg, call, call->deadline_us);
+    loop_lock(custom->base.loop);
+    return status;
+}
+
+static bool is_transient(dlock_status status) {
+    return status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT;
+}
+
+/* -- the end of an attempt */
+
+static void end_attempt(custom_run *run, dlock_status status, const char *cause) {
+    attempt *attempt = run->attempt;
+    loop_clear_timer(run->custom->base.loop, &run->limit);
+    run->job = NULL;
+    attempt_set_result(attempt, status, is_transient(status), cause);
+    attempt->on_done(attempt);
+}
+
+static void end_by_job(job *job) {
+    attempt *attempt = job->attempt;
+    const dlock_call *call = &job->call;
+    attempt->may_hold = call->operation == DLOCK_ACQUIRING && job->status == DLOCK_IN_DOUBT;
+    if (job->status == DLOCK_OK) {
+        attempt->asked_us = call->asked_us;
+        attempt->lease_ms = call->lease_ms;
+        if (call->operation == DLOCK_ACQUIRING) attempt->fence = call->fence;
+    }
+    end_attempt(attempt->run, job->status, job->status == DLOCK_OK ? "" : call->cause);
+}
+
+static void free_job(custom *custom, job *job) {
+    list_remove(&job->node);
+    custom->job_count--;
+    free(job);
+}
+
+/* True: the job is dropped, and the store will not hear of the call. */
+static bool detach(custom_run *run) {
+    job *job = run->job;
+    bool is_dropped = list_has(&job->node);
+    run->job = NULL;
+    job->attempt = NULL;
+    if (is_dropped)
+        free_job(run->custom, job);
+    else if (job->call.operation == DLOCK_ACQUIRING)
+        token_vary(run->attempt->token);
+    return is_dropped;
+}
+
+static void on_limit(loop_timer *timer) {
+    custom_run *run = container_of(timer, custom_run, limit);
+    char cause[DLOCK_CAUSE_SIZE];
+    const char *name = run->custom->store.name;
+    if (run->job == NULL) {
+        end_attempt(run, DLOCK_NO_MEMORY, "no memory or thread for a call of the store");
+        return;
+    }
+    bool is_dropped = detach(run);
+    text_copy(cause, sizeof(cause), name != NULL ? name : "store");
+    text_append(cause, sizeof(cause),
+                is_dropped ? ": no thread was free in time" : ": no answer in time");
+    end_attempt(run, is_dropped ? DLOCK_UNREACHABLE : DLOCK_IN_DOUBT, cause);
+}
+
+/* -- threads */
+
+/* The store has granted a lock that nobody waits for, or may have. */
+static void undo(custom *custom, job *job) {
+    dlock_call *call = &job->call;
+    call->operation = DLOCK_RELEASING;
+    call->deadline_us =
+        deadline_after_ms(loop_now_us(custom->base.loop), custom->base.io_timeout_ms);
+    bool is_undone = !is_transient(call_store(custom, call));
+    struct withdrawals *withdrawals = custom->base.withdrawals;
+    if (!is_undone && withdrawals != NULL) /* NULL: the client is about to be freed */
+        withdrawals_add(withdrawals, job->name, call->token, call->lease_ms);
+}
+
+static void run_job(custom *custom, job *job) {
+    list_remove(&job->node);
+    job->status = call_store(custom, &job->call);
+    bool may_hold = job->status == DLOCK_OK || job->status == DLOCK_IN_DOUBT;
+    if (job->attempt != NULL)
+        end_by_job(job);
+    else if (job->call.operation == DLOCK_ACQUIRING && may_hold)
+        undo(custom, job);
+    free_job(custom, job);
+}
+
+static void *work(void *arg) {
+    custom *custom = arg;
+    loop *loop = custom->base.loop;
+    loop_lock(loop);
+    while (!custom->is_stopping) {
+        unsigned seen = wakeup_seen(&custom->wakeup);
+        list_node *node = list_first(&custom->queue);
+        if (node != NULL) {
+            run_job(custom, container_of(node, job, node));
+            continue;
+        }
+        loop_unlock(loop);
+        wakeup_wait(&custom->wakeup, seen, -1);
+        loop_lock(loop);
+    }
+    loop_unlock(loop);
+    return NULL;
+}
+
+/* -- the deployment */
+
+/* False: no memory, or no thread at all will take the job. */
+static bool queue_job(custom *custom, custom_run *run) {
+    const attempt *attempt = run->attempt;
+    size_t name_size = strlen(attempt->name) + 1, count = custom->thread_count;
+    bool is_thread_wanted = custom->job_count >= count && count < THREADS_MAX;
+    if (is_thread_wanted && thread_start(&custom->threads[count], work, custom))
+        custom->thread_count++;
+    job *job = custom->thread_count == 0 ? NULL : calloc(1, sizeof(*job) + name_size);
+    if (job == NULL) return false;
+    job->attempt = run->attempt;
+    job->call = (dlock_call){.struct_size = sizeof(dlock_call),
+                             .operation = attempt->operation,
+                             .name = memcpy(job->name, attempt->name, name_size),
+                             .lease_ms = attempt->lease_ms,
+                             .deadline_us = attempt->limit_us,
+                             .fence = attempt->fence};
+    text_copy(job->call.token, sizeof(job->call.token), attempt->token);
+    run->job = job;
+    custom->job_count++;
+    list_append(&custom->queue, &job->node);
+    wakeup_signal(&custom->wakeup);
+    return true;
+}
+
+static void start(deployment *deployment, attempt *attempt) {
+    custom *custom = container_of(deployment, struct custom, base);
+    custom_run *run = attempt->run;
+    *run = (custom_run){.custom = custom, .attempt = attempt, .limit.on_due = on_limit};
+    attempt->may_hold = false;
+    bool is_queued = queue_job(custom, run);
+    loop_set_timer(deployment->loop, &run->limit, is_queued ? attempt->limit_us : 0);
+}
+
+static void abandon(deployment *deployment, attempt *attempt) {
+    custom_run *run = attempt->run;
+    loop_clear_timer(deployment->loop, &run->limit);
+    if (run->job != NULL) detach(run);
+}
+
+/* The mutex is given back while threads end: they need it, and the store's functions may block. */
+static void free_custom(deployment *deployment) {
+    custom *custom = container_of(deployment, struct custom, base);
+    custom->is_stopping = true;
+    for (size_t i = 0; i < custom->thread_count; i++)
+        wakeup_signal(&custom->wakeup);
+    loop_unlock(deployment->loop);
+    for (size_t i = 0; i < custom->thread_count; i++)
+        pthread_join(custom->threads[i], NULL);
+    if (custom->store.free != NULL) custom->store.free(custom->store.arg);
+    loop_lock(deployment->loop);
+    free(custom);
+}
+
+static const deployment_table table = {
+    .start = start, .abandon = abandon, .free = free_custom, .run_size = sizeof(custom_run)};
+
+deployment *custom_new(const dlock_backend *store, const server_options *options) {
+    custom *custom = calloc(1, sizeof(*custom));
+    if (custom == NULL) return NULL;
+    deployment_init(&custom->base, &table, options);
+    custom->store = *store;
+    custom->command_count = options->command_count;
+    list_init(&custom->queue);
+    return &custom->base;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* deployment.c - see deployment.h. */
+#include "deployment/deployment.h"
+
+#include "base/text.h"
+#include <stdlib.h>
+
+void deployment_init(deployment *deployment, const deployment_table *table,
+                     const server_options *options) {
+    deployment->table = table;
+    deployment->loop = options->loop;
+    deployment->io_timeout_ms = options->io_timeout_ms;
+    deployment->connect_timeout_ms = options->connect_timeout_ms;
+}
+
+bool attempt_prepare(attempt *attempt, const deployment *deployment) {
+    size_t size = deployment->table->run_size;
+    if (attempt->run == NULL && size > 0) attempt->run = calloc(1, size);
+    return attempt->run != NULL || size == 0;
+}
+
+void attempt_free(attempt *attempt) {
+    free(attempt->run);
+    attempt->run = NULL;
+}
+
+void attempt_command(const attempt *attempt, dlock_operation operation, uint32_t wait_ms,
+                     uint64_t fence, command *command) {
+    acquire_words words = {.name = attempt->name,
+                           .token = attempt->token,
+                           .lease_ms = attempt->lease_ms,
+                           .wait_ms = wait_ms,
+                           .is_session = attempt->session != NULL,
+                           .fence = fence};
+    if (operation == DLOCK_ACQUIRING)
+        acquire_command(command, &words);
+    else if (operation == DLOCK_EXTENDING)
+        extend_command(command, attempt->name, attempt->token, attempt->lease_ms);
+    else
+        release_command(command, attempt->name, attempt->token);
+}
+
+void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient,
+                        const char *cause) {
+    attempt->status = status;
+    attempt->is_transient = is_transient;
+    text_copy(attempt->cause, sizeof(attempt->cause), cause);
+}
+
+void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text) {
+    text_copy(cause, CAUSE_SIZE, server == NULL ? "" : server_name(server));
+    if (server != NULL) text_append(cause, CAUSE_SIZE, ": ");
+    text_append(cause, CAUSE_SIZE, text);
+}

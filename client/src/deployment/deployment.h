@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* deployment.h - where locks are kept, and how one attempt to take, extend or release one is made.
+ *
+ *   routed    one server decides: single, Sentinel's master, or the node of a cluster (router.h)
+ *   redlock   several independent servers; a majority decides
+ *   custom    a program's own store (dlock_spi.h)
+ *
+ * To add a deployment: a file with a deployment_table. All functions: locked (loop.h). */
+#ifndef DLOCK_DEPLOYMENT_DEPLOYMENT_H
+#define DLOCK_DEPLOYMENT_DEPLOYMENT_H
+
+#include "deployment/topology.h"
+#include "dlock_spi.h"
+#include "net/server.h"
+#include "protocol/lock_commands.h"
+
+typedef struct deployment deployment;
+typedef struct attempt attempt;
+
+/* The connection a session lock is tied to. */
+typedef struct session {
+    own_connection *own; /* NULL: none */
+} session;
+
+/* One attempt: what is wanted, and the result. Memory of the caller's, zeroed; not moved while the
+ * attempt is under way. */
+struct attempt {
+    dlock_operation operation;
+    const char *name; /* borrowed until the attempt is done */
+    /* Of a granted lock: as it is in here when the acquire is done. A failed acquire may have
+     * changed the token for the next attempt. */
+    char token[DLOCK_TOKEN_SIZE];
+    uint32_t lease_ms;
+    int64_t wait_until_us;       /* acquire: may be parked in the server until then; 0: not */
+    int64_t limit_us;            /* done by then; parked ones and connecting included */
+    uint32_t min_replicas;       /* must acknowledge; 0: none */
+    uint32_t replica_timeout_ms; /* may come on top of limit_us */
+    session *session;            /* NULL: not a session lock */
+    uint64_t fence; /* in: of an extension, of the held lock. Out: of a granted acquire */
+    /* The token holds the lock already, and nobody waits. Extend: take the lock again where it was
+     * forgotten. Acquire: moves a session, and is never undone, neither at limit_us nor when
+     * abandoned. */
+    bool is_renewal;
+    /* NULL, or, maybe several times: a release is on its way, before all later requests of this
+     * client to that server. */
+    void (*on_sent)(attempt *attempt);
+    void (*on_done)(attempt *attempt); /* never from within deployment_start() */
+    void *arg;
+
+    /* The result. */
+    dlock_status status;
+    bool is_transient; /* of a failure: another attempt may succeed */
+    /* Acquire, not OK: a server may have granted the lock, and nothing undoes that yet: a
+     * withdrawal is needed (withdrawal.h). Release, set by the caller: an ACQUIRE with the token
+     * was in doubt and may arrive late, so the RELEASE follows wherever replies are overdue. */
+    bool may_hold;
+    int64_t asked_us;             /* the lease counts from here: before the request was sent */
+    char cause[DLOCK_CAUSE_SIZE]; /* of anything but DLOCK_OK; names the server */
+
+    void *run; /* the deployment's: attempt_prepare() */
+};
+
+enum { SERVER_LIST_MAX = 1000 };
+
+/* Which servers have locks (of a cluster: the masters). Memory of the caller's, {0}. */
+typedef struct server_list {
+    bool is_done;
+    waiter waiter; /* ready once the list is done, unless list_servers() has done all of it */
+    dlock_status status;
+    char cause[CAUSE_SIZE]; /* of anything but DLOCK_OK */
+    size_t count;
+    server *servers[SERVER_LIST_MAX]; /* shares, the caller's to free */
+
+    /* Of the deployment. */
+    void *source;
+    loop_task found;
+    loop_timer timer;
+} server_list;
+
+typedef struct deployment_table {
+    /* acquire: DLOCK_OK with fence and asked_us; DLOCK_BUSY: another holds the lock (even when
+     * wait_until_us came); DLOCK_NO_REPLICAS: undone. extend: DLOCK_OK with asked_us; DLOCK_LOST.
+     * release: DLOCK_OK; DLOCK_LOST: the token did not hold the lock. */
+    void (*start)(deployment *deployment, attempt *attempt);
+    /* Nobody waits any more: on_done is not called. After an acquire that may have been sent, a
+     * RELEASE follows on the same connection, and withdrawal.h goes on if that fails. */
+    void (*abandon)(deployment *deployment, attempt *attempt);
+    /* Done by limit_us, or at once. NULL: there are no servers. */
+    void (*list_servers)(deployment *deployment, int64_t limit_us, server_list *list);
+    void (*free)(deployment *deployment);
+    size_t run_size; /* memory for an attempt under way */
+    bool can_wait;   /* an acquire can be parked */
+    bool has_sessions, has_replicas;
+} deployment_table;
+
+struct deployment {
+    const deployment_table *table;
+    loop *loop;
+    uint32_t io_timeout_ms, connect_timeout_ms;
+    struct withdrawals *withdrawals; /* see withdrawal.h */
+};
+
+/* Of constructors; the rest is zero. */
+void deployment_init(deployment *deployment, const deployment_table *table,
+                     const server_options *options);
+
+/* Memory for attempts with this struct, once for many of them. False: no memory. */
+bool attempt_prepare(attempt *attempt, const deployment *deployment);
+void attempt_free(attempt *attempt); /* not under way */
+
+/* The command for this operation with the name and the token of the attempt. wait_ms, fence: of an
+ * acquire, or 0. */
+void attempt_command(const attempt *attempt, dlock_operation operation, uint32_t wait_ms,
+                     uint64_t fence, command *command);
+
+/* Sets the result; does not call on_done. */
+void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient,
+                        const char *cause);
+
+/* The text of a cause with the name of the server in front. NULL: the text has the name already. */
+void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text);
+
+/* Each: NULL: no memory. master_new(): a single server, or the master that sentinels name. */
+deployment *master_new(const topology *topology, const server_options *options);
+deployment *cluster_new(const topology *topology, const server_options *options);
+deployment *redlock_new(const topology *topology, const server_options *options);
+/* The functions of the store may block, so threads of their own call them. Copies the table of the
+ * store, which stays the caller's if the result is NULL. */
+deployment *custom_new(const dlock_backend *store, const server_options *options);
+
+static inline void deployment_start(deployment *deployment, attempt *attempt) {
+    deployment->table->start(deployment, attempt);
+}
+
+static inline void deployment_abandon(deployment *deployment, attempt *attempt) {
+    deployment->table->abandon(deployment, attempt);
+}
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* redlock.c - see redlock.h. Every step is a round over the servers.
+ *
+ *   acquire   ACQUIRE with a proposed fence. No majority: undo
+ *   raise     a majority said yes, but the fences differ: the smaller ones are raised to a common
+ *             fence, by a second round. No majority: undo
+ *   undo      RELEASE right behind the ACQUIRE, wherever the ACQUIRE was sent; nobody waits for the
+ *             replies
+ *   extend    EXTEND. A renewal also heals: a server that has forgotten the lock, by a restart for
+ *             instance, is asked to grant the lock again, with the same token and fence
+ *   release   RELEASE, also behind requests whose replies are overdue: an ACQUIRE may arrive late
+ *
+ * Fences: the fence of a lock is the largest of some majority's grants, and a majority counts on
+ * from that fence before the lock is granted. Two majorities have a server in common, so every
+ * later fence is larger. A server whose clock is far ahead grants fences that the other servers
+ * refuse to count on from: a majority without that server is awaited.
+ *
+ * Invariants:
+ *   - Each attempt has a token of its own, so a late RELEASE of an earlier attempt harms nobody.
+ *   - Requests to a server travel in order, so a RELEASE cannot overtake its ACQUIRE. If a
+ *     connection ended with an ACQUIRE in doubt, withdrawal.h repeats the RELEASE.
+ *   - A healed grant is no vote of the extension: after the server had forgotten the lock, another
+ *     client may have held a majority with that server's help, and have released the lock since.
+ *     Only an unbroken hold on a majority proves that nobody else held the lock. The healed server
+ *     counts from the next extension on, with the majority that has held all the time. */
+#include "deployment/redlock.h"
+
+#include "base/deadline.h"
+#include "base/token.h"
+#include "deployment/withdrawal.h"
+#include <stdlib.h>
+
+/* A renewal waits this part of the lease for servers that may have forgotten the lock. */
+enum { HEAL_PARTS = 50 };
+
+/* A proposed fence is this far ahead of the clock. If that is more than the request takes, and more
+ * than clocks differ by, all servers grant the same fence and no second round is needed. */
+enum { FENCE_AHEAD_US = 10000 };
+
+/* A server refuses to count on from a fence that is 5 minutes ahead of the clock. */
+enum { FENCE_RAISE_MAX_US = 4 * 60 * 1000000 };
+
+/* The RELEASE can be lost, or overtake, if a connection has ended; nobody is left to notice if the
+ * attempt is abandoned. The next attempt gets another token. */
+static void undo(round *round, bool is_abandoned) {
+    attempt *attempt = round->attempt;
+    struct withdrawals *withdrawals = round->redlock->base.withdrawals;
+    bool must_withdraw = false;
+    for (size_t i = 0; i < round->redlock->count; i++) {
+        const round_vote *vote = &round->server_votes[i];
+        if (!vote->may_hold) continue;
+        vote_send_behind(vote, DLOCK_RELEASING);
+        if (is_abandoned || vote->is_in_doubt) must_withdraw = true;
+    }
+    if (must_withdraw && withdrawals != NULL) /* NULL: the client is about to be freed */
+        withdrawals_add(withdrawals, attempt->name, attempt->token, attempt->lease_ms);
+    token_vary(attempt->token);
+}
+
+/* -- acquire */
+
+static void start_acquire(round *round);
+
+static bool has_quorum(const round *round, size_t count) {
+    return count >= votes_quorum(round->redlock->count);
+}
+
+static size_t count_fences(const round *round, uint64_t least, uint64_t most) {
+    size_t count = 0;
+    for (size_t i = 0; i < round->redlock->count; i++) {
+        const round_vote *vote = &round->server_votes[i];
+        count += vote_is_yes(vote) && vote->fence >= least && vote->fence <= most;
+    }
+    return count;
+}
+
+/* The smallest fence that no grant of some majority exceeds. A majority has said yes. */
+static uint64_t common_fence(const round *round) {
+    uint64_t smallest = UINT64_MAX;
+    for (size_t i = 0; i < round->redlock->count; i++) {
+        const round_vote *vote = &round->server_votes[i];
+        bool is_smaller = vote_is_yes(vote) && vote->fence < smallest;
+        if (is_smaller && has_quorum(round, count_fences(round, 0, vote->fence)))
+            smallest = vote->fence;
+    }
+    return smallest;
+}
+
+/* Will a majority count on from the common fence, if asked to? */
+static bool is_fence_in_reach(const round *round) {
+    uint64_t fence = common_fence(round);
+    uint64_t least = fence > FENCE_RAISE_MAX_US ? fence - FENCE_RAISE_MAX_US : 0;
+    return has_quorum(round, count_fences(round, least, UINT64_MAX));
+}
+
+static void grant(round *round, uint64_t fence) {
+    if (fence > round->redlock->last_fence) round->redlock->last_fence = fence;
+    round->attempt->fence = fence;
+    round_end(round, DLOCK_OK, "");
+}
+
+static void on_raised(round *round, dlock_status result) {
+    if (result == DLOCK_OK) {
+        grant(round, round->plan.fence);
+        return;
+    }
+    undo(round, false);
+    round_end(round, DLOCK_NO_QUORUM, "a majority granted it, but not with the same fence");
+}
+
+/* Servers that granted a smaller fence are asked again, with the same token. */
+static void raise_fences(round *round) {
+    bool is_lower[TOPOLOGY_SERVERS_MAX];
+    uint64_t fence = common_fence(round);
+    size_t raised = count_fences(round, fence, UINT64_MAX);
+    if (has_quorum(round, raised)) {
+        grant(round, fence);
+        return;
+    }
+    for (size_t i = 0; i < round->redlock->count; i++) {
+        const round_vote *vote = &round->server_votes[i];
+        is_lower[i] = vote_is_yes(vote) && vote->fence < fence;
+    }
+    round_plan plan = {.operation = DLOCK_ACQUIRING,
+                       .fence = fence,
+                       .is_fence_needed = true,
+                       .limit_us = round->attempt->limit_us,
+                       .on_done = on_raised};
+    round_start(round, &plan, is_lower, raised);
+}
+
+/* Servers whose clocks are far behind ours refuse to count on from our clock: if these servers
+ * prevent a majority, the attempt is repeated without a proposed fence. */
+static void on_voted(round *round, dlock_status result) {
+    redlock *redlock = round->redlock;
+    if (result == DLOCK_OK) {
+        raise_fences(round);
+        return;
+    }
+    undo(round, false);
+    if (round->plan.fence == 0 || has_quorum(round, redlock->count - round->fence_refusals)) {
+        round_end(round, result, NULL);
+        return;
+    }
+    redlock->is_clock_wrong = true;
+    round_init(round, redlock, round->attempt);
+    start_acquire(round);
+}
+
+/* A fence that no server should have passed when the request arrives. 0: none is proposed. */
+static uint64_t propose_fence(const redlock *redlock) {
+    const clock_source *clock = loop_clock(redlock->base.loop);
+    if (redlock->is_clock_wrong) return 0;
+    uint64_t ahead = (uint64_t)clock->unix_us(clock) + FENCE_AHEAD_US;
+    return ahead > redlock->last_fence ? ahead : redlock->last_fence + 1;
+}
+
+/* Asks all servers but those with an open circuit; all servers if too few are left. A silent server
+ * must leave time to raise fences, and most of the lease to the holder. */
+static void start_acquire(round *round) {
+    const redlock *redlock = round->redlock;
+    int64_t now_us = round_now_us(round);
+    int64_t limit_us = now_us + deadline_left_us(round->attempt->limit_us, now_us) / 4 * 3;
+    round_plan plan = {.operation = DLOCK_ACQUIRING,
+                       .fence = propose_fence(redlock),
+                       .asks_others = true,
+                       .limit_us = deadline_earlier(limit_us, round_useful_until_us(round)),
+                       .is_enough = is_fence_in_reach,
+                       .on_done = on_voted};
+    bool is_chosen[TOPOLOGY_SERVERS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < redlock->count; i++)
+        count += is_chosen[i] = server_is_available(redlock->servers[i]);
+    round_start(round, &plan, has_quorum(round, count) ? is_chosen : NULL, 0);
+}
+
+/* -- extend and release */
+
+static void heal(round *round) {
+    for (size_t i = 0; i < round->redlock->count; i++) {
+        const round_vote *vote = &round->server_votes[i];
+        if (vote->state == VOTE_COUNTED && vote->status == DLOCK_LOST)
+            vote_send_behind(vote, DLOCK_ACQUIRING);
+    }
+}
+
+static void on_done(round *round, dlock_status result) {
+    if (result == DLOCK_OK && round->attempt->is_renewal) heal(round);
+    round_end(round, result, NULL);
+}
+
+/* A slow server that has forgotten the lock is to be healed as well; a silent one must not delay
+ * renewals for long. */
+static int64_t heal_linger_us(const round *round) {
+    int64_t part_us = (int64_t)round->attempt->lease_ms * 1000 / HEAL_PARTS;
+    int64_t most_us = (int64_t)round->redlock->base.io_timeout_ms * 500;
+    int64_t linger_us = deadline_earlier(part_us, most_us);
+    return linger_us > ROUND_LINGER_US ? linger_us : ROUND_LINGER_US;
+}
+
+static void start_extend(round *round) {
+    const attempt *attempt = round->attempt;
+    round_plan plan = {.operation = DLOCK_EXTENDING,
+                       .limit_us =
+                           deadline_earlier(attempt->limit_us, round_useful_until_us(round)),
+                       .linger_us = attempt->is_renewal ? heal_linger_us(round) : 0,
+                       .on_done = on_done};
+    round_start(round, &plan, NULL, 0);
+}
+
+static void start_release(round *round) {
+    attempt *attempt = round->attempt;
+    round_plan plan = {
+        .operation = DLOCK_RELEASING, .limit_us = attempt->limit_us, .on_done = on_done};
+    command release = {0};
+    round_start(round, &plan, NULL, 0);
+    attempt_command(attempt, DLOCK_RELEASING, 0, 0, &release);
+    for (size_t i = 0; i < round->redlock->count; i++)
+        server_send_behind(round->redlock->servers[i], (const command *const[]){&release}, 1);
+    if (attempt->on_sent != NULL) attempt->on_sent(attempt);
+}
+
+/* -- the deployment */
+
+static void start(deployment *deployment, attempt *attempt) {
+    round *round = attempt->run;
+    round_init(round, container_of(deployment, redlock, base), attempt);
+    attempt->may_hold = false; /* what was granted is undone here */
+    if (attempt->operation == DLOCK_ACQUIRING)
+        start_acquire(round);
+    else if (attempt->operation == DLOCK_EXTENDING)
+        start_extend(round);
+    else
+        start_release(round);
+}
+
+static void abandon(deployment *deployment, attempt *attempt) {
+    (void)deployment;
+    round_stop(attempt->run);
+    if (attempt->operation == DLOCK_ACQUIRING) undo(attempt->run, true);
+}
+
+static void list_servers(deployment *deployment, int64_t limit_us, server_list *list) {
+    (void)limit_us;
+    const redlock *redlock = container_of(deployment, struct redlock, base);
+    for (; list->count < redlock->count; list->count++)
+        list->servers[list->count] = server_share(redlock->servers[list->count]);
+    list->is_done = true;
+}
+
+static void free_redlock(deployment *deployment) {
+    redlock *redlock = container_of(deployment, struct redlock, base);
+    for (size_t i = 0; i < redlock->count; i++)
+        server_free(redlock->servers[i]);
+    free(redlock);
+}
+
+static const deployment_table table = {.start = start,
+                                       .abandon = abandon,
+                                       .list_servers = list_servers,
+                                       .free = free_redlock,
+                                       .run_size = sizeof(round)};
+
+deployment *redlock_new(const topology *topology, const server_options *options) {
+    redlock *redlock = calloc(1, sizeof(*redlock));
+    if (redlock == NULL) return NULL;
+    deployment_init(&redlock->base, &table, options);
+    for (; redlock->count < topology->count; redlock->count++) {
+        server *added = server_new(&topology->servers[redlock->count], options);
+        redlock->servers[redlock->count] = added;
+        if (added == NULL) {
+            free_redlock(&redlock->base);
+            return NULL;
+        }
+    }
+    return &redlock->base;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* redlock.h - of redlock.c and round.c only: a majority of several independent servers decides.
+ *
+ *   redlock.c   the deployment: acquire with a common fence, extend, release
+ *   round.c     one vote over all servers: the same command to each server, and what a majority of
+ *               the replies says
+ *
+ * A round ends when a majority has said yes, when a majority has become impossible (ROUND_LINGER_US
+ * later, so that the cause is complete), an I/O timeout after the last request was sent, or at the
+ * limit. Requests that are still in flight then are stragglers: abandoned in round.c, and nowhere
+ * else. Several rounds of one attempt may follow each other. All functions: locked (loop.h). */
+#ifndef DLOCK_DEPLOYMENT_REDLOCK_H
+#define DLOCK_DEPLOYMENT_REDLOCK_H
+
+#include "deployment/deployment.h"
+#include "deployment/votes.h"
+
+enum { ROUND_LINGER_US = 20000 };
+
+typedef struct redlock {
+    deployment base;
+    uint64_t last_fence; /* of the locks that were granted */
+    bool is_clock_wrong; /* far ahead of the clocks of most servers: propose no fence */
+    size_t count;
+    server *servers[TOPOLOGY_SERVERS_MAX];
+} redlock;
+
+typedef struct round round;
+
+/* One server's part, over all rounds of an attempt. */
+typedef struct round_vote {
+    request request;
+    round *round;
+    server *server;
+    enum { VOTE_NONE, VOTE_PENDING, VOTE_COUNTED, VOTE_STRAGGLER } state;
+    dlock_status status; /* of a counted vote */
+    bool is_transient;
+    bool may_hold;    /* the server has granted the lock, or may do so when a request arrives */
+    bool is_in_doubt; /* the connection of a request ended before the reply */
+    connection *conn; /* of a straggler, until the loop goes on; else NULL */
+    uint64_t fence;
+    int64_t sent_us; /* of the first request */
+} round_vote;
+
+typedef struct round_plan {
+    dlock_operation operation;
+    uint64_t fence;       /* of an acquire: proposed; 0: none */
+    bool is_fence_needed; /* a grant with a smaller fence is not a yes */
+    bool asks_others;     /* if the chosen servers cannot decide, the other servers are asked too */
+    int64_t limit_us;
+    int64_t linger_us; /* after a yes, wait this long for the other replies */
+    /* NULL, or: is the majority that said yes good enough? If not, more replies are awaited. */
+    bool (*is_enough)(const round *round);
+    void (*on_done)(round *round, dlock_status result); /* never from within round_start() */
+} round_plan;
+
+/* An attempt under way, and the round that the attempt is in. */
+struct round {
+    redlock *redlock;
+    attempt *attempt;
+    round_plan plan;
+    votes votes;
+    loop_timer timer;
+    bool is_decided;
+    size_t fence_refusals;
+    char failures[DLOCK_CAUSE_SIZE]; /* ": 10.0.0.3:6379: Connection refused; ..." */
+    round_vote server_votes[TOPOLOGY_SERVERS_MAX];
+};
+
+static inline int64_t round_now_us(const round *round) {
+    return loop_now_us(round->redlock->base.loop);
+}
+
+/* A reply after half of the lease is of no use. */
+static inline int64_t round_useful_until_us(const round *round) {
+    return round_now_us(round) + (int64_t)round->attempt->lease_ms * 500;
+}
+
+static inline bool vote_is_yes(const round_vote *vote) {
+    return vote->state == VOTE_COUNTED && vote->status == DLOCK_OK;
+}
+
+/* Before the first round of an attempt. No request is in flight. */
+void round_init(round *round, redlock *redlock, attempt *attempt);
+/* Sends the command to the chosen servers (NULL: to all). yes: so many servers count as yes from
+ * the start. */
+void round_start(round *round, const round_plan *plan, const bool is_chosen[], size_t yes);
+/* Abandons the round: on_done is not called. */
+void round_stop(round *round);
+/* Sends a command that nobody waits for, behind the last request to that server: on the same
+ * connection if the request is a straggler. */
+void vote_send_behind(const round_vote *vote, dlock_operation operation);
+/* Ends the attempt: the caller is told, and may start another attempt at once. cause NULL: the
+ * votes, as "2 ok, 2 busy, 1 unreachable: 10.0.0.3:6379: Connection refused". */
+void round_end(round *round, dlock_status status, const char *cause);
+
+#endif

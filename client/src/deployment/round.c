@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* round.c - see redlock.h.
+ *
+ *   round_start -> ask each chosen server -> on_reply, on_done -> count -> proceed
+ *
+ *   proceed   the pending replies can still decide: wait for them
+ *             they cannot, but servers that were skipped could: ask these too
+ *             decided: finish, at once or a moment later
+ *   finish    abandon the stragglers, tell the owner
+ *
+ * Invariants: a request is in flight while its vote is VOTE_PENDING, and not otherwise. A vote is
+ * counted in on_done of its request, never in on_reply: the connection is through with the request
+ * then, which may be sent again. The owner is told last, since it may begin another round, or free
+ * the memory. */
+#include "deployment/redlock.h"
+
+#include "base/deadline.h"
+#include "base/text.h"
+
+static bool is_acquire(const round *round) {
+    return round->plan.operation == DLOCK_ACQUIRING;
+}
+
+static dlock_status no_of(const round *round) {
+    return is_acquire(round) ? DLOCK_BUSY : DLOCK_LOST;
+}
+
+static dlock_status result_of(const round *round) {
+    return votes_result(&round->votes, no_of(round));
+}
+
+static size_t count_votes(const round *round, int state) {
+    size_t count = 0;
+    for (size_t i = 0; i < round->redlock->count; i++)
+        count += (int)round->server_votes[i].state == state;
+    return count;
+}
+
+/* is_named: the cause names the server already. */
+static void note_failure(const round_vote *vote, bool is_named, const char *cause) {
+    char *failures = vote->round->failures, text[CAUSE_SIZE];
+    cause_write(text, is_named ? NULL : vote->server, cause);
+    text_append(failures, CAUSE_SIZE, failures[0] == '\0' ? ": " : "; ");
+    text_append(failures, CAUSE_SIZE, text);
+}
+
+/* -- the end of a round */
+
+/* request NULL: nobody waits for the reply. */
+static void send_command(const round_vote *vote, request *request) {
+    const round_plan *plan = &vote->round->plan;
+    command command = {0};
+    attempt_command(vote->round->attempt, plan->operation, 0, plan->fence, &command);
+    server_send(vote->server, (const struct command *const[]){&command}, 1, request);
+}
+
+/* A straggler that still waited for its connection is taken back by connection_abandon(); its
+ * command is sent later all the same if all servers are to have the lock, or to release it. Without
+ * a result the cause names the straggler. */
+static void abandon_straggler(round_vote *vote, dlock_status result) {
+    round *round = vote->round;
+    connection *conn = vote->request.conn;
+    bool was_sent = connection_abandon(&vote->request), is_yes = result == DLOCK_OK;
+    bool must_send = is_yes || round->plan.operation == DLOCK_RELEASING;
+    vote->state = VOTE_STRAGGLER;
+    if (was_sent && conn != NULL && connection_is_ready(conn))
+        vote->conn = conn;
+    else if (was_sent)
+        vote->is_in_doubt = true;
+    if (!was_sent && must_send) send_command(vote, NULL);
+    if (was_sent || must_send) vote->may_hold = true;
+    if (is_yes) return;
+    votes_add(&round->votes, was_sent ? DLOCK_IN_DOUBT : DLOCK_UNREACHABLE, true);
+    if (result == DLOCK_NO_QUORUM)
+        note_failure(vote, false, was_sent ? "no reply in time" : "no connection in time");
+}
+
+static void abandon_stragglers(round *round, dlock_status result) {
+    loop_clear_timer(round->redlock->base.loop, &round->timer);
+    for (size_t i = 0; i < round->redlock->count; i++)
+        if (round->server_votes[i].state == VOTE_PENDING)
+            abandon_straggler(&round->server_votes[i], result);
+}
+
+static void finish(round *round) {
+    abandon_stragglers(round, result_of(round));
+    round->plan.on_done(round, result_of(round));
+}
+
+static void set_timer(round *round, int64_t due_us) {
+    loop_set_timer(round->redlock->base.loop, &round->timer,
+                   deadline_earlier(due_us, round->plan.limit_us));
+}
+
+/* When to look again for replies; a request that waits for a connection has more time. */
+static int64_t awaited_until_us(const round *round, int64_t now_us) {
+    int64_t until_us = now_us;
+    for (size_t i = 0; i < round->redlock->count; i++) {
+        const round_vote *vote = &round->server_votes[i];
+        if (vote->state != VOTE_PENDING) continue;
+        int64_t sent_us = vote->request.sent_us == 0 ? now_us : vote->request.sent_us;
+        int64_t due_us = deadline_after_ms(sent_us, round->redlock->base.io_timeout_ms);
+        if (due_us > until_us) until_us = due_us;
+    }
+    return until_us;
+}
+
+static void on_due(loop_timer *timer) {
+    round *round = container_of(timer, struct round, timer);
+    int64_t now_us = round_now_us(round), until_us = awaited_until_us(round, now_us);
+    bool is_over = round->is_decided || now_us >= round->plan.limit_us || now_us >= until_us;
+    if (is_over)
+        finish(round);
+    else
+        set_timer(round, until_us);
+}
+
+/* -- votes */
+
+static void ask(round_vote *vote);
+
+/* Could this many more replies change the result, or make a better majority? */
+static bool is_open(const round *round, size_t more) {
+    bool (*is_enough)(const struct round *) = round->plan.is_enough;
+    if (votes_are_open(&round->votes, no_of(round), more)) return true;
+    bool is_yes = result_of(round) == DLOCK_OK;
+    return more > 0 && is_yes && is_enough != NULL && !is_enough(round);
+}
+
+static void proceed(round *round) {
+    size_t pending = count_votes(round, VOTE_PENDING);
+    if (is_open(round, pending)) return;
+    size_t skipped = round->plan.asks_others ? count_votes(round, VOTE_NONE) : 0;
+    if (skipped > 0 && is_open(round, pending + skipped)) {
+        for (size_t i = 0; i < round->redlock->count; i++)
+            if (round->server_votes[i].state == VOTE_NONE) ask(&round->server_votes[i]);
+        return;
+    }
+    int64_t linger_us = result_of(round) == DLOCK_OK ? round->plan.linger_us : ROUND_LINGER_US;
+    if (pending == 0 || linger_us == 0) {
+        finish(round);
+    } else if (!round->is_decided) {
+        round->is_decided = true;
+        set_timer(round, round_now_us(round) + linger_us);
+    }
+}
+
+static void on_reply(request *request, int index, const reply *reply) {
+    (void)index;
+    round_vote *vote = container_of(request, round_vote, request);
+    round *round = vote->round;
+    verdict verdict = {0};
+    (is_acquire(round) ? read_acquire_reply : read_holder_reply)(&verdict, reply);
+    vote->status = verdict.status;
+    vote->is_transient = verdict.is_transient;
+    vote->fence = verdict.fence;
+    /* A server whose reply makes no sense may have done anything. An error leaves an earlier grant
+     * as it was. */
+    bool may_hold = verdict.status == DLOCK_OK || verdict.status == DLOCK_PROTOCOL;
+    if (may_hold || verdict.status == no_of(round)) vote->may_hold = may_hold;
+    if (verdict.is_fence_refused) round->fence_refusals++;
+    if (vote->status == DLOCK_OK && round->plan.is_fence_needed &&
+        vote->fence < round->plan.fence) {
+        vote->status = DLOCK_REFUSED;
+        vote->is_transient = true;
+        note_failure(vote, false, "a smaller fence");
+    } else if (verdict.status != DLOCK_OK && verdict.status != no_of(round)) {
+        note_failure(vote, false, verdict.cause);
+    }
+}
+
+static void on_done(request *request, dlock_status status, const char *cause) {
+    round_vote *vote = container_of(request, round_vote, request);
+    round *round = vote->round;
+    if (status != DLOCK_OK) {
+        vote->status = status;
+        vote->is_transient = status == DLOCK_NO_MEMORY;
+        bool was_sent = status == DLOCK_PROTOCOL && request->sent_us != 0;
+        if (was_sent || status == DLOCK_IN_DOUBT) vote->may_hold = vote->is_in_doubt = true;
+        note_failure(vote, true, cause);
+    }
+    if (vote->sent_us == 0) vote->sent_us = request->sent_us;
+    vote->state = VOTE_COUNTED;
+    votes_add(&round->votes, vote->status, vote->is_transient);
+    proceed(round);
+}
+
+static void ask(round_vote *vote) {
+    vote->request = (request){.on_reply = on_reply, .on_done = on_done};
+    vote->state = VOTE_PENDING;
+    send_command(vote, &vote->request);
+}
+
+/* -- the owner's */
+
+void round_init(round *round, redlock *redlock, attempt *attempt) {
+    *round = (struct round){.redlock = redlock, .attempt = attempt, .timer.on_due = on_due};
+    for (size_t i = 0; i < redlock->count; i++)
+        round->server_votes[i] = (round_vote){.round = round, .server = redlock->servers[i]};
+}
+
+void round_start(round *round, const round_plan *plan, const bool is_chosen[], size_t yes) {
+    round->plan = *plan;
+    round->votes = (votes){.voters = round->redlock->count, .yes = yes};
+    round->is_decided = false;
+    round->fence_refusals = 0;
+    round->failures[0] = '\0';
+    for (size_t i = 0; i < round->redlock->count; i++) {
+        round_vote *vote = &round->server_votes[i];
+        if (vote->conn != NULL) vote->is_in_doubt = true; /* it may end before a RELEASE */
+        vote->conn = NULL;
+        if (is_chosen == NULL || is_chosen[i]) ask(vote);
+    }
+    set_timer(round, deadline_after_ms(round_now_us(round), round->redlock->base.io_timeout_ms));
+}
+
+void round_stop(round *round) {
+    abandon_stragglers(round, DLOCK_NO_QUORUM);
+}
+
+void vote_send_behind(const round_vote *vote, dlock_operation operation) {
+    const attempt *attempt = vote->round->attempt;
+    command command = {0};
+    const struct command *const commands[] = {&command};
+    attempt_command(attempt, operation, 0, attempt->fence, &command);
+    if (vote->conn != NULL)
+        connection_send(vote->conn, commands, 1, NULL);
+    else
+        server_send(vote->server, commands, 1, NULL);
+}
+
+/* The lease of a majority began when the first of its requests was sent. */
+void round_end(round *round, dlock_status status, const char *cause) {
+    attempt *attempt = round->attempt;
+    char text[DLOCK_CAUSE_SIZE] = "";
+    if (status == DLOCK_OK) attempt->asked_us = DEADLINE_NEVER;
+    for (size_t i = 0; status == DLOCK_OK && i < round->redlock->count; i++) {
+        const round_vote *vote = &round->server_votes[i];
+        if (vote_is_yes(vote))
+            attempt->asked_us = deadline_earlier(attempt->asked_us, vote->sent_us);
+    }
+    if (status != DLOCK_OK && cause == NULL) {
+        votes_describe(&round->votes, "ok", is_acquire(round) ? "busy" : "not held", text,
+                       sizeof(text));
+        text_append(text, sizeof(text), round->failures);
+    }
+    attempt_set_result(attempt, status, status == DLOCK_NO_QUORUM, cause == NULL ? text : cause);
+    attempt->on_done(attempt);
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* routed.c - see router.h and routed.h.
+ *
+ *   route      find the server. If none is known, or doubts have just come up, wait for a discovery
+ *   request    routed_send.c. Busy, and the acquire may wait: once more, parked in the server
+ *   doubt      the server of a parked request gives no sign of life: if a discovery finds another
+ *              server, the acquire goes there. Else the request stays, and keeps its place
+ *   redirect   MOVED or ASK: the same request to another node
+ *   undo       granted, but too few replicas know: a RELEASE on the same connection. The attempt
+ *              ends with the reply, so the next acquire, by whomever, does not find the lock taken
+ *   retry      a failure that may pass, and nothing was done: if the router knows another server,
+ *              or a discovery finds one, that server gets one more try
+ *   give up    at the limit, or abandoned: RELEASE follows an ACQUIRE on the same connection, and a
+ *              withdrawal goes on
+ *
+ * An acquire whose reply was lost keeps its token (may_hold): the caller sends the same token
+ * again, and keeps the place in the queue. Once a RELEASE of a token is on its way, the token must
+ * not be used again: withdraw() changes the token. The same goes for an acquire of a session in
+ * doubt: a late arrival would tie the lock to a closed connection.
+ *
+ * Invariant: on_done is called from a callback of the loop, as the last thing; a failure to send
+ * ends the run by its timer. */
+#include "deployment/routed.h"
+
+#include "base/deadline.h"
+#include "base/text.h"
+#include "base/token.h"
+#include "deployment/withdrawal.h"
+
+/* A slot that moves takes two: to the owner by the map, and to the next owner. */
+enum { REDIRECTS_MAX = 5 };
+
+/* A parked request with a quicker reply found the lock free. */
+enum { BRIEF_WAIT_US = 1000 };
+
+static int64_t now_of(const routed_run *run) {
+    return loop_now_us(run->router->base.loop);
+}
+
+static server *find(const routed_run *run) {
+    return run->router->table->find(run->router, run->attempt->name);
+}
+
+static void doubt(routed_run *run) {
+    if (find(run) == run->server) run->router->is_doubted = true;
+}
+
+/* -- the end */
+
+static void stop(routed_run *run) {
+    run_settle_own(run);
+    loop_clear_timer(run->router->base.loop, &run->timer);
+    list_remove(&run->wait.node);
+    server_free(run->server);
+    run->server = NULL;
+    run->phase = RUN_IDLE;
+}
+
+static void finish(routed_run *run) {
+    attempt *attempt = run->attempt;
+    stop(run);
+    attempt->on_done(attempt);
+}
+
+static void end(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
+    attempt_set_result(run->attempt, status, is_transient, cause);
+    finish(run);
+}
+
+/* From within a function of the deployment's user, which must not be called back yet. */
+static void end_later(routed_run *run, dlock_status status, const char *cause) {
+    attempt_set_result(run->attempt, status, status == DLOCK_UNREACHABLE, cause);
+    run->phase = RUN_ENDING;
+    loop_set_timer(run->router->base.loop, &run->timer, 0);
+}
+
+/* A server may have granted the lock, and nobody will use it. */
+static void withdraw(routed_run *run) {
+    attempt *attempt = run->attempt;
+    struct withdrawals *withdrawals = run->router->base.withdrawals;
+    attempt->may_hold = withdrawals == NULL;
+    if (withdrawals == NULL) return;
+    withdrawals_add(withdrawals, attempt->name, attempt->token, attempt->lease_ms);
+    token_vary(attempt->token);
+}
+
+/* -- to a server */
+
+static void send_request(routed_run *run) {
+    if (!run_send(run)) end_later(run, DLOCK_NO_MEMORY, "no memory");
+}
+
+static void go_to(routed_run *run, server *server, bool is_asking) {
+    run_return_own(run);
+    server_share(server);
+    server_free(run->server);
+    run->server = server;
+    run->is_asking = is_asking;
+    send_request(run);
+}
+
+static void await_discovery(routed_run *run) {
+    list_remove(&run->wait.node); /* maybe for the same discovery already */
+    list_append(&run->router->waits, &run->wait.node);
+}
+
+static void wait_for_discovery(routed_run *run, int64_t until_us) {
+    run->phase = RUN_DISCOVERY;
+    await_discovery(run);
+    loop_set_timer(run->router->base.loop, &run->timer, until_us);
+}
+
+/* If discoveries fail, the known server is used while another discovery is under way. */
+static void route(routed_run *run) {
+    router *router = run->router;
+    server *known = find(run);
+    bool is_discovering = router_discover(run->router);
+    int64_t now_us = now_of(run);
+    if (known != NULL && !(is_discovering && router->failure == DLOCK_OK))
+        go_to(run, known, false);
+    else if (known != NULL)
+        wait_for_discovery(run, now_us + deadline_left_us(run->limit_us, now_us) / 2);
+    else if (is_discovering)
+        wait_for_discovery(run, run->limit_us);
+    else
+        end_later(run, DLOCK_UNREACHABLE, "no server is known");
+}
+
+/* The discovery has ended, or takes too long for this attempt. */
+static void resume(routed_run *run) {
+    router *router = run->router;
+    server *known = find(run);
+    list_remove(&run->wait.node);
+    bool is_over = now_of(run) >= run->limit_us;
+    if (run->is_retry && (known == NULL || known == run->server || is_over)) {
+        finish(run);
+    } else if (known != NULL && !is_over) {
+        go_to(run, known, false);
+    } else {
+        bool has_failed = router->failure != DLOCK_OK;
+        dlock_status failure = has_failed ? router->failure : DLOCK_UNREACHABLE;
+        end(run, failure, failure == DLOCK_UNREACHABLE,
+            has_failed ? router->cause : "no server was found in time");
+    }
+}
+
+/* -- failures */
+
+/* The result is final, unless another server can have a try. An acquire whose fate is unknown can
+ * be sent again with its token, unless it is given up. A withdrawal comes before the doubt, so that
+ * its RELEASE goes to the same server at once. named: to be put in front of the cause; or NULL. */
+static void fail(routed_run *run, dlock_status status, bool is_transient, const server *named,
+                 const char *cause) {
+    attempt *attempt = run->attempt;
+    bool is_over = now_of(run) >= run->limit_us;
+    bool is_in_doubt = status == DLOCK_IN_DOUBT || run->is_granted;
+    attempt_set_result(attempt, status, is_transient, "");
+    cause_write(attempt->cause, named, cause);
+    if (is_in_doubt && attempt->operation == DLOCK_ACQUIRING) {
+        attempt->may_hold = true;
+        bool is_given_up = run->is_granted || is_over || attempt->session != NULL;
+        if (is_given_up && run_takes_lock(run)) withdraw(run);
+    }
+    if (is_transient || status == DLOCK_NO_REPLICAS) doubt(run);
+    bool is_final = !is_transient || is_in_doubt || run->is_retry || is_over;
+    server *known = find(run);
+    run->is_retry = true;
+    if (!is_final && known != NULL && known != run->server)
+        go_to(run, known, false);
+    else if (!is_final && router_discover(run->router))
+        wait_for_discovery(run, run->limit_us);
+    else
+        finish(run);
+}
+
+static void fail_by_verdict(routed_run *run) {
+    const verdict *verdict = &run->verdict;
+    const server *named = verdict->status >= DLOCK_IN_DOUBT ? run->server : NULL;
+    fail(run, verdict->status, verdict->is_transient, named, verdict->cause);
+}
+
+/* unanswered: the cause if the request was sent. */
+static void give_up_request(routed_run *run, const char *unanswered) {
+    bool is_over = now_of(run) >= run->limit_us;
+    const connection *conn = run->request.conn;
+    const char *unsent = conn == NULL ? "no connection in time" : connection_overdue(conn);
+    run->attempt->asked_us = run->request.sent_us;
+    if (run_abandon_request(run, is_over))
+        fail(run, DLOCK_IN_DOUBT, true, run->server, unanswered);
+    else if (is_over && run->was_busy) /* there was no time for the own connection */
+        end(run, DLOCK_BUSY, false, "another holds the lock");
+    else
+        fail(run, DLOCK_UNREACHABLE, true, run->server, unsent);
+}
+
+/* -- replies */
+
+static void follow(routed_run *run) {
+    router *router = run->router;
+    redirect redirect;
+    bool is_clear = redirect_read(&redirect, run->verdict.cause);
+    if (router->table->follow == NULL || !is_clear) {
+        fail_by_verdict(run);
+    } else if (run->redirect_count++ == REDIRECTS_MAX) {
+        run->is_retry = true; /* one more try would go round in the same circle */
+        fail(run, DLOCK_REFUSED, true, run->server, run->verdict.cause);
+    } else {
+        server *next = router->table->follow(router, run->server, &redirect);
+        if (next == NULL)
+            end(run, DLOCK_NO_MEMORY, false, "no memory");
+        else
+            go_to(run, next, redirect.is_ask);
+    }
+}
+
+static void note_busy(routed_run *run) {
+    busy_names_note(&run->router->busy, run->attempt->name, now_of(run));
+}
+
+static void judge_busy(routed_run *run) {
+    note_busy(run);
+    if (run->own != NULL || run->attempt->wait_until_us <= now_of(run)) {
+        end(run, DLOCK_BUSY, false, run->verdict.cause);
+        return;
+    }
+    run->was_busy = true;
+    send_request(run);
+}
+
+static void judge_success(routed_run *run) {
+    attempt *attempt = run->attempt;
+    if (attempt->operation == DLOCK_ACQUIRING) attempt->fence = run->verdict.fence;
+    bool has_waited = run->is_parked && now_of(run) - attempt->asked_us > BRIEF_WAIT_US;
+    if (has_waited) note_busy(run);
+    end(run, DLOCK_OK, false, "");
+}
+
+static void on_done(request *request, dlock_status status, const char *cause) {
+    routed_run *run = container_of(request, routed_run, request);
+    bool is_transient = status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT;
+    if (run->phase == RUN_UNDO) {
+        fail_by_verdict(run);
+        return;
+    }
+    run->attempt->asked_us = request->sent_us;
+    if (status == DLOCK_PROTOCOL) run->is_granted = request->sent_us != 0;
+    if (status != DLOCK_OK)
+        fail(run, status, is_transient, NULL, cause);
+    else if (run->verdict.is_redirect)
+        follow(run);
+    else if (run->verdict.status == DLOCK_OK)
+        judge_success(run);
+    else if (run->verdict.status == DLOCK_BUSY)
+        judge_busy(run);
+    else if (!(run->is_granted && run_takes_lock(run) && run_send_release(run)))
+        fail_by_verdict(run);
+}
+
+/* Has another server taken over from the one that hangs? */
+static void look_for_another(routed_run *run) {
+    const server *known = find(run);
+    if (known != NULL && known != run->server) give_up_request(run, "the server does not answer");
+}
+
+static void on_found(loop_task *wait) {
+    routed_run *run = container_of(wait, routed_run, wait);
+    if (run->phase == RUN_DISCOVERY)
+        resume(run);
+    else if (run->phase == RUN_REQUEST)
+        look_for_another(run);
+}
+
+void run_doubt(void *arg) {
+    routed_run *run = arg;
+    if (run->phase != RUN_REQUEST) return;
+    doubt(run);
+    if (router_discover(run->router))
+        await_discovery(run);
+    else
+        look_for_another(run);
+}
+
+static void end_undo(routed_run *run) {
+    connection_abandon(&run->request);
+    fail_by_verdict(run);
+}
+
+static void on_due(loop_timer *timer) {
+    routed_run *run = container_of(timer, routed_run, timer);
+    if (run->phase == RUN_DISCOVERY)
+        resume(run);
+    else if (run->phase == RUN_REQUEST)
+        give_up_request(run, "no reply in time");
+    else if (run->phase == RUN_UNDO) /* no reply to the RELEASE: a withdrawal goes on */
+        end_undo(run);
+    else
+        finish(run);
+}
+
+/* -- the table */
+
+static void start(deployment *base, attempt *attempt) {
+    routed_run *run = attempt->run;
+    *run = (routed_run){
+        .request = {.on_reply = run_read_reply, .on_done = on_done, .on_sent = run_limit_reply},
+        .wait = {.run = on_found},
+        .timer = {.on_due = on_due},
+        .router = (router *)base,
+        .attempt = attempt,
+        .limit_us = attempt->limit_us};
+    if (attempt->min_replicas > 0 && attempt->operation != DLOCK_RELEASING)
+        run->limit_us = deadline_after_ms(run->limit_us, attempt->replica_timeout_ms);
+    if (attempt->operation != DLOCK_RELEASING) attempt->may_hold = false;
+    attempt->asked_us = 0;
+    route(run);
+}
+
+static void abandon(deployment *base, attempt *attempt) {
+    (void)base;
+    routed_run *run = attempt->run;
+    if (run->phase == RUN_IDLE) return;
+    bool is_sent = run->phase == RUN_UNDO;
+    if (is_sent) connection_abandon(&run->request);
+    if (run->phase == RUN_REQUEST) is_sent = run_abandon_request(run, true);
+    attempt_set_result(attempt, DLOCK_CANCELED, false, "canceled");
+    if (is_sent && run_takes_lock(run)) withdraw(run);
+    stop(run);
+}
+
+static void free_router(deployment *base) {
+    router *router = (struct router *)base;
+    router->table->free(router);
+}
+
+const deployment_table routed_table = {.start = start,
+                                       .abandon = abandon,
+                                       .list_servers = router_list,
+                                       .free = free_router,
+                                       .run_size = sizeof(routed_run),
+                                       .can_wait = true,
+                                       .has_sessions = true,
+                                       .has_replicas = true};

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* routed_send.c - see routed.h.
+ *
+ *   command connection   RELEASE, EXTEND, and an ACQUIRE that does not wait, or may wait for a name
+ *                        that was not busy lately
+ *   own connection       ACQUIRE ... WAIT; ACQUIRE of a session, which is tied to the connection;
+ *                        ACQUIRE and EXTEND with Redis's own WAIT for replicas behind
+ *
+ * After ASK, an ASKING precedes the command with the key; Redis's WAIT has no key. */
+#include "deployment/routed.h"
+
+#include "base/deadline.h"
+
+enum { COMMANDS_MAX = 3, DAY_MS = 24 * 60 * 60 * 1000 };
+
+static bool has_replicas(const attempt *attempt) {
+    return attempt->min_replicas > 0 && attempt->operation != DLOCK_RELEASING;
+}
+
+static bool is_session_acquire(const attempt *attempt) {
+    return attempt->session != NULL && attempt->operation == DLOCK_ACQUIRING;
+}
+
+/* How long the server may let the request wait. */
+static uint32_t wait_left_ms(const attempt *attempt, int64_t now_us) {
+    if (attempt->operation != DLOCK_ACQUIRING || attempt->wait_until_us <= now_us) return 0;
+    int64_t left_us = deadline_left_us(attempt->wait_until_us, now_us);
+    int64_t left_ms = left_us / 1000 + (left_us % 1000 != 0);
+    return left_ms < DAY_MS ? (uint32_t)left_ms : DAY_MS;
+}
+
+static bool needs_own(const routed_run *run, uint32_t wait_ms, int64_t now_us) {
+    const attempt *attempt = run->attempt;
+    if (has_replicas(attempt) || is_session_acquire(attempt)) return true;
+    bool is_busy = run->was_busy || busy_names_has(&run->router->busy, attempt->name, now_us);
+    return wait_ms > 0 && is_busy;
+}
+
+/* -- own connections */
+
+/* Takes the connection that the session has, if the server is the right one. A connection that was
+ * not opened for a parked request has no probes. */
+static own_connection *take_session_own(routed_run *run, bool is_parked) {
+    session *session = run->attempt->session;
+    own_connection *own = session->own;
+    bool is_usable = own != NULL && !is_parked && own_connection_get(own) != NULL &&
+                     own_connection_server(own) == run->server;
+    /* A session that is moved stays tied to the old connection until it has a new one. */
+    if (!is_usable && run->attempt->is_renewal) return NULL;
+    if (!is_usable) own_connection_close(own);
+    session->own = NULL;
+    return is_usable ? own : NULL;
+}
+
+static bool open_own(routed_run *run, bool is_parked) {
+    if (is_session_acquire(run->attempt)) run->own = take_session_own(run, is_parked);
+    if (run->own == NULL) run->own = server_open_own(run->server, is_parked);
+    if (run->own == NULL || own_connection_get(run->own) == NULL) return false;
+    own_connection_on_doubt(run->own, is_parked ? run_doubt : NULL, run);
+    return true;
+}
+
+void run_return_own(routed_run *run) {
+    own_connection_free(run->own);
+    run->own = NULL;
+}
+
+/* A failed acquire of a session may have tied a lock to the connection: closing frees the lock. */
+static void settle_session(routed_run *run, session *session, dlock_status status) {
+    bool is_acquire = run->attempt->operation == DLOCK_ACQUIRING;
+    if (is_acquire && status == DLOCK_OK) {
+        own_connection_close(session->own);
+        own_connection_unpark(run->own);
+        session->own = run->own;
+        run->own = NULL;
+    } else if (is_acquire && status != DLOCK_BUSY) {
+        own_connection_close(run->own);
+        run->own = NULL;
+    } else if (run->attempt->operation == DLOCK_RELEASING) {
+        bool is_answered = status == DLOCK_OK || status == DLOCK_LOST;
+        (is_answered ? own_connection_free : own_connection_close)(session->own);
+        session->own = NULL;
+    }
+}
+
+/* A RELEASE follows an ACQUIRE that may arrive late. Not sooner: served before the RELEASE that has
+ * been answered now, this one would have made the lock look lost. */
+static void release_behind(const routed_run *run) {
+    command release = {0};
+    const attempt *attempt = run->attempt;
+    if (attempt->operation != DLOCK_RELEASING || !attempt->may_hold || run->server == NULL) return;
+    attempt_command(attempt, DLOCK_RELEASING, 0, 0, &release);
+    server_send_behind(run->server, (const command *const[]){&release}, 1);
+}
+
+void run_settle_own(routed_run *run) {
+    attempt *attempt = run->attempt;
+    release_behind(run);
+    if (attempt->session != NULL) settle_session(run, attempt->session, attempt->status);
+    run_return_own(run);
+}
+
+/* -- requests */
+
+/* A server that does not answer in time hangs. For parked requests, the probes of server.h notice a
+ * hung server. */
+void run_limit_reply(request *request) {
+    routed_run *run = container_of(request, routed_run, request);
+    int64_t limit_ms = run->router->base.io_timeout_ms;
+    if (run->is_parked) return;
+    if (has_replicas(run->attempt)) limit_ms += run->attempt->replica_timeout_ms;
+    int64_t due_us = deadline_after_ms(request->sent_us, limit_ms);
+    loop_set_timer(run->router->base.loop, &run->timer, deadline_earlier(run->limit_us, due_us));
+}
+
+/* conn NULL: the command connection. request NULL: nobody wants the replies. False: no memory. */
+static bool send_commands(routed_run *run, dlock_operation operation, uint32_t wait_ms,
+                          connection *conn, request *request) {
+    const attempt *attempt = run->attempt;
+    command asking = {0}, locking = {0}, replicas = {0};
+    const command *commands[COMMANDS_MAX];
+    int count = 0;
+    if (run->is_asking) {
+        command_add(&asking, "ASKING");
+        commands[count++] = &asking;
+    }
+    attempt_command(attempt, operation, wait_ms, 0, &locking);
+    commands[count++] = &locking;
+    if (has_replicas(attempt) && operation != DLOCK_RELEASING) {
+        replicas_command(&replicas, attempt->min_replicas, attempt->replica_timeout_ms);
+        commands[count++] = &replicas;
+    }
+    if (conn != NULL) return connection_send(conn, commands, count, request);
+    server_send(run->server, commands, count, request);
+    return true;
+}
+
+bool run_send(routed_run *run) {
+    attempt *attempt = run->attempt;
+    loop *loop = run->router->base.loop;
+    int64_t now_us = loop_now_us(loop);
+    uint32_t wait_ms = wait_left_ms(attempt, now_us);
+    bool is_own = needs_own(run, wait_ms, now_us);
+    if (is_own && !open_own(run, wait_ms > 0)) return false;
+    run->is_parked = is_own && wait_ms > 0;
+    run->phase = RUN_REQUEST;
+    run->verdict = (verdict){.status = DLOCK_OK};
+    run->is_granted = false;
+    loop_set_timer(loop, &run->timer, run->limit_us);
+    connection *conn = is_own ? own_connection_get(run->own) : NULL;
+    if (!send_commands(run, attempt->operation, is_own ? wait_ms : 0, conn, &run->request))
+        return false;
+    if (attempt->on_sent != NULL) attempt->on_sent(attempt);
+    return true;
+}
+
+bool run_abandon_request(routed_run *run, bool is_final) {
+    connection *conn = run->request.conn;
+    bool is_sent = connection_abandon(&run->request);
+    if (is_sent && is_final && run_takes_lock(run) && conn != NULL)
+        send_commands(run, DLOCK_RELEASING, 0, conn, NULL);
+    return is_sent;
+}
+
+bool run_send_release(routed_run *run) {
+    connection *conn = run->own == NULL ? NULL : own_connection_get(run->own);
+    if (conn == NULL) return false;
+    run->phase = RUN_UNDO;
+    run->is_parked = false;
+    loop_set_timer(run->router->base.loop, &run->timer, run->limit_us);
+    return send_commands(run, DLOCK_RELEASING, 0, conn, &run->request);
+}
+
+void run_read_reply(request *request, int index, const reply *reply) {
+    routed_run *run = container_of(request, routed_run, request);
+    int part = run->is_asking ? index - 1 : index;
+    verdict *verdict = &run->verdict;
+    if (part == 0 && run->phase == RUN_UNDO) {
+        struct verdict undone;
+        read_holder_reply(&undone, reply);
+        run->is_granted = undone.status != DLOCK_OK && undone.status != DLOCK_LOST;
+    } else if (part == 0) {
+        bool is_acquire = run->attempt->operation == DLOCK_ACQUIRING;
+        (is_acquire ? read_acquire_reply : read_holder_reply)(verdict, reply);
+        run->is_granted = verdict->status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR;
+    } else if (part == 1 && verdict->status == DLOCK_OK) {
+        uint64_t fence = verdict->fence;
+        read_replicas_reply(verdict, reply, run->attempt->min_replicas);
+        run->is_granted = verdict->status != DLOCK_OK;
+        verdict->fence = fence;
+    }
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* router.c - see router.h: discoveries, and the list of servers.
+ *
+ * Invariant: a discovery ends by the timer, which a useful reply moves ahead, so that no connection
+ * is closed from within a callback of the same connection. */
+#include "deployment/router.h"
+
+#include "base/deadline.h"
+#include "base/text.h"
+#include "net/error_reply.h"
+
+/* A server that answers says more than a silent server; a failure that may pass, more than a
+ * lasting failure. */
+enum { RANK_USELESS_REPLY = 1, RANK_REFUSAL = 2, RANK_SILENCE = 3, RANK_NONE = 4 };
+
+/* server NULL: the cause names the server already. */
+static void note_failure(router *router, int rank, dlock_status failure, const server *server,
+                         const char *cause) {
+    if (rank >= router->worst_rank) return;
+    router->worst_rank = rank;
+    router->worst = failure;
+    cause_write(router->worst_cause, server, cause);
+}
+
+static void on_reply(request *request, int index, const reply *reply) {
+    router_probe *probe = container_of(request, router_probe, request);
+    router *router = probe->router;
+    if (reply->kind == REPLY_ERROR) {
+        char text[CAUSE_SIZE];
+        reply_copy_text(reply, text, sizeof(text));
+        error_meaning meaning = error_reply_meaning(text);
+        note_failure(router, meaning.is_transient ? RANK_USELESS_REPLY : RANK_REFUSAL,
+                     meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status, probe->server,
+                     text);
+        return;
+    }
+    const char *useless = router->table->read(router, probe, index, reply);
+    if (useless != NULL) {
+        note_failure(router, RANK_USELESS_REPLY, DLOCK_UNREACHABLE, probe->server, useless);
+    } else if (!router->is_answered) {
+        loop *loop = router->base.loop;
+        int64_t until_us = deadline_after_ms(loop_now_us(loop), router->table->grace_ms);
+        router->is_answered = true;
+        loop_set_timer(loop, &router->timer, deadline_earlier(until_us, router->timer.node.due_us));
+    }
+}
+
+/* Nothing is changed by a request without a reply: no lock is in doubt. */
+static void on_done(request *request, dlock_status status, const char *cause) {
+    router_probe *probe = container_of(request, router_probe, request);
+    router *router = probe->router;
+    if (status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT)
+        note_failure(router, RANK_SILENCE, DLOCK_UNREACHABLE, NULL, cause);
+    else if (status != DLOCK_OK)
+        note_failure(router, RANK_REFUSAL, status, NULL, cause);
+    probe->is_pending = false;
+    if (--router->pending_count == 0) loop_set_timer(router->base.loop, &router->timer, 0);
+}
+
+void router_stop(router *router) {
+    loop_clear_timer(router->base.loop, &router->timer);
+    for (size_t i = 0; i < router->probe_count; i++) {
+        router_probe *probe = &router->probes[i];
+        if (probe->is_pending) {
+            note_failure(router, RANK_SILENCE, DLOCK_UNREACHABLE, probe->server,
+                         "no reply in time");
+            connection_abandon(&probe->request);
+        }
+        server_free(probe->server);
+    }
+    router->probe_count = 0;
+    router->is_discovering = false;
+}
+
+static void on_due(loop_timer *timer) {
+    router *router = container_of(timer, struct router, timer);
+    router_stop(router);
+    router->ended_us = loop_now_us(router->base.loop);
+    if (!router->is_answered)
+        router_tell_waits(router, router->worst, router->worst_cause);
+    else if (router->table->conclude == NULL || router->table->conclude(router))
+        router_tell_waits(router, DLOCK_OK, "");
+    else
+        router_tell_waits(router, DLOCK_NO_MEMORY, "no memory");
+}
+
+static void start(router *router, int64_t now_us) {
+    server *servers[DISCOVERY_SERVERS_MAX];
+    command commands[DISCOVERY_COMMANDS_MAX] = {{0}};
+    const command *const pointers[] = {&commands[0], &commands[1]};
+    size_t count = router->table->prepare(router, servers, commands);
+    int64_t limit_us = deadline_after_ms(now_us, router->base.connect_timeout_ms);
+    router->probe_count = router->pending_count = count;
+    router->is_discovering = true;
+    router->is_doubted = router->is_answered = false;
+    router->worst_rank = RANK_NONE;
+    loop_set_timer(router->base.loop, &router->timer, limit_us);
+    for (size_t i = 0; i < count; i++) {
+        router_probe *probe = &router->probes[i];
+        *probe = (router_probe){.request = {.on_reply = on_reply,
+                                            .on_done = on_done,
+                                            .reply_bytes_max = REPLY_BYTES_MAX},
+                                .router = router,
+                                .server = server_share(servers[i]),
+                                .is_pending = true};
+        server_send(probe->server, pointers, router->table->command_count, &probe->request);
+    }
+}
+
+bool router_discover(router *router) {
+    int64_t now_us = loop_now_us(router->base.loop);
+    if (router->is_discovering || router->table->prepare == NULL) return router->is_discovering;
+    bool is_due = now_us >= deadline_after_ms(router->ended_us, router->table->pause_ms);
+    bool is_known = router->table->find(router, "") != NULL;
+    if (is_known && !(router->is_doubted && is_due)) return false;
+    start(router, now_us);
+    return true;
+}
+
+/* -- the list of servers */
+
+static void end_list(server_list *list) {
+    router *router = list->source;
+    loop_clear_timer(router->base.loop, &list->timer);
+    list_remove(&list->found.node);
+    server *known = router->table->find(router, "");
+    if (router->table->list != NULL)
+        list->count = router->table->list(router, list->servers, SERVER_LIST_MAX);
+    else if (known != NULL)
+        list->servers[list->count++] = server_share(known);
+    if (list->count == 0) {
+        bool has_failed = router->failure != DLOCK_OK;
+        list->status = has_failed ? router->failure : DLOCK_UNREACHABLE;
+        text_copy(list->cause, sizeof(list->cause),
+                  has_failed ? router->cause : "no server was found in time");
+    }
+    list->is_done = true;
+    loop_ready(router->base.loop, &list->waiter);
+}
+
+static void on_list_found(loop_task *found) {
+    end_list(container_of(found, server_list, found));
+}
+
+static void on_list_due(loop_timer *timer) {
+    end_list(container_of(timer, server_list, timer));
+}
+
+void router_list(deployment *base, int64_t limit_us, server_list *list) {
+    router *router = (struct router *)base;
+    list->source = router;
+    list->found.run = on_list_found;
+    list->timer.on_due = on_list_due;
+    router->is_doubted = true; /* a node that is not in an old map would not be missed */
+    if (!router_discover(router)) {
+        end_list(list);
+        return;
+    }
+    list_append(&router->waits, &list->found.node);
+    loop_set_timer(router->base.loop, &list->timer, limit_us);
+}
+
+void router_init(router *router, const router_table *table, const server_options *options) {
+    deployment_init(&router->base, &routed_table, options);
+    router->table = table;
+    router->options = *options;
+    router->timer.on_due = on_due;
+    list_init(&router->waits);
+}
+
+void router_tell_waits(router *router, dlock_status failure, const char *cause) {
+    list_node *node;
+    router->failure = failure;
+    if (failure != DLOCK_OK) router->is_doubted = true;
+    text_copy(router->cause, sizeof(router->cause), cause);
+    while ((node = list_first(&router->waits)) != NULL) {
+        list_remove(node);
+        loop_defer(router->base.loop, container_of(node, loop_task, node));
+    }
+}

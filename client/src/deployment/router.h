@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* router.h - deployments where one server decides about a name. The routers of single, Sentinel and
+ * Cluster differ in how that server is found; attempts are made by routed.c.
+ *
+ * Failures and redirects cast doubt on the known servers. Then a discovery asks several servers at
+ * once: sentinels for the master, nodes of a cluster for their slots. A discovery ends when a
+ * useful reply has come and the grace for the other replies is over, when all servers have replied
+ * or failed, or after a connect timeout. If no reply was useful, the most telling failure is kept,
+ * and the known servers stay in use. All functions: locked (loop.h). */
+#ifndef DLOCK_DEPLOYMENT_ROUTER_H
+#define DLOCK_DEPLOYMENT_ROUTER_H
+
+#include "deployment/busy_names.h"
+#include "deployment/deployment.h"
+#include "protocol/redirect.h"
+
+enum { DISCOVERY_SERVERS_MAX = TOPOLOGY_SERVERS_MAX, DISCOVERY_COMMANDS_MAX = 2 };
+
+typedef struct router router;
+
+/* The request of a discovery to one of the servers. */
+typedef struct router_probe {
+    request request;
+    router *router;
+    server *server; /* a share */
+    bool is_pending;
+} router_probe;
+
+typedef struct router_table {
+    /* The server for a key, borrowed until the mutex is given back: server_share() it. NULL:
+     * nothing is known yet. */
+    server *(*find)(router *router, const char *name);
+    /* MOVED or ASK: the next server, borrowed as above. NULL: no memory. The function itself is
+     * NULL where no redirect makes sense. */
+    server *(*follow)(router *router, server *sender, const redirect *redirect);
+    /* All servers that have locks, shares; at most max. NULL: only the server that find() names. */
+    size_t (*list)(router *router, server *servers[], size_t max);
+    void (*free)(router *router); /* after router_stop() */
+
+    /* Begins a discovery: the servers to ask, borrowed, and their number, at least 1; and the
+     * commands, which are empty before. NULL: there is nothing to discover. */
+    size_t (*prepare)(router *router, server *servers[], command commands[]);
+    int command_count;
+    /* A reply, never an error, to the command with this index. NULL, or why the reply is
+     * useless. */
+    const char *(*read)(router *router, const router_probe *probe, int index, const reply *reply);
+    /* NULL, or: the discovery ends with a useful reply. False: no memory. */
+    bool (*conclude)(router *router);
+    uint32_t pause_ms; /* between two discoveries */
+    uint32_t grace_ms; /* for further replies after a useful one */
+} router_table;
+
+struct router {
+    deployment base; /* first */
+    const router_table *table;
+    server_options options;
+    busy_names busy;
+    list waits;           /* loop_task: run once when the discovery under way has ended */
+    bool is_doubted;      /* users set it: router_discover() is to ask again */
+    dlock_status failure; /* of the last discovery, if that failed; else DLOCK_OK */
+    char cause[CAUSE_SIZE];
+
+    /* The discovery under way. */
+    bool is_discovering, is_answered;
+    int64_t ended_us; /* of the last one */
+    router_probe probes[DISCOVERY_SERVERS_MAX];
+    size_t probe_count, pending_count;
+    loop_timer timer;
+    int worst_rank; /* of the failure: a lower one is more telling */
+    dlock_status worst;
+    char worst_cause[CAUSE_SIZE];
+};
+
+/* Begins a discovery if nothing is known, or if there are doubts and the pause is over. True: a
+ * discovery is under way, and a wait makes sense. */
+bool router_discover(router *router);
+
+/* Of routers and tests. The rest of the router is zero. The discovery is abandoned; has ended. */
+void router_init(router *router, const router_table *table, const server_options *options);
+void router_stop(router *router);
+void router_tell_waits(router *router, dlock_status failure, const char *cause);
+
+/* Of routed.c and router.c. */
+extern const deployment_table routed_table;
+void router_list(deployment *base, int64_t limit_us, server_list *list);
+
+#endif

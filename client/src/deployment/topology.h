@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* topology.h - the kind of deployment that the URLs name, and the servers. Pure.
+ *
+ *   a single redis:// or unix://   a server, see url.h
+ *   several redis:// or unix://    independent servers, of which a majority decides (Redlock)
+ *   redis+sentinel://[[user:]password@]host[:port][,host[:port]]/name[?db=n&...]
+ *                                  the master of this name, known to the sentinels at the hosts
+ *                                  (port 26379). User, password and db are the master's;
+ *                                  sentinel_user=... and sentinel_password=... the sentinels'
+ *   redis+cluster://[[user:]password@]host[:port][,host[:port]]
+ *                                  a cluster, and the nodes to begin discovery with
+ *
+ * rediss+sentinel:// and rediss+cluster:// are the same, to servers that speak TLS. */
+#ifndef DLOCK_DEPLOYMENT_TOPOLOGY_H
+#define DLOCK_DEPLOYMENT_TOPOLOGY_H
+
+#include "net/url.h"
+
+enum { TOPOLOGY_SERVERS_MAX = 15, TOPOLOGY_NAME_MAX = 255 };
+
+typedef enum topology_kind {
+    TOPOLOGY_SINGLE,
+    TOPOLOGY_REDLOCK,
+    TOPOLOGY_SENTINEL,
+    TOPOLOGY_CLUSTER
+} topology_kind;
+
+typedef struct topology {
+    topology_kind kind;
+    url servers[TOPOLOGY_SERVERS_MAX]; /* of Sentinel: the sentinels */
+    size_t count;
+    /* Of Sentinel. */
+    char master_name[TOPOLOGY_NAME_MAX + 1];
+    url master; /* how to log in to the master; no host and no port */
+} topology;
+
+/* NULL, or an error message; never a part of a URL, which may be a secret. *wrong_index: the URL
+ * with the error. */
+const char *topology_read(topology *topology, const char *const urls[], size_t count,
+                          size_t *wrong_index);
+
+/* At least one server speaks TLS. */
+bool topology_has_tls(const topology *topology);
+
+#endif

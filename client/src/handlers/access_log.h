@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* access_log.h - the handler that writes a line for every acquire and release. */
+#ifndef DLOCK_HANDLERS_ACCESS_LOG_H
+#define DLOCK_HANDLERS_ACCESS_LOG_H
+
+#include "base/clock.h"
+#include "dlock_spi.h"
+#include "handlers/log_file.h"
+
+/* Lines go to the sink if there is one, else to the file. Neither: no log. */
+typedef struct access_log {
+    log_file *file;
+    dlock_log_fn sink;
+    void *sink_arg;
+    const clock_source *clock;
+} access_log;
+
+dlock_handler access_log_handler(access_log *log);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* chain.c - see chain.h.
+ *
+ *   entering   position is the handler to enter; a handler that suspends the call is entered again
+ *   leaving    position counts down over the handlers that let the call pass
+ *
+ * The last handler (waiting.c) answers every call. */
+#include "handlers/chain.h"
+
+#include "base/deadline.h"
+#include <stdlib.h>
+
+chain *chain_new(size_t capacity) {
+    return calloc(1, sizeof(chain) + capacity * sizeof(dlock_handler));
+}
+
+void chain_add(chain *chain, const dlock_handler *handler) {
+    size_t place = chain->count++;
+    for (; place > 0 && chain->handlers[place - 1].order > handler->order; place--)
+        chain->handlers[place] = chain->handlers[place - 1];
+    chain->handlers[place] = *handler;
+}
+
+/* Other threads may read the call while its handler is entered again for nothing: an unchanged slot
+ * is not written. */
+static const dlock_handler *select_handler(const chain *chain, call *call) {
+    void **slot = &call->slots[call->position];
+    if (call->pub.slot != slot) call->pub.slot = slot;
+    return &chain->handlers[call->position];
+}
+
+static dlock_step enter_next(const chain *chain, call *call) {
+    if (call->position == chain->count) { /* no handler answers: a broken chain */
+        call->pub.status = DLOCK_INVALID;
+        return DLOCK_ANSWER;
+    }
+    const dlock_handler *handler = select_handler(chain, call);
+    return handler->enter == NULL ? DLOCK_PASS : handler->enter(handler->arg, &call->pub);
+}
+
+static void leave_last(const chain *chain, call *call) {
+    call->position--;
+    const dlock_handler *handler = select_handler(chain, call);
+    bool is_granted = call->pub.operation == DLOCK_ACQUIRING && call->pub.status == DLOCK_OK;
+    if (handler->leave != NULL) handler->leave(handler->arg, &call->pub);
+    if (is_granted) call->pub.status = DLOCK_OK; /* the lock is held, whatever a handler says */
+}
+
+void chain_begin(call *call) {
+    call->position = 0;
+    call->is_leaving = false;
+    call->local = (local_place){0};
+    call->waiting = (waiting_state){0};
+    call->on_sent = NULL;
+}
+
+bool chain_advance(const chain *chain, call *call) {
+    while (!call->is_leaving) {
+        dlock_step step = enter_next(chain, call);
+        if (step == DLOCK_SUSPEND) return false;
+        if (step == DLOCK_PASS)
+            call->position++;
+        else
+            call->is_leaving = true;
+    }
+    while (call->position > 0)
+        leave_last(chain, call);
+    return true;
+}
+
+/* -- of dlock_spi.h */
+
+void dlock_call_resume(dlock_call *pub) {
+    call *call = call_of(pub);
+    loop_lock(call->loop);
+    loop_ready(call->loop, &call->waiter);
+    loop_unlock(call->loop);
+}
+
+int64_t dlock_call_left_ms(const dlock_call *pub) {
+    int64_t left_us = deadline_left_us(pub->deadline_us, clock_now_us(clock_system()));
+    return left_us == DEADLINE_NEVER ? INT64_MAX : left_us / 1000;
+}
+
+/* The copy that a store is given has no start, and cannot be canceled. */
+bool dlock_call_is_canceled(const dlock_call *pub) {
+    if (pub->started_us == 0) return false;
+    return call_is_canceled((const call *)pub);
+}

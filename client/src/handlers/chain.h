@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* chain.h - a call, and the handlers of a client that every call passes; see dlock_spi.h. A call
+ * lives in the lock's handle, so nothing rests on the caller's stack, and the call can be suspended
+ * between any two steps. */
+#ifndef DLOCK_HANDLERS_CHAIN_H
+#define DLOCK_HANDLERS_CHAIN_H
+
+#include "deployment/deployment.h"
+
+/* Of hotspot.c: a part in the local lock of a hot name. */
+typedef struct local_place {
+    list_node node;       /* in the local queue; in no list once the call holds the local lock */
+    loop_timer deadline;  /* of a queued call */
+    struct hot_name *hot; /* NULL: neither queued nor holder of a local lock */
+    bool is_handed_on;    /* with the token of the thread before */
+} local_place;
+
+/* Of waiting.c: the state of an acquire, release or extend. */
+typedef struct waiting_state {
+    enum { WAITING_IDLE, WAITING_ATTEMPT, WAITING_PAUSE, WAITING_CONFIRM } phase;
+    loop_timer pause;
+    bool is_step_done; /* the attempt or the pause is over */
+    bool may_hold;     /* acquire: a server may hold the lock for the token; to be withdrawn */
+    bool is_in_doubt;  /* an earlier attempt was sent and not answered */
+    bool has_failed;   /* acquire: the call's status and cause are of the attempt before */
+    int64_t begun_us;  /* acquire: begin of the attempt. release: begin of the call */
+} waiting_state;
+
+/* The part that handlers see, and the library's own part. Set by the API for every call: pub, loop,
+ * waiter, slots, is_gone; and min_replicas, replica_timeout_ms and session of the attempt. */
+typedef struct call {
+    dlock_call pub; /* first: handlers have a pointer to it */
+    loop *loop;
+    waiter waiter; /* ready: chain_advance() again. is_canceled: NULL but for acquires */
+    attempt attempt;
+    void **slots; /* of the lock: one for each handler */
+    bool is_gone; /* release: the lock was lost before, so no other thread may go on with it */
+    bool has_straggler; /* an ACQUIRE with the token was in doubt, and may arrive after the RELEASE;
+                           set by an acquire, for the release */
+
+    /* Of chain.c. */
+    size_t position; /* the handler to enter next, or the last one that was left */
+    bool is_leaving;
+
+    local_place local;
+    waiting_state waiting;
+    void (*on_sent)(struct call *call); /* NULL, or hotspot.c: a release is on its way. Locked */
+} call;
+
+static inline call *call_of(dlock_call *pub) {
+    return (call *)pub;
+}
+
+static inline bool call_is_canceled(const call *call) {
+    return call->waiter.is_canceled != NULL && atomic_load(call->waiter.is_canceled);
+}
+
+/* A single try, without waiting. */
+static inline bool call_is_only_try(const call *call) {
+    return call->pub.deadline_us <= call->pub.started_us;
+}
+
+typedef struct chain {
+    size_t count;
+    dlock_handler handlers[];
+} chain;
+
+/* Room for this many handlers; to be freed. NULL: no memory. */
+chain *chain_new(size_t capacity);
+
+/* Copies the handler to its place by order, behind handlers of the same order. */
+void chain_add(chain *chain, const dlock_handler *handler);
+
+/* Both: not locked, by one thread at a time.
+ * begin     resets the state of all handlers for a new call
+ * advance   goes as far as the call can go. True: the call is done, and call->pub.status is the
+ *           answer. False: suspended; advance again once call->waiter is ready (or for nothing,
+ *           which is harmless) */
+void chain_begin(call *call);
+bool chain_advance(const chain *chain, call *call);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* hotspot.c - see hotspot.h.
+ *
+ *   acquire   enter: take the local lock of the name, or queue for it. Then go out to the service,
+ *             unless the lock was handed on with enough of its lease.
+ *             leave: after a failure, pass the local lock on at once
+ *   release   enter: hand the lock on to the first queued call; else the release goes out.
+ *             leave: pass the local lock on. If requests stay in order, on_sent has done so already
+ *
+ * A name has a local lock while registered, or contended lately (hot_names.h). A name that is
+ * removed meanwhile lives on for its users; only new calls pass by.
+ *
+ * Invariant: the holder alone touches hot->lock; the rest is under the loop's mutex. */
+#include "handlers/hotspot.h"
+
+#include "base/deadline.h"
+#include "base/text.h"
+#include "deployment/withdrawal.h"
+#include "lease/lease.h"
+
+#define HELD_HERE "another thread here holds the lock, or waits for it"
+
+/* An acquire that took longer had to wait for another holder. */
+enum { LONG_US = 5000 };
+
+static dlock_step answer(call *call, dlock_status status, const char *cause) {
+    call->pub.status = status;
+    text_copy(call->pub.cause, sizeof(call->pub.cause), cause);
+    return DLOCK_ANSWER;
+}
+
+/* -- the local lock. Locked, all of these */
+
+static void on_deadline(loop_timer *timer) {
+    call *call = container_of(timer, struct call, local.deadline);
+    loop_ready(call->loop, &call->waiter);
+}
+
+static void join_queue(call *call, hot_name *hot) {
+    list_append(&hot->queue, &call->local.node);
+    hot->length++;
+    call->local.hot = hot;
+    call->local.deadline.on_due = on_deadline;
+    loop_set_timer(call->loop, &call->local.deadline, call->pub.deadline_us);
+}
+
+static void leave_queue(call *call) {
+    list_remove(&call->local.node);
+    call->local.hot->length--;
+    loop_clear_timer(call->loop, &call->local.deadline);
+}
+
+/* The first queued call holds the local lock from now on, or nobody. is_handed_on: and goes on with
+ * the lock; else the call goes out with a token of its own. */
+static void pass_on(hot_name *hot, bool is_handed_on) {
+    list_node *first = list_first(&hot->queue);
+    hot->hand_ons = is_handed_on ? hot->hand_ons + 1 : 0;
+    if (first == NULL) {
+        hot_name_let_go(hot);
+        return;
+    }
+    call *next = container_of(first, call, local.node);
+    leave_queue(next);
+    next->local.is_handed_on = is_handed_on;
+    loop_ready(next->loop, &next->waiter);
+}
+
+static void leave_local(call *call) {
+    hot_name *hot = call->local.hot;
+    call->local.hot = NULL;
+    if (hot != NULL) pass_on(hot, false);
+}
+
+/* -- handing on */
+
+static int64_t end_us(const hot_lock *lock) {
+    return validity_end_us(lock->asked_us, lock->lease_ms);
+}
+
+/* Of the holder: the lock as granted or extended. */
+static void keep(hot_lock *lock, const call *call) {
+    lock->min_replicas = call->attempt.min_replicas;
+    lock->has_straggler = call->has_straggler;
+    lock->fence = call->pub.fence;
+    lock->asked_us = call->pub.asked_us;
+    lock->lease_ms = call->pub.lease_ms;
+    text_copy(lock->token, sizeof(lock->token), call->pub.token);
+}
+
+static void keep_if_longer(hot_lock *lock, const call *call) {
+    if (validity_end_us(call->pub.asked_us, call->pub.lease_ms) > end_us(lock)) keep(lock, call);
+}
+
+/* Locked. True: a queued call goes on with the lock. */
+static bool hand_on(hotspot *hotspot, const call *call, hot_name *hot) {
+    if (call->attempt.session != NULL || call->is_gone) return false;
+    if (hot->hand_ons >= hotspot->hand_on || list_is_empty(&hot->queue)) return false;
+    if (end_us(&hot->lock) <= loop_now_us(call->loop)) return false;
+    pass_on(hot, true);
+    atomic_fetch_add(&hotspot->hand_ons, 1);
+    return true;
+}
+
+/* The lock was handed on to this call. True: with half of the wanted lease or more, and as safe as
+ * wanted. Else the call asks for the lock with the same token, which renews a lock still held. */
+static bool accept_lock(call *call, const hot_lock *lock) {
+    int64_t left_us = end_us(lock) - loop_now_us(call->loop);
+    bool is_long_enough = left_us * 2 >= (int64_t)call->pub.lease_ms * 1000;
+    bool is_safe_enough =
+        call->attempt.session == NULL && call->attempt.min_replicas <= lock->min_replicas;
+    text_copy(call->pub.token, sizeof(call->pub.token), lock->token);
+    call->has_straggler = lock->has_straggler;
+    if (!is_long_enough || !is_safe_enough) {
+        call->waiting.may_hold = true; /* after a failure, waiting.c withdraws the lock */
+        return false;
+    }
+    call->pub.fence = lock->fence;
+    call->pub.asked_us = lock->asked_us;
+    call->pub.lease_ms = lock->lease_ms;
+    return true;
+}
+
+/* Locked. A lock that was handed on and not renewed is given back, unless waiting.c did so: a
+ * handler in between has answered, or the service was asked with another token at last. */
+static void give_back(const hotspot *hotspot, const call *call) {
+    const hot_lock *lock = &call->local.hot->lock;
+    bool is_ok = call->pub.status == DLOCK_OK;
+    bool is_same = strcmp(is_ok ? call->pub.token : call->attempt.token, lock->token) == 0;
+    bool is_withdrawn = !is_ok && !call->waiting.may_hold;
+    if (is_same && (is_ok || is_withdrawn)) return;
+    withdrawals_add(hotspot->deployment->withdrawals, call->pub.name, lock->token, lock->lease_ms);
+}
+
+/* -- acquire */
+
+/* The call holds the local lock. */
+static dlock_step go_on(hotspot *hotspot, call *call) {
+    hot_name *hot = call->local.hot;
+    hot_names_touch(&hotspot->names, hot);
+    if (!call->local.is_handed_on || !accept_lock(call, &hot->lock)) return DLOCK_PASS;
+    *call->pub.slot = hot;
+    return answer(call, DLOCK_OK, "");
+}
+
+static dlock_step poll_queue(hotspot *hotspot, call *call) {
+    bool is_queued = list_has(&call->local.node), is_canceled = call_is_canceled(call);
+    bool is_late = loop_now_us(call->loop) >= call->pub.deadline_us;
+    if (is_queued && !is_canceled && !is_late) return DLOCK_SUSPEND;
+    atomic_fetch_sub(&hotspot->waiting, 1);
+    if (!is_queued) return go_on(hotspot, call);
+    leave_queue(call);
+    call->local.hot = NULL;
+    return is_canceled ? answer(call, DLOCK_CANCELED, "canceled")
+                       : answer(call, DLOCK_TIMEOUT, HELD_HERE);
+}
+
+static dlock_step take_local(hotspot *hotspot, call *call) {
+    hot_name *hot = hot_names_find(&hotspot->names, call->pub.name);
+    if (hot == NULL) return DLOCK_PASS;
+    if (!hot->is_held) {
+        hot->is_held = true;
+        call->local.hot = hot;
+        return go_on(hotspot, call);
+    }
+    if (call_is_only_try(call)) return answer(call, DLOCK_BUSY, HELD_HERE);
+    if (hot->length >= hotspot->queue_max)
+        return answer(call, DLOCK_QUEUE_FULL,
+                      "too many threads here wait for the lock (hotspot_queue_max)");
+    join_queue(call, hot);
+    atomic_fetch_add(&hotspot->waiting, 1);
+    return poll_queue(hotspot, call);
+}
+
+static dlock_step enter_acquire(hotspot *hotspot, call *call) {
+    bool is_queued = call->local.hot != NULL;
+    if (!is_queued && atomic_load(&hotspot->names.count) == 0) return DLOCK_PASS;
+    loop_lock(call->loop);
+    dlock_step step = is_queued ? poll_queue(hotspot, call) : take_local(hotspot, call);
+    loop_unlock(call->loop);
+    return step;
+}
+
+/* As far as can be seen from here, others wanted the lock too. */
+static bool is_contended(const call *call) {
+    const dlock_call *pub = &call->pub;
+    if (pub->remote_us == 0) return false; /* the service was not asked */
+    if (pub->status == DLOCK_BUSY || pub->status == DLOCK_TIMEOUT) return true;
+    if (pub->status != DLOCK_OK) return false;
+    return pub->attempts > 1 || loop_now_us(call->loop) - pub->remote_us > LONG_US;
+}
+
+static void leave_acquire(hotspot *hotspot, call *call) {
+    hot_name *hot = call->local.hot;
+    bool is_granted = call->pub.status == DLOCK_OK;
+    bool is_to_note = hot == NULL && hotspot->names.auto_max > 0 && is_contended(call);
+    bool is_to_leave = hot != NULL && !is_granted;
+    if (is_to_note || is_to_leave || call->local.is_handed_on) {
+        loop_lock(call->loop);
+        if (is_to_note) hot_names_note(&hotspot->names, call->pub.name);
+        if (call->local.is_handed_on) give_back(hotspot, call);
+        if (is_to_leave) leave_local(call);
+        loop_unlock(call->loop);
+    }
+    if (hot == NULL || !is_granted) return;
+    keep(&hot->lock, call);
+    *call->pub.slot = hot;
+}
+
+/* -- release and extend */
+
+static dlock_step enter_release(hotspot *hotspot, call *call) {
+    hot_name *hot = *call->pub.slot;
+    if (hot == NULL) return DLOCK_PASS;
+    *call->pub.slot = NULL;
+    if (hot->lock.lease_ms != 0) keep_if_longer(&hot->lock, call); /* renewed */
+    loop_lock(call->loop);
+    bool is_handed_on = hand_on(hotspot, call, hot);
+    if (!is_handed_on) {
+        call->local.hot = hot;
+        /* Once sent: all later requests arrive behind the release. */
+        call->on_sent = hotspot->is_ordered ? leave_local : NULL;
+    }
+    loop_unlock(call->loop);
+    return is_handed_on ? answer(call, DLOCK_OK, "") : DLOCK_PASS;
+}
+
+static void leave_release(call *call) {
+    if (call->local.hot == NULL) return;
+    loop_lock(call->loop);
+    leave_local(call);
+    loop_unlock(call->loop);
+}
+
+/* An extension never shortens a lease, so a failed extension changes nothing. */
+static void leave_extend(call *call) {
+    hot_name *hot = *call->pub.slot;
+    if (hot == NULL) return;
+    if (call->pub.status == DLOCK_OK) keep_if_longer(&hot->lock, call);
+    if (call->pub.status == DLOCK_LOST) hot->lock.lease_ms = 0;
+}
+
+/* -- the handler */
+
+static dlock_step enter(void *arg, dlock_call *pub) {
+    if (pub->operation == DLOCK_ACQUIRING) return enter_acquire(arg, call_of(pub));
+    if (pub->operation == DLOCK_RELEASING) return enter_release(arg, call_of(pub));
+    return DLOCK_PASS;
+}
+
+static void leave(void *arg, dlock_call *pub) {
+    if (pub->operation == DLOCK_ACQUIRING)
+        leave_acquire(arg, call_of(pub));
+    else if (pub->operation == DLOCK_RELEASING)
+        leave_release(call_of(pub));
+    else
+        leave_extend(call_of(pub));
+}
+
+dlock_handler hotspot_handler(hotspot *hotspot) {
+    return (dlock_handler){.struct_size = sizeof(dlock_handler),
+                           .name = "hotspot",
+                           .order = DLOCK_ORDER_HOTSPOT,
+                           .arg = hotspot,
+                           .enter = enter,
+                           .leave = leave};
+}

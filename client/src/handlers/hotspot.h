@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* hotspot.h - the handler that lets the threads of this process compete among themselves first for
+ * hot names, so that only one of them goes out to the service. */
+#ifndef DLOCK_HANDLERS_HOTSPOT_H
+#define DLOCK_HANDLERS_HOTSPOT_H
+
+#include "handlers/chain.h"
+#include "handlers/hot_names.h"
+
+/* hot_names_init() for the names; zero for the counters. */
+typedef struct hotspot {
+    deployment *deployment;
+    uint32_t queue_max; /* how many calls may wait for one name */
+    bool is_ordered;    /* requests to the service arrive in the order of sending: the next thread
+                         * may go out once the release is on its way */
+    uint32_t hand_on; /* how often in a row a lock is passed on without a request to the service */
+    hot_names names;
+    atomic_uint_least64_t hand_ons; /* so far */
+    atomic_uint_least64_t waiting;  /* calls in local queues now */
+} hotspot;
+
+dlock_handler hotspot_handler(hotspot *hotspot);
+
+#endif

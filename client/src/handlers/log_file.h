@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* log_file.h - a file of lines that rolls over every day. The caller of log_file_write() does not
+ * wait for the disk: a thread writes. */
+#ifndef DLOCK_HANDLERS_LOG_FILE_H
+#define DLOCK_HANDLERS_LOG_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { LOG_LINE_SIZE = 4096 };
+
+typedef struct log_file log_file;
+
+/* dir/dlock-access.log; yesterday's file is dlock-access.log.YYYY-MM-DD (UTC), and keep of those
+ * are kept. Several processes may share the file. A pipe or device in its place is written to, and
+ * not rolled over. NULL: the file cannot be opened, a pipe has no reader, or no memory; errno. */
+log_file *log_file_new(const char *dir, size_t keep);
+
+/* Returns after all lines are written, or after a second if the disk or the reader hangs. NULL is
+ * fine. */
+void log_file_free(log_file *file);
+
+/* Puts the time before the line. If the disk is so slow that the buffer is full, the line is lost,
+ * and a later line says how many were. */
+void log_file_write(log_file *file, bool is_error, const char *line);
+
+#endif

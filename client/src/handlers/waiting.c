@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* waiting.c - see waiting.h.
+ *
+ *   acquire   IDLE -> ATTEMPT -> OK ------------------------------------> answer
+ *                     ^     |     \-> CONFIRM (after a long wait) -> OK -> answer
+ *                     |     v                                 \-> lost: as busy
+ *                     +-- PAUSE <- busy or transient, and time is left; else answer
+ *   release   IDLE -> ATTEMPT -> answer, or PAUSE -> ATTEMPT within one I/O timeout
+ *   extend    IDLE -> ATTEMPT -> answer
+ *
+ * enter() is called whenever the call may go on, and returns DLOCK_SUSPEND while an attempt or a
+ * pause is under way. All of this file but enter() runs locked (loop.h). The functions that return
+ * a bool: true if the call is answered.
+ *
+ * Invariants: no attempt but the first begins after the deadline. While an acquire goes on, the
+ * attempt has the token in use, which the deployment may change, and the call's status and cause
+ * are of the attempt before. An acquire that fails while a server may hold the lock is withdrawn. A
+ * cancel never undoes a grant. */
+#include "handlers/waiting.h"
+
+#include "base/deadline.h"
+#include "base/text.h"
+#include "base/token.h"
+#include "deployment/withdrawal.h"
+#include "lease/lease.h"
+
+enum { RELEASE_PAUSE_MS = 10 };
+
+/* A grant that took more than this part of the lease is extended at once: the lease counts from
+ * before the request was sent, and would end too soon. */
+enum { LONG_WAIT_PARTS = 10 };
+
+static void set_result(call *call, dlock_status status, const char *cause) {
+    call->pub.status = status;
+    text_copy(call->pub.cause, sizeof(call->pub.cause), status == DLOCK_OK ? "" : cause);
+}
+
+static void withdraw(const waiting *waiting, const call *call) {
+    withdrawals_add(waiting->deployment->withdrawals, call->pub.name, call->attempt.token,
+                    call->pub.lease_ms);
+}
+
+/* -- attempts and pauses */
+
+static void finish_step(call *call) {
+    call->waiting.is_step_done = true;
+    loop_ready(call->loop, &call->waiter);
+}
+
+static void on_attempt_done(attempt *attempt) {
+    finish_step(attempt->arg);
+}
+
+static void on_attempt_sent(attempt *attempt) {
+    call *call = attempt->arg;
+    if (call->on_sent != NULL) call->on_sent(call);
+}
+
+static void on_pause_over(loop_timer *timer) {
+    finish_step(container_of(timer, call, waiting.pause));
+}
+
+static void start_attempt(const waiting *waiting, call *call, dlock_operation operation,
+                          int64_t wait_until_us, int64_t limit_us) {
+    attempt *attempt = &call->attempt;
+    bool is_release = operation == DLOCK_RELEASING;
+    attempt->operation = operation;
+    attempt->name = call->pub.name;
+    attempt->lease_ms = call->pub.lease_ms;
+    attempt->wait_until_us = wait_until_us;
+    attempt->limit_us = limit_us;
+    attempt->fence = operation == DLOCK_ACQUIRING ? 0 : call->pub.fence;
+    attempt->is_renewal = false;
+    attempt->may_hold = is_release && call->has_straggler;
+    attempt->on_sent = is_release ? on_attempt_sent : NULL;
+    attempt->on_done = on_attempt_done;
+    attempt->arg = call;
+    call->waiting.is_step_done = false;
+    deployment_start(waiting->deployment, attempt);
+}
+
+static void start_pause(call *call, int64_t until_us) {
+    waiting_state *state = &call->waiting;
+    state->phase = WAITING_PAUSE;
+    state->is_step_done = false;
+    state->pause.on_due = on_pause_over;
+    loop_set_timer(call->loop, &state->pause, until_us);
+}
+
+/* -- acquire */
+
+static bool answer_failure(const waiting *waiting, call *call) {
+    if (call->waiting.may_hold) withdraw(waiting, call);
+    call->waiting.may_hold = false;
+    return true;
+}
+
+static bool answer_canceled(const waiting *waiting, call *call) {
+    set_result(call, DLOCK_CANCELED, "canceled");
+    return answer_failure(waiting, call);
+}
+
+/* The last result stays, in the words of dlock.h. */
+static bool give_up(const waiting *waiting, call *call) {
+    dlock_status last = call->pub.status;
+    bool was_sent = call->waiting.may_hold || call->waiting.is_in_doubt;
+    if (last == DLOCK_BUSY && !call_is_only_try(call)) call->pub.status = DLOCK_TIMEOUT;
+    if (last == DLOCK_UNREACHABLE && was_sent) call->pub.status = DLOCK_IN_DOUBT;
+    return answer_failure(waiting, call);
+}
+
+static bool can_park(const waiting *waiting) {
+    return waiting->is_parked && waiting->deployment->table->can_wait;
+}
+
+/* An acquire ends one I/O timeout after the deadline, or after the begin of the only attempt. */
+static int64_t acquire_limit_us(const waiting *waiting, const call *call) {
+    int64_t begun_us = call->waiting.begun_us, deadline_us = call->pub.deadline_us;
+    return deadline_after_ms(deadline_us > begun_us ? deadline_us : begun_us,
+                             waiting->deployment->io_timeout_ms);
+}
+
+static bool start_acquire(const waiting *waiting, call *call) {
+    const deployment *deployment = waiting->deployment;
+    waiting_state *state = &call->waiting;
+    int64_t now_us = loop_now_us(call->loop), deadline_us = call->pub.deadline_us;
+    bool is_parked = can_park(waiting) && deadline_us > now_us;
+    state->begun_us = now_us;
+    state->phase = WAITING_ATTEMPT;
+    if (call->pub.attempts == 0) call->pub.remote_us = now_us;
+    if (call->pub.attempts < UINT32_MAX) call->pub.attempts++;
+    int64_t limit_us = acquire_limit_us(waiting, call);
+    if (!is_parked) { /* short: connect, send, and a reply at once */
+        int64_t short_ms = (int64_t)deployment->connect_timeout_ms + deployment->io_timeout_ms;
+        limit_us = deadline_earlier(limit_us, deadline_after_ms(now_us, short_ms));
+    }
+    start_attempt(waiting, call, DLOCK_ACQUIRING, is_parked ? deadline_us : 0, limit_us);
+    return false;
+}
+
+static bool try_again(const waiting *waiting, call *call) {
+    if (call_is_canceled(call)) return answer_canceled(waiting, call);
+    if (loop_now_us(call->loop) >= call->pub.deadline_us) return give_up(waiting, call);
+    /* A session lock that an earlier request gets ends with its connection. The same token on a new
+     * connection would be tied to the old one if the earlier request arrives late. */
+    if (call->attempt.session != NULL && call->waiting.may_hold) {
+        withdraw(waiting, call);
+        token_vary(call->attempt.token);
+    }
+    return start_acquire(waiting, call);
+}
+
+/* 0: the server has parked the request for as long as a pause. */
+static int64_t choose_pause_us(const waiting *waiting, const call *call, int64_t now_us) {
+    bool was_parked = call->pub.status == DLOCK_BUSY && can_park(waiting) &&
+                      now_us - call->waiting.begun_us >= (int64_t)waiting->pause.min_ms * 1000;
+    if (was_parked) return 0;
+    const clock_source *clock = loop_clock(call->loop);
+    int64_t left_us = deadline_left_us(call->pub.deadline_us, now_us);
+    return backoff_pause_us(&waiting->pause, call->pub.attempts, clock->random_bits(clock),
+                            left_us);
+}
+
+static bool judge_failure(const waiting *waiting, call *call, dlock_status status,
+                          bool is_transient, const char *cause) {
+    int64_t now_us = loop_now_us(call->loop);
+    bool is_late = now_us >= call->pub.deadline_us;
+    bool is_vague = status == DLOCK_UNREACHABLE || status == DLOCK_NO_QUORUM;
+    if (is_vague && is_late && call->waiting.has_failed) /* the result before says more */
+        is_transient = true;
+    else
+        set_result(call, status, cause);
+    call->waiting.has_failed = true;
+    bool is_final = call->pub.status != DLOCK_BUSY && !is_transient;
+    if (is_final || is_late || call_is_only_try(call)) return give_up(waiting, call);
+    int64_t pause_us = choose_pause_us(waiting, call, now_us);
+    if (pause_us == 0) return try_again(waiting, call);
+    start_pause(call, now_us + pause_us);
+    return false;
+}
+
+/* -- a grant */
+
+static bool judge_grant(const waiting *waiting, call *call) {
+    int64_t end_us = validity_end_us(call->pub.asked_us, call->pub.lease_ms);
+    if (loop_now_us(call->loop) < end_us) {
+        set_result(call, DLOCK_OK, "");
+        text_copy(call->pub.token, sizeof(call->pub.token), call->attempt.token);
+        return true;
+    }
+    call->waiting.may_hold = true;
+    return judge_failure(waiting, call, DLOCK_LOST, true,
+                         "the lease had ended before the reply came");
+}
+
+static bool take_grant(const waiting *waiting, call *call) {
+    int64_t now_us = loop_now_us(call->loop);
+    call->pub.fence = call->attempt.fence;
+    call->pub.asked_us = call->attempt.asked_us;
+    call->pub.lease_ms = call->attempt.lease_ms; /* a store may grant another */
+    int64_t waited_us = now_us - call->pub.asked_us;
+    if (waited_us * LONG_WAIT_PARTS <= (int64_t)call->pub.lease_ms * 1000)
+        return judge_grant(waiting, call);
+    int64_t reply_by_us = deadline_after_ms(now_us, waiting->deployment->io_timeout_ms);
+    int64_t limit_us = deadline_earlier(acquire_limit_us(waiting, call), reply_by_us);
+    call->waiting.phase = WAITING_CONFIRM;
+    start_attempt(waiting, call, DLOCK_EXTENDING, 0, limit_us);
+    return false;
+}
+
+/* Unless extended, the lease counts from the acquire. */
+static bool settle_confirm(const waiting *waiting, call *call) {
+    const attempt *attempt = &call->attempt;
+    if (attempt->status == DLOCK_LOST)
+        return judge_failure(waiting, call, DLOCK_BUSY, false, attempt->cause);
+    if (attempt->status == DLOCK_OK) call->pub.asked_us = attempt->asked_us;
+    return judge_grant(waiting, call);
+}
+
+static bool settle_attempt(const waiting *waiting, call *call) {
+    const attempt *attempt = &call->attempt;
+    if (attempt->status == DLOCK_OK) return take_grant(waiting, call);
+    if (attempt->may_hold) call->waiting.may_hold = call->has_straggler = true;
+    if (attempt->status == DLOCK_IN_DOUBT) call->waiting.is_in_doubt = true;
+    return judge_failure(waiting, call, attempt->status, attempt->is_transient, attempt->cause);
+}
+
+/* The call was canceled meanwhile. */
+static bool stop_acquire(const waiting *waiting, call *call) {
+    if (call->waiting.phase == WAITING_PAUSE)
+        loop_clear_timer(call->loop, &call->waiting.pause);
+    else
+        deployment_abandon(waiting->deployment, &call->attempt);
+    return call->waiting.phase == WAITING_CONFIRM ? judge_grant(waiting, call)
+                                                  : answer_canceled(waiting, call);
+}
+
+static bool acquire(const waiting *waiting, call *call) {
+    const waiting_state *state = &call->waiting;
+    if (state->phase == WAITING_IDLE) {
+        text_copy(call->attempt.token, sizeof(call->attempt.token), call->pub.token);
+        if (call_is_canceled(call)) return answer_canceled(waiting, call);
+        return start_acquire(waiting, call);
+    }
+    if (!state->is_step_done) return call_is_canceled(call) && stop_acquire(waiting, call);
+    if (state->phase == WAITING_ATTEMPT) return settle_attempt(waiting, call);
+    if (state->phase == WAITING_CONFIRM) return settle_confirm(waiting, call);
+    return try_again(waiting, call);
+}
+
+/* -- release and extend */
+
+static int64_t io_limit_us(const waiting *waiting, const call *call) {
+    return deadline_after_ms(call->waiting.begun_us, waiting->deployment->io_timeout_ms);
+}
+
+static bool judge_release(const waiting *waiting, call *call) {
+    const attempt *attempt = &call->attempt;
+    waiting_state *state = &call->waiting;
+    dlock_status status = attempt->status;
+    int64_t end_us = validity_end_us(call->pub.asked_us, call->pub.lease_ms);
+    if (status == DLOCK_LOST && state->is_in_doubt && state->begun_us < end_us)
+        status = DLOCK_OK; /* an earlier attempt has worked, and only its reply was lost */
+    if (status == DLOCK_IN_DOUBT || status == DLOCK_NO_QUORUM) state->is_in_doubt = true;
+    if (status == DLOCK_UNREACHABLE && state->is_in_doubt) status = DLOCK_IN_DOUBT;
+    set_result(call, status, attempt->cause);
+    if (status == DLOCK_OK || status == DLOCK_LOST) return true;
+    int64_t resume_us = deadline_after_ms(loop_now_us(call->loop), RELEASE_PAUSE_MS);
+    if (attempt->is_transient && resume_us < io_limit_us(waiting, call)) {
+        start_pause(call, resume_us);
+        return false;
+    }
+    withdraw(waiting, call);
+    return true;
+}
+
+static bool judge_extend(call *call) {
+    set_result(call, call->attempt.status, call->attempt.cause);
+    if (call->pub.status != DLOCK_OK) return true;
+    call->pub.asked_us = call->attempt.asked_us;
+    call->pub.lease_ms = call->attempt.lease_ms;
+    return true;
+}
+
+/* Within one I/O timeout from the begin of the call. */
+static bool release_or_extend(const waiting *waiting, call *call) {
+    waiting_state *state = &call->waiting;
+    bool is_release = call->pub.operation == DLOCK_RELEASING;
+    if (state->phase == WAITING_IDLE) {
+        state->begun_us = loop_now_us(call->loop);
+        text_copy(call->attempt.token, sizeof(call->attempt.token), call->pub.token);
+    } else if (!state->is_step_done) {
+        return false;
+    } else if (state->phase == WAITING_ATTEMPT) {
+        return is_release ? judge_release(waiting, call) : judge_extend(call);
+    }
+    state->phase = WAITING_ATTEMPT;
+    start_attempt(waiting, call, call->pub.operation, 0, io_limit_us(waiting, call));
+    return false;
+}
+
+/* -- the handler */
+
+static dlock_step enter(void *arg, dlock_call *pub) {
+    call *call = call_of(pub);
+    loop_lock(call->loop);
+    bool is_answered =
+        pub->operation == DLOCK_ACQUIRING ? acquire(arg, call) : release_or_extend(arg, call);
+    loop_unlock(call->loop);
+    return is_answered ? DLOCK_ANSWER : DLOCK_SUSPEND;
+}
+
+dlock_handler waiting_handler(waiting *waiting) {
+    return (dlock_handler){.struct_size = sizeof(dlock_handler),
+                           .name = "waiting",
+                           .order = DLOCK_ORDER_WAITING,
+                           .arg = waiting,
+                           .enter = enter};
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lease.c - see lease.h.
+ *
+ *   gone_at    = end of validity - lead
+ *   renew_at   = gone_at - renew_before     that is, asked + renew_every_ms, for the usual lease
+ *   suspect_at = gone_at - suspect_before   that is, renew_at + an I/O timeout, or half of the rest
+ *
+ * Invariants: all writers are locked, so a plain store of gone_us is enough; readers load gone_us
+ * once. The timer behind lost_fd is set to gone_at whenever gone_at changes. */
+#include "lease/lease.h"
+
+#include "base/deadline.h"
+#include <stdlib.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DRIFT_PER_MS_US = 10, DRIFT_US = 2000 };
+enum { LEAD_PARTS = 50, LEAD_MAX_US = 50000 };
+
+int64_t validity_end_us(int64_t asked_us, uint32_t lease_ms) {
+    int64_t lease_us = (int64_t)lease_ms * 1000;
+    int64_t drift_us = (int64_t)lease_ms * DRIFT_PER_MS_US + DRIFT_US;
+    return lease_us > drift_us ? asked_us + lease_us - drift_us : asked_us;
+}
+
+static int64_t lead_us(uint32_t lease_ms) {
+    return deadline_earlier((int64_t)lease_ms * 1000 / LEAD_PARTS, LEAD_MAX_US);
+}
+
+static int64_t end_us(const lease *lease, int64_t asked_us, uint32_t lease_ms) {
+    return validity_end_us(asked_us, lease_ms) - (lease->has_lead ? lead_us(lease_ms) : 0);
+}
+
+/* The kernel makes the descriptor readable in time, however busy the program is. */
+static void set_gone(lease *lease, int64_t number) {
+    int64_t gone_us = llabs(number); /* 0 disarms the timer */
+    struct itimerspec due = {
+        .it_value = {.tv_sec = gone_us / 1000000, .tv_nsec = gone_us % 1000000 * 1000}};
+    atomic_store(&lease->gone_us, number);
+    if (lease->lost_fd >= 0) timerfd_settime(lease->lost_fd, TFD_TIMER_ABSTIME, &due, NULL);
+}
+
+void lease_init(lease *lease, const lease_rule *rule) {
+    *lease = (struct lease){.rule = *rule, .lost_fd = -1};
+    lease->has_lead = rule->is_watched || rule->renew_every_ms > 0;
+    if (rule->renew_every_ms == 0) return;
+    int64_t rest_us = end_us(lease, 0, rule->lease_ms) - (int64_t)rule->renew_every_ms * 1000;
+    int64_t grace_us = (int64_t)rule->io_timeout_ms * 1000;
+    lease->renew_before_us = rest_us > 0 ? rest_us : 0;
+    lease->suspect_before_us =
+        lease->renew_before_us - deadline_earlier(grace_us, lease->renew_before_us / 2);
+}
+
+void lease_free(lease *lease) {
+    if (lease->lost_fd >= 0) close(lease->lost_fd);
+    lease->lost_fd = -1;
+}
+
+void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms) {
+    lease->acquired_us = lease->asked_us = asked_us;
+    lease->lease_ms = lease_ms;
+    atomic_store(&lease->why, DLOCK_OK);
+    set_gone(lease, end_us(lease, asked_us, lease_ms));
+}
+
+bool lease_extend(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us) {
+    int64_t gone_us = lease_gone_at_us(lease), later_us = end_us(lease, asked_us, lease_ms);
+    if (now_us >= gone_us) return false;
+    atomic_store(&lease->why, DLOCK_OK);
+    if (later_us <= gone_us) return true;
+    lease->asked_us = asked_us;
+    lease->lease_ms = lease_ms;
+    set_gone(lease, atomic_load(&lease->gone_us) < 0 ? -later_us : later_us);
+    return true;
+}
+
+void lease_question(lease *lease, bool is_in_question) {
+    int64_t gone_us = lease_gone_at_us(lease);
+    atomic_store(&lease->gone_us, is_in_question ? -gone_us : gone_us);
+}
+
+void lease_lose(lease *lease, dlock_status why) {
+    if (atomic_load(&lease->gone_us) == 0) return;
+    atomic_store(&lease->why, (int)why);
+    set_gone(lease, LEASE_OVER);
+}
+
+void lease_end(lease *lease) {
+    set_gone(lease, 0);
+}
+
+static int64_t suspect_at(const lease *lease, int64_t number) {
+    if (number == 0) return DEADLINE_NEVER;
+    return number < 0 ? 0 : number - lease->suspect_before_us;
+}
+
+dlock_state lease_state(const lease *lease, int64_t now_us) {
+    int64_t number = atomic_load(&lease->gone_us);
+    if (number == 0) return DLOCK_FREE;
+    if (now_us >= llabs(number)) return DLOCK_GONE;
+    return now_us < suspect_at(lease, number) ? DLOCK_HELD : DLOCK_SUSPECT;
+}
+
+int64_t lease_left_us(const lease *lease, int64_t now_us) {
+    return deadline_left_us(atomic_load(&lease->gone_us), now_us);
+}
+
+int64_t lease_suspect_at_us(const lease *lease) {
+    return suspect_at(lease, atomic_load(&lease->gone_us));
+}
+
+int64_t lease_gone_at_us(const lease *lease) {
+    return llabs(atomic_load(&lease->gone_us));
+}
+
+int64_t lease_renew_at_us(const lease *lease) {
+    int64_t gone_us = lease_gone_at_us(lease), asked_us = lease->asked_us;
+    if (lease->rule.renew_every_ms == 0 || gone_us <= LEASE_OVER) return DEADLINE_NEVER;
+    int64_t due_us = gone_us - lease->renew_before_us;
+    /* A lease that is shorter than in the rule would be due at once. */
+    int64_t every_us = (int64_t)lease->rule.renew_every_ms * 1000;
+    int64_t least_us = asked_us + deadline_earlier(every_us, (gone_us - asked_us) / 2);
+    if (due_us < least_us) due_us = least_us;
+    return lease_renew_for_ms(lease, due_us) == 0 ? DEADLINE_NEVER : due_us;
+}
+
+uint32_t lease_renew_for_ms(const lease *lease, int64_t now_us) {
+    const lease_rule *rule = &lease->rule;
+    if (rule->max_hold_ms == 0) return rule->lease_ms;
+    int64_t last_us = deadline_after_ms(lease->acquired_us, rule->max_hold_ms);
+    int64_t left_ms = deadline_left_us(last_us, now_us) / 1000;
+    uint32_t lease_ms = left_ms < rule->lease_ms ? (uint32_t)left_ms : rule->lease_ms;
+    int64_t gain_us = end_us(lease, now_us, lease_ms) - lease_gone_at_us(lease);
+    return gain_us * 2 >= (int64_t)rule->renew_every_ms * 1000 ? lease_ms : 0;
+}
+
+int lease_lost_fd(lease *lease) {
+    if (lease->lost_fd >= 0) return lease->lost_fd;
+    lease->lost_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (lease->lost_fd < 0) return -1;
+    int64_t number = atomic_load(&lease->gone_us);
+    int64_t late_us = lease->has_lead || llabs(number) <= LEASE_OVER ? 0 : lead_us(lease->lease_ms);
+    lease->has_lead = true;
+    set_gone(lease, number < 0 ? number + late_us : number - late_us);
+    return lease->lost_fd;
+}

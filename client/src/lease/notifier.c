@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* notifier.c - see notifier.h.
+ *
+ *   timer     a lock may have become suspect or gone. If so, the lock is pending and the background
+ *             thread is woken; else the timer is set anew
+ *   deliver   the background thread looks at pending locks again, one after the other, and tells
+ *             the program without the mutex
+ *
+ * An extension costs nothing here: the timer finds a lock that was extended meanwhile, and is set
+ * anew. A suspect lock is looked at every SUSPECT_PAUSE_US, since a lock that is renewed and
+ * suspect again is told of again.
+ *
+ * Invariants: a watched lock has a timer, or is pending, or is known to be gone. The lock in told
+ * is not touched after the callback has begun, as the callback may remove and add the lock. */
+#include "lease/notifier.h"
+
+#include "base/deadline.h"
+
+enum { SUSPECT_PAUSE_US = 20000 };
+
+static void set_timer(watched_lock *watched) {
+    loop *loop = watched->notifier->loop;
+    int64_t due_us = lease_suspect_at_us(watched->lease);
+    if (watched->known == DLOCK_SUSPECT)
+        due_us = deadline_earlier(lease_gone_at_us(watched->lease),
+                                  loop_now_us(loop) + SUSPECT_PAUSE_US);
+    loop_set_timer(loop, &watched->timer, due_us);
+}
+
+/* The state of the lock, if the program is to be told; else DLOCK_FREE. */
+static dlock_state find_news(watched_lock *watched) {
+    dlock_state state = lease_state(watched->lease, loop_now_us(watched->notifier->loop));
+    if (state < DLOCK_SUSPECT) watched->known = DLOCK_HELD;
+    return state > watched->known ? state : DLOCK_FREE;
+}
+
+static void on_due(loop_timer *timer) {
+    watched_lock *watched = container_of(timer, watched_lock, timer);
+    if (find_news(watched) == DLOCK_FREE) {
+        set_timer(watched);
+        return;
+    }
+    list_append(&watched->notifier->pending, &watched->pending_node);
+    loop_wake_background(watched->notifier->loop);
+}
+
+/* Locked before and after. The handle may be gone once the program was told. */
+static void deliver(notifier *notifier, watched_lock *watched) {
+    const char *name = watched->name;
+    dlock_state news = find_news(watched);
+    dlock_status why = (dlock_status)atomic_load(&watched->lease->why);
+    dlock_event event = news == DLOCK_GONE ? DLOCK_EVENT_LOST : DLOCK_EVENT_SUSPECT;
+    if (news == DLOCK_GONE && why == DLOCK_OK) why = DLOCK_LOST; /* the lease has just ended */
+    if (news != DLOCK_FREE) watched->known = news;
+    if (news == DLOCK_GONE)
+        lease_lose(watched->lease, why);
+    else
+        set_timer(watched);
+    if (news == DLOCK_FREE) return;
+    notifier->told = watched;
+    loop_unlock(notifier->loop);
+    notifier->on_event(notifier->event_arg, event, name, why);
+    loop_lock(notifier->loop);
+    notifier->told = NULL;
+    wakeup_signal(&notifier->was_told);
+}
+
+/* In the background thread, not locked. */
+static void deliver_pending(void *arg) {
+    notifier *notifier = arg;
+    list_node *first;
+    loop_lock(notifier->loop);
+    while ((first = list_first(&notifier->pending)) != NULL) {
+        list_remove(first);
+        deliver(notifier, container_of(first, watched_lock, pending_node));
+    }
+    loop_unlock(notifier->loop);
+}
+
+void notifier_init(notifier *notifier, loop *loop, dlock_event_fn on_event, void *event_arg) {
+    *notifier = (struct notifier){.loop = loop, .on_event = on_event, .event_arg = event_arg};
+    list_init(&notifier->pending);
+    loop_set_background_work(loop, deliver_pending, notifier);
+}
+
+void notifier_add(notifier *notifier, watched_lock *watched) {
+    if (watched->known != DLOCK_FREE) return;
+    watched->known = DLOCK_HELD;
+    watched->notifier = notifier;
+    watched->timer.on_due = on_due;
+    set_timer(watched);
+}
+
+void notifier_look(watched_lock *watched) {
+    bool is_settled = watched->known == DLOCK_FREE || watched->known == DLOCK_GONE;
+    if (!is_settled && !list_has(&watched->pending_node)) set_timer(watched);
+}
+
+void notifier_remove(watched_lock *watched) {
+    notifier *notifier = watched->notifier;
+    if (watched->known == DLOCK_FREE) return;
+    watched->known = DLOCK_FREE;
+    loop_clear_timer(notifier->loop, &watched->timer);
+    list_remove(&watched->pending_node);
+    while (notifier->told == watched && !loop_is_background(notifier->loop)) {
+        unsigned seen = wakeup_seen(&notifier->was_told);
+        loop_unlock(notifier->loop);
+        wakeup_wait(&notifier->was_told, seen, -1);
+        loop_lock(notifier->loop);
+    }
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* notifier.h - the loss notifier: tells the program that a lock is suspect or lost, in time, from
+ * the background thread. All functions: locked (loop.h). */
+#ifndef DLOCK_LEASE_NOTIFIER_H
+#define DLOCK_LEASE_NOTIFIER_H
+
+#include "lease/lease.h"
+#include "net/loop.h"
+
+typedef struct notifier {
+    loop *loop;
+    dlock_event_fn on_event;
+    void *event_arg;
+    list pending;
+    const struct watched_lock *told; /* the program is being told of this lock; NULL: none */
+    wakeup was_told;
+} notifier;
+
+/* A lock, inside its handle. {0} but for the first two. */
+typedef struct watched_lock {
+    lease *lease; /* of a rule with is_watched */
+    const char *name;
+    /* Of notifier.c. */
+    notifier *notifier;
+    loop_timer timer;
+    list_node pending_node;
+    dlock_state known; /* to the program; DLOCK_FREE: the lock is not watched */
+} watched_lock;
+
+/* Takes the background work of the loop, so call before the background thread starts, which uses
+ * the notifier until loop_free(). */
+void notifier_init(notifier *notifier, loop *loop, dlock_event_fn on_event, void *event_arg);
+
+/* After lease_begin() and loop_start_background(). Each acquisition is told of anew. Does nothing
+ * if the lock is watched already. */
+void notifier_add(notifier *notifier, watched_lock *watched);
+/* The lease may end sooner than was known. Does nothing if the lock is not watched. */
+void notifier_look(watched_lock *watched);
+/* Waits while the program is being told of this lock, unless called from there; the mutex is given
+ * back meanwhile. Does nothing if the lock is not watched. */
+void notifier_remove(watched_lock *watched);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* background.c - the background thread of a loop: see loop.h. The thread sleeps until the epoll
+ * descriptor has news; makes a turn if no other thread polls, else naps, so that a busy program is
+ * not disturbed. */
+#include "base/thread.h"
+#include "net/loop_state.h"
+#include <poll.h>
+
+enum { NAP_US = 5000 };
+
+static void *run_background(void *arg) {
+    loop *loop = arg;
+    background *self = &loop->background;
+    while (!atomic_load(&self->is_stopping)) {
+        struct pollfd sources[] = {{.fd = loop->epoll_fd, .events = POLLIN},
+                                   {.fd = self->wake_fd, .events = POLLIN}};
+        poll(sources, 2, -1);
+        if (sources[1].revents != 0) event_clear(self->wake_fd);
+        unsigned seen = wakeup_seen(&self->nap);
+        loop_lock(loop);
+        bool is_needed = loop_turn(loop);
+        loop_unlock(loop);
+        if (self->work != NULL) self->work(self->arg);
+        if (!is_needed) wakeup_wait(&self->nap, seen, NAP_US);
+    }
+    return NULL;
+}
+
+void background_stop(loop *loop) {
+    if (!loop->background.is_started) return;
+    atomic_store(&loop->background.is_stopping, true);
+    loop_wake_background(loop);
+    pthread_join(loop->background.thread, NULL);
+}
+
+bool loop_start_background(loop *loop) {
+    background *self = &loop->background;
+    if (!self->is_started) self->is_started = thread_start(&self->thread, run_background, loop);
+    return self->is_started;
+}
+
+void loop_set_background_work(loop *loop, void (*work)(void *arg), void *arg) {
+    loop->background.work = work;
+    loop->background.arg = arg;
+}
+
+void loop_wake_background(loop *loop) {
+    event_signal(loop->background.wake_fd);
+    wakeup_signal(&loop->background.nap);
+}
+
+bool loop_is_background(const loop *loop) {
+    return loop->background.is_started && pthread_equal(loop->background.thread, pthread_self());
+}

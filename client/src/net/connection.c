@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* connection.c - see connection.h.
+ *
+ *   opening    stream.c connects; requests are queued already
+ *   greeting   AUTH, SELECT and ROLE, as the URL asks for, are the first request. Nothing else is
+ *              sent before they are answered: a command must not reach the wrong database
+ *   ready      queued bytes go out before the loop sleeps; replies are given to requests in order
+ *   broken     the owner is told, then each request, then the memory is freed; by a task of the
+ *              loop
+ *   closed     the same without telling anybody
+ *
+ * Invariants: a request under way has exactly one entry in the pipeline; an abandoned one leaves an
+ * entry without a request (or none, if nothing was sent). Memory is freed by a task only, so
+ * callbacks may close the connection that calls them. */
+#include "net/connection_state.h"
+
+#include "base/deadline.h"
+#include "base/text.h"
+#include "net/greeting.h"
+
+enum { QUIET_US = 10000 };
+
+/* -- ending */
+
+static void clear_stall_timer(connection *conn) {
+    loop_clear_timer(conn->stream.loop, &conn->stall_timer);
+}
+
+static void write_cause(connection *conn, const char *cause) {
+    url_describe(&conn->stream.endpoint->url, conn->cause, CAUSE_SIZE / 2);
+    text_append(conn->cause, sizeof(conn->cause), ": ");
+    text_append(conn->cause, sizeof(conn->cause), cause);
+}
+
+void connection_fail(connection *conn, dlock_status failure, const char *cause) {
+    if (conn->phase == BROKEN || conn->phase == CLOSED) return;
+    write_cause(conn, cause);
+    conn->failure = failure;
+    conn->phase = BROKEN;
+    stream_close(&conn->stream);
+    clear_stall_timer(conn);
+    loop_defer(conn->stream.loop, &conn->task);
+}
+
+static void free_connection(connection *conn) {
+    loop_undefer(&conn->task);
+    pipeline_free(&conn->pipeline);
+    free(conn->in.data);
+    resp_reader_free(&conn->reader);
+    free(conn);
+}
+
+static void tell_end(connection *conn, request *request, dlock_status status) {
+    request->conn = NULL;
+    if (request != &conn->greeting) request->on_done(request, status, conn->cause);
+}
+
+/* The owner first: a request that is sent again must not come here. */
+static void tell_broken(connection *conn) {
+    if (conn->owner.on_broken != NULL) conn->owner.on_broken(conn->owner.arg, conn);
+    conn->phase = CLOSED;
+    bool is_first = true;
+    while (conn->pipeline.count > 0) {
+        entry ended = pipeline_pop(&conn->pipeline);
+        bool was_sent = pipeline_was_sent(&conn->pipeline, &ended);
+        bool is_final = conn->failure == DLOCK_PROTOCOL ? is_first : conn->failure == DLOCK_REFUSED;
+        is_first = false;
+        if (ended.request == NULL) continue;
+        tell_end(conn, ended.request, was_sent && !is_final ? DLOCK_IN_DOUBT : conn->failure);
+    }
+}
+
+/* No request hears of this connection any more. */
+static void detach_requests(connection *conn) {
+    for (size_t i = 0; i < conn->pipeline.count; i++) {
+        entry *entry = pipeline_at(&conn->pipeline, i);
+        if (entry->request != NULL) entry->request->conn = NULL;
+        entry->request = NULL;
+    }
+}
+
+void connection_close(connection *conn) {
+    if (conn == NULL || conn->phase == CLOSED) return;
+    /* A release may be queued behind an acquire that was sent. */
+    const bytes *out = &conn->pipeline.out;
+    bool is_in_order = conn->phase == READY && !conn->is_writing && conn->pipeline.rest.size == 0;
+    if (is_in_order && out->size > 0) stream_write(&conn->stream, out->data, out->size);
+    conn->phase = CLOSED;
+    stream_close(&conn->stream);
+    clear_stall_timer(conn);
+    detach_requests(conn);
+    loop_defer(conn->stream.loop, &conn->task);
+}
+
+/* -- requests */
+
+static void run_task(loop_task *task) {
+    connection *conn = container_of(task, connection, task);
+    if (conn->phase == BROKEN) tell_broken(conn);
+    if (conn->phase == CLOSED)
+        free_connection(conn);
+    else
+        connection_flush(conn);
+}
+
+bool connection_send(connection *conn, const command *const commands[], int count,
+                     request *request) {
+    if (!pipeline_add(&conn->pipeline, commands, count, request)) return false;
+    if (conn->phase != CLOSED) loop_defer(conn->stream.loop, &conn->task);
+    if (request == NULL) return true;
+    request->sent_us = 0;
+    request->conn = conn;
+    return true;
+}
+
+bool connection_abandon(request *request) {
+    connection *conn = request->conn;
+    list_remove(&request->node); /* of server.c */
+    if (conn == NULL) return request->sent_us != 0;
+    request->conn = NULL;
+    size_t index = pipeline_index(&conn->pipeline, request);
+    entry *entry = pipeline_at(&conn->pipeline, index);
+    entry->request = NULL;
+    bool was_sent = pipeline_was_sent(&conn->pipeline, entry);
+    if (!was_sent) pipeline_remove_unsent(&conn->pipeline, index);
+    return was_sent;
+}
+
+/* -- the greeting */
+
+static void on_greeting(request *greeting, int index, const reply *reply) {
+    connection *conn = container_of(greeting, connection, greeting);
+    char text[CAUSE_SIZE];
+    dlock_status status =
+        greeting_check(&conn->stream.endpoint->url, index, reply, text, sizeof(text));
+    if (status != DLOCK_OK) connection_fail(conn, status, text);
+}
+
+static void become_ready(connection *conn) {
+    conn->phase = READY;
+    conn->heard_us = loop_now_us(conn->stream.loop);
+    loop_defer(conn->stream.loop, &conn->task); /* sends, once the replies that came are read */
+}
+
+static void on_greeted(request *greeting, dlock_status status, const char *cause) {
+    (void)cause;
+    connection *conn = container_of(greeting, connection, greeting);
+    if (status == DLOCK_OK) become_ready(conn);
+}
+
+static void on_open(stream *stream) {
+    connection *conn = container_of(stream, connection, stream);
+    if (conn->greeting_size == 0) {
+        become_ready(conn);
+        return;
+    }
+    conn->phase = GREETING;
+    connection_flush(conn);
+}
+
+static void on_failed(stream *stream, dlock_status failure, const char *cause) {
+    connection_fail(container_of(stream, connection, stream), failure, cause);
+}
+
+static bool queue_greeting(connection *conn) {
+    command commands[GREETING_MAX];
+    int count = greeting_commands(commands, &conn->stream.endpoint->url);
+    if (count == 0) return true;
+    conn->greeting.on_reply = on_greeting;
+    conn->greeting.on_done = on_greeted;
+    bool is_queued =
+        connection_send(conn, (const command *const[]){&commands[0], &commands[1], &commands[2]},
+                        count, &conn->greeting);
+    conn->greeting_size = conn->pipeline.out.size;
+    return is_queued;
+}
+
+/* -- public */
+
+connection *connection_open(loop *loop, const endpoint *endpoint, const connection_owner *owner) {
+    connection *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL) return NULL;
+    conn->owner = *owner;
+    conn->stream.loop = loop;
+    conn->stream.endpoint = endpoint;
+    conn->stream.on_open = on_open;
+    conn->stream.on_ready = connection_on_ready;
+    conn->stream.on_failed = on_failed;
+    conn->stream.on_bytes = connection_on_bytes;
+    conn->stream.on_take_output = connection_on_take_output;
+    conn->stream.on_written = connection_on_written;
+    conn->stall_timer.on_due = connection_on_stall_timer;
+    conn->task.run = run_task;
+    if (!queue_greeting(conn)) {
+        loop_undefer(&conn->task);
+        free_connection(conn);
+        return NULL;
+    }
+    stream_open(&conn->stream);
+    return conn;
+}
+
+bool connection_is_ready(const connection *conn) {
+    return conn->phase == READY;
+}
+
+bool connection_is_broken(const connection *conn) {
+    return conn->phase == BROKEN || conn->phase == CLOSED;
+}
+
+bool connection_is_idle(const connection *conn) {
+    return conn->phase == READY && conn->pipeline.count == 0;
+}
+
+bool connection_is_alive(connection *conn) {
+    if (!connection_is_idle(conn)) return true;
+    if (loop_now_us(conn->stream.loop) - conn->heard_us < QUIET_US) return true;
+    return stream_is_quiet(&conn->stream);
+}
+
+const char *connection_overdue(const connection *conn) {
+    return conn->stream.phase == STREAM_HANDSHAKE ? "no answer to the TLS handshake in time"
+                                                  : "no connection in time";
+}
+
+int64_t connection_heard_us(const connection *conn) {
+    return conn->heard_us;
+}

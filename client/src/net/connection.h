@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* connection.h - one connection to a server: log in, pipeline requests, give each its replies.
+ *
+ * Requests are answered in the order in which they were sent. A request can be abandoned: its
+ * replies are skipped when they come. A reply that belongs to no request ends the connection, so
+ * that it is never read as another's. All functions: locked (loop.h). Callbacks come from the loop,
+ * never from within a function of this header, connection_close() included. */
+#ifndef DLOCK_NET_CONNECTION_H
+#define DLOCK_NET_CONNECTION_H
+
+#include "dlock.h"
+#include "net/resp.h"
+#include "net/stream.h"
+
+typedef struct connection connection;
+typedef struct request request;
+
+/* One or several commands that are sent together. Memory of the sender's, until it is done or
+ * abandoned. {0} but for the callbacks. */
+struct request {
+    /* One reply; valid only during the call. NULL: the replies are not looked at. */
+    void (*on_reply)(request *request, int index, const reply *reply);
+    /* No reply follows. DLOCK_OK: all have come. DLOCK_IN_DOUBT: something was sent, and the
+     * connection ended before all replies had come; DLOCK_PROTOCOL with sent_us: the same, because
+     * of a reply that makes no sense. DLOCK_UNREACHABLE (may pass), DLOCK_REFUSED, DLOCK_PROTOCOL,
+     * DLOCK_INVALID, DLOCK_NO_MEMORY: nothing was sent. The cause names the server. The request may
+     * be sent again from here. */
+    void (*on_done)(request *request, dlock_status status, const char *cause);
+
+    /* NULL, or: it is being given to the kernel; sent_us is set. Must not send or close
+     * anything. */
+    void (*on_sent)(request *request);
+    size_t reply_bytes_max; /* a longer reply ends the connection; 0: REPLY_BYTES */
+    /* Of connection.c. */
+    int64_t sent_us;  /* when it was given to the kernel; 0: not yet. Senders may read it */
+    connection *conn; /* NULL: not under way */
+    uint64_t sequence;
+    list_node node; /* of server.c */
+};
+
+/* Each may be NULL. */
+typedef struct connection_owner {
+    /* A reply has come, to the login for instance. A mere connection is no sign of life: the kernel
+     * accepts connections for a server that hangs. */
+    void (*on_answered)(void *arg, connection *conn);
+    /* The oldest request has been unanswered for an I/O timeout. Told once. */
+    void (*on_stalled)(void *arg, connection *conn);
+    /* The connection is not the owner's any more: it tells its requests, and is gone after that. */
+    void (*on_broken)(void *arg, connection *conn);
+    void *arg;
+} connection_owner;
+
+/* Begins to connect and to log in. NULL: no memory. */
+connection *connection_open(loop *loop, const endpoint *endpoint, const connection_owner *owner);
+/* Abandons what is under way: no callback comes after that. What was given to the kernel still goes
+ * out. NULL is fine. */
+void connection_close(connection *conn);
+/* Breaks it, later, from the loop: the owner is told, then its requests. */
+void connection_fail(connection *conn, dlock_status failure, const char *cause);
+
+/* Sends these commands after all that were sent before; they are copied. request NULL: nobody wants
+ * the replies. False: no memory, and nothing is told. */
+bool connection_send(connection *conn, const command *const commands[], int count,
+                     request *request);
+
+/* Nobody waits for it any more: no callback comes. True: something of it was sent, or may be.
+ * False: nothing was, and nothing will be. */
+bool connection_abandon(request *request);
+
+bool connection_is_ready(const connection *conn);
+bool connection_is_broken(const connection *conn); /* or closed */
+bool connection_is_idle(const connection *conn);   /* ready, and owes no reply */
+/* The peer is still there and has said nothing: for one that has not been watched for a while. */
+bool connection_is_alive(connection *conn);
+/* Of one that is not ready: what has not happened yet, for people. */
+const char *connection_overdue(const connection *conn);
+/* The last sign of life: when it became ready, or gave a reply. */
+int64_t connection_heard_us(const connection *conn);
+
+enum { REPLY_BYTES = 64 * 1024, REPLY_BYTES_MAX = 16 * 1024 * 1024 };
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* error_reply.c - see error_reply.h. The first word identifies an error; after a plain ERR the
+ * words that follow do. To add an error: a row. */
+#include "net/error_reply.h"
+
+#include <string.h>
+
+typedef struct row {
+    const char *prefix;
+    error_meaning meaning;
+} row;
+
+static const row rows[] = {
+    {"QUEUEFULL ", {DLOCK_QUEUE_FULL, false}},
+    {"WRONGTYPE ", {DLOCK_INVALID, false}}, /* the key is no lock: a bad name for a lock */
+    /* The server does not accept the login or the command. */
+    {"NOAUTH ", {DLOCK_REFUSED, false}},
+    {"WRONGPASS ", {DLOCK_REFUSED, false}},
+    {"NOPERM ", {DLOCK_REFUSED, false}},
+    {"DENIED ", {DLOCK_REFUSED, false}},
+    {"ERR Client sent AUTH", {DLOCK_REFUSED, false}},
+    {"ERR AUTH ", {DLOCK_REFUSED, false}},
+    {"ERR invalid password", {DLOCK_REFUSED, false}},
+    {"ERR DB index", {DLOCK_INVALID, false}},
+    {"ERR max number of clients", {DLOCK_REFUSED, true}},
+    /* The server refuses writes until an administrator helps. */
+    {"OOM ", {DLOCK_REFUSED, false}},
+    {"MISCONF ", {DLOCK_REFUSED, false}},
+    {"NOREPLICAS ", {DLOCK_REFUSED, false}},
+    {"ERR maxmemory-policy", {DLOCK_REFUSED, false}},
+    {"ERR FENCE must not be more than", {DLOCK_REFUSED, false}},
+    /* The server refuses writes for now: starting, busy, or no longer or not yet the master. */
+    {"LOADING ", {DLOCK_REFUSED, true}},
+    {"BUSY ", {DLOCK_REFUSED, true}},
+    {"READONLY ", {DLOCK_REFUSED, true}},
+    {"MASTERDOWN ", {DLOCK_REFUSED, true}},
+    {"UNBLOCKED ", {DLOCK_REFUSED, true}},
+    {"TRYAGAIN ", {DLOCK_REFUSED, true}},
+    {"CLUSTERDOWN ", {DLOCK_REFUSED, true}},
+    {"ERR unknown command", {DLOCK_PROTOCOL, false}},
+    {"ERR PX", {DLOCK_INVALID, false}},
+    {"ERR token", {DLOCK_INVALID, false}},
+};
+
+error_meaning error_reply_meaning(const char *text) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strncmp(text, rows[i].prefix, strlen(rows[i].prefix)) == 0) return rows[i].meaning;
+    return (error_meaning){DLOCK_PROTOCOL, false};
+}

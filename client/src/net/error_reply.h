@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* error_reply.h - what an error of the server means for a lock. Pure. */
+#ifndef DLOCK_NET_ERROR_REPLY_H
+#define DLOCK_NET_ERROR_REPLY_H
+
+#include "dlock.h"
+
+typedef struct error_meaning {
+    dlock_status status;
+    bool is_transient; /* may be different in a moment: worth another attempt */
+} error_meaning;
+
+/* text: as the server sent it, e.g. "NOAUTH Authentication required." */
+error_meaning error_reply_meaning(const char *text);
+
+#endif

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* loop.c - see loop.h.
+ *
+ *   turn         run deferred tasks and due timers; sleep until something is ready (the mutex is
+ *                given back meanwhile); call the owners of ready descriptors
+ *   wait         a thread makes turns while no other one does; else it sleeps on its futex. When
+ *                the thread that polls leaves, the thread that began to wait last takes over: it is
+ *                likely to wait longest
+ *
+ * Time: a timerfd on CLOCK_BOOTTIME in the epoll set wakes the sleeper, with an absolute time, so
+ * neither SIGSTOP nor suspend delay a timer. The timerfd may go off too early, never too late.
+ *
+ * Invariants: nobody sleeps while tasks are deferred or bytes are to be sent. Whoever takes an
+ * event out of epoll handles it. A descriptor that a thread uses without the mutex is closed by
+ * that thread. */
+#include "net/loop_state.h"
+
+#include "base/deadline.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+enum { EVENTS_MAX = 64, BRIEF_BYTES = 16384 };
+
+static bool watch_own(loop *loop, int fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    return fd >= 0 && epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+loop *loop_new(const clock_source *clock) {
+    loop *loop = calloc(1, sizeof(*loop));
+    if (loop == NULL) return NULL;
+    loop->clock = clock;
+    loop->armed_us = DEADLINE_NEVER;
+    loop->brief.busy_fd = -1;
+    pthread_mutex_init(&loop->mutex, NULL);
+    list_init(&loop->tasks);
+    list_init(&loop->writes);
+    list_init(&loop->waiters);
+    list_init(&loop->busy);
+    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    loop->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->background.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    bool is_made = loop->epoll_fd >= 0 && loop->background.wake_fd >= 0 &&
+                   watch_own(loop, loop->timer_fd) && watch_own(loop, loop->wake_fd);
+    if (is_made) return loop;
+    loop_free(loop);
+    return NULL;
+}
+
+static void run_tasks(loop *loop);
+
+static void close_if_open(int fd) {
+    if (fd >= 0) close(fd);
+}
+
+void loop_free(loop *loop) {
+    if (loop == NULL) return;
+    background_stop(loop);
+    run_tasks(loop); /* memory of closed connections */
+    close_if_open(loop->epoll_fd);
+    close_if_open(loop->timer_fd);
+    close_if_open(loop->wake_fd);
+    close_if_open(loop->background.wake_fd);
+    pthread_mutex_destroy(&loop->mutex);
+    free(loop->by_fd);
+    free(loop);
+}
+
+const clock_source *loop_clock(const loop *loop) {
+    return loop->clock;
+}
+
+int64_t loop_now_us(const loop *loop) {
+    return clock_now_us(loop->clock);
+}
+
+/* -- descriptors */
+
+static bool reserve_fd(loop *loop, int fd) {
+    if ((size_t)fd < loop->fd_capacity) return true;
+    size_t capacity = (size_t)fd * 2 + 1;
+    loop_io **grown = realloc(loop->by_fd, capacity * sizeof(grown[0]));
+    if (grown == NULL) return false;
+    for (size_t i = loop->fd_capacity; i < capacity; i++)
+        grown[i] = NULL;
+    loop->by_fd = grown;
+    loop->fd_capacity = capacity;
+    return true;
+}
+
+bool loop_watch(loop *loop, loop_io *io, uint32_t events) {
+    /* EPOLLOUT is asked for again: another thread may have taken the event during the send. */
+    bool is_known = io->is_watched && io->events == events && (events & EPOLLOUT) == 0;
+    if (is_known) return true;
+    struct epoll_event event = {.events = events, .data.fd = io->fd};
+    int operation = io->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (!reserve_fd(loop, io->fd) || epoll_ctl(loop->epoll_fd, operation, io->fd, &event) != 0)
+        return false;
+    if (!io->is_watched) loop->io_count++;
+    loop->by_fd[io->fd] = io;
+    io->is_watched = true;
+    io->events = events;
+    return true;
+}
+
+/* A thread that uses the descriptor without the mutex closes it afterwards. */
+static void close_when_idle(loop *loop, int fd) {
+    bool is_busy = false;
+    for (list_node *node = list_first(&loop->busy); node != NULL;
+         node = list_next(&loop->busy, node)) {
+        busy_fd *busy = container_of(node, busy_fd, node);
+        if (busy->fd != fd) continue;
+        busy->is_closed = is_busy = true;
+    }
+    if (!is_busy) close_if_open(fd);
+}
+
+void loop_close(loop *loop, loop_io *io) {
+    if (io->is_watched) {
+        /* By hand: a forked child with a copy of the descriptor would keep the registration. */
+        epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, io->fd, NULL);
+        loop->by_fd[io->fd] = NULL;
+        loop->io_count--;
+        io->is_watched = false;
+    }
+    if (loop->brief.io == io) loop->brief.io = NULL;
+    list_remove(&io->write_node);
+    close_when_idle(loop, io->fd);
+    io->fd = -1;
+}
+
+void loop_expect(loop *loop, loop_io *io, loop_bytes_fn on_bytes) {
+    if (on_bytes == NULL && loop->brief.io != io) return;
+    loop->brief.io = on_bytes == NULL ? NULL : io;
+    loop->brief.on_bytes = on_bytes;
+}
+
+/* An event may be of a descriptor that was closed, and whose number was used again, since: then the
+ * new owner is told for nothing. */
+static void dispatch(loop *loop, const struct epoll_event *event) {
+    int fd = event->data.fd;
+    if (fd == loop->timer_fd || fd == loop->wake_fd) {
+        event_clear(fd);
+        if (fd == loop->timer_fd) loop->armed_us = DEADLINE_NEVER;
+        return;
+    }
+    loop_io *io = loop->by_fd[fd];
+    if (io != NULL && fd == loop->brief.busy_fd)
+        loop->brief.ready |= event->events; /* two readers would mix up the bytes */
+    else if (io != NULL)
+        io->on_ready(io, event->events);
+}
+
+/* -- timers and tasks */
+
+void loop_set_timer(loop *loop, loop_timer *timer, int64_t due_us) {
+    heap_remove(&loop->timers, &timer->node);
+    if (due_us != DEADLINE_NEVER) heap_add(&loop->timers, &timer->node, due_us);
+}
+
+void loop_clear_timer(loop *loop, loop_timer *timer) {
+    heap_remove(&loop->timers, &timer->node);
+}
+
+static int64_t next_due_us(const loop *loop) {
+    const heap_node *first = heap_first(&loop->timers);
+    return first == NULL ? DEADLINE_NEVER : first->due_us;
+}
+
+static void arm_timer(loop *loop) {
+    int64_t due_us = next_due_us(loop);
+    if (due_us >= loop->armed_us || loop->clock->skip_to != NULL) return;
+    if (due_us < 1) due_us = 1; /* 0 would switch the timerfd off */
+    struct itimerspec when = {
+        .it_value = {.tv_sec = due_us / 1000000, .tv_nsec = due_us % 1000000 * 1000}};
+    timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+    loop->armed_us = due_us;
+}
+
+static void run_timers(loop *loop) {
+    int64_t now_us = loop_now_us(loop);
+    heap_node *first;
+    while ((first = heap_first(&loop->timers)) != NULL && first->due_us <= now_us) {
+        loop_timer *timer = container_of(first, loop_timer, node);
+        heap_remove(&loop->timers, first);
+        timer->on_due(timer);
+    }
+}
+
+void loop_defer(loop *loop, loop_task *task) {
+    if (!list_has(&task->node)) list_append(&loop->tasks, &task->node);
+}
+
+void loop_undefer(loop_task *task) {
+    list_remove(&task->node);
+}
+
+static void run_tasks(loop *loop) {
+    list_node *first;
+    while ((first = list_first(&loop->tasks)) != NULL) {
+        list_remove(first);
+        loop_task *task = container_of(first, loop_task, node);
+        task->run(task);
+    }
+}
+
+/* -- the mutex */
+
+void loop_lock(loop *loop) {
+    pthread_mutex_lock(&loop->mutex);
+}
+
+static void unlock_and_wake(loop *loop) {
+    wake_list wakes = {.count = 0};
+    arm_timer(loop);
+    if (loop->wakes.count > 0) wakes = loop->wakes;
+    loop->wakes.count = 0;
+    pthread_mutex_unlock(&loop->mutex);
+    wake_list_wake(&wakes);
+}
+
+/* The descriptor is used without the mutex in between; it is not closed, nor its number used again,
+ * before the end. */
+static void begin_busy(loop *loop, busy_fd *busy, int fd) {
+    *busy = (busy_fd){.fd = fd};
+    list_append(&loop->busy, &busy->node);
+    unlock_and_wake(loop);
+}
+
+static void end_busy(loop *loop, busy_fd *busy) {
+    loop_lock(loop);
+    list_remove(&busy->node);
+    if (busy->is_closed) close_when_idle(loop, busy->fd);
+}
+
+static void send_output(loop *loop, loop_io *io, bytes *output) {
+    busy_fd busy;
+    begin_busy(loop, &busy, io->fd);
+    ssize_t count = send(busy.fd, output->data, output->size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    int fault = errno;
+    end_busy(loop, &busy);
+    if (!busy.is_closed)
+        io->on_written(io, output, count, fault);
+    else
+        free(output->data);
+}
+
+/* Afterwards nothing is deferred and nothing is to be sent. */
+static void finish_work(loop *loop) {
+    list_node *first;
+    run_tasks(loop);
+    while ((first = list_first(&loop->writes)) != NULL) {
+        loop_io *io = container_of(first, loop_io, write_node);
+        bytes output;
+        list_remove(first);
+        if (io->take_output(io, &output)) send_output(loop, io, &output);
+        run_tasks(loop);
+    }
+}
+
+void loop_write(loop *loop, loop_io *io) {
+    if (!list_has(&io->write_node)) list_append(&loop->writes, &io->write_node);
+}
+
+void loop_unlock(loop *loop) {
+    finish_work(loop);
+    unlock_and_wake(loop);
+}
+
+/* -- turns */
+
+/* sleeper NULL: does not sleep. */
+static void poll_once(loop *loop, waiter *sleeper) {
+    struct epoll_event events[EVENTS_MAX];
+    bool is_real = loop->clock->skip_to == NULL;
+    if (sleeper != NULL) sleeper->is_asleep = true;
+    unlock_and_wake(loop);
+    int count = epoll_wait(loop->epoll_fd, events, EVENTS_MAX, is_real && sleeper != NULL ? -1 : 0);
+    pthread_mutex_lock(&loop->mutex);
+    if (sleeper != NULL) sleeper->is_asleep = false;
+    if (count <= 0 && !is_real) loop->clock->skip_to(loop->clock, next_due_us(loop));
+    for (int i = 0; i < count; i++)
+        dispatch(loop, &events[i]);
+}
+
+/* One thread waits, for one reply that is about to come, and nothing else can happen. */
+static bool can_read_briefly(const loop *loop) {
+    const list_node *first = list_first(&loop->waiters);
+    return loop->brief.io != NULL && loop->io_count == 1 && loop->clock->skip_to == NULL &&
+           first != NULL && list_next(&loop->waiters, first) == NULL &&
+           next_due_us(loop) > loop_now_us(loop) + LOOP_BRIEF_US;
+}
+
+static void read_briefly(loop *loop) {
+    char bytes[BRIEF_BYTES];
+    loop_io *io = loop->brief.io;
+    busy_fd busy;
+    loop->brief.busy_fd = io->fd;
+    begin_busy(loop, &busy, io->fd);
+    ssize_t count = recv(busy.fd, bytes, sizeof(bytes), 0);
+    int fault = errno;
+    end_busy(loop, &busy);
+    loop->brief.busy_fd = -1;
+    uint32_t ready = loop->brief.ready;
+    loop->brief.ready = 0;
+    if (busy.is_closed) return;
+    loop->brief.on_bytes(io, bytes, count, fault);
+    if (ready != 0 && loop->by_fd[busy.fd] == io) io->on_ready(io, ready);
+}
+
+static bool can_go_on(const waiter *waiter) {
+    return waiter->is_ready || (waiter->is_canceled != NULL && atomic_load(waiter->is_canceled));
+}
+
+/* Locked before and after. */
+static void turn(loop *loop, waiter *waiter) {
+    run_timers(loop);
+    finish_work(loop);
+    if (can_go_on(waiter) || next_due_us(loop) <= loop_now_us(loop)) return;
+    if (can_read_briefly(loop))
+        read_briefly(loop);
+    else
+        poll_once(loop, waiter);
+}
+
+/* -- waiting */
+
+static void sleep_on_futex(loop *loop, waiter *waiter) {
+    unsigned seen = wakeup_seen(&waiter->wakeup);
+    if (can_go_on(waiter)) return; /* a cancel came before the count was read */
+    waiter->is_on_futex = true;
+    loop_unlock(loop);
+    wakeup_wait(&waiter->wakeup, seen, -1);
+    loop_lock(loop);
+    waiter->is_on_futex = false;
+}
+
+/* The thread that began to wait last polls from now on. */
+static void pass_on(loop *loop) {
+    list_node *last = list_last(&loop->waiters);
+    if (loop->is_polling || last == NULL) return;
+    wake_list_add(&loop->wakes, &container_of(last, waiter, node)->wakeup);
+}
+
+void loop_wait(loop *loop, waiter *waiter) {
+    list_append(&loop->waiters, &waiter->node);
+    while (!can_go_on(waiter)) {
+        if (loop->is_polling) {
+            sleep_on_futex(loop, waiter);
+            continue;
+        }
+        loop->is_polling = true;
+        while (!can_go_on(waiter))
+            turn(loop, waiter);
+        loop->is_polling = false;
+    }
+    list_remove(&waiter->node);
+    waiter->is_ready = false;
+    pass_on(loop);
+}
+
+void loop_ready(loop *loop, waiter *waiter) {
+    waiter->is_ready = true;
+    if (!list_has(&waiter->node)) return;
+    if (waiter->is_asleep)
+        event_signal(loop->wake_fd);
+    else if (waiter->is_on_futex)
+        wake_list_add(&loop->wakes, &waiter->wakeup);
+}
+
+void loop_interrupt(loop *loop, waiter *waiter) {
+    wakeup_signal(&waiter->wakeup);
+    event_signal(loop->wake_fd);
+}
+
+bool loop_turn(loop *loop) {
+    if (loop->is_polling) return false;
+    loop->is_polling = true;
+    poll_once(loop, NULL);
+    run_timers(loop);
+    finish_work(loop);
+    loop->is_polling = false;
+    pass_on(loop);
+    return true;
+}

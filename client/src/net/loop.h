@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* loop.h - one event loop per client, run by whichever thread waits.
+ *
+ * All state below the API belongs to the loop's mutex: connections, servers, deployments, leases,
+ * local queues. A thread that waits for its call polls, reads replies for everybody and runs
+ * timers, until its own call can go on. One thread polls at a time; the others sleep on a futex
+ * each. While nobody waits, a background thread polls.
+ *
+ * "Locked": the caller has the mutex. Callbacks are called locked, by the thread that polls; they
+ * must not block. User code is never called locked. */
+#ifndef DLOCK_NET_LOOP_H
+#define DLOCK_NET_LOOP_H
+
+#include "base/clock.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/thread.h"
+#include "net/bytes.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+typedef struct loop loop;
+
+/* NULL: no memory or descriptor. */
+loop *loop_new(const clock_source *clock);
+/* Ends the background thread. No thread waits; all descriptors and timers are gone. */
+void loop_free(loop *loop);
+
+void loop_lock(loop *loop);
+/* Runs deferred tasks and sends what was queued for connections first. */
+void loop_unlock(loop *loop);
+
+const clock_source *loop_clock(const loop *loop);
+int64_t loop_now_us(const loop *loop);
+
+/* -- descriptors. Locked. */
+
+typedef struct loop_io loop_io;
+struct loop_io {
+    int fd;
+    /* ready: as of epoll, EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP. Edge-triggered: told once of
+     * what has arrived, so all of it is to be read. May be told for nothing. */
+    void (*on_ready)(loop_io *io, uint32_t ready);
+    /* After loop_write(): gives the bytes to send away, or returns false if there are none; and
+     * takes them back, with the result of send(2). */
+    bool (*take_output)(loop_io *io, bytes *output);
+    void (*on_written)(loop_io *io, bytes *output, ssize_t count, int fault);
+    /* Of loop.c. */
+    bool is_watched;
+    uint32_t events;
+    list_node write_node;
+};
+
+/* Watches io->fd for these events from now on. False: no memory or descriptor. */
+bool loop_watch(loop *loop, loop_io *io, uint32_t events);
+/* Forgets io and closes its descriptor (shutdown(2) before, if wanted, is the owner's). */
+void loop_close(loop *loop, loop_io *io);
+
+/* Sends before the mutex is given back the next time, but without it: sending takes long, and what
+ * other threads queue meanwhile goes out together. */
+void loop_write(loop *loop, loop_io *io);
+
+/* A reply is expected on io any moment. If one thread waits, and for nothing else, it reads that
+ * descriptor in one system call instead of polling first. The descriptor must be blocking with
+ * SO_RCVTIMEO of LOOP_BRIEF_US. on_bytes NULL: no more. */
+enum { LOOP_BRIEF_US = 4000 };
+typedef void (*loop_bytes_fn)(loop_io *io, const char *bytes, ssize_t count, int fault);
+void loop_expect(loop *loop, loop_io *io, loop_bytes_fn on_bytes);
+
+/* -- timers and deferred work. Locked. */
+
+typedef struct loop_timer {
+    heap_node node;
+    void (*on_due)(struct loop_timer *timer);
+} loop_timer;
+
+/* Sets, moves, or with DEADLINE_NEVER removes it. Cannot fail. */
+void loop_set_timer(loop *loop, loop_timer *timer, int64_t due_us);
+void loop_clear_timer(loop *loop, loop_timer *timer);
+
+/* Runs before the mutex is given back. */
+typedef struct loop_task {
+    list_node node;
+    void (*run)(struct loop_task *task);
+} loop_task;
+
+void loop_defer(loop *loop, loop_task *task); /* once, however often it is deferred before */
+void loop_undefer(loop_task *task);
+
+/* -- waiting */
+
+/* A call that a thread waits for. {0} but for is_canceled. */
+typedef struct waiter {
+    list_node node;
+    wakeup wakeup;
+    bool is_ready, is_asleep, is_on_futex; /* locked; asleep: in epoll_wait */
+    atomic_bool *is_canceled;              /* NULL: it cannot be canceled */
+} waiter;
+
+/* Locked before and after. Returns once loop_ready() was called for it, or it is canceled; takes
+ * the mark that it is ready away. May return early. */
+void loop_wait(loop *loop, waiter *waiter);
+
+/* Locked. The call can go on. */
+void loop_ready(loop *loop, waiter *waiter);
+
+/* Wakes a waiter so that it sees that it is canceled. Not locked. Async-signal-safe. */
+void loop_interrupt(loop *loop, waiter *waiter);
+
+/* -- the background thread */
+
+/* Makes sure that it runs. False: no thread to be had. Locked. */
+bool loop_start_background(loop *loop);
+/* Called by the background thread, not locked, whenever it has been woken; set before it starts. */
+void loop_set_background_work(loop *loop, void (*work)(void *arg), void *arg);
+void loop_wake_background(loop *loop);
+bool loop_is_background(const loop *loop); /* is that the calling thread? */
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* loop_state.h - what loop.c and background.c share. No other file includes it. */
+#ifndef DLOCK_NET_LOOP_STATE_H
+#define DLOCK_NET_LOOP_STATE_H
+
+#include "net/loop.h"
+#include <errno.h>
+#include <pthread.h>
+#include <unistd.h>
+
+typedef struct brief_read {
+    loop_io *io; /* a reply is expected here; NULL: nowhere */
+    loop_bytes_fn on_bytes;
+    int busy_fd;    /* a thread reads it without the mutex; -1: none */
+    uint32_t ready; /* what another thread was told about it meanwhile */
+} brief_read;
+
+/* A thread uses a descriptor without the mutex. On the stack of that thread. */
+typedef struct busy_fd {
+    list_node node;
+    int fd;
+    bool is_closed; /* it is to be closed after that */
+} busy_fd;
+
+typedef struct background {
+    pthread_t thread;
+    bool is_started;
+    atomic_bool is_stopping;
+    int wake_fd;
+    wakeup nap;
+    void (*work)(void *arg);
+    void *arg;
+} background;
+
+struct loop {
+    const clock_source *clock;
+    pthread_mutex_t mutex;
+    int epoll_fd, timer_fd, wake_fd;
+    loop_io **by_fd; /* what is watched, by descriptor; NULL: nothing */
+    size_t fd_capacity, io_count;
+    heap timers;
+    int64_t armed_us;                  /* when the timerfd goes off; DEADLINE_NEVER: not set */
+    list tasks, writes, waiters, busy; /* loop_task, loop_io, waiter, busy_fd */
+    bool is_polling;                   /* a thread makes turns */
+    brief_read brief;
+    wake_list wakes; /* threads to wake once the mutex is given back */
+    background background;
+};
+
+/* Makes a turn without sleeping if no thread polls. False: one does. Locked. */
+bool loop_turn(loop *loop);
+
+/* Of background.c: ends the thread, if it was started. */
+void background_stop(loop *loop);
+
+/* An eventfd. Async-signal-safe. */
+static inline void event_signal(int fd) {
+    uint64_t one = 1;
+    int before = errno; /* of the code that a signal handler interrupted */
+    while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
+        continue;
+    errno = before;
+}
+
+static inline void event_clear(int fd) {
+    uint64_t count;
+    while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
+        continue;
+}
+
+#endif

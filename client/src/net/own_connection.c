@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* own_connection.c - see server.h: connections for what blocks inside the server.
+ *
+ *   used   by somebody, who has a share of the server by that
+ *   kept   idle, for the next user, for a second; or with replies that are still owed, for longer:
+ *          a RELEASE follows the request that was given up, and is to be served
+ *   probe  while somebody is parked and the command connection is quiet, a PING there now and then
+ *
+ * Invariants: a kept connection has no share of the server. The probe timer is set while somebody
+ * is parked, the timer of kept ones while there are any. */
+#include "net/server_state.h"
+
+#include "base/deadline.h"
+#include <stdlib.h>
+
+enum { PROBE_MS = 2000, IDLE_MS = 1000, LINGER_MS = 10000, IDLE_MAX = 8 };
+
+static void free_own(own_connection *own) {
+    server *server = own->server;
+    list_remove(&own->node);
+    if (own->is_kept) server->kept_count--;
+    if (own->is_parked) server->parked_count--;
+    free(own);
+    if (server->parked_count == 0) loop_clear_timer(server->options.loop, &server->probe_timer);
+}
+
+static void close_kept(own_connection *own) {
+    connection_close(own->conn);
+    free_own(own); /* a kept one has no share of the server */
+}
+
+void own_connections_close(server *server) {
+    list_node *node;
+    while ((node = list_first(&server->kept)) != NULL)
+        close_kept(container_of(node, own_connection, node));
+    loop_clear_timer(server->options.loop, &server->probe_timer);
+    loop_clear_timer(server->options.loop, &server->kept_timer);
+}
+
+/* -- signs of life for those who are parked */
+
+static void on_probe_due(loop_timer *timer) {
+    server *server = container_of(timer, struct server, probe_timer);
+    int64_t now_us = loop_now_us(server->options.loop);
+    int64_t heard_us = server->command == NULL ? 0 : connection_heard_us(server->command);
+    if (now_us - heard_us >= (int64_t)PROBE_MS * 1000) {
+        command ping = {0};
+        command_add(&ping, "PING"); /* an error is a sign of life as well */
+        server_send(server, (const command *const[]){&ping}, 1, NULL);
+    }
+    loop_set_timer(server->options.loop, timer, deadline_after_ms(now_us, PROBE_MS));
+}
+
+static void begin_probing(server *server) {
+    if (server->probe_timer.node.is_queued) return;
+    loop_set_timer(server->options.loop, &server->probe_timer,
+                   deadline_after_ms(loop_now_us(server->options.loop), PROBE_MS));
+}
+
+/* A callback may close any own connection, and give up the last share of the server. */
+void own_connections_doubt(server *server) {
+    list told;
+    list_node *node;
+    list_init(&told);
+    server_share(server);
+    while ((node = list_first(&server->used)) != NULL) {
+        list_remove(node);
+        list_append(&told, node);
+    }
+    while ((node = list_first(&told)) != NULL) {
+        own_connection *own = container_of(node, own_connection, node);
+        list_remove(node);
+        list_append(&server->used, node);
+        if (own->is_parked && own->on_doubt != NULL) own->on_doubt(own->doubt_arg);
+    }
+    server_free(server);
+}
+
+/* -- opening and closing */
+
+static void on_own_answered(void *arg, connection *conn);
+
+static void on_own_broken(void *arg, connection *conn) {
+    (void)conn;
+    own_connection *own = arg;
+    own->conn = NULL;
+    if (own->is_kept)
+        free_own(own);
+    else if (own->on_broken != NULL)
+        own->on_broken(own->broken_arg);
+}
+
+/* A kept connection that owes no reply. NULL: there is none. */
+static own_connection *take_idle(server *server) {
+    list_node *next;
+    for (list_node *node = list_first(&server->kept); node != NULL; node = next) {
+        next = list_next(&server->kept, node);
+        own_connection *own = container_of(node, own_connection, node);
+        if (!connection_is_idle(own->conn)) continue;
+        if (!connection_is_alive(own->conn)) {
+            close_kept(own);
+            continue;
+        }
+        list_remove(node);
+        server->kept_count--;
+        own->is_kept = false;
+        return own;
+    }
+    return NULL;
+}
+
+static own_connection *new_own(server *server) {
+    own_connection *own = calloc(1, sizeof(*own));
+    if (own == NULL) return NULL;
+    own->server = server;
+    connection_owner owner = {
+        .on_answered = on_own_answered, .on_broken = on_own_broken, .arg = own};
+    own->conn = connection_open(server->options.loop, &server->endpoint, &owner);
+    if (own->conn != NULL) return own;
+    free(own);
+    return NULL;
+}
+
+own_connection *server_open_own(server *server, bool is_parked) {
+    own_connection *own = take_idle(server);
+    if (own == NULL) own = new_own(server);
+    if (own == NULL) return NULL;
+    server_share(server);
+    list_append(&server->used, &own->node);
+    own->is_parked = is_parked;
+    if (is_parked) {
+        server->parked_count++;
+        begin_probing(server);
+    }
+    return own;
+}
+
+connection *own_connection_get(own_connection *own) {
+    return own->conn;
+}
+
+server *own_connection_server(own_connection *own) {
+    return own->server;
+}
+
+void own_connection_close(own_connection *own) {
+    if (own == NULL) return;
+    server *server = own->server;
+    connection_close(own->conn);
+    free_own(own);
+    server_free(server);
+}
+
+static void on_kept_due(loop_timer *timer) {
+    server *server = container_of(timer, struct server, kept_timer);
+    int64_t now_us = loop_now_us(server->options.loop), next_us = DEADLINE_NEVER;
+    list_node *next;
+    for (list_node *node = list_first(&server->kept); node != NULL; node = next) {
+        next = list_next(&server->kept, node);
+        own_connection *own = container_of(node, own_connection, node);
+        if (own->kept_until_us <= now_us)
+            close_kept(own);
+        else
+            next_us = deadline_earlier(next_us, own->kept_until_us);
+    }
+    loop_set_timer(server->options.loop, timer, next_us);
+}
+
+static void limit_kept(own_connection *own, int64_t keep_ms) {
+    loop *loop = own->server->options.loop;
+    loop_timer *timer = &own->server->kept_timer;
+    int64_t due_us = timer->node.is_queued ? timer->node.due_us : DEADLINE_NEVER;
+    own->kept_until_us = deadline_after_ms(loop_now_us(loop), keep_ms);
+    loop_set_timer(loop, timer, deadline_earlier(due_us, own->kept_until_us));
+}
+
+/* A connection that lingers and owes nothing any more is kept like other idle ones. */
+static void on_own_answered(void *arg, connection *conn) {
+    own_connection *own = arg;
+    if (!own->is_kept || !connection_is_idle(conn)) return;
+    limit_kept(own, IDLE_MS);
+    if (own->server->kept_count > IDLE_MAX) close_kept(own);
+}
+
+static void keep(own_connection *own, int64_t keep_ms) {
+    server *server = own->server;
+    own_connection_unpark(own);
+    list_remove(&own->node);
+    list_prepend(&server->kept, &own->node);
+    own->is_kept = true;
+    own->on_broken = own->on_doubt = NULL;
+    server->kept_count++;
+    limit_kept(own, keep_ms);
+    loop_start_background(server->options.loop); /* best effort: else the next call closes it */
+    server_free(server);
+}
+
+void own_connection_free(own_connection *own) {
+    if (own == NULL) return;
+    server *server = own->server;
+    bool is_last_share = server->shares == 1, is_usable = own->conn != NULL && !is_last_share;
+    bool is_idle = is_usable && connection_is_idle(own->conn);
+    if (is_idle && server->kept_count < IDLE_MAX)
+        keep(own, IDLE_MS);
+    else if (is_usable && !is_idle && own->is_parked && connection_is_ready(own->conn))
+        keep(own, LINGER_MS);
+    else
+        own_connection_close(own);
+}
+
+void own_connection_unpark(own_connection *own) {
+    server *server = own->server;
+    if (!own->is_parked) return;
+    own->is_parked = false;
+    if (--server->parked_count == 0) loop_clear_timer(server->options.loop, &server->probe_timer);
+}
+
+void own_connection_on_broken(own_connection *own, void (*on_broken)(void *arg), void *arg) {
+    own->on_broken = on_broken;
+    own->broken_arg = arg;
+}
+
+void own_connection_on_doubt(own_connection *own, void (*on_doubt)(void *arg), void *arg) {
+    own->on_doubt = on_doubt;
+    own->doubt_arg = arg;
+}
+
+void server_send_behind(server *server, const command *const commands[], int count) {
+    if (server->draining != NULL) connection_send(server->draining, commands, count, NULL);
+    for (list_node *node = list_first(&server->kept); node != NULL;
+         node = list_next(&server->kept, node)) {
+        const own_connection *own = container_of(node, own_connection, node);
+        if (!connection_is_idle(own->conn)) connection_send(own->conn, commands, count, NULL);
+    }
+}
+
+void own_connections_init(server *server) {
+    server->probe_timer.on_due = on_probe_due;
+    server->kept_timer.on_due = on_kept_due;
+    list_init(&server->used);
+    list_init(&server->kept);
+}

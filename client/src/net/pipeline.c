@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pipeline.c - see pipeline.h.
+ *
+ *   add       bytes of new commands go to the end of out, and the request gets an entry
+ *   take      out becomes the output of the thread that sends; the entries are marked as sent
+ *   put back  the kernel took all bytes: the memory is spare. Else the rest is sent first next time
+ *   pop       all replies of the first entry have come
+ *
+ * Invariants: entries are in the order of their bytes. The first marked entries are sent, or are
+ * being sent; only entries behind these can be removed. */
+#include "net/pipeline.h"
+
+void pipeline_free(pipeline *pipeline) {
+    free(pipeline->entries);
+    free(pipeline->out.data);
+    free(pipeline->rest.data);
+    free(pipeline->spare.data);
+}
+
+entry *pipeline_at(pipeline *pipeline, size_t index) {
+    return &pipeline->entries[(pipeline->first + index) & (pipeline->capacity - 1)];
+}
+
+static bool reserve_entry(pipeline *pipeline) {
+    if (pipeline->count < pipeline->capacity) return true;
+    size_t capacity = pipeline->capacity == 0 ? 8 : pipeline->capacity * 2;
+    entry *grown = malloc(capacity * sizeof(grown[0]));
+    if (grown == NULL) return false;
+    for (size_t i = 0; i < pipeline->count; i++)
+        grown[i] = *pipeline_at(pipeline, i);
+    free(pipeline->entries);
+    pipeline->entries = grown;
+    pipeline->capacity = capacity;
+    pipeline->first = 0;
+    return true;
+}
+
+bool pipeline_add(pipeline *pipeline, const command *const commands[], int count,
+                  request *request) {
+    size_t size = 0;
+    bytes *out = &pipeline->out;
+    for (int i = 0; i < count; i++)
+        size += command_size(commands[i]);
+    if (!bytes_reserve(out, size) || !reserve_entry(pipeline)) return false;
+    entry *added = pipeline_at(pipeline, pipeline->count);
+    *added = (entry){.request = request,
+                     .replies = count,
+                     .left = count,
+                     .begin = pipeline->out_begin + out->size,
+                     .reply_bytes_max = REPLY_BYTES};
+    if (request != NULL && request->reply_bytes_max > 0)
+        added->reply_bytes_max = request->reply_bytes_max;
+    for (int i = 0; i < count; i++) {
+        command_write(commands[i], out->data + out->size);
+        out->size += command_size(commands[i]);
+    }
+    added->end = added->begin + size;
+    if (request != NULL) request->sequence = pipeline->first_sequence + pipeline->count;
+    pipeline->count++;
+    return true;
+}
+
+size_t pipeline_index(const pipeline *pipeline, const request *request) {
+    return (size_t)(request->sequence - pipeline->first_sequence);
+}
+
+entry pipeline_pop(pipeline *pipeline) {
+    entry popped = *pipeline_at(pipeline, 0);
+    pipeline->first = (pipeline->first + 1) & (pipeline->capacity - 1);
+    pipeline->first_sequence++;
+    pipeline->count--;
+    if (pipeline->marked > 0) pipeline->marked--;
+    return popped;
+}
+
+bool pipeline_was_sent(const pipeline *pipeline, const entry *entry) {
+    return entry->begin < pipeline->out_begin;
+}
+
+void pipeline_remove_unsent(pipeline *pipeline, size_t index) {
+    const entry *removed = pipeline_at(pipeline, index);
+    size_t size = (size_t)(removed->end - removed->begin);
+    bytes_remove(&pipeline->out, (size_t)(removed->begin - pipeline->out_begin), size);
+    for (size_t i = index; i + 1 < pipeline->count; i++) {
+        entry *moved = pipeline_at(pipeline, i);
+        *moved = *pipeline_at(pipeline, i + 1);
+        moved->begin -= size;
+        moved->end -= size;
+        if (moved->request != NULL) moved->request->sequence--;
+    }
+    pipeline->count--;
+    if (pipeline->marked > index) pipeline->marked--;
+}
+
+static unsigned mark_sent(pipeline *pipeline, size_t size, int64_t now_us) {
+    uint64_t end = pipeline->out_begin + size;
+    unsigned commands = 0;
+    for (; pipeline->marked < pipeline->count; pipeline->marked++) {
+        entry *entry = pipeline_at(pipeline, pipeline->marked);
+        if (entry->begin >= end) break;
+        entry->sent_us = now_us;
+        request *request = entry->request;
+        if (request != NULL) request->sent_us = now_us;
+        if (request != NULL && request->on_sent != NULL) request->on_sent(request);
+        commands += (unsigned)entry->replies;
+    }
+    return commands;
+}
+
+unsigned pipeline_take(pipeline *pipeline, size_t limit, int64_t now_us, bytes *output) {
+    bytes *out = &pipeline->out;
+    *output = (bytes){0};
+    if (pipeline->rest.size > 0) {
+        *output = pipeline->rest;
+        pipeline->rest = (bytes){0};
+        return 0;
+    }
+    if (limit == 0) return 0;
+    if (limit == out->size) {
+        *output = *out;
+        *out = pipeline->spare;
+        pipeline->spare = (bytes){0};
+    } else if (bytes_reserve(output, limit)) {
+        memcpy(output->data, out->data, limit);
+        output->size = limit;
+        bytes_remove(out, 0, limit);
+    } else {
+        return 0;
+    }
+    unsigned commands = mark_sent(pipeline, limit, now_us);
+    pipeline->out_begin += limit;
+    return commands;
+}
+
+void pipeline_put_back(pipeline *pipeline, bytes *output, size_t written) {
+    bytes_remove(output, 0, written);
+    bytes *place = output->size > 0 ? &pipeline->rest : &pipeline->spare;
+    if (place->data != NULL) free(place->data);
+    *place = *output;
+}

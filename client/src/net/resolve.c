@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* resolve.c - see resolve.h.
+ *
+ *   resolver_ask    joins the look-up in flight, or starts a thread with a new look-up
+ *   run             the thread: getaddrinfo(3), then the result, then the eventfd
+ *   lookup_leave    counts users: the thread, the resolver and every caller; the last user frees
+ *
+ * Only the count and is_done are shared with the thread, and both are atomic. The result is written
+ * before is_done and never changed afterwards. The functions of the header are called under the
+ * mutex of the loop. */
+#include "net/resolve.h"
+
+#include "base/thread.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct lookup {
+    atomic_int users;
+    atomic_bool is_done;
+    int done_fd;
+    addresses found;
+    int port;
+    int failure; /* of getaddrinfo(3) */
+    char host[];
+};
+
+struct resolver {
+    lookup *last; /* in flight or done; NULL: none */
+    int port;
+    char host[];
+};
+
+static int look_up(addresses *addresses, const char *host, int port, int flags) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags}, *list = NULL;
+    char service[16];
+    snprintf(service, sizeof(service), "%d", port);
+    int failure = getaddrinfo(host, service, &hints, &list);
+    if (failure != 0) return failure;
+    int count = 0;
+    for (struct addrinfo *info = list; info != NULL && count < ADDRESSES_MAX;
+         info = info->ai_next) {
+        memcpy(&addresses->each[count], info->ai_addr, info->ai_addrlen);
+        addresses->sizes[count++] = info->ai_addrlen;
+    }
+    addresses->count = count;
+    freeaddrinfo(list);
+    return count > 0 ? 0 : EAI_NONAME;
+}
+
+/* The common case, without the memory that getaddrinfo(3) needs. */
+static bool read_plain_address(addresses *addresses, const char *host, int port) {
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    bool is_v4 = inet_pton(AF_INET, host, &v4.sin_addr) == 1;
+    bool is_v6 = !is_v4 && inet_pton(AF_INET6, host, &v6.sin6_addr) == 1;
+    if (!is_v4 && !is_v6) return false;
+    addresses->count = 1;
+    addresses->sizes[0] = is_v4 ? sizeof(v4) : sizeof(v6);
+    memcpy(&addresses->each[0], is_v4 ? (const void *)&v4 : (const void *)&v6, addresses->sizes[0]);
+    return true;
+}
+
+bool resolve_literal(addresses *addresses, const char *host, int port) {
+    if (read_plain_address(addresses, host, port)) return true;
+    return look_up(addresses, host, port, AI_NUMERICHOST | AI_NUMERICSERV) == 0;
+}
+
+/* -- one look-up */
+
+static void signal_done(lookup *lookup) {
+    uint64_t one = 1;
+    atomic_store(&lookup->is_done, true);
+    while (write(lookup->done_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+        continue;
+}
+
+static void *run(void *arg) {
+    lookup *lookup = arg;
+    addresses *found = &lookup->found;
+    int flags = AI_NUMERICSERV | AI_ADDRCONFIG;
+    lookup->failure = look_up(found, lookup->host, lookup->port, flags);
+    if (lookup->failure != 0)
+        lookup->failure = look_up(found, lookup->host, lookup->port, AI_NUMERICSERV);
+    signal_done(lookup);
+    lookup_leave(lookup);
+    return NULL;
+}
+
+/* The new look-up has two users: the thread and the resolver. */
+static lookup *start_lookup(const resolver *resolver) {
+    size_t host_size = strlen(resolver->host) + 1;
+    lookup *lookup = calloc(1, sizeof(*lookup) + host_size);
+    if (lookup == NULL) return NULL;
+    memcpy(lookup->host, resolver->host, host_size);
+    lookup->port = resolver->port;
+    atomic_init(&lookup->users, 2);
+    atomic_init(&lookup->is_done, false);
+    lookup->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (lookup->done_fd < 0 || !thread_start(NULL, run, lookup)) {
+        if (lookup->done_fd >= 0) close(lookup->done_fd);
+        free(lookup);
+        return NULL;
+    }
+    return lookup;
+}
+
+void lookup_leave(lookup *lookup) {
+    if (lookup == NULL || atomic_fetch_sub(&lookup->users, 1) != 1) return;
+    close(lookup->done_fd);
+    free(lookup);
+}
+
+int lookup_fd(const lookup *lookup) {
+    return lookup->done_fd;
+}
+
+dlock_status lookup_result(const lookup *lookup, const addresses **found, const char **cause) {
+    *found = NULL;
+    *cause = "";
+    if (!atomic_load(&lookup->is_done)) return DLOCK_OK;
+    if (lookup->failure == 0) {
+        *found = &lookup->found;
+        return DLOCK_OK;
+    }
+    *cause = gai_strerror(lookup->failure);
+    return lookup->failure == EAI_MEMORY ? DLOCK_NO_MEMORY : DLOCK_UNREACHABLE;
+}
+
+/* -- a host name */
+
+resolver *resolver_new(const char *host, int port) {
+    size_t host_size = strlen(host) + 1;
+    resolver *resolver = calloc(1, sizeof(*resolver) + host_size);
+    if (resolver == NULL) return NULL;
+    memcpy(resolver->host, host, host_size);
+    resolver->port = port;
+    return resolver;
+}
+
+void resolver_free(resolver *resolver) {
+    if (resolver == NULL) return;
+    lookup_leave(resolver->last);
+    free(resolver);
+}
+
+lookup *resolver_ask(resolver *resolver) {
+    if (resolver->last != NULL && atomic_load(&resolver->last->is_done)) {
+        lookup_leave(resolver->last);
+        resolver->last = NULL;
+    }
+    if (resolver->last == NULL) resolver->last = start_lookup(resolver);
+    if (resolver->last != NULL) atomic_fetch_add(&resolver->last->users, 1);
+    return resolver->last;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* resp.h - the protocol of Redis (RESP2): commands to bytes, bytes to replies. Pure: no socket.
+ *
+ * A reply is read once all bytes have arrived. A reply is a tree, stored as an array of nodes in
+ * the order of arrival: an array first, then the elements. Texts point into the bytes that were
+ * read; nothing is copied. A hostile length cannot make the reader allocate more than in proportion
+ * to the bytes that have arrived. */
+#ifndef DLOCK_NET_RESP_H
+#define DLOCK_NET_RESP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* -- commands */
+
+enum { COMMAND_WORDS_MAX = 12, COMMAND_NUMBERS_MAX = 4, COMMAND_DIGITS = 21 };
+
+/* Words are borrowed until the command is sent (connection.h copies them). {0}: empty. */
+typedef struct command {
+    int count;
+    const char *words[COMMAND_WORDS_MAX];
+    size_t lengths[COMMAND_WORDS_MAX];
+    int number_count;
+    char numbers[COMMAND_NUMBERS_MAX][COMMAND_DIGITS];
+} command;
+
+/* A command with numbers must not be copied: words point into the struct itself. */
+void command_add(command *command, const char *word);
+void command_add_bytes(command *command, const char *bytes, size_t length);
+void command_add_number(command *command, uint64_t number);
+
+/* The number of bytes on the wire, and the bytes. */
+size_t command_size(const command *command);
+void command_write(const command *command, char *bytes);
+
+/* -- replies */
+
+typedef enum reply_kind {
+    REPLY_INTEGER,
+    REPLY_NIL,    /* a null text or a null array */
+    REPLY_STATUS, /* a text, like OK */
+    REPLY_ERROR,  /* a text */
+    REPLY_TEXT,   /* a text of any bytes */
+    REPLY_ARRAY   /* count elements; see reply_element() */
+} reply_kind;
+
+typedef struct reply {
+    reply_kind kind;
+    int64_t integer;
+    const char *text; /* of the three kinds of text; not ended by a NUL */
+    size_t length;
+    size_t count; /* of an array: its elements */
+    size_t size;  /* nodes of this subtree, the root included */
+} reply;
+
+/* NULL: no array, or not so long. The array must come from a reader. */
+const reply *reply_element(const reply *array, size_t index);
+
+/* The next element, after NULL the first; NULL: no more. For loops: reply_element() takes longer
+ * the larger the index is, if there are arrays inside the array. */
+const reply *reply_next(const reply *array, const reply *element);
+
+bool reply_is_text(const reply *reply, const char *text);       /* STATUS or TEXT, and equal */
+bool reply_begins_with(const reply *reply, const char *prefix); /* STATUS, TEXT or ERROR */
+
+/* Copies as much of a text as fits, and a NUL; "" for a reply without text. */
+void reply_copy_text(const reply *reply, char *text, size_t size);
+
+/* The whole tree in one piece of memory, for free(3); each text is followed by a NUL. NULL: no
+ * memory. */
+reply *reply_copy(const reply *root);
+
+/* An INTEGER, or the digits of a TEXT or STATUS as a number; -1: no number, or negative. */
+int64_t reply_number(const reply *reply);
+
+/* -- reading */
+
+/* A reply beyond these limits is malformed: arrays in arrays, nodes of a reply, bytes of a text. */
+enum { RESP_DEPTH_MAX = 6, RESP_NODES_MAX = 1 << 20, RESP_TEXT_MAX = 512 << 20 };
+
+typedef struct resp_reader {
+    reply *nodes;
+    size_t node_count, node_capacity;
+} resp_reader; /* all zero: new */
+
+typedef enum resp_result {
+    RESP_INCOMPLETE,
+    RESP_REPLY,
+    RESP_MALFORMED,
+    RESP_NO_MEMORY
+} resp_result;
+
+/* The first reply in the bytes. RESP_REPLY: *reply is the root, valid until the next call, and
+ * *used the number of bytes of the reply. */
+resp_result resp_read(resp_reader *reader, const char *bytes, size_t size, const reply **reply,
+                      size_t *used);
+void resp_reader_free(resp_reader *reader);
+
+#endif

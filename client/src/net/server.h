@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* server.h - one server: its command connection, the connections of those who wait in it, and
+ * whether it is worth a try.
+ *
+ *   command connection   all short commands, in order. If it stalls, it is drained (replies to what
+ *                        was sent on it still count) and a new one takes over
+ *   own connections      for what blocks inside the server: a parked ACQUIRE, WAIT for replicas, a
+ *                        session. A few idle ones are kept for a second
+ *   probe                while somebody is parked, the server is asked for a sign of life every
+ *                        PROBE_MS; if there is none, those who are parked are told
+ *   circuit breaker      after failures in a row the server counts as unavailable for a moment;
+ *                        then one caller may try it
+ *
+ * All functions: locked (loop.h). */
+#ifndef DLOCK_NET_SERVER_H
+#define DLOCK_NET_SERVER_H
+
+#include "net/connection.h"
+
+typedef struct server server;
+
+typedef struct server_options {
+    loop *loop;
+    uint32_t connect_timeout_ms, io_timeout_ms;
+    const tls_context *tls;               /* for rediss://, or NULL; must outlive the server */
+    atomic_uint_least64_t *command_count; /* commands sent, of the whole client */
+} server_options;
+
+/* NULL: no memory. */
+server *server_new(const url *url, const server_options *options);
+/* One more who uses it: each gives it back by server_free(). */
+server *server_share(server *server);
+/* The last one closes its connections; requests under way are abandoned. */
+void server_free(server *server);
+
+const url *server_url(const server *server);
+const char *server_name(const server *server); /* host:port or a path, for messages */
+uint32_t server_io_timeout_ms(const server *server);
+
+/* Short commands, on the command connection. Failures are told by on_done, later. */
+void server_send(server *server, const command *const commands[], int count, request *request);
+/* The same commands on every connection that still owes replies to abandoned requests: a request
+ * that arrives late is followed by these. Nobody wants the replies. */
+void server_send_behind(server *server, const command *const commands[], int count);
+
+/* A connection of one's own, idle or being made; requests on it go through connection_send().
+ * is_parked: the server is probed while it is in use. NULL: no memory. */
+typedef struct own_connection own_connection;
+own_connection *server_open_own(server *server, bool is_parked);
+connection *own_connection_get(own_connection *own); /* NULL: it has broken */
+server *own_connection_server(own_connection *own);
+/* Gives it back: kept for the next one if it is worth it and owes nothing, else closed, with
+ * shutdown(2) since a forked child may have a copy. */
+void own_connection_free(own_connection *own);
+/* Closes it for certain: the server is to notice. NULL is fine. */
+void own_connection_close(own_connection *own);
+/* Its request was answered, and it is kept for a session: a server that is slow to give a sign of
+ * life does not end it any more. */
+void own_connection_unpark(own_connection *own);
+/* Told, while parked, whenever the server gives no sign of life: it hangs, or cannot be reached.
+ * The request stays under way: a server that comes back has it in its queue still. From the
+ * loop. */
+void own_connection_on_doubt(own_connection *own, void (*on_doubt)(void *arg), void *arg);
+/* Told once when it breaks while no request is under way on it (a session), from the loop. */
+void own_connection_on_broken(own_connection *own, void (*on_broken)(void *arg), void *arg);
+
+/* False: the circuit is open; skip this server if you can. True for one caller when the pause is
+ * over. */
+bool server_is_available(server *server);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* stream.h - bytes to and from a server: look up its name, try its addresses one after the other,
+ * shake hands if there is TLS. All functions: locked (loop.h). */
+#ifndef DLOCK_NET_STREAM_H
+#define DLOCK_NET_STREAM_H
+
+#include "dlock.h"
+#include "net/loop.h"
+#include "net/resolve.h"
+#include "net/tls.h"
+#include "net/url.h"
+
+enum { CAUSE_SIZE = 256 };
+
+/* How to reach a server, and how long things may take. Borrowed: outlives its streams. */
+typedef struct endpoint {
+    url url;
+    const tls_context *tls; /* NULL: no TLS */
+    addresses known;        /* of a literal address or a path; count 0: ask the resolver */
+    resolver *resolver;
+    uint32_t connect_timeout_ms, io_timeout_ms;
+    atomic_uint_least64_t *command_count; /* commands sent, of the whole client */
+} endpoint;
+
+typedef struct stream stream;
+
+/* Inside its owner. {0} but for the first group. */
+struct stream {
+    loop *loop;
+    const endpoint *endpoint;
+    void (*on_open)(stream *stream);
+    /* Read, to the end if is_ending, and write what is to be written. */
+    void (*on_ready)(stream *stream, bool is_readable, bool is_ending);
+    void (*on_failed)(stream *stream, dlock_status failure, const char *cause);
+    loop_bytes_fn on_bytes;                             /* see stream_expect() */
+    bool (*on_take_output)(loop_io *io, bytes *output); /* see loop_write(); not with TLS */
+    void (*on_written)(loop_io *io, bytes *output, ssize_t count, int fault);
+
+    /* Of stream.c. */
+    enum { STREAM_OPENING, STREAM_HANDSHAKE, STREAM_OPEN, STREAM_ENDED } phase;
+    loop_io io;
+    loop_io lookup_io; /* readable: the look-up has a result */
+    lookup *lookup;
+    const addresses *found;
+    int next_address;
+    loop_timer timer; /* the next address is tried, or the stream fails */
+    loop_task task;   /* begins to connect, or tells of a failure */
+    int64_t connect_by_us;
+    tls *tls;
+    bool may_read_briefly;
+    dlock_status failure; /* DLOCK_OK: none */
+    char cause[CAUSE_SIZE];
+};
+
+/* Begins to connect. on_open or on_failed follow, later. */
+void stream_open(stream *stream);
+/* No callback follows. */
+void stream_close(stream *stream);
+
+/* As recv(2) and send(2) without waiting: -1 with errno EAGAIN: later. Other failures end the
+ * stream: on_failed follows. 0 of a read: the same. */
+ssize_t stream_read(stream *stream, char *bytes, size_t size);
+ssize_t stream_write(stream *stream, const char *bytes, size_t size);
+/* What recv(2) gave to the loop's on_bytes. False: there are no bytes. */
+bool stream_accept(stream *stream, ssize_t count, int fault);
+
+/* What send(2) gave to the loop's on_written. */
+void stream_note_written(stream *stream, ssize_t count, int fault);
+
+/* Is there something left to write? */
+void stream_want_write(stream *stream, bool is_wanted);
+/* A reply is expected, or none any more: see loop_expect(). */
+void stream_expect(stream *stream, bool is_expected);
+
+/* The peer has neither closed it nor sent anything. */
+bool stream_is_quiet(stream *stream);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tls.h - TLS over a connected, nonblocking socket. Never waits, never raises SIGPIPE. tls.c is the
+ * only file that knows OpenSSL; tls_none.c takes its place in a library without TLS. */
+#ifndef DLOCK_NET_TLS_H
+#define DLOCK_NET_TLS_H
+
+#include "dlock.h"
+#include <sys/types.h>
+
+typedef struct tls_context tls_context; /* trusted authorities and our certificate; shared */
+typedef struct tls tls;                 /* one connection */
+
+typedef struct tls_files {
+    const char *ca, *cert, *key; /* each may be NULL: the machine's trust store, no certificate */
+} tls_files;
+
+/* Reads the files. DLOCK_INVALID: text says what is wrong with them. *out is NULL on every failure.
+ */
+dlock_status tls_context_new(tls_context **out, const tls_files *files, char *text, size_t size);
+void tls_context_free(tls_context *context);
+
+/* host: the name or the address in the server's certificate. The descriptor stays the caller's; the
+ * context must outlive the connection. NULL: no memory. */
+tls *tls_new(const tls_context *context, const char *host, int fd);
+
+/* Sends a close_notify if the socket takes the bytes at once. */
+void tls_free(tls *tls);
+
+/* All three return like send(2) and recv(2) on such a socket: the number of bytes, of the handshake
+ * 1; 0 when the server has closed the connection; else -1 with errno EAGAIN, or with another errno
+ * after a failure that ends the connection. Bytes that count as written are in the kernel. */
+ssize_t tls_shake_hands(tls *tls);
+ssize_t tls_read(tls *tls, char *bytes, size_t size);
+ssize_t tls_write(tls *tls, const char *bytes, size_t size);
+
+/* After EAGAIN: repeat the call when the socket is writable, not when there is something to
+ * read. */
+bool tls_wants_to_write(const tls *tls);
+
+/* Why the connection ended. The status is that of a request that was not sent. DLOCK_REFUSED: the
+ * server has processed nothing, even if requests were sent after our side of the handshake. */
+dlock_status tls_failure(const tls *tls);
+const char *tls_cause(const tls *tls);
+
+#endif

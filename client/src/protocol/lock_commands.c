@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lock_commands.c - see lock_commands.h.
+ *
+ *   acquire    DLOCK.ACQUIRE name token PX ms [WAIT ms] [SESSION] [FENCE n]
+ *              fence, or null: another token holds the lock
+ *   extend     DLOCK.EXTEND name token PX ms     1, or 0: the token does not hold the lock
+ *   release    DLOCK.RELEASE name token          1, or 0: likewise
+ *   inspect    DLOCK.INFO name                   a list of field names and values
+ *   replicas   WAIT count ms                     the number of replicas that have acknowledged
+ *
+ * Replicas: Redis's WAIT looks at everything that was replicated before the previous reply on the
+ * connection, so a grant by another client's release counts too. */
+#include "protocol/lock_commands.h"
+
+#include "base/text.h"
+#include "net/error_reply.h"
+
+/* -- commands */
+
+static void begin_command(command *command, const char *verb, const char *name, const char *token) {
+    command_add(command, verb);
+    command_add(command, name);
+    command_add(command, token);
+}
+
+void acquire_command(command *command, const acquire_words *words) {
+    begin_command(command, "DLOCK.ACQUIRE", words->name, words->token);
+    command_add(command, "PX");
+    command_add_number(command, words->lease_ms);
+    if (words->wait_ms > 0) {
+        command_add(command, "WAIT");
+        command_add_number(command, words->wait_ms);
+    }
+    if (words->is_session) command_add(command, "SESSION");
+    if (words->fence > 0) {
+        command_add(command, "FENCE");
+        command_add_number(command, words->fence);
+    }
+}
+
+void extend_command(command *command, const char *name, const char *token, uint32_t lease_ms) {
+    begin_command(command, "DLOCK.EXTEND", name, token);
+    command_add(command, "PX");
+    command_add_number(command, lease_ms);
+}
+
+void release_command(command *command, const char *name, const char *token) {
+    begin_command(command, "DLOCK.RELEASE", name, token);
+}
+
+void inspect_command(command *command, const char *name, size_t name_length) {
+    command_add(command, "DLOCK.INFO");
+    command_add_bytes(command, name, name_length);
+}
+
+void replicas_command(command *command, uint32_t count, uint32_t timeout_ms) {
+    command_add(command, "WAIT");
+    command_add_number(command, count);
+    command_add_number(command, timeout_ms > 0 ? timeout_ms : 1); /* 0 would mean for ever */
+}
+
+/* -- replies */
+
+static void set_verdict(verdict *verdict, dlock_status status, const char *cause) {
+    *verdict = (struct verdict){.status = status};
+    text_copy(verdict->cause, sizeof(verdict->cause), cause);
+}
+
+/* An error, or a reply that makes no sense. */
+static void read_failure(verdict *verdict, const reply *reply) {
+    if (reply->kind != REPLY_ERROR) {
+        set_verdict(verdict, DLOCK_PROTOCOL, "the server sent a reply that makes no sense");
+        return;
+    }
+    set_verdict(verdict, DLOCK_PROTOCOL, "");
+    reply_copy_text(reply, verdict->cause, sizeof(verdict->cause));
+    error_meaning meaning = error_reply_meaning(verdict->cause);
+    verdict->status = meaning.status;
+    verdict->is_transient = meaning.is_transient;
+    verdict->is_fence_refused = reply_begins_with(reply, "ERR FENCE ");
+    verdict->is_redirect = reply_begins_with(reply, "MOVED ") || reply_begins_with(reply, "ASK ");
+}
+
+void read_acquire_reply(verdict *verdict, const reply *reply) {
+    if (reply->kind == REPLY_NIL) {
+        set_verdict(verdict, DLOCK_BUSY, "another holds it");
+    } else if (reply->kind == REPLY_INTEGER && reply->integer > 0) {
+        set_verdict(verdict, DLOCK_OK, "");
+        verdict->fence = (uint64_t)reply->integer;
+    } else {
+        read_failure(verdict, reply);
+    }
+}
+
+void read_holder_reply(verdict *verdict, const reply *reply) {
+    bool is_integer = reply->kind == REPLY_INTEGER;
+    if (is_integer && reply->integer == 1)
+        set_verdict(verdict, DLOCK_OK, "");
+    else if (is_integer && reply->integer == 0)
+        set_verdict(verdict, DLOCK_LOST, "the server says that the token does not hold it");
+    else
+        read_failure(verdict, reply);
+}
+
+void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed) {
+    bool is_count = reply->kind == REPLY_INTEGER && reply->integer >= 0;
+    if (!is_count)
+        read_failure(verdict, reply);
+    else if (reply->integer < (int64_t)needed)
+        set_verdict(verdict, DLOCK_NO_REPLICAS, "too few replicas have acknowledged it in time");
+    else
+        set_verdict(verdict, DLOCK_OK, "");
+}
+
+/* -- inspection */
+
+/* Unknown fields are skipped: a newer server may send more. */
+static bool read_field(dlock_inspection *inspection, const reply *field, const reply *value) {
+    const struct {
+        const char *name;
+        int64_t *number;
+    } numbers[] = {{"ttl", &inspection->ttl_ms},      {"lease", &inspection->lease_ms},
+                   {"since", &inspection->since_ms},  {"waiters", &inspection->waiters},
+                   {"session", &inspection->session}, {"fence", (int64_t *)&inspection->fence}};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        if (!reply_is_text(field, numbers[i].name)) continue;
+        *numbers[i].number = value->integer;
+        return value->kind == REPLY_INTEGER;
+    }
+    if (reply_is_text(field, "kind")) inspection->is_string = reply_is_text(value, "string");
+    if (!reply_is_text(field, "token")) return true;
+    inspection->token = value->text;
+    inspection->token_length = value->length;
+    return value->kind == REPLY_TEXT;
+}
+
+/* "holders" is a list of holders, each again a list of fields; RESP_DEPTH_MAX limits the depth. */
+static bool read_fields(dlock_inspection *inspection, const reply *map) {
+    if (map == NULL || map->kind != REPLY_ARRAY) return false;
+    const reply *field = NULL, *value = NULL;
+    while ((field = reply_next(map, value)) != NULL) {
+        value = reply_next(map, field);
+        if (value == NULL) return false;
+        bool is_read = reply_is_text(field, "holders")
+                           ? read_fields(inspection, reply_element(value, 0))
+                           : read_field(inspection, field, value);
+        if (!is_read) return false;
+    }
+    return true;
+}
+
+bool inspection_read(dlock_inspection *inspection, const reply *reply) {
+    inspection->token = NULL;
+    return read_fields(inspection, reply) && inspection->token != NULL;
+}

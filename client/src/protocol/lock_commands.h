@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lock_commands.h - the DLOCK.* commands as words, and what their replies mean. Pure: nothing is
+ * sent here. */
+#ifndef DLOCK_PROTOCOL_LOCK_COMMANDS_H
+#define DLOCK_PROTOCOL_LOCK_COMMANDS_H
+
+#include "dlock_spi.h"
+#include "net/resp.h"
+
+typedef struct acquire_words {
+    const char *name, *token;
+    uint32_t lease_ms;
+    uint32_t wait_ms; /* 0: not parked */
+    bool is_session;
+    uint64_t fence; /* at least; 0: whatever the server gives */
+} acquire_words;
+
+/* Each fills an empty command; names and tokens are borrowed. */
+void acquire_command(command *command, const acquire_words *words);
+void extend_command(command *command, const char *name, const char *token, uint32_t lease_ms);
+void release_command(command *command, const char *name, const char *token);
+void inspect_command(command *command, const char *name, size_t name_length);
+/* Redis's own WAIT: the number of replicas that have the writes of this connection. */
+void replicas_command(command *command, uint32_t count, uint32_t timeout_ms);
+
+/* What a reply means for the lock. Each read_...() sets all fields. */
+typedef struct verdict {
+    dlock_status status;
+    bool is_transient;            /* of a failure: another attempt may succeed */
+    bool is_fence_refused;        /* FENCE was minutes ahead of the server's clock */
+    bool is_redirect;             /* MOVED or ASK: see redirect.h */
+    uint64_t fence;               /* of DLOCK_OK to an acquire */
+    char cause[DLOCK_CAUSE_SIZE]; /* of anything but DLOCK_OK */
+} verdict;
+
+/* DLOCK_OK with a fence; DLOCK_BUSY: another token holds the lock. */
+void read_acquire_reply(verdict *verdict, const reply *reply);
+/* Extend and release. DLOCK_OK; DLOCK_LOST: the token does not hold the lock. */
+void read_holder_reply(verdict *verdict, const reply *reply);
+/* DLOCK_OK; DLOCK_NO_REPLICAS: fewer than needed have acknowledged. */
+void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed);
+/* Fills in all but server and name; the token points into the reply. False: the reply makes no
+ * sense. */
+bool inspection_read(dlock_inspection *inspection, const reply *reply);
+
+#endif

@@ -1,0 +1,294 @@
+"""How long a call may take at the very worst: a release or an extension one I/O timeout, whatever
+else is under way; an acquire its wait and one I/O timeout more; the end of a client one I/O timeout
+in all. Neither a stop of the process nor a sleep of the machine makes a deadline later."""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from support.fake_server import SILENCE
+from support.libdlock import Background, Client, Status, assert_in_time
+from support.server import ROOT, wait_until
+
+IO_MS = 200
+SLACK_MS = 120  # less than a second IO_MS would be
+WAIT_MS = 20_000
+RENEWED = {"lease_ms": 60_000, "renew_every_ms": 50}
+CLOCK_BOOTTIME, TFD_TIMER_ABSTIME = 7, 1
+
+
+@pytest.fixture
+def impatient(connect):
+    return lambda to, **options: connect(to, io_timeout_ms=IO_MS, **options)
+
+
+def timed(call, *arguments):
+    """The result, and how long it took in milliseconds."""
+    begin = time.monotonic()
+    result = call(*arguments)
+    return result, (time.monotonic() - begin) * 1000
+
+
+# -- a server that falls silent -------------------------------------------------------------------
+
+
+@pytest.fixture
+def granting(fake_server):
+    """A server that grants every lock, and says nothing more on that connection."""
+    return fake_server(lambda words: b":5\r\n" if words[0] == b"DLOCK.ACQUIRE" else SILENCE)
+
+
+@pytest.mark.parametrize("name", ["release", "extend"])
+def test_a_call_while_a_renewal_is_under_way_at_a_silent_server(impatient, granting, name):
+    lock = impatient(granting).lock(**RENEWED)
+
+    def call():
+        assert lock.acquire(WAIT_MS) == Status.OK
+        renewals = len(granting.asked("DLOCK.EXTEND"))
+        wait_until(lambda: len(granting.asked("DLOCK.EXTEND")) > renewals, "a renewal")
+        status, took_ms = timed(getattr(lock, name))
+        assert status == Status.IN_DOUBT
+        if name == "extend":
+            lock.release()
+        return took_ms
+
+    assert_in_time(call, IO_MS + SLACK_MS)
+
+
+@pytest.mark.parametrize("wait_ms", [0, 100])
+def test_an_acquire_that_too_few_replicas_acknowledge(impatient, fake_server, wait_ms):
+    """Grant and count of replicas take as long as they may, and the release that undoes the grant
+    is not answered: that goes on without the caller."""
+    def answer(words):
+        if words[0] in (b"DLOCK.ACQUIRE", b"WAIT"):
+            time.sleep((IO_MS - 20) / 1000)
+        return {b"DLOCK.ACQUIRE": b":5\r\n", b"WAIT": b":0\r\n"}.get(words[0], SILENCE)
+
+    server = fake_server(answer)
+    lock = impatient(server).lock(min_replicas=1, replica_timeout_ms=IO_MS)
+
+    def acquire():
+        status, took_ms = lock.timed_acquire(wait_ms)
+        assert status == Status.NO_REPLICAS or status == Status.IN_DOUBT
+        return took_ms
+
+    assert_in_time(acquire, wait_ms + 2 * IO_MS + SLACK_MS)
+    wait_until(lambda: server.asked("DLOCK.RELEASE"), "the release")
+
+
+# -- a server that has vanished -------------------------------------------------------------------
+
+
+class Vanishing:
+    """Grants one lock. After vanish() connections to it neither come about nor are refused, as with
+    a host without power: the queue of the listener is full."""
+
+    def __init__(self):
+        self.stack = contextlib.ExitStack()
+        self.listener = self.stack.enter_context(socket.socket())
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen(0)
+        self.port = self.listener.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        self.served, _ = self.listener.accept()
+        self.served.recv(4096)
+        self.served.sendall(b":5\r\n")
+
+    def vanish(self):
+        for _ in range(4):
+            other = self.stack.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(("127.0.0.1", self.port))
+        pending = self.connecting()
+        self.served.close()
+        wait_until(lambda: self.connecting() > pending, "somebody to connect in vain")
+
+    def connecting(self):
+        """How many connections to it are being made: SYN_SENT is state 2."""
+        lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+        return sum(fields[2].endswith(f":{self.port:04X}") and fields[3] == "02"
+                   for fields in map(str.split, lines))
+
+    def close(self):
+        self.served.close()
+        self.stack.close()
+
+
+@pytest.fixture
+def vanished(impatient):
+    """vanished(): a lock whose renewal is connecting to a server that has vanished."""
+    servers = []
+
+    def make():
+        servers.append(Vanishing())
+        lock = impatient(servers[-1]).lock(**RENEWED)
+        assert lock.acquire() == Status.OK
+        servers[-1].vanish()
+        return lock
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+@pytest.mark.parametrize("name", ["release", "extend"])
+def test_a_call_while_a_renewal_connects_in_vain(vanished, name):
+    def call():
+        status, took_ms = timed(getattr(vanished(), name))
+        assert status == Status.UNREACHABLE
+        return took_ms
+
+    assert_in_time(call, IO_MS + SLACK_MS)
+
+
+# -- the end of a client --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("io_ms", [IO_MS, 1000])
+@pytest.mark.parametrize("locks", [1, 30])
+def test_the_end_of_a_client_with_withdrawals_under_way(fake_server, io_ms, locks):
+    """However many there are, they have one I/O timeout in all."""
+    server = fake_server(lambda words: SILENCE)
+
+    def free():
+        client = Client(server.url, io_timeout_ms=io_ms)
+        calls = [Background(client.lock(f"lock {i}").acquire) for i in range(locks)]
+        assert {call.result() for call in calls} == {Status.IN_DOUBT}
+        return timed(client.free)[1]
+
+    assert_in_time(free, io_ms + SLACK_MS)
+
+
+def test_the_end_of_a_client_whose_server_has_vanished(fake_server):
+    def free():
+        server = Vanishing()
+        client = Client(server.url, io_timeout_ms=IO_MS)
+        lock = client.lock(**RENEWED)
+        assert lock.acquire() == Status.OK
+        server.vanish()
+        assert lock.release() == Status.UNREACHABLE
+        _, took_ms = timed(client.free)
+        server.close()
+        return took_ms
+
+    assert_in_time(free, IO_MS + SLACK_MS)
+
+
+# -- a process that is stopped, and a machine that sleeps -----------------------------------------
+
+HOLDER = """
+import sys, time
+from support.libdlock import Client, Event, Told
+told = Told()
+lock = Client(sys.argv[1], on_event=told, io_timeout_ms=5000).lock(sys.argv[2], lease_ms=2000)
+assert lock.acquire(20_000) == 0
+end = time.clock_gettime(time.CLOCK_BOOTTIME) + lock.remaining_ms / 1000
+print("held", flush=True)
+while not told.find(Event.LOST, sys.argv[2]):
+    time.sleep(0.001)
+print((told.find(Event.LOST, sys.argv[2])[3] - end) * 1000, flush=True)
+"""
+WAITER = """
+import sys, time
+from support.libdlock import Client
+client = Client(sys.argv[1], io_timeout_ms=200)
+lock = client.lock()
+if sys.argv[2] == "local":
+    client.hotspot_add()
+    assert client.lock(lease_ms=100).acquire(20_000) == 0
+print("begins", flush=True)
+begin = time.clock_gettime(time.CLOCK_BOOTTIME)
+status = lock.acquire(2000)
+print(int(status), (time.clock_gettime(time.CLOCK_BOOTTIME) - begin) * 1000, flush=True)
+"""
+
+
+@contextlib.contextmanager
+def program(text, server, *arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-c", text, f"redis://127.0.0.1:{server.port}", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")}, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def stop_for_a_second(process):
+    time.sleep(0.3)  # until all its threads sleep
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1)  # for nothing: so long the process stands still
+    process.send_signal(signal.SIGCONT)
+
+
+def test_a_stop_does_not_delay_the_news_of_a_loss(server):
+    names = (f"lock {number}" for number in itertools.count())  # that no one held before
+
+    def late_ms():
+        with program(HOLDER, server, next(names)) as process:
+            assert process.stdout.readline() == "held\n"
+            stop_for_a_second(process)
+            return float(process.stdout.readline())
+
+    assert_in_time(late_ms, 300)
+
+
+def assert_a_stop_does_not_delay_the_wait(server, kind, expected):
+    def took_ms():
+        with program(WAITER, server, kind) as process:
+            assert process.stdout.readline() == "begins\n"
+            stop_for_a_second(process)
+            status, took = process.stdout.readline().split()
+            assert int(status) == expected
+            return float(took)
+
+    assert_in_time(took_ms, 2000 + IO_MS + 300)
+
+
+def test_a_stop_does_not_delay_the_end_of_a_wait_at_a_silent_server(fake_server):
+    """Somebody has the lock, and whoever waits for it hears nothing any more."""
+    server = fake_server(lambda words: b"+PONG\r\n" if words[0] == b"PING" else
+                         SILENCE if b"WAIT" in words else b"$-1\r\n")
+    assert_a_stop_does_not_delay_the_wait(server, "remote", Status.IN_DOUBT)
+
+
+def test_a_stop_does_not_delay_the_end_of_a_wait_for_a_thread_of_the_process(server):
+    assert_a_stop_does_not_delay_the_wait(server, "local", Status.TIMEOUT)
+
+
+def test_the_kernel_wakes_us_by_a_clock_that_goes_on_while_the_machine_sleeps(connect, server):
+    """At an absolute time, so that neither a stop nor a sleep counts twice."""
+    before = set(timers())
+    lock = connect(server).lock(lease_ms=600_000)
+    assert lock.acquire() == Status.OK
+    assert connect(server).lock().acquire(100) == Status.TIMEOUT
+    ours = {fd: timer for fd, timer in timers().items() if fd not in before}
+    assert ours
+    for timer in ours.values():
+        assert int(timer["clockid"]) == CLOCK_BOOTTIME
+        assert int(timer["settime flags"], 8) in (0, TFD_TIMER_ABSTIME)
+    assert any(int(timer["settime flags"], 8) == TFD_TIMER_ABSTIME for timer in ours.values())
+
+
+def timers():
+    """What the kernel says of each timerfd of this process."""
+    found = {}
+    for path in pathlib.Path("/proc/self/fdinfo").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            lines = dict(line.split(":", 1) for line in path.read_text().splitlines())
+            if "clockid" in lines:
+                found[path.name] = lines
+    return found

@@ -1,0 +1,186 @@
+"""What a client costs the process: at most two descriptors per server, one per parked wait or held
+session, and a few for itself; one thread; and memory that does not grow."""
+
+import os
+import resource
+import subprocess
+import threading
+
+import pytest
+
+from support.libdlock import Background, Status
+from support.server import ROOT, stopped, wait_until
+
+BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
+OF_THE_LOOP = 4  # to poll, to be woken at a time, and to be woken by others, twice
+KEPT_IDLE = 8  # per server, for a second
+MANY = 30
+GROWTH_KB = 1024
+LEASE_MS = 600_000
+WAIT_MS = 60_000
+
+
+def run_cycles(servers, cycles, renew_every_ms=0, descriptors=1024):
+    """The two lines of the program, each of memory in KB, descriptors, threads, failures; and its
+    complaints."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
+    urls = [f"redis://127.0.0.1:{server.port}" for server in servers]
+    done = subprocess.run(
+        [BUILD / "tests/client/cycles", str(cycles), str(renew_every_ms), *urls],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300, preexec_fn=limit,
+        env={**os.environ, "LD_PRELOAD": ""})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return *(tuple(map(int, line.split())) for line in done.stdout.splitlines()), done.stderr
+
+
+def check_cycles(servers, cycles, **options):
+    (warm_kb, *_), (end_kb, descriptors, threads, failures), complaints = run_cycles(
+        servers, cycles, **options)
+    assert failures == 0, complaints
+    assert descriptors <= 2 * len(servers) + OF_THE_LOOP
+    if "sanitize" in str(BUILD):  # has memory and threads of its own
+        return
+    assert threads <= 2  # the program's, and the client's
+    assert end_kb - warm_kb < GROWTH_KB
+
+
+@pytest.fixture
+def five(start_server):
+    return [start_server() for _ in range(5)]
+
+
+@pytest.mark.parametrize("renew_every_ms", [0, 1000])
+def test_one_server(server, renew_every_ms):
+    check_cycles([server], 10_000, renew_every_ms=renew_every_ms)
+
+
+def test_five_servers_with_few_descriptors_to_be_had(five):
+    check_cycles(five, 4000, descriptors=64)
+
+
+def test_five_servers_two_of_which_are_silent(five):
+    with stopped(five[3]), stopped(five[4]):
+        check_cycles(five, 4000, descriptors=64)
+    wait_until(lambda: all(server.observer.dbsize() == 0 for server in five),
+               "that nothing is left of it", 30)
+
+
+def test_five_servers_two_of_which_are_dead(five):
+    for server in five[3:]:
+        server.kill()
+    check_cycles(five, 4000, descriptors=64)
+
+
+# -- waits and sessions ---------------------------------------------------------------------------
+
+
+def open_descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def library_threads():
+    """Those that Python does not know."""
+    return len(os.listdir("/proc/self/task")) - threading.active_count()
+
+
+@pytest.fixture
+def counted(connect, server):
+    """counted(): a client that has done something; the descriptors without it; and the threads."""
+    server.observer.ping()
+    before, threads = open_descriptors(), library_threads()
+    client = connect(server)
+    assert client.lock("first").acquire() == Status.OK
+    assert open_descriptors() <= before + 1 + OF_THE_LOOP
+    return client, before, threads
+
+
+def test_one_for_each_parked_wait(counted, server):
+    client, before, threads = counted
+    server.observer.execute_command("DLOCK.ACQUIRE", "lock", "somebody", "PX", LEASE_MS)
+    locks = [client.lock() for _ in range(MANY)]
+    waiting = [Background(lock.acquire, WAIT_MS) for lock in locks]
+    wait_until(lambda: server.observer.info("dlock")["dlock_waiters"] == MANY, "the waiters")
+    assert open_descriptors() <= before + 2 + MANY + OF_THE_LOOP
+    for lock in locks:
+        lock.cancel()
+    assert {call.result() for call in waiting} == {Status.CANCELED}
+    wait_until(lambda: open_descriptors() <= before + 2 + KEPT_IDLE + OF_THE_LOOP,
+               "the end of most connections", 5)
+    wait_until(lambda: open_descriptors() <= before + 2 + OF_THE_LOOP, "the end of all", 20)
+    assert library_threads() <= threads + 1
+
+
+def test_one_for_each_held_session(counted):
+    client, before, threads = counted
+    locks = [client.lock(f"lock {i}", session=True, lease_ms=LEASE_MS) for i in range(MANY)]
+    for lock in locks:
+        assert lock.acquire() == Status.OK
+    assert open_descriptors() <= before + 2 + MANY + OF_THE_LOOP
+    for lock in locks:
+        assert lock.release() == Status.OK
+    wait_until(lambda: open_descriptors() <= before + 2 + KEPT_IDLE + OF_THE_LOOP,
+               "the end of most connections", 5)
+    wait_until(lambda: open_descriptors() <= before + 2 + OF_THE_LOOP, "the end of all", 20)
+    assert library_threads() <= threads + 1
+
+
+def test_none_for_each_renewed_lock(counted):
+    client, before, threads = counted
+    for i in range(MANY):
+        lock = client.lock(f"lock {i}", lease_ms=LEASE_MS, renew_every_ms=20)
+        assert lock.acquire() == Status.OK
+    wait_until(lambda: client.stats().renewed >= MANY, "renewals")
+    assert open_descriptors() <= before + 2 + OF_THE_LOOP
+    assert library_threads() <= threads + 1
+
+
+def test_waits_again_and_again_take_no_more(counted, server):
+    client, before, _ = counted
+    server.observer.execute_command("DLOCK.ACQUIRE", "lock", "somebody", "PX", LEASE_MS)
+    lock = client.lock()
+    for i in range(100):
+        if i % 2 == 0:
+            assert lock.acquire(10) == Status.TIMEOUT
+        else:
+            waiting = Background(lock.acquire, WAIT_MS)
+            wait_until(lambda: server.observer.info("dlock")["dlock_waiters"] == 1, "the waiter")
+            lock.cancel()
+            assert waiting.result() == Status.CANCELED
+    assert open_descriptors() <= before + 2 + KEPT_IDLE + OF_THE_LOOP
+
+
+def test_the_end_of_a_client_leaves_nothing(connect, server):
+    server.observer.ping()
+    before, threads = open_descriptors(), library_threads()
+    for _ in range(20):
+        client = connect(server)
+        lock = client.lock(session=True, lease_ms=LEASE_MS, renew_every_ms=1000)
+        assert lock.acquire(WAIT_MS) == Status.OK
+        client.free()
+        client.free = lambda: None
+    assert open_descriptors() == before and library_threads() == threads
+
+
+# -- those who wait, and others -------------------------------------------------------------------
+
+
+def test_a_hundred_who_wait_for_one_lock_do_not_hold_up_another_name(connect, server):
+    client = connect(server, connect_timeout_ms=2000, io_timeout_ms=2000)
+    server.observer.execute_command("DLOCK.ACQUIRE", "hot", "somebody", "PX", LEASE_MS)
+    locks = [client.lock("hot", lease_ms=LEASE_MS) for _ in range(100)]
+    waiting = [Background(lock.acquire, WAIT_MS) for lock in locks]
+    wait_until(lambda: server.observer.info("dlock")["dlock_waiters"] == 100, "the waiters")
+    other = client.lock("other")
+    statuses = []
+    for _ in range(300):
+        statuses.append(other.acquire(1000))
+        statuses.append(other.release())
+    assert statuses == [Status.OK] * 600
+    for lock in locks:
+        lock.cancel()
+    assert {call.result() for call in waiting} == {Status.CANCELED}
+    wait_until(lambda: server.observer.info("dlock")["dlock_waiters"] == 0, "the end of all waits")
+    assert server.observer.execute_command("DLOCK.RELEASE", "hot", "somebody") == 1
+    wait_until(lambda: not server.observer.exists("hot"), "that nobody has it")

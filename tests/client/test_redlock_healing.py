@@ -1,0 +1,198 @@
+"""A lock that is renewed lives on when servers forget it, as long as a majority does not."""
+
+import time
+
+import pytest
+
+from support.commands import Lock as Commands
+from support.fake_server import resp
+from support.libdlock import Event, State, Status
+from support.redlock import (LEASE_MS, LONG_IO_MS, MINUTE_US, awake, give_back, infos, keep,
+                             take_everywhere, tokens, wait_for_renewals)
+from support.server import wait_until
+
+
+@pytest.fixture
+def servers(start_server):
+    return [start_server() for _ in range(5)]
+
+
+def wait_until_all_have_it(lock, servers):
+    wait_until(lambda: tokens(servers) == [lock.token] * len(servers), "all to have the lock")
+
+
+def restart_empty(server):
+    port = server.port
+    server.kill()
+    server.start(port)
+
+
+# -- healed ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_renewed_lock_survives_a_rolling_restart_of_all_servers(connect, servers, count):
+    """None of them has it on disk."""
+    used = servers[:count]
+    lock, told = keep(connect, used)
+    token, fence = lock.token, lock.fence
+    rival = connect(used, io_timeout_ms=LONG_IO_MS).lock()
+    wait_until_all_have_it(lock, used)
+    for server in used:
+        restart_empty(server)
+        wait_until(lambda: tokens([server]) == [token], "that server to have it again")
+        assert rival.acquire() == Status.BUSY
+    assert (lock.token, lock.fence, lock.state) == (token, fence, State.HELD)
+    assert told.events() == [Event.ACQUIRED]
+    assert all(info["fence"] >= fence for info in infos(used))
+    assert lock.release() == Status.OK
+    assert rival.acquire(60_000) == Status.OK
+    assert rival.fence > fence
+
+
+def test_a_lock_is_renewed_while_a_server_is_away(connect, servers):
+    lock, told = keep(connect, servers[:3])
+    port = servers[0].port
+    servers[0].kill()
+    wait_for_renewals(lock)
+    servers[0].start(port)
+    wait_until_all_have_it(lock, servers[:3])
+    assert told.events() == [Event.ACQUIRED]
+    assert lock.release() == Status.OK
+    wait_until(lambda: tokens(servers[:3]) == [None] * 3, "nothing to be left")
+
+
+def test_a_healed_server_counts_on_from_the_fence(connect, servers):
+    """The fence is ahead of the clock of a server that starts anew."""
+    used = servers[:3]
+    ahead = Commands(used[0].observer, "clock").acquire("me") + 3 * MINUTE_US
+    for server in used:
+        Commands(server.observer, "clock").acquire("me", 10_000, "FENCE", ahead)
+    lock, _ = keep(connect, used)
+    assert lock.fence > ahead
+    wait_until_all_have_it(lock, used)
+    restart_empty(used[0])
+    wait_until_all_have_it(lock, used)
+    assert infos(used[:1])[0]["fence"] >= lock.fence
+    assert Commands(used[0].observer, "another").acquire("me") > lock.fence
+
+
+def test_a_healed_server_is_a_vote_of_the_next_renewal(connect, servers):
+    """It takes the place of another one."""
+    lock, told = keep(connect, servers[:3])
+    wait_until_all_have_it(lock, servers[:3])
+    restart_empty(servers[0])
+    wait_until_all_have_it(lock, servers[:3])
+    servers[1].kill()
+    wait_for_renewals(lock)
+    assert Event.LOST not in told.events()
+
+
+def test_a_slow_server_that_forgot_is_healed_too(connect, servers, fake_server):
+    """A majority has replied long before it says that it does not hold the lock."""
+    def reply_late(words):
+        time.sleep(0.1)
+        return resp(time.time_ns() // 1000 if words[0] == b"DLOCK.ACQUIRE" else 0)
+
+    slow = fake_server(reply_late)
+    lock, _ = keep(connect, [*servers[:2], slow])
+    wait_until(lambda: len(slow.asked("DLOCK.ACQUIRE")) > 1, "it to be asked again")
+    words = slow.asked("DLOCK.ACQUIRE")[1]
+    assert words[2] == lock.token
+    assert int(words[words.index(b"FENCE") + 1]) == lock.fence
+
+
+def test_a_server_that_granted_it_to_another_is_healed_after_that(connect, servers):
+    lock, told = keep(connect, servers[:3])
+    wait_until_all_have_it(lock, servers[:3])
+    servers[0].observer.delete("lock")
+    Commands(servers[0].observer).acquire("somebody", LEASE_MS)
+    if tokens(servers[:1]) == [b"somebody"]:  # else a renewal was faster
+        wait_for_renewals(lock)
+        assert tokens(servers[:1]) == [b"somebody"]
+        give_back(servers[:1])
+    wait_until_all_have_it(lock, servers[:3])
+    assert told.events() == [Event.ACQUIRED]
+
+
+# -- not healed -----------------------------------------------------------------------------------
+
+
+def test_a_server_is_no_vote_of_the_renewal_that_would_heal_it(connect, servers):
+    """Of three one is dead and one has forgotten the lock. The third alone cannot prove that nobody
+    else held the lock meanwhile."""
+    lock, told = keep(connect, servers[:3], lease_ms=3000)
+    wait_until_all_have_it(lock, servers[:3])
+    servers[1].kill()
+    wait_for_renewals(lock)
+    servers[0].observer.delete("lock")
+    renewed = lock.client.stats().renewed
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert lock.client.stats().renewed <= renewed + 1  # one may have been under way
+    assert tokens(servers[:1]) == [None]
+
+
+def test_a_lock_that_is_not_renewed_is_not_healed(connect, servers):
+    lock = connect(servers[:3], io_timeout_ms=LONG_IO_MS).lock(lease_ms=LEASE_MS)
+    take_everywhere(lock, servers[:3])
+    restart_empty(servers[0])
+    for _ in range(5):
+        assert lock.extend() == Status.OK
+        time.sleep(0.05)
+    assert tokens(servers[:3]) == [None, lock.token, lock.token]
+    assert lock.release() == Status.OK
+
+
+def test_a_lock_that_lost_its_majority_is_lost_and_not_healed(connect, servers):
+    lock, told = keep(connect, servers[:3], renew_every_ms=1000)
+    wait_until_all_have_it(lock, servers[:3])
+    wait_for_renewals(lock, 1)
+    for server in servers[:2]:
+        server.observer.delete("lock")  # both before the next renewal
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert told.find(Event.LOST)[2] == Status.LOST
+    assert lock.state == State.GONE and lock.is_lost_by_fd()
+    time.sleep(1.5)  # another renewal, if there were one
+    assert tokens(servers[:2]) == [None, None]
+    assert connect(servers[:3]).lock().acquire() == Status.OK
+
+
+def test_a_released_lock_is_not_healed(connect, servers):
+    """The release comes at any moment of a renewal that heals."""
+    lock, _ = keep(connect, servers[:3], renew_every_ms=10)
+    for turn in range(30):
+        wait_until_all_have_it(lock, servers[:3])
+        servers[0].observer.delete("lock")
+        time.sleep(turn % 15 / 1000)
+        assert lock.release() == Status.OK
+        wait_until(lambda: tokens(servers[:3]) == [None] * 3, "nothing to be left")
+        time.sleep(0.02)
+        assert tokens(servers[:3]) == [None] * 3
+        assert lock.acquire(60_000) == Status.OK
+
+
+# -- kept or lost ---------------------------------------------------------------------------------
+
+
+def test_a_silent_server_does_not_use_up_the_lease(connect, servers, silent):
+    """A majority has answered long before its I/O timeout is over."""
+    lock, told = keep(connect, servers[:3], lease_ms=3000, renew_every_ms=300,
+                      io_timeout_ms=20_000)
+    wait_for_renewals(lock)
+    silent(servers[0])
+    time.sleep(3.2)
+    assert Event.LOST not in told.events()
+    awake(servers[0])
+
+
+def test_a_loss_of_the_majority_is_told_before_the_end(connect, servers):
+    lock, told = keep(connect, servers[:3], lease_ms=2000, io_timeout_ms=1000)
+    wait_for_renewals(lock)
+    for server in servers[:2]:
+        server.kill()
+    end = time.clock_gettime(time.CLOCK_BOOTTIME) + 2
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert told.events() == [Event.ACQUIRED, Event.SUSPECT, Event.LOST]
+    assert told.find(Event.SUSPECT)[2] == Status.NO_QUORUM
+    assert told.find(Event.LOST)[3] < end
+    assert lock.state == State.GONE and lock.is_lost_by_fd()

@@ -1,0 +1,132 @@
+"""Servers whose replies come after those of the majority: they are part of it all the same."""
+
+import threading
+import time
+
+import pytest
+
+from support.commands import Lock as Commands
+from support.fake_server import resp
+from support.libdlock import State, Status
+from support.proxy import Gate
+from support.server import stopped, wait_until
+
+LONG_IO_MS = 60_000
+CROWD = 64
+
+
+@pytest.fixture
+def servers(start_server):
+    return [start_server() for _ in range(3)]
+
+
+def test_a_grant_whose_reply_is_late_counts_when_it_was_extended(connect, servers, start_proxy):
+    """C's reply to the acquire is held up, and C is extended on another connection, so C is one of
+    the two that hold the lock when A is cut off. If the lock were released at C then, because its
+    reply is late, another client would get it from A and C."""
+    a, b, c = servers
+    to_a, to_c = start_proxy(a), start_proxy(c, {0: Gate(answered=True)})
+    holder = connect([to_a, b, to_c], io_timeout_ms=200)
+    lock = holder.lock(lease_ms=4000, renew_every_ms=400)
+    assert lock.acquire() == Status.OK
+    time.sleep(0.6)  # a renewal by all three
+    to_a.hold_back()
+    wait_until(lambda: Commands(a.observer, "lock").info() is None, "the end of the lease at A")
+    time.sleep(0.6)  # a renewal by B and C, if C counts
+    other = holder.lock("other")
+    other.acquire()
+    thief = connect([a, b, c]).lock()
+    status = thief.acquire(1000)
+    assert not (status == Status.OK and lock.state == State.HELD), \
+        f"two hold it; the first for {lock.remaining_ms} ms more"
+
+
+class Later:
+    """Replies after a while, on each connection."""
+
+    def __init__(self, pause):
+        self.pause = pause
+
+    def __call__(self, words):
+        time.sleep(self.pause)
+        return resp(time.time_ns() // 1000 if words[0] == b"DLOCK.ACQUIRE" else 1)
+
+
+def share_asked(dlock, slow, rounds=10):
+    """Of so many acquires, how many were asked of the slow one as well."""
+    lock, before = dlock.lock("calm"), len(slow.asked("DLOCK.ACQUIRE"))
+    for _ in range(rounds):
+        assert lock.acquire(1000) == Status.OK
+        time.sleep(0.05)
+        assert lock.release() == Status.OK
+        time.sleep(0.05)
+    return (len(slow.asked("DLOCK.ACQUIRE")) - before) / rounds
+
+
+@pytest.mark.alone
+def test_a_slow_server_is_asked_again_after_a_bad_moment(connect, servers, fake_server):
+    """It replies to each request, 20 ms after the others: nobody waits for it, but it is heard."""
+    slow = fake_server(Later(0.02))
+    dlock = connect([slow, *servers[:2]], io_timeout_ms=200)
+    assert share_asked(dlock, slow) > 0.8
+    slow.answer.pause = 1  # the bad moment
+    wait_until(lambda: share_asked(dlock, slow) < 0.8, "it to be skipped")
+    slow.answer.pause = 0.02
+    wait_until(lambda: share_asked(dlock, slow) > 0.8, "it to be asked again")
+
+
+@pytest.mark.alone
+def test_a_slow_server_is_not_skipped_under_load(connect, servers, fake_server):
+    """50 ms later than the others, without a failure: many replies are outstanding."""
+    slow = fake_server(Later(0.05))
+    dlock = connect([slow, *servers[:2]], io_timeout_ms=1000)
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        lock = dlock.lock("fast")
+        assert lock.acquire(1000) == Status.OK
+        assert lock.release() == Status.OK
+    wait_until(lambda: share_asked(dlock, slow) > 0.8, "it to be asked each time")
+
+
+def test_a_release_is_heard_though_many_replies_have_not_come(connect, servers):
+    """C has granted these locks. While it is stopped for a moment, many others are taken and given
+    back; C hears of all releases."""
+    dlock = connect(servers, io_timeout_ms=LONG_IO_MS)
+    first = [dlock.lock(f"first-{i}", lease_ms=LONG_IO_MS) for i in range(10)]
+    for lock in first:
+        assert lock.acquire() == Status.OK
+    stop = servers[2]
+    wait_until(lambda: stop.observer.dbsize() == 10, "all grants")
+    others = [dlock.lock(f"other-{i}", lease_ms=LONG_IO_MS) for i in range(CROWD)]
+    with stopped(stop):
+        for lock in others:
+            assert lock.acquire() == Status.OK
+        for lock in first:
+            assert lock.release() == Status.OK
+        for lock in others:
+            assert lock.release() == Status.OK
+    wait_until(lambda: stop.observer.dbsize() == 0, "all to be given back, long before their lease")
+
+
+def test_a_lock_that_was_handed_on_is_given_back_everywhere(connect, servers, start_proxy):
+    """A lock that is handed on with too little of its lease is asked for again. C hears of all of
+    it late."""
+    a, b, c = servers
+    gate = Gate(asked=True)
+    to_c = start_proxy(c, {0: gate})
+    dlock = connect([a, b, to_c], io_timeout_ms=LONG_IO_MS, hotspot_hand_on=3)
+    dlock.hotspot_add("lock")
+    first, second = dlock.lock(lease_ms=10_000), dlock.lock(lease_ms=60_000)
+    assert first.acquire() == Status.OK
+    waiter = threading.Thread(target=second.acquire, args=(20_000,))
+    waiter.start()
+    wait_until(lambda: dlock.stats().waiting == 1, "the second in line")
+    assert first.release() == Status.OK
+    waiter.join()
+    assert dlock.stats().hand_ons == 1
+    assert second.release() == Status.OK
+    before = c.observer.info("stats")["total_commands_processed"]
+    gate.open()
+    wait_until(lambda: c.observer.info("stats")["total_commands_processed"] >= before + 4,
+               "three requests, and this one")
+    wait_until(lambda: c.observer.keys("*") == [], "nothing to be left")

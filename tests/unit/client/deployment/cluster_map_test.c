@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cluster_map_test.c - which node has which slot, from CLUSTER SLOTS and redirects. */
+#include "single_thread.h"
+
+#include "deployment/router.h"
+
+enum { NODES_MAX = 2000, ALL_MAX = 10 };
+
+static router *stage;
+static server *sender; /* the first seed */
+
+static size_t choose(server *servers[]) {
+    command commands[DISCOVERY_COMMANDS_MAX] = {{0}};
+    return stage->table->prepare(stage, servers, commands);
+}
+
+static void begin_map(void) {
+    begin();
+    server *seeds[DISCOVERY_SERVERS_MAX];
+    topology topology = {.kind = TOPOLOGY_CLUSTER,
+                         .count = 2,
+                         .servers = {{.host = "10.0.0.1", .port = 7001, .password = "p"},
+                                     {.host = "10.0.0.2", .port = 7002}}};
+    stage = (router *)cluster_new(&topology, &(server_options){.loop = world.loop});
+    CHECK(choose(seeds) == 2);
+    sender = seeds[0];
+}
+
+static void end_map(void) {
+    stage->table->free(stage);
+    end();
+}
+
+/* All nodes, found by many discoveries. */
+static size_t count_nodes(void) {
+    server *all[ALL_MAX], *chosen[DISCOVERY_SERVERS_MAX];
+    size_t count = 0;
+    for (int i = 0; i < 2 * ALL_MAX; i++) {
+        size_t chosen_count = choose(chosen);
+        for (size_t n = 0; n < chosen_count; n++) {
+            size_t at = 0;
+            while (at < count && all[at] != chosen[n])
+                at++;
+            if (at == count && count < ALL_MAX) all[count++] = chosen[n];
+        }
+    }
+    return count;
+}
+
+static server *find(unsigned slot) {
+    char name[16];
+    int number = 0;
+    do
+        snprintf(name, sizeof(name), "%d", number++);
+    while (slot_of_key(name, strlen(name)) != slot);
+    return stage->table->find(stage, name);
+}
+
+static server *follow(const redirect *redirect) {
+    return stage->table->follow(stage, sender, redirect);
+}
+
+static const char *read_text(const char *text) {
+    resp_reader reader = {0};
+    const reply *reply;
+    size_t used;
+    CHECK(resp_read(&reader, text, strlen(text), &reply, &used) == RESP_REPLY);
+    router_probe probe = {.server = sender};
+    const char *useless = stage->table->read(stage, &probe, 0, reply);
+    resp_reader_free(&reader);
+    return useless;
+}
+
+/* An array with one range; replicas are behind the master. */
+#define RANGE(first, last, host, port)                                                             \
+    "*4\r\n:" #first "\r\n:" #last "\r\n*3\r\n" host "\r\n:" #port "\r\n$2\r\nid\r\n"              \
+    "*2\r\n$8\r\n10.9.9.9\r\n:1\r\n"
+#define HOST(last) "$8\r\n10.0.0." #last
+
+static void check_owner(unsigned slot, const char *host, int port, const char *file, int line) {
+    server *owner = find(slot);
+    if (owner == NULL) {
+        unit_fail(file, line, "no owner");
+        return;
+    }
+    check_text(server_url(owner)->host, host, file, line, "host");
+    unit_check_equal(server_url(owner)->port, port, file, line, "port");
+}
+
+#define CHECK_OWNER(slot, host, port) check_owner(slot, host, port, __FILE__, __LINE__)
+
+static void nothing_is_known_at_first(void) {
+    begin_map();
+    CHECK(find(0) == NULL);
+    server *owners[4];
+    CHECK_EQUAL((int64_t)stage->table->list(stage, owners, 4), 0);
+    end_map();
+}
+
+static void ranges_have_owners(void) {
+    begin_map();
+    CHECK(read_text("*2\r\n" RANGE(0, 8000, HOST(2), 7002) RANGE(8001, 16000, HOST(3), 7003)) ==
+          NULL);
+    CHECK_OWNER(0, "10.0.0.2", 7002);
+    CHECK_OWNER(8000, "10.0.0.2", 7002);
+    CHECK_OWNER(8001, "10.0.0.3", 7003);
+    CHECK_OWNER(16383, "10.0.0.2", 7002); /* nobody has the slot: any node */
+    CHECK_TEXT(server_url(find(8001))->password, "p");
+    server *owners[4];
+    CHECK_EQUAL((int64_t)stage->table->list(stage, owners, 4), 2);
+    server_free(owners[0]);
+    server_free(owners[1]);
+    CHECK_EQUAL((int64_t)stage->table->list(stage, owners, 1), 1);
+    server_free(owners[0]);
+    end_map();
+}
+
+static void an_unknown_host_is_the_host_of_the_sender(void) {
+    const char *replies[] = {"*1\r\n" RANGE(0, 16383, "$1\r\n?", 7009),
+                             "*1\r\n" RANGE(0, 16383, "$0\r\n", 7009),
+                             "*1\r\n" RANGE(0, 16383, "$-1", 7009)};
+    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+        begin_map();
+        CHECK(read_text(replies[i]) == NULL);
+        CHECK_OWNER(5, "10.0.0.1", 7009);
+        end_map();
+    }
+}
+
+static void a_reply_that_makes_no_sense_changes_nothing(void) {
+    const char *replies[] = {
+        "*0\r\n",
+        "+OK\r\n",
+        "*-1\r\n",
+        "*1\r\n:1\r\n",
+        "*1\r\n" RANGE(-1, 5, HOST(4), 7004),
+        "*1\r\n" RANGE(6, 5, HOST(4), 7004),
+        "*1\r\n" RANGE(0, 16384, HOST(4), 7004),
+        "*1\r\n" RANGE(0, 5, HOST(4), 0),
+        "*1\r\n" RANGE(0, 5, HOST(4), 65536),
+        "*1\r\n" RANGE(0, 5, ":8", 7004),
+        "*1\r\n*2\r\n:0\r\n:5\r\n",
+        "*1\r\n*3\r\n:0\r\n:5\r\n*1\r\n$1\r\na\r\n",
+        "*2\r\n" RANGE(0, 5, HOST(4), 7004) "*0\r\n",
+    };
+    begin_map();
+    CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
+    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+        CHECK(read_text(replies[i]) != NULL);
+        CHECK_OWNER(0, "10.0.0.3", 7003);
+    }
+    CHECK_EQUAL((int64_t)count_nodes(), 3); /* the seeds and the owner */
+    end_map();
+}
+
+static void nodes_without_slots_are_forgotten_but_seeds_stay(void) {
+    begin_map();
+    CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
+    server *node = find(0);
+    CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
+    CHECK(find(0) == node); /* its connections are kept */
+    CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(4), 7004)) == NULL);
+    CHECK_EQUAL((int64_t)count_nodes(), 3);
+    CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(1), 7001)) == NULL);
+    CHECK_EQUAL((int64_t)count_nodes(), 2);
+    CHECK_OWNER(0, "10.0.0.1", 7001);
+    end_map();
+}
+
+static void a_slot_that_moved_has_another_owner(void) {
+    begin_map();
+    CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
+    redirect moved = {.slot = 17, .host = "10.0.0.5", .port = 7005};
+    server *next = follow(&moved);
+    CHECK(next != NULL && next == find(17));
+    CHECK_OWNER(17, "10.0.0.5", 7005);
+    CHECK_OWNER(18, "10.0.0.3", 7003);
+    redirect unknown = {.slot = 18, .port = 7006};
+    CHECK(follow(&unknown) != NULL);
+    CHECK_OWNER(18, "10.0.0.1", 7006); /* the host of the sender */
+    end_map();
+}
+
+static void an_ask_changes_no_owner(void) {
+    begin_map();
+    CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
+    redirect ask = {.is_ask = true, .slot = 17, .host = "10.0.0.5", .port = 7005};
+    server *next = follow(&ask);
+    CHECK(next != NULL && server_url(next)->port == 7005);
+    CHECK_OWNER(17, "10.0.0.3", 7003);
+    end_map();
+}
+
+static void endless_redirects_do_not_fill_the_map(void) {
+    begin_map();
+    CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
+    for (int i = 0; i < 2 * NODES_MAX; i++) {
+        redirect ask = {.is_ask = true, .slot = 17, .host = "10.0.0.5", .port = 1 + i};
+        CHECK(follow(&ask) != NULL);
+    }
+    CHECK_OWNER(17, "10.0.0.3", 7003);
+    end_map();
+}
+
+static void other_nodes_are_chosen_each_time(void) {
+    begin_map();
+    CHECK(read_text("*2\r\n" RANGE(0, 5, HOST(3), 7003) RANGE(6, 7, HOST(4), 7004)) == NULL);
+    server *first[DISCOVERY_SERVERS_MAX], *second[DISCOVERY_SERVERS_MAX];
+    CHECK(choose(first) == 3 && choose(second) == 3);
+    CHECK(first[0] != first[1] && first[1] != first[2] && first[0] != first[2]);
+    CHECK(second[0] != first[0] && second[0] != first[1] && second[0] != first[2]);
+    CHECK_EQUAL((int64_t)count_nodes(), 4);
+    end_map();
+}
+
+int main(void) {
+    UNIT_RUN(nothing_is_known_at_first);
+    UNIT_RUN(ranges_have_owners);
+    UNIT_RUN(an_unknown_host_is_the_host_of_the_sender);
+    UNIT_RUN(a_reply_that_makes_no_sense_changes_nothing);
+    UNIT_RUN(nodes_without_slots_are_forgotten_but_seeds_stay);
+    UNIT_RUN(a_slot_that_moved_has_another_owner);
+    UNIT_RUN(an_ask_changes_no_owner);
+    UNIT_RUN(endless_redirects_do_not_fill_the_map);
+    UNIT_RUN(other_nodes_are_chosen_each_time);
+    return unit_summary();
+}

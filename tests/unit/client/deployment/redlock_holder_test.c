@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* redlock_holder_test.c - extensions and releases at several servers, and how a renewal heals. */
+#include "redlock_world.h"
+
+#define EXTEND  "EXTEND lock me 10000"
+#define RELEASE "RELEASE lock me"
+#define HEAL    "ACQUIRE lock me 10000 4711"
+
+static void start_renewal(void) {
+    world.attempt.is_renewal = true;
+    world.attempt.fence = 4711;
+    start(DLOCK_EXTENDING);
+    skip_sent();
+}
+
+/* -- extend */
+
+static void a_majority_of_yes_is_an_extension(void) {
+    make_world();
+    start(DLOCK_EXTENDING);
+    CHECK_SENT(EXTEND, "01234");
+    reply_integer(0, 0);
+    reply_integer(1, 1);
+    reply_integer(2, 1);
+    reply_integer(3, 1);
+    check_result(DLOCK_OK, false, "");
+    CHECK_EQUAL(world.attempt.asked_us, START_US);
+    CHECK_SENT("", ""); /* only a renewal heals */
+    end_world();
+}
+
+static void an_open_circuit_does_not_keep_an_extension_away(void) {
+    make_world();
+    world.servers[0].is_skipped = true;
+    start(DLOCK_EXTENDING);
+    CHECK_SENT(EXTEND, "01234");
+    deployment_abandon(world.redlock, &world.attempt);
+    CHECK_SENT("", "");
+    end_world();
+}
+
+static void a_majority_that_does_not_hold_the_lock_is_a_loss(void) {
+    make_world();
+    start_renewal();
+    for (size_t i = 0; i < 3; i++)
+        reply_integer(i, 0);
+    reply_integer(3, 1);
+    reply_integer(4, 1);
+    check_result(DLOCK_LOST, false, "2 ok, 3 not held");
+    CHECK_SENT("", "");
+    end_world();
+}
+
+static void too_few_replies_are_no_loss(void) {
+    make_world();
+    start_renewal();
+    reply_integer(0, 0);
+    reply_integer(1, 0);
+    reply_integer(2, 1);
+    fail_request(3, DLOCK_UNREACHABLE, "s3: Connection refused");
+    fail_request(4, DLOCK_IN_DOUBT, "s4: Connection reset by peer");
+    check_result(DLOCK_NO_QUORUM, true,
+                 "1 ok, 2 not held, 1 unanswered, 1 unreachable: s3: Connection refused; s4: "
+                 "Connection reset by peer");
+    CHECK_SENT("", "");
+    CHECK_EQUAL((int64_t)world.withdrawn_count, 0);
+    end_world();
+}
+
+static void a_renewal_takes_the_lock_again_where_it_was_forgotten(void) {
+    make_world();
+    start_renewal();
+    reply_integer(4, 0);
+    reply_integer(1, 1);
+    reply_integer(2, 1);
+    reply_integer(3, 1);
+    CHECK_EQUAL((int64_t)world.done_count, 0); /* the last reply may tell of another one */
+    reply_integer(0, 0);
+    check_result(DLOCK_OK, false, "");
+    CHECK_SENT(HEAL, "04");
+    CHECK_EQUAL((int64_t)world.attempt.fence, 4711);
+    end_world();
+}
+
+/* Half an I/O timeout, or a fiftieth of the lease. */
+static void a_renewal_does_not_wait_long_for_the_rest(void) {
+    static const uint32_t leases_ms[] = {LEASE_MS, 3000, 100};
+    static const int64_t lingers_us[] = {IO_MS * 500, 60000, ROUND_LINGER_US};
+    for (size_t i = 0; i < 3; i++) {
+        make_world();
+        world.attempt.is_renewal = true;
+        start_for(DLOCK_EXTENDING, leases_ms[i]);
+        skip_sent();
+        reply_integer(0, 0);
+        for (size_t server = 1; server < 4; server++)
+            reply_integer(server, 1);
+        pass_time(START_US + lingers_us[i] - 1);
+        CHECK_EQUAL((int64_t)world.done_count, 0);
+        pass_time(START_US + lingers_us[i]);
+        check_result(DLOCK_OK, false, "");
+        CHECK_EQUAL((int64_t)(world.sent_count - world.seen_count), 1); /* healed: s0 */
+        end_world();
+    }
+}
+
+static void a_healed_server_is_no_vote(void) {
+    make_world();
+    start_renewal();
+    for (size_t i = 0; i < 2; i++)
+        reply_integer(i, 1);
+    for (size_t i = 2; i < 4; i++)
+        reply_integer(i, 0);
+    pass_time(START_US + IO_MS * 1000);
+    CHECK_EQUAL(world.attempt.status, DLOCK_NO_QUORUM);
+    CHECK_SENT("", "");
+    end_world();
+}
+
+static void an_extension_after_half_of_the_lease_is_of_no_use(void) {
+    make_world();
+    world.attempt.operation = DLOCK_EXTENDING;
+    world.attempt.name = "lock";
+    world.attempt.lease_ms = 100;
+    world.attempt.limit_us = START_US + 1000000;
+    world.attempt.on_done = on_world_done;
+    deployment_start(world.redlock, &world.attempt);
+    pass_time(START_US + 49999);
+    CHECK_EQUAL((int64_t)world.done_count, 0);
+    pass_time(START_US + 50000);
+    CHECK_EQUAL((int64_t)world.done_count, 1);
+    end_world();
+}
+
+/* -- release */
+
+static void a_release_follows_requests_that_are_overdue(void) {
+    make_world();
+    world.servers[3].is_overdue = true;
+    start(DLOCK_RELEASING);
+    CHECK_SENT(RELEASE, "012343");
+    CHECK(world.sent[world.sent_count - 1].is_behind);
+    CHECK_EQUAL((int64_t)world.sent_at_on_sent, SERVERS + 1);
+    deployment_abandon(world.redlock, &world.attempt);
+    end_world();
+}
+
+static void a_release_goes_to_all(void) {
+    make_world();
+    world.servers[2].is_skipped = true;
+    start(DLOCK_RELEASING);
+    CHECK_SENT(RELEASE, "01234");
+    CHECK_EQUAL((int64_t)world.on_sent_count, 1);
+    CHECK_EQUAL((int64_t)world.sent_at_on_sent, SERVERS);
+    for (size_t i = 0; i < 3; i++)
+        reply_integer(i, 1);
+    check_result(DLOCK_OK, false, "");
+    CHECK_SENT("", "");
+    end_world();
+}
+
+static void a_release_still_goes_to_a_server_without_a_connection(void) {
+    make_world();
+    world.servers[3].is_connecting = world.servers[4].is_connecting = true;
+    start(DLOCK_RELEASING);
+    skip_sent();
+    for (size_t i = 0; i < 3; i++)
+        reply_integer(i, 1);
+    check_result(DLOCK_OK, false, "");
+    CHECK_SENT(RELEASE, "34");
+    end_world();
+}
+
+static void a_release_that_is_abandoned_is_sent_all_the_same(void) {
+    make_world();
+    world.servers[3].is_connecting = true;
+    start(DLOCK_RELEASING);
+    skip_sent();
+    deployment_abandon(world.redlock, &world.attempt);
+    CHECK_SENT(RELEASE, "3");
+    CHECK_EQUAL((int64_t)world.done_count, 0);
+    CHECK_EQUAL((int64_t)world.withdrawn_count, 0);
+    end_world();
+}
+
+static void a_release_of_a_lost_lock(void) {
+    make_world();
+    start(DLOCK_RELEASING);
+    for (size_t i = 0; i < 3; i++)
+        reply_integer(i, 0);
+    reply_integer(3, 1);
+    reply_integer(4, 1);
+    check_result(DLOCK_LOST, false, "2 ok, 3 not held");
+    end_world();
+}
+
+static void a_release_without_a_majority_of_replies(void) {
+    make_world();
+    world.servers[4].is_connecting = true;
+    start(DLOCK_RELEASING);
+    reply_integer(0, 1);
+    reply_integer(1, 1);
+    fail_request(2, DLOCK_UNREACHABLE, "s2: Connection refused");
+    skip_sent();
+    pass_time(START_US + IO_MS * 1000);
+    check_result(DLOCK_NO_QUORUM, true,
+                 "2 ok, 1 unanswered, 2 unreachable: s2: Connection "
+                 "refused; s3: no reply in time; s4: no connection in "
+                 "time");
+    CHECK_SENT(RELEASE, "4");
+    end_world();
+}
+
+int main(void) {
+    UNIT_RUN(a_majority_of_yes_is_an_extension);
+    UNIT_RUN(an_open_circuit_does_not_keep_an_extension_away);
+    UNIT_RUN(a_majority_that_does_not_hold_the_lock_is_a_loss);
+    UNIT_RUN(too_few_replies_are_no_loss);
+    UNIT_RUN(a_renewal_takes_the_lock_again_where_it_was_forgotten);
+    UNIT_RUN(a_renewal_does_not_wait_long_for_the_rest);
+    UNIT_RUN(a_healed_server_is_no_vote);
+    UNIT_RUN(an_extension_after_half_of_the_lease_is_of_no_use);
+    UNIT_RUN(a_release_goes_to_all);
+    UNIT_RUN(a_release_follows_requests_that_are_overdue);
+    UNIT_RUN(a_release_still_goes_to_a_server_without_a_connection);
+    UNIT_RUN(a_release_that_is_abandoned_is_sent_all_the_same);
+    UNIT_RUN(a_release_of_a_lost_lock);
+    UNIT_RUN(a_release_without_a_majority_of_replies);
+    return unit_summary();
+}

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* routed_failure_test.c - attempts that meet failures: lost replies, limits, redirects,
+ * discoveries; and what becomes of an acquire that is given up. */
+#include "routed_world.h"
+
+static size_t withdrawn(void) {
+    return withdrawals_count(stage.deployment->withdrawals);
+}
+
+/* -- replies that do not come */
+
+static void a_lost_reply_leaves_doubt_and_the_same_token(void) {
+    begin_stage();
+    start_acquire(WAIT_MS);
+    link_end(link_at(0));
+    settle();
+    CHECK_DONE(DLOCK_IN_DOUBT, true);
+    CHECK(stage.attempt.may_hold);
+    CHECK_TEXT(stage.attempt.token, TOKEN);
+    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    CHECK(stage.router.is_doubted);
+    end_stage();
+}
+
+static void an_acquire_without_a_reply_is_given_up_at_its_limit(void) {
+    begin_stage();
+    char expected[CAUSE_SIZE];
+    start_acquire(0);
+    pass_ms(IO_MS - 1);
+    CHECK_EQUAL(stage.done_count, 0);
+    pass_ms(1);
+    CHECK_DONE(DLOCK_IN_DOUBT, true);
+    snprintf(expected, sizeof(expected), "%s: no reply in time", the_peer.path);
+    CHECK_TEXT(stage.attempt.cause, expected);
+    CHECK(!stage.attempt.may_hold);
+    CHECK(strcmp(stage.attempt.token, TOKEN) != 0);
+    CHECK_EQUAL((int64_t)withdrawn(), 1);
+    settle();
+    CHECK(strstr(link_at(0)->heard, ACQUIRE "; " RELEASE) != NULL);
+    end_stage();
+}
+
+static void a_hung_server_is_noticed_long_before_the_end_of_the_wait(void) {
+    begin_stage();
+    start_acquire(60000);
+    pass_ms(IO_MS);
+    CHECK_DONE(DLOCK_IN_DOUBT, true);
+    CHECK(stage.attempt.may_hold);
+    CHECK_TEXT(stage.attempt.token, TOKEN);
+    CHECK_HEARD(0, ACQUIRE); /* no RELEASE: the token will be sent again */
+    end_stage();
+}
+
+static void a_reply_that_makes_no_sense_is_withdrawn(void) {
+    begin_stage();
+    start_acquire(0);
+    say(0, "+OK\r\n");
+    CHECK_DONE(DLOCK_PROTOCOL, false);
+    CHECK_HEARD(0, ACQUIRE "; " RELEASE);
+    CHECK(!stage.attempt.may_hold);
+    end_stage();
+}
+
+static void a_server_that_refuses_connections_is_unreachable(void) {
+    begin_stage();
+    peer_refuse();
+    start_acquire(0);
+    CHECK_DONE(DLOCK_UNREACHABLE, true);
+    CHECK(!stage.attempt.may_hold);
+    CHECK(stage.router.is_doubted);
+    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    end_stage();
+}
+
+static void an_own_connection_that_is_refused_is_unreachable(void) {
+    begin_stage();
+    start_acquire(100);
+    peer_refuse();
+    say(0, "$-1\r\n");
+    CHECK_DONE(DLOCK_UNREACHABLE, true);
+    CHECK(!stage.attempt.may_hold);
+    end_stage();
+}
+
+/* After the process was stopped, all timers are due at once. */
+static void a_wait_ends_while_its_server_is_given_up(void) {
+    for (int64_t wait_ms = 1500; wait_ms <= 4000; wait_ms += 250) {
+        begin_stage();
+        the_peer.answer = NULL;
+        start_acquire(wait_ms);
+        say(0, "$-1\r\n");
+        pass_ms(2010); /* the first probe is sent */
+        world.now_us += 10000000;
+        settle();
+        CHECK_DONE(DLOCK_IN_DOUBT, true);
+        end_stage();
+    }
+}
+
+/* -- giving up */
+
+static void an_abandoned_acquire_is_released_on_the_same_connection(void) {
+    begin_stage();
+    start_acquire(0);
+    deployment_abandon(stage.deployment, &stage.attempt);
+    settle();
+    CHECK_HEARD(0, ACQUIRE "; " RELEASE "; " RELEASE);
+    CHECK_EQUAL((int64_t)withdrawn(), 1);
+    say(0, ":7\r\n:1\r\n:0\r\n");
+    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    CHECK_EQUAL(stage.done_count, 0);
+    end_stage();
+}
+
+static void an_abandoned_wait_ends_at_once(void) {
+    begin_stage();
+    start_acquire(WAIT_MS);
+    say(0, "$-1\r\n");
+    CHECK_HEARD(0, ACQUIRE);
+    deployment_abandon(stage.deployment, &stage.attempt);
+    settle();
+    CHECK_HEARD(0, RELEASE);
+    CHECK_HEARD(1, ACQUIRE " WAIT 5000; " RELEASE);
+    CHECK(link_at(1)->is_open); /* for the RELEASE */
+    say(0, ":0\r\n");
+    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    end_stage();
+}
+
+static void an_acquire_that_was_not_sent_is_just_forgotten(void) {
+    begin_stage();
+    stage.attempt.operation = DLOCK_ACQUIRING;
+    stage.attempt.limit_us = world.now_us + 1000000;
+    deployment_start(stage.deployment, &stage.attempt);
+    deployment_abandon(stage.deployment, &stage.attempt);
+    settle();
+    CHECK_HEARD(0, "");
+    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    CHECK_EQUAL(stage.done_count, 0);
+    end_stage();
+}
+
+static void a_withdrawal_is_sent_again_until_it_is_answered(void) {
+    begin_stage();
+    withdrawals_add(stage.deployment->withdrawals, NAME, TOKEN, LEASE_MS);
+    settle();
+    CHECK_HEARD(0, RELEASE);
+    link_end(link_at(0));
+    settle();
+    pass_ms(19);
+    CHECK_EQUAL(the_peer.link_count, 1);
+    pass_ms(1);
+    CHECK_HEARD(1, RELEASE);
+    link_end(link_at(1));
+    settle();
+    pass_ms(39);
+    CHECK_EQUAL(the_peer.link_count, 2);
+    pass_ms(1);
+    CHECK_HEARD(2, RELEASE);
+    say(2, ":0\r\n");
+    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    end_stage();
+}
+
+static void a_withdrawal_ends_with_its_lease(void) {
+    begin_stage();
+    peer_refuse();
+    withdrawals_add(stage.deployment->withdrawals, NAME, TOKEN, 3000);
+    pass_ms(2000);
+    CHECK_EQUAL((int64_t)withdrawn(), 1);
+    pass_ms(1000);
+    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    end_stage();
+}
+
+static void a_hurried_withdrawal_gets_one_more_attempt(void) {
+    begin_stage();
+    waiter waiter = {0};
+    peer_refuse();
+    withdrawals_add(stage.deployment->withdrawals, NAME, TOKEN, LEASE_MS);
+    withdrawals_add(stage.deployment->withdrawals, NAME, "other", LEASE_MS);
+    settle();
+    CHECK_EQUAL((int64_t)withdrawn(), 2);
+    withdrawals_hurry(stage.deployment->withdrawals, &waiter);
+    CHECK(!waiter.is_ready);
+    loop_wait(world.loop, &waiter);
+    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    withdrawals_hurry(stage.deployment->withdrawals, &waiter);
+    CHECK(waiter.is_ready);
+    end_stage();
+}
+
+/* -- redirects */
+
+static void a_slot_that_moved_is_followed(void) {
+    begin_stage();
+    start_acquire(0);
+    say(0, "-MOVED 17 10.0.0.7:6381\r\n");
+    CHECK_EQUAL(stage.follows, 1);
+    CHECK(!stage.followed.is_ask && stage.followed.slot == 17 && stage.followed.port == 6381);
+    CHECK_HEARD(1, ACQUIRE);
+    say(1, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    end_stage();
+}
+
+static void an_ask_is_followed_with_asking(void) {
+    begin_stage();
+    start_acquire(WAIT_MS);
+    say(0, "-ASK 17 10.0.0.7:6381\r\n");
+    CHECK_HEARD(1, "ASKING; " ACQUIRE);
+    say(1, "+OK\r\n$-1\r\n");
+    CHECK_HEARD(2, "ASKING; " ACQUIRE " WAIT 5000");
+    say(2, "+OK\r\n:7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_EQUAL((int64_t)stage.attempt.fence, 7);
+    end_stage();
+}
+
+static void an_abandoned_acquire_after_ask_is_released_with_asking(void) {
+    begin_stage();
+    start_acquire(0);
+    say(0, "-ASK 17 10.0.0.7:6381\r\n");
+    deployment_abandon(stage.deployment, &stage.attempt);
+    settle();
+    CHECK_HEARD(1, "ASKING; " ACQUIRE "; ASKING; " RELEASE);
+    end_stage();
+}
+
+static void redirects_that_do_not_end_are_refused(void) {
+    begin_stage();
+    stage.next = stage.a;
+    start_acquire(0);
+    for (int i = 0; i < 6; i++) {
+        CHECK_EQUAL(stage.done_count, 0);
+        say(0, "-MOVED 17 10.0.0.7:6381\r\n");
+    }
+    CHECK_DONE(DLOCK_REFUSED, true);
+    CHECK_EQUAL(stage.follows, 5);
+    end_stage();
+}
+
+static void no_memory_for_a_redirect_is_told(void) {
+    begin_stage();
+    stage.next = NULL;
+    start_acquire(0);
+    say(0, "-MOVED 17 10.0.0.7:6381\r\n");
+    CHECK_DONE(DLOCK_NO_MEMORY, false);
+    end_stage();
+}
+
+/* -- discoveries */
+
+static void an_attempt_waits_until_a_server_is_known(void) {
+    begin_stage();
+    stage.known = NULL;
+    stage.router.is_discovering = true;
+    start_acquire(0);
+    CHECK_EQUAL(the_peer.link_count, 0);
+    pass_ms(10);
+    stage.known = stage.b;
+    end_discovery(DLOCK_OK, "");
+    CHECK_HEARD(0, ACQUIRE);
+    say(0, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    end_stage();
+}
+
+static void a_discovery_that_fails_is_the_result_if_no_server_is_known(void) {
+    begin_stage();
+    stage.known = NULL;
+    stage.router.is_discovering = true;
+    start_acquire(0);
+    end_discovery(DLOCK_PROTOCOL, "s: no cluster");
+    CHECK_DONE(DLOCK_PROTOCOL, false);
+    CHECK_TEXT(stage.attempt.cause, "s: no cluster");
+    start_acquire(0);
+    end_discovery(DLOCK_UNREACHABLE, "s: away");
+    CHECK_DONE(DLOCK_UNREACHABLE, true);
+    end_stage();
+}
+
+static void a_discovery_that_takes_too_long_is_not_waited_for(void) {
+    begin_stage();
+    stage.known = NULL;
+    stage.router.is_discovering = true;
+    start_acquire(0);
+    pass_ms(IO_MS);
+    CHECK_DONE(DLOCK_UNREACHABLE, true);
+    CHECK(list_is_empty(&stage.router.waits));
+    end_stage();
+}
+
+static void a_known_server_is_used_after_half_of_the_time(void) {
+    begin_stage();
+    stage.router.is_discovering = true;
+    start_acquire(0);
+    pass_ms(IO_MS / 2 - 1);
+    CHECK_EQUAL(the_peer.link_count, 0);
+    pass_ms(1);
+    CHECK_HEARD(0, ACQUIRE);
+    say(0, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    end_stage();
+}
+
+static void a_known_server_is_used_at_once_if_discoveries_fail(void) {
+    begin_stage();
+    stage.router.is_discovering = true;
+    stage.router.failure = DLOCK_UNREACHABLE;
+    start_acquire(0);
+    CHECK_HEARD(0, ACQUIRE);
+    say(0, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    end_stage();
+}
+
+static void a_server_that_takes_no_writes_is_replaced_by_its_successor(void) {
+    begin_stage();
+    start_acquire(0);
+    stage.router.is_discovering = true;
+    say(0, "-READONLY no\r\n");
+    CHECK_EQUAL(stage.done_count, 0);
+    CHECK(stage.router.is_doubted);
+    stage.known = stage.b;
+    end_discovery(DLOCK_OK, "");
+    CHECK_HEARD(1, ACQUIRE);
+    say(1, "-READONLY no\r\n");
+    CHECK_DONE(DLOCK_REFUSED, true); /* one more try, not two */
+    end_stage();
+}
+
+static void a_discovery_that_names_the_same_server_ends_the_attempt(void) {
+    begin_stage();
+    start_acquire(0);
+    stage.router.is_discovering = true;
+    say(0, "-READONLY no\r\n");
+    end_discovery(DLOCK_OK, "");
+    CHECK_DONE(DLOCK_REFUSED, true);
+    CHECK_HEARD(0, ACQUIRE);
+    end_stage();
+}
+
+static void an_attempt_in_doubt_is_not_tried_elsewhere(void) {
+    begin_stage();
+    start(DLOCK_EXTENDING, 0, IO_MS);
+    stage.known = stage.b;
+    link_end(link_at(0));
+    settle();
+    CHECK_DONE(DLOCK_IN_DOUBT, true);
+    CHECK(!stage.attempt.may_hold);
+    end_stage();
+}
+
+/* -- the list of servers */
+
+static server_list listed;
+
+static void list_servers(void) {
+    for (size_t i = 0; i < listed.count; i++)
+        server_free(listed.servers[i]);
+    memset(&listed, 0, sizeof(listed));
+    stage.deployment->table->list_servers(stage.deployment, world.now_us + 1000, &listed);
+}
+
+static void servers_are_listed(void) {
+    begin_stage();
+    list_servers();
+    CHECK(listed.is_done && listed.status == DLOCK_OK && listed.count == 1);
+    stage.router.is_discovering = true;
+    list_servers();
+    CHECK(!listed.is_done);
+    end_discovery(DLOCK_OK, "");
+    CHECK(listed.is_done && listed.waiter.is_ready && listed.count == 1);
+    list_servers();
+    stage.known = NULL;
+    pass_ms(1);
+    CHECK(listed.is_done && listed.status == DLOCK_UNREACHABLE && listed.count == 0);
+    CHECK_TEXT(listed.cause, "no server was found in time");
+    end_stage();
+}
+
+int main(void) {
+    UNIT_RUN(a_lost_reply_leaves_doubt_and_the_same_token);
+    UNIT_RUN(an_acquire_without_a_reply_is_given_up_at_its_limit);
+    UNIT_RUN(a_hung_server_is_noticed_long_before_the_end_of_the_wait);
+    UNIT_RUN(a_reply_that_makes_no_sense_is_withdrawn);
+    UNIT_RUN(a_server_that_refuses_connections_is_unreachable);
+    UNIT_RUN(an_own_connection_that_is_refused_is_unreachable);
+    UNIT_RUN(a_wait_ends_while_its_server_is_given_up);
+    UNIT_RUN(an_abandoned_acquire_is_released_on_the_same_connection);
+    UNIT_RUN(an_abandoned_wait_ends_at_once);
+    UNIT_RUN(an_acquire_that_was_not_sent_is_just_forgotten);
+    UNIT_RUN(a_withdrawal_is_sent_again_until_it_is_answered);
+    UNIT_RUN(a_withdrawal_ends_with_its_lease);
+    UNIT_RUN(a_hurried_withdrawal_gets_one_more_attempt);
+    UNIT_RUN(a_slot_that_moved_is_followed);
+    UNIT_RUN(an_ask_is_followed_with_asking);
+    UNIT_RUN(an_abandoned_acquire_after_ask_is_released_with_asking);
+    UNIT_RUN(redirects_that_do_not_end_are_refused);
+    UNIT_RUN(no_memory_for_a_redirect_is_told);
+    UNIT_RUN(an_attempt_waits_until_a_server_is_known);
+    UNIT_RUN(a_discovery_that_fails_is_the_result_if_no_server_is_known);
+    UNIT_RUN(a_discovery_that_takes_too_long_is_not_waited_for);
+    UNIT_RUN(a_known_server_is_used_after_half_of_the_time);
+    UNIT_RUN(a_known_server_is_used_at_once_if_discoveries_fail);
+    UNIT_RUN(a_server_that_takes_no_writes_is_replaced_by_its_successor);
+    UNIT_RUN(a_discovery_that_names_the_same_server_ends_the_attempt);
+    UNIT_RUN(an_attempt_in_doubt_is_not_tried_elsewhere);
+    UNIT_RUN(servers_are_listed);
+    return unit_summary();
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* routed_world.h - a routed deployment in front of the scripted server of net_world.h. The router
+ * is the test's own: it knows servers A and B, which are different for the deployment, and the same
+ * scripted server. */
+#ifndef DLOCK_ROUTED_WORLD_H
+#define DLOCK_ROUTED_WORLD_H
+
+#include "single_thread.h"
+
+#include "deployment/router.h"
+#include "deployment/withdrawal.h"
+
+enum { LEASE_MS = 10000, WAIT_MS = 5000 };
+
+#define NAME    "lock"
+#define TOKEN   "me"
+#define ACQUIRE "DLOCK.ACQUIRE lock me PX 10000"
+#define EXTEND  "DLOCK.EXTEND lock me PX 10000"
+#define RELEASE "DLOCK.RELEASE lock me"
+
+static struct {
+    router router;
+    server_options options;
+    server *a, *b;
+    server *known; /* found by the router; NULL: none */
+    server *next;  /* where a redirect leads to */
+    int follows;
+    redirect followed;
+    deployment *deployment;
+    attempt attempt;
+    session session;
+    int done_count, sent_count;
+} stage;
+
+static inline server *stage_find(router *router, const char *name) {
+    (void)router;
+    CHECK(strcmp(name, NAME) == 0 || name[0] == '\0');
+    return stage.known;
+}
+
+static inline server *stage_follow(router *router, server *sender, const redirect *redirect) {
+    (void)router;
+    CHECK(sender == stage.a || sender == stage.b);
+    stage.follows++;
+    stage.followed = *redirect;
+    return stage.next;
+}
+
+static inline void stage_free(router *router) {
+    (void)router;
+    server_free(stage.a);
+    server_free(stage.b);
+}
+
+static const router_table stage_table = {
+    .find = stage_find, .follow = stage_follow, .free = stage_free};
+
+static inline void on_stage_done(attempt *attempt) {
+    CHECK(attempt == &stage.attempt);
+    stage.done_count++;
+}
+
+static inline void on_stage_sent(attempt *attempt) {
+    CHECK(attempt == &stage.attempt);
+    stage.sent_count++;
+}
+
+/* Probes of server.h are answered; the rest is the test's. */
+static inline const char *answer_probes(const char *command) {
+    return strcmp(command, "PING") == 0 ? "+PONG\r\n" : NULL;
+}
+
+static inline void begin_stage(void) {
+    begin();
+    the_peer.answer = answer_probes;
+    memset(&stage, 0, sizeof(stage));
+    stage.options = (server_options){.loop = world.loop,
+                                     .connect_timeout_ms = CONNECT_MS,
+                                     .io_timeout_ms = IO_MS,
+                                     .command_count = &world.command_count};
+    router_init(&stage.router, &stage_table, &stage.options);
+    stage.known = stage.a = server_new(&world.url, &stage.options);
+    stage.next = stage.b = server_new(&world.url, &stage.options);
+    stage.deployment = &stage.router.base;
+    stage.deployment->withdrawals = withdrawals_new(stage.deployment);
+    CHECK(attempt_prepare(&stage.attempt, stage.deployment));
+    text_copy(stage.attempt.token, sizeof(stage.attempt.token), TOKEN);
+    stage.attempt.name = NAME;
+    stage.attempt.lease_ms = LEASE_MS;
+    stage.attempt.on_done = on_stage_done;
+    stage.attempt.on_sent = on_stage_sent;
+}
+
+static inline void end_stage(void) {
+    own_connection_close(stage.session.own);
+    attempt_free(&stage.attempt);
+    withdrawals_free(stage.deployment->withdrawals);
+    stage.deployment->table->free(stage.deployment);
+    end();
+}
+
+/* limit_ms from now on. The attempt does not end from within. */
+static inline void start(dlock_operation operation, int64_t wait_ms, int64_t limit_ms) {
+    attempt *attempt = &stage.attempt;
+    attempt->operation = operation;
+    attempt->wait_until_us = wait_ms > 0 ? world.now_us + wait_ms * 1000 : 0;
+    attempt->limit_us = world.now_us + limit_ms * 1000;
+    stage.done_count = 0;
+    deployment_start(stage.deployment, attempt);
+    CHECK_EQUAL(stage.done_count, 0);
+    settle();
+}
+
+static inline void start_acquire(int64_t wait_ms) {
+    start(DLOCK_ACQUIRING, wait_ms, wait_ms + IO_MS);
+}
+
+/* The nth connection says this. */
+static inline void say(int index, const char *bytes) {
+    link_say(link_at(index), bytes);
+    settle();
+}
+
+static inline void end_discovery(dlock_status failure, const char *cause) {
+    router_tell_waits(&stage.router, failure, cause);
+    settle();
+}
+
+/* Since the last call, without probes. */
+static inline void check_heard(int index, const char *expected, const char *file, int line) {
+    char *heard = link_at(index)->heard, *ping;
+    char text[HEARD_SIZE + 4];
+    snprintf(text, sizeof(text), "%s; ", heard);
+    while ((ping = strstr(text, "PING; ")) != NULL)
+        memmove(ping, ping + 6, strlen(ping + 6) + 1);
+    if (strlen(text) >= 2) text[strlen(text) - 2] = '\0';
+    check_text(text, expected, file, line, "heard");
+    heard[0] = '\0';
+}
+
+#define CHECK_HEARD(index, expected) check_heard(index, expected, __FILE__, __LINE__)
+
+static inline void check_done(dlock_status status, bool is_transient, const char *file, int line) {
+    unit_check_equal(stage.done_count, 1, file, line, "done");
+    unit_check_equal(stage.attempt.status, status, file, line, "status");
+    unit_check_equal(stage.attempt.is_transient, is_transient, file, line, "is_transient");
+}
+
+#define CHECK_DONE(status, is_transient) check_done(status, is_transient, __FILE__, __LINE__)
+
+#endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* topology_test.c - the kind of deployment that URLs name, and the servers. */
+#include "deployment/topology.h"
+
+#include "unit.h"
+#include <stdlib.h>
+
+enum { URLS_MAX = TOPOLOGY_SERVERS_MAX + 1 };
+
+static topology got;
+static size_t wrong_index;
+
+/* Copies of exactly that size, so that a sanitizer sees reads beyond the end. */
+static const char *read_copies(const char *const urls[], size_t count) {
+    char *copies[URLS_MAX] = {0};
+    for (size_t i = 0; i < count; i++)
+        copies[i] = strdup(urls[i]);
+    memset(&got, 0xff, sizeof(got));
+    wrong_index = 99;
+    const char *wrong = topology_read(&got, (const char *const *)copies, count, &wrong_index);
+    for (size_t i = 0; i < count; i++)
+        free(copies[i]);
+    return wrong;
+}
+
+#define READ(...)                                                                                  \
+    read_copies((const char *const[]){__VA_ARGS__},                                                \
+                sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+
+static void check_wrong(const char *actual, const char *expected) {
+    bool is_same =
+        actual == expected || (actual != NULL && expected != NULL && strcmp(actual, expected) == 0);
+    if (!is_same) printf("    \"%s\"\n", actual == NULL ? "(nothing is wrong)" : actual);
+    CHECK(is_same);
+}
+
+static void check_text(const char *actual, const char *expected) {
+    CHECK_BYTES(actual, strlen(actual), expected, strlen(expected));
+}
+
+static void check_server(size_t which, const char *host, int port) {
+    CHECK(which < got.count);
+    check_text(got.servers[which].host, host);
+    CHECK_EQUAL(got.servers[which].port, port);
+}
+
+static void check_login(const url *url, const char *user, const char *password) {
+    check_text(url->user, user);
+    check_text(url->password, password);
+}
+
+/* -- one server, and several */
+
+static void one_url_is_one_server(void) {
+    check_wrong(READ("redis://app:secret@example.org:7000/3"), NULL);
+    CHECK_EQUAL(got.kind, TOPOLOGY_SINGLE);
+    CHECK_EQUAL((int64_t)got.count, 1);
+    check_server(0, "example.org", 7000);
+    check_login(&got.servers[0], "app", "secret");
+    CHECK_EQUAL(got.servers[0].db, 3);
+    check_wrong(READ("unix:///run/redis.sock"), NULL);
+    CHECK_EQUAL(got.kind, TOPOLOGY_SINGLE);
+    CHECK(got.servers[0].is_unix);
+}
+
+static void several_urls_are_independent_servers(void) {
+    check_wrong(READ("redis://a", "redis://:secret@b:7000", "unix:///run/c"), NULL);
+    CHECK_EQUAL(got.kind, TOPOLOGY_REDLOCK);
+    CHECK_EQUAL((int64_t)got.count, 3);
+    check_server(0, "a", 6379);
+    check_server(1, "b", 7000);
+    check_server(2, "/run/c", 0);
+    check_login(&got.servers[1], "", "secret");
+}
+
+static void an_even_number_of_servers_is_taken(void) {
+    check_wrong(READ("redis://a", "redis://b"), NULL);
+    CHECK_EQUAL(got.kind, TOPOLOGY_REDLOCK);
+    check_wrong(READ("redis://a", "redis://b", "redis://c", "redis://d"), NULL);
+}
+
+static void there_are_at_most_15_of_them(void) {
+    static char texts[URLS_MAX][32];
+    const char *urls[URLS_MAX];
+    for (int i = 0; i < URLS_MAX; i++) {
+        snprintf(texts[i], sizeof(texts[i]), "redis://h:%d", 7000 + i);
+        urls[i] = texts[i];
+    }
+    check_wrong(read_copies(urls, 15), NULL);
+    check_server(14, "h", 7014);
+    check_wrong(read_copies(urls, 16), "there are more than 15 of them");
+}
+
+static void the_same_server_counts_only_once(void) {
+    const char *twice = "the same server is given twice";
+    check_wrong(READ("redis://a", "redis://b", "redis://a"), twice);
+    CHECK_EQUAL((int64_t)wrong_index, 2);
+    check_wrong(READ("redis://a", "redis://a:6379"), twice);
+    check_wrong(READ("redis://a", "redis://A"), twice);
+    check_wrong(READ("redis://a/1", "redis://a/2"), twice);
+    check_wrong(READ("redis://x:y@a", "redis://a"), twice);
+    check_wrong(READ("unix:///run/a", "unix:///run/a?db=1"), twice);
+    check_wrong(READ("unix:///run/a", "unix:///run/A"), NULL);
+    check_wrong(READ("redis://a:1", "redis://a:2"), NULL);
+}
+
+static void the_wrong_one_is_told(void) {
+    CHECK(READ("redis://a", "http://b", "redis://c") != NULL);
+    CHECK_EQUAL((int64_t)wrong_index, 1);
+}
+
+static void kinds_are_not_mixed(void) {
+    const char *mixed = "several URLs must be of one server each: redis:// or unix://";
+    check_wrong(READ("redis://a", "redis+sentinel://b/m"), mixed);
+    CHECK_EQUAL((int64_t)wrong_index, 1);
+    check_wrong(READ("redis+cluster://a", "redis://b"), mixed);
+    CHECK_EQUAL((int64_t)wrong_index, 0);
+    check_wrong(READ("redis+cluster://a", "redis+cluster://b"), mixed);
+}
+
+/* -- Sentinel */
+
+static void a_sentinel_url_has_sentinels_and_a_name(void) {
+    check_wrong(READ("redis+sentinel://a,b:7000,[::1],[::2]:7001/my.master-1_x"), NULL);
+    CHECK_EQUAL(got.kind, TOPOLOGY_SENTINEL);
+    CHECK_EQUAL((int64_t)got.count, 4);
+    check_server(0, "a", 26379);
+    check_server(1, "b", 7000);
+    check_server(2, "::1", 26379);
+    check_server(3, "::2", 7001);
+    check_text(got.master_name, "my.master-1_x");
+    check_login(&got.servers[0], "", "");
+    check_login(&got.master, "", "");
+    CHECK_EQUAL(got.master.db, 0);
+    check_text(got.master.host, "");
+    CHECK_EQUAL(got.master.port, 0);
+}
+
+static void the_login_and_the_database_of_a_sentinel_url_are_the_masters(void) {
+    check_wrong(READ("redis+sentinel://app:a%2Fb@h1,h2/m?db=3"), NULL);
+    check_login(&got.master, "app", "a/b");
+    CHECK_EQUAL(got.master.db, 3);
+    check_login(&got.servers[0], "", "");
+    CHECK_EQUAL(got.servers[1].db, 0);
+    check_wrong(READ("redis+sentinel://p@ss@h1/m"), NULL);
+    check_login(&got.master, "", "p@ss");
+    check_wrong(READ("redis+sentinel://p?ss,word@h1/m"), NULL);
+    check_login(&got.master, "", "p?ss,word");
+    CHECK_EQUAL((int64_t)got.count, 1);
+}
+
+static void the_sentinels_may_have_a_login_of_their_own(void) {
+    check_wrong(
+        READ("redis+sentinel://app:one@a,b/m?sentinel_user=s&sentinel_password=t%26wo&db=1"), NULL);
+    check_login(&got.master, "app", "one");
+    check_login(&got.servers[0], "s", "t&wo");
+    check_login(&got.servers[1], "s", "t&wo");
+    check_wrong(READ("redis+sentinel://a/m?sentinel_password=two"), NULL);
+    check_login(&got.servers[0], "", "two");
+    check_login(&got.master, "", "");
+}
+
+static void each_mistake_in_a_sentinel_url_has_its_message(void) {
+    const char *no_name = "the name of the master is missing: redis+sentinel://hosts/name";
+    const char *bad_query = "after the ? only db=, sentinel_user= and sentinel_password= are known";
+    check_wrong(READ("redis+sentinel://a"), no_name);
+    check_wrong(READ("redis+sentinel://a/"), no_name);
+    check_wrong(READ("redis+sentinel://a/?db=1"), no_name);
+    check_wrong(READ("redis+sentinel:///m"), "a host of the list is missing");
+    check_wrong(READ("redis+sentinel://a,/m"), "a host of the list is missing");
+    check_wrong(READ("redis+sentinel://a,,b/m"), "a host of the list is missing");
+    check_wrong(READ("redis+sentinel://a/m/3"),
+                "the name of the master has other than letters, digits, .-_");
+    check_wrong(READ("redis+sentinel://a/m?x=1"), bad_query);
+    check_wrong(READ("redis+sentinel://a/m?db=x"), "the database is not a number");
+    check_wrong(READ("redis+sentinel://a:x/m"), "the port is not a number from 1 to 65535");
+    check_wrong(READ("redis+sentinel://a,::1/m"), "an IPv6 address needs [ and ]");
+    check_wrong(READ("redis+sentinel://:@a/m"), "the password before the @ is empty");
+    check_wrong(READ("redis+sentinel://a/m?sentinel_user=s"),
+                "there is a sentinel_user without a password");
+    check_wrong(READ("redis+sentinel://a,a:1,a:2,a:3,a:4,a:5,a:6,a:7,a:8,a:9,a,a,a,a,a,a/m"),
+                "there are more than 15 hosts");
+}
+
+/* -- Cluster */
+
+static void a_cluster_url_has_nodes_to_begin_with(void) {
+    check_wrong(READ("redis+cluster://app:secret@a,b:7000,[::1]"), NULL);
+    CHECK_EQUAL(got.kind, TOPOLOGY_CLUSTER);
+    CHECK_EQUAL((int64_t)got.count, 3);
+    check_server(0, "a", 6379);
+    check_server(1, "b", 7000);
+    check_server(2, "::1", 6379);
+    check_login(&got.servers[0], "app", "secret");
+    check_login(&got.servers[2], "app", "secret");
+    check_wrong(READ("redis+cluster://a/"), NULL);
+    check_wrong(READ("redis+cluster://a/0"), NULL);
+}
+
+static void a_cluster_has_no_other_database_and_no_options(void) {
+    check_wrong(READ("redis+cluster://a/1"), "a cluster has only database 0");
+    check_wrong(READ("redis+cluster://a/00"), "a cluster has only database 0");
+    check_wrong(READ("redis+cluster://a/?db=0"), "redis+cluster:// takes no ?");
+    CHECK(READ("redis+cluster://a?db=0") != NULL);
+    CHECK(READ("redis+cluster://") != NULL);
+}
+
+/* -- all */
+
+static void no_message_has_a_secret_in_it(void) {
+    static const char *const bad[] = {
+        "redis+sentinel://app:hunter2@",
+        "redis+sentinel://app:hunter2@h",
+        "redis+sentinel://app:hunter2@h:x/m",
+        "redis+sentinel://app:hunter2%@h/m",
+        "redis+sentinel://app:hunter2/more@h/m",
+        "redis+sentinel://h/m?sentinel_password=hunter2%",
+        "redis+sentinel://h/m?sentinel_user=hunter2",
+        "redis+sentinel://h/m?password=hunter2",
+        "redis+cluster://hunter2:@h",
+        "redis+cluster://app:hunter2@h/more",
+        "redis+cluster://app:hunter2@h,[x",
+        "redis+hunter2://h",
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        const char *wrong = READ(bad[i]);
+        CHECK(wrong != NULL);
+        if (wrong != NULL) CHECK(strstr(wrong, "hunter2") == NULL && strstr(wrong, "more") == NULL);
+    }
+}
+
+static void what_is_too_long_is_refused(void) {
+    static char text[20000];
+    memset(text, 'x', sizeof(text) - 1);
+    memcpy(text, "redis+cluster://", strlen("redis+cluster://"));
+    check_wrong(READ(text), "it is too long");
+    memcpy(text, "redis+sentinel://a/m?db=", strlen("redis+sentinel://a/m?db="));
+    check_wrong(READ(text), "it is too long");
+    memcpy(text, "redis+sentinel://a/m?sentinel_password=", 39);
+    check_wrong(READ(text), "it is too long");
+}
+
+static void nonsense_is_survived(void) {
+    static const char letters[] = "redisunx:/@[]?#%0419afdb=-.,,&";
+    static const char *const prefixes[] = {"redis+sentinel://", "redis+cluster://",
+                                           "redis+sentinel://a/m?"};
+    for (int i = 0; i < 200000; i++) {
+        char text[64];
+        int length = snprintf(text, sizeof(text), "%s", prefixes[i % 3]);
+        int end = length + (int)unit_random_within(0, 24);
+        while (length < end)
+            text[length++] = letters[unit_random() % (sizeof(letters) - 1)];
+        text[length] = '\0';
+        if (READ(text) != NULL) continue;
+        CHECK(got.count >= 1 && got.count <= TOPOLOGY_SERVERS_MAX);
+        CHECK((got.kind == TOPOLOGY_SENTINEL) == (got.master_name[0] != '\0'));
+        for (size_t n = 0; n < got.count; n++)
+            CHECK(got.servers[n].host[0] != '\0' && got.servers[n].db == 0);
+    }
+}
+
+static void tls_is_needed_if_any_server_speaks_it(void) {
+    check_wrong(READ("redis://a", "redis://b"), NULL);
+    CHECK(!topology_has_tls(&got));
+    check_wrong(READ("redis://a", "rediss://b"), NULL);
+    CHECK(topology_has_tls(&got));
+    check_wrong(READ("rediss+sentinel://a/m"), NULL);
+    CHECK(topology_has_tls(&got) && got.servers[0].is_tls && got.master.is_tls);
+    check_wrong(READ("rediss+cluster://a"), NULL);
+    CHECK(topology_has_tls(&got));
+}
+
+int main(void) {
+    UNIT_RUN(one_url_is_one_server);
+    UNIT_RUN(several_urls_are_independent_servers);
+    UNIT_RUN(an_even_number_of_servers_is_taken);
+    UNIT_RUN(there_are_at_most_15_of_them);
+    UNIT_RUN(the_same_server_counts_only_once);
+    UNIT_RUN(the_wrong_one_is_told);
+    UNIT_RUN(kinds_are_not_mixed);
+    UNIT_RUN(a_sentinel_url_has_sentinels_and_a_name);
+    UNIT_RUN(the_login_and_the_database_of_a_sentinel_url_are_the_masters);
+    UNIT_RUN(the_sentinels_may_have_a_login_of_their_own);
+    UNIT_RUN(each_mistake_in_a_sentinel_url_has_its_message);
+    UNIT_RUN(a_cluster_url_has_nodes_to_begin_with);
+    UNIT_RUN(a_cluster_has_no_other_database_and_no_options);
+    UNIT_RUN(tls_is_needed_if_any_server_speaks_it);
+    UNIT_RUN(no_message_has_a_secret_in_it);
+    UNIT_RUN(what_is_too_long_is_refused);
+    UNIT_RUN(nonsense_is_survived);
+    return unit_summary();
+}

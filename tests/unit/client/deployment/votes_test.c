@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* votes_test.c - how several servers replied, and what a majority says. */
+#include "deployment/votes.h"
+
+#include "unit.h"
+
+/* One letter a server: y(es), n(o), s(ilent), u(nreachable), f(ailed for now), r(efused for good),
+ * - (no request). */
+static votes count(const char *said) {
+    votes made = {.voters = strlen(said)};
+    for (; *said != '\0'; said++)
+        switch (*said) {
+        case 'y':
+            votes_add(&made, DLOCK_OK, false);
+            break;
+        case 'n':
+            votes_add(&made, DLOCK_BUSY, false);
+            break;
+        case 's':
+            votes_add(&made, DLOCK_IN_DOUBT, true);
+            break;
+        case 'u':
+            votes_add(&made, DLOCK_UNREACHABLE, true);
+            break;
+        case 'f':
+            votes_add(&made, DLOCK_REFUSED, true);
+            break;
+        case 'r':
+            votes_add(&made, DLOCK_REFUSED, false);
+            break;
+        default:
+            break;
+        }
+    return made;
+}
+
+static void check(const char *said, dlock_status expected) {
+    votes counted = count(said);
+    dlock_status result = votes_result(&counted, DLOCK_BUSY);
+    if (result != expected) printf("    %s: %d\n", said, (int)result);
+    CHECK(result == expected);
+}
+
+static void a_quorum_is_more_than_half(void) {
+    static const int64_t quorums[] = {1, 2, 2, 3, 3, 4, 4};
+    for (size_t voters = 1; voters <= 7; voters++)
+        CHECK_EQUAL((int64_t)votes_quorum(voters), quorums[voters - 1]);
+}
+
+static void two_majorities_have_a_server_in_common(void) {
+    for (size_t voters = 1; voters <= 15; voters++)
+        CHECK(2 * votes_quorum(voters) > voters);
+}
+
+static void a_majority_of_all_says_yes(void) {
+    check("yyy", DLOCK_OK);
+    check("yyn", DLOCK_OK);
+    check("yys", DLOCK_OK);
+    check("yyyuu", DLOCK_OK);
+    check("yyyrs", DLOCK_OK);
+    check("yy", DLOCK_OK);
+    check("yyyn", DLOCK_OK);
+}
+
+static void servers_that_are_not_there_count_as_well(void) {
+    check("yuu", DLOCK_NO_QUORUM);
+    check("yysss", DLOCK_NO_QUORUM);
+    check("yy---", DLOCK_NO_QUORUM);
+    check("yu", DLOCK_NO_QUORUM);
+    check("yyuu", DLOCK_NO_QUORUM);
+}
+
+static void enough_noes_make_a_yes_impossible(void) {
+    check("nny", DLOCK_BUSY);
+    check("nnu", DLOCK_BUSY);
+    check("nnnss", DLOCK_BUSY);
+    check("yynn", DLOCK_BUSY); /* of four it takes two */
+    check("yn", DLOCK_BUSY);
+    check("nnyys", DLOCK_NO_QUORUM);
+    check("nuu", DLOCK_NO_QUORUM);
+    check("nyu", DLOCK_NO_QUORUM);
+}
+
+static void the_no_is_the_callers(void) {
+    votes counted = count("nny");
+    CHECK_EQUAL(votes_result(&counted, DLOCK_LOST), DLOCK_LOST);
+}
+
+static void a_lost_counts_as_a_no(void) {
+    votes counted = {.voters = 3};
+    votes_add(&counted, DLOCK_LOST, false);
+    votes_add(&counted, DLOCK_LOST, false);
+    CHECK_EQUAL(votes_result(&counted, DLOCK_LOST), DLOCK_LOST);
+}
+
+static void lasting_failures_of_too_many_are_the_result(void) {
+    check("rry", DLOCK_REFUSED);
+    check("rrrss", DLOCK_REFUSED);
+    check("rryyu", DLOCK_NO_QUORUM);
+    check("ffy", DLOCK_NO_QUORUM);
+    check("rny", DLOCK_NO_QUORUM);
+}
+
+static void the_first_lasting_failure_is_told(void) {
+    votes counted = {.voters = 3};
+    votes_add(&counted, DLOCK_INVALID, false);
+    votes_add(&counted, DLOCK_PROTOCOL, false);
+    CHECK_EQUAL(votes_result(&counted, DLOCK_BUSY), DLOCK_INVALID);
+}
+
+static void check_open(const char *said, bool expected) {
+    votes counted = count(said);
+    size_t more = 0;
+    for (const char *letter = said; *letter != '\0'; letter++)
+        more += *letter == '-';
+    bool is_open = votes_are_open(&counted, DLOCK_BUSY, more);
+    if (is_open != expected) printf("    %s\n", said);
+    CHECK(is_open == expected);
+}
+
+static void a_vote_is_open_while_more_replies_could_decide_it(void) {
+    check_open("yy-", false); /* decided */
+    check_open("nn-", false);
+    check_open("yn-", true);
+    check_open("yu-", true);
+    check_open("uu-", false); /* lost whatever it says */
+    check_open("nu-", true);
+    check_open("yyu--", true);
+    check_open("yuu--", true);
+    check_open("uuu--", false);
+    check_open("nuu--", true);
+    check_open("yyn", false);
+    check_open("rr-", false);
+    check_open("---", true);
+}
+
+/* Whatever is said: at most one of yes and no can be, and more yes never makes it worse. */
+static void a_yes_more_never_makes_it_worse(void) {
+    static const char letters[] = "ynsufr-";
+    for (int i = 0; i < 20000; i++) {
+        char said[16] = "";
+        size_t voters = 1 + (size_t)(unit_random() % 15);
+        for (size_t v = 0; v < voters; v++)
+            said[v] = letters[unit_random() % (sizeof(letters) - 1)];
+        said[voters] = '\0';
+        votes before = count(said);
+        said[unit_random() % voters] = 'y';
+        votes after = count(said);
+        if (votes_result(&before, DLOCK_BUSY) == DLOCK_OK)
+            CHECK(votes_result(&after, DLOCK_BUSY) == DLOCK_OK);
+    }
+}
+
+static void check_text(const char *said, const char *expected) {
+    char text[100];
+    votes counted = count(said);
+    votes_describe(&counted, "ok", "busy", text, sizeof(text));
+    CHECK_BYTES(text, strlen(text), expected, strlen(expected));
+}
+
+static void votes_are_described_in_words(void) {
+    check_text("yynnu", "2 ok, 2 busy, 1 unreachable");
+    check_text("nnn", "3 busy");
+    check_text("ysfr-", "1 ok, 1 unanswered, 2 failed, 1 skipped");
+}
+
+static void a_description_that_does_not_fit_is_cut(void) {
+    char text[12];
+    votes counted = count("yynnu");
+    memset(text, 'x', sizeof(text));
+    votes_describe(&counted, "ok", "busy", text, 8);
+    CHECK_BYTES(text, strlen(text), "2 ok, 2", 7);
+    CHECK(text[8] == 'x');
+}
+
+int main(void) {
+    UNIT_RUN(a_quorum_is_more_than_half);
+    UNIT_RUN(two_majorities_have_a_server_in_common);
+    UNIT_RUN(a_majority_of_all_says_yes);
+    UNIT_RUN(servers_that_are_not_there_count_as_well);
+    UNIT_RUN(enough_noes_make_a_yes_impossible);
+    UNIT_RUN(the_no_is_the_callers);
+    UNIT_RUN(a_lost_counts_as_a_no);
+    UNIT_RUN(lasting_failures_of_too_many_are_the_result);
+    UNIT_RUN(the_first_lasting_failure_is_told);
+    UNIT_RUN(a_vote_is_open_while_more_replies_could_decide_it);
+    UNIT_RUN(a_yes_more_never_makes_it_worse);
+    UNIT_RUN(votes_are_described_in_words);
+    UNIT_RUN(a_description_that_does_not_fit_is_cut);
+    return unit_summary();
+}

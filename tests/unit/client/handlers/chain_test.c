@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* chain_test.c - the way of a call through handlers.
+ *
+ * Each handler writes down what happens to it: " a(" when it lets the call pass, " a!" when it
+ * answers, " a~" when it suspends the call, and " )a" when the call comes back, with the status if
+ * that is not DLOCK_OK: " )a4". */
+#include "handlers/chain.h"
+
+#include "unit.h"
+
+enum { ROOM = 8 };
+
+typedef struct actor {
+    const char *name;
+    dlock_step step;      /* what enter() returns once it does not suspend */
+    dlock_status answer;  /* of DLOCK_ANSWER */
+    int suspends;         /* this many times before that */
+    dlock_status changed; /* not DLOCK_OK: leave() changes the status into this */
+    bool is_granting;     /* leave() changes the status into DLOCK_OK */
+    void *mark;           /* not NULL: enter() puts it into the slot */
+    void *found, *left;   /* in the slot, at enter() and leave() */
+    dlock_operation operation;
+} actor;
+
+static actor passing(const char *name) {
+    return (actor){.name = name};
+}
+
+static actor answering(const char *name, dlock_status answer) {
+    return (actor){.name = name, .step = DLOCK_ANSWER, .answer = answer};
+}
+
+static actor suspending(const char *name, int times) {
+    return (actor){.name = name, .suspends = times};
+}
+
+static char trace[512];
+
+static void note(const char *before, const char *name, const char *after) {
+    size_t length = strlen(trace);
+    snprintf(trace + length, sizeof(trace) - length, "%s%s%s", before, name, after);
+}
+
+static dlock_step enter(void *arg, dlock_call *call) {
+    actor *self = arg;
+    self->operation = call->operation;
+    self->found = *call->slot;
+    if (self->mark != NULL) *call->slot = self->mark;
+    if (self->suspends > 0) {
+        self->suspends--;
+        note(" ", self->name, "~");
+        return DLOCK_SUSPEND;
+    }
+    note(" ", self->name, self->step == DLOCK_ANSWER ? "!" : "(");
+    if (self->step == DLOCK_ANSWER) call->status = self->answer;
+    return self->step;
+}
+
+static void leave(void *arg, dlock_call *call) {
+    char status[8] = "";
+    actor *self = arg;
+    self->left = *call->slot;
+    if (call->status != DLOCK_OK) snprintf(status, sizeof(status), "%d", (int)call->status);
+    note(" )", self->name, status);
+    if (self->changed != DLOCK_OK) call->status = self->changed;
+    if (self->is_granting) call->status = DLOCK_OK;
+}
+
+static dlock_handler handler_of(actor *actor, int order) {
+    return (dlock_handler){.struct_size = sizeof(dlock_handler),
+                           .order = order,
+                           .arg = actor,
+                           .enter = enter,
+                           .leave = leave};
+}
+
+static chain *chain_of(const dlock_handler *handlers, size_t count) {
+    chain *made = chain_new(count);
+    CHECK(made != NULL);
+    for (size_t i = 0; made != NULL && i < count; i++)
+        chain_add(made, &handlers[i]);
+    return made;
+}
+
+/* Advances a suspended call again and again, like a thread that is woken for nothing. */
+static dlock_status run_with(const dlock_handler *handlers, size_t count, void **slots,
+                             dlock_operation operation) {
+    call call = {.pub = {.operation = operation, .name = "name"}, .slots = slots};
+    chain *made = chain_of(handlers, count);
+    trace[0] = '\0';
+    chain_begin(&call);
+    while (!chain_advance(made, &call))
+        continue;
+    free(made);
+    return call.pub.status;
+}
+
+static dlock_status run(const dlock_handler *handlers, size_t count) {
+    void *slots[ROOM] = {NULL};
+    return run_with(handlers, count, slots, DLOCK_ACQUIRING);
+}
+
+#define CHECK_TRACE(expected) CHECK_BYTES(trace, strlen(trace), expected, strlen(expected))
+
+/* -- order */
+
+static void handlers_are_passed_by_their_order_not_as_given(void) {
+    actor a = passing("a"), b = passing("b"), c = answering("c", DLOCK_OK);
+    const dlock_handler given[] = {handler_of(&c, 3000), handler_of(&a, -7), handler_of(&b, 100)};
+    CHECK_EQUAL(run(given, 3), DLOCK_OK);
+    CHECK_TRACE(" a( b( c! )b )a");
+}
+
+static void handlers_of_the_same_order_are_passed_as_given(void) {
+    actor a = passing("a"), b = passing("b"), c = passing("c"), d = answering("d", DLOCK_OK);
+    const dlock_handler given[] = {handler_of(&d, 6), handler_of(&a, 5), handler_of(&b, 5),
+                                   handler_of(&c, 5)};
+    CHECK_EQUAL(run(given, 4), DLOCK_OK);
+    CHECK_TRACE(" a( b( c( d! )c )b )a");
+}
+
+static void every_order_of_giving_them_leads_to_the_same_chain(void) {
+    actor a = passing("a"), b = passing("b"), c = passing("c"), d = answering("d", DLOCK_OK);
+    const dlock_handler all[] = {handler_of(&a, INT32_MIN), handler_of(&b, 0), handler_of(&c, 1),
+                                 handler_of(&d, INT32_MAX)};
+    for (int i = 0; i < 256; i++) {
+        int at[] = {i & 3, i >> 2 & 3, i >> 4 & 3, i >> 6};
+        bool is_permutation = (1 << at[0] | 1 << at[1] | 1 << at[2] | 1 << at[3]) == 15;
+        if (!is_permutation) continue;
+        const dlock_handler given[] = {all[at[0]], all[at[1]], all[at[2]], all[at[3]]};
+        run(given, 4);
+        CHECK_TRACE(" a( b( c( d! )c )b )a");
+    }
+}
+
+static void the_chain_has_a_copy_of_the_handler(void) {
+    actor a = answering("a", DLOCK_OK), other = answering("other", DLOCK_BUSY);
+    void *slots[ROOM] = {NULL};
+    call call = {.pub = {.operation = DLOCK_ACQUIRING}, .slots = slots};
+    dlock_handler given = handler_of(&a, 1);
+    chain *made = chain_of(&given, 1);
+    given = handler_of(&other, 1);
+    CHECK_EQUAL((int64_t)made->count, 1);
+    chain_begin(&call);
+    CHECK(chain_advance(made, &call));
+    CHECK_EQUAL(call.pub.status, DLOCK_OK);
+    free(made);
+}
+
+static void a_call_that_no_handler_answers_is_a_mistake(void) {
+    actor a = passing("a");
+    const dlock_handler given[] = {handler_of(&a, 1)};
+    CHECK_EQUAL(run(given, 1), DLOCK_INVALID);
+    CHECK_TRACE(" a( )a104");
+}
+
+/* -- answers */
+
+static void nothing_behind_hears_of_a_call_that_was_answered(void) {
+    actor a = passing("a"), b = answering("b", DLOCK_BUSY), c = passing("c"),
+          d = answering("d", DLOCK_OK);
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3),
+                                   handler_of(&d, 4)};
+    CHECK_EQUAL(run(given, 4), DLOCK_BUSY);
+    CHECK_TRACE(" a( b! )a1");
+    b.answer = DLOCK_OK;
+    CHECK_EQUAL(run(given, 4), DLOCK_OK);
+    CHECK_TRACE(" a( b! )a");
+}
+
+static void all_that_let_the_call_pass_see_the_answer_the_last_one_first(void) {
+    actor a = passing("a"), b = passing("b"), c = passing("c"), d = answering("d", DLOCK_REFUSED),
+          e = passing("e");
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3),
+                                   handler_of(&d, 4), handler_of(&e, 5)};
+    CHECK_EQUAL(run(given, 5), DLOCK_REFUSED);
+    CHECK_TRACE(" a( b( c( d! )c102 )b102 )a102");
+}
+
+static void a_first_handler_that_answers_tells_nobody(void) {
+    actor a = answering("a", DLOCK_BUSY), b = passing("b");
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2)};
+    CHECK_EQUAL(run(given, 2), DLOCK_BUSY);
+    CHECK_TRACE(" a!");
+}
+
+static void a_handler_without_enter_is_passed_by_and_still_left(void) {
+    actor a = passing("a"), b = passing("b"), c = answering("c", DLOCK_TIMEOUT);
+    dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3)};
+    given[0].enter = NULL;
+    CHECK_EQUAL(run(given, 3), DLOCK_TIMEOUT);
+    CHECK_TRACE(" b( c! )b2 )a2");
+}
+
+static void a_handler_without_leave_or_with_neither_changes_nothing(void) {
+    actor a = passing("a"), b = passing("b"), none = passing("none"),
+          c = answering("c", DLOCK_BUSY);
+    dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&none, 3),
+                             handler_of(&c, 4)};
+    given[1].leave = NULL;
+    given[2].enter = NULL;
+    given[2].leave = NULL;
+    CHECK_EQUAL(run(given, 4), DLOCK_BUSY);
+    CHECK_TRACE(" a( b( c! )a1");
+}
+
+static void removing_one_changes_nothing_for_the_others(void) {
+    actor a = passing("a"), b = passing("b"), c = passing("c"), d = answering("d", DLOCK_LOST);
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3),
+                                   handler_of(&d, 4)};
+    const char *const expected[] = {" b( c( d! )c4 )b4", " a( c( d! )c4 )a4", " a( b( d! )b4 )a4"};
+    for (size_t without = 0; without < 3; without++) {
+        dlock_handler rest[3];
+        for (size_t i = 0, count = 0; i < 4; i++)
+            if (i != without) rest[count++] = given[i];
+        CHECK_EQUAL(run(rest, 3), DLOCK_LOST);
+        CHECK_TRACE(expected[without]);
+    }
+}
+
+/* -- changing the answer */
+
+static void a_changed_status_is_what_those_before_see(void) {
+    actor a = passing("a"), b = passing("b"), c = answering("c", DLOCK_UNREACHABLE);
+    b.changed = DLOCK_BUSY;
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3)};
+    CHECK_EQUAL(run(given, 3), DLOCK_BUSY);
+    CHECK_TRACE(" a( b( c! )b101 )a1");
+}
+
+static void a_lock_that_was_granted_stays_so_whatever_a_handler_says(void) {
+    actor a = passing("a"), b = passing("b"), c = passing("c"), d = answering("d", DLOCK_BUSY);
+    a.changed = DLOCK_REFUSED;
+    b.is_granting = true; /* on the way out */
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3),
+                                   handler_of(&d, 4)};
+    CHECK_EQUAL(run(given, 4), DLOCK_OK);
+    CHECK_TRACE(" a( b( c( d! )c1 )b1 )a");
+    void *slots[ROOM] = {NULL};
+    CHECK_EQUAL(run_with(given, 4, slots, DLOCK_RELEASING), DLOCK_REFUSED);
+}
+
+/* -- suspending */
+
+static void a_handler_that_suspends_is_entered_again_and_no_other_is(void) {
+    actor a = passing("a"), b = suspending("b", 3), c = answering("c", DLOCK_OK);
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3)};
+    CHECK_EQUAL(run(given, 3), DLOCK_OK);
+    CHECK_TRACE(" a( b~ b~ b~ b( c! )b )a");
+}
+
+static void each_handler_can_suspend(void) {
+    actor a = suspending("a", 1), b = suspending("b", 1), c = answering("c", DLOCK_LOST);
+    c.suspends = 2;
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3)};
+    CHECK_EQUAL(run(given, 3), DLOCK_LOST);
+    CHECK_TRACE(" a~ a( b~ b( c~ c~ c! )b4 )a4");
+}
+
+static void a_call_stops_at_each_suspension_and_is_done_once(void) {
+    void *slots[ROOM] = {NULL};
+    actor a = suspending("a", 1), b = answering("b", DLOCK_OK);
+    b.suspends = 1;
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2)};
+    call call = {.pub = {.operation = DLOCK_ACQUIRING}, .slots = slots};
+    chain *made = chain_of(given, 2);
+    trace[0] = '\0';
+    chain_begin(&call);
+    CHECK(!chain_advance(made, &call));
+    CHECK_TRACE(" a~");
+    CHECK(!chain_advance(made, &call));
+    CHECK_TRACE(" a~ a( b~");
+    CHECK(chain_advance(made, &call));
+    CHECK_TRACE(" a~ a( b~ b! )a");
+    CHECK(chain_advance(made, &call)); /* nothing is left to be done */
+    CHECK_TRACE(" a~ a( b~ b! )a");
+    chain_begin(&call); /* the next call begins at the first handler */
+    CHECK(chain_advance(made, &call));
+    CHECK_TRACE(" a~ a( b~ b! )a a( b! )a");
+    free(made);
+}
+
+static void a_new_call_finds_nothing_of_the_one_before(void) {
+    void *slots[ROOM] = {NULL};
+    call call = {.slots = slots};
+    chain *made = chain_new(1);
+    memset(&call.waiting, 1, sizeof(call.waiting));
+    call.local.is_handed_on = true;
+    call.on_sent = (void (*)(struct call *))free; /* any function */
+    chain_begin(&call);
+    CHECK(call.waiting.phase == WAITING_IDLE && !call.waiting.may_hold);
+    CHECK(!call.local.is_handed_on && call.local.hot == NULL && call.on_sent == NULL);
+    free(made);
+}
+
+/* -- slots */
+
+static void each_handler_has_a_slot_of_its_own_in_each_lock(void) {
+    int marks[2];
+    void *one[ROOM] = {NULL}, *other[ROOM] = {NULL};
+    actor a = passing("a"), b = passing("b"), c = answering("c", DLOCK_OK);
+    a.mark = &marks[0];
+    c.mark = &marks[1];
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3)};
+    run_with(given, 3, one, DLOCK_ACQUIRING);
+    CHECK(a.found == NULL && b.found == NULL && c.found == NULL);
+    run_with(given, 3, one, DLOCK_RELEASING);
+    CHECK(a.found == &marks[0] && b.found == NULL && c.found == &marks[1]);
+    run_with(given, 3, other, DLOCK_ACQUIRING);
+    CHECK(a.found == NULL && b.found == NULL && c.found == NULL);
+    CHECK(one[3] == NULL && other[3] == NULL);
+}
+
+static void a_handler_finds_its_own_slot_on_the_way_out(void) {
+    int marks[2];
+    void *slots[ROOM] = {NULL};
+    actor a = passing("a"), b = passing("b"), c = suspending("c", 1),
+          d = answering("d", DLOCK_BUSY);
+    a.mark = &marks[0];
+    c.mark = &marks[1];
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3),
+                                   handler_of(&d, 4)};
+    run_with(given, 4, slots, DLOCK_ACQUIRING);
+    CHECK(a.left == &marks[0] && b.left == NULL && c.left == &marks[1]);
+}
+
+/* -- operations */
+
+static void release_and_extend_take_the_same_way(void) {
+    void *slots[ROOM] = {NULL};
+    actor a = passing("a"), b = passing("b"), c = answering("c", DLOCK_LOST);
+    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3)};
+    const dlock_operation operations[] = {DLOCK_ACQUIRING, DLOCK_RELEASING, DLOCK_EXTENDING};
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_EQUAL(run_with(given, 3, slots, operations[i]), DLOCK_LOST);
+        CHECK_TRACE(" a( b( c! )b4 )a4");
+        CHECK(a.operation == operations[i] && c.operation == operations[i]);
+    }
+}
+
+/* -- what a handler may ask */
+
+static void a_call_that_is_resumed_is_ready(void) {
+    call call = {.loop = loop_new(clock_system())};
+    dlock_call_resume(&call.pub);
+    loop_lock(call.loop);
+    CHECK(call.waiter.is_ready);
+    loop_wait(call.loop, &call.waiter); /* returns at once */
+    CHECK(!call.waiter.is_ready);
+    loop_unlock(call.loop);
+    loop_free(call.loop);
+}
+
+static void a_call_tells_whether_it_is_canceled(void) {
+    atomic_bool is_canceled = false;
+    call call = {.pub.started_us = 1, .waiter.is_canceled = &is_canceled};
+    CHECK(!dlock_call_is_canceled(&call.pub));
+    atomic_store(&is_canceled, true);
+    CHECK(dlock_call_is_canceled(&call.pub));
+    call.waiter.is_canceled = NULL;
+    CHECK(!dlock_call_is_canceled(&call.pub));
+    dlock_call copy = {.name = "the copy that a store is given"};
+    CHECK(!dlock_call_is_canceled(&copy));
+}
+
+static void a_call_tells_how_much_time_is_left(void) {
+    dlock_call call = {.deadline_us = clock_now_us(clock_system()) + 100000000};
+    CHECK(dlock_call_left_ms(&call) > 90000 && dlock_call_left_ms(&call) <= 100000);
+    call.deadline_us = 1;
+    CHECK_EQUAL(dlock_call_left_ms(&call), 0);
+    call.deadline_us = INT64_MAX;
+    CHECK_EQUAL(dlock_call_left_ms(&call), INT64_MAX);
+}
+
+int main(void) {
+    UNIT_RUN(handlers_are_passed_by_their_order_not_as_given);
+    UNIT_RUN(handlers_of_the_same_order_are_passed_as_given);
+    UNIT_RUN(every_order_of_giving_them_leads_to_the_same_chain);
+    UNIT_RUN(the_chain_has_a_copy_of_the_handler);
+    UNIT_RUN(a_call_that_no_handler_answers_is_a_mistake);
+    UNIT_RUN(nothing_behind_hears_of_a_call_that_was_answered);
+    UNIT_RUN(all_that_let_the_call_pass_see_the_answer_the_last_one_first);
+    UNIT_RUN(a_first_handler_that_answers_tells_nobody);
+    UNIT_RUN(a_handler_without_enter_is_passed_by_and_still_left);
+    UNIT_RUN(a_handler_without_leave_or_with_neither_changes_nothing);
+    UNIT_RUN(removing_one_changes_nothing_for_the_others);
+    UNIT_RUN(a_changed_status_is_what_those_before_see);
+    UNIT_RUN(a_lock_that_was_granted_stays_so_whatever_a_handler_says);
+    UNIT_RUN(a_handler_that_suspends_is_entered_again_and_no_other_is);
+    UNIT_RUN(each_handler_can_suspend);
+    UNIT_RUN(a_call_stops_at_each_suspension_and_is_done_once);
+    UNIT_RUN(a_new_call_finds_nothing_of_the_one_before);
+    UNIT_RUN(each_handler_has_a_slot_of_its_own_in_each_lock);
+    UNIT_RUN(a_handler_finds_its_own_slot_on_the_way_out);
+    UNIT_RUN(release_and_extend_take_the_same_way);
+    UNIT_RUN(a_call_that_is_resumed_is_ready);
+    UNIT_RUN(a_call_tells_whether_it_is_canceled);
+    UNIT_RUN(a_call_tells_how_much_time_is_left);
+    return unit_summary();
+}

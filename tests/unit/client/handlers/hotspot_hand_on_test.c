@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* hotspot_hand_on_test.c - locks that are handed on without a request to the service. */
+#include "hotspot_world.h"
+#include "lease/lease.h"
+
+/* One holds the lock, and gives it back while two waits for it and wants lease_ms. */
+static void hand_over(handle *one, handle *two, uint32_t lease_ms) {
+    start_acquire_for(two, lease_ms, WAIT_MS);
+    CHECK(two->is_waiting);
+    release(one);
+    CHECK(go_on(two));
+}
+
+static void begin_handing_on(uint32_t times) {
+    begin((hotspot){.queue_max = 10, .hand_on = times});
+    hot_names_add(&world.layer.names, "n");
+}
+
+static void without_hand_on_every_release_goes_out(void) {
+    begin_handing_on(0);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    hand_over(one, two, LEASE_MS);
+    CHECK_EQUAL(two->status, DLOCK_OK);
+    CHECK_EQUAL(world.releases, 1);
+    CHECK_EQUAL((int64_t)atomic_load(&world.layer.hand_ons), 0);
+    release(two);
+    end();
+}
+
+static void a_lock_is_handed_on_this_many_times_in_a_row(void) {
+    begin_handing_on(3);
+    handle *holder = holder_of("n");
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 4; i++) {
+            handle *next = handle_of("n");
+            hand_over(holder, next, LEASE_MS);
+            CHECK_EQUAL(holder->status, DLOCK_OK);
+            CHECK_EQUAL(is_same_lock(holder, next), i < 3);
+            holder = next;
+        }
+        CHECK_EQUAL(world.acquires, round + 2);
+        CHECK_EQUAL(world.releases, round + 1);
+        CHECK_EQUAL((int64_t)atomic_load(&world.layer.hand_ons), (round + 1) * 3);
+    }
+    release(holder);
+    end();
+}
+
+static void with_an_empty_queue_the_lock_is_given_back(void) {
+    begin_handing_on(3);
+    release(holder_of("n"));
+    CHECK_EQUAL(world.releases, 1);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    hand_over(one, two, LEASE_MS);
+    release(two);
+    CHECK_EQUAL(world.releases, 2);
+    CHECK_EQUAL(world.acquires, 2);
+    end();
+}
+
+static void the_row_begins_again_after_the_lock_was_given_back(void) {
+    begin_handing_on(1);
+    for (int i = 1; i <= 5; i++) {
+        handle *one = holder_of("n"), *two = handle_of("n");
+        hand_over(one, two, LEASE_MS);
+        release(two);
+        CHECK_EQUAL((int64_t)atomic_load(&world.layer.hand_ons), i);
+    }
+    end();
+}
+
+/* The lock has been held for held_us when it is handed on to a call that wants lease_ms. */
+static bool is_asked_for_again(int64_t held_us, uint32_t lease_ms) {
+    begin_handing_on(3);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    int64_t asked_us = one->call.pub.asked_us;
+    fake.now_us += held_us;
+    hand_over(one, two, lease_ms);
+    bool is_again = world.acquires == 2;
+    CHECK_EQUAL(two->status, DLOCK_OK);
+    CHECK_EQUAL(world.releases, 0);
+    CHECK(is_text(two->call.pub.token, one->call.pub.token)); /* so that it is renewed */
+    CHECK_EQUAL(two->call.waiting.may_hold, is_again);
+    if (!is_again) {
+        CHECK(is_same_lock(one, two));
+        CHECK_EQUAL(two->call.pub.lease_ms, LEASE_MS); /* the rest of the one before */
+        CHECK_EQUAL(two->call.pub.asked_us, asked_us);
+        CHECK_EQUAL(two->call.pub.remote_us, 0);
+        CHECK_EQUAL(two->call.pub.attempts, 0);
+    } else {
+        CHECK_EQUAL(two->call.pub.lease_ms, lease_ms);
+        CHECK_EQUAL(two->call.pub.asked_us, fake.now_us);
+    }
+    release(two);
+    CHECK_EQUAL(fake.withdrawn, 0);
+    end();
+    return is_again;
+}
+
+static void half_of_the_lease_that_is_asked_for_must_be_left(void) {
+    int64_t valid_us = validity_end_us(0, LEASE_MS);
+    CHECK(!is_asked_for_again(0, LEASE_MS));
+    CHECK(!is_asked_for_again(valid_us - LEASE_MS / 2 * MS, LEASE_MS));
+    CHECK(is_asked_for_again(valid_us - LEASE_MS / 2 * MS + 1, LEASE_MS));
+    CHECK(is_asked_for_again(0, LEASE_MS * 2));
+    CHECK(!is_asked_for_again(0, LEASE_MS));
+    CHECK(!is_asked_for_again(valid_us - 5 * MS, 10));
+    CHECK(is_asked_for_again(valid_us - 5 * MS + 1, 10));
+}
+
+static void a_lease_that_has_ended_is_not_handed_on(void) {
+    begin_handing_on(3);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    fake.now_us = validity_end_us(START_US, LEASE_MS);
+    hand_over(one, two, LEASE_MS);
+    CHECK_EQUAL(world.releases, 1);
+    CHECK(!is_same_lock(one, two));
+    CHECK_EQUAL((int64_t)atomic_load(&world.layer.hand_ons), 0);
+    release(two);
+    end();
+}
+
+static void a_lock_that_is_gone_is_not_handed_on(void) {
+    begin_handing_on(3);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    one->call.is_gone = true; /* as the API says */
+    hand_over(one, two, LEASE_MS);
+    CHECK_EQUAL(world.releases, 1);
+    CHECK(!is_same_lock(one, two));
+    release(two);
+    end();
+}
+
+/* -- extended and renewed */
+
+static void an_extended_lease_is_handed_on_as_it_is(void) {
+    begin_handing_on(3);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    fake.now_us += 9000 * MS;
+    extend_for(one, LEASE_MS);
+    hand_over(one, two, LEASE_MS);
+    CHECK_EQUAL(world.acquires, 1);
+    CHECK_EQUAL(after_start_us(two->call.pub.asked_us), 9000 * MS);
+    release(two);
+    end();
+}
+
+static void a_renewed_lease_is_handed_on_as_it_is(void) {
+    begin_handing_on(3);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    fake.now_us += 9000 * MS;
+    one->call.pub.asked_us = fake.now_us; /* by a renewal in the background */
+    hand_over(one, two, LEASE_MS);
+    CHECK_EQUAL(world.acquires, 1);
+    CHECK_EQUAL(after_start_us(two->call.pub.asked_us), 9000 * MS);
+    release(two);
+    end();
+}
+
+static void an_extension_does_not_shorten_what_is_handed_on(void) {
+    begin_handing_on(3);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    int64_t asked_us = one->call.pub.asked_us;
+    fake.now_us += 100 * MS;
+    extend_for(one, 1000);
+    one->call.pub.asked_us = asked_us; /* of the lease */
+    hand_over(one, two, LEASE_MS);
+    CHECK_EQUAL(world.acquires, 1);
+    CHECK_EQUAL(two->call.pub.asked_us, START_US);
+    CHECK_EQUAL(two->call.pub.lease_ms, LEASE_MS);
+    release(two);
+    end();
+}
+
+static void an_extension_that_failed_leaves_the_lease_as_it_was(void) {
+    const dlock_status all[] = {DLOCK_UNREACHABLE, DLOCK_IN_DOUBT};
+    for (size_t i = 0; i < 2; i++) {
+        begin_handing_on(3);
+        handle *one = holder_of("n"), *two = handle_of("n"), *three = handle_of("n");
+        world.says = all[i];
+        extend_for(one, LEASE_MS);
+        world.says = DLOCK_OK;
+        hand_over(one, two, LEASE_MS);
+        CHECK(is_same_lock(one, two));
+        fake.now_us += 9000 * MS;
+        hand_over(two, three, LEASE_MS);
+        CHECK_EQUAL(world.acquires, 2); /* one second is not enough */
+        release(three);
+        end();
+    }
+}
+
+static void a_lock_that_an_extension_found_lost_is_not_handed_on(void) {
+    begin_handing_on(3);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    world.says = DLOCK_LOST;
+    extend_for(one, LEASE_MS);
+    world.says = DLOCK_OK;
+    one->call.pub.asked_us += 1; /* even if a renewal has worked before */
+    hand_over(one, two, LEASE_MS);
+    CHECK(!is_same_lock(one, two));
+    CHECK_EQUAL((int64_t)atomic_load(&world.layer.hand_ons), 0);
+    CHECK_EQUAL(world.acquires, 2);
+    release(two);
+    end();
+}
+
+/* -- replicas and sessions */
+
+static void a_lock_that_fewer_replicas_know_is_asked_for_again(void) {
+    begin_handing_on(3);
+    handle *one = handle_of("n"), *two = handle_of("n"), *three = handle_of("n");
+    one->call.attempt.min_replicas = 1;
+    two->call.attempt.min_replicas = 1;
+    three->call.attempt.min_replicas = 2;
+    acquire(one);
+    hand_over(one, two, LEASE_MS);
+    CHECK_EQUAL(world.acquires, 1);
+    hand_over(two, three, LEASE_MS);
+    CHECK_EQUAL(world.acquires, 2);
+    CHECK(is_text(three->call.pub.token, one->call.pub.token));
+    handle *four = handle_of("n");
+    hand_over(three, four, LEASE_MS); /* it needs none */
+    CHECK_EQUAL(world.acquires, 2);
+    release(four);
+    end();
+}
+
+static void a_session_is_not_handed_on(void) {
+    session session = {NULL};
+    begin_handing_on(3);
+    handle *one = handle_of("n"), *two = handle_of("n");
+    one->call.attempt.session = &session;
+    acquire(one);
+    hand_over(one, two, LEASE_MS);
+    CHECK_EQUAL(world.releases, 1);
+    CHECK(!is_same_lock(one, two));
+    release(two);
+    end();
+}
+
+static void a_session_that_a_lock_is_handed_on_to_goes_out(void) {
+    session session = {NULL};
+    begin_handing_on(3);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    two->call.attempt.session = &session;
+    hand_over(one, two, LEASE_MS);
+    CHECK_EQUAL(world.acquires, 2);
+    CHECK(is_text(two->call.pub.token, one->call.pub.token));
+    release(two);
+    end();
+}
+
+/* -- failures */
+
+static void a_renewal_that_fails_is_withdrawn_by_the_service_and_the_next_call_goes_out(void) {
+    begin_handing_on(3);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    queue_up(two);
+    fake.now_us += 9000 * MS;
+    release(one);
+    world.says = DLOCK_TIMEOUT;
+    CHECK(go_on(two));
+    CHECK_EQUAL(two->status, DLOCK_TIMEOUT);
+    CHECK(is_text(two->call.pub.token, one->call.pub.token));
+    CHECK_EQUAL(fake.withdrawn, 0);
+    world.says = DLOCK_OK;
+    handle *three = holder_of("n");
+    CHECK(!is_text(three->call.pub.token, one->call.pub.token));
+    CHECK(!three->call.waiting.may_hold);
+    release(three);
+    end();
+}
+
+static void a_renewal_that_a_handler_between_refuses_gives_the_lock_back(void) {
+    begin_handing_on(3);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    queue_up(two);
+    fake.now_us += 9000 * MS;
+    release(one);
+    world.says = DLOCK_BUSY;
+    world.is_asked = world.is_withdrawing = false;
+    CHECK(go_on(two));
+    CHECK_EQUAL(two->status, DLOCK_BUSY);
+    CHECK_EQUAL(fake.withdrawn, 1);
+    CHECK(is_text(fake.withdrawn_token, one->call.pub.token));
+    end();
+}
+
+static void a_renewal_with_another_token_gives_back_what_was_handed_on(void) {
+    const dlock_status all[] = {DLOCK_CANCELED, DLOCK_OK};
+    for (size_t i = 0; i < 2; i++) {
+        begin_handing_on(3);
+        handle *one = holder_of("n"), *two = handle_of("n");
+        queue_up(two);
+        fake.now_us += 9000 * MS;
+        release(one);
+        world.says = all[i];
+        world.is_token_varied = true;
+        CHECK(go_on(two));
+        CHECK_EQUAL(two->status, all[i]);
+        CHECK_EQUAL(fake.withdrawn, 1);
+        CHECK(is_text(fake.withdrawn_token, one->call.pub.token));
+        if (two->status == DLOCK_OK) release(two);
+        end();
+    }
+}
+
+static void a_name_that_is_removed_is_still_handed_on_to_queued_calls(void) {
+    begin_handing_on(3);
+    handle *one = holder_of("n"), *two = handle_of("n");
+    queue_up(two);
+    hot_names_remove(&world.layer.names, "n");
+    release(one);
+    CHECK(go_on(two));
+    CHECK(is_same_lock(one, two));
+    release(two);
+    CHECK_EQUAL(world.releases, 1);
+    end();
+}
+
+int main(void) {
+    UNIT_RUN(without_hand_on_every_release_goes_out);
+    UNIT_RUN(a_lock_is_handed_on_this_many_times_in_a_row);
+    UNIT_RUN(with_an_empty_queue_the_lock_is_given_back);
+    UNIT_RUN(the_row_begins_again_after_the_lock_was_given_back);
+    UNIT_RUN(half_of_the_lease_that_is_asked_for_must_be_left);
+    UNIT_RUN(a_lease_that_has_ended_is_not_handed_on);
+    UNIT_RUN(a_lock_that_is_gone_is_not_handed_on);
+    UNIT_RUN(an_extended_lease_is_handed_on_as_it_is);
+    UNIT_RUN(a_renewed_lease_is_handed_on_as_it_is);
+    UNIT_RUN(an_extension_does_not_shorten_what_is_handed_on);
+    UNIT_RUN(an_extension_that_failed_leaves_the_lease_as_it_was);
+    UNIT_RUN(a_lock_that_an_extension_found_lost_is_not_handed_on);
+    UNIT_RUN(a_lock_that_fewer_replicas_know_is_asked_for_again);
+    UNIT_RUN(a_session_is_not_handed_on);
+    UNIT_RUN(a_session_that_a_lock_is_handed_on_to_goes_out);
+    UNIT_RUN(a_renewal_that_fails_is_withdrawn_by_the_service_and_the_next_call_goes_out);
+    UNIT_RUN(a_renewal_that_a_handler_between_refuses_gives_the_lock_back);
+    UNIT_RUN(a_renewal_with_another_token_gives_back_what_was_handed_on);
+    UNIT_RUN(a_name_that_is_removed_is_still_handed_on_to_queued_calls);
+    return unit_summary();
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* waiting_grant_test.c - what a grant is worth after the wait for it; and all promises. */
+#include "lease/lease.h"
+#include "waiting_world.h"
+
+/* -- the grant */
+
+static void a_grant_that_came_soon_is_not_extended(void) {
+    call *call = begin(SCRIPT(slowly(granted, 1 * SECOND)), 60000);
+    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+    CHECK_CALLS(world.extend, 0);
+    CHECK_EQUAL(call->pub.asked_us, START_US);
+}
+
+static void a_grant_after_more_than_a_tenth_of_the_lease_is_extended(void) {
+    call *call = begin(SCRIPT(slowly(granted, 1 * SECOND + 1)), 60000);
+    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+    CHECK_CALLS(world.acquire, 1);
+    CHECK_CALLS(world.extend, 1);
+    CHECK(is_text(world.extend.seen[0].token, "token"));
+    CHECK_EQUAL(after_start_us(world.extend.seen[0].limit_us), 1 * SECOND + 1 + 200 * MS);
+    CHECK_EQUAL(after_start_us(call->pub.asked_us), 1 * SECOND + 1);
+    CHECK(call->pub.fence == FENCE);
+}
+
+static void a_grant_after_more_than_the_lease_is_a_grant_once_it_is_extended(void) {
+    call *call = begin(SCRIPT(slowly(granted, 25 * SECOND)), 60000);
+    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+    CHECK_EQUAL(after_start_us(call->pub.asked_us), 25 * SECOND);
+    CHECK_EQUAL(fake.withdrawn, 0);
+}
+
+static void only_the_last_attempt_counts_as_the_wait(void) {
+    call *call = begin(SCRIPT(slowly(busy, 30 * SECOND), granted), 60000);
+    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+    CHECK_CALLS(world.extend, 0);
+    CHECK_EQUAL(after_start_us(call->pub.asked_us), 30 * SECOND);
+}
+
+static void a_grant_that_was_lost_when_extended_is_asked_for_again(void) {
+    call *call = begin(SCRIPT(slowly(granted, 25 * SECOND), granted), 60000);
+    world.extend = SCRIPT(lost);
+    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+    CHECK_CALLS(world.acquire, 2);
+    CHECK_CALLS(world.extend, 1);
+    check_begun(&world.acquire, 1, 25 * SECOND); /* without a pause: the server had parked it */
+    CHECK_EQUAL(after_start_us(call->pub.asked_us), 25 * SECOND);
+}
+
+static void a_grant_that_was_lost_at_the_end_is_a_timeout(void) {
+    call *call = begin(SCRIPT(slowly(granted, 60 * SECOND), granted), 60000);
+    world.extend = SCRIPT(lost);
+    CHECK_EQUAL(run(call, &parked), DLOCK_TIMEOUT);
+    CHECK_CALLS(world.acquire, 1);
+    CHECK_EQUAL(fake.withdrawn, 0);
+}
+
+static void a_grant_that_was_lost_without_a_wait_is_busy(void) {
+    call *call = begin(SCRIPT(slowly(granted, 150 * MS), granted), 0);
+    call->pub.lease_ms = 1000;
+    world.extend = SCRIPT(lost);
+    CHECK_EQUAL(run(call, &spin), DLOCK_BUSY);
+    CHECK_CALLS(world.acquire, 1);
+}
+
+static void a_grant_that_could_not_be_extended_counts_from_when_it_was_asked_for(void) {
+    const step failures[] = {unreachable, in_doubt, for_good(DLOCK_REFUSED),
+                             for_good(DLOCK_NO_REPLICAS)};
+    for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
+        call *call = begin(SCRIPT(busy, slowly(granted, 2 * SECOND)), 60000);
+        world.extend = SCRIPT(failures[i]);
+        CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+        CHECK_CALLS(world.acquire, 2);
+        CHECK_CALLS(world.extend, 1);
+        CHECK_EQUAL(after_start_us(call->pub.asked_us), 10 * MS);
+        CHECK_EQUAL(fake.withdrawn, 0);
+    }
+}
+
+static void a_grant_is_one_until_just_before_its_validity_ends(void) {
+    int64_t valid_us = validity_end_us(0, LEASE_MS);
+    call *call = begin(SCRIPT(slowly(granted, valid_us - 1)), 9000);
+    call->pub.deadline_us = START_US + valid_us - 1;
+    world.extend = SCRIPT(unreachable);
+    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+}
+
+static void a_grant_whose_lease_is_over_is_none_and_is_withdrawn(void) {
+    int64_t valid_us = validity_end_us(0, LEASE_MS);
+    call *call = begin(SCRIPT(slowly(granted, valid_us)), 0);
+    call->pub.deadline_us = START_US + valid_us;
+    world.extend = SCRIPT(for_good(DLOCK_REFUSED));
+    CHECK_EQUAL(run(call, &parked), DLOCK_LOST);
+    CHECK_CALLS(world.acquire, 1);
+    CHECK_EQUAL(fake.withdrawn, 1);
+    CHECK(is_text(call->pub.cause, "the lease had ended before the reply came"));
+}
+
+static void a_grant_whose_extension_took_longer_than_the_lease_is_none(void) {
+    call *call = begin(SCRIPT(slowly(granted, 25 * SECOND), busy), 60000);
+    call->pub.lease_ms = 100; /* and the extension takes an I/O timeout */
+    world.extend = SCRIPT(slowly(granted, 10 * SECOND));
+    CHECK_EQUAL(run(call, &parked), DLOCK_TIMEOUT);
+    CHECK_EQUAL(fake.withdrawn, 1);
+}
+
+static void a_lease_shorter_than_the_allowance_is_never_granted(void) {
+    call *call = begin(SCRIPT(granted), 0);
+    call->pub.lease_ms = 2;
+    CHECK(run(call, &spin) != DLOCK_OK);
+    CHECK_EQUAL(fake.withdrawn, 1);
+}
+
+static void a_lock_whose_lease_was_over_is_asked_for_again(void) {
+    call *call = begin(SCRIPT(slowly(granted, 25 * SECOND), busy, granted), 60000);
+    world.extend = SCRIPT(unreachable);
+    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+    CHECK_CALLS(world.acquire, 3);
+    CHECK_EQUAL(after_start_us(call->pub.asked_us), 25 * SECOND + 20 * MS);
+    CHECK_EQUAL(call->pub.asked_us, fake.now_us);
+}
+
+static void a_store_may_grant_another_lease(void) {
+    call *call = begin(SCRIPT(granted), 0);
+    world.granted_lease_ms = 5000;
+    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
+    CHECK_EQUAL(call->pub.lease_ms, 5000);
+}
+
+static void the_token_of_the_grant_is_the_token_of_the_lock(void) {
+    call *call = begin(SCRIPT(no_quorum, no_quorum, granted), 1000);
+    world.is_token_varied = true;
+    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
+    CHECK(is_text(call->pub.token, "token~~"));
+}
+
+/* -- anything may happen */
+
+static step any_step(void) {
+    const step all[] = {granted,     busy,     busy,        busy,
+                        unreachable, in_doubt, refused_now, for_good(DLOCK_REFUSED)};
+    step made = all[unit_random() % (sizeof(all) / sizeof(all[0]))];
+    made.takes_us = unit_random_within(0, 100 * MS);
+    if (unit_random() % 4 == 0) made.takes_us = unit_random_within(0, 30 * SECOND);
+    return made;
+}
+
+static script any_script(void) {
+    script made = {.count = STEPS_MAX};
+    for (size_t i = 0; i < STEPS_MAX; i++)
+        made.steps[i] = any_step();
+    return made;
+}
+
+static void check_promises(const call *call, dlock_status status, bool is_only_try) {
+    const script *asked = &world.acquire;
+    CHECK(asked->calls >= 1);
+    CHECK_EQUAL(call->pub.attempts, (int64_t)asked->calls);
+    if (is_only_try) CHECK_EQUAL((int64_t)asked->calls, 1);
+    if (asked->calls > 1) CHECK(asked->last_us < call->pub.deadline_us);
+    int64_t from_us = is_only_try ? START_US : call->pub.deadline_us;
+    CHECK(fake.now_us <= from_us + IO_MS * MS);
+    if (status == DLOCK_OK)
+        CHECK(fake.now_us < validity_end_us(call->pub.asked_us, call->pub.lease_ms));
+    if (status == DLOCK_OK) CHECK_EQUAL(fake.withdrawn, 0);
+    if (status == DLOCK_BUSY) CHECK(is_only_try);
+    if (status == DLOCK_TIMEOUT) CHECK(!is_only_try);
+    if (status == DLOCK_UNREACHABLE) CHECK_EQUAL(fake.withdrawn, 0);
+    if (status == DLOCK_IN_DOUBT) CHECK_EQUAL(fake.withdrawn, 1);
+    CHECK_EQUAL(is_text(call->pub.cause, ""), status == DLOCK_OK);
+}
+
+static void whatever_happens_the_promises_are_kept(void) {
+    for (int i = 0; i < 10000; i++) {
+        bool is_only_try = unit_random() % 8 == 0;
+        int64_t wait_ms = is_only_try ? 0 : unit_random_within(1, 60000);
+        waiting rule = unit_random() % 2 == 0 ? spin : parked;
+        if (unit_random() % 2 == 0) rule.pause.max_ms = (uint32_t)unit_random_within(1, 5000);
+        call *call = begin(any_script(), wait_ms);
+        world.extend = any_script();
+        world.extend.steps[unit_random() % STEPS_MAX].status = DLOCK_LOST;
+        fake.is_chance_random = true;
+        call->pub.lease_ms = (uint32_t)unit_random_within(1, 20000);
+        check_promises(call, run(call, &rule), is_only_try);
+    }
+}
+
+int main(void) {
+    UNIT_RUN(a_grant_that_came_soon_is_not_extended);
+    UNIT_RUN(a_grant_after_more_than_a_tenth_of_the_lease_is_extended);
+    UNIT_RUN(a_grant_after_more_than_the_lease_is_a_grant_once_it_is_extended);
+    UNIT_RUN(only_the_last_attempt_counts_as_the_wait);
+    UNIT_RUN(a_grant_that_was_lost_when_extended_is_asked_for_again);
+    UNIT_RUN(a_grant_that_was_lost_at_the_end_is_a_timeout);
+    UNIT_RUN(a_grant_that_was_lost_without_a_wait_is_busy);
+    UNIT_RUN(a_grant_that_could_not_be_extended_counts_from_when_it_was_asked_for);
+    UNIT_RUN(a_grant_is_one_until_just_before_its_validity_ends);
+    UNIT_RUN(a_grant_whose_lease_is_over_is_none_and_is_withdrawn);
+    UNIT_RUN(a_grant_whose_extension_took_longer_than_the_lease_is_none);
+    UNIT_RUN(a_lease_shorter_than_the_allowance_is_never_granted);
+    UNIT_RUN(a_lock_whose_lease_was_over_is_asked_for_again);
+    UNIT_RUN(a_store_may_grant_another_lease);
+    UNIT_RUN(the_token_of_the_grant_is_the_token_of_the_lock);
+    UNIT_RUN(whatever_happens_the_promises_are_kept);
+    return unit_summary();
+}

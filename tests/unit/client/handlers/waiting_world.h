@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* waiting_world.h - a deployment that follows a script, for the tests of waiting.c.
+ *
+ * One step for each attempt, and the last step is repeated. As deployment.h says, an attempt is
+ * done by its limit, and on_done never comes from within start(). asked_us is set whatever comes
+ * back. */
+#ifndef DLOCK_WAITING_WORLD_H
+#define DLOCK_WAITING_WORLD_H
+
+#include "fake_time.h"
+#include "handlers/waiting.h"
+
+enum { STEPS_MAX = 8, SEEN_MAX = 64, CALLS_MAX = 3000000, FENCE = 7, LEASE_MS = 10000 };
+enum { IO_MS = 200, CONNECT_MS = 1000 };
+
+typedef struct step {
+    dlock_status status;
+    int64_t takes_us;
+    bool is_transient, may_hold;
+} step;
+
+typedef struct seen_attempt {
+    int64_t begun_us, limit_us, wait_until_us;
+    char token[DLOCK_TOKEN_SIZE];
+} seen_attempt;
+
+typedef struct script {
+    step steps[STEPS_MAX];
+    size_t count;
+    size_t calls;
+    seen_attempt seen[SEEN_MAX]; /* the first of them */
+    int64_t last_us;             /* when the last one began */
+} script;
+
+static struct {
+    loop *loop;
+    deployment deployment;
+    call call;
+    void *slots[1];
+
+    script acquire, extend, release;
+    int64_t free_at_us; /* an acquire that ends after this time is granted */
+    bool is_token_varied;
+    uint32_t granted_lease_ms; /* 0: as asked for */
+
+    loop_timer done; /* of the attempt under way */
+    step now;
+    bool is_under_way;
+    int abandoned, sent;
+} world;
+
+/* -- the deployment */
+
+static inline script *script_for(const attempt *attempt) {
+    return attempt->operation == DLOCK_ACQUIRING   ? &world.acquire
+           : attempt->operation == DLOCK_EXTENDING ? &world.extend
+                                                   : &world.release;
+}
+
+static inline void on_fake_done(loop_timer *timer) {
+    (void)timer;
+    attempt *attempt = &world.call.attempt;
+    bool is_acquire = attempt->operation == DLOCK_ACQUIRING;
+    dlock_status status = world.now.status;
+    if (is_acquire && fake.now_us >= world.free_at_us) status = DLOCK_OK;
+    attempt->status = status;
+    attempt->is_transient = world.now.is_transient;
+    attempt->may_hold = is_acquire && world.now.may_hold;
+    text_copy(attempt->cause, sizeof(attempt->cause), status == DLOCK_OK ? "" : "as scripted");
+    if (is_acquire && status == DLOCK_OK) attempt->fence = FENCE;
+    if (status == DLOCK_OK && world.granted_lease_ms != 0)
+        attempt->lease_ms = world.granted_lease_ms;
+    world.is_under_way = false;
+    attempt->on_done(attempt);
+}
+
+static inline void fake_start(deployment *deployment, attempt *attempt) {
+    script *script = script_for(attempt);
+    CHECK(attempt == &world.call.attempt && !world.is_under_way);
+    CHECK(is_text(attempt->name, "name"));
+    if (script->calls > 0 && world.is_token_varied) text_append(attempt->token, 100, "~");
+    if (script->calls < SEEN_MAX) {
+        seen_attempt *seen = &script->seen[script->calls];
+        *seen = (seen_attempt){fake.now_us, attempt->limit_us, attempt->wait_until_us, ""};
+        text_copy(seen->token, sizeof(seen->token), attempt->token);
+    }
+    world.now = script->steps[script->calls < script->count ? script->calls : script->count - 1];
+    /* A call that tries for ever without a pause must fail, not hang. */
+    if (++script->calls > CALLS_MAX) world.now = (step){.status = DLOCK_NO_MEMORY};
+    script->last_us = fake.now_us;
+    attempt->asked_us = fake.now_us;
+    world.is_under_way = true;
+    world.done.on_due = on_fake_done;
+    int64_t due_us = deadline_earlier(fake.now_us + world.now.takes_us, attempt->limit_us);
+    loop_set_timer(deployment->loop, &world.done, due_us);
+    if (attempt->on_sent != NULL) attempt->on_sent(attempt);
+}
+
+static inline void fake_abandon(deployment *deployment, attempt *attempt) {
+    CHECK(attempt == &world.call.attempt && world.is_under_way);
+    loop_clear_timer(deployment->loop, &world.done);
+    world.is_under_way = false;
+    world.abandoned++;
+}
+
+static const deployment_table table = {
+    .start = fake_start, .abandon = fake_abandon, .can_wait = true};
+
+/* -- setting the stage */
+
+static waiting spin = {.deployment = &world.deployment, .pause = {.min_ms = 10, .random_ms = 10}};
+static const waiting parked = {.is_parked = true, .pause = {.min_ms = 10, .random_ms = 10}};
+
+static inline script script_of(const step *steps, size_t count) {
+    script made = {.count = count};
+    memcpy(made.steps, steps, count * sizeof(*steps));
+    return made;
+}
+
+#define SCRIPT(...)                                                                                \
+    script_of((const step[]){__VA_ARGS__}, sizeof((const step[]){__VA_ARGS__}) / sizeof(step))
+
+static const step granted = {.status = DLOCK_OK};
+static const step busy = {.status = DLOCK_BUSY};
+static const step lost = {.status = DLOCK_LOST};
+/* As real deployments say so. */
+static const step unreachable = {.status = DLOCK_UNREACHABLE, .is_transient = true};
+static const step in_doubt = {.status = DLOCK_IN_DOUBT, .is_transient = true, .may_hold = true};
+static const step refused_now = {.status = DLOCK_REFUSED, .is_transient = true};
+static const step no_quorum = {.status = DLOCK_NO_QUORUM, .is_transient = true};
+
+static inline step for_good(dlock_status status) {
+    return (step){.status = status};
+}
+
+static inline step slowly(step slow, int64_t takes_us) {
+    slow.takes_us = takes_us;
+    return slow;
+}
+
+static inline call *begin(script acquires, int64_t wait_ms) {
+    memset(&world, 0, sizeof(world));
+    world.loop = fake_begin();
+    world.acquire = acquires;
+    world.extend = SCRIPT(granted);
+    world.release = SCRIPT(granted);
+    world.free_at_us = DEADLINE_NEVER;
+    world.deployment = (deployment){.table = &table,
+                                    .loop = world.loop,
+                                    .io_timeout_ms = IO_MS,
+                                    .connect_timeout_ms = CONNECT_MS};
+    world.call = (call){.pub = {.operation = DLOCK_ACQUIRING,
+                                .name = "name",
+                                .token = "token",
+                                .lease_ms = LEASE_MS,
+                                .started_us = START_US,
+                                .deadline_us = deadline_after_ms(START_US, wait_ms)},
+                        .loop = world.loop,
+                        .waiter.is_canceled = &fake.is_canceled,
+                        .slots = world.slots};
+    return &world.call;
+}
+
+static inline call *begin_release(script releases) {
+    call *call = begin(SCRIPT(busy), 0);
+    world.release = releases;
+    call->pub.operation = DLOCK_RELEASING;
+    call->pub.asked_us = START_US;
+    call->waiter.is_canceled = NULL;
+    return call;
+}
+
+static inline call *begin_extend(script extensions) {
+    call *call = begin_release(SCRIPT(busy));
+    world.extend = extensions;
+    call->pub.operation = DLOCK_EXTENDING;
+    call->pub.fence = FENCE;
+    return call;
+}
+
+static inline dlock_status run(call *call, const waiting *rule) {
+    waiting waiting = *rule;
+    waiting.deployment = &world.deployment;
+    dlock_handler handler = waiting_handler(&waiting);
+    chain *chain = chain_new(1);
+    chain_add(chain, &handler);
+    chain_begin(call);
+    dlock_status status = finish_call(chain, call);
+    CHECK(!world.is_under_way);
+    free(chain);
+    return status;
+}
+
+static inline void check_begun(const script *script, size_t number, int64_t expected_us) {
+    CHECK(number < script->calls);
+    CHECK_EQUAL(after_start_us(script->seen[number].begun_us), expected_us);
+}
+
+#define CHECK_CALLS(script, expected) CHECK_EQUAL((int64_t)(script).calls, expected)
+
+#endif

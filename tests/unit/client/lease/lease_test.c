@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lease_test.c - how long a lock is certainly held, and when something is to be done about it. */
+#include "lease/lease.h"
+
+#include "unit.h"
+#include <poll.h>
+
+#define T0_US INT64_C(1000000000)
+#define MS    INT64_C(1000)
+
+enum { LEASE_MS = 10000, EVERY_MS = 3000, IO_MS = 200 };
+
+static lease held;
+
+static int64_t valid_until_us(int64_t asked_us, uint32_t lease_ms) {
+    return validity_end_us(asked_us, lease_ms);
+}
+
+static void begin_with(lease_rule rule) {
+    lease_init(&held, &rule);
+    lease_begin(&held, T0_US, rule.lease_ms);
+}
+
+static void begin(void) {
+    begin_with((lease_rule){.lease_ms = LEASE_MS, .io_timeout_ms = IO_MS});
+}
+
+static void begin_renewed(void) {
+    begin_with(
+        (lease_rule){.lease_ms = LEASE_MS, .renew_every_ms = EVERY_MS, .io_timeout_ms = IO_MS});
+}
+
+static void before_and_after_the_lock_is_free(void) {
+    lease_init(&held, &(lease_rule){.lease_ms = LEASE_MS});
+    CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_FREE);
+    CHECK_EQUAL(lease_left_us(&held, T0_US), 0);
+    lease_begin(&held, T0_US, LEASE_MS);
+    lease_end(&held);
+    CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_FREE);
+    CHECK_EQUAL(lease_left_us(&held, T0_US), 0);
+}
+
+static void a_lock_is_held_until_its_validity_ends(void) {
+    begin();
+    int64_t end_us = valid_until_us(T0_US, LEASE_MS);
+    CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_HELD);
+    CHECK_EQUAL(lease_state(&held, end_us - 1), DLOCK_HELD);
+    CHECK_EQUAL(lease_state(&held, end_us), DLOCK_GONE);
+    CHECK_EQUAL(lease_left_us(&held, end_us - 5), 5);
+    CHECK_EQUAL(lease_left_us(&held, end_us + 5), 0);
+}
+
+static void who_is_to_be_told_is_told_before_the_end(void) {
+    lease_init(&held, &(lease_rule){.lease_ms = LEASE_MS, .is_watched = true});
+    lease_begin(&held, T0_US, LEASE_MS);
+    CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(T0_US, LEASE_MS) - 50 * MS);
+    lease_init(&held, &(lease_rule){.lease_ms = 100, .is_watched = true});
+    lease_begin(&held, T0_US, 100);
+    CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(T0_US, 100) - 2 * MS);
+}
+
+static void without_renewal_a_lock_is_never_suspect(void) {
+    begin();
+    CHECK_EQUAL(lease_suspect_at_us(&held), lease_gone_at_us(&held));
+    CHECK_EQUAL(lease_renew_at_us(&held), INT64_MAX);
+    CHECK_EQUAL(lease_state(&held, lease_gone_at_us(&held) - 1), DLOCK_HELD);
+}
+
+static void a_renewal_is_due_after_its_time_and_overdue_after_an_io_timeout(void) {
+    begin_renewed();
+    CHECK_EQUAL(lease_renew_at_us(&held), T0_US + EVERY_MS * MS);
+    CHECK_EQUAL(lease_suspect_at_us(&held), T0_US + (EVERY_MS + IO_MS) * MS);
+    CHECK_EQUAL(lease_state(&held, lease_suspect_at_us(&held) - 1), DLOCK_HELD);
+    CHECK_EQUAL(lease_state(&held, lease_suspect_at_us(&held)), DLOCK_SUSPECT);
+    CHECK_EQUAL(lease_state(&held, lease_gone_at_us(&held) - 1), DLOCK_SUSPECT);
+    CHECK_EQUAL(lease_state(&held, lease_gone_at_us(&held)), DLOCK_GONE);
+}
+
+static void little_time_after_a_renewal_is_halved(void) {
+    begin_with((lease_rule){.lease_ms = 1000, .renew_every_ms = 900, .io_timeout_ms = IO_MS});
+    int64_t due_us = lease_renew_at_us(&held), gone_us = lease_gone_at_us(&held);
+    CHECK_EQUAL(due_us, T0_US + 900 * MS);
+    CHECK_EQUAL(lease_suspect_at_us(&held), due_us + (gone_us - due_us) / 2);
+}
+
+static void an_extension_counts_from_when_it_was_asked_for(void) {
+    begin_renewed();
+    CHECK(lease_extend(&held, T0_US + 3000 * MS, LEASE_MS, T0_US + 3001 * MS));
+    CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(T0_US + 3000 * MS, LEASE_MS) - 50 * MS);
+    CHECK_EQUAL(lease_renew_at_us(&held), T0_US + 6000 * MS);
+    CHECK_EQUAL(lease_state(&held, T0_US + 3300 * MS), DLOCK_HELD);
+    CHECK_EQUAL(held.asked_us, T0_US + 3000 * MS);
+}
+
+static void a_shorter_extension_changes_nothing(void) {
+    begin_renewed();
+    int64_t gone_us = lease_gone_at_us(&held);
+    held.why = DLOCK_UNREACHABLE;
+    CHECK(lease_extend(&held, T0_US + 1000 * MS, 50, T0_US + 1001 * MS));
+    CHECK_EQUAL(lease_gone_at_us(&held), gone_us);
+    CHECK_EQUAL(held.lease_ms, LEASE_MS);
+    CHECK_EQUAL(held.asked_us, T0_US);
+    CHECK_EQUAL(held.why, DLOCK_OK);
+}
+
+static void a_longer_extension_puts_the_next_renewal_off(void) {
+    begin_renewed();
+    CHECK(lease_extend(&held, T0_US + 1000 * MS, 60000, T0_US + 1001 * MS));
+    int64_t due_us = lease_renew_at_us(&held), gone_us = lease_gone_at_us(&held);
+    CHECK_EQUAL(gone_us - due_us, held.renew_before_us);
+    CHECK(lease_extend(&held, due_us, LEASE_MS, due_us));
+    CHECK_EQUAL(lease_gone_at_us(&held), gone_us + EVERY_MS * MS);
+}
+
+static void an_extension_that_is_answered_too_late_does_not_count(void) {
+    begin();
+    int64_t gone_us = lease_gone_at_us(&held);
+    CHECK(!lease_extend(&held, gone_us - 1, LEASE_MS, gone_us));
+    CHECK_EQUAL(lease_state(&held, gone_us), DLOCK_GONE);
+    CHECK(lease_extend(&held, gone_us - 2, LEASE_MS, gone_us - 1));
+}
+
+static void a_lost_lock_stays_lost(void) {
+    begin();
+    lease_lose(&held, DLOCK_LOST);
+    CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_GONE);
+    CHECK(!lease_extend(&held, T0_US + 1, LEASE_MS, T0_US + 2));
+    lease_question(&held, true);
+    lease_question(&held, false);
+    CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_GONE);
+    CHECK_EQUAL(lease_gone_at_us(&held), LEASE_OVER);
+    CHECK_EQUAL(lease_renew_at_us(&held), INT64_MAX);
+    CHECK_EQUAL(held.why, DLOCK_LOST);
+}
+
+static void a_lock_that_is_given_back_cannot_be_lost(void) {
+    begin();
+    lease_end(&held);
+    lease_lose(&held, DLOCK_LOST);
+    CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_FREE);
+}
+
+/* Renews whenever that is due; the result is when the lock is gone in the end. */
+static int64_t renew_to_the_end(int *renewals) {
+    for (*renewals = 0; lease_renew_at_us(&held) != INT64_MAX && *renewals < 1000; ++*renewals) {
+        int64_t now_us = lease_renew_at_us(&held);
+        uint32_t lease_ms = lease_renew_for_ms(&held, now_us);
+        CHECK(lease_extend(&held, now_us, lease_ms, now_us));
+    }
+    return lease_gone_at_us(&held);
+}
+
+static void a_bound_is_kept_and_nearly_reached(void) {
+    for (uint32_t max_hold_ms = 10000; max_hold_ms < 60000; max_hold_ms += 777) {
+        begin_with((lease_rule){.lease_ms = LEASE_MS,
+                                .renew_every_ms = EVERY_MS,
+                                .max_hold_ms = max_hold_ms,
+                                .io_timeout_ms = IO_MS});
+        int renewals;
+        int64_t held_ms = (renew_to_the_end(&renewals) - T0_US) / MS;
+        CHECK(held_ms <= max_hold_ms);
+        CHECK(held_ms >= (int64_t)max_hold_ms - EVERY_MS / 2 - LEASE_MS / 50);
+        CHECK(renewals <= (int)(max_hold_ms / EVERY_MS) + 1);
+    }
+}
+
+static void a_bound_shorter_than_the_lease_does_not_shorten_the_lease(void) {
+    begin_with((lease_rule){.lease_ms = LEASE_MS, .renew_every_ms = EVERY_MS, .max_hold_ms = 2000});
+    CHECK_EQUAL(lease_renew_at_us(&held), INT64_MAX);
+    CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(T0_US, LEASE_MS) - 50 * MS);
+}
+
+/* A lead is longer than these: the lead is part of the lease, not of the time between renewals. */
+static void frequent_renewals_are_not_due_at_once(void) {
+    begin_with((lease_rule){.lease_ms = LEASE_MS, .renew_every_ms = 3, .io_timeout_ms = IO_MS});
+    CHECK_EQUAL(lease_renew_at_us(&held), T0_US + 3 * MS);
+}
+
+static void a_grant_shorter_than_the_rule_is_renewed_halfway(void) {
+    begin_renewed();
+    lease_begin(&held, T0_US, 1500);
+    int64_t certain_us = lease_gone_at_us(&held) - T0_US;
+    CHECK(certain_us < 1500 * MS);
+    CHECK_EQUAL(lease_renew_at_us(&held), T0_US + certain_us / 2);
+}
+
+static void a_lock_in_question_is_suspect_and_no_time_is_certain(void) {
+    begin();
+    int64_t gone_us = lease_gone_at_us(&held);
+    lease_question(&held, true);
+    CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_SUSPECT);
+    CHECK_EQUAL(lease_left_us(&held, T0_US), 0);
+    CHECK_EQUAL(lease_suspect_at_us(&held), 0);
+    CHECK_EQUAL(lease_gone_at_us(&held), gone_us);
+    CHECK_EQUAL(lease_state(&held, gone_us), DLOCK_GONE);
+    lease_question(&held, false);
+    CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_HELD);
+    CHECK_EQUAL(lease_left_us(&held, gone_us - 3), 3);
+    lease_question(&held, true);
+    lease_lose(&held, DLOCK_LOST);
+    lease_question(&held, false);
+    CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_GONE);
+}
+
+static void an_extension_does_not_end_a_question(void) {
+    begin();
+    int64_t gone_us = lease_gone_at_us(&held);
+    lease_question(&held, true);
+    CHECK(lease_extend(&held, T0_US + 1000 * MS, LEASE_MS, T0_US + 1001 * MS));
+    CHECK_EQUAL(lease_state(&held, T0_US + 1001 * MS), DLOCK_SUSPECT);
+    CHECK_EQUAL(lease_gone_at_us(&held), gone_us + 1000 * MS);
+    lease_question(&held, false);
+    CHECK_EQUAL(lease_state(&held, T0_US + 1001 * MS), DLOCK_HELD);
+}
+
+static bool is_readable(int fd) {
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    return poll(&polled, 1, 0) == 1;
+}
+
+static void the_descriptor_is_readable_while_the_lock_is_lost(void) {
+    lease_init(&held, &(lease_rule){.lease_ms = LEASE_MS});
+    int fd = lease_lost_fd(&held);
+    CHECK(fd >= 0);
+    CHECK_EQUAL(lease_lost_fd(&held), fd);
+    CHECK(!is_readable(fd));
+    lease_begin(&held, INT64_MAX / 4, LEASE_MS);
+    CHECK(!is_readable(fd));
+    lease_question(&held, true);
+    CHECK(!is_readable(fd));
+    lease_lose(&held, DLOCK_LOST);
+    CHECK(is_readable(fd));
+    lease_end(&held);
+    CHECK(!is_readable(fd));
+    lease_begin(&held, 1, LEASE_MS); /* long ago */
+    CHECK(is_readable(fd));
+    lease_free(&held);
+}
+
+static void who_asks_for_the_descriptor_is_told_before_the_end_from_then_on(void) {
+    begin();
+    int fd = lease_lost_fd(&held);
+    CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(T0_US, LEASE_MS) - 50 * MS);
+    lease_free(&held);
+    CHECK(fd >= 0);
+}
+
+int main(void) {
+    UNIT_RUN(before_and_after_the_lock_is_free);
+    UNIT_RUN(a_lock_is_held_until_its_validity_ends);
+    UNIT_RUN(who_is_to_be_told_is_told_before_the_end);
+    UNIT_RUN(without_renewal_a_lock_is_never_suspect);
+    UNIT_RUN(a_renewal_is_due_after_its_time_and_overdue_after_an_io_timeout);
+    UNIT_RUN(little_time_after_a_renewal_is_halved);
+    UNIT_RUN(an_extension_counts_from_when_it_was_asked_for);
+    UNIT_RUN(a_shorter_extension_changes_nothing);
+    UNIT_RUN(a_longer_extension_puts_the_next_renewal_off);
+    UNIT_RUN(an_extension_that_is_answered_too_late_does_not_count);
+    UNIT_RUN(a_lost_lock_stays_lost);
+    UNIT_RUN(a_lock_that_is_given_back_cannot_be_lost);
+    UNIT_RUN(a_bound_is_kept_and_nearly_reached);
+    UNIT_RUN(a_bound_shorter_than_the_lease_does_not_shorten_the_lease);
+    UNIT_RUN(frequent_renewals_are_not_due_at_once);
+    UNIT_RUN(a_grant_shorter_than_the_rule_is_renewed_halfway);
+    UNIT_RUN(a_lock_in_question_is_suspect_and_no_time_is_certain);
+    UNIT_RUN(an_extension_does_not_end_a_question);
+    UNIT_RUN(the_descriptor_is_readable_while_the_lock_is_lost);
+    UNIT_RUN(who_asks_for_the_descriptor_is_told_before_the_end_from_then_on);
+    return unit_summary();
+}

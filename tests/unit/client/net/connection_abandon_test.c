@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* connection_abandon_test.c - requests that nobody waits for any more: unsent requests are never
+ * sent, and replies to sent requests are skipped. */
+#include "net_world.h"
+
+static void the_reply_to_an_abandoned_request_is_skipped(void) {
+    begin();
+    connection *conn = connect_peer();
+    record a = new_record("a"), b = new_record("b"), c = new_record("c");
+    send_line(conn, "GET a", &a);
+    send_line(conn, "GET b; GET bb", &b);
+    settle();
+    CHECK(connection_abandon(&b.request));
+    send_line(conn, "GET c", &c);
+    settle();
+    link_say(link_at(0), ":1\r\n:2\r\n:22\r\n:3\r\n");
+    settle();
+    CHECK_TEXT(world.journal, "a=1, a ok, c=3, c ok");
+    end();
+}
+
+static void an_abandoned_request_that_was_not_sent_is_never_sent(void) {
+    begin();
+    connection *conn = connect_peer();
+    record a = new_record("a"), b = new_record("b"), c = new_record("c");
+    send_line(conn, "GET a", &a);
+    send_line(conn, "GET bbbb; GET bb", &b);
+    send_line(conn, "GET ccc", &c);
+    CHECK(!connection_abandon(&b.request));
+    settle();
+    CHECK_TEXT(link_at(0)->heard, "GET a; GET ccc");
+    link_say(link_at(0), ":1\r\n:3\r\n");
+    settle();
+    CHECK_TEXT(world.journal, "a=1, a ok, c=3, c ok");
+    CHECK_EQUAL((int64_t)world.command_count, 2);
+    end();
+}
+
+static void unsent_requests_can_be_abandoned_in_any_order(void) {
+    const char *const names[] = {"a", "b", "c", "d", "e"};
+    begin();
+    connection *conn = connect_peer();
+    record records[5];
+    for (int i = 0; i < 5; i++) {
+        records[i] = new_record(names[i]);
+        char text[16];
+        snprintf(text, sizeof(text), "GET %s", names[i]);
+        send_line(conn, text, &records[i]);
+    }
+    CHECK(!connection_abandon(&records[1].request));
+    CHECK(!connection_abandon(&records[3].request));
+    CHECK(!connection_abandon(&records[0].request));
+    settle();
+    CHECK_TEXT(link_at(0)->heard, "GET c; GET e");
+    CHECK(connection_abandon(&records[2].request));
+    link_say(link_at(0), ":3\r\n:5\r\n");
+    settle();
+    CHECK_TEXT(world.journal, "e=5, e ok");
+    end();
+}
+
+static void abandon_self(record *record) {
+    CHECK(connection_abandon(&record->request));
+}
+
+static void abandon_other(record *record) {
+    CHECK(connection_abandon(record->arg));
+}
+
+static void a_request_can_be_abandoned_by_its_own_reply(void) {
+    begin();
+    connection *conn = connect_peer();
+    record a = new_record("a"), b = new_record("b");
+    a.during_reply = abandon_self;
+    send_line(conn, "GET a; GET aa", &a);
+    send_line(conn, "GET b", &b);
+    settle();
+    link_say(link_at(0), ":1\r\n:11\r\n:2\r\n");
+    settle();
+    CHECK_TEXT(world.journal, "a=1, b=2, b ok");
+    end();
+}
+
+static void a_request_can_be_abandoned_by_the_reply_before(void) {
+    begin();
+    connection *conn = connect_peer();
+    record a = new_record("a"), b = new_record("b"), c = new_record("c");
+    a.during_done = abandon_other;
+    a.arg = &b.request;
+    send_line(conn, "GET a", &a);
+    send_line(conn, "GET b", &b);
+    send_line(conn, "GET c", &c);
+    settle();
+    link_say(link_at(0), ":1\r\n:2\r\n:3\r\n");
+    settle();
+    CHECK_TEXT(world.journal, "a=1, a ok, c=3, c ok");
+    end();
+}
+
+static void a_request_that_was_abandoned_hears_nothing_of_the_end(void) {
+    begin();
+    connection *conn = connect_peer();
+    record a = new_record("a"), b = new_record("b");
+    send_line(conn, "GET a", &a);
+    send_line(conn, "GET b", &b);
+    settle();
+    connection_abandon(&a.request);
+    link_end(link_at(0));
+    settle();
+    CHECK_TEXT(world.journal, "broken, b in doubt");
+    end();
+}
+
+static void a_request_can_be_abandoned_after_its_connection_has_failed(void) {
+    begin();
+    connection *conn = connect_peer();
+    record a = new_record("a"), b = new_record("b");
+    send_line(conn, "GET a", &a);
+    send_line(conn, "GET b", &b);
+    settle();
+    connection_fail(conn, DLOCK_UNREACHABLE, "enough");
+    CHECK(connection_abandon(&a.request));
+    settle();
+    CHECK_TEXT(world.journal, "broken, b in doubt");
+    end();
+}
+
+/* -- many */
+
+enum { MANY = 40, MANY_ROUNDS = 50 };
+
+typedef struct numbered {
+    request request;
+    int64_t number, got;
+    int done_count;
+} numbered;
+
+static const char *answer_number(const char *command) {
+    static char answer[32];
+    snprintf(answer, sizeof(answer), ":%s\r\n", command + strlen("GET "));
+    return answer;
+}
+
+static void take_number(request *request, int index, const reply *reply) {
+    (void)index;
+    container_of(request, numbered, request)->got = reply->integer;
+}
+
+static void count_done(request *request, dlock_status status, const char *cause) {
+    (void)cause;
+    container_of(request, numbered, request)->done_count += status == DLOCK_OK;
+}
+
+static void send_number(connection *conn, numbered *numbered, int64_t number) {
+    char text[32];
+    snprintf(text, sizeof(text), "GET %" PRId64, number);
+    *numbered = (struct numbered){
+        .number = number, .got = -1, .request = {.on_reply = take_number, .on_done = count_done}};
+    line line;
+    line_read(&line, text);
+    connection_send(conn, line.list, line.count, &numbered->request);
+}
+
+static void many_requests_get_their_replies_and_abandoned_ones_get_none(void) {
+    begin();
+    static numbered requests[MANY];
+    connection *conn = connect_peer();
+    the_peer.answer = answer_number;
+    for (int round = 0; round < MANY_ROUNDS; round++) {
+        bool is_abandoned[MANY] = {false};
+        int count = (int)unit_random_within(1, MANY);
+        link_at(0)->is_deaf = true;
+        link_at(0)->heard[0] = '\0';
+        for (int i = 0; i < count; i++) {
+            send_number(conn, &requests[i], round * MANY + i);
+            if (unit_random_within(0, 9) == 5) settle();
+            int other = (int)unit_random_within(0, i);
+            if (unit_random_within(0, 4) != 2 || is_abandoned[other]) continue;
+            is_abandoned[other] = true;
+            connection_abandon(&requests[other].request);
+        }
+        settle();
+        link_listen(link_at(0));
+        settle();
+        for (int i = 0; i < count; i++) {
+            CHECK_EQUAL(requests[i].done_count, !is_abandoned[i]);
+            CHECK_EQUAL(requests[i].got, is_abandoned[i] ? -1 : requests[i].number);
+        }
+    }
+    end();
+}
+
+int main(void) {
+    UNIT_RUN(the_reply_to_an_abandoned_request_is_skipped);
+    UNIT_RUN(an_abandoned_request_that_was_not_sent_is_never_sent);
+    UNIT_RUN(unsent_requests_can_be_abandoned_in_any_order);
+    UNIT_RUN(a_request_can_be_abandoned_by_its_own_reply);
+    UNIT_RUN(a_request_can_be_abandoned_by_the_reply_before);
+    UNIT_RUN(a_request_that_was_abandoned_hears_nothing_of_the_end);
+    UNIT_RUN(a_request_can_be_abandoned_after_its_connection_has_failed);
+    UNIT_RUN(many_requests_get_their_replies_and_abandoned_ones_get_none);
+    return unit_summary();
+}

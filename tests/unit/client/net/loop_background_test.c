@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* loop_background_test.c - the background thread, which makes turns while nobody waits; and brief
+ * reads, by which the only thread that waits reads the only descriptor. */
+#include "threads_world.h"
+
+#include <fcntl.h>
+
+static void start_background(void) {
+    loop_lock(the_loop);
+    CHECK(loop_start_background(the_loop));
+    CHECK(loop_start_background(the_loop));
+    CHECK(!loop_is_background(the_loop));
+    loop_unlock(the_loop);
+}
+
+/* Counts what happens, and in which thread. Locked. */
+typedef struct tally {
+    loop_timer timer;
+    loop_task task;
+    loop_io io;
+    int far_fd;
+    int count, in_background;
+} tally;
+
+static void count_call(tally *tally) {
+    tally->count++;
+    tally->in_background += loop_is_background(the_loop);
+}
+
+static void count_timer(loop_timer *timer) {
+    count_call(container_of(timer, tally, timer));
+}
+
+static void count_bytes(loop_io *io, uint32_t ready) {
+    (void)ready;
+    char bytes[16];
+    ssize_t count;
+    while ((count = recv(io->fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+        for (ssize_t i = 0; i < count; i++)
+            count_call(container_of(io, tally, io));
+}
+
+/* False: too late. */
+static bool await_count(tally *tally, int expected) {
+    int64_t late_us = now_us() + PROMPT_MS * 1000;
+    int count = 0;
+    while (count < expected && now_us() < late_us) {
+        loop_lock(the_loop);
+        count = tally->count;
+        loop_unlock(the_loop);
+        pause_ms(1);
+    }
+    return count == expected;
+}
+
+/* -- the background thread */
+
+static void timers_go_off_while_nobody_waits(void) {
+    begin();
+    tally tally = {.timer.on_due = count_timer};
+    start_background();
+    for (int i = 1; i <= 5; i++) {
+        loop_lock(the_loop);
+        loop_set_timer(the_loop, &tally.timer, now_us() + 5000);
+        loop_unlock(the_loop);
+        CHECK(await_count(&tally, i));
+    }
+    CHECK_EQUAL(tally.in_background, 5);
+    end();
+}
+
+static void a_timer_of_before_the_background_thread_goes_off(void) {
+    begin();
+    tally tally = {.timer.on_due = count_timer};
+    loop_lock(the_loop);
+    loop_set_timer(the_loop, &tally.timer, now_us() + 5000);
+    loop_unlock(the_loop);
+    start_background();
+    CHECK(await_count(&tally, 1));
+    end();
+}
+
+static void bytes_are_told_of_while_nobody_waits(void) {
+    begin();
+    tally tally = {0};
+    start_background();
+    loop_lock(the_loop);
+    open_pipe(&tally.io, &tally.far_fd, count_bytes);
+    CHECK(loop_watch(the_loop, &tally.io, EPOLLIN | EPOLLET));
+    loop_unlock(the_loop);
+    for (int i = 1; i <= 5; i++) {
+        feed(tally.far_fd);
+        CHECK(await_count(&tally, i));
+    }
+    CHECK_EQUAL(tally.in_background, 5);
+    loop_lock(the_loop);
+    loop_close(the_loop, &tally.io);
+    loop_unlock(the_loop);
+    close(tally.far_fd);
+    end();
+}
+
+static void the_background_thread_takes_over_when_the_last_sleeper_leaves(void) {
+    begin();
+    tally tally = {.timer.on_due = count_timer};
+    start_background();
+    for (int i = 1; i <= 5; i++) {
+        sleeper one = {0};
+        give_sleepers_pipes(&one, 1);
+        start_sleepers(&one, 1);
+        loop_lock(the_loop);
+        loop_set_timer(the_loop, &tally.timer, now_us() + 50000);
+        loop_unlock(the_loop);
+        feed(one.far_fd);
+        CHECK(await_returned(&one, 1, 1));
+        CHECK(await_count(&tally, i));
+        join_sleepers(&one, 1);
+        close_pipes(&one, 1);
+    }
+    CHECK_EQUAL(tally.in_background, 5);
+    end();
+}
+
+static void a_sleeper_is_served_next_to_the_background_thread(void) {
+    begin();
+    start_background();
+    for (int i = 0; i < 20; i++) {
+        sleeper self = {.timer.on_due = wake_sleeper};
+        int64_t start_us = now_us();
+        loop_lock(the_loop);
+        loop_set_timer(the_loop, &self.timer, start_us + 1000);
+        loop_wait(the_loop, &self.waiter);
+        loop_unlock(the_loop);
+        CHECK(now_us() - start_us < PROMPT_MS * 1000);
+    }
+    end();
+}
+
+static struct { atomic_int count, in_background; } worked;
+
+static void work(void *arg) {
+    CHECK(arg == &worked);
+    loop_lock(the_loop); /* a deadlock if the caller were locked */
+    loop_unlock(the_loop);
+    worked.in_background += loop_is_background(the_loop);
+    worked.count++;
+}
+
+static void the_work_of_the_background_thread_is_done_when_it_is_woken(void) {
+    begin();
+    worked.count = worked.in_background = 0;
+    loop_set_background_work(the_loop, work, &worked);
+    start_background();
+    sleeper one = {0};
+    for (int is_led = 0; is_led < 2; is_led++) {
+        if (is_led) start_sleepers(&one, 1);
+        for (int i = 0; i < 5; i++) {
+            int before = worked.count;
+            int64_t late_us = now_us() + PROMPT_MS * 1000;
+            loop_wake_background(the_loop);
+            while (worked.count == before && now_us() < late_us)
+                pause_ms(1);
+            CHECK(worked.count > before);
+        }
+    }
+    CHECK_EQUAL(worked.in_background, worked.count);
+    loop_lock(the_loop);
+    loop_ready(the_loop, &one.waiter);
+    loop_unlock(the_loop);
+    join_sleepers(&one, 1);
+    end();
+}
+
+static void a_background_thread_with_nothing_to_do_sleeps(void) {
+    begin();
+    worked.count = 0;
+    loop_set_background_work(the_loop, work, &worked);
+    start_background();
+    sleeper one = {0};
+    give_sleepers_pipes(&one, 1);
+    feed(one.far_fd);
+    loop_wake_background(the_loop);
+    pause_ms(50);
+    int before = worked.count;
+    pause_ms(200);
+    CHECK(worked.count - before < 5);
+    close_pipes(&one, 1);
+    end();
+}
+
+static void a_loop_with_a_background_thread_can_be_freed_at_any_time(void) {
+    for (int i = 0; i < 50; i++) {
+        begin();
+        start_background();
+        if (i % 2 == 0) pause_ms(1);
+        end();
+    }
+}
+
+/* -- brief reads */
+
+static struct {
+    int told_of_bytes, told_of_events;
+    char last;
+    waiter waiter;
+    loop_io io;
+    int far_fd;
+} brief;
+
+static void take_bytes(loop_io *io, const char *bytes, ssize_t count, int fault) {
+    (void)io, (void)fault;
+    if (count <= 0) return;
+    brief.told_of_bytes++;
+    brief.last = bytes[count - 1];
+    loop_ready(the_loop, &brief.waiter);
+}
+
+static void take_event(loop_io *io, uint32_t ready) {
+    (void)ready;
+    char bytes[16];
+    while (recv(io->fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
+        brief.told_of_events++;
+        loop_ready(the_loop, &brief.waiter);
+    }
+}
+
+static void begin_brief(void) {
+    begin();
+    memset(&brief, 0, sizeof(brief));
+    loop_lock(the_loop);
+    open_pipe(&brief.io, &brief.far_fd, take_event);
+    CHECK(loop_watch(the_loop, &brief.io, EPOLLIN | EPOLLET));
+    loop_expect(the_loop, &brief.io, take_bytes);
+}
+
+static void end_brief(void) {
+    if (brief.io.fd >= 0) loop_close(the_loop, &brief.io);
+    close(brief.far_fd);
+    loop_unlock(the_loop);
+    end();
+}
+
+static void an_expected_reply_is_read_without_polling(void) {
+    begin_brief();
+    feed(brief.far_fd);
+    loop_wait(the_loop, &brief.waiter);
+    CHECK_EQUAL(brief.told_of_bytes, 1);
+    CHECK_EQUAL(brief.last, 'x');
+    CHECK_EQUAL(brief.told_of_events, 0);
+    end_brief();
+}
+
+static void a_reply_that_is_expected_no_more_is_polled_for(void) {
+    begin_brief();
+    loop_expect(the_loop, &brief.io, NULL);
+    feed(brief.far_fd);
+    loop_wait(the_loop, &brief.waiter);
+    CHECK_EQUAL(brief.told_of_bytes, 0);
+    CHECK_EQUAL(brief.told_of_events, 1);
+    end_brief();
+}
+
+static void other_descriptors_are_heard_next_to_an_expected_reply(void) {
+    begin_brief();
+    sleeper self = {0};
+    open_pipe(&self.io, &self.far_fd, read_and_wake);
+    CHECK(loop_watch(the_loop, &self.io, EPOLLIN | EPOLLET));
+    feed(self.far_fd);
+    loop_wait(the_loop, &self.waiter);
+    CHECK_EQUAL(brief.told_of_bytes + brief.told_of_events, 0);
+    loop_close(the_loop, &self.io);
+    close(self.far_fd);
+    end_brief();
+}
+
+static void timers_go_off_next_to_an_expected_reply(void) {
+    begin_brief();
+    sleeper self = {.timer.on_due = wake_sleeper};
+    int64_t start_us = now_us();
+    loop_set_timer(the_loop, &self.timer, start_us + 20000);
+    loop_wait(the_loop, &self.waiter);
+    int64_t took_us = now_us() - start_us;
+    CHECK(took_us >= 20000 && took_us < PROMPT_MS * 1000);
+    end_brief();
+}
+
+static void *close_expected(void *arg) {
+    (void)arg;
+    pause_ms(20);
+    loop_lock(the_loop);
+    int fd = brief.io.fd;
+    loop_close(the_loop, &brief.io);
+    CHECK(fcntl(fd, F_GETFD) >= 0); /* its number is not free before the reader is done */
+    loop_unlock(the_loop);
+    char byte;
+    struct timeval patience = {.tv_sec = PROMPT_MS / 1000};
+    setsockopt(brief.far_fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    CHECK_EQUAL(recv(brief.far_fd, &byte, 1, 0), 0);
+    loop_lock(the_loop);
+    loop_ready(the_loop, &brief.waiter);
+    loop_unlock(the_loop);
+    return NULL;
+}
+
+static void a_descriptor_can_be_closed_while_it_is_read(void) {
+    begin_brief();
+    pthread_t closer;
+    CHECK(pthread_create(&closer, NULL, close_expected, NULL) == 0);
+    loop_wait(the_loop, &brief.waiter);
+    CHECK_EQUAL(brief.told_of_bytes + brief.told_of_events, 0);
+    loop_unlock(the_loop);
+    pthread_join(closer, NULL);
+    loop_lock(the_loop);
+    end_brief();
+}
+
+int main(void) {
+    start_watchdog();
+    UNIT_RUN(timers_go_off_while_nobody_waits);
+    UNIT_RUN(a_timer_of_before_the_background_thread_goes_off);
+    UNIT_RUN(bytes_are_told_of_while_nobody_waits);
+    UNIT_RUN(the_background_thread_takes_over_when_the_last_sleeper_leaves);
+    UNIT_RUN(a_sleeper_is_served_next_to_the_background_thread);
+    UNIT_RUN(the_work_of_the_background_thread_is_done_when_it_is_woken);
+    UNIT_RUN(a_background_thread_with_nothing_to_do_sleeps);
+    UNIT_RUN(a_loop_with_a_background_thread_can_be_freed_at_any_time);
+    UNIT_RUN(an_expected_reply_is_read_without_polling);
+    UNIT_RUN(a_reply_that_is_expected_no_more_is_polled_for);
+    UNIT_RUN(other_descriptors_are_heard_next_to_an_expected_reply);
+    UNIT_RUN(timers_go_off_next_to_an_expected_reply);
+    UNIT_RUN(a_descriptor_can_be_closed_while_it_is_read);
+    return unit_summary();
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* loop_threads_test.c - one thread or several wait: who makes turns, who is woken. */
+#include "threads_world.h"
+
+#include <signal.h>
+
+enum { THREADS = 5, ROUNDS = 300 };
+
+/* -- one thread waits */
+
+static void a_timer_goes_off_in_real_time(void) {
+    begin();
+    sleeper self = {.timer.on_due = wake_sleeper};
+    int64_t start_us = now_us();
+    loop_lock(the_loop);
+    loop_set_timer(the_loop, &self.timer, start_us + 30000);
+    loop_wait(the_loop, &self.waiter);
+    int64_t took_us = now_us() - start_us;
+    loop_unlock(the_loop);
+    CHECK(took_us >= 30000 && took_us < PROMPT_MS * 1000);
+    end();
+}
+
+static void a_timer_that_is_set_earlier_wakes_the_sleeper(void) {
+    begin();
+    sleeper one = {.timer.on_due = wake_sleeper};
+    loop_lock(the_loop);
+    loop_set_timer(the_loop, &one.timer, now_us() + LATE_MS * 1000);
+    loop_unlock(the_loop);
+    start_sleepers(&one, 1);
+    CHECK_EQUAL(count_returned(&one, 1), 0);
+    loop_lock(the_loop);
+    loop_set_timer(the_loop, &one.timer, now_us() + 10000);
+    loop_unlock(the_loop);
+    CHECK(await_returned(&one, 1, 1));
+    join_sleepers(&one, 1);
+    end();
+}
+
+static int task_runs;
+
+static void count_run(loop_task *task) {
+    (void)task;
+    task_runs++;
+}
+
+static void a_task_of_another_thread_runs_while_the_sleeper_sleeps(void) {
+    begin();
+    sleeper one = {0};
+    loop_task task = {.run = count_run};
+    start_sleepers(&one, 1);
+    task_runs = 0;
+    loop_lock(the_loop);
+    loop_defer(the_loop, &task);
+    loop_unlock(the_loop);
+    pause_ms(100);
+    loop_lock(the_loop);
+    CHECK_EQUAL(task_runs, 1);
+    loop_ready(the_loop, &one.waiter);
+    loop_unlock(the_loop);
+    join_sleepers(&one, 1);
+    end();
+}
+
+static void a_sleeper_is_woken_by_another_thread(void) {
+    begin();
+    sleeper one = {0};
+    start_sleepers(&one, 1);
+    CHECK_EQUAL(count_returned(&one, 1), 0);
+    loop_lock(the_loop);
+    loop_ready(the_loop, &one.waiter);
+    loop_unlock(the_loop);
+    CHECK(await_returned(&one, 1, 1));
+    join_sleepers(&one, 1);
+    end();
+}
+
+static sleeper *signaled;
+
+static void interrupt_by_signal(int number) {
+    (void)number;
+    atomic_store(&signaled->is_canceled, true);
+    loop_interrupt(the_loop, &signaled->waiter);
+}
+
+static void a_signal_handler_can_cancel_a_wait(void) {
+    begin();
+    sleeper self = {0};
+    self.waiter.is_canceled = &self.is_canceled;
+    signaled = &self;
+    signal(SIGUSR1, interrupt_by_signal);
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    timer_t timer;
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    struct itimerspec soon = {.it_value = {.tv_nsec = 20000000}};
+    timer_settime(timer, 0, &soon, NULL);
+    loop_lock(the_loop);
+    loop_wait(the_loop, &self.waiter);
+    loop_unlock(the_loop);
+    CHECK(atomic_load(&self.is_canceled));
+    timer_delete(timer);
+    signal(SIGUSR1, SIG_DFL);
+    end();
+}
+
+/* -- several threads wait */
+
+static void each_sleeper_is_woken_and_no_other(void) {
+    begin();
+    sleeper sleepers[THREADS] = {0};
+    start_sleepers(sleepers, THREADS);
+    const int order[THREADS] = {2, 0, 4, 1, 3};
+    for (int i = 0; i < THREADS; i++) {
+        loop_lock(the_loop);
+        loop_ready(the_loop, &sleepers[order[i]].waiter);
+        loop_unlock(the_loop);
+        CHECK(await_returned(sleepers, THREADS, i + 1));
+        CHECK_EQUAL(count_returned(&sleepers[order[i]], 1), 1);
+    }
+    join_sleepers(sleepers, THREADS);
+    end();
+}
+
+/* Whoever makes turns for the others is woken first, again and again. */
+static void the_lead_is_passed_on(void) {
+    for (int is_backward = 0; is_backward < 2; is_backward++) {
+        begin();
+        sleeper sleepers[THREADS] = {0};
+        give_sleepers_pipes(sleepers, THREADS);
+        start_sleepers(sleepers, THREADS);
+        for (int i = 0; i < THREADS; i++) {
+            sleeper *next = &sleepers[is_backward ? THREADS - 1 - i : i];
+            feed(next->far_fd);
+            CHECK(await_returned(sleepers, THREADS, i + 1));
+            CHECK_EQUAL(count_returned(next, 1), 1);
+        }
+        join_sleepers(sleepers, THREADS);
+        close_pipes(sleepers, THREADS);
+        end();
+    }
+}
+
+static void all_sleepers_are_woken_at_once(void) {
+    begin();
+    sleeper sleepers[THREADS] = {0};
+    start_sleepers(sleepers, THREADS);
+    loop_lock(the_loop);
+    for (int i = 0; i < THREADS; i++)
+        loop_ready(the_loop, &sleepers[i].waiter);
+    loop_unlock(the_loop);
+    CHECK(await_returned(sleepers, THREADS, THREADS));
+    join_sleepers(sleepers, THREADS);
+    end();
+}
+
+static void a_canceled_sleeper_returns_and_the_others_go_on(void) {
+    begin();
+    sleeper sleepers[THREADS] = {0};
+    give_sleepers_pipes(sleepers, THREADS);
+    start_sleepers(sleepers, THREADS);
+    for (int i = 0; i < THREADS - 1; i++) {
+        atomic_store(&sleepers[i].is_canceled, true);
+        loop_interrupt(the_loop, &sleepers[i].waiter);
+        CHECK(await_returned(sleepers, THREADS, i + 1));
+        CHECK_EQUAL(count_returned(&sleepers[i], 1), 1);
+    }
+    feed(sleepers[THREADS - 1].far_fd);
+    CHECK(await_returned(sleepers, THREADS, THREADS));
+    join_sleepers(sleepers, THREADS);
+    close_pipes(sleepers, THREADS);
+    end();
+}
+
+static void *sleep_often(void *arg) {
+    sleeper *sleeper = arg;
+    unsigned seed = (unsigned)(uintptr_t)sleeper;
+    for (int i = 0; i < ROUNDS; i++) {
+        loop_lock(the_loop);
+        loop_set_timer(the_loop, &sleeper->timer, now_us() + rand_r(&seed) % 500);
+        loop_wait(the_loop, &sleeper->waiter);
+        sleeper->returned += !sleeper->timer.node.is_queued;
+        loop_unlock(the_loop);
+    }
+    return NULL;
+}
+
+static void many_short_waits_of_many_threads_end_each(void) {
+    for (int has_background = 0; has_background < 2; has_background++) {
+        begin();
+        sleeper sleepers[THREADS] = {0};
+        loop_lock(the_loop);
+        if (has_background) CHECK(loop_start_background(the_loop));
+        loop_unlock(the_loop);
+        for (int i = 0; i < THREADS; i++) {
+            sleepers[i].timer.on_due = wake_sleeper;
+            if (pthread_create(&sleepers[i].thread, NULL, sleep_often, &sleepers[i]) != 0) abort();
+        }
+        for (int i = 0; i < ROUNDS; i++)
+            loop_interrupt(the_loop, &sleepers[i % THREADS].waiter);
+        join_sleepers(sleepers, THREADS);
+        CHECK_EQUAL(count_returned(sleepers, THREADS), THREADS * ROUNDS);
+        end();
+    }
+}
+
+int main(void) {
+    start_watchdog();
+    UNIT_RUN(a_timer_goes_off_in_real_time);
+    UNIT_RUN(a_timer_that_is_set_earlier_wakes_the_sleeper);
+    UNIT_RUN(a_task_of_another_thread_runs_while_the_sleeper_sleeps);
+    UNIT_RUN(a_sleeper_is_woken_by_another_thread);
+    UNIT_RUN(a_signal_handler_can_cancel_a_wait);
+    UNIT_RUN(each_sleeper_is_woken_and_no_other);
+    UNIT_RUN(the_lead_is_passed_on);
+    UNIT_RUN(all_sleepers_are_woken_at_once);
+    UNIT_RUN(a_canceled_sleeper_returns_and_the_others_go_on);
+    UNIT_RUN(many_short_waits_of_many_threads_end_each);
+    return unit_summary();
+}

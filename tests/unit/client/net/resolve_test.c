@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* resolve_test.c - addresses of hosts. */
+#include "net/resolve.h"
+
+#include "unit.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+
+static void check_port(const addresses *found, int port) {
+    CHECK_EQUAL(found->count, 1);
+    const void *first = &found->each[0];
+    bool is_v4 = found->each[0].ss_family == AF_INET;
+    const struct sockaddr_in *v4 = first;
+    const struct sockaddr_in6 *v6 = first;
+    CHECK_EQUAL(ntohs(is_v4 ? v4->sin_port : v6->sin6_port), port);
+    CHECK_EQUAL(found->sizes[0], is_v4 ? sizeof(*v4) : sizeof(*v6));
+}
+
+static void an_address_needs_no_look_up(void) {
+    addresses found;
+    CHECK(resolve_literal(&found, "127.0.0.1", 7000));
+    check_port(&found, 7000);
+    CHECK(resolve_literal(&found, "::1", 7001));
+    check_port(&found, 7001);
+    CHECK(!resolve_literal(&found, "localhost", 7000));
+    CHECK(!resolve_literal(&found, "example.invalid", 7000));
+}
+
+static const addresses *wait_for(lookup *lookup, dlock_status *status) {
+    const addresses *found;
+    const char *cause;
+    struct pollfd done = {.fd = lookup_fd(lookup), .events = POLLIN};
+    CHECK_EQUAL(poll(&done, 1, 60000), 1);
+    *status = lookup_result(lookup, &found, &cause);
+    CHECK((*status == DLOCK_OK) == (found != NULL));
+    CHECK((*status == DLOCK_OK) == (cause[0] == '\0'));
+    CHECK_EQUAL(poll(&done, 1, 0), 1);
+    return found;
+}
+
+static void callers_share_a_look_up(void) {
+    dlock_status status;
+    resolver *resolver = resolver_new("127.0.0.1", 7000);
+    lookup *one = resolver_ask(resolver);
+    lookup *other = resolver_ask(resolver);
+    CHECK(one != NULL && other != NULL);
+    if (one == NULL || other == NULL) return;
+    const addresses *found = wait_for(one, &status);
+    if (found != NULL) check_port(found, 7000);
+    wait_for(other, &status);
+    lookup_leave(one);
+    CHECK_EQUAL(status, DLOCK_OK);
+    resolver_free(resolver);
+    lookup_leave(other);
+}
+
+static void a_new_look_up_begins_after_the_last_has_ended(void) {
+    dlock_status status;
+    resolver *resolver = resolver_new("127.0.0.1", 7000);
+    lookup *first = resolver_ask(resolver);
+    wait_for(first, &status);
+    lookup *second = resolver_ask(resolver);
+    CHECK(first != second);
+    lookup_leave(first);
+    wait_for(second, &status);
+    lookup_leave(second);
+    resolver_free(resolver);
+}
+
+static void a_look_up_outlives_everybody(void) {
+    resolver *resolver = resolver_new("127.0.0.1", 7000);
+    lookup_leave(resolver_ask(resolver));
+    resolver_free(resolver);
+    resolver_free(NULL);
+    lookup_leave(NULL);
+}
+
+static void a_bad_name_is_unreachable(void) {
+    dlock_status status;
+    resolver *resolver = resolver_new("a..b", 7000);
+    lookup *lookup = resolver_ask(resolver);
+    CHECK(wait_for(lookup, &status) == NULL);
+    CHECK_EQUAL(status, DLOCK_UNREACHABLE);
+    lookup_leave(lookup);
+    resolver_free(resolver);
+}
+
+int main(void) {
+    UNIT_RUN(an_address_needs_no_look_up);
+    UNIT_RUN(callers_share_a_look_up);
+    UNIT_RUN(a_new_look_up_begins_after_the_last_has_ended);
+    UNIT_RUN(a_look_up_outlives_everybody);
+    UNIT_RUN(a_bad_name_is_unreachable);
+    return unit_summary();
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* resp_test.c - commands as bytes, bytes as replies, and what a hostile server may send. */
+#include "net/resp.h"
+
+#include "unit.h"
+#include <stdlib.h>
+
+static resp_reader reader;
+static const reply *root;
+static size_t used;
+static char *copy; /* the bytes that the root points into */
+
+/* A copy of exactly that size, so that a sanitizer sees reads beyond the end. */
+static resp_result read_bytes(const char *bytes, size_t size) {
+    free(copy);
+    copy = malloc(size > 0 ? size : 1);
+    memcpy(copy, bytes, size);
+    root = NULL;
+    used = 0;
+    return resp_read(&reader, copy, size, &root, &used);
+}
+
+static resp_result read_text(const char *text) {
+    return read_bytes(text, strlen(text));
+}
+
+static void check_text(const reply *reply, reply_kind kind, const char *text) {
+    CHECK(reply != NULL && reply->kind == kind);
+    if (reply != NULL) CHECK_BYTES(reply->text, reply->length, text, strlen(text));
+}
+
+static void check_integer(const char *text, int64_t expected) {
+    CHECK_EQUAL(read_text(text), RESP_REPLY);
+    if (root == NULL) return;
+    CHECK_EQUAL(root->kind, REPLY_INTEGER);
+    CHECK_EQUAL(root->integer, expected);
+}
+
+/* -- commands */
+
+static void a_command_is_an_array_of_words(void) {
+    char bytes[200];
+    const char expected[] = "*4\r\n$4\r\nEVAL\r\n$0\r\n\r\n$3\r\na\0b\r\n$20\r\n"
+                            "18446744073709551615\r\n";
+    command made = {0};
+    command_add(&made, "EVAL");
+    command_add(&made, "");
+    command_add_bytes(&made, "a\0b", 3);
+    command_add_number(&made, UINT64_MAX);
+    CHECK_EQUAL((int64_t)command_size(&made), sizeof(expected) - 1);
+    memset(bytes, '#', sizeof(bytes));
+    command_write(&made, bytes);
+    CHECK_BYTES(bytes, sizeof(expected) - 1, expected, sizeof(expected) - 1);
+    CHECK(bytes[sizeof(expected) - 1] == '#');
+}
+
+static void a_word_of_any_length_is_counted(void) {
+    static char word[2000], bytes[4000];
+    memset(word, 'x', sizeof(word));
+    for (size_t length = 0; length < sizeof(word); length += 7) {
+        command made = {0};
+        command_add_bytes(&made, word, length);
+        command_write(&made, bytes);
+        CHECK_EQUAL(read_bytes(bytes, command_size(&made)), RESP_REPLY);
+        if (root == NULL) continue;
+        CHECK_EQUAL((int64_t)used, (int64_t)command_size(&made));
+        CHECK_EQUAL((int64_t)reply_element(root, 0)->length, (int64_t)length);
+    }
+}
+
+/* -- replies */
+
+static void each_kind_of_reply_is_read(void) {
+    CHECK_EQUAL(read_text("+OK\r\n"), RESP_REPLY);
+    check_text(root, REPLY_STATUS, "OK");
+    CHECK_EQUAL(read_text("-ERR no such thing\r\n"), RESP_REPLY);
+    check_text(root, REPLY_ERROR, "ERR no such thing");
+    CHECK_EQUAL(read_text("$5\r\nhello\r\n"), RESP_REPLY);
+    check_text(root, REPLY_TEXT, "hello");
+    CHECK_EQUAL(read_text("$0\r\n\r\n"), RESP_REPLY);
+    check_text(root, REPLY_TEXT, "");
+    CHECK_EQUAL(read_text("+\r\n"), RESP_REPLY);
+    check_text(root, REPLY_STATUS, "");
+    CHECK_EQUAL(read_text("$-1\r\n"), RESP_REPLY);
+    CHECK(root != NULL && root->kind == REPLY_NIL);
+    CHECK_EQUAL(read_text("*-1\r\n"), RESP_REPLY);
+    CHECK(root != NULL && root->kind == REPLY_NIL);
+    CHECK_EQUAL(read_text("*0\r\n"), RESP_REPLY);
+    CHECK(root != NULL && root->kind == REPLY_ARRAY && root->count == 0 && root->size == 1);
+}
+
+static void integers_have_64_bits(void) {
+    check_integer(":0\r\n", 0);
+    check_integer(":-1\r\n", -1);
+    check_integer(":+7\r\n", 7);
+    check_integer(":9223372036854775807\r\n", INT64_MAX);
+    check_integer(":-9223372036854775808\r\n", INT64_MIN);
+}
+
+static void a_text_may_have_any_bytes(void) {
+    CHECK_EQUAL(read_bytes("$6\r\na\r\n\0b\n\r\n", 12), RESP_REPLY);
+    CHECK(root != NULL);
+    if (root != NULL) CHECK_BYTES(root->text, root->length, "a\r\n\0b\n", 6);
+    CHECK_EQUAL(read_text("+a\rb\r\n"), RESP_REPLY);
+    check_text(root, REPLY_STATUS, "a\rb");
+}
+
+static void arrays_are_trees(void) {
+    CHECK_EQUAL(read_text("*4\r\n:1\r\n*2\r\n+a\r\n*1\r\n$1\r\nb\r\n*0\r\n$-1\r\n"), RESP_REPLY);
+    if (root == NULL) return;
+    CHECK_EQUAL((int64_t)root->size, 8);
+    CHECK_EQUAL(reply_element(root, 0)->integer, 1);
+    const reply *inner = reply_element(root, 1);
+    CHECK_EQUAL((int64_t)inner->count, 2);
+    check_text(reply_element(inner, 0), REPLY_STATUS, "a");
+    check_text(reply_element(reply_element(inner, 1), 0), REPLY_TEXT, "b");
+    CHECK_EQUAL((int64_t)reply_element(root, 2)->count, 0);
+    CHECK_EQUAL(reply_element(root, 3)->kind, REPLY_NIL);
+    CHECK(reply_element(root, 4) == NULL);
+    CHECK(reply_element(reply_element(root, 0), 0) == NULL);
+    CHECK(reply_element(reply_element(root, 2), 0) == NULL);
+}
+
+static void a_loop_sees_every_element_once(void) {
+    CHECK_EQUAL(read_text("*4\r\n*2\r\n:1\r\n:2\r\n:3\r\n*0\r\n*1\r\n*1\r\n:4\r\n"), RESP_REPLY);
+    if (root == NULL) return;
+    size_t count = 0;
+    for (const reply *each = NULL; (each = reply_next(root, each)) != NULL; count++)
+        CHECK(each == reply_element(root, count));
+    CHECK_EQUAL((int64_t)count, 4);
+    CHECK(reply_next(reply_element(root, 2), NULL) == NULL);
+    CHECK(reply_next(reply_element(root, 1), NULL) == NULL);
+}
+
+static void only_the_first_reply_is_taken(void) {
+    CHECK_EQUAL(read_text("+OK\r\n:2\r\n"), RESP_REPLY);
+    CHECK_EQUAL((int64_t)used, 5);
+    CHECK_EQUAL(read_text("*1\r\n:2\r\n?"), RESP_REPLY);
+    CHECK_EQUAL((int64_t)used, 8);
+}
+
+static void texts_are_compared_and_copied(void) {
+    char text[4];
+    read_text("$5\r\nhello\r\n");
+    CHECK(reply_is_text(root, "hello") && !reply_is_text(root, "hell"));
+    CHECK(!reply_is_text(root, "hello!") && !reply_is_text(root, ""));
+    CHECK(reply_begins_with(root, "hell") && reply_begins_with(root, ""));
+    CHECK(!reply_begins_with(root, "hello!"));
+    reply_copy_text(root, text, sizeof(text));
+    CHECK_BYTES(text, strlen(text), "hel", 3);
+    read_text("-ERR x\r\n");
+    CHECK(!reply_is_text(root, "ERR x") && reply_begins_with(root, "ERR "));
+    read_text(":1\r\n");
+    reply_copy_text(root, text, sizeof(text));
+    CHECK(text[0] == '\0' && !reply_begins_with(root, ""));
+}
+
+static void check_number(const char *text, int64_t expected) {
+    CHECK_EQUAL(read_text(text), RESP_REPLY);
+    if (root != NULL) CHECK_EQUAL(reply_number(root), expected);
+}
+
+static void a_number_may_come_as_a_text(void) {
+    check_number(":12\r\n", 12);
+    check_number(":-12\r\n", -1);
+    check_number("$3\r\n120\r\n", 120);
+    check_number("+7\r\n", 7);
+    check_number("$19\r\n9223372036854775807\r\n", INT64_MAX);
+    check_number("$19\r\n9223372036854775808\r\n", -1);
+    check_number("$40\r\n1111111111111111111111111111111111111111\r\n", -1);
+    check_number("$0\r\n\r\n", -1);
+    check_number("$2\r\n-1\r\n", -1);
+    check_number("$2\r\n1x\r\n", -1);
+    check_number("-1\r\n", -1);
+    check_number("$-1\r\n", -1);
+}
+
+/* -- incomplete and hostile */
+
+static void every_beginning_of_a_reply_is_incomplete(void) {
+    static const char *const replies[] = {
+        "+OK\r\n",
+        "-ERR a\rb\r\n",
+        ":-123\r\n",
+        "$-1\r\n",
+        "*-1\r\n",
+        "$12\r\nhello\r\nworld\r\n",
+        "*3\r\n:1\r\n*2\r\n$1\r\na\r\n*0\r\n+x\r\n",
+    };
+    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+        size_t size = strlen(replies[i]);
+        for (size_t length = 0; length < size; length++)
+            CHECK_EQUAL(read_bytes(replies[i], length), RESP_INCOMPLETE);
+        CHECK_EQUAL(read_bytes(replies[i], size), RESP_REPLY);
+        CHECK_EQUAL((int64_t)used, (int64_t)size);
+    }
+}
+
+static void nonsense_is_malformed(void) {
+    static const char *const bad[] = {
+        "HTTP/1.1 400 Bad Request\r\n",
+        "\r\n",
+        " +OK\r\n",
+        "_\r\n",
+        "#t\r\n",
+        "%1\r\n",
+        "~1\r\n",
+        ">1\r\n",
+        ",1.5\r\n",
+        "(123\r\n",
+        "=5\r\n",
+        ":\r\n",
+        ":-\r\n",
+        ":1x\r\n",
+        ":x",
+        ":1 \r\n",
+        ": 1\r\n",
+        ":--1\r\n",
+        ":1\rx",
+        ":9223372036854775808\r\n",
+        ":-9223372036854775809\r\n",
+        ":99999999999999999999",
+        ":18446744073709551616",
+        "$-2\r\n",
+        "$-9223372036854775808\r\n",
+        "$9223372036854775806\r\n",
+        "$9223372036854775807\r\n",
+        "$18446744073709551615\r\n",
+        "$536870913\r\n",
+        "$\r\n",
+        "$2\r\nabc\r\n",
+        "$2\r\nab\rx",
+        "$2\n",
+        "*-2\r\n",
+        "*2147483647\r\n",
+        "*1048577\r\n",
+        "*9223372036854775807\r\n",
+        "*\r\n",
+        "*1\r\nx",
+        "*2\r\n:1\r\n*-5\r\n",
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        resp_result result = read_text(bad[i]);
+        if (result != RESP_MALFORMED) printf("    \"%.20s\": %d\n", bad[i], (int)result);
+        CHECK_EQUAL(result, RESP_MALFORMED);
+    }
+}
+
+static void arrays_nest_up_to_a_limit(void) {
+    char text[200] = "";
+    for (int i = 0; i < RESP_DEPTH_MAX; i++)
+        strcat(text, "*1\r\n");
+    size_t length = strlen(text);
+    strcpy(text + length, ":1\r\n");
+    CHECK_EQUAL(read_text(text), RESP_REPLY);
+    strcpy(text + length, "*0\r\n");
+    CHECK_EQUAL(read_text(text), RESP_REPLY);
+    strcpy(text + length, "*1\r\n");
+    CHECK_EQUAL(read_text(text), RESP_MALFORMED);
+}
+
+static void a_deep_nest_does_not_deepen_the_stack(void) {
+    enum { LEVELS = 100000 };
+    char *text = malloc(4 * LEVELS);
+    for (int i = 0; i < LEVELS; i++)
+        memcpy(text + 4 * i, "*1\r\n", 4);
+    CHECK_EQUAL(read_bytes(text, 4 * LEVELS), RESP_MALFORMED);
+    free(text);
+}
+
+static void an_announced_length_costs_no_memory(void) {
+    resp_reader_free(&reader);
+    CHECK_EQUAL(read_text("*1048576\r\n"), RESP_INCOMPLETE);
+    CHECK(reader.node_capacity <= 64);
+    CHECK_EQUAL(read_text("$536870912\r\nx"), RESP_INCOMPLETE);
+    CHECK(reader.node_capacity <= 64);
+    CHECK_EQUAL(read_text("*1000000\r\n*1000000\r\n*1000000\r\n*1000000\r\n"), RESP_INCOMPLETE);
+    CHECK(reader.node_capacity <= 64);
+}
+
+static void a_line_without_end_is_incomplete(void) {
+    enum { SIZE = 1 << 20 };
+    char *text = malloc(SIZE);
+    memset(text, 'x', SIZE);
+    text[0] = '+';
+    CHECK_EQUAL(read_bytes(text, SIZE), RESP_INCOMPLETE);
+    text[0] = '-';
+    CHECK_EQUAL(read_bytes(text, SIZE), RESP_INCOMPLETE);
+    free(text);
+}
+
+static void a_reply_of_too_many_nodes_is_malformed(void) {
+    enum { INNER = RESP_NODES_MAX / 2, SIZE = 40 + 2 * INNER * 4 };
+    char *text = malloc(SIZE);
+    int length = sprintf(text, "*2\r\n");
+    for (int i = 0; i < 2; i++) {
+        length += sprintf(text + length, "*%d\r\n", INNER);
+        for (int n = 0; n < INNER; n++, length += 4)
+            memcpy(text + length, ":1\r\n", 4);
+    }
+    CHECK_EQUAL(read_bytes(text, (size_t)length), RESP_MALFORMED);
+    free(text);
+}
+
+static void a_long_reply_is_read_and_its_memory_is_not_kept(void) {
+    enum { COUNT = 100000 };
+    char *text = malloc(20 + COUNT * 4);
+    int length = sprintf(text, "*%d\r\n", COUNT);
+    for (int i = 0; i < COUNT; i++, length += 4)
+        memcpy(text + length, ":7\r\n", 4);
+    CHECK_EQUAL(read_bytes(text, (size_t)length), RESP_REPLY);
+    if (root != NULL) CHECK_EQUAL(reply_element(root, COUNT - 1)->integer, 7);
+    CHECK_EQUAL(read_text("+OK\r\n"), RESP_REPLY);
+    CHECK(reader.node_capacity <= 1024);
+    free(text);
+}
+
+/* Whatever arrives is a reply, incomplete or malformed; a sanitizer sees if more happens. */
+static void random_bytes_are_survived(void) {
+    static const char letters[] = "+-:$*\r\n\r\n\r\n0123a";
+    for (int i = 0; i < 300000; i++) {
+        char text[40];
+        size_t size = (size_t)unit_random_within(0, sizeof(text));
+        for (size_t n = 0; n < size; n++)
+            text[n] = letters[unit_random() % (sizeof(letters) - 1)];
+        if (read_bytes(text, size) != RESP_REPLY) continue;
+        CHECK(used > 0 && used <= size && root->size == reader.node_count);
+    }
+}
+
+int main(void) {
+    UNIT_RUN(a_command_is_an_array_of_words);
+    UNIT_RUN(a_word_of_any_length_is_counted);
+    UNIT_RUN(each_kind_of_reply_is_read);
+    UNIT_RUN(integers_have_64_bits);
+    UNIT_RUN(a_text_may_have_any_bytes);
+    UNIT_RUN(arrays_are_trees);
+    UNIT_RUN(a_loop_sees_every_element_once);
+    UNIT_RUN(only_the_first_reply_is_taken);
+    UNIT_RUN(texts_are_compared_and_copied);
+    UNIT_RUN(a_number_may_come_as_a_text);
+    UNIT_RUN(every_beginning_of_a_reply_is_incomplete);
+    UNIT_RUN(nonsense_is_malformed);
+    UNIT_RUN(arrays_nest_up_to_a_limit);
+    UNIT_RUN(a_deep_nest_does_not_deepen_the_stack);
+    UNIT_RUN(an_announced_length_costs_no_memory);
+    UNIT_RUN(a_line_without_end_is_incomplete);
+    UNIT_RUN(a_reply_of_too_many_nodes_is_malformed);
+    UNIT_RUN(a_long_reply_is_read_and_its_memory_is_not_kept);
+    UNIT_RUN(random_bytes_are_survived);
+    resp_reader_free(&reader);
+    free(copy);
+    return unit_summary();
+}

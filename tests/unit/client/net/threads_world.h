@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* threads_world.h - a loop with real threads and real time. There are no exact times, only bounds
+ * far apart: PROMPT_MS is "at once", LATE_MS is "too late". A case that hangs is ended by
+ * alarm(2). */
+#ifndef DLOCK_THREADS_WORLD_H
+#define DLOCK_THREADS_WORLD_H
+
+#include "net/loop.h"
+
+#include "unit.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PROMPT_MS = 2000, LATE_MS = 20000, WATCHDOG_S = 120 };
+
+static loop *the_loop;
+
+static inline int64_t now_us(void) {
+    return clock_now_us(clock_system());
+}
+
+static inline void pause_ms(int64_t duration_ms) {
+    struct timespec duration = {.tv_sec = duration_ms / 1000,
+                                .tv_nsec = duration_ms % 1000 * 1000000};
+    nanosleep(&duration, NULL);
+}
+
+static inline void begin(void) {
+    the_loop = loop_new(clock_system());
+    if (the_loop == NULL) abort();
+}
+
+static inline void end(void) {
+    loop_free(the_loop);
+}
+
+/* -- a thread that waits */
+
+typedef struct sleeper {
+    pthread_t thread;
+    waiter waiter;
+    atomic_bool is_canceled;
+    int returned;    /* how often loop_wait() has returned; locked */
+    bool is_waiting; /* locked */
+    loop_timer timer;
+    loop_io io; /* with far_fd: bytes make the sleeper ready */
+    int far_fd;
+} sleeper;
+
+static inline void *sleep_once(void *arg) {
+    sleeper *sleeper = arg;
+    loop_lock(the_loop);
+    sleeper->is_waiting = true;
+    loop_wait(the_loop, &sleeper->waiter);
+    sleeper->returned++;
+    loop_unlock(the_loop);
+    return NULL;
+}
+
+static inline void start_sleepers(sleeper *sleepers, int count) {
+    for (int i = 0; i < count; i++) {
+        sleepers[i].waiter.is_canceled = &sleepers[i].is_canceled;
+        if (pthread_create(&sleepers[i].thread, NULL, sleep_once, &sleepers[i]) != 0) abort();
+        for (bool is_waiting = false; !is_waiting; pause_ms(1)) {
+            loop_lock(the_loop);
+            is_waiting = sleepers[i].is_waiting;
+            loop_unlock(the_loop);
+        }
+    }
+    pause_ms(10);
+}
+
+static inline int count_returned(sleeper *sleepers, int count) {
+    int returned = 0;
+    loop_lock(the_loop);
+    for (int i = 0; i < count; i++)
+        returned += sleepers[i].returned;
+    loop_unlock(the_loop);
+    return returned;
+}
+
+/* False: too late. */
+static inline bool await_returned(sleeper *sleepers, int count, int expected) {
+    int64_t late_us = now_us() + PROMPT_MS * 1000;
+    while (count_returned(sleepers, count) < expected && now_us() < late_us)
+        pause_ms(1);
+    return count_returned(sleepers, count) == expected;
+}
+
+static inline void join_sleepers(sleeper *sleepers, int count) {
+    for (int i = 0; i < count; i++)
+        pthread_join(sleepers[i].thread, NULL);
+}
+
+static inline void wake_sleeper(loop_timer *timer) {
+    loop_ready(the_loop, &container_of(timer, sleeper, timer)->waiter);
+}
+
+static inline void read_and_wake(loop_io *io, uint32_t ready) {
+    (void)ready;
+    sleeper *sleeper = container_of(io, struct sleeper, io);
+    char bytes[16];
+    while (recv(io->fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+        loop_ready(the_loop, &sleeper->waiter);
+}
+
+static inline void open_pipe(loop_io *io, int *far_fd,
+                             void (*on_ready)(loop_io *io, uint32_t ready)) {
+    int fds[2] = {-1, -1};
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+    struct timeval moment = {.tv_usec = LOOP_BRIEF_US};
+    setsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof(moment));
+    *io = (loop_io){.fd = fds[0], .on_ready = on_ready};
+    *far_fd = fds[1];
+}
+
+static inline void give_sleepers_pipes(sleeper *sleepers, int count) {
+    loop_lock(the_loop);
+    for (int i = 0; i < count; i++) {
+        open_pipe(&sleepers[i].io, &sleepers[i].far_fd, read_and_wake);
+        CHECK(loop_watch(the_loop, &sleepers[i].io, EPOLLIN | EPOLLET));
+    }
+    loop_unlock(the_loop);
+}
+
+static inline void close_pipes(sleeper *sleepers, int count) {
+    loop_lock(the_loop);
+    for (int i = 0; i < count; i++) {
+        loop_close(the_loop, &sleepers[i].io);
+        close(sleepers[i].far_fd);
+    }
+    loop_unlock(the_loop);
+}
+
+static inline void feed(int far_fd) {
+    CHECK(send(far_fd, "x", 1, MSG_NOSIGNAL) == 1);
+}
+
+static inline void start_watchdog(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    alarm(WATCHDOG_S);
+}
+
+#endif

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* url_test.c - where a server is, from a URL. */
+#include "net/url.h"
+
+#include "unit.h"
+#include <stdlib.h>
+
+enum { UNIX_PATH_MAX = 107, TEXT_MAX = 4 * URL_PART_MAX };
+
+static void check_text(const char *actual, const char *expected) {
+    CHECK_BYTES(actual, strlen(actual), expected, strlen(expected));
+}
+
+static void check_good(const char *text, const url *expected) {
+    url got;
+    memset(&got, 0xff, sizeof(got));
+    const char *wrong = url_parse(&got, text);
+    if (wrong != NULL) printf("    \"%s\": %s\n", text, wrong);
+    CHECK(wrong == NULL);
+    if (wrong != NULL) return;
+    CHECK(got.is_unix == expected->is_unix);
+    CHECK(got.is_tls == expected->is_tls);
+    check_text(got.host, expected->host);
+    CHECK_EQUAL(got.port, expected->port);
+    check_text(got.user, expected->user);
+    check_text(got.password, expected->password);
+    CHECK_EQUAL(got.db, expected->db);
+}
+
+#define CHECK_GOOD(text, ...) check_good(text, &(const url){__VA_ARGS__})
+
+/* A copy of exactly its size, so that a sanitizer sees who reads beyond it. */
+static void check_bad(const char *text, const char *expected) {
+    url got;
+    char *copy = strdup(text);
+    const char *wrong = url_parse(&got, copy);
+    bool is_same = wrong != NULL && strcmp(wrong, expected) == 0;
+    if (!is_same) printf("    \"%.80s\": %s\n", text, wrong == NULL ? "is taken" : wrong);
+    CHECK(is_same);
+    free(copy);
+}
+
+/* prefix, a letter that many times, suffix. */
+static const char *with_letters(const char *prefix, int count, const char *suffix) {
+    static char text[TEXT_MAX];
+    int length = snprintf(text, sizeof(text), "%s", prefix);
+    memset(text + length, 'x', (size_t)count);
+    snprintf(text + length + count, sizeof(text) - (size_t)(length + count), "%s", suffix);
+    return text;
+}
+
+static size_t letters_of(const char *text) {
+    return strspn(text, "x");
+}
+
+static void a_host_alone_has_the_default_port_and_database(void) {
+    CHECK_GOOD("redis://example.org", .host = "example.org", .port = 6379);
+    CHECK_GOOD("redis://10.0.0.1", .host = "10.0.0.1", .port = 6379);
+    CHECK_GOOD("redis://example.org/", .host = "example.org", .port = 6379);
+}
+
+static void a_port_and_a_database_may_follow(void) {
+    CHECK_GOOD("redis://h:1", .host = "h", .port = 1);
+    CHECK_GOOD("redis://h:65535", .host = "h", .port = 65535);
+    CHECK_GOOD("redis://h:06380", .host = "h", .port = 6380);
+    CHECK_GOOD("redis://h/0", .host = "h", .port = 6379);
+    CHECK_GOOD("redis://h:7000/15", .host = "h", .port = 7000, .db = 15);
+    CHECK_GOOD("redis://h:7000/", .host = "h", .port = 7000);
+    CHECK_GOOD("redis://h/1000000", .host = "h", .port = 6379, .db = URL_DB_MAX);
+}
+
+static void a_password_may_come_with_or_without_a_user(void) {
+    CHECK_GOOD("redis://secret@h", .host = "h", .port = 6379, .password = "secret");
+    CHECK_GOOD("redis://:secret@h", .host = "h", .port = 6379, .password = "secret");
+    CHECK_GOOD("redis://app:secret@h:7000/2", .host = "h", .port = 7000, .user = "app",
+               .password = "secret", .db = 2);
+}
+
+static void what_separates_parts_may_be_encoded_in_a_password(void) {
+    CHECK_GOOD("redis://app:a%40b%3ac%2Fd%25@h", .host = "h", .port = 6379, .user = "app",
+               .password = "a@b:c/d%");
+    CHECK_GOOD("redis://%3A%40%2f@h", .host = "h", .port = 6379, .password = ":@/");
+    CHECK_GOOD("redis://a%3Ab:c@h", .host = "h", .port = 6379, .user = "a:b", .password = "c");
+}
+
+static void only_the_first_colon_and_the_last_at_sign_separate(void) {
+    CHECK_GOOD("redis://app:a:b@h", .host = "h", .port = 6379, .user = "app", .password = "a:b");
+    CHECK_GOOD("redis://app:a@b@h:1", .host = "h", .port = 1, .user = "app", .password = "a@b");
+    CHECK_GOOD("redis://what?#@h", .host = "h", .port = 6379, .password = "what?#");
+}
+
+static void every_byte_but_nul_may_be_encoded(void) {
+    for (int byte = 1; byte < 256; byte++) {
+        char text[64];
+        url expected = {.host = "h", .port = 6379, .password = {(char)byte}};
+        snprintf(text, sizeof(text), "redis://%%%02x@h", (unsigned)byte);
+        check_good(text, &expected);
+        snprintf(text, sizeof(text), "redis://%%%02X@h", (unsigned)byte);
+        check_good(text, &expected);
+    }
+}
+
+static void a_host_may_be_encoded(void) {
+    CHECK_GOOD("redis://%65xample.org:7000", .host = "example.org", .port = 7000);
+}
+
+static void an_ipv6_address_stands_in_brackets(void) {
+    CHECK_GOOD("redis://[::1]", .host = "::1", .port = 6379);
+    CHECK_GOOD("redis://[::1]:7000/4", .host = "::1", .port = 7000, .db = 4);
+    CHECK_GOOD("redis://app:secret@[2001:db8::1]:7000", .host = "2001:db8::1", .port = 7000,
+               .user = "app", .password = "secret");
+    CHECK_GOOD("redis://[fe80::1%25eth0]", .host = "fe80::1%eth0", .port = 6379);
+}
+
+static void an_s_more_is_tls_and_all_else_is_the_same(void) {
+    CHECK_GOOD("rediss://example.org", .is_tls = true, .host = "example.org", .port = 6379);
+    CHECK_GOOD("rediss://app:secret@10.0.0.1:7000/2", .is_tls = true, .host = "10.0.0.1",
+               .port = 7000, .user = "app", .password = "secret", .db = 2);
+    CHECK_GOOD("rediss://[::1]:7000", .is_tls = true, .host = "::1", .port = 7000);
+}
+
+static void a_unix_socket_has_a_path_and_no_port(void) {
+    CHECK_GOOD("unix:///run/redis.sock", .is_unix = true, .host = "/run/redis.sock");
+    CHECK_GOOD("unix:///run/redis.sock?db=7", .is_unix = true, .host = "/run/redis.sock", .db = 7);
+    CHECK_GOOD("unix://secret@/s", .is_unix = true, .host = "/s", .password = "secret");
+    CHECK_GOOD("unix://app:a%2Fb@/s?db=1", .is_unix = true, .host = "/s", .user = "app",
+               .password = "a/b", .db = 1);
+}
+
+static void a_path_may_have_an_at_sign_and_colons_and_encoded_bytes(void) {
+    CHECK_GOOD("unix:///run/a@b:c.sock", .is_unix = true, .host = "/run/a@b:c.sock");
+    CHECK_GOOD("unix://pw@/run/a@b", .is_unix = true, .host = "/run/a@b", .password = "pw");
+    CHECK_GOOD("unix:///run/what%3f%20now", .is_unix = true, .host = "/run/what? now");
+}
+
+static void each_mistake_has_its_message(void) {
+    static const struct {
+        const char *text, *wrong;
+    } rows[] = {
+        {"", "it must begin with redis://, rediss:// or unix://"},
+        {"redis:/", "it must begin with redis://, rediss:// or unix://"},
+        {"example.org:6379", "it must begin with redis://, rediss:// or unix://"},
+        {"redisss://h", "it must begin with redis://, rediss:// or unix://"},
+        {"REDISS://h", "it must begin with redis://, rediss:// or unix://"},
+        {"http://h", "it must begin with redis://, rediss:// or unix://"},
+        {" redis://h", "it must begin with redis://, rediss:// or unix://"},
+        {"redis://", "the host is missing"},
+        {"redis:///3", "the host is missing"},
+        {"rediss://", "the host is missing"},
+        {"rediss:///3", "the host is missing"},
+        {"redis://:7000", "the host is missing"},
+        {"redis://secret@", "the host is missing"},
+        {"redis://[]", "the host is missing"},
+        {"redis://[]:7000", "the host is missing"},
+        {"redis://h:", "the port is missing"},
+        {"redis://h:/3", "the port is missing"},
+        {"redis://[::1]:", "the port is missing"},
+        {"redis://h:0", "the port is not a number from 1 to 65535"},
+        {"redis://h:65536", "the port is not a number from 1 to 65535"},
+        {"redis://h:99999999999999999999", "the port is not a number from 1 to 65535"},
+        {"redis://h:-1", "the port is not a number from 1 to 65535"},
+        {"redis://h:+1", "the port is not a number from 1 to 65535"},
+        {"redis://h:63x", "the port is not a number from 1 to 65535"},
+        {"redis://h: 6379", "the port is not a number from 1 to 65535"},
+        {"redis://[::1]:x", "the port is not a number from 1 to 65535"},
+        {"redis://[::1", "the ] of the IPv6 address is missing"},
+        {"redis://[", "the ] of the IPv6 address is missing"},
+        {"redis://[::1]7000", "there is something after the ]"},
+        {"redis://::1", "an IPv6 address needs [ and ]"},
+        {"redis://2001:db8::1", "an IPv6 address needs [ and ]"},
+        {"redis://h/x", "the database is not a number"},
+        {"redis://h/-1", "the database is not a number"},
+        {"redis://h/1/2", "the database is not a number"},
+        {"redis://h/1 ", "the database is not a number"},
+        {"redis://h/1000001", "the database is not a number"},
+        {"redis://h/99999999999999999999", "the database is not a number"},
+        {"redis://h?db=1", "redis:// and rediss:// take no ? and no #"},
+        {"redis://h/1?x", "redis:// and rediss:// take no ? and no #"},
+        {"redis://h/1#x", "redis:// and rediss:// take no ? and no #"},
+        {"rediss://h?db=1", "redis:// and rediss:// take no ? and no #"},
+        {"redis://@h", "the password before the @ is empty"},
+        {"redis://:@h", "the password before the @ is empty"},
+        {"redis://app:@h", "the password before the @ is empty"},
+        {"unix://@/s", "the password before the @ is empty"},
+        {"unix://", "the path of the socket must begin with /"},
+        {"unix://s", "the path of the socket must begin with /"},
+        {"unix://run/s", "the path of the socket must begin with /"},
+        {"unix://secret@", "the path of the socket must begin with /"},
+        {"unix://?db=1", "the path of the socket must begin with /"},
+        {"unix:///s?", "after the ? only db=number is known"},
+        {"unix:///s?DB=1", "after the ? only db=number is known"},
+        {"unix:///s?timeout=1", "after the ? only db=number is known"},
+        {"unix:///s?db=", "the database is not a number"},
+        {"unix:///s?db=x", "the database is not a number"},
+        {"unix:///s?db=1&x=2", "the database is not a number"},
+        {"unix:///s?db=1000001", "the database is not a number"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        check_bad(rows[i].text, rows[i].wrong);
+}
+
+static void a_bad_percent_sign_is_refused_in_each_part(void) {
+    static const char *const bad[] = {"%", "%4", "%4g", "%g4", "%%41", "a%", "%-1", "% 1", "%00"};
+    char text[64];
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        snprintf(text, sizeof(text), "redis://%s:pw@h", bad[i]);
+        check_bad(text, "the user is too long or badly encoded");
+        snprintf(text, sizeof(text), "redis://app:%s@h", bad[i]);
+        check_bad(text, "the password is too long or badly encoded");
+        snprintf(text, sizeof(text), "redis://%s", bad[i]);
+        check_bad(text, "the host is too long or badly encoded");
+        snprintf(text, sizeof(text), "redis://[%s]:1", bad[i]);
+        check_bad(text, "the host is too long or badly encoded");
+        snprintf(text, sizeof(text), "unix:///%s", bad[i]);
+        check_bad(text, "the path is too long or badly encoded");
+    }
+}
+
+/* "%4", what ends the part, and "1" are no "%41". */
+static void a_percent_sign_does_not_reach_into_the_next_part(void) {
+    check_bad("redis://app%4:1@h", "the user is too long or badly encoded");
+    check_bad("redis://app:pw%4@1", "the password is too long or badly encoded");
+    check_bad("redis://h%4:1", "the host is too long or badly encoded");
+    check_bad("redis://h%/41", "the host is too long or badly encoded");
+    check_bad("unix:///s%4?db=1", "the path is too long or badly encoded");
+}
+
+static void a_host_has_up_to_255_bytes(void) {
+    url got;
+    CHECK(url_parse(&got, with_letters("redis://", URL_HOST_MAX, ":7000")) == NULL);
+    CHECK_EQUAL((int64_t)letters_of(got.host), URL_HOST_MAX);
+    CHECK_EQUAL((int64_t)strlen(got.host), URL_HOST_MAX);
+    CHECK_EQUAL(got.port, 7000);
+    check_bad(with_letters("redis://", URL_HOST_MAX + 1, ":7000"),
+              "the host is too long or badly encoded");
+    CHECK(url_parse(&got, with_letters("redis://[", URL_HOST_MAX, "]")) == NULL);
+    check_bad(with_letters("redis://[", URL_HOST_MAX + 1, "]"),
+              "the host is too long or badly encoded");
+}
+
+static void a_user_and_a_password_have_up_to_512_bytes_each(void) {
+    url got;
+    CHECK(url_parse(&got, with_letters("redis://", URL_PART_MAX, ":p@h")) == NULL);
+    CHECK_EQUAL((int64_t)strlen(got.user), URL_PART_MAX);
+    CHECK_EQUAL((int64_t)letters_of(got.user), URL_PART_MAX);
+    check_text(got.password, "p");
+    CHECK(url_parse(&got, with_letters("redis://u:", URL_PART_MAX, "@h")) == NULL);
+    CHECK_EQUAL((int64_t)strlen(got.password), URL_PART_MAX);
+    CHECK_EQUAL((int64_t)letters_of(got.password), URL_PART_MAX);
+    check_text(got.host, "h");
+    check_bad(with_letters("redis://", URL_PART_MAX + 1, ":p@h"),
+              "the user is too long or badly encoded");
+    check_bad(with_letters("redis://u:", URL_PART_MAX + 1, "@h"),
+              "the password is too long or badly encoded");
+}
+
+static void a_path_has_up_to_107_bytes(void) {
+    url got;
+    CHECK(url_parse(&got, with_letters("unix:///", UNIX_PATH_MAX - 1, "?db=1")) == NULL);
+    CHECK_EQUAL((int64_t)strlen(got.host), UNIX_PATH_MAX);
+    check_bad(with_letters("unix:///", UNIX_PATH_MAX, "?db=1"),
+              "the path is too long or badly encoded");
+}
+
+static void the_length_is_counted_after_decoding(void) {
+    url got;
+    CHECK(url_parse(&got, with_letters("redis://%78%78", URL_HOST_MAX - 2, "")) == NULL);
+    CHECK_EQUAL((int64_t)letters_of(got.host), URL_HOST_MAX);
+    check_bad(with_letters("redis://%78", URL_HOST_MAX, ""),
+              "the host is too long or badly encoded");
+    check_bad(with_letters("redis://", URL_HOST_MAX, "%78"),
+              "the host is too long or badly encoded");
+}
+
+static void no_message_has_a_secret_in_it(void) {
+    static const char *const bad[] = {
+        "redis://hunter2@",
+        "redis://app:hunter2@h:x",
+        "redis://app:hunter2%@h",
+        "redis://app:hunter2@h/x",
+        "redis://app:hunter2@h?x",
+        "redis://app:hunter2@[h",
+        "redis://app:hunter2@h:1:2",
+        "redis://hunter2:@h",
+        "redis://hunter2/more@h",
+        "redis://app:hunter2/more@h:6379",
+        "unix://app:hunter2@s",
+        "unix://app:hunter2@/s?x",
+        "hunter2://h",
+        "app:hunter2@h",
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        url got;
+        const char *wrong = url_parse(&got, bad[i]);
+        CHECK(wrong != NULL);
+        if (wrong != NULL) CHECK(strstr(wrong, "hunter2") == NULL && strstr(wrong, "more") == NULL);
+    }
+}
+
+static void check_described(const char *text, const char *expected) {
+    url got;
+    char described[URL_HOST_MAX + 16];
+    const char *wrong = url_parse(&got, text);
+    CHECK(wrong == NULL);
+    if (wrong != NULL) return;
+    url_describe(&got, described, sizeof(described));
+    check_text(described, expected);
+}
+
+static void it_is_described_by_where_it_is_and_never_by_the_login(void) {
+    check_described("redis://app:hunter2@example.org/3", "example.org:6379");
+    check_described("redis://app:hunter2@[::1]:7000", "[::1]:7000");
+    check_described("rediss://app:hunter2@example.org", "example.org:6379");
+    check_described("unix://app:hunter2@/run/redis.sock?db=2", "/run/redis.sock");
+    check_described("unix:///run/a:b", "/run/a:b");
+}
+
+static void a_description_that_does_not_fit_is_cut(void) {
+    url got;
+    char described[8];
+    memset(described, 'x', sizeof(described));
+    CHECK(url_parse(&got, "redis://example.org") == NULL);
+    url_describe(&got, described, 5);
+    check_text(described, "exam");
+    CHECK(described[5] == 'x');
+}
+
+/* Whatever it is made of, it is taken or refused; a sanitizer sees if more happens. */
+static void nonsense_is_survived(void) {
+    static const char letters[] = "redisunx:/@[]?#%0419afdb=-.";
+    static const char *const schemes[] = {"redis://", "rediss://", "unix://"};
+    for (int i = 0; i < 200000; i++) {
+        char text[32];
+        int length = snprintf(text, sizeof(text), "%s", schemes[i % 3]);
+        int end = length + (int)unit_random_within(0, 20);
+        while (length < end)
+            text[length++] = letters[unit_random() % (sizeof(letters) - 1)];
+        text[length] = '\0';
+        url got;
+        char *copy = strdup(text);
+        if (url_parse(&got, copy) == NULL) {
+            CHECK(got.host[0] != '\0');
+            CHECK(got.is_unix ? got.port == 0 : got.port >= 1 && got.port <= 65535);
+            CHECK(got.db >= 0 && got.db <= URL_DB_MAX);
+            CHECK(got.user[0] == '\0' || got.password[0] != '\0');
+        }
+        free(copy);
+    }
+}
+
+int main(void) {
+    UNIT_RUN(a_host_alone_has_the_default_port_and_database);
+    UNIT_RUN(a_port_and_a_database_may_follow);
+    UNIT_RUN(a_password_may_come_with_or_without_a_user);
+    UNIT_RUN(what_separates_parts_may_be_encoded_in_a_password);
+    UNIT_RUN(only_the_first_colon_and_the_last_at_sign_separate);
+    UNIT_RUN(every_byte_but_nul_may_be_encoded);
+    UNIT_RUN(a_host_may_be_encoded);
+    UNIT_RUN(an_ipv6_address_stands_in_brackets);
+    UNIT_RUN(an_s_more_is_tls_and_all_else_is_the_same);
+    UNIT_RUN(a_unix_socket_has_a_path_and_no_port);
+    UNIT_RUN(a_path_may_have_an_at_sign_and_colons_and_encoded_bytes);
+    UNIT_RUN(each_mistake_has_its_message);
+    UNIT_RUN(a_bad_percent_sign_is_refused_in_each_part);
+    UNIT_RUN(a_percent_sign_does_not_reach_into_the_next_part);
+    UNIT_RUN(a_host_has_up_to_255_bytes);
+    UNIT_RUN(a_user_and_a_password_have_up_to_512_bytes_each);
+    UNIT_RUN(a_path_has_up_to_107_bytes);
+    UNIT_RUN(the_length_is_counted_after_decoding);
+    UNIT_RUN(no_message_has_a_secret_in_it);
+    UNIT_RUN(it_is_described_by_where_it_is_and_never_by_the_login);
+    UNIT_RUN(a_description_that_does_not_fit_is_cut);
+    UNIT_RUN(nonsense_is_survived);
+    return unit_summary();
+}
