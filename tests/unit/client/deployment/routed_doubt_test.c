@@ -137,7 +137,7 @@ static void an_undo_that_the_server_refuses_is_withdrawn(void) {
 
 static void an_undo_whose_connection_ends_is_withdrawn(void) {
     be_granted_with_too_few_replicas();
-    link_close(link_at(0));
+    link_end(link_at(0));
     settle();
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
     check_withdrawn();

@@ -93,6 +93,20 @@ static void a_descriptor_is_told_of_new_events_after_they_change(void) {
     end();
 }
 
+static void room_is_told_again_if_it_is_asked_for_again(void) {
+    begin();
+    pipe_end a;
+    watch_pipe(&a);
+    for (int i = 0; i < 3; i++) { /* the event before may have come too soon to be of use */
+        a.ready = 0;
+        CHECK(loop_watch(world.loop, &a.io, EPOLLIN | EPOLLOUT | EPOLLET));
+        settle();
+        CHECK_EQUAL(a.ready, EPOLLOUT);
+    }
+    close_pipe(&a);
+    end();
+}
+
 static void the_end_of_the_peer_is_told(void) {
     begin();
     pipe_end a;
@@ -195,6 +209,7 @@ int main(void) {
     UNIT_RUN(a_descriptor_is_told_that_bytes_have_come);
     UNIT_RUN(bytes_are_told_of_before_time_passes);
     UNIT_RUN(a_descriptor_is_told_of_new_events_after_they_change);
+    UNIT_RUN(room_is_told_again_if_it_is_asked_for_again);
     UNIT_RUN(the_end_of_the_peer_is_told);
     UNIT_RUN(a_descriptor_that_is_closed_is_not_told_of_a_pending_event);
     UNIT_RUN(a_new_descriptor_is_not_told_of_an_event_of_another);
