@@ -168,7 +168,7 @@ dlock_status dlock_try_acquire(dlock_lock *lock) {
 
 void dlock_cancel(dlock_lock *lock) {
     atomic_store(&lock->is_canceled, true);
-    loop_interrupt(lock->client->loop, &lock->call.waiter);
+    loop_interrupt(lock->client->loop);
 }
 
 /* -- extend */

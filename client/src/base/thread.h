@@ -30,17 +30,45 @@ static inline unsigned wakeup_seen(wakeup *wakeup) {
 void wakeup_wait(wakeup *wakeup, unsigned seen, int64_t timeout_us);
 void wakeup_signal(wakeup *wakeup); /* async-signal-safe */
 
-/* Sleepers to be woken once a mutex is given back: a thread that is woken needs the mutex at once.
- * The count of a sleeper is raised when added. Then the memory of the sleeper may be gone: waking
- * only passes an address to the kernel. */
-enum { WAKE_LIST_MAX = 64 };
+/* Threads that sleep beside each other under one mutex, so that one system call wakes many of them:
+ *
+ *     seat = sleepers_take_seat(&sleepers);
+ *     seen = sleepers_seen(&sleepers, seat);
+ *     unlock; sleepers_wait(&sleepers, seat, seen); lock;
+ *     sleepers_leave_seat(&sleepers, seat);
+ *
+ * Another thread calls sleepers_mark(seat) locked, and wakes the threads of all marked seats once
+ * the mutex is given back: a thread that is woken needs the mutex at once. A thread may wake up for
+ * nothing, for instance if there are more sleepers than seats. All zero: nobody sleeps. */
+enum { SLEEPER_GROUPS = 16, SLEEPER_SEATS = SLEEPER_GROUPS * 32 };
 
-typedef struct wake_list {
-    size_t count;
-    const wakeup *wakeups[WAKE_LIST_MAX];
-} wake_list;
+/* A bit for each seat. */
+typedef struct seat_set {
+    uint32_t groups; /* a bit for each group that has a bit set */
+    uint32_t seats[SLEEPER_GROUPS];
+} seat_set;
 
-void wake_list_add(wake_list *list, wakeup *wakeup); /* wakes at once if the list is full */
-void wake_list_wake(const wake_list *list);
+typedef struct sleepers {
+    atomic_uint counts[SLEEPER_GROUPS]; /* futexes, raised by each mark */
+    uint32_t taken[SLEEPER_GROUPS];
+    seat_set marked;
+} sleepers;
+
+int sleepers_take_seat(sleepers *sleepers);
+void sleepers_leave_seat(sleepers *sleepers, int seat);
+unsigned sleepers_seen(sleepers *sleepers, int seat);
+void sleepers_mark(sleepers *sleepers, int seat);
+
+/* Not locked. Returns when the seat was marked after sleepers_seen(), or early. */
+void sleepers_wait(sleepers *sleepers, int seat, unsigned seen);
+
+/* Takes the marks, locked; then wakes the threads, not locked. */
+static inline bool sleepers_take_marks(sleepers *sleepers, seat_set *marked) {
+    if (sleepers->marked.groups == 0) return false;
+    *marked = sleepers->marked;
+    sleepers->marked = (seat_set){0};
+    return true;
+}
+void sleepers_wake(sleepers *sleepers, const seat_set *marked);
 
 #endif

@@ -3,16 +3,19 @@
  *
  *   turn         run deferred tasks and due timers; sleep until something is ready (the mutex is
  *                given back meanwhile); call the owners of ready descriptors
- *   wait         a thread makes turns while no other one does; else it sleeps on its futex. When
- *                the thread that polls leaves, the thread that began to wait last takes over: it is
+ *   wait         a thread makes turns while no other one does; else it sleeps on a futex. When the
+ *                thread that polls leaves, the thread that began to wait last takes over: it is
  *                likely to wait longest
+ *   gather       threads whose replies came together usually send their next requests at once. So
+ *                while woken threads have not run yet, up to GATHER_MAX requests are gathered, and
+ *                go out in one piece; the last of these threads sends, and finds the next to poll
  *
  * Time: a timerfd on CLOCK_BOOTTIME in the epoll set wakes the sleeper, with an absolute time, so
  * neither SIGSTOP nor suspend delay a timer. The timerfd may go off too early, never too late.
  *
- * Invariants: nobody sleeps while tasks are deferred or bytes are to be sent. Whoever takes an
- * event out of epoll handles it. A descriptor that a thread uses without the mutex is closed by
- * that thread. */
+ * Invariants: nobody sleeps while tasks are deferred or bytes are to be sent, unless a woken thread
+ * is about to run and does it. Whoever takes an event out of epoll handles it. Descriptors:
+ * loop_io.c. */
 #include "net/loop_state.h"
 
 #include "base/deadline.h"
@@ -20,11 +23,10 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { EVENTS_MAX = 64, BRIEF_BYTES = 16384 };
+enum { EVENTS_MAX = 64, GATHER_MAX = 8 };
 
 static bool watch_own(loop *loop, int fd) {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
@@ -55,10 +57,6 @@ loop *loop_new(const clock_source *clock) {
 
 static void run_tasks(loop *loop);
 
-static void close_if_open(int fd) {
-    if (fd >= 0) close(fd);
-}
-
 void loop_free(loop *loop) {
     if (loop == NULL) return;
     background_stop(loop);
@@ -80,65 +78,25 @@ int64_t loop_now_us(const loop *loop) {
     return clock_now_us(loop->clock);
 }
 
-/* -- descriptors */
+/* -- events */
 
-static bool reserve_fd(loop *loop, int fd) {
-    if ((size_t)fd < loop->fd_capacity) return true;
-    size_t capacity = (size_t)fd * 2 + 1;
-    loop_io **grown = realloc(loop->by_fd, capacity * sizeof(grown[0]));
-    if (grown == NULL) return false;
-    for (size_t i = loop->fd_capacity; i < capacity; i++)
-        grown[i] = NULL;
-    loop->by_fd = grown;
-    loop->fd_capacity = capacity;
-    return true;
+static bool can_go_on(const waiter *waiter) {
+    return waiter->is_ready || (waiter->is_canceled != NULL && atomic_load(waiter->is_canceled));
 }
 
-bool loop_watch(loop *loop, loop_io *io, uint32_t events) {
-    /* EPOLLOUT is asked for again: another thread may have taken the event during the send. */
-    bool is_known = io->is_watched && io->events == events && (events & EPOLLOUT) == 0;
-    if (is_known) return true;
-    struct epoll_event event = {.events = events, .data.fd = io->fd};
-    int operation = io->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    if (!reserve_fd(loop, io->fd) || epoll_ctl(loop->epoll_fd, operation, io->fd, &event) != 0)
-        return false;
-    if (!io->is_watched) loop->io_count++;
-    loop->by_fd[io->fd] = io;
-    io->is_watched = true;
-    io->events = events;
-    return true;
+static void wake(loop *loop, waiter *waiter) {
+    if (!waiter->is_on_futex || waiter->is_woken) return;
+    waiter->is_woken = true;
+    loop->woken_count++;
+    sleepers_mark(&loop->sleepers, waiter->seat);
 }
 
-/* A thread that uses the descriptor without the mutex closes it afterwards. */
-static void close_when_idle(loop *loop, int fd) {
-    bool is_busy = false;
-    for (list_node *node = list_first(&loop->busy); node != NULL;
-         node = list_next(&loop->busy, node)) {
-        busy_fd *busy = container_of(node, busy_fd, node);
-        if (busy->fd != fd) continue;
-        busy->is_closed = is_busy = true;
+static void wake_canceled(loop *loop) {
+    for (list_node *node = list_first(&loop->waiters); node != NULL;
+         node = list_next(&loop->waiters, node)) {
+        waiter *waiter = container_of(node, struct waiter, node);
+        if (can_go_on(waiter)) wake(loop, waiter);
     }
-    if (!is_busy) close_if_open(fd);
-}
-
-void loop_close(loop *loop, loop_io *io) {
-    if (io->is_watched) {
-        /* By hand: a forked child with a copy of the descriptor would keep the registration. */
-        epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, io->fd, NULL);
-        loop->by_fd[io->fd] = NULL;
-        loop->io_count--;
-        io->is_watched = false;
-    }
-    if (loop->brief.io == io) loop->brief.io = NULL;
-    list_remove(&io->write_node);
-    close_when_idle(loop, io->fd);
-    io->fd = -1;
-}
-
-void loop_expect(loop *loop, loop_io *io, loop_bytes_fn on_bytes) {
-    if (on_bytes == NULL && loop->brief.io != io) return;
-    loop->brief.io = on_bytes == NULL ? NULL : io;
-    loop->brief.on_bytes = on_bytes;
 }
 
 /* An event may be of a descriptor that was closed, and whose number was used again, since: then the
@@ -148,6 +106,7 @@ static void dispatch(loop *loop, const struct epoll_event *event) {
     if (fd == loop->timer_fd || fd == loop->wake_fd) {
         event_clear(fd);
         if (fd == loop->timer_fd) loop->armed_us = DEADLINE_NEVER;
+        if (fd == loop->wake_fd) wake_canceled(loop);
         return;
     }
     loop_io *io = loop->by_fd[fd];
@@ -216,61 +175,32 @@ void loop_lock(loop *loop) {
     pthread_mutex_lock(&loop->mutex);
 }
 
-static void unlock_and_wake(loop *loop) {
-    wake_list wakes = {.count = 0};
+void loop_give_mutex(loop *loop) {
+    seat_set marked;
     arm_timer(loop);
-    if (loop->wakes.count > 0) wakes = loop->wakes;
-    loop->wakes.count = 0;
+    bool is_any = sleepers_take_marks(&loop->sleepers, &marked);
     pthread_mutex_unlock(&loop->mutex);
-    wake_list_wake(&wakes);
+    if (is_any) sleepers_wake(&loop->sleepers, &marked);
 }
 
-/* The descriptor is used without the mutex in between; it is not closed, nor its number used again,
- * before the end. */
-static void begin_busy(loop *loop, busy_fd *busy, int fd) {
-    *busy = (busy_fd){.fd = fd};
-    list_append(&loop->busy, &busy->node);
-    unlock_and_wake(loop);
-}
-
-static void end_busy(loop *loop, busy_fd *busy) {
-    loop_lock(loop);
-    list_remove(&busy->node);
-    if (busy->is_closed) close_when_idle(loop, busy->fd);
-}
-
-static void send_output(loop *loop, loop_io *io, bytes *output) {
-    busy_fd busy;
-    begin_busy(loop, &busy, io->fd);
-    ssize_t count = send(busy.fd, output->data, output->size, MSG_NOSIGNAL | MSG_DONTWAIT);
-    int fault = errno;
-    end_busy(loop, &busy);
-    if (!busy.is_closed)
-        io->on_written(io, output, count, fault);
-    else
-        free(output->data);
-}
-
-/* Afterwards nothing is deferred and nothing is to be sent. */
+/* Afterwards nothing is deferred, and nothing is to be sent but what is being gathered. */
 static void finish_work(loop *loop) {
     list_node *first;
     run_tasks(loop);
+    if (loop->woken_count > 0 && loop->gathered < GATHER_MAX) return;
+    loop->gathered = 0;
     while ((first = list_first(&loop->writes)) != NULL) {
         loop_io *io = container_of(first, loop_io, write_node);
         bytes output;
         list_remove(first);
-        if (io->take_output(io, &output)) send_output(loop, io, &output);
+        if (io->take_output(io, &output)) loop_send(loop, io, &output);
         run_tasks(loop);
     }
 }
 
-void loop_write(loop *loop, loop_io *io) {
-    if (!list_has(&io->write_node)) list_append(&loop->writes, &io->write_node);
-}
-
 void loop_unlock(loop *loop) {
     finish_work(loop);
-    unlock_and_wake(loop);
+    loop_give_mutex(loop);
 }
 
 /* -- turns */
@@ -280,7 +210,7 @@ static void poll_once(loop *loop, waiter *sleeper) {
     struct epoll_event events[EVENTS_MAX];
     bool is_real = loop->clock->skip_to == NULL;
     if (sleeper != NULL) sleeper->is_asleep = true;
-    unlock_and_wake(loop);
+    loop_give_mutex(loop);
     int count = epoll_wait(loop->epoll_fd, events, EVENTS_MAX, is_real && sleeper != NULL ? -1 : 0);
     pthread_mutex_lock(&loop->mutex);
     if (sleeper != NULL) sleeper->is_asleep = false;
@@ -297,34 +227,13 @@ static bool can_read_briefly(const loop *loop) {
            next_due_us(loop) > loop_now_us(loop) + LOOP_BRIEF_US;
 }
 
-static void read_briefly(loop *loop) {
-    char bytes[BRIEF_BYTES];
-    loop_io *io = loop->brief.io;
-    busy_fd busy;
-    loop->brief.busy_fd = io->fd;
-    begin_busy(loop, &busy, io->fd);
-    ssize_t count = recv(busy.fd, bytes, sizeof(bytes), 0);
-    int fault = errno;
-    end_busy(loop, &busy);
-    loop->brief.busy_fd = -1;
-    uint32_t ready = loop->brief.ready;
-    loop->brief.ready = 0;
-    if (busy.is_closed) return;
-    loop->brief.on_bytes(io, bytes, count, fault);
-    if (ready != 0 && loop->by_fd[busy.fd] == io) io->on_ready(io, ready);
-}
-
-static bool can_go_on(const waiter *waiter) {
-    return waiter->is_ready || (waiter->is_canceled != NULL && atomic_load(waiter->is_canceled));
-}
-
 /* Locked before and after. */
 static void turn(loop *loop, waiter *waiter) {
     run_timers(loop);
     finish_work(loop);
     if (can_go_on(waiter) || next_due_us(loop) <= loop_now_us(loop)) return;
     if (can_read_briefly(loop))
-        read_briefly(loop);
+        loop_read_briefly(loop);
     else
         poll_once(loop, waiter);
 }
@@ -332,20 +241,25 @@ static void turn(loop *loop, waiter *waiter) {
 /* -- waiting */
 
 static void sleep_on_futex(loop *loop, waiter *waiter) {
-    unsigned seen = wakeup_seen(&waiter->wakeup);
-    if (can_go_on(waiter)) return; /* a cancel came before the count was read */
+    finish_work(loop);
+    if (can_go_on(waiter) || !loop->is_polling) return; /* the mutex was given back meanwhile */
+    waiter->seat = sleepers_take_seat(&loop->sleepers);
     waiter->is_on_futex = true;
-    loop_unlock(loop);
-    wakeup_wait(&waiter->wakeup, seen, -1);
+    unsigned seen = sleepers_seen(&loop->sleepers, waiter->seat);
+    loop_give_mutex(loop);
+    sleepers_wait(&loop->sleepers, waiter->seat, seen);
     loop_lock(loop);
+    sleepers_leave_seat(&loop->sleepers, waiter->seat);
     waiter->is_on_futex = false;
+    if (waiter->is_woken) loop->woken_count--;
+    waiter->is_woken = false;
 }
 
 /* The thread that began to wait last polls from now on. */
 static void pass_on(loop *loop) {
     list_node *last = list_last(&loop->waiters);
-    if (loop->is_polling || last == NULL) return;
-    wake_list_add(&loop->wakes, &container_of(last, waiter, node)->wakeup);
+    if (loop->is_polling || last == NULL || loop->woken_count > 0) return;
+    wake(loop, container_of(last, waiter, node));
 }
 
 void loop_wait(loop *loop, waiter *waiter) {
@@ -370,12 +284,11 @@ void loop_ready(loop *loop, waiter *waiter) {
     if (!list_has(&waiter->node)) return;
     if (waiter->is_asleep)
         event_signal(loop->wake_fd);
-    else if (waiter->is_on_futex)
-        wake_list_add(&loop->wakes, &waiter->wakeup);
+    else
+        wake(loop, waiter);
 }
 
-void loop_interrupt(loop *loop, waiter *waiter) {
-    wakeup_signal(&waiter->wakeup);
+void loop_interrupt(loop *loop) {
     event_signal(loop->wake_fd);
 }
 

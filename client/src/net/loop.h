@@ -93,8 +93,9 @@ void loop_undefer(loop_task *task);
 /* A call that a thread waits for. {0} but for is_canceled. */
 typedef struct waiter {
     list_node node;
-    wakeup wakeup;
+    int seat;                              /* of the thread while it sleeps on a futex */
     bool is_ready, is_asleep, is_on_futex; /* locked; asleep: in epoll_wait */
+    bool is_woken;                         /* on a futex, and about to run */
     atomic_bool *is_canceled;              /* NULL: it cannot be canceled */
 } waiter;
 
@@ -105,8 +106,8 @@ void loop_wait(loop *loop, waiter *waiter);
 /* Locked. The call can go on. */
 void loop_ready(loop *loop, waiter *waiter);
 
-/* Wakes a waiter so that it sees that it is canceled. Not locked. Async-signal-safe. */
-void loop_interrupt(loop *loop, waiter *waiter);
+/* Wakes waiters that are canceled. Not locked. Async-signal-safe. */
+void loop_interrupt(loop *loop);
 
 /* -- the background thread */
 

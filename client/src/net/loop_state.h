@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loop_state.h - what loop.c and background.c share. No other file includes it. */
+/* loop_state.h - what loop.c, loop_io.c and background.c share. No other file includes it. */
 #ifndef DLOCK_NET_LOOP_STATE_H
 #define DLOCK_NET_LOOP_STATE_H
 
@@ -43,12 +43,21 @@ struct loop {
     list tasks, writes, waiters, busy; /* loop_task, loop_io, waiter, busy_fd */
     bool is_polling;                   /* a thread makes turns */
     brief_read brief;
-    wake_list wakes; /* threads to wake once the mutex is given back */
+    sleepers sleepers;  /* threads that wait and do not poll */
+    size_t woken_count; /* of these, threads that were woken and have not run yet */
+    size_t gathered;    /* writes since bytes were sent last */
     background background;
 };
 
 /* Makes a turn without sleeping if no thread polls. False: one does. Locked. */
 bool loop_turn(loop *loop);
+
+/* Gives the mutex back and wakes threads, without finishing deferred work. */
+void loop_give_mutex(loop *loop);
+
+/* Of loop_io.c. Both give the mutex back meanwhile. */
+void loop_send(loop *loop, loop_io *io, bytes *output);
+void loop_read_briefly(loop *loop);
 
 /* Of background.c: ends the thread, if it was started. */
 void background_stop(loop *loop);
@@ -60,6 +69,10 @@ static inline void event_signal(int fd) {
     while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
         continue;
     errno = before;
+}
+
+static inline void close_if_open(int fd) {
+    if (fd >= 0) close(fd);
 }
 
 static inline void event_clear(int fd) {

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "unit.h"
+#include <sched.h>
 
 static wakeup bell;
 
@@ -38,15 +39,79 @@ static void another_thread_ends_a_wait_without_timeout(void) {
     pthread_join(thread, NULL);
 }
 
-static void a_list_raises_at_once_and_wakes_later(void) {
-    static wakeup many[WAKE_LIST_MAX + 10];
-    wake_list list = {.count = 0};
-    for (size_t i = 0; i < WAKE_LIST_MAX + 10; i++)
-        wake_list_add(&list, &many[i]);
-    for (size_t i = 0; i < WAKE_LIST_MAX + 10; i++)
-        CHECK_EQUAL(wakeup_seen(&many[i]), 1);
-    CHECK_EQUAL((int64_t)list.count, WAKE_LIST_MAX);
-    wake_list_wake(&list);
+/* -- sleepers */
+
+typedef struct sleeping_thread {
+    pthread_t thread;
+    int seat;
+    bool is_marked; /* with the mutex */
+} sleeping_thread;
+
+enum { SLEEPING = 40 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static sleepers beds;
+static int seated, awake;
+
+static void *sleep_until_marked(void *arg) {
+    sleeping_thread *self = arg;
+    pthread_mutex_lock(&mutex);
+    self->seat = sleepers_take_seat(&beds);
+    seated++;
+    while (!self->is_marked) {
+        unsigned seen = sleepers_seen(&beds, self->seat);
+        pthread_mutex_unlock(&mutex);
+        sleepers_wait(&beds, self->seat, seen);
+        pthread_mutex_lock(&mutex);
+    }
+    awake++;
+    sleepers_leave_seat(&beds, self->seat);
+    pthread_mutex_unlock(&mutex);
+    return NULL;
+}
+
+static void await_count(const int *count, int wanted) {
+    for (bool is_there = false; !is_there;) {
+        pthread_mutex_lock(&mutex);
+        is_there = *count >= wanted;
+        pthread_mutex_unlock(&mutex);
+        if (!is_there) sched_yield();
+    }
+}
+
+static void one_call_wakes_every_marked_sleeper(void) {
+    static sleeping_thread threads[SLEEPING];
+    seat_set marked;
+    for (int i = 0; i < SLEEPING; i++)
+        CHECK(thread_start(&threads[i].thread, sleep_until_marked, &threads[i]));
+    await_count(&seated, SLEEPING);
+    pthread_mutex_lock(&mutex);
+    CHECK(!sleepers_take_marks(&beds, &marked));
+    for (int i = 0; i < SLEEPING; i++) {
+        for (int j = 0; j < i; j++)
+            CHECK(threads[i].seat != threads[j].seat);
+        threads[i].is_marked = true;
+        sleepers_mark(&beds, threads[i].seat);
+    }
+    CHECK(sleepers_take_marks(&beds, &marked));
+    pthread_mutex_unlock(&mutex);
+    sleepers_wake(&beds, &marked);
+    await_count(&awake, SLEEPING);
+    for (int i = 0; i < SLEEPING; i++)
+        pthread_join(threads[i].thread, NULL);
+    CHECK_EQUAL(sleepers_take_seat(&beds), 0);
+    sleepers_leave_seat(&beds, 0);
+}
+
+static void more_sleepers_than_seats_share_the_last(void) {
+    for (int i = 0; i < SLEEPER_SEATS - 1; i++)
+        CHECK_EQUAL(sleepers_take_seat(&beds), i);
+    CHECK_EQUAL(sleepers_take_seat(&beds), SLEEPER_SEATS - 1);
+    CHECK_EQUAL(sleepers_take_seat(&beds), SLEEPER_SEATS - 1);
+    sleepers_leave_seat(&beds, SLEEPER_SEATS - 1);
+    sleepers_leave_seat(&beds, 77);
+    CHECK_EQUAL(sleepers_take_seat(&beds), 77);
+    CHECK_EQUAL(sleepers_take_seat(&beds), SLEEPER_SEATS - 1);
 }
 
 static void the_clock_goes_on_and_chance_varies(void) {
@@ -61,7 +126,8 @@ int main(void) {
     UNIT_RUN(a_signal_before_the_wait_is_not_lost);
     UNIT_RUN(a_wait_ends_after_its_timeout);
     UNIT_RUN(another_thread_ends_a_wait_without_timeout);
-    UNIT_RUN(a_list_raises_at_once_and_wakes_later);
+    UNIT_RUN(one_call_wakes_every_marked_sleeper);
+    UNIT_RUN(more_sleepers_than_seats_share_the_last);
     UNIT_RUN(the_clock_goes_on_and_chance_varies);
     return unit_summary();
 }

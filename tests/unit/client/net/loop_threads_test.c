@@ -80,7 +80,7 @@ static sleeper *signaled;
 static void interrupt_by_signal(int number) {
     (void)number;
     atomic_store(&signaled->is_canceled, true);
-    loop_interrupt(the_loop, &signaled->waiter);
+    loop_interrupt(the_loop);
 }
 
 static void a_signal_handler_can_cancel_a_wait(void) {
@@ -160,7 +160,7 @@ static void a_canceled_sleeper_returns_and_the_others_go_on(void) {
     start_sleepers(sleepers, THREADS);
     for (int i = 0; i < THREADS - 1; i++) {
         atomic_store(&sleepers[i].is_canceled, true);
-        loop_interrupt(the_loop, &sleepers[i].waiter);
+        loop_interrupt(the_loop);
         CHECK(await_returned(sleepers, THREADS, i + 1));
         CHECK_EQUAL(count_returned(&sleepers[i], 1), 1);
     }
@@ -169,6 +169,51 @@ static void a_canceled_sleeper_returns_and_the_others_go_on(void) {
     join_sleepers(sleepers, THREADS);
     close_pipes(sleepers, THREADS);
     end();
+}
+
+/* -- requests are gathered */
+
+static pthread_t sender;
+static int send_count;
+
+static bool note_sender(loop_io *io, bytes *output) {
+    (void)io;
+    (void)output;
+    sender = pthread_self();
+    send_count++;
+    return false;
+}
+
+/* The first sleeper polls; the others are woken, and meanwhile this thread writes. */
+static void write_while_threads_are_woken(int writes) {
+    begin();
+    sleeper sleepers[3] = {0};
+    start_sleepers(sleepers, 3);
+    loop_io io = {.fd = -1, .take_output = note_sender};
+    send_count = 0;
+    loop_lock(the_loop);
+    loop_ready(the_loop, &sleepers[1].waiter);
+    loop_ready(the_loop, &sleepers[2].waiter);
+    for (int i = 0; i < writes; i++)
+        loop_write(the_loop, &io);
+    loop_unlock(the_loop);
+    CHECK(await_returned(sleepers, 3, 2));
+    CHECK_EQUAL(send_count, 1);
+    loop_lock(the_loop);
+    loop_ready(the_loop, &sleepers[0].waiter);
+    loop_unlock(the_loop);
+    join_sleepers(sleepers, 3);
+    end();
+}
+
+static void the_last_woken_thread_sends_what_was_gathered(void) {
+    write_while_threads_are_woken(2);
+    CHECK(!pthread_equal(sender, pthread_self()));
+}
+
+static void a_full_gathering_is_sent_at_once(void) {
+    write_while_threads_are_woken(8);
+    CHECK(pthread_equal(sender, pthread_self()));
 }
 
 static void *sleep_often(void *arg) {
@@ -196,7 +241,7 @@ static void many_short_waits_of_many_threads_end_each(void) {
             if (pthread_create(&sleepers[i].thread, NULL, sleep_often, &sleepers[i]) != 0) abort();
         }
         for (int i = 0; i < ROUNDS; i++)
-            loop_interrupt(the_loop, &sleepers[i % THREADS].waiter);
+            loop_interrupt(the_loop);
         join_sleepers(sleepers, THREADS);
         CHECK_EQUAL(count_returned(sleepers, THREADS), THREADS * ROUNDS);
         end();
@@ -214,6 +259,8 @@ int main(void) {
     UNIT_RUN(the_lead_is_passed_on);
     UNIT_RUN(all_sleepers_are_woken_at_once);
     UNIT_RUN(a_canceled_sleeper_returns_and_the_others_go_on);
+    UNIT_RUN(the_last_woken_thread_sends_what_was_gathered);
+    UNIT_RUN(a_full_gathering_is_sent_at_once);
     UNIT_RUN(many_short_waits_of_many_threads_end_each);
     return unit_summary();
 }
