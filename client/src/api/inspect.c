@@ -97,6 +97,7 @@ static dlock_status query_servers(dlock_client *client, query *query, query_fn r
         return explain(DLOCK_INVALID, "the store has no servers to look at", why, why_size);
     query->loop = client->loop;
     query->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
+    query->io_timeout_ms = client->io_timeout_ms;
     query->prefix_length = strlen(client->prefix);
     list_servers(client, query->limit_us, &list);
     dlock_status status = list.status;

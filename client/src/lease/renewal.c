@@ -114,11 +114,14 @@ static void cut_off(void *arg) {
 
 static void keep_listening_or_move(kept_lock *kept) {
     const session *session = kept->attempt->session;
-    if (session != NULL && (session->own == NULL || own_connection_get(session->own) == NULL)) {
+    if (session != NULL && (session->own == NULL || session->own->conn == NULL)) {
         cut_off(kept);
         return;
     }
-    if (session != NULL) own_connection_on_broken(session->own, cut_off, kept);
+    if (session != NULL) {
+        session->own->on_broken = cut_off;
+        session->own->arg = kept;
+    }
     schedule_next(kept);
 }
 
@@ -276,7 +279,7 @@ void renewal_end(kept_lock *kept) {
         if (kept->is_cut_off)
             close_session(kept);
         else if (session->own != NULL)
-            own_connection_on_broken(session->own, NULL, NULL);
+            session->own->on_broken = NULL;
     }
     kept->is_cut_off = kept->is_paused = false;
     kept->renewal = NULL;

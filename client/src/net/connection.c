@@ -115,7 +115,6 @@ bool connection_send(connection *conn, const command *const commands[], int coun
 
 bool connection_abandon(request *request) {
     connection *conn = request->conn;
-    list_remove(&request->node); /* of server.c */
     if (conn == NULL) return request->sent_us != 0;
     request->conn = NULL;
     size_t index = pipeline_index(&conn->pipeline, request);

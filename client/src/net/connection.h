@@ -35,7 +35,6 @@ struct request {
     int64_t sent_us;  /* when it was given to the kernel; 0: not yet. Senders may read it */
     connection *conn; /* NULL: not under way */
     uint64_t sequence;
-    list_node node; /* of server.c */
 };
 
 /* Each may be NULL. */

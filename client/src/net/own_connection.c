@@ -7,7 +7,7 @@
  *   probe  while somebody is parked and the command connection is quiet, a PING there now and then
  *
  * Invariants: a kept connection has no share of the server. The probe timer is set while somebody
- * is parked, the timer of kept ones while there are any. */
+ * is parked, the timer of a connection while it is kept. */
 #include "net/server_state.h"
 
 #include "base/deadline.h"
@@ -16,12 +16,12 @@
 enum { PROBE_MS = 2000, IDLE_MS = 1000, LINGER_MS = 10000, IDLE_MAX = 8 };
 
 static void free_own(own_connection *own) {
-    server *server = own->server;
+    own_connection_unpark(own);
     list_remove(&own->node);
-    if (own->is_kept) server->kept_count--;
-    if (own->is_parked) server->parked_count--;
+    if (own->is_kept) own->server->kept_count--;
+    loop_clear_timer(own->server->options.loop, &own->kept_timer);
+    loop_undefer(&own->doubt_task);
     free(own);
-    if (server->parked_count == 0) loop_clear_timer(server->options.loop, &server->probe_timer);
 }
 
 static void close_kept(own_connection *own) {
@@ -33,8 +33,6 @@ void own_connections_close(server *server) {
     list_node *node;
     while ((node = list_first(&server->kept)) != NULL)
         close_kept(container_of(node, own_connection, node));
-    loop_clear_timer(server->options.loop, &server->probe_timer);
-    loop_clear_timer(server->options.loop, &server->kept_timer);
 }
 
 /* -- signs of life for those who are parked */
@@ -51,34 +49,36 @@ static void on_probe_due(loop_timer *timer) {
     loop_set_timer(server->options.loop, timer, deadline_after_ms(now_us, PROBE_MS));
 }
 
-static void begin_probing(server *server) {
-    if (server->probe_timer.node.is_queued) return;
-    loop_set_timer(server->options.loop, &server->probe_timer,
-                   deadline_after_ms(loop_now_us(server->options.loop), PROBE_MS));
+static void run_doubt_task(loop_task *task) {
+    own_connection *own = container_of(task, own_connection, doubt_task);
+    if (own->is_parked && own->on_doubt != NULL) own->on_doubt(own->arg);
 }
 
-/* A callback may close any own connection, and give up the last share of the server. */
+/* By tasks: a callback may close any own connection, and give up the last share of the server. */
 void own_connections_doubt(server *server) {
-    list told;
-    list_node *node;
-    list_init(&told);
-    server_share(server);
-    while ((node = list_first(&server->used)) != NULL) {
-        list_remove(node);
-        list_append(&told, node);
-    }
-    while ((node = list_first(&told)) != NULL) {
-        own_connection *own = container_of(node, own_connection, node);
-        list_remove(node);
-        list_append(&server->used, node);
-        if (own->is_parked && own->on_doubt != NULL) own->on_doubt(own->doubt_arg);
-    }
-    server_free(server);
+    for (list_node *node = list_first(&server->parked); node != NULL;
+         node = list_next(&server->parked, node))
+        loop_defer(server->options.loop, &container_of(node, own_connection, node)->doubt_task);
 }
 
 /* -- opening and closing */
 
-static void on_own_answered(void *arg, connection *conn);
+static void limit_kept(own_connection *own, int64_t keep_ms) {
+    loop *loop = own->server->options.loop;
+    loop_set_timer(loop, &own->kept_timer, deadline_after_ms(loop_now_us(loop), keep_ms));
+}
+
+static void on_kept_due(loop_timer *timer) {
+    close_kept(container_of(timer, own_connection, kept_timer));
+}
+
+/* A connection that lingers and owes nothing any more is kept like other idle ones. */
+static void on_own_answered(void *arg, connection *conn) {
+    own_connection *own = arg;
+    if (!own->is_kept || !connection_is_idle(conn)) return;
+    limit_kept(own, IDLE_MS);
+    if (own->server->kept_count > IDLE_MAX) close_kept(own);
+}
 
 static void on_own_broken(void *arg, connection *conn) {
     (void)conn;
@@ -87,7 +87,7 @@ static void on_own_broken(void *arg, connection *conn) {
     if (own->is_kept)
         free_own(own);
     else if (own->on_broken != NULL)
-        own->on_broken(own->broken_arg);
+        own->on_broken(own->arg);
 }
 
 /* A kept connection that owes no reply. NULL: there is none. */
@@ -102,6 +102,7 @@ static own_connection *take_idle(server *server) {
             continue;
         }
         list_remove(node);
+        loop_clear_timer(server->options.loop, &own->kept_timer);
         server->kept_count--;
         own->is_kept = false;
         return own;
@@ -113,6 +114,8 @@ static own_connection *new_own(server *server) {
     own_connection *own = calloc(1, sizeof(*own));
     if (own == NULL) return NULL;
     own->server = server;
+    own->kept_timer.on_due = on_kept_due;
+    own->doubt_task.run = run_doubt_task;
     connection_owner owner = {
         .on_answered = on_own_answered, .on_broken = on_own_broken, .arg = own};
     own->conn = connection_open(server->options.loop, &server->endpoint, &owner);
@@ -126,21 +129,13 @@ own_connection *server_open_own(server *server, bool is_parked) {
     if (own == NULL) own = new_own(server);
     if (own == NULL) return NULL;
     server_share(server);
-    list_append(&server->used, &own->node);
     own->is_parked = is_parked;
-    if (is_parked) {
-        server->parked_count++;
-        begin_probing(server);
-    }
+    if (!is_parked) return own;
+    loop *loop = server->options.loop;
+    int64_t probe_us = deadline_after_ms(loop_now_us(loop), PROBE_MS);
+    if (list_is_empty(&server->parked)) loop_set_timer(loop, &server->probe_timer, probe_us);
+    list_append(&server->parked, &own->node);
     return own;
-}
-
-connection *own_connection_get(own_connection *own) {
-    return own->conn;
-}
-
-server *own_connection_server(own_connection *own) {
-    return own->server;
 }
 
 void own_connection_close(own_connection *own) {
@@ -151,41 +146,9 @@ void own_connection_close(own_connection *own) {
     server_free(server);
 }
 
-static void on_kept_due(loop_timer *timer) {
-    server *server = container_of(timer, struct server, kept_timer);
-    int64_t now_us = loop_now_us(server->options.loop), next_us = DEADLINE_NEVER;
-    list_node *next;
-    for (list_node *node = list_first(&server->kept); node != NULL; node = next) {
-        next = list_next(&server->kept, node);
-        own_connection *own = container_of(node, own_connection, node);
-        if (own->kept_until_us <= now_us)
-            close_kept(own);
-        else
-            next_us = deadline_earlier(next_us, own->kept_until_us);
-    }
-    loop_set_timer(server->options.loop, timer, next_us);
-}
-
-static void limit_kept(own_connection *own, int64_t keep_ms) {
-    loop *loop = own->server->options.loop;
-    loop_timer *timer = &own->server->kept_timer;
-    int64_t due_us = timer->node.is_queued ? timer->node.due_us : DEADLINE_NEVER;
-    own->kept_until_us = deadline_after_ms(loop_now_us(loop), keep_ms);
-    loop_set_timer(loop, timer, deadline_earlier(due_us, own->kept_until_us));
-}
-
-/* A connection that lingers and owes nothing any more is kept like other idle ones. */
-static void on_own_answered(void *arg, connection *conn) {
-    own_connection *own = arg;
-    if (!own->is_kept || !connection_is_idle(conn)) return;
-    limit_kept(own, IDLE_MS);
-    if (own->server->kept_count > IDLE_MAX) close_kept(own);
-}
-
 static void keep(own_connection *own, int64_t keep_ms) {
     server *server = own->server;
     own_connection_unpark(own);
-    list_remove(&own->node);
     list_prepend(&server->kept, &own->node);
     own->is_kept = true;
     own->on_broken = own->on_doubt = NULL;
@@ -212,17 +175,9 @@ void own_connection_unpark(own_connection *own) {
     server *server = own->server;
     if (!own->is_parked) return;
     own->is_parked = false;
-    if (--server->parked_count == 0) loop_clear_timer(server->options.loop, &server->probe_timer);
-}
-
-void own_connection_on_broken(own_connection *own, void (*on_broken)(void *arg), void *arg) {
-    own->on_broken = on_broken;
-    own->broken_arg = arg;
-}
-
-void own_connection_on_doubt(own_connection *own, void (*on_doubt)(void *arg), void *arg) {
-    own->on_doubt = on_doubt;
-    own->doubt_arg = arg;
+    list_remove(&own->node);
+    if (list_is_empty(&server->parked))
+        loop_clear_timer(server->options.loop, &server->probe_timer);
 }
 
 void server_send_behind(server *server, const command *const commands[], int count) {
@@ -236,7 +191,6 @@ void server_send_behind(server *server, const command *const commands[], int cou
 
 void own_connections_init(server *server) {
     server->probe_timer.on_due = on_probe_due;
-    server->kept_timer.on_due = on_kept_due;
-    list_init(&server->used);
+    list_init(&server->parked);
     list_init(&server->kept);
 }

@@ -24,8 +24,6 @@ static addresses path_address(const url *url) {
     return only;
 }
 
-static void tell_refused(loop_task *task);
-
 static bool init_endpoint(endpoint *endpoint, const url *url, const server_options *options) {
     endpoint->url = *url;
     endpoint->tls = url->is_tls ? options->tls : NULL;
@@ -48,8 +46,6 @@ server *server_new(const url *url, const server_options *options) {
     server->shares = 1;
     server->options = *options;
     own_connections_init(server);
-    server->refuse_task.run = tell_refused;
-    list_init(&server->refused);
     url_describe(url, server->name, sizeof(server->name));
     if (init_endpoint(&server->endpoint, url, options)) return server;
     free(server);
@@ -63,13 +59,9 @@ server *server_share(server *server) {
 
 void server_free(server *server) {
     if (server == NULL || --server->shares > 0) return;
-    list_node *node;
     own_connections_close(server);
     connection_close(server->command);
     connection_close(server->draining);
-    loop_undefer(&server->refuse_task);
-    while ((node = list_first(&server->refused)) != NULL)
-        list_remove(node);
     resolver_free(server->endpoint.resolver);
     free(server);
 }
@@ -111,19 +103,7 @@ static void on_broken(void *arg, connection *conn) {
 
 /* -- short commands */
 
-static void tell_refused(loop_task *task) {
-    server *server = container_of(task, struct server, refuse_task);
-    list_node *node;
-    server_share(server); /* whoever is told may give up the last share */
-    while ((node = list_first(&server->refused)) != NULL) {
-        list_remove(node);
-        request *request = container_of(node, struct request, node);
-        request->on_done(request, DLOCK_NO_MEMORY, "no memory to send a request");
-    }
-    server_free(server);
-}
-
-void server_send(server *server, const command *const commands[], int count, request *request) {
+bool server_send(server *server, const command *const commands[], int count, request *request) {
     if (server->command != NULL && !connection_is_alive(server->command)) {
         connection_close(server->command);
         server->command = NULL;
@@ -134,13 +114,7 @@ void server_send(server *server, const command *const commands[], int count, req
                                                               .on_stalled = on_stalled,
                                                               .on_broken = on_broken,
                                                               .arg = server});
-    bool is_sent =
-        server->command != NULL && connection_send(server->command, commands, count, request);
-    if (!is_sent && request != NULL) {
-        request->sent_us = 0;
-        list_append(&server->refused, &request->node);
-        loop_defer(server->options.loop, &server->refuse_task);
-    }
+    return server->command != NULL && connection_send(server->command, commands, count, request);
 }
 
 /* -- the rest */
@@ -155,8 +129,4 @@ const url *server_url(const server *server) {
 
 const char *server_name(const server *server) {
     return server->name;
-}
-
-uint32_t server_io_timeout_ms(const server *server) {
-    return server->options.io_timeout_ms;
 }

@@ -144,14 +144,15 @@ static sent_command *note_sent(size_t server, const command *command) {
     return sent;
 }
 
-void server_send(server *server, const command *const commands[], int count, request *request) {
+bool server_send(server *server, const command *const commands[], int count, request *request) {
     CHECK_EQUAL(count, 1);
     note_sent(server->index, commands[0])->is_waited_for = request != NULL;
-    if (request == NULL) return;
+    if (request == NULL) return true;
     CHECK(server->pending == NULL);
     server->pending = request;
     request->conn = &server->conn;
     request->sent_us = server->is_connecting ? 0 : world.now_us;
+    return true;
 }
 
 void server_send_behind(server *server, const command *const commands[], int count) {
