@@ -205,7 +205,7 @@ static bool queue_greeting(connection *conn) {
 
 /* -- public */
 
-connection *connection_open(loop *loop, const endpoint *endpoint, const connection_owner *owner) {
+connection *connection_open(loop *loop, endpoint *endpoint, const connection_owner *owner) {
     connection *conn = calloc(1, sizeof(*conn));
     if (conn == NULL) return NULL;
     conn->owner = *owner;

@@ -50,7 +50,7 @@ typedef struct connection_owner {
 } connection_owner;
 
 /* Begins to connect and to log in. NULL: no memory. */
-connection *connection_open(loop *loop, const endpoint *endpoint, const connection_owner *owner);
+connection *connection_open(loop *loop, endpoint *endpoint, const connection_owner *owner);
 /* Abandons what is under way: no callback comes after that. What was given to the kernel still goes
  * out. NULL is fine. */
 void connection_close(connection *conn);

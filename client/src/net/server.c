@@ -24,22 +24,6 @@ static addresses path_address(const url *url) {
     return only;
 }
 
-static bool init_endpoint(endpoint *endpoint, const url *url, const server_options *options) {
-    endpoint->url = *url;
-    endpoint->tls = url->is_tls ? options->tls : NULL;
-    endpoint->connect_timeout_ms = options->connect_timeout_ms;
-    endpoint->io_timeout_ms = options->io_timeout_ms;
-    endpoint->command_count = options->command_count;
-    if (url->is_unix) {
-        endpoint->known = path_address(url);
-        return true;
-    }
-    if (resolve_literal(&endpoint->known, url->host, url->port)) return true;
-    endpoint->known.count = 0;
-    endpoint->resolver = resolver_new(url->host, url->port);
-    return endpoint->resolver != NULL;
-}
-
 server *server_new(const url *url, const server_options *options) {
     server *server = calloc(1, sizeof(*server));
     if (server == NULL) return NULL;
@@ -47,9 +31,17 @@ server *server_new(const url *url, const server_options *options) {
     server->options = *options;
     own_connections_init(server);
     url_describe(url, server->name, sizeof(server->name));
-    if (init_endpoint(&server->endpoint, url, options)) return server;
-    free(server);
-    return NULL;
+    endpoint *endpoint = &server->endpoint;
+    *endpoint = (struct endpoint){.url = *url,
+                                  .tls = url->is_tls ? options->tls : NULL,
+                                  .connect_timeout_ms = options->connect_timeout_ms,
+                                  .io_timeout_ms = options->io_timeout_ms,
+                                  .command_count = options->command_count};
+    if (url->is_unix)
+        endpoint->known = path_address(url);
+    else if (!resolve_literal(&endpoint->known, url->host, url->port))
+        endpoint->known.count = 0;
+    return server;
 }
 
 server *server_share(server *server) {
@@ -62,7 +54,7 @@ void server_free(server *server) {
     own_connections_close(server);
     connection_close(server->command);
     connection_close(server->draining);
-    resolver_free(server->endpoint.resolver);
+    lookup_leave(server->endpoint.last_lookup);
     free(server);
 }
 

@@ -199,7 +199,8 @@ static void on_lookup(loop_io *io, uint32_t ready) {
 }
 
 static void begin_lookup(stream *stream) {
-    stream->lookup = resolver_ask(stream->endpoint->resolver);
+    endpoint *endpoint = stream->endpoint;
+    stream->lookup = lookup_join(&endpoint->last_lookup, endpoint->url.host, endpoint->url.port);
     /* The loop closes what it watches, so it gets a descriptor of its own. */
     int fd = stream->lookup == NULL ? -1 : fcntl(lookup_fd(stream->lookup), F_DUPFD_CLOEXEC, 0);
     stream->lookup_io = (loop_io){.fd = fd, .on_ready = on_lookup};
@@ -238,7 +239,7 @@ void stream_close(stream *stream) {
     stream->tls = NULL;
     if (stream->io.fd >= 0) loop_close(stream->loop, &stream->io);
     if (stream->lookup_io.fd >= 0) loop_close(stream->loop, &stream->lookup_io);
-    if (stream->lookup != NULL) lookup_leave(stream->lookup);
+    lookup_leave(stream->lookup);
     stream->lookup = NULL;
     loop_clear_timer(stream->loop, &stream->timer);
     loop_undefer(&stream->task);

@@ -16,8 +16,8 @@ enum { CAUSE_SIZE = 256 };
 typedef struct endpoint {
     url url;
     const tls_context *tls; /* NULL: no TLS */
-    addresses known;        /* of a literal address or a path; count 0: ask the resolver */
-    resolver *resolver;
+    addresses known;        /* of a literal address or a path; count 0: look the name up */
+    lookup *last_lookup;
     uint32_t connect_timeout_ms, io_timeout_ms;
     atomic_uint_least64_t *command_count; /* commands sent, of the whole client */
 } endpoint;
@@ -27,7 +27,7 @@ typedef struct stream stream;
 /* Inside its owner. {0} but for the first group. */
 struct stream {
     loop *loop;
-    const endpoint *endpoint;
+    endpoint *endpoint;
     void (*on_open)(stream *stream);
     /* Read, to the end if is_ending, and write what is to be written. */
     void (*on_ready)(stream *stream, bool is_readable, bool is_ending);
