@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* client.c - see client.h: the life of a client, and questions about the client itself.
  *
- *   new    options -> loop -> deployment -> withdrawals, renewal, notifier -> handlers -> chain
+ *   new    options -> loop -> deployment -> renewal, notifier -> handlers -> chain
  *   free   in the opposite order, once the withdrawals have had one more I/O timeout
  *
  * A client that is half built is freed like a complete one. A store of the program's own belongs to
@@ -41,12 +41,10 @@ static bool build_locked(dlock_client *client, const dlock_client_options *optio
                          const topology *topology) {
     client->deployment = make_deployment(client, options, topology);
     if (client->deployment == NULL) return false;
-    client->withdrawals = withdrawals_new(client->deployment);
-    client->deployment->withdrawals = client->withdrawals;
     renewal_init(&client->renewal, client->deployment);
     if (options->on_event != NULL)
         notifier_init(&client->notifier, client->loop, options->on_event, options->event_arg);
-    return client->withdrawals != NULL;
+    return true;
 }
 
 static bool build_log(dlock_client *client, const dlock_client_options *options) {
@@ -145,41 +143,13 @@ void dlock_options_error(const dlock_client_options *given, char *text, size_t s
 
 /* -- the end */
 
-/* Waits for the last withdrawals. */
-typedef struct last_wait {
-    waiter waiter;
-    loop_timer limit;
-    loop *loop;
-    bool is_over;
-} last_wait;
-
-static void on_limit(loop_timer *timer) {
-    last_wait *wait = container_of(timer, last_wait, limit);
-    wait->is_over = true;
-    loop_ready(wait->loop, &wait->waiter);
-}
-
-/* Locked. */
-static void finish_withdrawals(dlock_client *client) {
-    last_wait wait = {.limit.on_due = on_limit, .loop = client->loop};
-    if (withdrawals_count(client->withdrawals) > 0) {
-        int64_t now_us = loop_now_us(client->loop);
-        loop_set_timer(client->loop, &wait.limit, deadline_after_ms(now_us, client->io_timeout_ms));
-        withdrawals_hurry(client->withdrawals, &wait.waiter);
-        while (!wait.is_over && withdrawals_count(client->withdrawals) > 0)
-            loop_wait(client->loop, &wait.waiter);
-        loop_clear_timer(client->loop, &wait.limit);
-    }
-    client->deployment->withdrawals = NULL;
-    withdrawals_free(client->withdrawals);
-}
-
 void dlock_client_free(dlock_client *client) {
     if (client == NULL) return;
-    if (client->loop != NULL) loop_lock(client->loop);
-    if (client->withdrawals != NULL) finish_withdrawals(client);
-    if (client->loop != NULL) loop_unlock(client->loop);
-
+    if (client->deployment != NULL) {
+        loop_lock(client->loop);
+        withdrawals_finish(client->deployment);
+        loop_unlock(client->loop);
+    }
     free(client->chain);
     log_file_free(client->log.file);
     hot_names_free(&client->hotspot.names);

@@ -28,7 +28,6 @@ struct dlock_client {
     tls_context *tls; /* NULL: no rediss:// */
     deployment *deployment;
     bool has_quorum; /* Redlock: a majority of the servers is enough */
-    withdrawals *withdrawals;
     renewal renewal;
     notifier notifier; /* unused without on_event */
     hotspot hotspot;

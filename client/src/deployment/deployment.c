@@ -11,6 +11,7 @@ void deployment_init(deployment *deployment, const deployment_table *table,
     deployment->loop = options->loop;
     deployment->io_timeout_ms = options->io_timeout_ms;
     deployment->connect_timeout_ms = options->connect_timeout_ms;
+    list_init(&deployment->withdrawals.all);
 }
 
 bool attempt_prepare(attempt *attempt, const deployment *deployment) {

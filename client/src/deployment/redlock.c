@@ -45,7 +45,6 @@ enum { FENCE_RAISE_MAX_US = 4 * 60 * 1000000, NO_FENCE_MS = 60 * 1000 };
  * attempt is abandoned. The next attempt gets another token. */
 static void undo(round *round, bool is_abandoned) {
     attempt *attempt = round->attempt;
-    struct withdrawals *withdrawals = round->redlock->base.withdrawals;
     bool must_withdraw = false;
     for (size_t i = 0; i < round->redlock->count; i++) {
         const round_vote *vote = &round->server_votes[i];
@@ -53,8 +52,8 @@ static void undo(round *round, bool is_abandoned) {
         vote_send_behind(vote, DLOCK_RELEASING);
         if (is_abandoned || vote->is_in_doubt) must_withdraw = true;
     }
-    if (must_withdraw && withdrawals != NULL) /* NULL: the client is about to be freed */
-        withdrawals_add(withdrawals, attempt->name, attempt->token, attempt->lease_ms);
+    if (must_withdraw)
+        withdrawals_add(&round->redlock->base, attempt->name, attempt->token, attempt->lease_ms);
     token_vary(attempt->token);
 }
 

@@ -72,9 +72,9 @@ void own_connection_close(own_connection *own) {
     container_of(own, fake_own, own)->is_closed = true;
 }
 
-void withdrawals_add(withdrawals *withdrawals, const char *name, const char *token,
+void withdrawals_add(deployment *deployment, const char *name, const char *token,
                      uint32_t lease_ms) {
-    CHECK(withdrawals == NULL && lease_ms == 1);
+    CHECK(deployment->loop == &fake_loop && lease_ms == 1);
     CHECK(strcmp(name, "name") == 0 && strcmp(token, "token") == 0);
     withdrawals_added++;
 }
