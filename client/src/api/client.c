@@ -15,8 +15,6 @@
 
 enum { OWN_HANDLERS = 3 };
 
-#define PING_NAME "dlock:ping"
-
 void client_count(dlock_client *client, client_counter counter) {
     atomic_fetch_add_explicit(&client->counters[counter], 1, memory_order_relaxed);
 }
@@ -163,54 +161,6 @@ void dlock_client_free(dlock_client *client) {
     tls_context_free(client->tls);
     free(client->prefix);
     free(client);
-}
-
-/* -- one attempt */
-
-typedef struct attempt_wait {
-    waiter waiter;
-    loop *loop;
-    bool is_done;
-} attempt_wait;
-
-static void on_attempt_done(attempt *attempt) {
-    attempt_wait *wait = attempt->arg;
-    wait->is_done = true;
-    loop_ready(wait->loop, &wait->waiter);
-}
-
-void client_attempt(dlock_client *client, attempt *attempt) {
-    attempt_wait wait = {.loop = client->loop};
-    attempt->on_done = on_attempt_done;
-    attempt->arg = &wait;
-    loop_lock(client->loop);
-    deployment_start(client->deployment, attempt);
-    while (!wait.is_done)
-        loop_wait(client->loop, &wait.waiter);
-    loop_unlock(client->loop);
-}
-
-/* A RELEASE by a token that holds nothing changes nothing, and is permitted to every user who may
- * lock. */
-static dlock_status ping(dlock_client *client, const char *name, int64_t timeout_ms) {
-    attempt attempt = {.operation = DLOCK_RELEASING,
-                       .name = name,
-                       .limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms)};
-    if (!token_source_take(&client->tokens, NULL, attempt.token)) return DLOCK_NO_MEMORY;
-    if (!attempt_prepare(&attempt, client->deployment)) return DLOCK_NO_MEMORY;
-    client_attempt(client, &attempt);
-    attempt_free(&attempt);
-    if (attempt.status == DLOCK_LOST) return DLOCK_OK;
-    return attempt.status == DLOCK_IN_DOUBT ? DLOCK_UNREACHABLE : attempt.status;
-}
-
-dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
-    if (client == NULL || timeout_ms < 0) return DLOCK_INVALID;
-    char *name = client_full_name(client, PING_NAME); /* where the user may lock at all */
-    if (name == NULL) return DLOCK_NO_MEMORY;
-    dlock_status status = ping(client, name, timeout_ms);
-    free(name);
-    return status;
 }
 
 /* -- the rest */

@@ -48,8 +48,4 @@ void client_count(dlock_client *client, client_counter counter);
 /* The name behind the prefix, to be freed. NULL: no memory. */
 char *client_full_name(const dlock_client *client, const char *name);
 
-/* Makes one attempt past the handlers, and waits for the result. The attempt is prepared. Not
- * locked. */
-void client_attempt(dlock_client *client, attempt *attempt);
-
 #endif

@@ -31,7 +31,7 @@ typedef struct waiting_state {
 typedef struct call {
     dlock_call pub; /* first: handlers have a pointer to it */
     loop *loop;
-    waiter waiter; /* ready: chain_advance() again */
+    waiter waiter;            /* ready: chain_advance() again */
     atomic_bool *is_canceled; /* NULL: the call cannot be canceled */
     attempt attempt;
     void **slots; /* of the lock: one for each handler */

@@ -36,8 +36,7 @@ static void set_result(call *call, dlock_status status, const char *cause) {
 }
 
 static void withdraw(const waiting *waiting, const call *call) {
-    withdrawals_add(waiting->deployment, call->pub.name, call->attempt.token,
-                    call->pub.lease_ms);
+    withdrawals_add(waiting->deployment, call->pub.name, call->attempt.token, call->pub.lease_ms);
 }
 
 /* -- attempts and pauses */

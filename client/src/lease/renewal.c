@@ -148,8 +148,7 @@ static void settle_move(kept_lock *kept, uint64_t fence) {
     }
     close_session(kept);
     if (attempt->status == DLOCK_OK)
-        withdrawals_add(kept->renewal->deployment, attempt->name, attempt->token,
-                        MOVE_LEASE_MS);
+        withdrawals_add(kept->renewal->deployment, attempt->name, attempt->token, MOVE_LEASE_MS);
     if (is_harmless(attempt))
         schedule_retry(kept, attempt->status);
     else

@@ -388,10 +388,9 @@ static void a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the
     void *slots[1] = {NULL};
     atomic_bool is_canceled = false;
     pthread_t thread;
-    running running = {.chain = chain_new(1),
-                       .call = {.loop = loop_new(clock_system()),
-                                .slots = slots,
-                                .is_canceled = &is_canceled}};
+    running running = {
+        .chain = chain_new(1),
+        .call = {.loop = loop_new(clock_system()), .slots = slots, .is_canceled = &is_canceled}};
     dlock_handler handler = {.arg = &stubborn, .enter = enter_stubborn};
     chain_add(running.chain, &handler);
     CHECK(thread_start(&thread, run_in_thread, &running));

@@ -6,14 +6,14 @@
 
 #include "fake_loop.h"
 
-#define own_connection_close     fake_connection_close
-#define withdrawals_add          fake_withdrawals_add
-#define notifier_look            fake_notifier_look
-#define renewal_init             tested_renewal_init
-#define renewal_begin            tested_renewal_begin
-#define renewal_end              tested_renewal_end
-#define renewal_pause            tested_renewal_pause
-#define renewal_resume           tested_renewal_resume
+#define own_connection_close fake_connection_close
+#define withdrawals_add      fake_withdrawals_add
+#define notifier_look        fake_notifier_look
+#define renewal_init         tested_renewal_init
+#define renewal_begin        tested_renewal_begin
+#define renewal_end          tested_renewal_end
+#define renewal_pause        tested_renewal_pause
+#define renewal_resume       tested_renewal_resume
 
 #include "lease/renewal.c"
 #include "unit.h"
