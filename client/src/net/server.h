@@ -53,7 +53,7 @@ typedef struct own_connection {
     /* Once, when it breaks while no request is under way on it (a session). */
     void (*on_broken)(void *arg);
     void *arg;
-    /* Of own_connection.c. */
+    /* Of server.c. */
     list_node node; /* in parked or kept of its server, or in no list */
     bool is_parked, is_kept;
     loop_timer kept_timer;

@@ -12,7 +12,6 @@
 #include "net/stream.h"
 
 #include "base/deadline.h"
-#include "base/text.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
