@@ -3,7 +3,7 @@
  *
  *   add      a RELEASE is sent at once
  *   failure  after a pause, which doubles, the RELEASE is sent again
- *   end      answered, or the lease is over by then; after withdrawals_finish() also after a failure
+ *   end      answered, or the lease is over by then; while the client is freed, after a failure too
  *
  * Invariant: each withdrawal in the list has an attempt under way or a timer set. */
 #include "deployment/withdrawal.h"
