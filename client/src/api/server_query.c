@@ -12,6 +12,7 @@
 
 #include "base/deadline.h"
 #include "base/text.h"
+#include "deployment/deployment.h"
 #include "net/error_reply.h"
 #include "protocol/lock_commands.h"
 #include <stdlib.h>
@@ -34,9 +35,7 @@ typedef struct exchange {
 
 static dlock_status refuse(query *query, const server *server, dlock_status status,
                            const char *cause) {
-    text_copy(query->cause, sizeof(query->cause), server_name(server));
-    text_append(query->cause, sizeof(query->cause), ": ");
-    text_append(query->cause, sizeof(query->cause), cause);
+    cause_write(query->cause, server, cause);
     return status;
 }
 
