@@ -107,19 +107,20 @@ class Vanishing:
         self.served.sendall(b":5\r\n")
 
     def vanish(self):
+        ours = set()
         for _ in range(4):
             other = self.stack.enter_context(socket.socket())
             other.setblocking(False)
             other.connect_ex(("127.0.0.1", self.port))
-        pending = self.connecting()
+            ours.add(f"{other.getsockname()[1]:04X}")
         self.served.close()
-        wait_until(lambda: self.connecting() > pending, "somebody to connect in vain")
+        wait_until(lambda: self.connecting() - ours, "somebody to connect in vain")
 
     def connecting(self):
-        """How many connections to it are being made: SYN_SENT is state 2."""
+        """The ports from which connections to it are being made: SYN_SENT is state 2."""
         lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
-        return sum(fields[2].endswith(f":{self.port:04X}") and fields[3] == "02"
-                   for fields in map(str.split, lines))
+        return {fields[1].split(":")[1] for fields in map(str.split, lines)
+                if fields[2].endswith(f":{self.port:04X}") and fields[3] == "02"}
 
     def close(self):
         self.served.close()

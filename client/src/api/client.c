@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* client.c - see client.h: the life of a client, and questions about the client itself.
  *
- *   new    options -> loop -> deployment -> withdrawals, renewal, notifier -> handlers -> chain
+ *   new    options -> loop -> deployment -> renewal, notifier -> handlers -> chain
  *   free   in the opposite order, once the withdrawals have had one more I/O timeout
  *
  * A client that is half built is freed like a complete one. A store of the program's own belongs to
@@ -14,8 +14,6 @@
 #include <stdlib.h>
 
 enum { OWN_HANDLERS = 3 };
-
-#define PING_NAME "dlock:ping"
 
 void client_count(dlock_client *client, client_counter counter) {
     atomic_fetch_add_explicit(&client->counters[counter], 1, memory_order_relaxed);
@@ -41,12 +39,10 @@ static bool build_locked(dlock_client *client, const dlock_client_options *optio
                          const topology *topology) {
     client->deployment = make_deployment(client, options, topology);
     if (client->deployment == NULL) return false;
-    client->withdrawals = withdrawals_new(client->deployment);
-    client->deployment->withdrawals = client->withdrawals;
     renewal_init(&client->renewal, client->deployment);
     if (options->on_event != NULL)
         notifier_init(&client->notifier, client->loop, options->on_event, options->event_arg);
-    return client->withdrawals != NULL;
+    return true;
 }
 
 static bool build_log(dlock_client *client, const dlock_client_options *options) {
@@ -145,41 +141,13 @@ void dlock_options_error(const dlock_client_options *given, char *text, size_t s
 
 /* -- the end */
 
-/* Waits for the last withdrawals. */
-typedef struct last_wait {
-    waiter waiter;
-    loop_timer limit;
-    loop *loop;
-    bool is_over;
-} last_wait;
-
-static void on_limit(loop_timer *timer) {
-    last_wait *wait = container_of(timer, last_wait, limit);
-    wait->is_over = true;
-    loop_ready(wait->loop, &wait->waiter);
-}
-
-/* Locked. */
-static void finish_withdrawals(dlock_client *client) {
-    last_wait wait = {.limit.on_due = on_limit, .loop = client->loop};
-    if (withdrawals_count(client->withdrawals) > 0) {
-        int64_t now_us = loop_now_us(client->loop);
-        loop_set_timer(client->loop, &wait.limit, deadline_after_ms(now_us, client->io_timeout_ms));
-        withdrawals_hurry(client->withdrawals, &wait.waiter);
-        while (!wait.is_over && withdrawals_count(client->withdrawals) > 0)
-            loop_wait(client->loop, &wait.waiter);
-        loop_clear_timer(client->loop, &wait.limit);
-    }
-    client->deployment->withdrawals = NULL;
-    withdrawals_free(client->withdrawals);
-}
-
 void dlock_client_free(dlock_client *client) {
     if (client == NULL) return;
-    if (client->loop != NULL) loop_lock(client->loop);
-    if (client->withdrawals != NULL) finish_withdrawals(client);
-    if (client->loop != NULL) loop_unlock(client->loop);
-
+    if (client->deployment != NULL) {
+        loop_lock(client->loop);
+        withdrawals_finish(client->deployment);
+        loop_unlock(client->loop);
+    }
     free(client->chain);
     log_file_free(client->log.file);
     hot_names_free(&client->hotspot.names);
@@ -193,54 +161,6 @@ void dlock_client_free(dlock_client *client) {
     tls_context_free(client->tls);
     free(client->prefix);
     free(client);
-}
-
-/* -- one attempt */
-
-typedef struct attempt_wait {
-    waiter waiter;
-    loop *loop;
-    bool is_done;
-} attempt_wait;
-
-static void on_attempt_done(attempt *attempt) {
-    attempt_wait *wait = attempt->arg;
-    wait->is_done = true;
-    loop_ready(wait->loop, &wait->waiter);
-}
-
-void client_attempt(dlock_client *client, attempt *attempt) {
-    attempt_wait wait = {.loop = client->loop};
-    attempt->on_done = on_attempt_done;
-    attempt->arg = &wait;
-    loop_lock(client->loop);
-    deployment_start(client->deployment, attempt);
-    while (!wait.is_done)
-        loop_wait(client->loop, &wait.waiter);
-    loop_unlock(client->loop);
-}
-
-/* A RELEASE by a token that holds nothing changes nothing, and is permitted to every user who may
- * lock. */
-static dlock_status ping(dlock_client *client, const char *name, int64_t timeout_ms) {
-    attempt attempt = {.operation = DLOCK_RELEASING,
-                       .name = name,
-                       .limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms)};
-    if (!token_source_take(&client->tokens, NULL, attempt.token)) return DLOCK_NO_MEMORY;
-    if (!attempt_prepare(&attempt, client->deployment)) return DLOCK_NO_MEMORY;
-    client_attempt(client, &attempt);
-    attempt_free(&attempt);
-    if (attempt.status == DLOCK_LOST) return DLOCK_OK;
-    return attempt.status == DLOCK_IN_DOUBT ? DLOCK_UNREACHABLE : attempt.status;
-}
-
-dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
-    if (client == NULL || timeout_ms < 0) return DLOCK_INVALID;
-    char *name = client_full_name(client, PING_NAME); /* where the user may lock at all */
-    if (name == NULL) return DLOCK_NO_MEMORY;
-    dlock_status status = ping(client, name, timeout_ms);
-    free(name);
-    return status;
 }
 
 /* -- the rest */

@@ -28,7 +28,6 @@ struct dlock_client {
     tls_context *tls; /* NULL: no rediss:// */
     deployment *deployment;
     bool has_quorum; /* Redlock: a majority of the servers is enough */
-    withdrawals *withdrawals;
     renewal renewal;
     notifier notifier; /* unused without on_event */
     hotspot hotspot;
@@ -48,9 +47,5 @@ void client_count(dlock_client *client, client_counter counter);
 
 /* The name behind the prefix, to be freed. NULL: no memory. */
 char *client_full_name(const dlock_client *client, const char *name);
-
-/* Makes one attempt past the handlers, and waits for the result. The attempt is prepared. Not
- * locked. */
-void client_attempt(dlock_client *client, attempt *attempt);
 
 #endif

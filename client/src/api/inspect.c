@@ -20,41 +20,77 @@ static dlock_status explain(dlock_status status, const char *cause, char *why, s
 
 /* -- by token */
 
-static dlock_status attempt_by_token(dlock_client *client, attempt *attempt, const char *token) {
-    int64_t timeout_ms = (int64_t)client->connect_timeout_ms + client->io_timeout_ms;
-    text_copy(attempt->token, sizeof(attempt->token), token);
+typedef struct attempt_wait {
+    waiter waiter;
+    loop *loop;
+    bool is_done;
+} attempt_wait;
+
+static void on_attempt_done(attempt *attempt) {
+    attempt_wait *wait = attempt->arg;
+    wait->is_done = true;
+    loop_ready(wait->loop, &wait->waiter);
+}
+
+static void make_attempt(dlock_client *client, attempt *attempt, int64_t timeout_ms) {
+    attempt_wait wait = {.loop = client->loop};
     attempt->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
-    if (!attempt_prepare(attempt, client->deployment)) return DLOCK_NO_MEMORY;
-    client_attempt(client, attempt);
+    attempt->on_done = on_attempt_done;
+    attempt->arg = &wait;
+    loop_lock(client->loop);
+    deployment_start(client->deployment, attempt);
+    while (!wait.is_done)
+        loop_wait(client->loop, &wait.waiter);
+    loop_unlock(client->loop);
+}
+
+/* The attempt has operation, lease and token. */
+static dlock_status change_by_token(dlock_client *client, const char *name, attempt *attempt,
+                                    int64_t timeout_ms) {
+    char *full = client_full_name(client, name);
+    attempt->name = full;
+    attempt_set_result(attempt, DLOCK_NO_MEMORY, false, "no memory");
+    if (full != NULL && attempt_prepare(attempt, client->deployment))
+        make_attempt(client, attempt, timeout_ms);
     attempt_free(attempt);
+    free(full);
     return attempt->status == DLOCK_LOST ? DLOCK_NOT_HELD : attempt->status;
 }
 
-static dlock_status change_by_token(dlock_client *client, const char *name, const char *token,
-                                    attempt *attempt, char *why, size_t why_size) {
+static dlock_status check_and_change(dlock_client *client, const char *name, const char *token,
+                                     attempt *attempt, char *why, size_t why_size) {
     if (client == NULL || name == NULL || name[0] == '\0' || token == NULL)
         return explain(DLOCK_INVALID, "no client, name or token", why, why_size);
     if (token[0] == '\0' || strlen(token) > TOKEN_MAX)
         return explain(DLOCK_INVALID, "the token is not 1 to 256 bytes long", why, why_size);
-    char *full = client_full_name(client, name);
-    if (full == NULL) return explain(DLOCK_NO_MEMORY, "no memory", why, why_size);
-    attempt->name = full;
-    dlock_status status = attempt_by_token(client, attempt, token);
-    free(full);
+    text_copy(attempt->token, sizeof(attempt->token), token);
+    int64_t timeout_ms = (int64_t)client->connect_timeout_ms + client->io_timeout_ms;
+    dlock_status status = change_by_token(client, name, attempt, timeout_ms);
     return explain(status, attempt->cause, why, why_size);
 }
 
 dlock_status dlock_release_token(dlock_client *client, const char *name, const char *token,
                                  char *why, size_t why_size) {
     attempt attempt = {.operation = DLOCK_RELEASING};
-    return change_by_token(client, name, token, &attempt, why, why_size);
+    return check_and_change(client, name, token, &attempt, why, why_size);
 }
 
 dlock_status dlock_extend_token(dlock_client *client, const char *name, const char *token,
                                 uint32_t lease_ms, char *why, size_t why_size) {
     attempt attempt = {.operation = DLOCK_EXTENDING, .lease_ms = lease_ms};
     if (lease_ms == 0) return explain(DLOCK_INVALID, "lease_ms is 0", why, why_size);
-    return change_by_token(client, name, token, &attempt, why, why_size);
+    return check_and_change(client, name, token, &attempt, why, why_size);
+}
+
+/* A RELEASE by a token that holds nothing changes nothing, and is permitted to every user who may
+ * lock; with the prefix, where the user may lock at all. */
+dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
+    attempt attempt = {.operation = DLOCK_RELEASING};
+    if (client == NULL || timeout_ms < 0) return DLOCK_INVALID;
+    if (!token_source_take(&client->tokens, NULL, attempt.token)) return DLOCK_NO_MEMORY;
+    dlock_status status = change_by_token(client, "dlock:ping", &attempt, timeout_ms);
+    if (status == DLOCK_NOT_HELD) return DLOCK_OK;
+    return status == DLOCK_IN_DOUBT ? DLOCK_UNREACHABLE : status;
 }
 
 /* -- the servers */
@@ -97,6 +133,7 @@ static dlock_status query_servers(dlock_client *client, query *query, query_fn r
         return explain(DLOCK_INVALID, "the store has no servers to look at", why, why_size);
     query->loop = client->loop;
     query->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
+    query->io_timeout_ms = client->io_timeout_ms;
     query->prefix_length = strlen(client->prefix);
     list_servers(client, query->limit_us, &list);
     dlock_status status = list.status;

@@ -6,9 +6,8 @@
  *   extend    renewal pauses -> chain -> lease extended or lost -> renewal resumes
  *   release   renewal ends -> notifier forgets -> lease ends -> chain -> RELEASED is told
  *
- * run() is the only place where a call waits: while the chain is suspended, the thread of the call
- * waits in the loop. The mutex is held only around leases, renewal and notifier, never while user
- * code runs. */
+ * Handlers run in chain_run(), not locked. The mutex is held only around leases, renewal and
+ * notifier, never while user code runs. */
 #include "api/lock.h"
 #include "api/options.h"
 #include "base/deadline.h"
@@ -39,9 +38,8 @@ static dlock_status finish(dlock_lock *lock, dlock_status status, const char *er
 /* Prepares the call of the handle. A release and an extend are about the lock that is held. */
 static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uint32_t lease_ms) {
     call *call = &lock->call;
-    attempt *attempt = &call->attempt;
     int64_t now_us = lock_now_us(lock);
-    call->waiter.is_canceled = operation == DLOCK_ACQUIRING ? &lock->is_canceled : NULL;
+    call->is_canceled = operation == DLOCK_ACQUIRING ? &lock->is_canceled : NULL;
     call->is_gone = false;
     call->pub = (dlock_call){.struct_size = sizeof(dlock_call),
                              .operation = operation,
@@ -52,25 +50,7 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
                              .fence = lock->fence,
                              .asked_us = lock->lease.asked_us};
     text_copy(call->pub.token, sizeof(call->pub.token), lock->token);
-    attempt->operation = operation;
-    attempt->lease_ms = lease_ms;
-    attempt->wait_until_us = 0;
-    attempt->is_renewal = false;
-    attempt->on_sent = NULL;
     return &call->pub;
-}
-
-/* Not locked: handlers run here. */
-static dlock_status run(dlock_lock *lock) {
-    dlock_client *client = lock->client;
-    call *call = &lock->call;
-    chain_begin(call);
-    while (!chain_advance(client->chain, call)) {
-        loop_lock(client->loop);
-        loop_wait(client->loop, &call->waiter);
-        loop_unlock(client->loop);
-    }
-    return call->pub.status;
 }
 
 /* From here on the renewal uses the attempt. */
@@ -144,7 +124,8 @@ static dlock_status acquire_first(dlock_lock *lock, int64_t wait_ms) {
     call->fence = 0;
     call->asked_us = 0;
     call->deadline_us = deadline_after_ms(call->started_us, wait_ms);
-    dlock_status status = run(lock);
+    chain_run(lock->client->chain, &lock->call);
+    dlock_status status = call->status;
     take_timings(lock);
     count_acquire(lock->client, status);
     finish(lock, status, call->cause);
@@ -216,7 +197,7 @@ dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms) {
     if (!pause_renewal(lock))
         return finish(lock, DLOCK_UNREACHABLE, "the connection of the session has ended");
     prepare_call(lock, DLOCK_EXTENDING, lease_ms != 0 ? lease_ms : lock->lease.rule.lease_ms);
-    run(lock);
+    chain_run(lock->client->chain, &lock->call);
     return settle_extend(lock);
 }
 
@@ -255,7 +236,7 @@ static dlock_status release_last(dlock_lock *lock) {
     bool is_lost = end_hold(lock);
     dlock_call *call = prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
     lock->call.is_gone = is_lost;
-    run(lock);
+    chain_run(lock->client->chain, &lock->call);
     if (lock_is_session(lock)) settle_session(lock);
     dlock_status status = call->status;
     client_count(client, status == DLOCK_OK     ? COUNT_RELEASED

@@ -12,6 +12,7 @@
 
 #include "base/deadline.h"
 #include "base/text.h"
+#include "deployment/deployment.h"
 #include "net/error_reply.h"
 #include "protocol/lock_commands.h"
 #include <stdlib.h>
@@ -24,7 +25,6 @@ enum { GROUP_MAX = 100, PAGE_SIZE = 1000, LINE_SIZE = 2048, CURSOR_SIZE = 32 };
 typedef struct exchange {
     request request;
     query *query;
-    server *server;
     waiter waiter;
     loop_timer timer;
     bool is_done, is_late;
@@ -35,9 +35,7 @@ typedef struct exchange {
 
 static dlock_status refuse(query *query, const server *server, dlock_status status,
                            const char *cause) {
-    text_copy(query->cause, sizeof(query->cause), server_name(server));
-    text_append(query->cause, sizeof(query->cause), ": ");
-    text_append(query->cause, sizeof(query->cause), cause);
+    cause_write(query->cause, server, cause);
     return status;
 }
 
@@ -73,7 +71,7 @@ static void on_done(request *request, dlock_status status, const char *cause) {
 static void on_due(loop_timer *timer) {
     exchange *exchange = container_of(timer, struct exchange, timer);
     loop *loop = exchange->query->loop;
-    uint32_t io_timeout_ms = server_io_timeout_ms(exchange->server);
+    uint32_t io_timeout_ms = exchange->query->io_timeout_ms;
     int64_t now_us = loop_now_us(loop), sent_us = exchange->request.sent_us;
     int64_t heard_us = exchange->heard_us > sent_us ? exchange->heard_us : sent_us;
     int64_t end_us = exchange->query->limit_us;
@@ -95,7 +93,6 @@ static dlock_status ask(query *query, server *server, const command *commands, i
     exchange exchange = {
         .request = {.on_reply = on_reply, .on_done = on_done, .reply_bytes_max = REPLY_BYTES_MAX},
         .query = query,
-        .server = server,
         .timer.on_due = on_due,
         .replies = replies};
     for (int i = 0; i < count; i++) {
@@ -103,7 +100,8 @@ static dlock_status ask(query *query, server *server, const command *commands, i
         replies[i] = NULL;
     }
     loop_lock(query->loop);
-    server_send(server, pointers, count, &exchange.request);
+    if (!server_send(server, pointers, count, &exchange.request))
+        on_done(&exchange.request, DLOCK_NO_MEMORY, "no memory");
     on_due(&exchange.timer);
     while (!exchange.is_done && !exchange.is_late)
         loop_wait(query->loop, &exchange.waiter);

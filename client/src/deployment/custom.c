@@ -133,9 +133,7 @@ static void undo(custom *custom, job *job) {
     call->deadline_us =
         deadline_after_ms(loop_now_us(custom->base.loop), custom->base.io_timeout_ms);
     bool is_undone = !is_transient(call_store(custom, call));
-    struct withdrawals *withdrawals = custom->base.withdrawals;
-    if (!is_undone && withdrawals != NULL) /* NULL: the client is about to be freed */
-        withdrawals_add(withdrawals, job->name, call->token, call->lease_ms);
+    if (!is_undone) withdrawals_add(&custom->base, job->name, call->token, call->lease_ms);
 }
 
 static void run_job(custom *custom, job *job) {

@@ -11,6 +11,7 @@ void deployment_init(deployment *deployment, const deployment_table *table,
     deployment->loop = options->loop;
     deployment->io_timeout_ms = options->io_timeout_ms;
     deployment->connect_timeout_ms = options->connect_timeout_ms;
+    list_init(&deployment->withdrawals.all);
 }
 
 bool attempt_prepare(attempt *attempt, const deployment *deployment) {
@@ -26,18 +27,14 @@ void attempt_free(attempt *attempt) {
 
 void attempt_command(const attempt *attempt, dlock_operation operation, uint32_t wait_ms,
                      uint64_t fence, command *command) {
-    acquire_words words = {.name = attempt->name,
-                           .token = attempt->token,
-                           .lease_ms = attempt->lease_ms,
-                           .wait_ms = wait_ms,
-                           .is_session = attempt->session != NULL,
-                           .fence = fence};
-    if (operation == DLOCK_ACQUIRING)
-        acquire_command(command, &words);
-    else if (operation == DLOCK_EXTENDING)
-        extend_command(command, attempt->name, attempt->token, attempt->lease_ms);
-    else
-        release_command(command, attempt->name, attempt->token);
+    lock_words words = {.operation = operation,
+                        .name = attempt->name,
+                        .token = attempt->token,
+                        .lease_ms = attempt->lease_ms,
+                        .wait_ms = wait_ms,
+                        .is_session = attempt->session != NULL,
+                        .fence = fence};
+    lock_command(command, &words);
 }
 
 void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient,

@@ -93,11 +93,19 @@ typedef struct deployment_table {
     bool has_sessions, has_replicas;
 } deployment_table;
 
+/* Of withdrawal.c. */
+typedef struct withdrawals {
+    list all; /* withdrawal */
+    size_t count;
+    waiter *waiter; /* of withdrawals_finish(): ready once the list is empty; NULL: no hurry */
+    bool is_closed;
+} withdrawals;
+
 struct deployment {
     const deployment_table *table;
     loop *loop;
     uint32_t io_timeout_ms, connect_timeout_ms;
-    struct withdrawals *withdrawals; /* see withdrawal.h */
+    withdrawals withdrawals;
 };
 
 /* Of constructors; the rest is zero. */

@@ -37,14 +37,14 @@ enum { HEAL_PARTS = 50 };
  * than clocks differ by, all servers grant the same fence and no second round is needed. */
 enum { FENCE_AHEAD_US = 10000 };
 
-/* A server refuses to count on from a fence that is 5 minutes ahead of the clock. */
-enum { FENCE_RAISE_MAX_US = 4 * 60 * 1000000 };
+/* A server refuses to count on from a fence that is 5 minutes ahead of the clock. Then none is
+ * proposed for a while, until the clocks may have been put right. */
+enum { FENCE_RAISE_MAX_US = 4 * 60 * 1000000, NO_FENCE_MS = 60 * 1000 };
 
 /* The RELEASE can be lost, or overtake, if a connection has ended; nobody is left to notice if the
  * attempt is abandoned. The next attempt gets another token. */
 static void undo(round *round, bool is_abandoned) {
     attempt *attempt = round->attempt;
-    struct withdrawals *withdrawals = round->redlock->base.withdrawals;
     bool must_withdraw = false;
     for (size_t i = 0; i < round->redlock->count; i++) {
         const round_vote *vote = &round->server_votes[i];
@@ -52,8 +52,8 @@ static void undo(round *round, bool is_abandoned) {
         vote_send_behind(vote, DLOCK_RELEASING);
         if (is_abandoned || vote->is_in_doubt) must_withdraw = true;
     }
-    if (must_withdraw && withdrawals != NULL) /* NULL: the client is about to be freed */
-        withdrawals_add(withdrawals, attempt->name, attempt->token, attempt->lease_ms);
+    if (must_withdraw)
+        withdrawals_add(&round->redlock->base, attempt->name, attempt->token, attempt->lease_ms);
     token_vary(attempt->token);
 }
 
@@ -142,7 +142,7 @@ static void on_voted(round *round, dlock_status result) {
         round_end(round, result, NULL);
         return;
     }
-    redlock->is_clock_wrong = true;
+    redlock->no_fence_until_us = deadline_after_ms(round_now_us(round), NO_FENCE_MS);
     round_init(round, redlock, round->attempt);
     start_acquire(round);
 }
@@ -150,7 +150,7 @@ static void on_voted(round *round, dlock_status result) {
 /* A fence that no server should have passed when the request arrives. 0: none is proposed. */
 static uint64_t propose_fence(const redlock *redlock) {
     const clock_source *clock = loop_clock(redlock->base.loop);
-    if (redlock->is_clock_wrong) return 0;
+    if (loop_now_us(redlock->base.loop) < redlock->no_fence_until_us) return 0;
     uint64_t ahead = (uint64_t)clock->unix_us(clock) + FENCE_AHEAD_US;
     return ahead > redlock->last_fence ? ahead : redlock->last_fence + 1;
 }

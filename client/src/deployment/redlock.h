@@ -20,7 +20,8 @@ enum { ROUND_LINGER_US = 20000 };
 typedef struct redlock {
     deployment base;
     uint64_t last_fence; /* of the locks that were granted */
-    bool is_clock_wrong; /* far ahead of the clocks of most servers: propose no fence */
+    /* No fence is proposed until then: our clock is far ahead of those of most servers. */
+    int64_t no_fence_until_us;
     size_t count;
     server *servers[TOPOLOGY_SERVERS_MAX];
 } redlock;

@@ -47,11 +47,11 @@ static void note_failure(const round_vote *vote, bool is_named, const char *caus
 /* -- the end of a round */
 
 /* request NULL: nobody waits for the reply. */
-static void send_command(const round_vote *vote, request *request) {
+static bool send_command(const round_vote *vote, request *request) {
     const round_plan *plan = &vote->round->plan;
     command command = {0};
     attempt_command(vote->round->attempt, plan->operation, 0, plan->fence, &command);
-    server_send(vote->server, (const struct command *const[]){&command}, 1, request);
+    return server_send(vote->server, (const struct command *const[]){&command}, 1, request);
 }
 
 /* A straggler that still waited for its connection is taken back by connection_abandon(); its
@@ -169,9 +169,9 @@ static void on_reply(request *request, int index, const reply *reply) {
     }
 }
 
-static void on_done(request *request, dlock_status status, const char *cause) {
-    round_vote *vote = container_of(request, round_vote, request);
-    round *round = vote->round;
+/* The request is done: cause, of anything but DLOCK_OK. */
+static void count_vote(round_vote *vote, dlock_status status, const char *cause) {
+    const request *request = &vote->request;
     if (status != DLOCK_OK) {
         vote->status = status;
         vote->is_transient = status == DLOCK_NO_MEMORY;
@@ -181,14 +181,20 @@ static void on_done(request *request, dlock_status status, const char *cause) {
     }
     if (vote->sent_us == 0) vote->sent_us = request->sent_us;
     vote->state = VOTE_COUNTED;
-    votes_add(&round->votes, vote->status, vote->is_transient);
-    proceed(round);
+    votes_add(&vote->round->votes, vote->status, vote->is_transient);
 }
 
+static void on_done(request *request, dlock_status status, const char *cause) {
+    round_vote *vote = container_of(request, round_vote, request);
+    count_vote(vote, status, cause);
+    proceed(vote->round);
+}
+
+/* If nothing can be sent to any server, the timer ends the round. */
 static void ask(round_vote *vote) {
     vote->request = (request){.on_reply = on_reply, .on_done = on_done};
     vote->state = VOTE_PENDING;
-    send_command(vote, &vote->request);
+    if (!send_command(vote, &vote->request)) count_vote(vote, DLOCK_NO_MEMORY, "no memory");
 }
 
 /* -- the owner's */

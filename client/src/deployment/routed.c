@@ -77,10 +77,8 @@ static void end_later(routed_run *run, dlock_status status, const char *cause) {
 /* A server may have granted the lock, and nobody will use it. */
 static void withdraw(routed_run *run) {
     attempt *attempt = run->attempt;
-    struct withdrawals *withdrawals = run->router->base.withdrawals;
-    attempt->may_hold = withdrawals == NULL;
-    if (withdrawals == NULL) return;
-    withdrawals_add(withdrawals, attempt->name, attempt->token, attempt->lease_ms);
+    attempt->may_hold = false;
+    withdrawals_add(&run->router->base, attempt->name, attempt->token, attempt->lease_ms);
     token_vary(attempt->token);
 }
 

@@ -43,8 +43,7 @@ static bool needs_own(const routed_run *run, uint32_t wait_ms, int64_t now_us) {
 static own_connection *take_session_own(routed_run *run, bool is_parked) {
     session *session = run->attempt->session;
     own_connection *own = session->own;
-    bool is_usable = own != NULL && !is_parked && own_connection_get(own) != NULL &&
-                     own_connection_server(own) == run->server;
+    bool is_usable = own != NULL && !is_parked && own->conn != NULL && own->server == run->server;
     /* A session that is moved stays tied to the old connection until it has a new one. */
     if (!is_usable && run->attempt->is_renewal) return NULL;
     if (!is_usable) own_connection_close(own);
@@ -55,8 +54,9 @@ static own_connection *take_session_own(routed_run *run, bool is_parked) {
 static bool open_own(routed_run *run, bool is_parked) {
     if (is_session_acquire(run->attempt)) run->own = take_session_own(run, is_parked);
     if (run->own == NULL) run->own = server_open_own(run->server, is_parked);
-    if (run->own == NULL || own_connection_get(run->own) == NULL) return false;
-    own_connection_on_doubt(run->own, is_parked ? run_doubt : NULL, run);
+    if (run->own == NULL || run->own->conn == NULL) return false;
+    run->own->on_doubt = is_parked ? run_doubt : NULL;
+    run->own->arg = run;
     return true;
 }
 
@@ -131,8 +131,7 @@ static bool send_commands(routed_run *run, dlock_operation operation, uint32_t w
         commands[count++] = &replicas;
     }
     if (conn != NULL) return connection_send(conn, commands, count, request);
-    server_send(run->server, commands, count, request);
-    return true;
+    return server_send(run->server, commands, count, request);
 }
 
 bool run_send(routed_run *run) {
@@ -147,7 +146,7 @@ bool run_send(routed_run *run) {
     run->verdict = (verdict){.status = DLOCK_OK};
     run->is_granted = false;
     loop_set_timer(loop, &run->timer, run->limit_us);
-    connection *conn = is_own ? own_connection_get(run->own) : NULL;
+    connection *conn = is_own ? run->own->conn : NULL;
     if (!send_commands(run, attempt->operation, is_own ? wait_ms : 0, conn, &run->request))
         return false;
     if (attempt->on_sent != NULL) attempt->on_sent(attempt);
@@ -163,7 +162,7 @@ bool run_abandon_request(routed_run *run, bool is_final) {
 }
 
 bool run_send_release(routed_run *run) {
-    connection *conn = run->own == NULL ? NULL : own_connection_get(run->own);
+    connection *conn = run->own == NULL ? NULL : run->own->conn;
     if (conn == NULL) return false;
     run->phase = RUN_UNDO;
     run->is_parked = false;

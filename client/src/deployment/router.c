@@ -103,7 +103,8 @@ static void start(router *router, int64_t now_us) {
                                 .router = router,
                                 .server = server_share(servers[i]),
                                 .is_pending = true};
-        server_send(probe->server, pointers, router->table->command_count, &probe->request);
+        if (!server_send(probe->server, pointers, router->table->command_count, &probe->request))
+            on_done(&probe->request, DLOCK_NO_MEMORY, "no memory");
     }
 }
 

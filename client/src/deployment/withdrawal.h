@@ -7,19 +7,12 @@
 
 #include "deployment/deployment.h"
 
-typedef struct withdrawals withdrawals;
-
-/* NULL: no memory. The deployment must outlive it. */
-withdrawals *withdrawals_new(deployment *deployment);
-/* Abandons what is left; withdrawals_hurry() before. */
-void withdrawals_free(withdrawals *withdrawals);
-
 /* Best effort: forgotten if there is no memory, or if there are too many already. */
-void withdrawals_add(withdrawals *withdrawals, const char *name, const char *token,
+void withdrawals_add(deployment *deployment, const char *name, const char *token,
                      uint32_t lease_ms);
 
-size_t withdrawals_count(const withdrawals *withdrawals);
-/* Tries all of them once more, now; the waiter is ready once none is left. */
-void withdrawals_hurry(withdrawals *withdrawals, waiter *waiter);
+/* Tries all of them once more, now, and waits for the replies, for an I/O timeout at most. After
+ * that none is added. */
+void withdrawals_finish(deployment *deployment);
 
 #endif

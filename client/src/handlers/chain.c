@@ -68,6 +68,20 @@ bool chain_advance(const chain *chain, call *call) {
     return true;
 }
 
+/* A handler that has seen the cancel and suspends the call all the same is entered again only once
+ * it resumes the call: the thread sleeps until then. */
+void chain_run(const chain *chain, call *call) {
+    bool is_cancel_seen = call_is_canceled(call);
+    chain_begin(call);
+    while (!chain_advance(chain, call)) {
+        loop_lock(call->loop);
+        call->waiter.is_canceled = is_cancel_seen ? NULL : call->is_canceled;
+        loop_wait(call->loop, &call->waiter);
+        loop_unlock(call->loop);
+        is_cancel_seen = call_is_canceled(call);
+    }
+}
+
 /* -- of dlock_spi.h */
 
 void dlock_call_resume(dlock_call *pub) {

@@ -27,11 +27,12 @@ typedef struct waiting_state {
 } waiting_state;
 
 /* The part that handlers see, and the library's own part. Set by the API for every call: pub, loop,
- * waiter, slots, is_gone; and min_replicas, replica_timeout_ms and session of the attempt. */
+ * is_canceled, slots, is_gone; and min_replicas, replica_timeout_ms and session of the attempt. */
 typedef struct call {
     dlock_call pub; /* first: handlers have a pointer to it */
     loop *loop;
-    waiter waiter; /* ready: chain_advance() again. is_canceled: NULL but for acquires */
+    waiter waiter;            /* ready: chain_advance() again */
+    atomic_bool *is_canceled; /* NULL: the call cannot be canceled */
     attempt attempt;
     void **slots; /* of the lock: one for each handler */
     bool is_gone; /* release: the lock was lost before, so no other thread may go on with it */
@@ -52,7 +53,7 @@ static inline call *call_of(dlock_call *pub) {
 }
 
 static inline bool call_is_canceled(const call *call) {
-    return call->waiter.is_canceled != NULL && atomic_load(call->waiter.is_canceled);
+    return call->is_canceled != NULL && atomic_load(call->is_canceled);
 }
 
 /* A single try, without waiting. */
@@ -78,5 +79,7 @@ void chain_add(chain *chain, const dlock_handler *handler);
  *           which is harmless) */
 void chain_begin(call *call);
 bool chain_advance(const chain *chain, call *call);
+/* Advances, and waits in the loop while the call is suspended, until the call is done. */
+void chain_run(const chain *chain, call *call);
 
 #endif

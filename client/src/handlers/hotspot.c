@@ -128,7 +128,7 @@ static void give_back(const hotspot *hotspot, const call *call) {
     bool is_same = strcmp(is_ok ? call->pub.token : call->attempt.token, lock->token) == 0;
     bool is_withdrawn = !is_ok && !call->waiting.may_hold;
     if (is_same && (is_ok || is_withdrawn)) return;
-    withdrawals_add(hotspot->deployment->withdrawals, call->pub.name, lock->token, lock->lease_ms);
+    withdrawals_add(hotspot->deployment, call->pub.name, lock->token, lock->lease_ms);
 }
 
 /* -- acquire */

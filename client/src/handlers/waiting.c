@@ -36,8 +36,7 @@ static void set_result(call *call, dlock_status status, const char *cause) {
 }
 
 static void withdraw(const waiting *waiting, const call *call) {
-    withdrawals_add(waiting->deployment->withdrawals, call->pub.name, call->attempt.token,
-                    call->pub.lease_ms);
+    withdrawals_add(waiting->deployment, call->pub.name, call->attempt.token, call->pub.lease_ms);
 }
 
 /* -- attempts and pauses */
@@ -173,6 +172,7 @@ static bool judge_failure(const waiting *waiting, call *call, dlock_status statu
     call->waiting.has_failed = true;
     bool is_final = call->pub.status != DLOCK_BUSY && !is_transient;
     if (is_final || is_late || call_is_only_try(call)) return give_up(waiting, call);
+    if (call_is_canceled(call)) return answer_canceled(waiting, call);
     int64_t pause_us = choose_pause_us(waiting, call, now_us);
     if (pause_us == 0) return try_again(waiting, call);
     start_pause(call, now_us + pause_us);

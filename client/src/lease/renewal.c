@@ -114,11 +114,14 @@ static void cut_off(void *arg) {
 
 static void keep_listening_or_move(kept_lock *kept) {
     const session *session = kept->attempt->session;
-    if (session != NULL && (session->own == NULL || own_connection_get(session->own) == NULL)) {
+    if (session != NULL && (session->own == NULL || session->own->conn == NULL)) {
         cut_off(kept);
         return;
     }
-    if (session != NULL) own_connection_on_broken(session->own, cut_off, kept);
+    if (session != NULL) {
+        session->own->on_broken = cut_off;
+        session->own->arg = kept;
+    }
     schedule_next(kept);
 }
 
@@ -145,8 +148,7 @@ static void settle_move(kept_lock *kept, uint64_t fence) {
     }
     close_session(kept);
     if (attempt->status == DLOCK_OK)
-        withdrawals_add(kept->renewal->deployment->withdrawals, attempt->name, attempt->token,
-                        MOVE_LEASE_MS);
+        withdrawals_add(kept->renewal->deployment, attempt->name, attempt->token, MOVE_LEASE_MS);
     if (is_harmless(attempt))
         schedule_retry(kept, attempt->status);
     else
@@ -276,7 +278,7 @@ void renewal_end(kept_lock *kept) {
         if (kept->is_cut_off)
             close_session(kept);
         else if (session->own != NULL)
-            own_connection_on_broken(session->own, NULL, NULL);
+            session->own->on_broken = NULL;
     }
     kept->is_cut_off = kept->is_paused = false;
     kept->renewal = NULL;

@@ -16,9 +16,9 @@
 
 #include "base/deadline.h"
 #include "base/text.h"
-#include "net/greeting.h"
+#include "net/error_reply.h"
 
-enum { QUIET_US = 10000 };
+enum { QUIET_US = 10000, GREETING_MAX = 3 };
 
 /* -- ending */
 
@@ -115,7 +115,6 @@ bool connection_send(connection *conn, const command *const commands[], int coun
 
 bool connection_abandon(request *request) {
     connection *conn = request->conn;
-    list_remove(&request->node); /* of server.c */
     if (conn == NULL) return request->sent_us != 0;
     request->conn = NULL;
     size_t index = pipeline_index(&conn->pipeline, request);
@@ -128,12 +127,41 @@ bool connection_abandon(request *request) {
 
 /* -- the greeting */
 
+/* The result is how many commands there are. They borrow from the URL. */
+static int greeting_commands(command commands[GREETING_MAX], const url *url) {
+    int count = 0;
+    for (int i = 0; i < GREETING_MAX; i++)
+        commands[i] = (command){0};
+    if (url->password[0] != '\0') {
+        command *auth = &commands[count++];
+        command_add(auth, "AUTH");
+        if (url->user[0] != '\0') command_add(auth, url->user);
+        command_add(auth, url->password);
+    }
+    if (url->db != 0) {
+        command *select = &commands[count++];
+        command_add(select, "SELECT");
+        command_add_number(select, (uint64_t)url->db);
+    }
+    if (url->must_be_master) command_add(&commands[count++], "ROLE");
+    return count;
+}
+
 static void on_greeting(request *greeting, int index, const reply *reply) {
     connection *conn = container_of(greeting, connection, greeting);
-    char text[CAUSE_SIZE];
-    dlock_status status =
-        greeting_check(&conn->stream.endpoint->url, index, reply, text, sizeof(text));
-    if (status != DLOCK_OK) connection_fail(conn, status, text);
+    const url *url = &conn->stream.endpoint->url;
+    bool is_role = url->must_be_master && index == (url->password[0] != '\0') + (url->db != 0);
+    const struct reply *role = is_role ? reply_element(reply, 0) : NULL;
+    if (reply->kind == REPLY_ERROR) {
+        char text[CAUSE_SIZE];
+        reply_copy_text(reply, text, sizeof(text));
+        error_meaning meaning = error_reply_meaning(text);
+        connection_fail(conn, meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status, text);
+    } else if (role != NULL && !reply_is_text(role, "master")) {
+        connection_fail(conn, DLOCK_UNREACHABLE, "it is not the master");
+    } else if (role == NULL && (is_role || !reply_is_text(reply, "OK"))) {
+        connection_fail(conn, DLOCK_PROTOCOL, "an unexpected reply to AUTH, SELECT or ROLE");
+    }
 }
 
 static void become_ready(connection *conn) {
@@ -177,7 +205,7 @@ static bool queue_greeting(connection *conn) {
 
 /* -- public */
 
-connection *connection_open(loop *loop, const endpoint *endpoint, const connection_owner *owner) {
+connection *connection_open(loop *loop, endpoint *endpoint, const connection_owner *owner) {
     connection *conn = calloc(1, sizeof(*conn));
     if (conn == NULL) return NULL;
     conn->owner = *owner;
@@ -219,8 +247,7 @@ bool connection_is_alive(connection *conn) {
 }
 
 const char *connection_overdue(const connection *conn) {
-    return conn->stream.phase == STREAM_HANDSHAKE ? "no answer to the TLS handshake in time"
-                                                  : "no connection in time";
+    return stream_overdue(&conn->stream);
 }
 
 int64_t connection_heard_us(const connection *conn) {

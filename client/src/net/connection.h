@@ -35,7 +35,6 @@ struct request {
     int64_t sent_us;  /* when it was given to the kernel; 0: not yet. Senders may read it */
     connection *conn; /* NULL: not under way */
     uint64_t sequence;
-    list_node node; /* of server.c */
 };
 
 /* Each may be NULL. */
@@ -51,7 +50,7 @@ typedef struct connection_owner {
 } connection_owner;
 
 /* Begins to connect and to log in. NULL: no memory. */
-connection *connection_open(loop *loop, const endpoint *endpoint, const connection_owner *owner);
+connection *connection_open(loop *loop, endpoint *endpoint, const connection_owner *owner);
 /* Abandons what is under way: no callback comes after that. What was given to the kernel still goes
  * out. NULL is fine. */
 void connection_close(connection *conn);

@@ -101,7 +101,7 @@ bool connection_on_take_output(loop_io *io, bytes *output) {
 void connection_on_written(loop_io *io, bytes *output, ssize_t count, int fault) {
     stream *stream = container_of(io, struct stream, io);
     connection *conn = container_of(stream, connection, stream);
-    stream_note_written(stream, count, fault);
+    stream_settle(stream, count, fault);
     if (note_written(conn, output, count)) connection_flush(conn);
 }
 
@@ -173,7 +173,7 @@ static void take_bytes(connection *conn, const char *data, size_t size) {
 void connection_on_bytes(loop_io *io, const char *data, ssize_t count, int fault) {
     stream *stream = container_of(io, struct stream, io);
     connection *conn = container_of(stream, connection, stream);
-    if (stream_accept(stream, count, fault)) take_bytes(conn, data, (size_t)count);
+    if (stream_settle(stream, count, fault)) take_bytes(conn, data, (size_t)count);
 }
 
 void connection_on_ready(stream *stream, bool is_readable, bool is_ending) {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* resolve.c - see resolve.h.
  *
- *   resolver_ask    joins the look-up in flight, or starts a thread with a new look-up
- *   run             the thread: getaddrinfo(3), then the result, then the eventfd
- *   lookup_leave    counts users: the thread, the resolver and every caller; the last user frees
+ *   lookup_join    joins the look-up in flight, or starts a thread with a new look-up
+ *   run            the thread: getaddrinfo(3), then the result, then the eventfd
+ *   lookup_leave   counts users: the thread, *last and every caller; the last user frees
  *
  * Only the count and is_done are shared with the thread, and both are atomic. The result is written
- * before is_done and never changed afterwards. The functions of the header are called under the
- * mutex of the loop. */
+ * before is_done and never changed afterwards. */
 #include "net/resolve.h"
 
 #include "base/thread.h"
@@ -28,12 +27,6 @@ struct lookup {
     addresses found;
     int port;
     int failure; /* of getaddrinfo(3) */
-    char host[];
-};
-
-struct resolver {
-    lookup *last; /* in flight or done; NULL: none */
-    int port;
     char host[];
 };
 
@@ -93,13 +86,13 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* The new look-up has two users: the thread and the resolver. */
-static lookup *start_lookup(const resolver *resolver) {
-    size_t host_size = strlen(resolver->host) + 1;
+/* The new look-up has two users: the thread and *last. */
+static lookup *start_lookup(const char *host, int port) {
+    size_t host_size = strlen(host) + 1;
     lookup *lookup = calloc(1, sizeof(*lookup) + host_size);
     if (lookup == NULL) return NULL;
-    memcpy(lookup->host, resolver->host, host_size);
-    lookup->port = resolver->port;
+    memcpy(lookup->host, host, host_size);
+    lookup->port = port;
     atomic_init(&lookup->users, 2);
     atomic_init(&lookup->is_done, false);
     lookup->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -133,29 +126,12 @@ dlock_status lookup_result(const lookup *lookup, const addresses **found, const 
     return lookup->failure == EAI_MEMORY ? DLOCK_NO_MEMORY : DLOCK_UNREACHABLE;
 }
 
-/* -- a host name */
-
-resolver *resolver_new(const char *host, int port) {
-    size_t host_size = strlen(host) + 1;
-    resolver *resolver = calloc(1, sizeof(*resolver) + host_size);
-    if (resolver == NULL) return NULL;
-    memcpy(resolver->host, host, host_size);
-    resolver->port = port;
-    return resolver;
-}
-
-void resolver_free(resolver *resolver) {
-    if (resolver == NULL) return;
-    lookup_leave(resolver->last);
-    free(resolver);
-}
-
-lookup *resolver_ask(resolver *resolver) {
-    if (resolver->last != NULL && atomic_load(&resolver->last->is_done)) {
-        lookup_leave(resolver->last);
-        resolver->last = NULL;
+lookup *lookup_join(lookup **last, const char *host, int port) {
+    if (*last != NULL && atomic_load(&(*last)->is_done)) {
+        lookup_leave(*last);
+        *last = NULL;
     }
-    if (resolver->last == NULL) resolver->last = start_lookup(resolver);
-    if (resolver->last != NULL) atomic_fetch_add(&resolver->last->users, 1);
-    return resolver->last;
+    if (*last == NULL) *last = start_lookup(host, port);
+    if (*last != NULL) atomic_fetch_add(&(*last)->users, 1);
+    return *last;
 }

@@ -18,18 +18,14 @@ typedef struct addresses {
 /* False: the host is a name, not an address. */
 bool resolve_literal(addresses *addresses, const char *host, int port);
 
-/* One host name. All callers at a time share one look-up in a thread of its own, so that names that
- * never resolve do not pile up threads. */
-typedef struct resolver resolver;
+/* A look-up of a host name in a thread of its own, which ends by itself. */
 typedef struct lookup lookup;
 
-/* NULL: no memory. A look-up in flight ends by itself after resolver_free(). */
-resolver *resolver_new(const char *host, int port);
-void resolver_free(resolver *resolver);
-
-/* Joins the look-up in flight, or begins a new look-up. NULL: no memory, descriptor or thread. */
-lookup *resolver_ask(resolver *resolver);
-void lookup_leave(lookup *lookup);
+/* *last: the last look-up of that host, NULL at first; lookup_leave() it at the end. All callers at
+ * a time share one, so that names that never resolve do not pile up threads: joins the look-up in
+ * flight, or begins a new one. NULL: no memory, descriptor or thread. Locked (loop.h). */
+lookup *lookup_join(lookup **last, const char *host, int port);
+void lookup_leave(lookup *lookup); /* NULL is fine */
 
 /* An eventfd: readable from the moment there is a result, and never emptied. Only for watching; the
  * descriptor belongs to the look-up (loop_close() must not close it: watch a dup(2)). */

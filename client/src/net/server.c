@@ -6,13 +6,76 @@
  *             nothing; an older draining one is given up. Those who are parked are told of the
  *             doubt
  *   broken    the next send opens a new connection
+ *   own       used by somebody, who has a share of the server by that; or kept: idle, for the next
+ *             user, for a second, or with replies that are still owed, for longer: a RELEASE
+ *             follows the request that was given up, and is to be served
+ *   probe     while somebody is parked and the command connection is quiet, a PING now and then
  *
- * Invariant: at most one command and one draining connection. Own connections: own_connection.c. */
-#include "net/server_state.h"
+ * Invariants: at most one command and one draining connection. A kept connection has no share of
+ * the server. The probe timer is set while somebody is parked, the timer of a connection while it
+ * is kept. */
+#include "net/server.h"
 
-#include "base/text.h"
+#include "base/deadline.h"
+#include "net/breaker.h"
 #include <stdlib.h>
 #include <sys/un.h>
+
+enum { PROBE_MS = 2000, IDLE_MS = 1000, LINGER_MS = 10000, IDLE_MAX = 8 };
+
+struct server {
+    size_t shares;
+    server_options options;
+    endpoint endpoint;
+    char name[CAUSE_SIZE];
+    connection *command, *draining; /* NULL: none */
+    list parked, kept;              /* own_connection */
+    size_t kept_count;
+    breaker breaker;
+    loop_timer probe_timer;
+};
+
+/* -- the end of an own connection */
+
+static void free_own(own_connection *own) {
+    own_connection_unpark(own);
+    list_remove(&own->node);
+    if (own->is_kept) own->server->kept_count--;
+    loop_clear_timer(own->server->options.loop, &own->kept_timer);
+    loop_undefer(&own->doubt_task);
+    free(own);
+}
+
+static void close_kept(own_connection *own) {
+    connection_close(own->conn);
+    free_own(own); /* a kept one has no share of the server */
+}
+
+/* -- signs of life for those who are parked */
+
+static void on_probe_due(loop_timer *timer) {
+    server *server = container_of(timer, struct server, probe_timer);
+    int64_t now_us = loop_now_us(server->options.loop);
+    int64_t heard_us = server->command == NULL ? 0 : connection_heard_us(server->command);
+    if (now_us - heard_us >= (int64_t)PROBE_MS * 1000) {
+        command ping = {0};
+        command_add(&ping, "PING"); /* an error is a sign of life as well */
+        server_send(server, (const command *const[]){&ping}, 1, NULL);
+    }
+    loop_set_timer(server->options.loop, timer, deadline_after_ms(now_us, PROBE_MS));
+}
+
+static void run_doubt_task(loop_task *task) {
+    own_connection *own = container_of(task, own_connection, doubt_task);
+    if (own->is_parked && own->on_doubt != NULL) own->on_doubt(own->arg);
+}
+
+/* By tasks: a callback may close any own connection, and give up the last share of the server. */
+static void doubt_parked(server *server) {
+    for (list_node *node = list_first(&server->parked); node != NULL;
+         node = list_next(&server->parked, node))
+        loop_defer(server->options.loop, &container_of(node, own_connection, node)->doubt_task);
+}
 
 /* -- life */
 
@@ -24,36 +87,26 @@ static addresses path_address(const url *url) {
     return only;
 }
 
-static void tell_refused(loop_task *task);
-
-static bool init_endpoint(endpoint *endpoint, const url *url, const server_options *options) {
-    endpoint->url = *url;
-    endpoint->tls = url->is_tls ? options->tls : NULL;
-    endpoint->connect_timeout_ms = options->connect_timeout_ms;
-    endpoint->io_timeout_ms = options->io_timeout_ms;
-    endpoint->command_count = options->command_count;
-    if (url->is_unix) {
-        endpoint->known = path_address(url);
-        return true;
-    }
-    if (resolve_literal(&endpoint->known, url->host, url->port)) return true;
-    endpoint->known.count = 0;
-    endpoint->resolver = resolver_new(url->host, url->port);
-    return endpoint->resolver != NULL;
-}
-
 server *server_new(const url *url, const server_options *options) {
     server *server = calloc(1, sizeof(*server));
     if (server == NULL) return NULL;
     server->shares = 1;
     server->options = *options;
-    own_connections_init(server);
-    server->refuse_task.run = tell_refused;
-    list_init(&server->refused);
+    server->probe_timer.on_due = on_probe_due;
+    list_init(&server->parked);
+    list_init(&server->kept);
     url_describe(url, server->name, sizeof(server->name));
-    if (init_endpoint(&server->endpoint, url, options)) return server;
-    free(server);
-    return NULL;
+    endpoint *endpoint = &server->endpoint;
+    *endpoint = (struct endpoint){.url = *url,
+                                  .tls = url->is_tls ? options->tls : NULL,
+                                  .connect_timeout_ms = options->connect_timeout_ms,
+                                  .io_timeout_ms = options->io_timeout_ms,
+                                  .command_count = options->command_count};
+    if (url->is_unix)
+        endpoint->known = path_address(url);
+    else if (!resolve_literal(&endpoint->known, url->host, url->port))
+        endpoint->known.count = 0;
+    return server;
 }
 
 server *server_share(server *server) {
@@ -64,13 +117,11 @@ server *server_share(server *server) {
 void server_free(server *server) {
     if (server == NULL || --server->shares > 0) return;
     list_node *node;
-    own_connections_close(server);
+    while ((node = list_first(&server->kept)) != NULL)
+        close_kept(container_of(node, own_connection, node));
     connection_close(server->command);
     connection_close(server->draining);
-    loop_undefer(&server->refuse_task);
-    while ((node = list_first(&server->refused)) != NULL)
-        list_remove(node);
-    resolver_free(server->endpoint.resolver);
+    lookup_leave(server->endpoint.last_lookup);
     free(server);
 }
 
@@ -97,7 +148,7 @@ static void on_stalled(void *arg, connection *conn) {
         connection_fail(server->draining, DLOCK_UNREACHABLE, "no reply in time");
     server->draining = conn;
     server->command = NULL;
-    own_connections_doubt(server);
+    doubt_parked(server);
 }
 
 static void on_broken(void *arg, connection *conn) {
@@ -106,24 +157,12 @@ static void on_broken(void *arg, connection *conn) {
     bool is_unreachable = conn == server->command && connection_heard_us(conn) == 0;
     if (conn == server->command) server->command = NULL;
     if (conn == server->draining) server->draining = NULL;
-    if (is_unreachable) own_connections_doubt(server);
+    if (is_unreachable) doubt_parked(server);
 }
 
 /* -- short commands */
 
-static void tell_refused(loop_task *task) {
-    server *server = container_of(task, struct server, refuse_task);
-    list_node *node;
-    server_share(server); /* whoever is told may give up the last share */
-    while ((node = list_first(&server->refused)) != NULL) {
-        list_remove(node);
-        request *request = container_of(node, struct request, node);
-        request->on_done(request, DLOCK_NO_MEMORY, "no memory to send a request");
-    }
-    server_free(server);
-}
-
-void server_send(server *server, const command *const commands[], int count, request *request) {
+bool server_send(server *server, const command *const commands[], int count, request *request) {
     if (server->command != NULL && !connection_is_alive(server->command)) {
         connection_close(server->command);
         server->command = NULL;
@@ -134,12 +173,134 @@ void server_send(server *server, const command *const commands[], int count, req
                                                               .on_stalled = on_stalled,
                                                               .on_broken = on_broken,
                                                               .arg = server});
-    bool is_sent =
-        server->command != NULL && connection_send(server->command, commands, count, request);
-    if (!is_sent && request != NULL) {
-        request->sent_us = 0;
-        list_append(&server->refused, &request->node);
-        loop_defer(server->options.loop, &server->refuse_task);
+    return server->command != NULL && connection_send(server->command, commands, count, request);
+}
+
+/* -- own connections */
+
+static void limit_kept(own_connection *own, int64_t keep_ms) {
+    loop *loop = own->server->options.loop;
+    loop_set_timer(loop, &own->kept_timer, deadline_after_ms(loop_now_us(loop), keep_ms));
+}
+
+static void on_kept_due(loop_timer *timer) {
+    close_kept(container_of(timer, own_connection, kept_timer));
+}
+
+/* A connection that lingers and owes nothing any more is kept like other idle ones. */
+static void on_own_answered(void *arg, connection *conn) {
+    own_connection *own = arg;
+    if (!own->is_kept || !connection_is_idle(conn)) return;
+    limit_kept(own, IDLE_MS);
+    if (own->server->kept_count > IDLE_MAX) close_kept(own);
+}
+
+static void on_own_broken(void *arg, connection *conn) {
+    (void)conn;
+    own_connection *own = arg;
+    own->conn = NULL;
+    if (own->is_kept)
+        free_own(own);
+    else if (own->on_broken != NULL)
+        own->on_broken(own->arg);
+}
+
+/* A kept connection that owes no reply. NULL: there is none. */
+static own_connection *take_idle(server *server) {
+    list_node *next;
+    for (list_node *node = list_first(&server->kept); node != NULL; node = next) {
+        next = list_next(&server->kept, node);
+        own_connection *own = container_of(node, own_connection, node);
+        if (!connection_is_idle(own->conn)) continue;
+        if (!connection_is_alive(own->conn)) {
+            close_kept(own);
+            continue;
+        }
+        list_remove(node);
+        loop_clear_timer(server->options.loop, &own->kept_timer);
+        server->kept_count--;
+        own->is_kept = false;
+        return own;
+    }
+    return NULL;
+}
+
+static own_connection *new_own(server *server) {
+    own_connection *own = calloc(1, sizeof(*own));
+    if (own == NULL) return NULL;
+    own->server = server;
+    own->kept_timer.on_due = on_kept_due;
+    own->doubt_task.run = run_doubt_task;
+    connection_owner owner = {
+        .on_answered = on_own_answered, .on_broken = on_own_broken, .arg = own};
+    own->conn = connection_open(server->options.loop, &server->endpoint, &owner);
+    if (own->conn != NULL) return own;
+    free(own);
+    return NULL;
+}
+
+own_connection *server_open_own(server *server, bool is_parked) {
+    own_connection *own = take_idle(server);
+    if (own == NULL) own = new_own(server);
+    if (own == NULL) return NULL;
+    server_share(server);
+    own->is_parked = is_parked;
+    if (!is_parked) return own;
+    loop *loop = server->options.loop;
+    int64_t probe_us = deadline_after_ms(loop_now_us(loop), PROBE_MS);
+    if (list_is_empty(&server->parked)) loop_set_timer(loop, &server->probe_timer, probe_us);
+    list_append(&server->parked, &own->node);
+    return own;
+}
+
+void own_connection_close(own_connection *own) {
+    if (own == NULL) return;
+    server *server = own->server;
+    connection_close(own->conn);
+    free_own(own);
+    server_free(server);
+}
+
+static void keep(own_connection *own, int64_t keep_ms) {
+    server *server = own->server;
+    own_connection_unpark(own);
+    list_prepend(&server->kept, &own->node);
+    own->is_kept = true;
+    own->on_broken = own->on_doubt = NULL;
+    server->kept_count++;
+    limit_kept(own, keep_ms);
+    loop_start_background(server->options.loop); /* best effort: else the next call closes it */
+    server_free(server);
+}
+
+void own_connection_free(own_connection *own) {
+    if (own == NULL) return;
+    server *server = own->server;
+    bool is_last_share = server->shares == 1, is_usable = own->conn != NULL && !is_last_share;
+    bool is_idle = is_usable && connection_is_idle(own->conn);
+    if (is_idle && server->kept_count < IDLE_MAX)
+        keep(own, IDLE_MS);
+    else if (is_usable && !is_idle && own->is_parked && connection_is_ready(own->conn))
+        keep(own, LINGER_MS);
+    else
+        own_connection_close(own);
+}
+
+void own_connection_unpark(own_connection *own) {
+    server *server = own->server;
+    if (!own->is_parked) return;
+    own->is_parked = false;
+    list_remove(&own->node);
+    if (list_is_empty(&server->parked))
+        loop_clear_timer(server->options.loop, &server->probe_timer);
+}
+
+void server_send_behind(server *server, const command *const commands[], int count) {
+    if (server->draining != NULL) connection_send(server->draining, commands, count, NULL);
+    for (list_node *node = list_first(&server->kept); node != NULL;
+         node = list_next(&server->kept, node)) {
+        const own_connection *own = container_of(node, own_connection, node);
+        if (!connection_is_idle(own->conn)) connection_send(own->conn, commands, count, NULL);
     }
 }
 
@@ -155,8 +316,4 @@ const url *server_url(const server *server) {
 
 const char *server_name(const server *server) {
     return server->name;
-}
-
-uint32_t server_io_timeout_ms(const server *server) {
-    return server->options.io_timeout_ms;
 }

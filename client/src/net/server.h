@@ -35,20 +35,33 @@ void server_free(server *server);
 
 const url *server_url(const server *server);
 const char *server_name(const server *server); /* host:port or a path, for messages */
-uint32_t server_io_timeout_ms(const server *server);
 
-/* Short commands, on the command connection. Failures are told by on_done, later. */
-void server_send(server *server, const command *const commands[], int count, request *request);
+/* Short commands, on the command connection. False: no memory, and nothing is told. */
+bool server_send(server *server, const command *const commands[], int count, request *request);
 /* The same commands on every connection that still owes replies to abandoned requests: a request
  * that arrives late is followed by these. Nobody wants the replies. */
 void server_send_behind(server *server, const command *const commands[], int count);
 
-/* A connection of one's own, idle or being made; requests on it go through connection_send().
- * is_parked: the server is probed while it is in use. NULL: no memory. */
-typedef struct own_connection own_connection;
+/* A connection of one's own, idle or being made; requests on it go through connection_send(). The
+ * callbacks come from the loop, with arg; each may be NULL. */
+typedef struct own_connection {
+    server *server;
+    connection *conn; /* NULL: it has broken */
+    /* While parked, whenever the server gives no sign of life: it hangs, or cannot be reached. The
+     * request stays under way: a server that comes back has it in its queue still. */
+    void (*on_doubt)(void *arg);
+    /* Once, when it breaks while no request is under way on it (a session). */
+    void (*on_broken)(void *arg);
+    void *arg;
+    /* Of server.c. */
+    list_node node; /* in parked or kept of its server, or in no list */
+    bool is_parked, is_kept;
+    loop_timer kept_timer;
+    loop_task doubt_task;
+} own_connection;
+
+/* is_parked: the server is probed while it is in use. NULL: no memory. */
 own_connection *server_open_own(server *server, bool is_parked);
-connection *own_connection_get(own_connection *own); /* NULL: it has broken */
-server *own_connection_server(own_connection *own);
 /* Gives it back: kept for the next one if it is worth it and owes nothing, else closed, with
  * shutdown(2) since a forked child may have a copy. */
 void own_connection_free(own_connection *own);
@@ -57,12 +70,6 @@ void own_connection_close(own_connection *own);
 /* Its request was answered, and it is kept for a session: a server that is slow to give a sign of
  * life does not end it any more. */
 void own_connection_unpark(own_connection *own);
-/* Told, while parked, whenever the server gives no sign of life: it hangs, or cannot be reached.
- * The request stays under way: a server that comes back has it in its queue still. From the
- * loop. */
-void own_connection_on_doubt(own_connection *own, void (*on_doubt)(void *arg), void *arg);
-/* Told once when it breaks while no request is under way on it (a session), from the loop. */
-void own_connection_on_broken(own_connection *own, void (*on_broken)(void *arg), void *arg);
 
 /* False: the circuit is open; skip this server if you can. True for one caller when the pause is
  * over. */

@@ -12,7 +12,6 @@
 #include "net/stream.h"
 
 #include "base/deadline.h"
-#include "base/text.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -24,36 +23,21 @@
 /* A server that is gone without a word is noticed after about eight seconds. */
 enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 1, KEEPALIVE_PROBES = 3, UNHEARD_MS = 8000 };
 
-static void close_all(stream *stream) {
-    if (stream->tls != NULL) tls_free(stream->tls);
-    stream->tls = NULL;
-    if (stream->io.fd >= 0) loop_close(stream->loop, &stream->io);
-    if (stream->lookup_io.fd >= 0) loop_close(stream->loop, &stream->lookup_io);
-    if (stream->lookup != NULL) lookup_leave(stream->lookup);
-    stream->lookup = NULL;
-    loop_clear_timer(stream->loop, &stream->timer);
-}
-
-/* Told later, from the loop. */
 static void fail(stream *stream, dlock_status failure, const char *cause) {
     if (stream->phase == STREAM_ENDED) return;
-    stream->failure = failure;
-    text_copy(stream->cause, sizeof(stream->cause), cause);
     stream->phase = STREAM_ENDED;
-    close_all(stream);
-    loop_defer(stream->loop, &stream->task);
+    stream->on_failed(stream, failure, cause);
 }
 
-static void fail_by_errno(stream *stream) {
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return;
-    if (stream->tls != NULL)
+bool stream_settle(stream *stream, ssize_t count, int fault) {
+    bool is_temporary = fault == EAGAIN || fault == EWOULDBLOCK || fault == EINTR;
+    if (count == 0)
+        fail(stream, DLOCK_UNREACHABLE, "the server closed the connection");
+    else if (count < 0 && !is_temporary && stream->tls != NULL)
         fail(stream, tls_failure(stream->tls), tls_cause(stream->tls));
-    else
-        fail(stream, DLOCK_UNREACHABLE, strerror(errno));
-}
-
-static void fail_by_end(stream *stream) {
-    fail(stream, DLOCK_UNREACHABLE, "the server closed the connection");
+    else if (count < 0 && !is_temporary)
+        fail(stream, DLOCK_UNREACHABLE, strerror(fault));
+    return count > 0;
 }
 
 static void watch(stream *stream, uint32_t events) {
@@ -77,7 +61,7 @@ static void shake_hands(stream *stream) {
     else if (done == 0)
         fail(stream, DLOCK_UNREACHABLE, "the server closed the connection in the TLS handshake");
     else if (errno != EAGAIN)
-        fail_by_errno(stream);
+        stream_settle(stream, done, errno);
     else
         watch(stream, tls_wants_to_write(stream->tls) ? EPOLLOUT : EPOLLIN);
 }
@@ -117,7 +101,7 @@ static void allow_brief_read(stream *stream) {
         fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0;
 }
 
-static void try_next_address(stream *stream);
+static void try_next_address(stream *stream, const char *cause);
 
 static void on_connected(stream *stream) {
     int fault = 0;
@@ -128,9 +112,7 @@ static void on_connected(stream *stream) {
     bool is_connected = getpeername(stream->io.fd, (struct sockaddr *)&peer, &size) == 0;
     if (fault == 0 && !is_connected) return; /* told for nothing */
     if (fault != 0) {
-        text_copy(stream->cause, sizeof(stream->cause), strerror(fault));
-        loop_close(stream->loop, &stream->io);
-        try_next_address(stream);
+        try_next_address(stream, strerror(fault));
         return;
     }
     if (!stream->endpoint->url.is_unix) set_tcp_options(stream->io.fd);
@@ -153,7 +135,7 @@ static void on_io(loop_io *io, uint32_t ready) {
                          (ready & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
 }
 
-/* False: that address is no good; the cause says why. */
+/* False: that address is no good; errno says why. */
 static bool connect_address(stream *stream, int index) {
     const struct sockaddr *address = (const struct sockaddr *)&stream->found->each[index];
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -161,47 +143,43 @@ static bool connect_address(stream *stream, int index) {
                            .on_ready = on_io,
                            .take_output = stream->on_take_output,
                            .on_written = stream->on_written};
-    bool is_begun =
-        fd >= 0 && (connect(fd, address, stream->found->sizes[index]) == 0 || errno == EINPROGRESS);
-    if (is_begun) {
-        watch(stream, EPOLLOUT);
-        return true;
-    }
-    stream->failure = fd < 0 ? DLOCK_NO_MEMORY : DLOCK_UNREACHABLE;
-    text_copy(stream->cause, sizeof(stream->cause), strerror(errno));
-    if (fd >= 0) loop_close(stream->loop, &stream->io);
-    return false;
+    if (fd < 0) return false;
+    if (connect(fd, address, stream->found->sizes[index]) != 0 && errno != EINPROGRESS)
+        return false;
+    watch(stream, EPOLLOUT);
+    return true;
 }
 
-static void try_next_address(stream *stream) {
+/* cause: why the address before is no good. */
+static void try_next_address(stream *stream, const char *cause) {
+    dlock_status failure = DLOCK_UNREACHABLE;
     while (stream->next_address < stream->found->count) {
         int index = stream->next_address++, others = stream->found->count - index - 1;
         int64_t now_us = loop_now_us(stream->loop);
         int64_t share_us = deadline_left_us(stream->connect_by_us, now_us) / (others + 1);
+        if (stream->io.fd >= 0) loop_close(stream->loop, &stream->io);
         loop_set_timer(stream->loop, &stream->timer,
                        others == 0 ? stream->connect_by_us : now_us + share_us);
-        if (connect_address(stream, index) || stream->phase == STREAM_ENDED) return;
+        if (connect_address(stream, index)) return;
+        failure = stream->io.fd < 0 ? DLOCK_NO_MEMORY : DLOCK_UNREACHABLE;
+        cause = strerror(errno);
     }
-    char cause[CAUSE_SIZE];
-    text_copy(cause, sizeof(cause), stream->cause);
-    dlock_status failure = stream->failure != DLOCK_OK ? stream->failure : DLOCK_UNREACHABLE;
     fail(stream, failure, cause);
+}
+
+const char *stream_overdue(const stream *stream) {
+    if (stream->phase == STREAM_HANDSHAKE) return "no answer to the TLS handshake in time";
+    return stream->found == NULL ? "the host name was not found in time" : "no connection in time";
 }
 
 static void on_timeout(loop_timer *timer) {
     stream *stream = container_of(timer, struct stream, timer);
     bool is_last = stream->found == NULL || stream->next_address >= stream->found->count ||
                    loop_now_us(stream->loop) >= stream->connect_by_us;
-    if (stream->phase == STREAM_OPENING && !is_last) {
-        text_copy(stream->cause, sizeof(stream->cause), "no connection in time");
-        if (stream->io.fd >= 0) loop_close(stream->loop, &stream->io);
-        try_next_address(stream);
-        return;
-    }
-    fail(stream, DLOCK_UNREACHABLE,
-         stream->phase == STREAM_HANDSHAKE ? "no answer to the TLS handshake in time"
-         : stream->found == NULL           ? "the host name was not found in time"
-                                           : "no connection in time");
+    if (stream->phase == STREAM_OPENING && !is_last)
+        try_next_address(stream, stream_overdue(stream));
+    else
+        fail(stream, DLOCK_UNREACHABLE, stream_overdue(stream));
 }
 
 /* -- looking up the name */
@@ -216,11 +194,12 @@ static void on_lookup(loop_io *io, uint32_t ready) {
     if (status != DLOCK_OK)
         fail(stream, status, cause);
     else
-        try_next_address(stream);
+        try_next_address(stream, "");
 }
 
 static void begin_lookup(stream *stream) {
-    stream->lookup = resolver_ask(stream->endpoint->resolver);
+    endpoint *endpoint = stream->endpoint;
+    stream->lookup = lookup_join(&endpoint->last_lookup, endpoint->url.host, endpoint->url.port);
     /* The loop closes what it watches, so it gets a descriptor of its own. */
     int fd = stream->lookup == NULL ? -1 : fcntl(lookup_fd(stream->lookup), F_DUPFD_CLOEXEC, 0);
     stream->lookup_io = (loop_io){.fd = fd, .on_ready = on_lookup};
@@ -230,16 +209,12 @@ static void begin_lookup(stream *stream) {
 
 static void run_task(loop_task *task) {
     stream *stream = container_of(task, struct stream, task);
-    if (stream->phase == STREAM_ENDED) {
-        stream->on_failed(stream, stream->failure, stream->cause);
-        return;
-    }
     if (stream->endpoint->known.count == 0) {
         begin_lookup(stream);
         return;
     }
     stream->found = &stream->endpoint->known;
-    try_next_address(stream);
+    try_next_address(stream, "");
 }
 
 /* -- public */
@@ -259,32 +234,21 @@ void stream_close(stream *stream) {
     /* A child that was forked may have a copy: the server is to notice all the same. */
     if (stream->io.fd >= 0 && stream->phase == STREAM_OPEN) shutdown(stream->io.fd, SHUT_RDWR);
     stream->phase = STREAM_ENDED;
-    close_all(stream);
+    if (stream->tls != NULL) tls_free(stream->tls);
+    stream->tls = NULL;
+    if (stream->io.fd >= 0) loop_close(stream->loop, &stream->io);
+    if (stream->lookup_io.fd >= 0) loop_close(stream->loop, &stream->lookup_io);
+    lookup_leave(stream->lookup);
+    stream->lookup = NULL;
+    loop_clear_timer(stream->loop, &stream->timer);
     loop_undefer(&stream->task);
 }
 
 ssize_t stream_read(stream *stream, char *bytes, size_t size) {
     ssize_t count = stream->tls != NULL ? tls_read(stream->tls, bytes, size)
                                         : recv(stream->io.fd, bytes, size, MSG_DONTWAIT);
-    if (count < 0)
-        fail_by_errno(stream);
-    else if (count == 0)
-        fail_by_end(stream);
+    stream_settle(stream, count, errno);
     return count;
-}
-
-bool stream_accept(stream *stream, ssize_t count, int fault) {
-    errno = fault;
-    if (count < 0)
-        fail_by_errno(stream);
-    else if (count == 0)
-        fail_by_end(stream);
-    return count > 0;
-}
-
-void stream_note_written(stream *stream, ssize_t count, int fault) {
-    errno = fault;
-    if (count < 0) fail_by_errno(stream);
 }
 
 ssize_t stream_write(stream *stream, const char *bytes, size_t size) {
@@ -293,10 +257,7 @@ ssize_t stream_write(stream *stream, const char *bytes, size_t size) {
         count = stream->tls != NULL ? tls_write(stream->tls, bytes, size)
                                     : send(stream->io.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (count < 0 && errno == EINTR);
-    if (count < 0)
-        fail_by_errno(stream);
-    else if (count == 0)
-        fail_by_end(stream);
+    stream_settle(stream, count, errno);
     return count;
 }
 

@@ -16,8 +16,8 @@ enum { CAUSE_SIZE = 256 };
 typedef struct endpoint {
     url url;
     const tls_context *tls; /* NULL: no TLS */
-    addresses known;        /* of a literal address or a path; count 0: ask the resolver */
-    resolver *resolver;
+    addresses known;        /* of a literal address or a path; count 0: look the name up */
+    lookup *last_lookup;
     uint32_t connect_timeout_ms, io_timeout_ms;
     atomic_uint_least64_t *command_count; /* commands sent, of the whole client */
 } endpoint;
@@ -27,7 +27,7 @@ typedef struct stream stream;
 /* Inside its owner. {0} but for the first group. */
 struct stream {
     loop *loop;
-    const endpoint *endpoint;
+    endpoint *endpoint;
     void (*on_open)(stream *stream);
     /* Read, to the end if is_ending, and write what is to be written. */
     void (*on_ready)(stream *stream, bool is_readable, bool is_ending);
@@ -44,28 +44,25 @@ struct stream {
     const addresses *found;
     int next_address;
     loop_timer timer; /* the next address is tried, or the stream fails */
-    loop_task task;   /* begins to connect, or tells of a failure */
+    loop_task task;   /* begins to connect */
     int64_t connect_by_us;
     tls *tls;
     bool may_read_briefly;
-    dlock_status failure; /* DLOCK_OK: none */
-    char cause[CAUSE_SIZE];
 };
 
 /* Begins to connect. on_open or on_failed follow, later. */
 void stream_open(stream *stream);
-/* No callback follows. */
+/* No callback follows. To be called after on_failed as well. */
 void stream_close(stream *stream);
+/* What has not happened yet while the stream is not open, for people. */
+const char *stream_overdue(const stream *stream);
 
-/* As recv(2) and send(2) without waiting: -1 with errno EAGAIN: later. Other failures end the
- * stream: on_failed follows. 0 of a read: the same. */
+/* As recv(2) and send(2) without waiting: -1 with errno EAGAIN: later. Other failures, and 0, end
+ * the stream, by on_failed. */
 ssize_t stream_read(stream *stream, char *bytes, size_t size);
 ssize_t stream_write(stream *stream, const char *bytes, size_t size);
-/* What recv(2) gave to the loop's on_bytes. False: there are no bytes. */
-bool stream_accept(stream *stream, ssize_t count, int fault);
-
-/* What send(2) gave to the loop's on_written. */
-void stream_note_written(stream *stream, ssize_t count, int fault);
+/* The same for the result of a recv(2) or send(2) of the loop. False: there are no bytes. */
+bool stream_settle(stream *stream, ssize_t count, int fault);
 
 /* Is there something left to write? */
 void stream_want_write(stream *stream, bool is_wanted);

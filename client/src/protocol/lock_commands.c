@@ -17,16 +17,18 @@
 
 /* -- commands */
 
-static void begin_command(command *command, const char *verb, const char *name, const char *token) {
-    command_add(command, verb);
-    command_add(command, name);
-    command_add(command, token);
-}
-
-void acquire_command(command *command, const acquire_words *words) {
-    begin_command(command, "DLOCK.ACQUIRE", words->name, words->token);
+void lock_command(command *command, const lock_words *words) {
+    bool is_acquire = words->operation == DLOCK_ACQUIRING;
+    bool is_release = words->operation == DLOCK_RELEASING;
+    command_add(command, is_acquire   ? "DLOCK.ACQUIRE"
+                         : is_release ? "DLOCK.RELEASE"
+                                      : "DLOCK.EXTEND");
+    command_add(command, words->name);
+    command_add(command, words->token);
+    if (is_release) return;
     command_add(command, "PX");
     command_add_number(command, words->lease_ms);
+    if (!is_acquire) return;
     if (words->wait_ms > 0) {
         command_add(command, "WAIT");
         command_add_number(command, words->wait_ms);
@@ -36,16 +38,6 @@ void acquire_command(command *command, const acquire_words *words) {
         command_add(command, "FENCE");
         command_add_number(command, words->fence);
     }
-}
-
-void extend_command(command *command, const char *name, const char *token, uint32_t lease_ms) {
-    begin_command(command, "DLOCK.EXTEND", name, token);
-    command_add(command, "PX");
-    command_add_number(command, lease_ms);
-}
-
-void release_command(command *command, const char *name, const char *token) {
-    begin_command(command, "DLOCK.RELEASE", name, token);
 }
 
 void inspect_command(command *command, const char *name, size_t name_length) {

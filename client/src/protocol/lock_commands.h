@@ -7,18 +7,18 @@
 #include "dlock_spi.h"
 #include "net/resp.h"
 
-typedef struct acquire_words {
+typedef struct lock_words {
+    dlock_operation operation;
     const char *name, *token;
-    uint32_t lease_ms;
+    uint32_t lease_ms; /* not of a release */
+    /* Of an acquire. */
     uint32_t wait_ms; /* 0: not parked */
     bool is_session;
     uint64_t fence; /* at least; 0: whatever the server gives */
-} acquire_words;
+} lock_words;
 
 /* Each fills an empty command; names and tokens are borrowed. */
-void acquire_command(command *command, const acquire_words *words);
-void extend_command(command *command, const char *name, const char *token, uint32_t lease_ms);
-void release_command(command *command, const char *name, const char *token);
+void lock_command(command *command, const lock_words *words);
 void inspect_command(command *command, const char *name, size_t name_length);
 /* Redis's own WAIT: the number of replicas that have the writes of this connection. */
 void replicas_command(command *command, uint32_t count, uint32_t timeout_ms);

@@ -27,9 +27,9 @@ static deployment *custom;
 static atomic_uint_least64_t commands;
 static int withdrawn;
 
-void withdrawals_add(withdrawals *withdrawals, const char *name, const char *token,
+void withdrawals_add(deployment *deployment, const char *name, const char *token,
                      uint32_t lease_ms) {
-    (void)withdrawals;
+    (void)deployment;
     (void)token;
     (void)lease_ms;
     CHECK(strcmp(name, "lock") == 0);
@@ -136,7 +136,6 @@ static void begin(void) {
     server_options options = {
         .loop = test_loop, .io_timeout_ms = LONG_MS, .command_count = &commands};
     custom = custom_new(&table, &options);
-    custom->withdrawals = (void *)&store;
 }
 
 static void end(void) {

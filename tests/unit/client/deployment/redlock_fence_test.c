@@ -133,7 +133,7 @@ static void a_fence_far_ahead_is_asked_for_if_nobody_else_is_there(void) {
     end_world();
 }
 
-static void a_refused_fence_is_not_proposed_again(void) {
+static void a_refused_fence_is_proposed_again_after_a_minute(void) {
     make_world();
     start(DLOCK_ACQUIRING);
     skip_sent();
@@ -150,6 +150,11 @@ static void a_refused_fence_is_not_proposed_again(void) {
     CHECK_EQUAL((int64_t)world.attempt.fence, 77);
     start(DLOCK_ACQUIRING);
     CHECK_SENT("ACQUIRE lock me~2 10000", "01234");
+    deployment_abandon(world.redlock, &world.attempt);
+    pass_time(world.now_us + 60 * 1000000);
+    skip_sent();
+    start(DLOCK_ACQUIRING);
+    CHECK_SENT("ACQUIRE lock me~3 10000 1000010000", "01234");
     deployment_abandon(world.redlock, &world.attempt);
     end_world();
 }
@@ -251,7 +256,7 @@ int main(void) {
     UNIT_RUN(a_skipped_server_is_asked_if_a_fence_is_far_ahead);
     UNIT_RUN(a_majority_far_ahead_decides_the_fence);
     UNIT_RUN(a_fence_far_ahead_is_asked_for_if_nobody_else_is_there);
-    UNIT_RUN(a_refused_fence_is_not_proposed_again);
+    UNIT_RUN(a_refused_fence_is_proposed_again_after_a_minute);
     UNIT_RUN(a_fence_that_a_minority_refuses_is_proposed_again);
     UNIT_RUN(fences_rise_whichever_servers_grant);
     return unit_summary();

@@ -144,14 +144,15 @@ static sent_command *note_sent(size_t server, const command *command) {
     return sent;
 }
 
-void server_send(server *server, const command *const commands[], int count, request *request) {
+bool server_send(server *server, const command *const commands[], int count, request *request) {
     CHECK_EQUAL(count, 1);
     note_sent(server->index, commands[0])->is_waited_for = request != NULL;
-    if (request == NULL) return;
+    if (request == NULL) return true;
     CHECK(server->pending == NULL);
     server->pending = request;
     request->conn = &server->conn;
     request->sent_us = server->is_connecting ? 0 : world.now_us;
+    return true;
 }
 
 void server_send_behind(server *server, const command *const commands[], int count) {
@@ -186,9 +187,9 @@ bool connection_abandon(request *request) {
     return request->sent_us != 0;
 }
 
-void withdrawals_add(withdrawals *withdrawals, const char *name, const char *token,
+void withdrawals_add(deployment *deployment, const char *name, const char *token,
                      uint32_t lease_ms) {
-    CHECK(withdrawals == (void *)&world && strcmp(name, "lock") == 0 && lease_ms == LEASE_MS);
+    CHECK(deployment == world.redlock && strcmp(name, "lock") == 0 && lease_ms == LEASE_MS);
     world.withdrawn_count++;
     text_copy(world.withdrawn, sizeof(world.withdrawn), token);
 }
@@ -252,7 +253,6 @@ static void make_world(void) {
     world.unix_us = UNIX_US;
     server_options options = {.loop = &world.loop, .io_timeout_ms = IO_MS};
     world.redlock = redlock_new(&five, &options);
-    world.redlock->withdrawals = (void *)&world;
     CHECK(attempt_prepare(&world.attempt, world.redlock));
     text_copy(world.attempt.token, sizeof(world.attempt.token), "me");
 }

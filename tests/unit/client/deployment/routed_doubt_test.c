@@ -89,7 +89,7 @@ static void nothing_follows_a_release_of_an_acquire_without_doubt(void) {
 
 static void a_withdrawal_follows_an_acquire_that_may_arrive_late(void) {
     acquire_at_the_second_try();
-    withdrawals_add(stage.deployment->withdrawals, NAME, TOKEN, LEASE_MS);
+    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
     settle();
     CHECK_HEARD(1, RELEASE);
     say(1, ":0\r\n");
@@ -114,7 +114,7 @@ static void be_granted_with_too_few_replicas(void) {
 static void check_withdrawn(void) {
     CHECK(!stage.attempt.may_hold);
     CHECK(strcmp(stage.attempt.token, TOKEN) != 0); /* its RELEASE may arrive late */
-    CHECK_EQUAL((int64_t)withdrawals_count(stage.deployment->withdrawals), 1);
+    CHECK_EQUAL((int64_t)stage.deployment->withdrawals.count, 1);
     CHECK_HEARD(1, RELEASE);
     end_stage();
 }

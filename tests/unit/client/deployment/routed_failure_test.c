@@ -4,7 +4,7 @@
 #include "routed_world.h"
 
 static size_t withdrawn(void) {
-    return withdrawals_count(stage.deployment->withdrawals);
+    return stage.deployment->withdrawals.count;
 }
 
 /* -- replies that do not come */
@@ -142,7 +142,7 @@ static void an_acquire_that_was_not_sent_is_just_forgotten(void) {
 
 static void a_withdrawal_is_sent_again_until_it_is_answered(void) {
     begin_stage();
-    withdrawals_add(stage.deployment->withdrawals, NAME, TOKEN, LEASE_MS);
+    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
     settle();
     CHECK_HEARD(0, RELEASE);
     link_end(link_at(0));
@@ -165,7 +165,7 @@ static void a_withdrawal_is_sent_again_until_it_is_answered(void) {
 static void a_withdrawal_ends_with_its_lease(void) {
     begin_stage();
     peer_refuse();
-    withdrawals_add(stage.deployment->withdrawals, NAME, TOKEN, 3000);
+    withdrawals_add(stage.deployment, NAME, TOKEN, 3000);
     pass_ms(2000);
     CHECK_EQUAL((int64_t)withdrawn(), 1);
     pass_ms(1000);
@@ -175,18 +175,15 @@ static void a_withdrawal_ends_with_its_lease(void) {
 
 static void a_hurried_withdrawal_gets_one_more_attempt(void) {
     begin_stage();
-    waiter waiter = {0};
     peer_refuse();
-    withdrawals_add(stage.deployment->withdrawals, NAME, TOKEN, LEASE_MS);
-    withdrawals_add(stage.deployment->withdrawals, NAME, "other", LEASE_MS);
+    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
+    withdrawals_add(stage.deployment, NAME, "other", LEASE_MS);
     settle();
     CHECK_EQUAL((int64_t)withdrawn(), 2);
-    withdrawals_hurry(stage.deployment->withdrawals, &waiter);
-    CHECK(!waiter.is_ready);
-    loop_wait(world.loop, &waiter);
+    finish_withdrawals();
     CHECK_EQUAL((int64_t)withdrawn(), 0);
-    withdrawals_hurry(stage.deployment->withdrawals, &waiter);
-    CHECK(waiter.is_ready);
+    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
+    CHECK_EQUAL((int64_t)withdrawn(), 0);
     end_stage();
 }
 

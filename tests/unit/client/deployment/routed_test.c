@@ -156,7 +156,7 @@ static void replicas_are_waited_for_on_an_own_connection(void) {
     CHECK_HEARD(0, EXTEND "; WAIT 2 100");
     say(0, ":1\r\n:1\r\n");
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
-    CHECK_EQUAL((int64_t)withdrawals_count(stage.deployment->withdrawals), 0);
+    CHECK_EQUAL((int64_t)stage.deployment->withdrawals.count, 0);
     start(DLOCK_RELEASING, 0, IO_MS);
     CHECK_HEARD(1, RELEASE);
     say(1, ":1\r\n");
@@ -177,7 +177,7 @@ static void a_grant_with_too_few_replicas_is_undone(void) {
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
     CHECK(!stage.attempt.may_hold);
     CHECK(stage.router.is_doubted);
-    CHECK_EQUAL((int64_t)withdrawals_count(stage.deployment->withdrawals), 0);
+    CHECK_EQUAL((int64_t)stage.deployment->withdrawals.count, 0);
     end_stage();
 }
 

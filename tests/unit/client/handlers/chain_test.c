@@ -7,6 +7,8 @@
 #include "handlers/chain.h"
 
 #include "unit.h"
+#include <sched.h>
+#include <unistd.h>
 
 enum { ROOM = 8 };
 
@@ -351,13 +353,68 @@ static void a_call_that_is_resumed_is_ready(void) {
     loop_free(call.loop);
 }
 
+/* Does not care about a cancel, and lets the call go on when the test says so. */
+typedef struct stubborn {
+    atomic_int enters;
+    atomic_bool may_go_on;
+} stubborn;
+
+static dlock_step enter_stubborn(void *arg, dlock_call *call) {
+    stubborn *self = arg;
+    atomic_fetch_add(&self->enters, 1);
+    if (!atomic_load(&self->may_go_on)) return DLOCK_SUSPEND;
+    call->status = DLOCK_CANCELED;
+    return DLOCK_ANSWER;
+}
+
+typedef struct running {
+    chain *chain;
+    call call;
+} running;
+
+static void *run_in_thread(void *arg) {
+    running *running = arg;
+    chain_run(running->chain, &running->call);
+    return NULL;
+}
+
+static void wait_for_enters(stubborn *handler, int count) {
+    while (atomic_load(&handler->enters) < count)
+        sched_yield();
+}
+
+static void a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the_call(void) {
+    stubborn stubborn = {0};
+    void *slots[1] = {NULL};
+    atomic_bool is_canceled = false;
+    pthread_t thread;
+    running running = {
+        .chain = chain_new(1),
+        .call = {.loop = loop_new(clock_system()), .slots = slots, .is_canceled = &is_canceled}};
+    dlock_handler handler = {.arg = &stubborn, .enter = enter_stubborn};
+    chain_add(running.chain, &handler);
+    CHECK(thread_start(&thread, run_in_thread, &running));
+    wait_for_enters(&stubborn, 1);
+    atomic_store(&is_canceled, true);
+    loop_interrupt(running.call.loop, &running.call.waiter);
+    wait_for_enters(&stubborn, 2);
+    usleep(20000); /* a thread that spins enters it some thousand times */
+    atomic_store(&stubborn.may_go_on, true);
+    dlock_call_resume(&running.call.pub);
+    pthread_join(thread, NULL);
+    CHECK_EQUAL(running.call.pub.status, DLOCK_CANCELED);
+    CHECK_EQUAL(atomic_load(&stubborn.enters), 3);
+    loop_free(running.call.loop);
+    free(running.chain);
+}
+
 static void a_call_tells_whether_it_is_canceled(void) {
     atomic_bool is_canceled = false;
-    call call = {.pub.started_us = 1, .waiter.is_canceled = &is_canceled};
+    call call = {.pub.started_us = 1, .is_canceled = &is_canceled};
     CHECK(!dlock_call_is_canceled(&call.pub));
     atomic_store(&is_canceled, true);
     CHECK(dlock_call_is_canceled(&call.pub));
-    call.waiter.is_canceled = NULL;
+    call.is_canceled = NULL;
     CHECK(!dlock_call_is_canceled(&call.pub));
     dlock_call copy = {.name = "the copy that a store is given"};
     CHECK(!dlock_call_is_canceled(&copy));
@@ -394,6 +451,7 @@ int main(void) {
     UNIT_RUN(a_handler_finds_its_own_slot_on_the_way_out);
     UNIT_RUN(release_and_extend_take_the_same_way);
     UNIT_RUN(a_call_that_is_resumed_is_ready);
+    UNIT_RUN(a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the_call);
     UNIT_RUN(a_call_tells_whether_it_is_canceled);
     UNIT_RUN(a_call_tells_how_much_time_is_left);
     return unit_summary();

@@ -131,7 +131,8 @@ static inline void begin_call(handle *handle, dlock_operation operation, uint32_
                              .deadline_us = deadline_after_ms(fake.now_us, wait_ms)};
     call->loop = world.deployment.loop;
     call->slots = handle->slots;
-    call->waiter.is_canceled = operation == DLOCK_ACQUIRING ? &fake.is_canceled : NULL;
+    call->is_canceled = operation == DLOCK_ACQUIRING ? &fake.is_canceled : NULL;
+    call->waiter.is_canceled = call->is_canceled;
     if (operation == DLOCK_ACQUIRING) {
         snprintf(call->pub.token, sizeof(call->pub.token), "token %d", ++world.tokens);
     } else {

@@ -215,7 +215,7 @@ static void a_cancel_after_something_was_sent_withdraws_it(void) {
 
 static void a_call_that_cannot_be_canceled_waits(void) {
     call *call = begin(SCRIPT(busy, granted), 1000);
-    call->waiter.is_canceled = NULL;
+    call->is_canceled = call->waiter.is_canceled = NULL;
     fake.cancel_at_us = START_US + 4 * MS;
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     check_begun(&world.acquire, 1, 10 * MS);

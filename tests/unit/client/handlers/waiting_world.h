@@ -156,6 +156,7 @@ static inline call *begin(script acquires, int64_t wait_ms) {
                                 .started_us = START_US,
                                 .deadline_us = deadline_after_ms(START_US, wait_ms)},
                         .loop = world.loop,
+                        .is_canceled = &fake.is_canceled,
                         .waiter.is_canceled = &fake.is_canceled,
                         .slots = world.slots};
     return &world.call;
@@ -166,7 +167,7 @@ static inline call *begin_release(script releases) {
     world.release = releases;
     call->pub.operation = DLOCK_RELEASING;
     call->pub.asked_us = START_US;
-    call->waiter.is_canceled = NULL;
+    call->is_canceled = call->waiter.is_canceled = NULL;
     return call;
 }
 

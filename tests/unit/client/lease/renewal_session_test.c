@@ -182,7 +182,7 @@ static void a_session_that_broke_before_it_was_kept_is_moved(void) {
     begin_world();
     init_renewed(&locks[0]);
     make_session(&locks[0]);
-    locks[0].connections[0].is_broken = true;
+    locks[0].connections[0].own.conn = NULL;
     hold(&locks[0]);
     CHECK_EQUAL(state_of(&locks[0]), DLOCK_SUSPECT);
     run_until(T0_US);
@@ -192,7 +192,7 @@ static void a_session_that_broke_before_it_was_kept_is_moved(void) {
 
 static void a_session_that_breaks_as_soon_as_it_is_moved_is_moved_again(void) {
     lock *lock = begin_move();
-    lock->connections[1].is_broken = true;
+    lock->connections[1].own.conn = NULL;
     grant_move(lock, FENCE);
     CHECK_EQUAL(state_of(lock), DLOCK_SUSPECT);
     run_until(fake_loop.now_us);
@@ -204,9 +204,9 @@ static void a_session_that_breaks_as_soon_as_it_is_moved_is_moved_again(void) {
 static void a_session_that_is_given_back_keeps_its_connection(void) {
     lock *lock = begin_session();
     renewal_end(&lock->kept);
-    CHECK(lock->session.own == &lock->connections[0]);
+    CHECK(lock->session.own == &lock->connections[0].own);
     CHECK(!lock->connections[0].is_closed);
-    CHECK(lock->connections[0].on_broken == NULL);
+    CHECK(lock->connections[0].own.on_broken == NULL);
     end();
 }
 

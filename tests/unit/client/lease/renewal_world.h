@@ -6,16 +6,14 @@
 
 #include "fake_loop.h"
 
-#define own_connection_get       fake_connection_get
-#define own_connection_on_broken fake_connection_on_broken
-#define own_connection_close     fake_connection_close
-#define withdrawals_add          fake_withdrawals_add
-#define notifier_look            fake_notifier_look
-#define renewal_init             tested_renewal_init
-#define renewal_begin            tested_renewal_begin
-#define renewal_end              tested_renewal_end
-#define renewal_pause            tested_renewal_pause
-#define renewal_resume           tested_renewal_resume
+#define own_connection_close fake_connection_close
+#define withdrawals_add      fake_withdrawals_add
+#define notifier_look        fake_notifier_look
+#define renewal_init         tested_renewal_init
+#define renewal_begin        tested_renewal_begin
+#define renewal_end          tested_renewal_end
+#define renewal_pause        tested_renewal_pause
+#define renewal_resume       tested_renewal_resume
 
 #include "lease/renewal.c"
 #include "unit.h"
@@ -23,11 +21,10 @@
 enum { LEASE_MS = 10000, EVERY_MS = 3000, IO_MS = 200, CONNECT_MS = 300 };
 enum { LOCKS = 3000, FENCE = 77 };
 
-struct own_connection {
-    bool is_broken, is_closed;
-    void (*on_broken)(void *arg);
-    void *arg;
-};
+typedef struct fake_own {
+    own_connection own;
+    bool is_closed;
+} fake_own;
 
 typedef struct lock {
     lease lease;
@@ -35,7 +32,7 @@ typedef struct lock {
     watched_lock watched;
     kept_lock kept;
     session session;
-    own_connection connections[3];
+    fake_own connections[3];
     bool is_running, is_abandoned;
     int starts, told_sooner;
     int64_t started_us;
@@ -69,25 +66,15 @@ static inline void fake_abandon(deployment *deployment, attempt *attempt) {
     lock_of(attempt)->is_abandoned = true;
 }
 
-connection *own_connection_get(own_connection *own) {
-    return own->is_broken ? NULL : (connection *)(void *)own;
-}
-
-void own_connection_on_broken(own_connection *own, void (*on_broken)(void *arg), void *arg) {
-    CHECK(!own->is_closed);
-    own->on_broken = on_broken;
-    own->arg = arg;
-}
-
 void own_connection_close(own_connection *own) {
     if (own == NULL) return;
-    CHECK(!own->is_closed);
-    own->is_closed = true;
+    CHECK(!container_of(own, fake_own, own)->is_closed);
+    container_of(own, fake_own, own)->is_closed = true;
 }
 
-void withdrawals_add(withdrawals *withdrawals, const char *name, const char *token,
+void withdrawals_add(deployment *deployment, const char *name, const char *token,
                      uint32_t lease_ms) {
-    CHECK(withdrawals == NULL && lease_ms == 1);
+    CHECK(deployment->loop == &fake_loop && lease_ms == 1);
     CHECK(strcmp(name, "name") == 0 && strcmp(token, "token") == 0);
     withdrawals_added++;
 }
@@ -129,7 +116,9 @@ static inline void hold(lock *lock) {
 }
 
 static inline void make_session(lock *lock) {
-    lock->session.own = &lock->connections[0];
+    for (size_t i = 0; i < 3; i++) /* any address: nothing looks behind it */
+        lock->connections[i].own.conn = (connection *)(void *)&lock->connections[i];
+    lock->session.own = &lock->connections[0].own;
     lock->attempt.session = &lock->session;
 }
 
@@ -164,14 +153,14 @@ static inline void answer(lock *lock, dlock_status status) {
 
 static inline void break_session(lock *lock) {
     own_connection *own = lock->session.own;
-    own->is_broken = true;
+    own->conn = NULL;
     CHECK(own->on_broken != NULL);
     if (own->on_broken != NULL) own->on_broken(own->arg);
 }
 
 /* The deployment has moved the session to the next connection. */
 static inline void grant_move(lock *lock, uint64_t fence) {
-    lock->session.own = &lock->connections[1];
+    lock->session.own = &lock->connections[1].own;
     lock->attempt.fence = fence;
     answer(lock, DLOCK_OK);
 }

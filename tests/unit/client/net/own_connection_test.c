@@ -13,8 +13,8 @@ static void it_is_another_connection_than_that_of_commands(void) {
     server_line("GET a", &a);
     settle();
     own_connection *own = open_own(false);
-    CHECK(own_connection_server(own) == the_server);
-    send_line(own_connection_get(own), "GET b", &b);
+    CHECK(own->server == the_server);
+    send_line(own->conn, "GET b", &b);
     settle();
     CHECK_TEXT(link_at(0)->heard, "GET a");
     CHECK_TEXT(link_at(1)->heard, "GET b");
@@ -64,7 +64,7 @@ static void one_that_owes_a_reply_is_not_kept(void) {
     begin_server();
     own_connection *own = open_own(false);
     record a = new_record("a");
-    send_line(own_connection_get(own), "GET a", &a);
+    send_line(own->conn, "GET a", &a);
     settle();
     connection_abandon(&a.request);
     own_connection_free(own);
@@ -116,7 +116,7 @@ static void one_that_died_while_it_was_kept_is_not_used_again(void) {
         if (way >= 2) settle();
         own_connection *own = open_own(false);
         record a = new_record("a");
-        send_line(own_connection_get(own), "GET a", &a);
+        send_line(own->conn, "GET a", &a);
         settle();
         CHECK_TEXT(link_at(1)->heard, "GET a");
         own_connection_close(own);
@@ -138,7 +138,7 @@ static void one_in_use_keeps_the_server(void) {
     record a = new_record("a");
     own_connection *own = open_own(false);
     free_the_server(NULL);
-    send_line(own_connection_get(own), "GET a", &a);
+    send_line(own->conn, "GET a", &a);
     settle();
     link_say(link_at(0), ":1\r\n");
     settle();
@@ -159,12 +159,12 @@ static void a_break_is_told_once(void) {
     begin_server();
     char name[] = "session";
     own_connection *own = open_own(false);
-    own_connection_on_broken(own, note_session, name);
+    set_on_broken(own, note_session, name);
     link_end(link_at(0));
     CHECK_TEXT(world.journal, "");
     pass_ms(10000);
     CHECK_TEXT(world.journal, "session");
-    CHECK(own_connection_get(own) == NULL);
+    CHECK(own->conn == NULL);
     own_connection_free(own);
     end_server();
 }
@@ -180,7 +180,7 @@ static void one_can_be_freed_when_it_breaks(void) {
     begin_server();
     char name[] = "session";
     to_free = open_own(true);
-    own_connection_on_broken(to_free, free_session, name);
+    set_on_broken(to_free, free_session, name);
     link_end(link_at(0));
     settle();
     CHECK_TEXT(world.journal, "session");
@@ -192,7 +192,7 @@ static void nobody_is_told_of_a_break_after_it_was_given_back(void) {
         begin_server();
         char name[] = "session";
         own_connection *own = open_own(false);
-        own_connection_on_broken(own, note_session, name);
+        set_on_broken(own, note_session, name);
         own_connection_free(own);
         own = is_used_again ? open_own(false) : NULL;
         link_end(link_at(0));
@@ -208,8 +208,8 @@ static void one_can_be_closed_while_it_is_about_to_break(void) {
     char name[] = "session";
     record a = new_record("a");
     own_connection *own = park(&a);
-    own_connection_on_broken(own, note_session, name);
-    connection_fail(own_connection_get(own), DLOCK_UNREACHABLE, "enough");
+    set_on_broken(own, note_session, name);
+    connection_fail(own->conn, DLOCK_UNREACHABLE, "enough");
     own_connection_close(own);
     settle();
     CHECK_TEXT(world.journal, "");
@@ -223,7 +223,7 @@ static void a_request_on_it_is_in_doubt_when_it_breaks(void) {
     link_end(link_at(0));
     settle();
     CHECK_TEXT(world.journal, "a in doubt");
-    CHECK(own_connection_get(own) == NULL);
+    CHECK(own->conn == NULL);
     own_connection_free(own);
     end_server();
 }

@@ -103,7 +103,7 @@ static void note_doubt(void *arg) {
 /* A parked connection with a request under way; doubts are noted by this name. */
 static own_connection *park_and_listen(record *record, char *name) {
     own_connection *own = park(record);
-    own_connection_on_doubt(own, note_doubt, name);
+    set_on_doubt(own, note_doubt, name);
     return own;
 }
 
@@ -114,8 +114,8 @@ static void the_parked_are_told_that_the_server_does_not_answer(void) {
     record a = new_record("a"), b = new_record("b"), c = new_record("c");
     own_connection *one = park_and_listen(&a, doubt_a), *other = park_and_listen(&b, doubt_b);
     own_connection *unparked = open_own(false);
-    own_connection_on_doubt(unparked, note_doubt, doubt_c);
-    send_line(own_connection_get(unparked), "WAIT", &c);
+    set_on_doubt(unparked, note_doubt, doubt_c);
+    send_line(unparked->conn, "WAIT", &c);
     pass_us((PROBE_MS + IO_MS) * 1000 - 1);
     CHECK_TEXT(world.journal, "");
     pass_us(1);
@@ -192,7 +192,7 @@ static void all_can_be_closed_by_the_first_that_is_told(void) {
     record a = new_record("a"), b = new_record("b");
     own_connection *owns[2] = {park(&a), park(&b)};
     for (int i = 0; i < 2; i++)
-        own_connection_on_doubt(owns[i], close_both, owns);
+        set_on_doubt(owns[i], close_both, owns);
     pass_ms(PROBE_MS + IO_MS);
     CHECK_TEXT(world.journal, "doubt");
     CHECK(the_server == NULL);

@@ -41,9 +41,9 @@ static const addresses *wait_for(lookup *lookup, dlock_status *status) {
 
 static void callers_share_a_look_up(void) {
     dlock_status status;
-    resolver *resolver = resolver_new("127.0.0.1", 7000);
-    lookup *one = resolver_ask(resolver);
-    lookup *other = resolver_ask(resolver);
+    lookup *last = NULL;
+    lookup *one = lookup_join(&last, "127.0.0.1", 7000);
+    lookup *other = lookup_join(&last, "127.0.0.1", 7000);
     CHECK(one != NULL && other != NULL);
     if (one == NULL || other == NULL) return;
     const addresses *found = wait_for(one, &status);
@@ -51,39 +51,38 @@ static void callers_share_a_look_up(void) {
     wait_for(other, &status);
     lookup_leave(one);
     CHECK_EQUAL(status, DLOCK_OK);
-    resolver_free(resolver);
+    lookup_leave(last);
     lookup_leave(other);
 }
 
 static void a_new_look_up_begins_after_the_last_has_ended(void) {
     dlock_status status;
-    resolver *resolver = resolver_new("127.0.0.1", 7000);
-    lookup *first = resolver_ask(resolver);
+    lookup *last = NULL;
+    lookup *first = lookup_join(&last, "127.0.0.1", 7000);
     wait_for(first, &status);
-    lookup *second = resolver_ask(resolver);
+    lookup *second = lookup_join(&last, "127.0.0.1", 7000);
     CHECK(first != second);
     lookup_leave(first);
     wait_for(second, &status);
     lookup_leave(second);
-    resolver_free(resolver);
+    lookup_leave(last);
 }
 
 static void a_look_up_outlives_everybody(void) {
-    resolver *resolver = resolver_new("127.0.0.1", 7000);
-    lookup_leave(resolver_ask(resolver));
-    resolver_free(resolver);
-    resolver_free(NULL);
+    lookup *last = NULL;
+    lookup_leave(lookup_join(&last, "127.0.0.1", 7000));
+    lookup_leave(last);
     lookup_leave(NULL);
 }
 
 static void a_bad_name_is_unreachable(void) {
     dlock_status status;
-    resolver *resolver = resolver_new("a..b", 7000);
-    lookup *lookup = resolver_ask(resolver);
+    lookup *last = NULL;
+    lookup *lookup = lookup_join(&last, "a..b", 7000);
     CHECK(wait_for(lookup, &status) == NULL);
     CHECK_EQUAL(status, DLOCK_UNREACHABLE);
     lookup_leave(lookup);
-    resolver_free(resolver);
+    lookup_leave(last);
 }
 
 int main(void) {

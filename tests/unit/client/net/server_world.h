@@ -50,10 +50,20 @@ static inline own_connection *open_own(bool is_parked) {
     return own;
 }
 
+static inline void set_on_doubt(own_connection *own, void (*on_doubt)(void *arg), void *arg) {
+    own->on_doubt = on_doubt;
+    own->arg = arg;
+}
+
+static inline void set_on_broken(own_connection *own, void (*on_broken)(void *arg), void *arg) {
+    own->on_broken = on_broken;
+    own->arg = arg;
+}
+
 /* A parked connection with a request under way. */
 static inline own_connection *park(record *record) {
     own_connection *own = open_own(true);
-    send_line(own_connection_get(own), "ACQUIRE WAIT", record);
+    send_line(own->conn, "ACQUIRE WAIT", record);
     settle();
     return own;
 }

@@ -17,29 +17,30 @@ static void check_words(const command *command, const char *expected) {
     CHECK_BYTES(text, strlen(text), expected, strlen(expected));
 }
 
-static void check_acquire(const acquire_words *words, const char *expected) {
+static void check_command(const lock_words *words, const char *expected) {
     command made = {0};
-    acquire_command(&made, words);
+    lock_command(&made, words);
     check_words(&made, expected);
 }
 
 static void an_acquire_has_the_words_that_are_wanted(void) {
-    acquire_words words = {.name = "n", .token = "t", .lease_ms = 5000};
-    check_acquire(&words, "DLOCK.ACQUIRE n t PX 5000");
+    lock_words words = {.operation = DLOCK_ACQUIRING, .name = "n", .token = "t", .lease_ms = 5000};
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000");
     words.wait_ms = 100;
-    check_acquire(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100");
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100");
     words.is_session = true;
-    check_acquire(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION");
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION");
     words.fence = UINT64_MAX;
-    check_acquire(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION FENCE 18446744073709551615");
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION FENCE 18446744073709551615");
 }
 
 static void the_other_commands_are_short(void) {
-    command extend = {0}, release = {0}, inspect = {0};
-    extend_command(&extend, "n", "t", UINT32_MAX);
-    check_words(&extend, "DLOCK.EXTEND n t PX 4294967295");
-    release_command(&release, "n", "t");
-    check_words(&release, "DLOCK.RELEASE n t");
+    command inspect = {0};
+    lock_words words = {
+        .operation = DLOCK_EXTENDING, .name = "n", .token = "t", .lease_ms = UINT32_MAX};
+    check_command(&words, "DLOCK.EXTEND n t PX 4294967295");
+    words.operation = DLOCK_RELEASING;
+    check_command(&words, "DLOCK.RELEASE n t");
     inspect_command(&inspect, "name and more", 4);
     check_words(&inspect, "DLOCK.INFO name");
 }
