@@ -64,7 +64,7 @@ static lock_name *copy_name(const RedisModuleString *name, lock_token token) {
     made->length = (uint32_t)length;
     made->token_length = (uint32_t)token.length;
     memcpy(made->bytes, bytes, length);
-    memcpy(made->bytes + length, token.bytes, token.length);
+    if (token.length > 0) memcpy(made->bytes + length, token.bytes, token.length);
     return made;
 }
 

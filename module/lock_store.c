@@ -15,16 +15,26 @@
 
 /* -- the holder in the entry */
 
-void lock_store_select(lock_entry *entry, lock_holder *holder) {
-    int64_t end_us;
-    if (!leases_end(lock_holder_hold(holder), holder->lease_ms, &end_us)) {
-        lock_holder_index(holder, entry->db, entry->name, entry->now_us);
-        leases_end(lock_holder_hold(holder), holder->lease_ms, &end_us);
-    }
+static void set_holder(lock_entry *entry, lock_holder *holder, int64_t left_us) {
     entry->holder = holder;
     entry->hold = lock_holder_hold(holder);
     entry->held = lock_holder_state(holder);
-    entry->held.left_us = holder->is_over ? 0 : end_us - entry->now_us;
+    entry->held.left_us = left_us;
+}
+
+/* The lease starts now. */
+static void start_lease(lock_entry *entry, lock_holder *holder) {
+    holder->is_over = false;
+    lock_holder_index(holder, entry->db, entry->name, entry->now_us);
+    set_holder(entry, holder, (int64_t)holder->lease_ms * 1000);
+}
+
+void lock_store_select(lock_entry *entry, lock_holder *holder) {
+    int64_t end_us;
+    if (leases_end(lock_holder_hold(holder), holder->lease_ms, &end_us))
+        set_holder(entry, holder, holder->is_over ? 0 : end_us - entry->now_us);
+    else
+        start_lease(entry, holder);
 }
 
 /* The only holder, or none in particular of several. */
@@ -177,9 +187,10 @@ void lock_store_put(lock_entry *entry, const lock_state *state) {
     } else {
         RedisModule_ModuleTypeSetValue(entry->key, lock_type, holder);
     }
-    lock_holder_index(holder, entry->db, entry->name, entry->now_us);
+    start_lease(entry, holder);
+    entry->is_held = true;
     entry->is_changed = true;
-    read_value(entry, &holder->head);
+    entry->value = &holder->head;
 }
 
 static void replace_value(lock_entry *entry, lock_value *value) {
@@ -194,7 +205,7 @@ void lock_store_join(lock_entry *entry, const lock_state *state) {
     lock_holder *holder = lock_value_new(state);
     replace_value(entry, lock_value_add(entry->value, holder));
     lock_table *table = (lock_table *)entry->value;
-    lock_store_select(entry, holder); /* makes the lease entry */
+    start_lease(entry, holder);
     int64_t end_us = entry->now_us + entry->held.left_us;
     if (end_us < table->first_end_us) table->first_end_us = end_us;
 }

@@ -116,7 +116,7 @@ static size_t mem_usage(const void *value) {
 }
 
 /* The key was deleted, evicted, overwritten, renamed or moved. If the module itself has removed
- * the key, the lease is already gone. */
+ * the key, the last lease is already gone. */
 static void unlinked(RedisModuleKeyOptCtx *ctx, const void *data) {
     int64_t lost = lock_value_lose((lock_value *)data);
     stats_count_many(STATS_FORCED, lost);

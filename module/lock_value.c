@@ -172,6 +172,7 @@ void lock_holder_set_stray(lock_holder *holder) {
 
 int64_t lock_value_lose(lock_value *value) {
     int64_t lost = 0;
+    if (!value->is_table && ((lock_holder *)value)->hold_id == 0) return 0; /* the usual case */
     lock_cursor cursor;
     lock_cursor_start(&cursor, value);
     for (lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;) {
