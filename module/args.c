@@ -2,7 +2,7 @@
 /* args.c - see args.h.
  *
  *   parse_word      an argument that must be a number within limits
- *   parse_number    the number after an option: PX, WAIT, FENCE, WAITERS
+ *   parse_number    the number after an option: PX, WAIT, MAX, FENCE, WAITERS
  *   args_parse_*    one function for each command, with a loop over its options
  *
  * Options come in any order and any case, each at most once. Only fail() sends errors. To add an
@@ -100,6 +100,18 @@ static bool parse_fence_or_reply(RedisModuleCtx *ctx, RedisModuleString **words,
                 (int)(FENCE_AHEAD_MAX_US / 60000000));
 }
 
+static bool parse_max_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int i,
+                               lock_request *request) {
+    return parse_number_or_reply(ctx, words, count, i, "MAX", ", a number of holders", INT32_MAX,
+                                 "2^31 - 1", &request->max_holders);
+}
+
+static bool parse_flag_or_reply(RedisModuleCtx *ctx, const char *option, bool *flag) {
+    if (*flag) return fail(ctx, "ERR %s is given twice", option);
+    *flag = true;
+    return true;
+}
+
 static bool unknown(RedisModuleCtx *ctx, RedisModuleString *word) {
     char buffer[SHOWN_MAX + 1];
     return fail(ctx, "ERR unknown option '%s'", shown(word, buffer));
@@ -122,12 +134,17 @@ bool args_parse_acquire_or_reply(RedisModuleCtx *ctx, RedisModuleString **words,
         } else if (is_word(words[i], "FENCE", 5)) {
             if (!parse_fence_or_reply(ctx, words, count, i++, request)) return false;
         } else if (is_word(words[i], "SESSION", 7)) {
-            if (request->is_session) return fail(ctx, "ERR SESSION is given twice");
-            request->is_session = true;
+            if (!parse_flag_or_reply(ctx, "SESSION", &request->is_session)) return false;
+        } else if (is_word(words[i], "SHARED", 6)) {
+            if (!parse_flag_or_reply(ctx, "SHARED", &request->is_shared)) return false;
+        } else if (is_word(words[i], "MAX", 3)) {
+            if (!parse_max_or_reply(ctx, words, count, i++, request)) return false;
         } else {
             return unknown(ctx, words[i]);
         }
     }
+    if (request->max_holders > 0 && !request->is_shared)
+        return fail(ctx, "ERR MAX needs SHARED: an exclusive lock has one holder");
     return has_lease_or_reply(ctx, request);
 }
 
@@ -154,8 +171,11 @@ bool args_parse_info_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, in
     return true;
 }
 
-bool args_parse_apply_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, lock_state *state) {
-    *state = (lock_state){.kind = LOCK_KIND_LOCK};
+bool args_parse_apply_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
+                               lock_state *state) {
+    *state = (lock_state){.kind = LOCK_KIND_LOCK, .is_shared = count > 3};
+    if (count > 3 && (count > 4 || !is_word(words[3], "SHARED", 6)))
+        return unknown(ctx, words[count - 1]);
     return args_parse_token_or_reply(ctx, words[0], &state->token) &&
            parse_word_or_reply(ctx, words[1], "fence", LOCK_FENCE_LIMIT - 1, "2^62 - 1",
                                &state->fence) &&

@@ -11,7 +11,8 @@
 /* A token of 1..LOCK_TOKEN_MAX bytes. */
 bool args_parse_token_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, lock_token *token);
 
-/* The arguments of ACQUIRE after the key: "token PX ms [WAIT ms] [SESSION] [FENCE n]". */
+/* The arguments of ACQUIRE after the key:
+ * "token PX ms [WAIT ms] [SESSION] [SHARED [MAX n]] [FENCE n]". */
 bool args_parse_acquire_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
                                  lock_request *request);
 
@@ -23,7 +24,8 @@ bool args_parse_extend_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, 
 bool args_parse_info_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
                               int64_t *waiters_shown);
 
-/* The arguments of APPLY after the key: "token fence lease-ms"; see replicate.h. */
-bool args_parse_apply_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, lock_state *state);
+/* The arguments of APPLY after the key: "token fence lease-ms [SHARED]"; see replicate.h. */
+bool args_parse_apply_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
+                               lock_state *state);
 
 #endif

@@ -17,6 +17,11 @@
 #include "settings.h"
 #include "transition.h"
 
+#define HELD_SHARED                                                                                \
+    "ERR token holds this lock as SHARED: release it before asking for it without SHARED"
+#define HELD_EXCLUSIVE                                                                             \
+    "ERR token holds this lock without SHARED: release it before asking for it as SHARED"
+
 /* The key is the first argument after the name of the command. */
 static bool open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString **argv,
                           int argc, lock_access access) {
@@ -58,16 +63,18 @@ static bool is_allowed_or_reply(RedisModuleCtx *ctx, const lock_request *request
     return error == NULL;
 }
 
-/* DLOCK.ACQUIRE key token PX lease-ms [WAIT wait-ms] [SESSION] [FENCE fence] */
+/* DLOCK.ACQUIRE key token PX lease-ms [WAIT wait-ms] [SESSION] [SHARED [MAX n]] [FENCE fence] */
 static int cmd_acquire(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_request request;
     lock_entry entry;
     if (!args_parse_acquire_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
     if (!is_allowed_or_reply(ctx, &request)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
-    int64_t fence = transition_acquire(&entry, &request);
-    if (fence > 0)
-        RedisModule_ReplyWithLongLong(ctx, fence);
+    transition_answer answer = transition_acquire(&entry, &request);
+    if (answer == TRANSITION_HELD)
+        RedisModule_ReplyWithLongLong(ctx, entry.held.fence);
+    else if (answer == TRANSITION_OTHER_MODE)
+        RedisModule_ReplyWithError(ctx, request.is_shared ? HELD_EXCLUSIVE : HELD_SHARED);
     else if (request.wait_ms > 0 && may_block(ctx))
         transition_wait_or_reply(&entry, &request);
     else
@@ -124,6 +131,10 @@ static int64_t since_ms(int64_t fence) {
     return (fence < now_us ? fence : now_us) / 1000;
 }
 
+static void reply_mode(RedisModuleCtx *ctx, bool is_shared) {
+    reply_word(ctx, "mode", is_shared ? "shared" : "exclusive");
+}
+
 static void reply_holder(RedisModuleCtx *ctx, const lock_entry *entry) {
     const lock_state *held = &entry->held;
     bool is_string = held->kind == LOCK_KIND_STRING;
@@ -146,21 +157,39 @@ static void reply_queue(RedisModuleCtx *ctx, const wait_queue *waiting, int64_t 
     for (; shown > 0; shown--, listed = listed->next) {
         RedisModule_ReplyWithMap(ctx, 5);
         reply_token(ctx, listed->request.token);
-        reply_word(ctx, "mode", "exclusive");
+        reply_mode(ctx, listed->request.is_shared);
         reply_number(ctx, "waited", (now_us - listed->parked_us) / 1000);
         reply_number(ctx, "left", ms_left(listed->end.at_us - now_us));
         reply_number(ctx, "client", (int64_t)listed->client);
     }
 }
 
-static void reply_lock(RedisModuleCtx *ctx, const lock_entry *entry, int64_t waiters_shown) {
+/* Counts the holders whose lease has not ended, and shows them if is_shown. */
+static long visit_holders(RedisModuleCtx *ctx, lock_entry *entry, bool is_shown) {
+    long count = 0;
+    lock_cursor cursor;
+    lock_cursor_start(&cursor, entry->value);
+    while (lock_store_next(entry, &cursor)) {
+        if (transition_is_over(entry)) continue;
+        if (is_shown) reply_holder(ctx, entry);
+        count++;
+    }
+    lock_cursor_stop(&cursor);
+    return count;
+}
+
+static void reply_lock(RedisModuleCtx *ctx, lock_entry *entry, long holder_count,
+                       int64_t waiters_shown) {
     const wait_queue *waiting = queues_find(entry->db, entry->name);
     RedisModule_ReplyWithMap(ctx, waiters_shown > 0 ? 5 : 4);
-    reply_word(ctx, "kind", entry->held.kind == LOCK_KIND_LOCK ? "lock" : "string");
-    reply_word(ctx, "mode", "exclusive");
+    reply_word(ctx, "kind", entry->value != NULL ? "lock" : "string");
+    reply_mode(ctx, entry->held.is_shared);
     RedisModule_ReplyWithSimpleString(ctx, "holders");
-    RedisModule_ReplyWithArray(ctx, 1);
-    reply_holder(ctx, entry);
+    RedisModule_ReplyWithArray(ctx, holder_count);
+    if (entry->value != NULL)
+        visit_holders(ctx, entry, true);
+    else
+        reply_holder(ctx, entry);
     reply_number(ctx, "waiters", waiting == NULL ? 0 : waiting->length);
     if (waiters_shown > 0) reply_queue(ctx, waiting, waiters_shown, entry->now_us);
 }
@@ -171,15 +200,16 @@ static int cmd_info(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_entry entry;
     if (!args_parse_info_or_reply(ctx, argv + 2, argc - 2, &waiters_shown)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_READ)) return REDISMODULE_OK;
-    if (entry.is_held && !transition_is_over(&entry))
-        reply_lock(ctx, &entry, waiters_shown);
+    long holder_count = entry.value != NULL ? visit_holders(ctx, &entry, false) : entry.is_held;
+    if (holder_count > 0)
+        reply_lock(ctx, &entry, holder_count, waiters_shown);
     else
         RedisModule_ReplyWithNull(ctx);
     lock_store_close(&entry);
     return REDISMODULE_OK;
 }
 
-/* DLOCK.APPLY key token fence lease-ms: applies a state that replicate.c has written */
+/* DLOCK.APPLY key token fence lease-ms [SHARED]: applies a state that replicate.c has written */
 static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_state state;
     lock_entry entry;
@@ -187,7 +217,7 @@ static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (!server_is_replaying(ctx))
         return RedisModule_ReplyWithError(ctx, "ERR DLOCK.APPLY is internal: only a master, or a "
                                                "file that is loaded, may send it");
-    if (!args_parse_apply_or_reply(ctx, argv + 2, &state)) return REDISMODULE_OK;
+    if (!args_parse_apply_or_reply(ctx, argv + 2, argc - 2, &state)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_OVERWRITE)) return REDISMODULE_OK;
     transition_apply(&entry, &state);
     lock_store_close(&entry);
@@ -219,12 +249,19 @@ static const RedisModuleCommandInfoVersion info_version = {
 #define ARG_END {.known = {.name = NULL}}
 /* clang-format on */
 
+static command_arg shared_args[] = {
+    ARG_OPTION("shared", PURE_TOKEN, "SHARED", 0),
+    ARG_OPTION("n", INTEGER, "MAX", REDISMODULE_CMD_ARG_OPTIONAL),
+    ARG_END,
+};
 static command_arg acquire_args[] = {
     ARG_KEY,
     ARG_WORD("token", STRING),
     ARG_LEASE,
     ARG_OPTION("wait-ms", INTEGER, "WAIT", REDISMODULE_CMD_ARG_OPTIONAL),
     ARG_OPTION("session", PURE_TOKEN, "SESSION", REDISMODULE_CMD_ARG_OPTIONAL),
+    ARG("sharing", BLOCK, .key_spec_index = -1, .flags = REDISMODULE_CMD_ARG_OPTIONAL,
+        .subargs = &shared_args->known),
     ARG_OPTION("fence", INTEGER, "FENCE", REDISMODULE_CMD_ARG_OPTIONAL),
     ARG_END,
 };
@@ -236,7 +273,11 @@ static command_arg info_args[] = {
     ARG_END,
 };
 static command_arg apply_args[] = {
-    ARG_KEY, ARG_WORD("token", STRING), ARG_WORD("fence", INTEGER), ARG_WORD("lease-ms", INTEGER),
+    ARG_KEY,
+    ARG_WORD("token", STRING),
+    ARG_WORD("fence", INTEGER),
+    ARG_WORD("lease-ms", INTEGER),
+    ARG_OPTION("shared", PURE_TOKEN, "SHARED", REDISMODULE_CMD_ARG_OPTIONAL),
     ARG_END,
 };
 
@@ -257,7 +298,8 @@ typedef struct command {
 static const command table[] = {
     {"dlock.acquire", cmd_acquire, "write deny-oom blocking fast", "write fast blocking", -3,
      "O(1)", REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
-     "Takes a lock, or waits for it. Replies with the fence, an integer above 0, when token holds "
+     "Takes a lock, alone or with others, or waits for it. Replies with the fence, an integer "
+     "above 0, when token holds "
      "the lock now, or with null when it does not, at once or when the wait is over.",
      acquire_args},
     {"dlock.release", cmd_release, "write fast", "write fast", 3, "O(1)",
@@ -271,14 +313,15 @@ static const command table[] = {
      "holds the lock, or with 0 when it does not, and nothing has changed.",
      extend_args},
     {"dlock.info", cmd_info, "readonly fast", "read fast", -2,
-     "O(1), or O(N) with WAITERS, where N is the number of waiters shown",
+     "O(N), where N is the number of holders and of waiters shown",
      REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
      "Tells who holds a lock, since when and for how long, and who waits for it. Replies with a "
      "map of kind, mode, holders and waiters, or with null when the lock is free.",
      info_args},
-    {REPLICATE_COMMAND, cmd_apply, "write admin fast", "write fast admin dangerous", 5, "O(1)",
+    {REPLICATE_COMMAND, cmd_apply, "write admin fast", "write fast admin dangerous", -5, "O(1)",
      REDISMODULE_CMD_KEY_OW | REDISMODULE_CMD_KEY_UPDATE,
-     "Internal: sets a lock's state as the master or the append-only file says. Replies with OK.",
+     "Internal: sets the state of a holder as the master or the append-only file says. Replies "
+     "with OK.",
      apply_args},
 };
 

@@ -28,7 +28,8 @@ static void show(RedisModuleInfoCtx *info, int for_crash_report) {
     if (RedisModule_InfoAddSection(info, "") != REDISMODULE_OK) return;
     RedisModule_InfoAddFieldCString(info, "version", DLOCK_VERSION);
     RedisModule_InfoAddFieldLongLong(info, "held", lock_value_count());
-    RedisModule_InfoAddFieldLongLong(info, "holders", lock_value_count());
+    RedisModule_InfoAddFieldLongLong(info, "held_shared", lock_value_shared_count());
+    RedisModule_InfoAddFieldLongLong(info, "holders", lock_value_all_holders());
     RedisModule_InfoAddFieldLongLong(info, "sessions", sessions_count());
     RedisModule_InfoAddFieldLongLong(info, "waiters", queues_waiter_count());
     RedisModule_InfoAddFieldLongLong(info, "queues", queues_count());

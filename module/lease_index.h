@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lease_index.h - every hold with the end of its lease; the next end is known at once. Pure.
  *
- * A hold is one stored lock. The lock in the keyspace refers to its entry in the index by slot
- * and id. An entry never refers to a lock in the keyspace, because Redis can free a lock without
+ * A hold is one holder of a stored lock. The holder refers to its entry in the index by slot and
+ * id. An entry never refers to a lock in the keyspace, because Redis can free a lock without
  * notice (FLUSHALL ASYNC frees in another thread, newer servers trim migrated slots in the
  * background). An entry whose lock is gone is dropped when the lease ends. Ids are never reused:
  * a reference to a dropped entry finds nothing, even if the slot is in use again. */

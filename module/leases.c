@@ -14,9 +14,11 @@
 #include "server.h"
 #include <string.h>
 
-/* A copy of the name: sharing the string of Redis would take twice the memory. */
+/* A copy of the name, followed by the token of a shared holder: sharing the string of Redis would
+ * take twice the memory. Redis limits the length of a key to 512 MB. */
 typedef struct lock_name {
-    size_t length;
+    uint32_t length;
+    uint32_t token_length;
     char bytes[];
 } lock_name;
 
@@ -55,12 +57,14 @@ static int find_space(int db) {
     return db;
 }
 
-static lock_name *copy_name(const RedisModuleString *name) {
+static lock_name *copy_name(const RedisModuleString *name, lock_token token) {
     size_t length;
     const char *bytes = RedisModule_StringPtrLen(name, &length);
-    lock_name *made = RedisModule_Alloc(sizeof(*made) + length);
-    made->length = length;
+    lock_name *made = RedisModule_Alloc(sizeof(*made) + length + token.length);
+    made->length = (uint32_t)length;
+    made->token_length = (uint32_t)token.length;
     memcpy(made->bytes, bytes, length);
+    if (token.length > 0) memcpy(made->bytes + length, token.bytes, token.length);
     return made;
 }
 
@@ -70,7 +74,8 @@ static void drop(lease_entry *entry) {
     lease_index_drop(&leases, entry);
 }
 
-lease_ref leases_add(int db, RedisModuleString *name, int64_t lease_ms, int64_t now_us) {
+lease_ref leases_add(int db, RedisModuleString *name, lock_token token, int64_t lease_ms,
+                     int64_t now_us) {
     if (leases.resize == NULL) {
         leases.resize = resize;
         leases.release = release;
@@ -78,7 +83,7 @@ lease_ref leases_add(int db, RedisModuleString *name, int64_t lease_ms, int64_t 
     int number = find_space(db);
     spaces[number].count++;
     int64_t end_us = now_us + lease_ms * 1000;
-    lease_entry *entry = lease_index_add(&leases, end_us, number, copy_name(name));
+    lease_entry *entry = lease_index_add(&leases, end_us, number, copy_name(name, token));
     server_alarm(end_us);
     return lease_entry_ref(entry);
 }
@@ -117,12 +122,14 @@ bool leases_drop(lease_ref ref) {
     return entry != NULL;
 }
 
-bool leases_lock(lease_ref ref, int *db, RedisModuleString **name) {
+bool leases_find(lease_ref ref, lease_place *place) {
     const lease_entry *entry = lease_index_find(&leases, ref);
     if (entry == NULL) return false;
-    *db = spaces[entry->db].db;
     const lock_name *copy = entry->name;
-    *name = RedisModule_CreateString(NULL, copy->bytes, copy->length);
+    place->db = spaces[entry->db].db;
+    place->name = RedisModule_CreateString(NULL, copy->bytes, copy->length);
+    place->token_length = copy->token_length;
+    memcpy(place->token, copy->bytes + copy->length, copy->token_length);
     return true;
 }
 

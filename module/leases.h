@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* leases.h - the end of the lease of each lock on the server (lease_index.h), with the name of the
+/* leases.h - the end of the lease of each holder on the server (lease_index.h), with the name of the
  * lock; and the effects of FLUSHDB, SWAPDB and loading on all leases at once.
  *
  * Every server keeps the leases. Only a server that decides (server_decides()) acts on the end of a
@@ -8,10 +8,13 @@
 #define DLOCK_LEASES_H
 
 #include "lease_index.h"
+#include "lock_state.h"
 #include "redismodule.h"
 
-/* Adds a lease for the lock of the given name, from now_us on. */
-lease_ref leases_add(int db, RedisModuleString *name, int64_t lease_ms, int64_t now_us);
+/* Adds a lease for the lock of the given name, from now_us on. token: the holder, one of maybe
+ * many; empty if the lock is exclusive. */
+lease_ref leases_add(int db, RedisModuleString *name, lock_token token, int64_t lease_ms,
+                     int64_t now_us);
 
 /* Sets *end_us to the end of the lease on server_boot_us(). False: ref refers to no hold any more.
  * lease_ms is the length of the lease: after a takeover it counts from then. */
@@ -26,9 +29,17 @@ lease_ref leases_renew_id(lease_ref ref);
 /* False: ref refers to no hold any more. */
 bool leases_drop(lease_ref ref);
 
-/* The database and the name of the lock; the caller frees the name. False: ref refers to no hold
- * any more. */
-bool leases_lock(lease_ref ref, int *db, RedisModuleString **name);
+/* Where the holder of the lease is to be found. */
+typedef struct lease_place {
+    int db;
+    RedisModuleString *name;
+    size_t token_length; /* 0: the lock is exclusive */
+    char token[LOCK_TOKEN_MAX];
+} lease_place;
+
+/* A copy: opening the lock can drop the lease. The caller frees the name. False: ref refers to no
+ * hold any more. */
+bool leases_find(lease_ref ref, lease_place *place);
 
 /* The lease with the earliest end. False: there are no leases. */
 bool leases_first(lease_ref *ref, int64_t *end_us);

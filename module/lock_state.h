@@ -17,6 +17,9 @@
 /* Every fence from a file or from the network must be below the limit; see fence.h. */
 #define LOCK_FENCE_LIMIT (INT64_C(1) << 62)
 
+/* The most holders a lock can have, whatever the settings say. */
+#define LOCK_HOLDERS_MAX 100000
+
 /* The holder's identity, any bytes. Borrowed: valid as long as the memory with the bytes. */
 typedef struct lock_token {
     const char *bytes;
@@ -27,9 +30,11 @@ typedef struct lock_token {
  * neither fence nor lease. */
 typedef enum lock_kind { LOCK_KIND_LOCK, LOCK_KIND_STRING } lock_kind;
 
+/* A lock and one of its holders. An exclusive lock and a string have one holder. */
 typedef struct lock_state {
     lock_kind kind;
-    lock_token token;
+    bool is_shared;   /* the lock may have further holders, which are all shared */
+    lock_token token; /* empty: none of the holders in particular */
     int64_t fence;    /* grows with every new holder; 0 for a string */
     int64_t lease_ms; /* the lease last granted or extended to; 0 for a string */
     int64_t left_us;  /* time until the lease ends; 0 or less: ended; 0 for a string */
@@ -38,21 +43,32 @@ typedef struct lock_state {
 typedef struct lock_request {
     lock_token token;
     int64_t lease_ms;
-    int64_t wait_ms; /* 0: do not wait */
-    int64_t fence;   /* the lowest fence the client accepts; 0: any */
-    bool is_session; /* the lock ends with the connection */
+    int64_t wait_ms;     /* 0: do not wait */
+    int64_t fence;       /* the lowest fence the client accepts; 0: any */
+    int64_t max_holders; /* SHARED MAX: the client counts as one of so many; 0: no limit */
+    bool is_session;     /* the lock ends with the connection */
+    bool is_shared;
 } lock_request;
 
 typedef enum lock_verdict {
-    LOCK_GRANT,  /* the lock is free: the caller becomes the holder, with a new fence */
-    LOCK_KEEP,   /* the caller already holds the lock for the requested time: change nothing */
-    LOCK_RENEW,  /* the caller already holds the lock: same fence, new lease */
-    LOCK_REFUSE, /* another token holds the lock */
+    LOCK_GRANT,      /* the lock is free: the caller becomes the holder, with a new fence */
+    LOCK_JOIN,       /* the lock is shared: the caller becomes one more holder */
+    LOCK_KEEP,       /* the caller already holds the lock for the requested time: change nothing */
+    LOCK_RENEW,      /* the caller already holds the lock: same fence, new lease */
+    LOCK_REFUSE,     /* other tokens hold the lock */
+    LOCK_OTHER_MODE, /* the caller holds the lock in the other mode, which cannot change */
 } lock_verdict;
 
-/* May the request have the lock? held is NULL if the lock is free. A lock whose lease has ended
- * counts as free. */
-lock_verdict lock_judge_acquire(const lock_state *held, const lock_request *request);
+/* May the request have the lock? held describes the lock, with the holder that has the token of the
+ * request if there is such a holder; NULL if the lock is free. holder_count holders have the lock;
+ * max_holders limits every lock. A lock whose lease has ended counts as free; of a lock with
+ * several holders, the caller has removed those whose lease has ended. */
+lock_verdict lock_judge_acquire(const lock_state *held, int64_t holder_count,
+                                const lock_request *request, int64_t max_holders);
+
+/* May the request share the lock with its holders? */
+bool lock_has_room(const lock_state *held, int64_t holder_count, const lock_request *request,
+                   int64_t max_holders);
 
 /* Does token hold the lock? RELEASE and EXTEND rely on the same rule. held is NULL if the lock
  * is free. */

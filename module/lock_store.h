@@ -7,6 +7,7 @@
 
 #include "lease_index.h"
 #include "lock_state.h"
+#include "lock_value.h"
 #include "redismodule.h"
 
 typedef enum lock_access {
@@ -28,9 +29,18 @@ typedef struct lock_entry {
     int64_t now_us; /* when the key was opened, on server_boot_us() */
     RedisModuleKey *key;
     bool is_held;
-    lock_state held; /* held and hold are valid only while is_held */
+    bool is_changed;
+    lock_value *value; /* NULL: the lock is free, or a string */
+    /* One holder: the only one, or the one that lock_store_find() or lock_store_next() has found.
+     * The token of held is empty, and holder is NULL, if a lock has several holders and none was
+     * found. Valid only while is_held. */
+    lock_holder *holder;
+    lock_state held;
     lease_ref hold;
-    const char *events[LOCK_EVENTS_MAX]; /* keyspace events to send when the key is closed */
+    struct {
+        const char *name;
+        int64_t count;
+    } events[LOCK_EVENTS_MAX]; /* keyspace events to send when the key is closed */
     int event_count;
 } lock_entry;
 
@@ -46,20 +56,44 @@ void lock_store_notify(lock_entry *entry, const char *event);
 /* The state of the lock, or NULL if the lock is free. */
 const lock_state *lock_store_held(const lock_entry *entry);
 
+/* Does the token hold the lock? Then its holder is the one in the entry. */
+bool lock_store_find(lock_entry *entry, lock_token token);
+
+/* Goes on to the next holder of a lock. False: there are no more. */
+bool lock_store_next(lock_entry *entry, lock_cursor *cursor);
+
+static inline int64_t lock_store_holder_count(const lock_entry *entry) {
+    return entry->value == NULL ? entry->is_held : lock_value_holder_count(entry->value);
+}
+
+/* May a lease of one of several holders have ended? */
+bool lock_store_may_be_over(const lock_entry *entry);
+
+/* Finds those of several holders whose lease has ended. Returns how many; the caller frees the
+ * array. A holder stays valid until it is removed. */
+int64_t lock_store_find_over(lock_entry *entry, lock_holder ***over);
+
+/* Makes the holder the one in the entry. */
+void lock_store_select(lock_entry *entry, lock_holder *holder);
+
 /* The rest of the key's TTL, or -1 without a TTL: a plain string may have a TTL, and a lock on
  * which an operator has used EXPIRE. */
 int64_t lock_store_key_ttl_ms(const lock_entry *entry);
 
-/* The functions below need LOCK_WRITE and update the entry. */
-void lock_store_put(lock_entry *entry, const lock_state *state); /* replaces any value */
+/* The functions below need LOCK_WRITE and update the entry. They change the holder in the entry,
+ * except for put and join, which add a holder. */
+void lock_store_put(lock_entry *entry, const lock_state *state);  /* replaces all other holders */
+void lock_store_join(lock_entry *entry, const lock_state *state); /* both must be shared */
 void lock_store_renew(lock_entry *entry, int64_t lease_ms);
 void lock_store_set_fence(lock_entry *entry, int64_t fence);
 void lock_store_renew_hold(lock_entry *entry); /* gives the hold a new id */
 
-/* The lease has ended, but the lock stays for now. The lease is due again at again_us. */
+/* The lease has ended, but the holder stays for now. The lease is due again at again_us. */
 void lock_store_set_over(lock_entry *entry, int64_t again_us);
 
 void lock_store_set_string_ttl(lock_entry *entry, int64_t expires_ms);
+
+/* Without holders the key goes. If one holder is left, it is the one in the entry. */
 void lock_store_remove(lock_entry *entry);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock_type.c - the callbacks of the data type.
  *
- *   RDB       one string in the form of lock_codec.h; a loaded lock starts its lease again
- *   AOF       one internal command, which sets the state
+ *   RDB       the number of holders, and for each a string in the form of lock_codec.h; a loaded
+ *             lock starts its leases again
+ *   AOF       one internal command for each holder, which sets its state
  *   digest    the state common to master and replica: without the start of the lease
  *   aux data  the last fence, so that fences grow across a restart with the clock set back
  *   COPY      no callback, so the core refuses COPY: a copied lock would be a second holder
@@ -16,28 +17,56 @@
 #include "queues.h"
 #include "replicate.h"
 #include "server.h"
-#include "sessions.h"
 #include "stats.h"
 #include "strays.h"
 
-enum { ENCODING_VERSION = 1 };
+enum { ENCODING_VERSION = 2 };
 #define FENCE_KEPT_US (INT64_C(24) * 60 * 60 * 1000000) /* a day */
 
 static void rdb_save(RedisModuleIO *rdb, void *value) {
-    char bytes[LOCK_CODEC_SIZE_MAX];
-    lock_state state = lock_value_state(value);
-    RedisModule_SaveStringBuffer(rdb, bytes, lock_encode(&state, bytes));
+    RedisModule_SaveUnsigned(rdb, (uint64_t)lock_value_holder_count(value));
+    lock_cursor cursor;
+    lock_cursor_start(&cursor, value);
+    for (const lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;) {
+        char bytes[LOCK_CODEC_SIZE_MAX];
+        lock_state state = lock_holder_state(each);
+        RedisModule_SaveStringBuffer(rdb, bytes, lock_encode(&state, bytes));
+    }
+    lock_cursor_stop(&cursor);
 }
 
-static void index_loaded(RedisModuleIO *rdb, lock_value *value) {
-    const RedisModuleString *name = RedisModule_GetKeyNameFromIO(rdb);
-    if (name != NULL) {
-        lock_value_index(value, RedisModule_GetDbIdFromIO(rdb), (RedisModuleString *)name,
-                         server_boot_us());
-        return;
+/* Adds a holder to the value, which is NULL before the first. False: no such lock can exist. */
+static bool add_loaded(lock_value **value, const char *bytes, size_t size) {
+    lock_state state;
+    if (!lock_decode(bytes, size, &state)) return false;
+    if (*value != NULL) {
+        if (!state.is_shared || !lock_value_is_shared(*value)) return false;
+        if (lock_value_find(*value, state.token) != NULL) return false;
     }
-    lock_value_set_stray(value);
-    strays_search_soon();
+    lock_holder *loaded = lock_value_new(&state);
+    lock_holder_set_stray(loaded);
+    *value = *value == NULL ? &loaded->head : lock_value_add(*value, loaded);
+    fence_raise(state.fence);
+    return true;
+}
+
+/* NULL: the lock is corrupt or incomplete. */
+static lock_value *load_holders(RedisModuleIO *rdb) {
+    lock_value *value = NULL;
+    uint64_t count = RedisModule_LoadUnsigned(rdb);
+    if (RedisModule_IsIOError(rdb)) return NULL;
+    bool is_sane = count >= 1 && count <= LOCK_HOLDERS_MAX;
+    for (uint64_t i = 0; is_sane && i < count; i++) {
+        size_t size;
+        char *bytes = RedisModule_LoadStringBuffer(rdb, &size);
+        is_sane = bytes != NULL && add_loaded(&value, bytes, size);
+        if (bytes != NULL) RedisModule_Free(bytes);
+    }
+    if (is_sane) return value;
+    RedisModule_LogIOError(rdb, "warning", "a corrupt lock of %llu holders",
+                           (unsigned long long)count);
+    if (value != NULL) lock_value_free(value);
+    return NULL;
 }
 
 /* NULL refuses the whole file or RESTORE: better no data than a lock nobody took. */
@@ -47,51 +76,51 @@ static void *rdb_load(RedisModuleIO *rdb, int encoding_version) {
                                encoding_version, ENCODING_VERSION);
         return NULL;
     }
-    size_t size;
-    char *bytes = RedisModule_LoadStringBuffer(rdb, &size);
-    if (bytes == NULL) return NULL;
-
-    lock_value *value = NULL;
-    lock_state state;
-    if (lock_decode(bytes, size, &state)) {
-        value = lock_value_new(&state);
-        index_loaded(rdb, value);
-        fence_raise(state.fence);
-    } else {
-        RedisModule_LogIOError(rdb, "warning", "a corrupt lock of %zu bytes", size);
-    }
-    RedisModule_Free(bytes);
+    lock_value *value = load_holders(rdb);
+    if (value == NULL) return NULL;
+    const RedisModuleString *name = RedisModule_GetKeyNameFromIO(rdb);
+    if (name != NULL)
+        lock_value_index_strays(value, RedisModule_GetDbIdFromIO(rdb), (RedisModuleString *)name,
+                                server_boot_us());
+    else
+        strays_search_soon();
     return value;
 }
 
 static void aof_rewrite(RedisModuleIO *aof, RedisModuleString *key, void *value) {
-    lock_state state = lock_value_state(value);
-    replicate_emit_aof(aof, key, &state);
+    lock_cursor cursor;
+    lock_cursor_start(&cursor, value);
+    for (const lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;) {
+        lock_state state = lock_holder_state(each);
+        replicate_emit_aof(aof, key, &state);
+    }
+    lock_cursor_stop(&cursor);
 }
 
-static void digest(RedisModuleDigest *md, void *data) {
-    lock_value *value = data;
-    RedisModule_DigestAddLongLong(md, value->fence);
-    RedisModule_DigestAddLongLong(md, value->lease_ms);
-    RedisModule_DigestAddStringBuffer(md, value->token, value->token_length);
-    RedisModule_DigestEndSequence(md);
+/* One sequence for each holder: the order of the holders does not count. */
+static void digest(RedisModuleDigest *md, void *value) {
+    lock_cursor cursor;
+    lock_cursor_start(&cursor, value);
+    for (lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;) {
+        RedisModule_DigestAddLongLong(md, each->is_shared);
+        RedisModule_DigestAddLongLong(md, each->fence);
+        RedisModule_DigestAddLongLong(md, each->lease_ms);
+        RedisModule_DigestAddStringBuffer(md, each->token, each->token_length);
+        RedisModule_DigestEndSequence(md);
+    }
+    lock_cursor_stop(&cursor);
 }
 
 static size_t mem_usage(const void *value) {
-    return RedisModule_MallocSize((void *)value);
+    return lock_value_memory((lock_value *)value);
 }
 
 /* The key was deleted, evicted, overwritten, renamed or moved. If the module itself has removed
- * the key, the lease is already gone. */
+ * the key, the last lease is already gone. */
 static void unlinked(RedisModuleKeyOptCtx *ctx, const void *data) {
-    lock_value *value = (lock_value *)data;
-    lease_ref hold = lock_value_hold(value);
-    if (leases_drop(hold)) {
-        sessions_forget(hold.id);
-        stats_count(STATS_FORCED);
-        lock_value_set_stray(value);
-        strays_search_soon();
-    }
+    int64_t lost = lock_value_lose((lock_value *)data);
+    stats_count_many(STATS_FORCED, lost);
+    if (lost > 0) strays_search_soon();
     wait_queue *waiting =
         queues_find(RedisModule_GetDbIdFromOptCtx(ctx), RedisModule_GetKeyNameFromOptCtx(ctx));
     if (waiting != NULL) queues_mark(waiting);

@@ -216,6 +216,13 @@ void queues_leave(waiter *left) {
     if (queue->first == NULL) free_queue(queue);
 }
 
+void queues_give_up(waiter *left) {
+    wait_queue *queue = left->queue;
+    bool is_next_freed = left->prev == NULL && left->next != NULL && left->next->request.is_shared;
+    queues_leave(left);
+    if (is_next_freed) queues_mark(queue);
+}
+
 waiter *queues_first_end(void) {
     return (waiter *)deadlines_first(&ends.times);
 }

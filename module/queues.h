@@ -30,7 +30,7 @@ struct wait_queue {
     uint64_t id; /* unique; never used again */
     waiter *first, *last;
     int64_t length;
-    bool is_dirty;                           /* the lock may have become free */
+    bool is_dirty;                           /* the first waiter may get the lock */
     wait_queue *dirty_prev, *dirty_next;     /* list of dirty queues */
     wait_queue *checked_prev, *checked_next; /* list of all queues, longest unchecked first */
     uint64_t checked;                        /* number of the last queues_check_all() seen */
@@ -50,13 +50,17 @@ void queues_replace(waiter *old, waiter *successor);
 /* Removes the waiter from its queue. The queue is freed with the last waiter. */
 void queues_leave(waiter *left);
 
+/* The same for a waiter that has not got the lock: the next one may have waited only for it, so
+ * the queue is marked. */
+void queues_give_up(waiter *left);
+
 /* The waiter with the token, or NULL. The cost does not depend on the number of waiters. */
 waiter *queues_find_token(const wait_queue *queue, lock_token token);
 
 /* The waiter whose wait ends first, or NULL. */
 waiter *queues_first_end(void);
 
-/* The lock of the queue may have become free: the queue is dirty until work.c has settled it. */
+/* The first waiter may get the lock now: the queue is dirty until work.c has settled it. */
 void queues_mark(wait_queue *dirty);
 void queues_unmark(wait_queue *clean);
 wait_queue *queues_first_dirty(void);

@@ -13,6 +13,8 @@
 
 enum { WORD_COMMAND = 0, WORD_FENCE = 3, WORD_COUNT = 5 };
 
+#define WORD_SHARED "SHARED"
+
 static RedisModuleString *command_name;
 
 void replicate_init(void) {
@@ -32,7 +34,11 @@ static void replicate_in_place(RedisModuleCtx *ctx, RedisModuleString **argv, in
 
 void replicate_state(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
                      RedisModuleString *name, const lock_state *state) {
-    if (argv != NULL && argc == WORD_COUNT)
+    if (state->is_shared)
+        RedisModule_Replicate(ctx, REPLICATE_COMMAND, "sbllc", name, state->token.bytes,
+                              state->token.length, (long long)state->fence,
+                              (long long)state->lease_ms, WORD_SHARED);
+    else if (argv != NULL && argc == WORD_COUNT)
         replicate_in_place(ctx, argv, state->fence);
     else
         RedisModule_Replicate(ctx, REPLICATE_COMMAND, "sbll", name, state->token.bytes,
@@ -57,6 +63,12 @@ void replicate_string_expiry(RedisModuleCtx *ctx, RedisModuleString *name, int64
 }
 
 void replicate_emit_aof(RedisModuleIO *aof, RedisModuleString *name, const lock_state *state) {
-    RedisModule_EmitAOF(aof, REPLICATE_COMMAND, "sbll", name, state->token.bytes,
-                        state->token.length, (long long)state->fence, (long long)state->lease_ms);
+    if (state->is_shared)
+        RedisModule_EmitAOF(aof, REPLICATE_COMMAND, "sbllc", name, state->token.bytes,
+                            state->token.length, (long long)state->fence,
+                            (long long)state->lease_ms, WORD_SHARED);
+    else
+        RedisModule_EmitAOF(aof, REPLICATE_COMMAND, "sbll", name, state->token.bytes,
+                            state->token.length, (long long)state->fence,
+                            (long long)state->lease_ms);
 }

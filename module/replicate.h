@@ -4,8 +4,10 @@
  * The stream carries the resulting state with the length of the lease, never the request, so
  * that no replica and no loading server decides again:
  *
- *   DLOCK.APPLY key token fence lease-ms   token holds the lock; the lease starts now
- *   DLOCK.RELEASE key token                token no longer holds the lock */
+ *   DLOCK.APPLY key token fence lease-ms          token alone holds the lock; the lease starts now
+ *   DLOCK.APPLY key token fence lease-ms SHARED   token holds the lock, with the other shared
+ *                                                 holders, if there are any; the lease starts now
+ *   DLOCK.RELEASE key token                       token no longer holds the lock */
 #ifndef DLOCK_REPLICATE_H
 #define DLOCK_REPLICATE_H
 
@@ -16,7 +18,7 @@
 
 void replicate_init(void);
 
-/* The lock is now in the given state. argv: the arguments of the running ACQUIRE or EXTEND if
+/* The holder is now in the given state. argv: the arguments of the running ACQUIRE or EXTEND if
  * the command asked for exactly the given name, token and lease; else NULL. */
 void replicate_state(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
                      RedisModuleString *name, const lock_state *state);
@@ -25,7 +27,7 @@ void replicate_state(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
  * unchanged. */
 void replicate_command(RedisModuleCtx *ctx);
 
-/* The lock is free, as if its holder had released it. */
+/* The token no longer holds the lock, as if it had released it. */
 void replicate_release(RedisModuleCtx *ctx, RedisModuleString *name, lock_token token);
 
 /* The running command is an EXTEND of a plain string, which now expires at expires_ms. */

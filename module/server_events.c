@@ -9,10 +9,15 @@
 #include "queues.h"
 #include "server.h"
 #include "sessions.h"
+#include "settings.h"
 
+/* A higher dlock.max-holders makes room for clients that wait. */
 static void on_config(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
     (void)event, (void)subevent, (void)data;
+    static long long max_holders;
     server_config_changed(ctx);
+    if (settings.max_holders > max_holders) queues_check_all();
+    max_holders = settings.max_holders;
 }
 
 static void on_client(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {

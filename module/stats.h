@@ -47,6 +47,10 @@ static inline void stats_count(stats_counter counter) {
     stats_counters[counter]++;
 }
 
+static inline void stats_count_many(stats_counter counter, int64_t count) {
+    stats_counters[counter] += (uint64_t)count;
+}
+
 void stats_add(stats_histogram *histogram, int64_t us);
 
 #endif

@@ -25,8 +25,7 @@ static void look_at_key(RedisModuleCtx *ctx, RedisModuleString *name, RedisModul
     if (key == NULL || RedisModule_KeyType(key) != REDISMODULE_KEYTYPE_MODULE ||
         RedisModule_ModuleTypeGetType(key) != lock_type)
         return;
-    lock_value *value = RedisModule_ModuleTypeGetValue(key);
-    if (value->hold_id == LOCK_VALUE_STRAY) lock_value_index(value, db, name, server_boot_us());
+    lock_value_index_strays(RedisModule_ModuleTypeGetValue(key), db, name, server_boot_us());
 }
 
 static void end_search(int64_t again_us) {

@@ -8,35 +8,45 @@
 
 #include "lock_store.h"
 
-/* Returns the fence under which request->token now holds the lock, or 0 if another token holds it.
- * Never overtakes a waiter. */
-int64_t transition_acquire(lock_entry *entry, const lock_request *request);
+typedef enum transition_answer {
+    TRANSITION_HELD,       /* request->token holds the lock, under entry->held.fence */
+    TRANSITION_BUSY,       /* other tokens hold the lock, or wait for it */
+    TRANSITION_OTHER_MODE, /* request->token holds the lock in the other mode */
+} transition_answer;
 
-/* Lets the client wait after transition_acquire() has returned 0. Sends an error now, or takes
+/* Never overtakes a waiter. */
+transition_answer transition_acquire(lock_entry *entry, const lock_request *request);
+
+/* Lets the client wait after transition_acquire() has found the lock busy. Sends an error now, or takes
  * care of the later reply. */
 void transition_wait_or_reply(lock_entry *entry, const lock_request *request);
 
-/* True: token held the lock. The lock is now free, or belongs to the next waiter. If token was
- * waiting for the lock instead, the wait ends. */
+/* True: token held the lock and does so no longer. Waiters for which there is room now hold the
+ * lock. If token was waiting for the lock instead, the wait ends. */
 bool transition_release(lock_entry *entry, lock_token token);
 
 /* True: request->token holds the lock, for at least request->lease_ms from now on. */
 bool transition_extend(lock_entry *entry, const lock_request *request);
 
-/* Sets the state from the master, the AOF or a slot migration, and replaces any other value. */
+/* Sets the state of a holder from the master, the AOF or a slot migration. A shared holder joins
+ * other shared holders; else the holder replaces any other value. */
 void transition_apply(lock_entry *entry, const lock_state *state);
 
-/* Is the lock held although its lease has ended? False where the server does not decide. */
+/* Has the lease of the holder in the entry ended? False where the server does not decide. */
 bool transition_is_over(const lock_entry *entry);
 
 typedef enum transition_reason { LEASE_ENDED, HOLDER_GONE } transition_reason;
 
-/* Ends the hold in the entry. may_grant: the first waiter becomes the holder; else it goes on
- * waiting, and its queue is marked. */
+/* Ends the hold in the entry. may_grant: waiters for which there is room get the lock; else they
+ * go on waiting, and their queue is marked. */
 void transition_end(lock_entry *entry, transition_reason reason, bool may_grant);
 
-/* The lock is free: the first waiter becomes the holder. */
-void transition_hand_over(lock_entry *entry);
+/* Could the first waiter get the lock now? Maybe after holders whose lease has ended are removed. */
+bool transition_can_serve(lock_entry *entry);
+
+/* Removes the holders whose lease has ended, and gives the lock to the waiters for which there is
+ * room. */
+void transition_serve(lock_entry *entry);
 
 /* If the lock is held and clients wait for it: sets when to look at it again. */
 void transition_watch(lock_entry *entry);

@@ -71,14 +71,15 @@ static void forget_flushed(lease_ref hold) {
 
 /* Opens the lock of the hold. False: the lock is gone, and so is the lease entry. */
 static bool open_hold(lock_entry *entry, RedisModuleCtx *ctx, lease_ref hold) {
-    int db;
-    RedisModuleString *name;
-    if (!leases_lock(hold, &db, &name)) return false;
-    RedisModule_SelectDb(ctx, db);
-    bool is_open = lock_store_open(entry, ctx, name, LOCK_WRITE);
+    lease_place place;
+    if (!leases_find(hold, &place)) return false;
+    lock_token token = {place.token, place.token_length};
+    RedisModule_SelectDb(ctx, place.db);
+    bool is_open = lock_store_open(entry, ctx, place.name, LOCK_WRITE);
+    if (is_open && token.length > 0) lock_store_find(entry, token);
     if (is_open && entry->is_held && entry->hold.id == hold.id) return true;
     if (is_open) lock_store_close(entry);
-    RedisModule_FreeString(NULL, name);
+    RedisModule_FreeString(NULL, place.name);
     sessions_forget(hold.id);
     leases_drop(hold);
     return false;
@@ -152,14 +153,11 @@ static bool end_leases(RedisModuleCtx *ctx, int64_t until_us) {
 
 /* -- queues */
 
-/* The lock is free, or its lease is over. False: the core does not allow a grant now. */
-static bool settle_free(lock_entry *entry) {
+/* The first waiter can get the lock. False: the core does not allow a grant now. */
+static bool serve(lock_entry *entry) {
     switch (server_may_write(entry->ctx, entry->name)) {
     case SERVER_MAY_WRITE:
-        if (entry->is_held)
-            transition_end(entry, LEASE_ENDED, true);
-        else
-            transition_hand_over(entry);
+        transition_serve(entry);
         return true;
     case SERVER_NOT_OURS:
         send_away(entry->db, entry->name, TRYAGAIN_MOVING);
@@ -185,8 +183,8 @@ static bool settle(RedisModuleCtx *ctx, wait_queue *waiting) {
     if (!lock_store_open(&entry, ctx, name, LOCK_WRITE)) {
         send_away(db, name, REDISMODULE_ERRORMSG_WRONGTYPE);
     } else {
-        if (!entry.is_held || transition_is_over(&entry))
-            is_settled = settle_free(&entry);
+        if (transition_can_serve(&entry))
+            is_settled = serve(&entry);
         else
             transition_watch(&entry);
         lock_store_close(&entry);

@@ -5,6 +5,8 @@
     with Lock(client, "stock:1000", lease=10, wait=5) as lock:
         write_report(fence=lock.fence)        # renewed as long as this takes
         if lock.lost.is_set(): ...            # somebody else may be at work: stop
+    with Lock(client, "cache", shared=True): ...           # one of many readers; a writer is exclusive
+    with Lock(client, "exports", slots=5, wait=60): ...    # at most 5 at a time
 
 A busy lock is not an error: acquire() returns False, and the with statement raises Busy. If Redis
 cannot be reached, redis.ConnectionError or redis.TimeoutError is raised, and nobody knows who has
@@ -29,9 +31,11 @@ class Busy(Exception):
 
 
 class Lock:
-    def __init__(self, client, name, lease=10.0, wait=0.0):
+    def __init__(self, client, name, lease=10.0, wait=0.0, shared=False, slots=None):
+        """slots: hold the lock together with others, but only while fewer than that hold it."""
         self.client, self.name = client, name
         self.lease, self.wait = lease, wait
+        self.shared, self.slots = shared or slots is not None, slots
         self.token = None
         self.fence = 0
         self.lost = threading.Event()
@@ -45,6 +49,10 @@ class Lock:
         words = ["DLOCK.ACQUIRE", self.name, self.token, "PX", int(self.lease * 1000)]
         if self.wait > 0:
             words += ["WAIT", max(1, int(self.wait * 1000))]
+        if self.shared:
+            words.append("SHARED")
+        if self.slots is not None:
+            words += ["MAX", self.slots]
         try:
             with patient(self.client, self.wait) as client:
                 self.fence = client.execute_command(*words) or 0

@@ -27,6 +27,8 @@ def arguments_of(docs):
     found = [as_map(each) for each in as_map(docs)["arguments"]]
     for argument in found:
         argument["flags"] = [flag.decode() for flag in argument.get("flags", [])]
+        if argument["type"] == "block":
+            argument["arguments"] = arguments_of(["arguments", argument["arguments"]])
     return found
 
 
@@ -72,7 +74,7 @@ def test_settings(client):
 
 def test_ranges_of_settings(client):
     ranges = checker.ranges(MODULE_PAGE)
-    assert {"dlock.max-lease", "dlock.max-waiters"} == set(ranges)
+    assert {"dlock.max-lease", "dlock.max-holders", "dlock.max-waiters"} == set(ranges)
     for name, (first, last) in ranges.items():
         for value in first, last:
             client.config_set(name, value)

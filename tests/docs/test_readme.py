@@ -20,9 +20,9 @@ def block(page, language):
     return re.search(rf"^```{language}\n(.*?)^```", page, re.M | re.S)[1]
 
 
-def shown_session():
+def shown_session(page=README, title="In redis-cli"):
     """What is typed in redis-cli, each with its answer."""
-    shown = checker.section(README, "In redis-cli")
+    shown = checker.section(page, title)
     return re.findall(rf"^ {{4}}127.0.0.1:{PORT}> (.*)\n {{4}}(.*)$", shown, re.M)
 
 
@@ -39,16 +39,30 @@ def release_soon(server):
     return thread
 
 
+def said(server, typed):
+    """What redis-cli answers, without the digits of a fence."""
+    shown = subprocess.run([cli(), "--no-raw", "-p", str(server.port), *typed.split()],
+                           stdout=subprocess.PIPE, text=True, check=True).stdout
+    return re.sub(r"\d{16}", "FENCE", shown.strip())
+
+
 def test_the_session_in_redis_cli(server):
     session = shown_session()
     assert len(session) == 4
     for typed, answer in session:
         releaser = release_soon(server) if "WAIT" in typed else None
-        said = subprocess.run([cli(), "--no-raw", "-p", str(server.port), *typed.split()],
-                              stdout=subprocess.PIPE, text=True, check=True).stdout
+        shown = said(server, typed)
         if releaser:
             releaser.join()
-        assert re.sub(r"\d{16}", "FENCE", said.strip()) == re.sub(r"\d{16}", "FENCE", answer)
+        assert shown == re.sub(r"\d{16}", "FENCE", answer)
+
+
+def test_the_session_with_shared_holders(server):
+    page = (ROOT / "module/README.md").read_text()
+    session = shown_session(page, "Shared holders: read/write locks and semaphores")
+    assert len(session) == 7
+    for typed, answer in session:
+        assert said(server, typed) == re.sub(r"\d{16}", "FENCE", answer)
 
 
 def test_the_program_in_c(server, tmp_path):

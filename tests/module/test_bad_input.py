@@ -69,7 +69,6 @@ def test_a_release_with_a_wrong_token_names_it(shared, token):
     ("DLOCK.ACQUIRE",), ("DLOCK.ACQUIRE", "k"), ("DLOCK.EXTEND",), ("DLOCK.EXTEND", "k"),
     ("DLOCK.RELEASE",), ("DLOCK.RELEASE", "k"), ("DLOCK.RELEASE", "k", "t", "x"),
     ("DLOCK.INFO",), ("DLOCK.APPLY",), ("DLOCK.APPLY", "k"), ("DLOCK.APPLY", "k", "t", 5),
-    ("DLOCK.APPLY", "k", "t", 5, 1000, "x"),
 ])
 def test_a_wrong_number_of_words_is_an_error(shared, call):
     with pytest.raises(redis.ResponseError, match="wrong number of arguments"):

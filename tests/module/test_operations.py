@@ -20,8 +20,8 @@ COMMANDS = ["dlock.acquire", "dlock.release", "dlock.extend", "dlock.info", "dlo
 def test_info_dlock_has_every_field(client):
     fence = Lock(client).acquire("me")
     assert set(stats(client)) == {
-        "version", "held", "holders", "sessions", "waiters", "queues", "granted", "handed_over",
-        "reacquired", "contended", "released", "expired", "forced", "extended", "refused",
+        "version", "held", "held_shared", "holders", "sessions", "waiters", "queues", "granted",
+        "handed_over", "reacquired", "contended", "released", "expired", "forced", "extended", "refused",
         "wait_timeouts", "queue_full", "session_releases", "wait_us", "hold_us", "last_fence",
         "locks_evictable"}
     assert stats(client)["last_fence"] == fence
@@ -127,8 +127,8 @@ def test_a_bad_value_is_refused_by_config_set(client, value):
 def test_settings_come_from_the_loadmodule_line(start_server):
     client = start_server(module_args=["max-lease", 5000, "REQUIRE-NOEVICTION", "yes"]).client()
     settings = client.config_get("dlock.*")
-    assert settings == {"dlock.max-lease": "5000", "dlock.max-waiters": "10000",
-                        "dlock.require-noeviction": "yes"}
+    assert settings == {"dlock.max-lease": "5000", "dlock.max-holders": "1024",
+                        "dlock.max-waiters": "10000", "dlock.require-noeviction": "yes"}
 
 
 def test_the_configuration_goes_over_the_loadmodule_line(start_server):
@@ -174,7 +174,7 @@ def test_command_docs_are_complete(client, command):
     [_, fields] = plain(client, "COMMAND", "DOCS", command)
     docs = dict(zip(fields[::2], fields[1::2]))
     assert b"Replies with" in docs[b"summary"]
-    assert docs[b"complexity"].startswith(b"O(1)")
+    assert docs[b"complexity"].startswith(b"O(N)" if command == "dlock.info" else b"O(1)")
     assert docs[b"since"] and docs[b"module"] == b"dlock"
     arguments = [dict(zip(a[::2], a[1::2])) for a in docs[b"arguments"]]
     assert arguments[0][b"name"] == b"key"
@@ -183,7 +183,9 @@ def test_command_docs_are_complete(client, command):
 
 ACQUIRE = [("key", "key", None, False), ("token", "string", None, False),
            ("lease-ms", "integer", "PX", False), ("wait-ms", "integer", "WAIT", True),
-           ("session", "pure-token", "SESSION", True), ("fence", "integer", "FENCE", True)]
+           ("session", "pure-token", "SESSION", True), ("sharing", "block", None, True),
+           ("fence", "integer", "FENCE", True)]
+SHARING = [("shared", "pure-token", "SHARED", False), ("n", "integer", "MAX", True)]
 ARGUMENTS = {
     "dlock.acquire": ACQUIRE,
     "dlock.release": ACQUIRE[:2],
@@ -197,14 +199,22 @@ def test_every_argument_is_documented_with_its_name_type_and_word(client, comman
     """Servers differ in what an argument is made of: one that reads more than the module gives
     takes it from the next argument."""
     [_, fields] = plain(client, "COMMAND", "DOCS", command)
+    arguments = as_map(fields)["arguments"]
+    assert documented_arguments(arguments) == ARGUMENTS[command]
+    for each in map(as_map, arguments):
+        if each["name"] == b"sharing":
+            assert documented_arguments(each["arguments"]) == SHARING
+
+
+def documented_arguments(arguments):
     documented = []
-    for each in as_map(fields)["arguments"]:
+    for each in arguments:
         words = {name: value.decode() for name, value in as_map(each).items()
                  if isinstance(value, bytes)}
         is_optional = b"optional" in as_map(each).get("flags", [])
         assert words.get("display_text", words["name"]) == words["name"]
         documented.append((words["name"], words["type"], words.get("token"), is_optional))
-    assert documented == ARGUMENTS[command]
+    return documented
 
 
 def test_the_first_word_is_the_only_key(client):

@@ -19,7 +19,7 @@ import time
 
 import redis
 
-from support.commands import info_of
+from support.commands import details_of, info_of
 
 STEPS = int(os.environ.get("DLOCK_STEPS", 200_000))
 SEED = int(os.environ.get("DLOCK_SEED", random.SystemRandom().randrange(2**32)))
@@ -36,6 +36,8 @@ LEASES = [60 * MINUTE, 120 * MINUTE, 1440 * MINUTE]
 TTLS = [30 * MINUTE, 90 * MINUTE, 600 * MINUTE]
 
 FENCES = [7, 1 << 40, 10**15]
+LIMITS = [1, 2, 3, 5, 100]
+MAX_HOLDERS = 6  # one less than there are tokens
 JUMP_US = 10 * MINUTE * 1000
 WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
@@ -48,12 +50,16 @@ class Span(collections.namedtuple("Span", "first last")):
 
 
 @dataclasses.dataclass
-class Lock:
-    token: bytes
+class Holder:
     fence: int
-    since: Span
     lease: int
-    ends: Span            # of the lease
+    ends: Span  # of the lease
+
+
+@dataclasses.dataclass
+class Lock:
+    holders: dict         # token -> Holder
+    is_shared: bool
     expires: Span = None  # of the key: somebody has called PEXPIRE
     type = b"dlock-key"
 
@@ -110,36 +116,40 @@ class Model:
 
     # -- dlock ---------------------------------------------------------------------------------
 
-    def acquire(self, reply, key, token, _px, lease):
-        held = self.keys.get(key)
-        if held is None:
-            self.check_new_fence(reply)
-            self.keys[key] = Lock(token, reply, self.now, lease, self.now.after(lease))
-        elif isinstance(held, Other):
-            error(reply, WRONG_TYPE)
-        elif isinstance(held, String) or held.token != token:
-            same(reply, None)
-        else:
-            same(reply, held.fence)
-            self.renew(held, lease)
-
-    def acquire_above(self, reply, key, token, _px, lease, _fence, fence):
+    def acquire(self, reply, key, token, _px, lease, *options):
         """FENCE n: a new holder gets no smaller one, and the holder a new one if it is larger."""
-        held = self.keys.get(key)
-        if held is None:
+        fence = options[options.index("FENCE") + 1] if "FENCE" in options else 0
+        limit = options[options.index("MAX") + 1] if "MAX" in options else MAX_HOLDERS
+        is_shared = "SHARED" in options
+        lock = self.keys.get(key)
+        if isinstance(lock, Other):
+            error(reply, WRONG_TYPE)
+        elif isinstance(lock, String):
+            same(reply, None)
+        elif lock is not None and token in lock.holders:
+            if is_shared != lock.is_shared:
+                return error(reply, "token holds this lock")
+            holder = lock.holders[token]
+            if fence > holder.fence:
+                self.check_new_fence(reply, fence)
+                holder.fence = reply
+            same(reply, holder.fence)
+            self.renew(holder, lease)
+        elif lock is None or (is_shared and lock.is_shared
+                              and len(lock.holders) < min(limit, MAX_HOLDERS)):
             self.check_new_fence(reply, fence)
-            self.keys[key] = Lock(token, reply, self.now, lease, self.now.after(lease))
-        elif not isinstance(held, Lock) or held.token != token or fence <= held.fence:
-            self.acquire(reply, key, token, _px, lease)
+            lock = self.keys.setdefault(key, Lock({}, is_shared))
+            lock.holders[token] = Holder(reply, lease, self.now.after(lease))
         else:
-            self.check_new_fence(reply, fence)
-            held.fence = reply
-            self.renew(held, lease)
+            same(reply, None)
 
-    def renew(self, held, lease):
+    def renew(self, holder, lease):
         asked = self.now.after(lease)
-        if held.ends < asked:
-            held.lease, held.ends = lease, asked
+        if holder.ends < asked:
+            holder.lease, holder.ends = lease, asked
+
+    def bad_max(self, reply, *_words):
+        error(reply, "MAX ")
 
     def bad_px(self, reply, *_words):
         error(reply, "PX ")
@@ -149,13 +159,17 @@ class Model:
 
     def release(self, reply, key, token):
         if self.is_held_by(reply, key, token):
-            del self.keys[key]
+            held = self.keys[key]
+            if isinstance(held, Lock):
+                del held.holders[token]
+            if isinstance(held, String) or not held.holders:
+                del self.keys[key]
 
     def extend(self, reply, key, token, _px, lease):
         if self.is_held_by(reply, key, token):
             held = self.keys[key]
             if isinstance(held, Lock):
-                self.renew(held, lease)
+                self.renew(held.holders[token], lease)
             elif held.expires is not None:
                 held.expires = max(held.expires, self.now.after(lease))
 
@@ -166,17 +180,24 @@ class Model:
         if isinstance(held, Other):
             return error(reply, WRONG_TYPE)
         require(isinstance(reply, list), f"INFO of {held} is {reply!r}")
+        if isinstance(held, Lock):
+            return self.check_lock(details_of(reply), held)
         info = info_of(reply)
         same([info["mode"], info["waiters"], info["session"]], [b"exclusive", 0, 0])
-        if isinstance(held, Lock):
-            same([info["kind"], info["token"]], [b"lock", held.token])
-            same([info["fence"], info["lease"]], [held.fence, held.lease])
-            earliest = min(held.ends, held.expires or held.ends)
-            within(info["ttl"], earliest.first - self.now.last, held.lease, "ttl")
-        else:
-            same([info["kind"], info["token"]], [b"string", held.value[:257]])
-            same([info["fence"], info["lease"], info["since"]], [0, 0, 0])
-            self.check_ttl(info["ttl"], held)
+        same([info["kind"], info["token"]], [b"string", held.value[:257]])
+        same([info["fence"], info["lease"], info["since"]], [0, 0, 0])
+        self.check_ttl(info["ttl"], held)
+
+    def check_lock(self, info, lock):
+        mode = b"shared" if lock.is_shared else b"exclusive"
+        same([info["kind"], info["mode"], info["waiters"]], [b"lock", mode, 0])
+        same(sorted(shown["token"] for shown in info["holders"]), sorted(lock.holders))
+        for shown in info["holders"]:
+            holder = lock.holders[shown["token"]]
+            same([shown["fence"], shown["lease"], shown["session"]],
+                 [holder.fence, holder.lease, 0])
+            earliest = min(holder.ends, lock.expires or holder.ends)
+            within(shown["ttl"], earliest.first - self.now.last, holder.lease, "ttl")
 
     def apply(self, reply, *_words):
         error(reply, "")
@@ -187,9 +208,10 @@ class Model:
         if isinstance(held, Other):
             error(reply, WRONG_TYPE)
             return False
-        holder = held and (held.token if isinstance(held, Lock) else held.value)
-        same(reply, int(holder == token))
-        return holder == token
+        is_holder = held is not None and (token in held.holders if isinstance(held, Lock)
+                                          else held.value == token)
+        same(reply, int(is_holder))
+        return is_holder
 
     def check_new_fence(self, fence, asked=0):
         first = max(self.last_fence + 1, self.now.first * 1000, asked)
@@ -329,8 +351,14 @@ COMMANDS = [
     (150, Model.release, ["DLOCK.RELEASE", KEYS, TOKENS]),
     (150, Model.extend, ["DLOCK.EXTEND", KEYS, TOKENS, "PX", LEASES]),
     (100, Model.info, ["DLOCK.INFO", KEYS]),
-    (30, Model.acquire_above, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", LEASES, "FENCE", FENCES]),
+    (30, Model.acquire, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", LEASES, "FENCE", FENCES]),
+    (300, Model.acquire, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", LEASES, "SHARED"]),
+    (150, Model.acquire, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", LEASES, "SHARED", "MAX", LIMITS]),
+    (30, Model.acquire, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", LEASES, "SHARED", "FENCE", FENCES]),
+    (5, Model.bad_max, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", LEASES, "MAX", LIMITS]),
+    (5, Model.bad_max, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", LEASES, "SHARED", "MAX", 0]),
     (10, Model.apply, ["DLOCK.APPLY", KEYS, TOKENS, FENCES, LEASES]),
+    (10, Model.apply, ["DLOCK.APPLY", KEYS, TOKENS, FENCES, LEASES, "SHARED"]),
     (5, Model.bad_px, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", 0]),
     (5, Model.bad_px, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", LEASES, "PX", LEASES]),
     (5, Model.bad_px, ["DLOCK.EXTEND", KEYS, TOKENS, "PX", 1440 * MINUTE + 1]),
@@ -464,7 +492,7 @@ def fence_ahead():
     """Steps after which every new fence is exactly one more than the last: the clock is behind."""
     key, ahead_us = KEYS[0], (unix_ms() + 4 * MINUTE) * 1000
     return [(Model.delete, ["DEL", key]),
-            (Model.acquire_above,
+            (Model.acquire,
              ["DLOCK.ACQUIRE", key, b"me", "PX", LEASES[0], "FENCE", ahead_us])]
 
 
@@ -472,6 +500,7 @@ def test_random_commands_do_what_the_model_does(start_server, start_replica):
     print(f"DLOCK_SEED={SEED}")
     master = start_server("--appendonly", "yes", "--appendfsync", "no")
     client, replica = raw_client(master), raw_client(start_replica(master))
+    client.execute_command("CONFIG", "SET", "dlock.max-holders", MAX_HOLDERS)
     model = Model()
     run = Run(client, model, SEED)
     is_ahead = False

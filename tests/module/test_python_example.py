@@ -92,3 +92,21 @@ def test_a_server_that_is_away_is_not_busy(make_lock, server):
     server.stop()
     with pytest.raises(redis.ConnectionError):
         other.acquire()
+
+
+def test_readers_share_it_and_keep_a_writer_out(make_lock):
+    one, other, writer = make_lock(shared=True), make_lock(shared=True), make_lock()
+    assert one.acquire() and other.acquire()
+    assert not writer.acquire()
+    assert one.release() and other.release()
+    assert writer.acquire() and not one.acquire()
+
+
+def test_slots_are_for_so_many_at_a_time(make_lock):
+    locks = [make_lock(slots=2) for _ in range(3)]
+    assert [each.acquire() for each in locks] == [True, True, False]
+    with pytest.raises(example.Busy), make_lock(slots=2):
+        pass
+    assert locks[0].release()
+    with locks[2] as held:
+        assert held.renew()

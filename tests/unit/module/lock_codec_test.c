@@ -8,7 +8,7 @@
 #include "unit.h"
 #include <stdlib.h>
 
-enum { FENCE_AT = 1, LEASE_AT = 9 };
+enum { MODE_AT = 1, FENCE_AT = 2, LEASE_AT = 10 };
 
 typedef struct message {
     size_t size;
@@ -45,6 +45,7 @@ static bool decode(const char *bytes, size_t size, lock_state *state) {
 
 static void check_same(const lock_state *actual, const lock_state *expected) {
     CHECK_EQUAL(actual->kind, expected->kind);
+    CHECK_EQUAL(actual->is_shared, expected->is_shared);
     CHECK_EQUAL(actual->fence, expected->fence);
     CHECK_EQUAL(actual->lease_ms, expected->lease_ms);
     CHECK_EQUAL(actual->left_us, expected->left_us);
@@ -103,6 +104,7 @@ static lock_state random_state(char token[LOCK_TOKEN_MAX]) {
         token[i] = (char)(unsigned char)(unit_random() & 0xff);
     return (lock_state){
         .kind = LOCK_KIND_LOCK,
+        .is_shared = unit_random() % 2 == 0,
         .token = {token, (size_t)unit_random_within(1, LOCK_TOKEN_MAX)},
         .fence = unit_random_within(1, LOCK_FENCE_LIMIT - 1),
         .lease_ms = unit_random_within(1, LOCK_LEASE_MAX_MS),
@@ -110,12 +112,14 @@ static lock_state random_state(char token[LOCK_TOKEN_MAX]) {
 }
 
 static void the_layout_is_the_one_in_files_already_written(void) {
-    static const char expected[] = "\x02"
+    static const char expected[] = "\x03"
+                                   "\x01"
                                    "\x88\x77\x66\x55\x44\x33\x22\x11"
                                    "\xd4\xc3\xb2\xa1"
                                    "to\0ken";
     lock_state state = {
         .kind = LOCK_KIND_LOCK,
+        .is_shared = true,
         .token = {"to\0ken", 6},
         .fence = INT64_C(0x1122334455667788),
         .lease_ms = INT64_C(0xa1b2c3d4),
@@ -131,9 +135,10 @@ static void every_field_survives_at_its_limits(void) {
     static const int64_t fences[] = {1, 2, LOCK_FENCE_LIMIT - 1};
     static const int64_t leases[] = {1, INT32_MAX, INT64_C(1) << 31, LOCK_LEASE_MAX_MS};
     memset(longest, 0xff, sizeof(longest));
-    for (int i = 0; i < 3 * 3 * 4; i++) {
+    for (int i = 0; i < 3 * 3 * 4 * 2; i++) {
         lock_state state = {
             .kind = LOCK_KIND_LOCK,
+            .is_shared = i / 36 == 1,
             .token = tokens[i % 3],
             .fence = fences[i / 3 % 3],
             .lease_ms = leases[i / 9 % 4],
@@ -168,7 +173,12 @@ static void a_lease_of_nothing_is_refused(void) {
 
 static void any_other_version_is_refused(void) {
     for (int version = 0; version < 256; version++)
-        CHECK_EQUAL(is_read_with(0, 1, version), version == 2);
+        CHECK_EQUAL(is_read_with(0, 1, version), version == 3);
+}
+
+static void any_other_mode_is_refused(void) {
+    for (int mode = 0; mode < 256; mode++)
+        CHECK_EQUAL(is_read_with(MODE_AT, 1, mode), mode < 2);
 }
 
 static void only_a_token_of_1_to_256_bytes_is_read(void) {
@@ -230,8 +240,9 @@ static void random_bytes_are_refused_or_sane(void) {
         for (size_t at = 0; at < any.size; at++)
             any.bytes[at] = (char)(unsigned char)(unit_random() & 0xff);
         /* Else hardly any would get past the first byte, or past the fence. */
-        if (unit_random() % 8 != 0) any.bytes[0] = 2;
+        if (unit_random() % 8 != 0) any.bytes[0] = 3;
         if (unit_random() % 2 == 0) any.bytes[FENCE_AT + 7] = 0;
+        if (unit_random() % 8 != 0) any.bytes[MODE_AT] &= 1;
         accepted += check_refused_or_sane(&any);
     }
     CHECK(accepted > 1000);
@@ -244,6 +255,7 @@ int main(void) {
     UNIT_RUN(a_fence_out_of_bounds_is_refused);
     UNIT_RUN(a_lease_of_nothing_is_refused);
     UNIT_RUN(any_other_version_is_refused);
+    UNIT_RUN(any_other_mode_is_refused);
     UNIT_RUN(only_a_token_of_1_to_256_bytes_is_read);
     UNIT_RUN(much_too_long_is_refused);
     UNIT_RUN(a_truncated_lock_is_refused_or_has_a_shorter_token);

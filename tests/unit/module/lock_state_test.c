@@ -4,7 +4,7 @@
 
 #include "unit.h"
 
-enum { LEASE_MS = 10000, LEASE_US = LEASE_MS * 1000 };
+enum { LEASE_MS = 10000, LEASE_US = LEASE_MS * 1000, MAX_HOLDERS = 100 };
 
 static lock_token token_of(const char *text) {
     return (lock_token){text, strlen(text)};
@@ -29,7 +29,7 @@ static lock_request request_of(const char *token, int64_t lease_ms) {
 }
 
 static lock_verdict judge(lock_state held, lock_request request) {
-    return lock_judge_acquire(&held, &request);
+    return lock_judge_acquire(&held, 1, &request, MAX_HOLDERS);
 }
 
 static bool is_held_by(lock_state held, lock_token token) {
@@ -38,7 +38,7 @@ static bool is_held_by(lock_state held, lock_token token) {
 
 static void a_free_lock_is_granted(void) {
     lock_request request = request_of("me", LEASE_MS);
-    CHECK_EQUAL(lock_judge_acquire(NULL, &request), LOCK_GRANT);
+    CHECK_EQUAL(lock_judge_acquire(NULL, 0, &request, MAX_HOLDERS), LOCK_GRANT);
 }
 
 static void a_lock_held_by_another_is_refused(void) {
@@ -120,6 +120,66 @@ static void every_byte_of_the_longest_token_counts(void) {
     }
 }
 
+/* One holder, "other", of so many that share the lock. */
+static lock_verdict judge_shared(int64_t holder_count, lock_request request) {
+    lock_state held = lock_of("other", LEASE_US);
+    held.is_shared = true;
+    return lock_judge_acquire(&held, holder_count, &request, MAX_HOLDERS);
+}
+
+static lock_request shared_request(const char *token, int64_t max_holders) {
+    lock_request request = request_of(token, LEASE_MS);
+    request.is_shared = true;
+    request.max_holders = max_holders;
+    return request;
+}
+
+static void a_free_lock_is_granted_to_a_shared_request(void) {
+    lock_request request = shared_request("me", 1);
+    CHECK_EQUAL(lock_judge_acquire(NULL, 0, &request, MAX_HOLDERS), LOCK_GRANT);
+}
+
+static void shared_requests_join_shared_holders(void) {
+    CHECK_EQUAL(judge_shared(1, shared_request("me", 0)), LOCK_JOIN);
+    CHECK_EQUAL(judge_shared(MAX_HOLDERS - 1, shared_request("me", 0)), LOCK_JOIN);
+    CHECK_EQUAL(judge_shared(MAX_HOLDERS, shared_request("me", 0)), LOCK_REFUSE);
+}
+
+static void modes_exclude_each_other(void) {
+    CHECK_EQUAL(judge_shared(1, request_of("me", LEASE_MS)), LOCK_REFUSE);
+    CHECK_EQUAL(judge(lock_of("other", 1), shared_request("me", 0)), LOCK_REFUSE);
+    CHECK_EQUAL(judge(string_of("other"), shared_request("me", 0)), LOCK_REFUSE);
+}
+
+static void each_request_brings_its_own_limit(void) {
+    for (int64_t count = 1; count < 10; count++)
+        for (int64_t limit = 1; limit < 10; limit++)
+            CHECK_EQUAL(judge_shared(count, shared_request("me", limit)),
+                        count < limit ? LOCK_JOIN : LOCK_REFUSE);
+    CHECK_EQUAL(judge_shared(MAX_HOLDERS, shared_request("me", INT32_MAX)), LOCK_REFUSE);
+}
+
+static void a_holder_among_many_keeps_or_renews_whatever_the_limit(void) {
+    CHECK_EQUAL(judge_shared(MAX_HOLDERS, shared_request("other", 1)), LOCK_KEEP);
+    lock_request longer = shared_request("other", 1);
+    longer.lease_ms++;
+    CHECK_EQUAL(judge_shared(MAX_HOLDERS, longer), LOCK_RENEW);
+}
+
+static void a_holder_cannot_change_the_mode(void) {
+    CHECK_EQUAL(judge_shared(1, request_of("other", LEASE_MS)), LOCK_OTHER_MODE);
+    CHECK_EQUAL(judge_shared(2, request_of("other", LEASE_MS)), LOCK_OTHER_MODE);
+    CHECK_EQUAL(judge(lock_of("me", 1), shared_request("me", 0)), LOCK_OTHER_MODE);
+}
+
+static void no_token_holds_a_lock_seen_without_a_holder(void) {
+    lock_state held = {.kind = LOCK_KIND_LOCK, .is_shared = true, .left_us = 1};
+    lock_request request = shared_request("me", 3);
+    CHECK(!lock_is_held_by(&held, token_of("me")));
+    CHECK_EQUAL(lock_judge_acquire(&held, 2, &request, MAX_HOLDERS), LOCK_JOIN);
+    CHECK_EQUAL(lock_judge_acquire(&held, 3, &request, MAX_HOLDERS), LOCK_REFUSE);
+}
+
 /* The whole rule once more, said in another way, over many states and requests. */
 static void any_verdict_follows_from_four_facts(void) {
     for (int i = 0; i < 200000; i++) {
@@ -152,5 +212,12 @@ int main(void) {
     UNIT_RUN(a_token_does_not_end_at_a_nul);
     UNIT_RUN(every_byte_of_the_longest_token_counts);
     UNIT_RUN(any_verdict_follows_from_four_facts);
+    UNIT_RUN(a_free_lock_is_granted_to_a_shared_request);
+    UNIT_RUN(shared_requests_join_shared_holders);
+    UNIT_RUN(modes_exclude_each_other);
+    UNIT_RUN(each_request_brings_its_own_limit);
+    UNIT_RUN(a_holder_among_many_keeps_or_renews_whatever_the_limit);
+    UNIT_RUN(a_holder_cannot_change_the_mode);
+    UNIT_RUN(no_token_holds_a_lock_seen_without_a_holder);
     return unit_summary();
 }
