@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* commands.c - the commands: five handlers and a table.
+/* commands.c - the commands: the handlers and a table.
  *
  * A handler parses, opens the lock, lets transition.c judge and apply, closes the lock, replies.
  * A handler touches no key before all arguments are parsed, and sends exactly one reply on every
@@ -10,6 +10,7 @@
 #include "commands.h"
 
 #include "args.h"
+#include "guard.h"
 #include "queues.h"
 #include "replicate.h"
 #include "server.h"
@@ -281,6 +282,15 @@ static command_arg apply_args[] = {
     ARG_END,
 };
 
+static command_arg guard_args[] = {
+    ARG_KEY,
+    ARG_WORD("token", STRING),
+    ARG_WORD("command", STRING),
+    ARG("arg", STRING, .key_spec_index = -1,
+        .flags = REDISMODULE_CMD_ARG_OPTIONAL | REDISMODULE_CMD_ARG_MULTIPLE),
+    ARG_END,
+};
+
 typedef struct command {
     const char *name;
     RedisModuleCmdFunc handler;
@@ -318,6 +328,12 @@ static const command table[] = {
      "Tells who holds a lock, since when and for how long, and who waits for it. Replies with a "
      "map of kind, mode, holders and waiters, or with null when the lock is free.",
      info_args},
+    {GUARD_COMMAND, guard_run, "may-replicate getkeys-api", "write slow", -4,
+     "O(1) and the cost of the command",
+     REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_INCOMPLETE,
+     "Runs a command only if token holds the lock, in one step. Replies with the reply of the "
+     "command, or with the error NOTHELD, and nothing was run.",
+     guard_args},
     {REPLICATE_COMMAND, cmd_apply, "write admin fast", "write fast admin dangerous", -5, "O(1)",
      REDISMODULE_CMD_KEY_OW | REDISMODULE_CMD_KEY_UPDATE,
      "Internal: sets the state of a holder as the master or the append-only file says. Replies "

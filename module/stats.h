@@ -21,7 +21,9 @@
     row(STATS_REFUSED, "refused")                   /* RELEASE or EXTEND by a non-holder */        \
     row(STATS_WAIT_TIMEOUTS, "wait_timeouts")       /* waits that ended without the lock */        \
     row(STATS_QUEUE_FULL, "queue_full")             /* waits refused by dlock.max-waiters */       \
-    row(STATS_SESSION_RELEASES, "session_releases") /* locks that ended with a connection */
+    row(STATS_SESSION_RELEASES, "session_releases") /* locks that ended with a connection */       \
+    row(STATS_GUARDED, "guarded")                   /* GUARD by a holder: the command was run */   \
+    row(STATS_GUARDS_REFUSED, "guards_refused")     /* GUARD by a non-holder */
 /* clang-format on */
 
 typedef enum stats_counter {

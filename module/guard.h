@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* guard.h - DLOCK.GUARD: a command that runs only if the token holds the lock. */
+#ifndef DLOCK_GUARD_H
+#define DLOCK_GUARD_H
+
+#include "redismodule.h"
+
+#define GUARD_COMMAND "dlock.guard"
+
+/* DLOCK.GUARD key token command [arg ...] */
+int guard_run(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+
+#endif
