@@ -5,6 +5,6 @@
 
 #include "request.h"
 
-int bench(request *asked);
+int bench(request *request);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "sightings.h"
 
-int inspect_info(request *asked);
-int inspect_list(request *asked);
+int inspect_info(request *request);
+int inspect_list(request *request);
 
 /* As a member of an array of JSON. */
 void inspect_show_json(const sighting *lock);

@@ -6,8 +6,8 @@
 #include "request.h"
 
 typedef struct sighting {
-    dlock_inspection of; /* its texts are kept here */
-    int64_t age_ms;      /* by our clock; negative: not known, as of a plain string */
+    dlock_inspection lock; /* its texts are kept here */
+    int64_t age_ms;        /* by our clock; negative: not known, as of a plain string */
 } sighting;
 
 typedef struct sightings {
@@ -18,12 +18,12 @@ typedef struct sightings {
 } sightings;
 
 /* A dlock_list_fn: keeps what the request does not filter out. */
-bool sightings_add(void *to, const dlock_inspection *lock);
+bool sightings_add(void *arg, const dlock_inspection *lock);
 
 /* By waiters, age, ttl or name. What several servers have seen alike is there once. */
 bool sightings_can_sort(const char *key);
-void sightings_sort(sightings *of, const char *key);
+void sightings_sort(sightings *sightings, const char *key);
 
-void sightings_clear(sightings *of);
+void sightings_clear(sightings *sightings);
 
 #endif

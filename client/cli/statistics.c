@@ -16,14 +16,14 @@ static const struct counter {
                 {"dlock_contended", AT(contended)}, {"dlock_wait_timeouts", AT(wait_timeouts)}};
 
 /* As "1024=3,2048=7". */
-static void add_waits(statistics *to, const char *value) {
+static void add_waits(statistics *statistics, const char *value) {
     while (*value != '\0') {
         char *end;
         unsigned long long bound = strtoull(value, &end, 10);
         if (*end != '=' || bound == 0) return;
         int64_t count = strtoll(end + 1, &end, 10);
         int bucket = 63 - __builtin_clzll(bound);
-        to->waits[bucket] += count;
+        statistics->waits[bucket] += count;
         value = *end == ',' ? end + 1 : end;
         if (*end != ',' && *end != '\0') return;
     }
@@ -31,12 +31,12 @@ static void add_waits(statistics *to, const char *value) {
 
 void statistics_add(void *arg, const char *server, const char *field, const char *value) {
     (void)server;
-    statistics *to = arg;
-    if (strcmp(field, "dlock_version") == 0) to->servers++;
-    if (strcmp(field, "dlock_wait_us") == 0) add_waits(to, value);
+    statistics *statistics = arg;
+    if (strcmp(field, "dlock_version") == 0) statistics->servers++;
+    if (strcmp(field, "dlock_wait_us") == 0) add_waits(statistics, value);
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
         if (strcmp(field, counters[i].field) == 0)
-            *(int64_t *)((char *)to + counters[i].offset) += strtoll(value, NULL, 10);
+            *(int64_t *)((char *)statistics + counters[i].offset) += strtoll(value, NULL, 10);
 }
 
 /* The bound below which that part of them is. */

@@ -15,7 +15,7 @@ typedef struct statistics {
 } statistics;
 
 /* A dlock_info_fn. */
-void statistics_add(void *to, const char *server, const char *field, const char *value);
+void statistics_add(void *arg, const char *server, const char *field, const char *value);
 
 typedef struct statistics_change {
     double grants_per_s, handovers_per_s, timeouts_per_s;

@@ -16,12 +16,12 @@ void terminal_open(terminal *made);
 void terminal_close(terminal *old);
 
 /* Both ends of us are at the terminal, not in a pipe with others who may need it. */
-bool terminal_is_all_ours(const terminal *of);
+bool terminal_is_all_ours(const terminal *terminal);
 
 /* False: it is not ours to give, as we are in the background or have none. */
-bool terminal_lend(terminal *of, pid_t group);
+bool terminal_lend(terminal *terminal, pid_t group);
 
 /* If it was lent, and nobody else has it meanwhile. */
-void terminal_take_back(terminal *of);
+void terminal_take_back(terminal *terminal);
 
 #endif

@@ -64,7 +64,7 @@ def test_a_stranger_changes_nothing(tool, lock):
 def test_acquire_waits_as_long_as_it_is_told(tool, lock, client):
     lock.acquire("another", 60_000)
     assert tool.run("acquire", "-n", "lock") == (BUSY, "", "")
-    assert tool.run("acquire", "-w", "100ms", "-E", "9", "lock") == (9, "", "")
+    assert tool.run("acquire", "-qw", "100ms", "-E", "9", "lock") == (9, "", "")
     waiting = tool.start("acquire", "lock")
     wait_for_waiters(client, 1)
     lock.release("another")
@@ -93,7 +93,7 @@ def test_a_token_that_nobody_reads_is_not_kept(tool, client):
 def test_wait_until_it_is_free(tool, lock, client):
     assert tool.run("wait", "lock") == (0, "", "")
     lock.acquire("another", 60_000)
-    assert run_json(tool, "wait", "-w", "100ms", "lock", code=BUSY) == {"name": "lock",
+    assert run_json(tool, "wait", "-qw", "100ms", "lock", code=BUSY) == {"name": "lock",
                                                                       "free": False}
     assert tool.run("wait", "-n", "-E", "5", "lock")[0] == 5
     waiting = tool.start("wait", "lock")
