@@ -4,6 +4,7 @@
 #ifndef DLOCK_CLI_ACL_H
 #define DLOCK_CLI_ACL_H
 
+#define ACL_INFO "+dlock.info %R~*"
 #define ACL_LIST "+scan +dlock.info %R~*"
 #define ACL_TOP  "+scan +dlock.info +info %R~*"
 

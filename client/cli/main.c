@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* main.c - dlock, the command line tool: a table of subcommands, each in a file of its own.
  *
- *   request      what was asked for: options, DLOCK_URL, config_file, secret
+ *   request      options (option), DLOCK_URL, configuration files (config_file), passwords (secret)
  *   run          the runner; keeper holds the lock, child is the command; wire, group, terminal
- *   claim        acquire, release, extend, wait for scripts
- *   inspect      info and list; sightings: locks that were seen; column: names in tables
+ *   claim        acquire, release, extend, wait for scripts; force: release --force
+ *   inspect      info and list; sightings: locks as they were seen; column: names in tables
  *   top          on a screen; statistics: INFO dlock
+ *   metrics      the same for Prometheus; exposition: the format; http: one scrape
  *   bench        latency
  *
- * Only <dlock.h> of the library is used: the tool can do what any program can. */
+ * Of the library only <dlock.h> is used: the tool can do what any program can. */
 #include "acl.h"
 #include "bench.h"
 #include "claim.h"
 #include "complain.h"
 #include "inspect.h"
+#include "metrics.h"
 #include "run.h"
 #include "top.h"
 #include <fcntl.h>
@@ -28,8 +30,7 @@ static const subcommand subcommands[] = {
     {"acquire", FOR_ACQUIRE, "NAME", "take a lock and print its token; it stays held", NULL, 1, 1,
      claim_acquire},
     {"extend", FOR_EXTEND, "NAME TOKEN", "let its lease begin anew", NULL, 2, 2, claim_extend},
-    {"release", FOR_RELEASE, "NAME TOKEN | --force NAME", "give it back", NULL, 1, 2,
-     claim_release},
+    {"release", FOR_RELEASE, "NAME [TOKEN]", "give it back", NULL, 1, 2, claim_release},
     {"wait", FOR_WAIT, "NAME", "wait until a lock is free, and do not take it", NULL, 1, 1,
      claim_wait},
     {"info", FOR_INFO, "NAME", "who holds a lock, since when, who waits", NULL, 1, 1, inspect_info},
@@ -37,6 +38,8 @@ static const subcommand subcommands[] = {
      "ACL rules: " ACL_LIST, 0, 1, inspect_list},
     {"top", FOR_TOP, "[PATTERN]", "watch the locks that most wait for", "ACL rules: " ACL_TOP, 0, 1,
      top},
+    {"metrics", FOR_METRICS, "", "counters, histograms and the busiest locks, for Prometheus",
+     "ACL rules: " ACL_TOP "; with --busiest 0: +info", 0, 0, metrics},
     {"bench", FOR_BENCH, "", "measure what a lock costs here", NULL, 0, 0, bench},
 };
 
@@ -49,7 +52,7 @@ static void show_help(void) {
     printf("\ndlock COMMAND --help has the options, dlock(1) the whole story.\n");
 }
 
-/* So that no other file is taken for stdin, stdout or stderr. */
+/* Makes sure that no other file gets the numbers of stdin, stdout and stderr. */
 static void open_standard_files(void) {
     int fd;
     do

@@ -45,7 +45,7 @@ bool sightings_add(void *arg, const dlock_inspection *lock) {
     if (filter != NULL && filter->held_longer_ms > 0 && age_ms <= filter->held_longer_ms)
         return true;
     if (filter != NULL && filter->is_waited_for && lock->waiters == 0) return true;
-    sighting made = {.lock = *lock, .age_ms = age_ms};
+    sighting made = {.lock = *lock, .age_ms = age_ms, .copies = 1};
     made.lock.server = copy(lock->server, strlen(lock->server));
     made.lock.name = copy(lock->name, lock->name_length);
     made.lock.token = copy(lock->token, lock->token_length);
@@ -99,23 +99,34 @@ bool sightings_can_sort(const char *key) {
     return find(key) != NULL;
 }
 
-/* Independent servers that keep a lock together have a copy each. Sorted by name. */
+static bool is_copy(const sighting *a, const sighting *b) {
+    return strcmp(a->lock.name, b->lock.name) == 0 && strcmp(a->lock.token, b->lock.token) == 0;
+}
+
+static int compare_copies(const void *a, const void *b) {
+    const sighting *one = a, *other = b;
+    int names = compare_names(a, b);
+    return names != 0 ? names : strcmp(one->lock.token, other->lock.token);
+}
+
+/* Independent servers that keep a lock together have a copy each. */
 static void merge(sightings *sightings) {
     size_t kept = 0;
+    qsort(sightings->all, sightings->count, sizeof(sightings->all[0]), compare_copies);
     for (size_t i = 0; i < sightings->count; i++) {
         sighting *last = kept > 0 ? &sightings->all[kept - 1] : NULL, *next = &sightings->all[i];
-        if (last != NULL && strcmp(last->lock.name, next->lock.name) == 0 &&
-            strcmp(last->lock.token, next->lock.token) == 0)
-            forget(next);
-        else
+        if (last == NULL || !is_copy(last, next)) {
             sightings->all[kept++] = *next;
+            continue;
+        }
+        last->copies += next->copies;
+        forget(next);
     }
     sightings->count = kept;
 }
 
 void sightings_sort(sightings *sightings, const char *key) {
     if (sightings->count == 0) return;
-    qsort(sightings->all, sightings->count, sizeof(sightings->all[0]), compare_names);
     merge(sightings);
     if (sightings->count > 1)
         qsort(sightings->all, sightings->count, sizeof(sightings->all[0]), find(key)->compare);

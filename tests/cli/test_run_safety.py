@@ -77,7 +77,7 @@ def test_a_runner_that_was_stopped_for_longer_than_the_lease_waits_again(tool, l
     command, notes = check
     for done in range(STOP_RUNS):
         lock.acquire("first", 600_000)
-        process = tool.start("run", "--lease", "100ms", "lock", "--", *command)
+        process = tool.start("run", "--lease", "500ms", "lock", "--", *command)
         wait_for_waiters(client, 1)
         kill(process.pid, number=signal.SIGSTOP)
         lock.release("first")
@@ -94,7 +94,7 @@ def test_a_runner_that_was_stopped_for_longer_than_the_lease_waits_again(tool, l
 def test_it_does_not_wait_longer_than_it_was_told_to(tool, lock, client, check):
     command, notes = check
     lock.acquire("first", 600_000)
-    process = tool.start("run", "--lease", "100ms", "--wait", "1s", "lock", "--", *command)
+    process = tool.start("run", "--lease", "600ms", "--wait", "1s", "lock", "--", *command)
     wait_for_waiters(client, 1)
     kill(process.pid, number=signal.SIGSTOP)
     lock.release("first")
@@ -108,7 +108,7 @@ def test_it_does_not_wait_longer_than_it_was_told_to(tool, lock, client, check):
 def test_both_processes_are_stopped_for_longer_than_the_lease(tool, lock, client, check):
     command, notes = check
     lock.acquire("first", 600_000)
-    process = tool.start("run", "--lease", "300ms", "lock", "--", *command)
+    process = tool.start("run", "--lease", "600ms", "lock", "--", *command)
     wait_for_waiters(client, 1)
     both = process.pid, keeper_of(process.pid)
     kill(*both, number=signal.SIGSTOP)

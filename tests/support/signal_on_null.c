@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 ssize_t recv(int fd, void *bytes, size_t size, int flags) {
     static int is_done;
@@ -13,7 +14,7 @@ ssize_t recv(int fd, void *bytes, size_t size, int flags) {
     ssize_t count = next(fd, bytes, size, flags);
     if (!is_done && count >= 5 && memcmp((char *)bytes + count - 5, "$-1\r\n", 5) == 0) {
         is_done = 1;
-        raise(SIGTERM);
+        kill(getpid(), SIGTERM); /* for the process: other threads block it */
     }
     return count;
 }
