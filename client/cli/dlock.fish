@@ -34,7 +34,7 @@ end
 
 function __dlock_follows
     set -l words (commandline -opc)
-    string match -qr -- $argv[1] $words[-1]
+    contains -- "$words[-1]" $argv
 end
 
 # Behind --, "dlock run" has a command line of another program.
@@ -42,11 +42,17 @@ function __dlock_is_behind
     contains -- -- (commandline -opc)
 end
 
+function __dlock_command
+    set -l words (commandline -opc)
+    set -e words[1..(contains -i -- -- $words)]
+    complete -C (string join ' ' -- $words (commandline -ct))
+end
+
 complete -c dlock -f
 complete -c dlock -n __dlock_is_first -a '(__dlock_commands)'
 complete -c dlock -n 'not __dlock_is_first; and not __dlock_is_behind; and string match -q -- "-*" (commandline -ct)' -a '(__dlock_options)'
-complete -c dlock -n '__dlock_follows "^(--password-file|--tls-.*-file|--output|-o)$"' -F
-complete -c dlock -n '__dlock_follows "^--sort$"' -a 'waiters age ttl name'
-complete -c dlock -n '__dlock_follows "^--format$"' -a 'openmetrics prometheus'
+complete -c dlock -n '__dlock_follows --password-file --tls-ca-file --tls-cert-file --tls-key-file --output -o' -F
+complete -c dlock -n '__dlock_follows --sort' -a 'waiters age ttl name'
+complete -c dlock -n '__dlock_follows --format' -a 'openmetrics prometheus'
 complete -c dlock -n '__dlock_uses run acquire extend release wait info; and not __dlock_is_behind; and not string match -q -- "-*" (commandline -ct)' -a '(__dlock_names)'
-complete -c dlock -n '__dlock_uses run; and __dlock_is_behind' -a '(__fish_complete_subcommand)'
+complete -c dlock -n '__dlock_uses run; and __dlock_is_behind' -a '(__dlock_command)'

@@ -51,6 +51,13 @@ void json_object_end(void) {
     end_level();
 }
 
+/* Of a well-formed character of up to three bytes: those of four are all safe. */
+static unsigned code_point(const unsigned char *c, size_t size) {
+    if (size == 1) return c[0];
+    if (size == 2) return (c[0] & 0x1Fu) << 6 | (c[1] & 0x3Fu);
+    return (c[0] & 0x0Fu) << 12 | (c[1] & 0x3Fu) << 6 | (c[2] & 0x3Fu);
+}
+
 void json_bytes(const char *key, const char *bytes, size_t length) {
     begin_item(key);
     putchar('"');
@@ -61,10 +68,8 @@ void json_bytes(const char *key, const char *bytes, size_t length) {
             printf("\\ufffd");
         else if (*c == '"' || *c == '\\')
             printf("\\%c", *c);
-        else if (*c < 0x20 || *c == 0x7F)
-            printf("\\u%04x", *c);
-        else if (size == 2 && *c == 0xC2 && c[1] < 0xA0) /* C1 controls a terminal, too */
-            printf("\\u%04x", c[1]);
+        else if (escape_safe_length(bytes + i, length - i) == 0)
+            printf("\\u%04x", code_point(c, size));
         else
             fwrite(c, 1, size, stdout);
         i += size == 0 ? 1 : size;
