@@ -137,13 +137,14 @@ build/include/redismodule.h:
 # A unit test is one program: NAME_test.c and the pure file of the module or the tool that it names,
 # or those files of the client that it needs and does not replace by fakes of its own.
 lease_index_NEEDS := module/deadlines.c
+exposition_NEEDS := client/cli/escape.c
 $(OUT)/tests/unit/module/%_test: tests/unit/module/%_test.c tests/unit/unit.h module/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Imodule -Itests/unit -o $@ $< module/$*.c $($*_NEEDS)
 
 $(OUT)/tests/unit/cli/%_test: tests/unit/cli/%_test.c tests/unit/unit.h client/cli/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Iclient/cli -Itests/unit -o $@ $< client/cli/$*.c
+	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Iclient/cli -Itests/unit -o $@ $< client/cli/$*.c $($*_NEEDS)
 
 $(OUT)/client/files.a: $(CLIENT_OBJECTS) $(CLIENT_KIND)
 	@rm -f $@
@@ -242,7 +243,7 @@ format: ## let clang-format lay out every C file
 	clang-format -i $(C_FILES)
 
 .PHONY: install
-install: install-module install-client install-cli install-doc ## install under PREFIX; or install-module, ...
+install: install-module install-client install-cli install-doc ## install it under PREFIX
 
 .PHONY: install-module
 install-module: module install-doc

@@ -2,11 +2,11 @@
 /* bench.c - see bench.h.
  *
  *   pair     one thread, a lock that nobody else wants
- *   queue    many threads want one lock; the server parks those who wait
- *   spin     the same; those who wait ask again after a pause
+ *   queue    many threads compete for a lock; the server parks the waiters
+ *   spin     the same; the waiters try again after a pause
  *
- * The lock's name is one that nobody else has, and it is free again at the end. To add a scenario:
- * a row in the table. */
+ * The lock has a name of its own, and is free again at the end. To add a scenario: a row in the
+ * table. */
 #include "bench.h"
 
 #include "complain.h"
@@ -42,11 +42,11 @@ typedef struct outcome {
     char why[300];
     int threads;
     double pairs_per_s, commands_per_pair;
-    double smallest_share; /* of one thread, of what would be fair */
+    double smallest_share; /* of a thread; 1 would be fair */
     latency waits;
 } outcome;
 
-/* One thread of a scenario. */
+/* A thread of a scenario. */
 typedef struct runner {
     pthread_t thread;
     dlock_lock *lock;
@@ -66,12 +66,12 @@ static void *work(void *arg) {
     while (!atomic_load(runner->is_over) && runner->status == DLOCK_OK) {
         int64_t start_us = now_us();
         runner->status = dlock_acquire(runner->lock, WAIT_MS);
-        if (runner->status == DLOCK_CANCELED) runner->status = DLOCK_OK; /* it is over */
+        if (runner->status == DLOCK_CANCELED) runner->status = DLOCK_OK; /* the scenario is over */
         if (runner->status != DLOCK_OK || atomic_load(runner->is_over)) break;
         latency_add(&runner->waits, (uint64_t)(now_us() - start_us));
         runner->status = dlock_release(runner->lock);
     }
-    if (runner->status == DLOCK_OK) dlock_release(runner->lock); /* if it has it still */
+    if (runner->status == DLOCK_OK) dlock_release(runner->lock); /* if still held */
     return NULL;
 }
 
@@ -210,7 +210,7 @@ static bool is_seen(void *arg, const dlock_inspection *lock) {
     return false;
 }
 
-/* Before anything is measured: is it there, and does it let us in? */
+/* Before anything is measured: does the service accept us? */
 static int check(const request *request) {
     int code;
     char why[300];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* child.h - starts the command: a child in a process group of its own, which dies with its parent. */
+/* child.h - starts the command: a child in its own process group, which dies with its parent. */
 #ifndef DLOCK_CLI_CHILD_H
 #define DLOCK_CLI_CHILD_H
 

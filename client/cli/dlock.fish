@@ -16,7 +16,7 @@ function __dlock_names
     set -l words (commandline -opc)
     set -l where
     for i in (seq 3 (math (count $words) - 1))
-        if string match -qr '^(-u|--url|--prefix|--password-file|--tls-.*-file)$' -- $words[$i]
+        if contains -- $words[$i] -u --url --prefix --password-file --tls-ca-file --tls-cert-file --tls-key-file
             set where $where $words[$i] $words[(math $i + 1)]
         end
     end

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* inspect.h - info: who holds a lock; list: all that are held. */
+/* inspect.h - info: the holder of a lock; list: all held locks. */
 #ifndef DLOCK_CLI_INSPECT_H
 #define DLOCK_CLI_INSPECT_H
 

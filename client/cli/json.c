@@ -9,7 +9,7 @@
 
 enum { DEPTH_MAX = 8 };
 
-/* What is open, from the outside to the inside. */
+/* The open levels, from the outside to the inside. */
 static struct level { bool is_array, has_item; } levels[DEPTH_MAX];
 static int depth;
 

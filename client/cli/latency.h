@@ -15,7 +15,7 @@ typedef struct latency {
 void latency_add(latency *latency, uint64_t us);
 void latency_merge(latency *sum, const latency *more);
 
-/* So that this part of them is not longer; in milliseconds. */
+/* The time, in milliseconds, within which the given part of the waits ended. */
 double latency_quantile_ms(const latency *latency, double part);
 
 #endif

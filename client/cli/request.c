@@ -25,7 +25,7 @@ typedef struct given {
     const char *text;
 } given;
 
-/* One source of settings. */
+/* A source of settings. */
 typedef struct source {
     request *request;
     bool has_url;

@@ -159,7 +159,7 @@ static int64_t time_left_ms(const running *running) {
     return atomic_load(&running->keeper.times->kill_at_ms) - wire_now_ms();
 }
 
-/* The keeper does the same and knows more; this is for a keeper that cannot. */
+/* The keeper does the same and knows more; the guard is for a keeper that cannot. */
 static void guard(running *running) {
     bool is_late = time_left_ms(running) <= 0;
     if (!is_late && !running->is_keeper_gone) return;
@@ -293,8 +293,8 @@ static int give_up(running *running) {
     return EXIT_CODE_NO_RESOURCES;
 }
 
-/* Each round has a keeper of its own. There is a second one only if this process was stopped
- * between the grant and the start, for so long that the lock was given back. */
+/* Each round has a keeper of its own. A second round is needed only if this process was stopped
+ * between the grant and the start until the lock was given back. */
 static int run_rounds(running *running) {
     int64_t wait_ms = running->request->wait_ms, until_ms = wire_now_ms() + wait_ms;
     for (;;) {

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* secret.c - see secret.h. */
+/* secret.c - see secret.h.
+ *
+ *   find      the login of a URL, and whether a text contains a password
+ *   fill in   a password from elsewhere into the URLs that lack one, percent-encoded
+ *   warn      of files that other users may read */
 #include "secret.h"
 
 #include "complain.h"

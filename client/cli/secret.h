@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* secret.h - passwords: where they come from, and who else could read them there. No message has a
- * password in it. */
+/* secret.h - passwords: their sources, and the risk of other readers. No message contains a
+ * password. */
 #ifndef DLOCK_CLI_SECRET_H
 #define DLOCK_CLI_SECRET_H
 
 #include <stdbool.h>
 
-/* Does a text with one or more URLs have a password in it? Also a sentinel_password=. */
+/* Does a text with URLs contain a password? Also a sentinel_password=. */
 bool secret_is_in_text(const char *text);
 
 /* A copy of an argument of the command line. If there is a password in it, the argument itself is

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sightings.c - see sightings.h. */
+/* sightings.c - see sightings.h.
+ *
+ *   add     copies a lock, unless the filter excludes the lock
+ *   merge   copies of a lock at independent servers become one
+ *   order   one comparison for each key; equal locks are sorted by name */
 #include "sightings.h"
 
 #include <stdlib.h>

@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 enum { LINE_SIZE = 512, WHY_SIZE = 300, LIST_TIMEOUT_MS = 30000 };
-enum { NUMBERS_WIDTH = 23, NAME_PARTS = 52 }; /* of what is left of a line, in hundred */
+enum { NUMBERS_WIDTH = 23, NAME_PARTS = 52 }; /* of the rest of a line, in hundredths */
 
 static const char *const sort_keys[] = {"waiters", "age", "ttl", "name"};
 
@@ -41,7 +41,7 @@ typedef struct watching {
     statistics_change change;
     dlock_status status;
     char why[WHY_SIZE];
-    char filter[64]; /* what a name must have in it */
+    char filter[64]; /* a part of the name */
     bool is_typing;  /* the filter */
     int signal_fd;
     int ended_by; /* a signal; 0: none */
@@ -213,7 +213,7 @@ static const char *next_sort(const char *key) {
     return sort_keys[0];
 }
 
-/* True: it wants a look at once. */
+/* True: the key wants a look at once. */
 static bool obey(watching *watching, char key) {
     if (watching->is_typing) {
         type_filter(watching, key);
@@ -262,7 +262,7 @@ static bool read_keys(watching *watching) {
     return is_look_wanted;
 }
 
-/* Until it is time for the next look. */
+/* Until the next look is due. */
 static void attend(watching *watching) {
     struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
                             {.fd = watching->signal_fd, .events = POLLIN}};

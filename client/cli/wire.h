@@ -11,7 +11,7 @@
  *   DONE      -->    the fate of the lock; also instead of GRANTED and instead of GO
  *
  * A process whose partner has died reads the end of the stream. The time by which the group must be
- * gone is in memory that both see, so a runner that was stopped for an hour reads the present one. */
+ * gone is in memory that both see: a runner that was stopped for an hour sees the present time. */
 #ifndef DLOCK_CLI_WIRE_H
 #define DLOCK_CLI_WIRE_H
 
