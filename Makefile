@@ -18,7 +18,9 @@ INCLUDE_DIR = $(DESTDIR)$(PREFIX)/include
 DOC_DIR = $(DESTDIR)$(PREFIX)/share/doc/dlock
 BIN_DIR = $(DESTDIR)$(PREFIX)/bin
 MAN_DIR = $(DESTDIR)$(PREFIX)/share/man/man1
-COMPLETION_DIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+BASH_DIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH_DIR = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISH_DIR = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 comma := ,
 SANITIZE ?=
@@ -135,13 +137,14 @@ build/include/redismodule.h:
 # A unit test is one program: NAME_test.c and the pure file of the module or the tool that it names,
 # or those files of the client that it needs and does not replace by fakes of its own.
 lease_index_NEEDS := module/deadlines.c
+exposition_NEEDS := client/cli/escape.c
 $(OUT)/tests/unit/module/%_test: tests/unit/module/%_test.c tests/unit/unit.h module/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Imodule -Itests/unit -o $@ $< module/$*.c $($*_NEEDS)
 
 $(OUT)/tests/unit/cli/%_test: tests/unit/cli/%_test.c tests/unit/unit.h client/cli/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Iclient/cli -Itests/unit -o $@ $< client/cli/$*.c
+	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Iclient/cli -Itests/unit -o $@ $< client/cli/$*.c $($*_NEEDS)
 
 $(OUT)/client/files.a: $(CLIENT_OBJECTS) $(CLIENT_KIND)
 	@rm -f $@
@@ -240,14 +243,20 @@ format: ## let clang-format lay out every C file
 	clang-format -i $(C_FILES)
 
 .PHONY: install
-install: install-module install-client install-cli ## install under PREFIX; or install-module, ...
+install: install-module install-client install-cli install-doc ## install it under PREFIX
 
 .PHONY: install-module
-install-module: module
-	install -d "$(MODULE_DIR)" "$(DOC_DIR)"
+install-module: module install-doc
+	install -d "$(MODULE_DIR)"
 	install -m 755 $(OUT)/dlock.so "$(MODULE_DIR)/dlock.so"
-	install -m 644 README.md LICENSE CHANGELOG.md "$(DOC_DIR)/"
-	install -m 644 module/README.md "$(DOC_DIR)/module.md"
+
+# The pages lie as they do here, so that their links work.
+DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md client/README.md client/ARCHITECTURE.md \
+    client/cli/dlock.1 module/README.md $(wildcard client/include/*.h client/examples/* \
+    module/examples/* tests/bench/plots/*.svg)
+.PHONY: install-doc
+install-doc:
+	for file in $(DOC_FILES); do install -D -m 644 "$$file" "$(DOC_DIR)/$$file" || exit; done
 
 .PHONY: install-client
 install-client: client
@@ -263,14 +272,18 @@ install-client: client
 
 .PHONY: install-cli
 install-cli: cli
-	install -d "$(BIN_DIR)" "$(MAN_DIR)" "$(COMPLETION_DIR)"
+	install -d "$(BIN_DIR)" "$(MAN_DIR)" "$(BASH_DIR)" "$(ZSH_DIR)" "$(FISH_DIR)"
 	install -m 755 $(OUT)/dlock "$(BIN_DIR)/dlock"
-	sed 's/@VERSION@/$(VERSION)/' client/cli/dlock.1 >"$(MAN_DIR)/dlock.1"
-	install -m 644 client/cli/dlock.bash "$(COMPLETION_DIR)/dlock"
+	sed 's|@VERSION@|$(VERSION)|;s|@BIN_DIR@|$(PREFIX)/bin|' client/cli/dlock.1 \
+	    >"$(MAN_DIR)/dlock.1"
+	install -m 644 client/cli/dlock.bash "$(BASH_DIR)/dlock"
+	install -m 644 client/cli/dlock.zsh "$(ZSH_DIR)/_dlock"
+	install -m 644 client/cli/dlock.fish "$(FISH_DIR)/dlock.fish"
 
 .PHONY: uninstall
 uninstall: ## remove what install put there
-	rm -f "$(MODULE_DIR)/dlock.so" "$(BIN_DIR)/dlock" "$(MAN_DIR)/dlock.1" "$(COMPLETION_DIR)/dlock"
+	rm -f "$(MODULE_DIR)/dlock.so" "$(BIN_DIR)/dlock" "$(MAN_DIR)/dlock.1"
+	rm -f "$(BASH_DIR)/dlock" "$(ZSH_DIR)/_dlock" "$(FISH_DIR)/dlock.fish"
 	rm -f "$(LIB_DIR)/libdlock.so.$(VERSION)" "$(LIB_DIR)/libdlock.so.$(LIBRARY_ABI)" \
 	    "$(LIB_DIR)/libdlock.so" "$(LIB_DIR)/libdlock.a" "$(LIB_DIR)/pkgconfig/dlock.pc" \
 	    "$(INCLUDE_DIR)/dlock.h" "$(INCLUDE_DIR)/dlock_spi.h"

@@ -37,6 +37,8 @@ static void show(RedisModuleInfoCtx *info, int for_crash_report) {
         RedisModule_InfoAddFieldULongLong(info, stats_names[i], stats_counters[i]);
     show_histogram(info, "wait_us", &stats_wait_us);
     show_histogram(info, "hold_us", &stats_hold_us);
+    RedisModule_InfoAddFieldULongLong(info, "wait_sum_us", stats_wait_us.sum_us);
+    RedisModule_InfoAddFieldULongLong(info, "hold_sum_us", stats_hold_us.sum_us);
     RedisModule_InfoAddFieldLongLong(info, "last_fence", fence_last());
     RedisModule_InfoAddFieldLongLong(info, "locks_evictable", server_may_evict_locks());
 }

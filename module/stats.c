@@ -14,4 +14,5 @@ const char *const stats_names[STATS_COUNTER_COUNT] = {
 void stats_add(stats_histogram *histogram, int64_t us) {
     int bucket = us <= 0 ? 0 : 64 - __builtin_clzll((unsigned long long)us);
     histogram->counts[bucket < STATS_BUCKET_COUNT ? bucket : STATS_BUCKET_COUNT - 1]++;
+    if (us > 0) histogram->sum_us += (uint64_t)us;
 }

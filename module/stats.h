@@ -38,6 +38,7 @@ enum { STATS_BUCKET_COUNT = 41 };
 
 typedef struct stats_histogram {
     uint64_t counts[STATS_BUCKET_COUNT];
+    uint64_t sum_us;
 } stats_histogram;
 
 extern uint64_t stats_counters[STATS_COUNTER_COUNT];

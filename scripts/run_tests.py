@@ -138,7 +138,8 @@ def parts():
                {"LD_PRELOAD": sanitizers, "ASAN_OPTIONS": "detect_leaks=0",
                 "DLOCK_LIBRARY": str(ROOT / SANITIZED / "libdlock.so")})
     yield Part("command line", files_in("cli"))
-    yield Part(f"command line under {SANITIZERS}", files_of("cli", "run", "scripts", "config"),
+    yield Part(f"command line under {SANITIZERS}", files_of("cli", "run", "run_safety", "scripts",
+                                                                 "config", "operators", "metrics"),
                {"DLOCK_BUILD": SANITIZED})
     yield Part("pages and benchmark", files_in("docs") + files_in("bench"))
     threads = files_of("client", "programs", "guard", "fencing")

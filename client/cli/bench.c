@@ -2,11 +2,11 @@
 /* bench.c - see bench.h.
  *
  *   pair     one thread, a lock that nobody else wants
- *   queue    many threads want one lock; the server parks those who wait
- *   spin     the same; those who wait ask again after a pause
+ *   queue    many threads compete for a lock; the server parks the waiters
+ *   spin     the same; the waiters try again after a pause
  *
- * The lock's name is one that nobody else has, and it is free again at the end. To add a scenario:
- * a row in the table. */
+ * The lock has a name of its own, and is free again at the end. To add a scenario: a row in the
+ * table. */
 #include "bench.h"
 
 #include "complain.h"
@@ -42,11 +42,11 @@ typedef struct outcome {
     char why[300];
     int threads;
     double pairs_per_s, commands_per_pair;
-    double smallest_share; /* of one thread, of what would be fair */
+    double smallest_share; /* of a thread; 1 would be fair */
     latency waits;
 } outcome;
 
-/* One thread of a scenario. */
+/* A thread of a scenario. */
 typedef struct runner {
     pthread_t thread;
     dlock_lock *lock;
@@ -62,16 +62,16 @@ static int64_t now_us(void) {
 }
 
 static void *work(void *arg) {
-    runner *of = arg;
-    while (!atomic_load(of->is_over) && of->status == DLOCK_OK) {
+    runner *runner = arg;
+    while (!atomic_load(runner->is_over) && runner->status == DLOCK_OK) {
         int64_t start_us = now_us();
-        of->status = dlock_acquire(of->lock, WAIT_MS);
-        if (of->status == DLOCK_CANCELED) of->status = DLOCK_OK; /* it is over */
-        if (of->status != DLOCK_OK || atomic_load(of->is_over)) break;
-        latency_add(&of->waits, (uint64_t)(now_us() - start_us));
-        of->status = dlock_release(of->lock);
+        runner->status = dlock_acquire(runner->lock, WAIT_MS);
+        if (runner->status == DLOCK_CANCELED) runner->status = DLOCK_OK; /* the scenario is over */
+        if (runner->status != DLOCK_OK || atomic_load(runner->is_over)) break;
+        latency_add(&runner->waits, (uint64_t)(now_us() - start_us));
+        runner->status = dlock_release(runner->lock);
     }
-    if (of->status == DLOCK_OK) dlock_release(of->lock); /* if it has it still */
+    if (runner->status == DLOCK_OK) dlock_release(runner->lock); /* if still held */
     return NULL;
 }
 
@@ -104,21 +104,21 @@ static void let_time_pass(int number, int64_t duration_ms) {
 
 /* -- a scenario */
 
-static void add_up(outcome *to, const runner runners[], int count, double seconds,
+static void add_up(outcome *outcome, const runner runners[], int count, double seconds,
                    uint64_t commands) {
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < count; i++) {
-        latency_merge(&to->waits, &runners[i].waits);
+        latency_merge(&outcome->waits, &runners[i].waits);
         if (runners[i].waits.total < least) least = runners[i].waits.total;
-        if (runners[i].status == DLOCK_OK || to->status != DLOCK_OK) continue;
-        to->status = runners[i].status;
-        snprintf(to->why, sizeof(to->why), "%s", dlock_last_error(runners[i].lock));
+        if (runners[i].status == DLOCK_OK || outcome->status != DLOCK_OK) continue;
+        outcome->status = runners[i].status;
+        snprintf(outcome->why, sizeof(outcome->why), "%s", dlock_last_error(runners[i].lock));
     }
-    if (to->waits.total == 0) return;
-    double total = (double)to->waits.total;
-    to->pairs_per_s = total / seconds;
-    to->commands_per_pair = (double)commands / total;
-    to->smallest_share = (double)least * count / total;
+    if (outcome->waits.total == 0) return;
+    double total = (double)outcome->waits.total;
+    outcome->pairs_per_s = total / seconds;
+    outcome->commands_per_pair = (double)commands / total;
+    outcome->smallest_share = (double)least * count / total;
 }
 
 /* False: no lock or no thread. */
@@ -130,7 +130,7 @@ static bool start(runner *made, dlock_client *client, const char *name, atomic_b
     return false;
 }
 
-static void play_with(outcome *to, int number, const request *asked, dlock_client *client,
+static void play_with(outcome *outcome, int number, const request *request, dlock_client *client,
                       runner runners[]) {
     char name[64];
     atomic_bool is_over = false;
@@ -138,32 +138,32 @@ static void play_with(outcome *to, int number, const request *asked, dlock_clien
     snprintf(name, sizeof(name), "dlock:bench:%d:%lld", (int)getpid(), (long long)now_us());
     dlock_client_stats stats = {.struct_size = sizeof(stats)};
     int64_t start_us = now_us();
-    while (started < to->threads && start(&runners[started], client, name, &is_over))
+    while (started < outcome->threads && start(&runners[started], client, name, &is_over))
         started++;
-    if (started == to->threads)
-        let_time_pass(number, asked->duration_ms);
+    if (started == outcome->threads)
+        let_time_pass(number, request->duration_ms);
     else
-        to->status = DLOCK_NO_MEMORY;
+        outcome->status = DLOCK_NO_MEMORY;
     atomic_store(&is_over, true);
     for (int i = 0; i < started; i++)
         dlock_cancel(runners[i].lock);
     for (int i = 0; i < started; i++)
         pthread_join(runners[i].thread, NULL);
     dlock_client_get_stats(client, &stats);
-    add_up(to, runners, started, (double)(now_us() - start_us) / 1e6, stats.commands);
+    add_up(outcome, runners, started, (double)(now_us() - start_us) / 1e6, stats.commands);
     for (int i = 0; i < started; i++)
         dlock_lock_free(runners[i].lock);
 }
 
-static void play(outcome *to, int number, const request *asked) {
-    const scenario *of = &scenarios[number];
+static void play(outcome *outcome, int number, const request *request) {
+    const scenario *scenario = &scenarios[number];
     dlock_client *client = NULL;
-    dlock_client_options options = connect_options(asked);
-    to->threads = of->is_contended ? (int)asked->threads : 1;
-    options.wait_mode = of->wait_mode;
-    runner *runners = calloc((size_t)to->threads, sizeof(runners[0]));
-    to->status = runners == NULL ? DLOCK_NO_MEMORY : dlock_client_new(&client, &options);
-    if (to->status == DLOCK_OK) play_with(to, number, asked, client, runners);
+    dlock_client_options options = connect_options(request);
+    outcome->threads = scenario->is_contended ? (int)request->threads : 1;
+    options.wait_mode = scenario->wait_mode;
+    runner *runners = calloc((size_t)outcome->threads, sizeof(runners[0]));
+    outcome->status = runners == NULL ? DLOCK_NO_MEMORY : dlock_client_new(&client, &options);
+    if (outcome->status == DLOCK_OK) play_with(outcome, number, request, client, runners);
     dlock_client_free(client);
     free(runners);
 }
@@ -173,10 +173,11 @@ static void play(outcome *to, int number, const request *asked) {
 static void show_table(const outcome outcomes[]) {
     printf("%-28s %7s %9s %8s %8s %8s\n", "", "threads", "pairs/s", "p50 ms", "p99 ms", "max ms");
     for (int i = 0; i < SCENARIOS; i++) {
-        const outcome *of = &outcomes[i];
-        printf("%-28s %7d %9.0f %8.3f %8.3f %8.1f\n", scenarios[i].title, of->threads,
-               of->pairs_per_s, latency_quantile_ms(&of->waits, 0.5),
-               latency_quantile_ms(&of->waits, 0.99), (double)of->waits.longest_us / 1000);
+        const outcome *outcome = &outcomes[i];
+        printf("%-28s %7d %9.0f %8.3f %8.3f %8.1f\n", scenarios[i].title, outcome->threads,
+               outcome->pairs_per_s, latency_quantile_ms(&outcome->waits, 0.5),
+               latency_quantile_ms(&outcome->waits, 0.99),
+               (double)outcome->waits.longest_us / 1000);
     }
     printf("\n%-28s %17s %17s\n", "", "commands per pair", "smallest share");
     for (int i = 0; i < SCENARIOS; i++)
@@ -187,17 +188,17 @@ static void show_table(const outcome outcomes[]) {
 static void show_json(const outcome outcomes[]) {
     json_array_begin(NULL);
     for (int i = 0; i < SCENARIOS; i++) {
-        const outcome *of = &outcomes[i];
+        const outcome *outcome = &outcomes[i];
         json_object_begin(NULL);
         json_text("scenario", scenarios[i].name);
-        json_number("threads", of->threads);
-        json_number("pairs", (int64_t)of->waits.total);
-        json_decimal("pairs_per_s", of->pairs_per_s);
-        json_decimal("p50_ms", latency_quantile_ms(&of->waits, 0.5));
-        json_decimal("p99_ms", latency_quantile_ms(&of->waits, 0.99));
-        json_decimal("max_ms", (double)of->waits.longest_us / 1000);
-        json_decimal("commands_per_pair", of->commands_per_pair);
-        json_decimal("smallest_share", of->smallest_share);
+        json_number("threads", outcome->threads);
+        json_number("pairs", (int64_t)outcome->waits.total);
+        json_decimal("pairs_per_s", outcome->pairs_per_s);
+        json_decimal("p50_ms", latency_quantile_ms(&outcome->waits, 0.5));
+        json_decimal("p99_ms", latency_quantile_ms(&outcome->waits, 0.99));
+        json_decimal("max_ms", (double)outcome->waits.longest_us / 1000);
+        json_decimal("commands_per_pair", outcome->commands_per_pair);
+        json_decimal("smallest_share", outcome->smallest_share);
         json_object_end();
     }
     json_array_end();
@@ -209,13 +210,13 @@ static bool is_seen(void *arg, const dlock_inspection *lock) {
     return false;
 }
 
-/* Before anything is measured: is it there, and does it let us in? */
-static int check(const request *asked) {
+/* Before anything is measured: does the service accept us? */
+static int check(const request *request) {
     int code;
     char why[300];
-    dlock_client *client = connect_client(asked, &code);
+    dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
-    int64_t patience_ms = asked->connect_timeout_ms + asked->io_timeout_ms;
+    int64_t patience_ms = request->connect_timeout_ms + request->io_timeout_ms;
     dlock_status status =
         dlock_inspect(client, "dlock:bench", patience_ms, is_seen, NULL, why, sizeof(why));
     dlock_client_free(client);
@@ -223,17 +224,17 @@ static int check(const request *asked) {
     return (int)complain_status("bench", status, why);
 }
 
-int bench(request *asked) {
+int bench(request *request) {
     static outcome outcomes[SCENARIOS];
-    int code = check(asked);
+    int code = check(request);
     if (code != EXIT_CODE_OK) return code;
     for (int i = 0; i < SCENARIOS; i++) {
-        play(&outcomes[i], i, asked);
+        play(&outcomes[i], i, request);
         clear_progress();
         if (outcomes[i].status == DLOCK_OK) continue;
         return (int)complain_status("bench", outcomes[i].status, outcomes[i].why);
     }
-    if (asked->is_json)
+    if (request->is_json)
         show_json(outcomes);
     else
         show_table(outcomes);

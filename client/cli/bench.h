@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench.h - "dlock bench": what a lock costs at this service, from here. */
+/* bench.h - "dlock bench": measures the cost of a lock at the service. */
 #ifndef DLOCK_CLI_BENCH_H
 #define DLOCK_CLI_BENCH_H
 
 #include "request.h"
 
-int bench(request *asked);
+int bench(request *request);
 
 #endif

@@ -3,6 +3,7 @@
 #include "child.h"
 
 #include "complain.h"
+#include "secret.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,31 +11,40 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-static void set_environment(const char *name, const char *token, uint64_t fence) {
+static void set_environment(const child_options *options) {
     char digits[24];
-    snprintf(digits, sizeof(digits), "%" PRIu64, fence);
-    setenv("DLOCK_NAME", name, 1);
-    setenv("DLOCK_TOKEN", token, 1);
+    const char *url = getenv("DLOCK_URL");
+    snprintf(digits, sizeof(digits), "%" PRIu64, options->fence);
+    setenv("DLOCK_NAME", options->name, 1);
+    setenv("DLOCK_TOKEN", options->token, 1);
     setenv("DLOCK_FENCE", digits, 1);
+    if (url != NULL && secret_is_in_text(url) && !options->has_url) unsetenv("DLOCK_URL");
 }
 
-static _Noreturn void run(char *const words[], int go_fd) {
+/* False: the parent is gone, or wants no command. */
+static bool await_go(int go_fd) {
     char byte;
     ssize_t size;
     do
         size = read(go_fd, &byte, 1);
     while (size < 0 && errno == EINTR);
-    if (size != 1) _exit(EXIT_CODE_INTERNAL); /* our parent is gone */
+    return size == 1;
+}
+
+static _Noreturn void run(const child_options *options, int go_fd) {
+    char *const *words = options->words;
+    if (!await_go(go_fd)) _exit(EXIT_CODE_INTERNAL);
+    if (wire_now_ms() >= atomic_load(&options->times->kill_at_ms)) _exit(EXIT_CODE_LOST);
     execvp(words[0], words);
     bool is_missing = errno == ENOENT || errno == ENOTDIR;
     complain("%s: %s", words[0], strerror(errno));
     _exit(is_missing ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_RUN);
 }
 
-child child_start(char *const words[], const sigset_t *mask, const char *name, const char *token,
-                  uint64_t fence) {
+child child_start(const child_options *options) {
     int ends[2];
     pid_t parent = getpid();
     child made = {.pid = -1, .go_fd = -1};
@@ -43,21 +53,30 @@ child child_start(char *const words[], const sigset_t *mask, const char *name, c
     made.go_fd = ends[1];
     if (made.pid != 0) {
         close(ends[0]);
-        if (made.pid > 0) setpgid(made.pid, made.pid); /* so does the child: who comes first */
+        if (made.pid > 0) setpgid(made.pid, made.pid); /* so does the child: either may be first */
+        if (made.pid < 0) close(ends[1]);
         return made;
     }
     close(ends[1]);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(EXIT_CODE_INTERNAL);
-    set_environment(name, token, fence);
+    set_environment(options);
     signal(SIGCHLD, SIG_DFL);
-    sigprocmask(SIG_SETMASK, mask, NULL);
-    run(words, ends[0]);
+    sigprocmask(SIG_SETMASK, &options->mask, NULL);
+    run(options, ends[0]);
 }
 
-void child_go(child *of) {
-    if (write(of->go_fd, "", 1) < 0) complain("the command cannot be started");
-    close(of->go_fd);
-    of->go_fd = -1;
+void child_go(child *child) {
+    if (write(child->go_fd, "", 1) < 0) complain("the command cannot be started");
+    close(child->go_fd);
+    child->go_fd = -1;
+}
+
+void child_drop(child *child) {
+    close(child->go_fd);
+    kill(child->pid, SIGKILL);
+    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    *child = (struct child){.pid = -1, .go_fd = -1};
 }

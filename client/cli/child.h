@@ -1,21 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* child.h - starts the command: a child in a process group of its own, which dies with us. */
+/* child.h - starts the command: a child in its own process group, which dies with its parent. */
 #ifndef DLOCK_CLI_CHILD_H
 #define DLOCK_CLI_CHILD_H
 
+#include "wire.h"
 #include <signal.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 typedef struct child {
-    pid_t pid; /* and its group; not above 0: there is none */
+    pid_t pid; /* and its group; 0 or less: no child */
     int go_fd;
 } child;
 
-/* It does not begin before child_go(). mask: which signals it blocks. */
-child child_start(char *const words[], const sigset_t *mask, const char *name, const char *token,
-                  uint64_t fence);
+/* What the command gets along. */
+typedef struct child_options {
+    char *const *words;
+    sigset_t mask; /* signals that the command blocks */
+    const char *name, *token;
+    uint64_t fence;
+    bool has_url;            /* DLOCK_URL stays in the environment even with a password */
+    const wire_times *times; /* the command does not begin after kill_at_ms */
+} child_options;
 
-void child_go(child *of);
+/* The command does not begin before child_go(). */
+child child_start(const child_options *options);
+
+void child_go(child *child);
+
+/* Ends a child that has not begun. */
+void child_drop(child *child);
 
 #endif

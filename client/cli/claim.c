@@ -1,43 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* claim.c - see claim.h. */
+/* claim.c - see claim.h.
+ *
+ *   acquire   the lock stays held when the process ends, and the token is printed
+ *   release   and extend: by the token; release --force: by the tokens that hold it now
+ *   wait      looks at the lock now and then, and takes no place in its queue */
 #include "claim.h"
 
+#include "cancel.h"
 #include "complain.h"
 #include "connect.h"
+#include "force.h"
+#include "holder.h"
 #include "json.h"
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_FIRST_MS = 10, LOOK_MAX_MS = 200, WHY_SIZE = 300 };
+enum { LOOK_FIRST_MS = 10, LOOK_MAX_MS = 200, WHY_SIZE = 400 };
+
+typedef struct claim {
+    const request *request;
+    dlock_client *client;
+} claim;
 
 /* -- acquire */
 
-static dlock_lock *volatile awaited;
-static volatile sig_atomic_t canceled_by;
-
-static void on_signal(int number) {
-    canceled_by = number;
-    if (awaited != NULL) dlock_cancel(awaited);
-}
-
-static void catch_signals(dlock_lock *lock) {
-    struct sigaction cancel = {.sa_handler = on_signal};
-    awaited = lock;
-    sigaction(SIGINT, &cancel, NULL);
-    sigaction(SIGTERM, &cancel, NULL);
-    sigaction(SIGHUP, &cancel, NULL);
-}
-
-/* False: nobody can read it. */
-static bool show_grant(const request *asked, const dlock_lock *lock) {
-    if (asked->is_json) {
+/* False: nobody can read the token. */
+static bool show_grant(const request *request, const dlock_lock *lock) {
+    if (request->is_json) {
         json_object_begin(NULL);
-        json_text("name", asked->words[0]);
+        json_text("name", request->words[0]);
         json_text("token", dlock_token(lock));
         json_number("fence", (int64_t)dlock_fence(lock));
-        json_number("lease_ms", asked->lease_ms);
+        json_number("lease_ms", request->lease_ms);
         json_object_end();
     } else {
         puts(dlock_token(lock));
@@ -45,33 +41,46 @@ static bool show_grant(const request *asked, const dlock_lock *lock) {
     return fflush(stdout) == 0;
 }
 
-static int take(const request *asked, dlock_lock *lock) {
-    catch_signals(lock);
-    dlock_status status = connect_acquire(lock, asked->wait_ms);
-    awaited = NULL;
-    if (status == DLOCK_OK && canceled_by == 0) {
-        /* It stays held: nothing may be freed, as that would give it back. */
-        if (show_grant(asked, lock)) _exit(EXIT_CODE_OK);
+static void show_wait(void *arg) {
+    const claim *claim = arg;
+    char holder[WHY_SIZE];
+    holder_describe(claim->client, claim->request, claim->request->words[0], holder,
+                    sizeof(holder));
+    complain("%s: waiting: %s", claim->request->words[0],
+             holder[0] != '\0' ? holder : "another holds the lock");
+}
+
+static int take(claim *claim, dlock_lock *lock) {
+    const request *request = claim->request;
+    char holder[WHY_SIZE];
+    cancel_catch((const int[]){SIGINT, SIGTERM, SIGHUP, 0});
+    dlock_status status =
+        cancel_acquire(lock, request->wait_ms, request->is_verbose ? show_wait : NULL, claim);
+    if (status == DLOCK_OK) {
+        /* Freeing the handle would release the lock, so nothing is freed. */
+        if (show_grant(request, lock)) _exit(EXIT_CODE_OK);
         complain("the token cannot be written: the lock is given back");
         return EXIT_CODE_INTERNAL;
     }
-    if (canceled_by != 0) return EXIT_CODE_SIGNAL + canceled_by;
-    if (status == DLOCK_BUSY || status == DLOCK_TIMEOUT) return (int)asked->busy_code;
-    return (int)complain_status(asked->words[0], status, dlock_last_error(lock));
+    if (cancel_signal() != 0) return EXIT_CODE_SIGNAL + cancel_signal();
+    bool is_busy = status == DLOCK_BUSY || status == DLOCK_TIMEOUT;
+    if (is_busy) holder_describe(claim->client, request, request->words[0], holder, sizeof(holder));
+    return connect_explain(request, request->words[0], status,
+                           is_busy ? holder : dlock_last_error(lock));
 }
 
-int claim_acquire(request *asked) {
+int claim_acquire(request *request) {
     int code;
     dlock_lock *lock;
     dlock_lock_options how;
-    dlock_client *client = connect_client(asked, &code);
+    dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
     dlock_lock_options_init(&how);
-    how.lease_ms = (uint32_t)asked->lease_ms;
-    how.min_replicas = (uint32_t)asked->min_replicas;
-    dlock_status status = dlock_lock_new(&lock, client, asked->words[0], &how);
+    how.lease_ms = (uint32_t)request->lease_ms;
+    how.min_replicas = (uint32_t)request->min_replicas;
+    dlock_status status = dlock_lock_new(&lock, client, request->words[0], &how);
     if (status == DLOCK_OK)
-        code = take(asked, lock);
+        code = take(&(claim){request, client}, lock);
     else
         code = (int)complain_status("not a lock that can be had here", status, "");
     dlock_lock_free(lock);
@@ -81,41 +90,47 @@ int claim_acquire(request *asked) {
 
 /* -- release and extend */
 
-static int show_change(const request *asked, dlock_status status, const char *fact,
+static int show_change(const request *request, dlock_status status, const char *fact,
                        const char *why) {
     bool is_answered = status == DLOCK_OK || status == DLOCK_NOT_HELD;
-    if (asked->is_json && is_answered) {
+    if (request->is_json && is_answered) {
         json_object_begin(NULL);
-        json_text("name", asked->words[0]);
+        json_text("name", request->words[0]);
         json_fact(fact, status == DLOCK_OK);
         json_object_end();
         return (int)exit_code_of(status);
     }
-    if (status == DLOCK_NOT_HELD) complain("%s: the token does not hold it", asked->words[0]);
+    if (status == DLOCK_NOT_HELD) complain("%s: the token does not hold it", request->words[0]);
     if (is_answered) return (int)exit_code_of(status);
-    return (int)complain_status(asked->words[0], status, why);
+    return (int)complain_status(request->words[0], status, why);
 }
 
-int claim_release(request *asked) {
+int claim_release(request *request) {
     int code;
     char why[WHY_SIZE];
-    dlock_client *client = connect_client(asked, &code);
+    if (request->word_count != (request->is_forced ? 1 : 2)) {
+        complain(request->is_forced ? "release --force wants a name and no token"
+                                    : "release wants a name and a token; see also --force");
+        return EXIT_CODE_USAGE;
+    }
+    if (request->is_forced) return force_release(request);
+    dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
     dlock_status status =
-        dlock_release_token(client, asked->words[0], asked->words[1], why, sizeof(why));
+        dlock_release_token(client, request->words[0], request->words[1], why, sizeof(why));
     dlock_client_free(client);
-    return show_change(asked, status, "released", why);
+    return show_change(request, status, "released", why);
 }
 
-int claim_extend(request *asked) {
+int claim_extend(request *request) {
     int code;
     char why[WHY_SIZE];
-    dlock_client *client = connect_client(asked, &code);
+    dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
-    dlock_status status = dlock_extend_token(client, asked->words[0], asked->words[1],
-                                             (uint32_t)asked->lease_ms, why, sizeof(why));
+    dlock_status status = dlock_extend_token(client, request->words[0], request->words[1],
+                                             (uint32_t)request->lease_ms, why, sizeof(why));
     dlock_client_free(client);
-    return show_change(asked, status, "extended", why);
+    return show_change(request, status, "extended", why);
 }
 
 /* -- wait */
@@ -132,14 +147,14 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Looks, and does not queue up: who only wants to know must not be in anybody's way. */
-static dlock_status wait_until_free(const request *asked, dlock_client *client, char *why) {
-    int64_t patience_ms = asked->connect_timeout_ms + asked->io_timeout_ms;
-    int64_t until_ms = asked->wait_ms < 0 ? INT64_MAX : now_ms() + asked->wait_ms;
+/* Looks at the lock instead of queueing for it, so as to be in nobody's way. */
+static dlock_status wait_until_free(const request *request, dlock_client *client, char *why) {
+    int64_t patience_ms = request->connect_timeout_ms + request->io_timeout_ms;
+    int64_t until_ms = request->wait_ms < 0 ? INT64_MAX : now_ms() + request->wait_ms;
     int64_t pause_ms = LOOK_FIRST_MS;
     for (;;) {
         dlock_status status =
-            dlock_inspect(client, asked->words[0], patience_ms, is_seen, NULL, why, WHY_SIZE);
+            dlock_inspect(client, request->words[0], patience_ms, is_seen, NULL, why, WHY_SIZE);
         int64_t left_ms = until_ms - now_ms();
         if (status != DLOCK_OK) return status;
         if (left_ms <= 0) return DLOCK_TIMEOUT;
@@ -149,21 +164,28 @@ static dlock_status wait_until_free(const request *asked, dlock_client *client, 
     }
 }
 
-int claim_wait(request *asked) {
+int claim_wait(request *request) {
     int code;
-    char why[WHY_SIZE];
-    dlock_client *client = connect_client(asked, &code);
+    char why[WHY_SIZE], holder[WHY_SIZE] = "";
+    dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
-    dlock_status status = wait_until_free(asked, client, why);
+    if (request->is_verbose && request->wait_ms != DLOCK_NO_WAIT)
+        show_wait(&(claim){request, client});
+    dlock_status status = wait_until_free(request, client, why);
+    if (status == DLOCK_TIMEOUT)
+        holder_describe(client, request, request->words[0], holder, sizeof(holder));
     dlock_client_free(client);
     bool is_free = status == DLOCK_NOT_HELD;
     if (!is_free && status != DLOCK_TIMEOUT)
-        return (int)complain_status(asked->words[0], status, why);
-    if (asked->is_json) {
+        return (int)complain_status(request->words[0], status, why);
+    if (request->is_json) {
         json_object_begin(NULL);
-        json_text("name", asked->words[0]);
+        json_text("name", request->words[0]);
         json_fact("free", is_free);
         json_object_end();
     }
-    return is_free ? EXIT_CODE_OK : (int)asked->busy_code;
+    if (is_free) return EXIT_CODE_OK;
+    bool is_tried_once = request->wait_ms == DLOCK_NO_WAIT;
+    return connect_explain(request, request->words[0], is_tried_once ? DLOCK_BUSY : DLOCK_TIMEOUT,
+                           holder);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* claim.h - acquire, release, extend and wait, for scripts: the lock stays with a token, not with a
+/* claim.h - acquire, release, extend and wait, for scripts: a token holds the lock, not a
  * process. */
 #ifndef DLOCK_CLI_CLAIM_H
 #define DLOCK_CLI_CLAIM_H
 
 #include "request.h"
 
-int claim_acquire(request *asked);
-int claim_release(request *asked);
-int claim_extend(request *asked);
-int claim_wait(request *asked);
+int claim_acquire(request *request);
+int claim_release(request *request);
+int claim_extend(request *request);
+int claim_wait(request *request);
 
 #endif

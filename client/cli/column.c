@@ -8,12 +8,12 @@
 /* Of a text that is too long, the end is worth as much as the beginning: prefixes are alike. */
 static const char gap[] = "..";
 
-static size_t append(char *to, unsigned char byte) {
+static size_t append(char *end, unsigned char byte) {
     if (byte >= 0x20 && byte < 0x7F) {
-        *to = (char)byte;
+        *end = (char)byte;
         return 1;
     }
-    return (size_t)sprintf(to, "\\x%02x", byte);
+    return (size_t)sprintf(end, "\\x%02x", byte);
 }
 
 const char *column_show(char text[COLUMN_MAX * 4 + 1], const char *bytes, size_t length,
@@ -31,7 +31,7 @@ const char *column_show(char text[COLUMN_MAX * 4 + 1], const char *bytes, size_t
         memcpy(text, all, shown);
         text[shown] = '\0';
     }
-    for (size_t at = strlen(text); is_padded && at < width; at++)
-        strcpy(text + at, " ");
+    for (size_t shown = strlen(text); is_padded && shown < width; shown++)
+        strcpy(text + shown, " ");
     return text;
 }

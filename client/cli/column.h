@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* column.h - a text from outside, such as a name, in a column of a table: what could move the
- * cursor is shown as \xHH, what is too long is cut. Pure. */
+/* column.h - a text from outside, such as a name, in a column of a table: control characters are
+ * shown as \xHH, a long text is cut. Pure. */
 #ifndef DLOCK_CLI_COLUMN_H
 #define DLOCK_CLI_COLUMN_H
 

@@ -2,26 +2,65 @@
 /* complain.c - see complain.h. One write(2) per line: several processes may share the stream. */
 #include "complain.h"
 
+#include "escape.h"
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+enum { LINE_SIZE = 1024, PATIENCE_MS = 200 };
+
+/* At most PIPE_BUF bytes: a pipe with room for so many takes the line without blocking. */
+static void write_line(const char *line) {
+    struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&fd, 1, PATIENCE_MS) <= 0) return;
+    if (write(STDERR_FILENO, line, strlen(line)) < 0) return; /* nobody is there to be told */
+}
+
 void complain(const char *format, ...) {
-    char line[1024] = "dlock: ";
+    char raw[LINE_SIZE], line[2 * LINE_SIZE] = "dlock: ";
     size_t length = strlen(line);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line + length, sizeof(line) - length - 1, format, arguments);
+    vsnprintf(raw, sizeof(raw), format, arguments);
     va_end(arguments);
+    escape_text(line + length, sizeof(line) - length - 1, raw, strlen(raw));
     strcat(line, "\n");
-    if (write(STDERR_FILENO, line, strlen(line)) < 0) return; /* there is nobody to tell */
+    write_line(line);
 }
 
-exit_code complain_status(const char *what, dlock_status status, const char *cause) {
+/* Causes that an operator can remove, and how. The server's words are in the cause. */
+static const struct hint {
+    dlock_status status;
+    const char *words, *text;
+} hints[] = {
+    {DLOCK_PROTOCOL, "unknown command", "the server has no dlock module (MODULE LOAD)"},
+    {DLOCK_PROTOCOL, "have the dlock module", "the server has no dlock module (MODULE LOAD)"},
+    {DLOCK_PROTOCOL, "MOVED ", "the server is a node of a cluster: use redis+cluster://"},
+    {DLOCK_REFUSED, "CLUSTERDOWN ", "the server is a node of a cluster: use redis+cluster://"},
+};
+
+static const char *find_text(dlock_status status, const char *cause) {
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        if (hints[i].status == status && strstr(cause, hints[i].words) != NULL)
+            return hints[i].text;
+    return dlock_status_text(status);
+}
+
+exit_code complain_status(const char *subject, dlock_status status, const char *cause) {
+    const char *text = find_text(status, cause);
     if (cause[0] == '\0')
-        complain("%s: %s", what, dlock_status_text(status));
+        complain("%s: %s", subject, text);
     else
-        complain("%s: %s (%s)", what, dlock_status_text(status), cause);
+        complain("%s: %s (%s)", subject, text, cause);
+    return exit_code_of(status);
+}
+
+exit_code complain_query(const char *subject, dlock_status status, const char *cause,
+                         const char *rules) {
+    bool is_forbidden = status == DLOCK_REFUSED && strstr(cause, "NOPERM") != NULL;
+    if (!is_forbidden) return complain_status(subject, status, cause);
+    complain("%s: the user needs the ACL rules %s (%s)", subject, rules, cause);
     return exit_code_of(status);
 }

@@ -10,11 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* False: there is no place for it. */
-static bool find_path(char *path, size_t size) {
+#define SYSTEM_FILE "/etc/dlock/config"
+
+/* False: no such file is wanted. */
+static bool find_path(config_file which, char *path, size_t size) {
+    const char *system = getenv("DLOCK_SYSTEM_CONFIG");
     const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     int length;
-    if (base != NULL && base[0] == '/') /* others are to be ignored, says XDG */
+    if (which == CONFIG_FILE_SYSTEM)
+        length = snprintf(path, size, "%s", system != NULL ? system : SYSTEM_FILE);
+    else if (base != NULL && base[0] == '/') /* XDG says that relative paths are ignored */
         length = snprintf(path, size, "%s/dlock/config", base);
     else if (home != NULL && home[0] != '\0')
         length = snprintf(path, size, "%s/.config/dlock/config", home);
@@ -43,15 +48,15 @@ static bool read_line(char *line, const char *path, int number, config_file_set 
     *equals = '\0';
     key = trim(key);
     const char *value = keep(trim(equals + 1)), *wrong = "";
-    if (strcmp(key, "password") == 0 || secret_is_in_url(value)) *has_secret = true;
+    if (strcmp(key, "password") == 0 || secret_is_in_text(value)) *has_secret = true;
     if (set(arg, key, value, &wrong)) return true;
     complain("%s, line %d: %s: not %s", path, number, key, wrong);
     return false;
 }
 
-bool config_file_read(config_file_set set, void *arg) {
+bool config_file_read(config_file which, config_file_set set, void *arg) {
     char path[4096];
-    if (!find_path(path, sizeof(path))) return true;
+    if (!find_path(which, path, sizeof(path))) return true;
     FILE *file = fopen(path, "re");
     if (file == NULL) {
         if (errno == ENOENT || errno == ENOTDIR) return true;
@@ -63,7 +68,7 @@ bool config_file_read(config_file_set set, void *arg) {
     bool is_right = true, has_secret = false;
     for (int number = 1; is_right && getline(&line, &size, file) >= 0; number++)
         is_right = read_line(line, path, number, set, arg, &has_secret);
-    if (has_secret) secret_warn_if_open(fileno(file), path);
+    if (has_secret) secret_warn_if_open(fileno(file), path, which == CONFIG_FILE_SYSTEM);
     free(line);
     fclose(file);
     return is_right;

@@ -3,41 +3,49 @@
 #include "connect.h"
 
 #include "complain.h"
+#include "duration.h"
 
-dlock_client_options connect_options(const request *asked) {
+dlock_client_options connect_options(const request *request) {
     dlock_client_options options;
     dlock_client_options_init(&options);
-    options.urls = asked->urls;
-    options.url_count = (size_t)asked->url_count;
-    options.prefix = asked->prefix;
-    options.connect_timeout_ms = (uint32_t)asked->connect_timeout_ms;
-    options.io_timeout_ms = (uint32_t)asked->io_timeout_ms;
-    options.tls_ca_file = asked->tls_ca_file;
-    options.tls_cert_file = asked->tls_cert_file;
-    options.tls_key_file = asked->tls_key_file;
+    options.urls = request->urls;
+    options.url_count = (size_t)request->url_count;
+    options.prefix = request->prefix;
+    options.connect_timeout_ms = (uint32_t)request->connect_timeout_ms;
+    options.io_timeout_ms = (uint32_t)request->io_timeout_ms;
+    options.tls_ca_file = request->tls_ca_file;
+    options.tls_cert_file = request->tls_cert_file;
+    options.tls_key_file = request->tls_key_file;
     return options;
 }
 
-bool connect_check(const request *asked) {
-    dlock_client_options options = connect_options(asked);
+bool connect_check(const request *request) {
+    dlock_client_options options = connect_options(request);
     char wrong[256];
     dlock_options_error(&options, wrong, sizeof(wrong));
     if (wrong[0] != '\0') complain("%s", wrong);
     return wrong[0] == '\0';
 }
 
-dlock_client *connect_client(const request *asked, int *code) {
+dlock_client *connect_client(const request *request, int *code) {
     dlock_client *made = NULL;
-    dlock_client_options options = connect_options(asked);
+    dlock_client_options options = connect_options(request);
     *code = EXIT_CODE_USAGE;
-    if (!connect_check(asked)) return NULL;
+    if (!connect_check(request)) return NULL;
     dlock_status status = dlock_client_new(&made, &options);
     if (status != DLOCK_OK) *code = (int)complain_status("no client", status, "");
     return made;
 }
 
-dlock_status connect_acquire(dlock_lock *lock, int64_t wait_ms) {
-    if (wait_ms != DLOCK_WAIT_FOREVER) return dlock_acquire(lock, wait_ms);
-    dlock_status status = dlock_try_acquire(lock);
-    return status == DLOCK_BUSY ? dlock_acquire(lock, wait_ms) : status;
+int connect_explain(const request *request, const char *name, dlock_status status,
+                    const char *text) {
+    char waited[DURATION_SIZE];
+    const char *holder = text[0] != '\0' ? text : "another holds the lock";
+    duration_show(request->wait_ms, waited);
+    if (status == DLOCK_TIMEOUT && !request->is_quiet)
+        complain("%s: gave up after %s: %s", name, waited, holder);
+    else if (status == DLOCK_BUSY && request->is_verbose)
+        complain("%s: %s", name, holder);
+    if (status == DLOCK_TIMEOUT || status == DLOCK_BUSY) return (int)request->busy_code;
+    return (int)complain_status(name, status, text);
 }

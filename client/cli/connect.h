@@ -5,17 +5,19 @@
 
 #include "request.h"
 
-/* They borrow from the request. */
-dlock_client_options connect_options(const request *asked);
+/* The options borrow from the request. */
+dlock_client_options connect_options(const request *request);
 
-/* Looks at the options only. False: it was complained about. */
-bool connect_check(const request *asked);
+/* Checks the options without any I/O. False: complained. */
+bool connect_check(const request *request);
 
-/* NULL: it was complained about, and *code is how to end. */
-dlock_client *connect_client(const request *asked, int *code);
+/* NULL: complained, and *code is the exit code. */
+dlock_client *connect_client(const request *request, int *code);
 
-/* Takes it as the request says how long to wait. Without a limit it wants the service to be there
- * at first, and only then waits, whatever comes. */
-dlock_status connect_acquire(dlock_lock *lock, int64_t wait_ms);
+/* Says why a lock was not acquired, and returns the exit code. text: the holder if another holds
+ * the lock, else the cause. A wait that has ended is told unless -q is given; a single attempt that
+ * failed, as flock -n, only with -v. */
+int connect_explain(const request *request, const char *name, dlock_status status,
+                    const char *text);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { DURATION_SIZE = 24 };
 
-/* Up to a year. False: it is none. */
+/* Up to a year. False: not a time. */
 bool duration_parse(const char *text, int64_t *ms);
 
 /* In at most five characters up to 99 days, for tables: 7ms, 1.5s, 12s, 3m20, 2h05, 4d. */

@@ -1,142 +1,250 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* inspect.c - see inspect.h. */
+/* inspect.c - see inspect.h.
+ *
+ *   info   one lock: its holder, and the first clients of its queue
+ *   list   all locks, as a table, as JSON, or only their names
+ *
+ * Names, tokens and the names of servers come from outside: each is escaped. */
 #include "inspect.h"
 
+#include "acl.h"
 #include "column.h"
 #include "complain.h"
 #include "connect.h"
 #include "duration.h"
+#include "escape.h"
 #include "json.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
-/* All locks of a large server take a while; an answer that does not come is noticed much sooner. */
+/* All locks of a large server take a while; a missing reply is noticed much sooner. */
 enum { LIST_TIMEOUT_MS = 10 * 60 * 1000, WHY_SIZE = 300 };
-enum { NAME_WIDTH = 28, TOKEN_WIDTH = 26 };
+enum { NAME_WIDTH = 28, TOKEN_WIDTH = 26, TOKEN_SIZE = 1100, QUEUE_MAX = 10 };
 
-void inspect_show_json(const sighting *lock) {
+static void show_members(const sighting *seen) {
+    json_bytes("name", seen->lock.name, seen->lock.name_length);
+    json_bytes("token", seen->lock.token, seen->lock.token_length);
+    json_number("fence", (int64_t)seen->lock.fence);
+    json_number("ttl_ms", seen->lock.ttl_ms);
+    json_number("lease_ms", seen->lock.lease_ms);
+    json_number("since_ms", seen->lock.since_ms);
+    json_number("waiters", seen->lock.waiters);
+    json_number("session", seen->lock.session);
+    json_text("kind", seen->lock.is_string ? "string" : "lock");
+    json_text("server", seen->lock.server);
+}
+
+void inspect_show_json(const sighting *seen) {
     json_object_begin(NULL);
-    json_bytes("name", lock->of.name, lock->of.name_length);
-    json_bytes("token", lock->of.token, lock->of.token_length);
-    json_number("fence", (int64_t)lock->of.fence);
-    json_number("ttl_ms", lock->of.ttl_ms);
-    json_number("lease_ms", lock->of.lease_ms);
-    json_number("since_ms", lock->of.since_ms);
-    json_number("waiters", lock->of.waiters);
-    json_number("session", lock->of.session);
-    json_text("kind", lock->of.is_string ? "string" : "lock");
-    json_text("server", lock->of.server);
+    show_members(seen);
     json_object_end();
 }
 
 /* -- info */
 
-static void show_since(const sighting *lock) {
+/* A waiter, with its own copy of the token. */
+typedef struct place {
+    dlock_waiting waiting;
+    char token[TOKEN_SIZE];
+} place;
+
+typedef struct queue {
+    place places[QUEUE_MAX];
+    size_t count;
+} queue;
+
+static bool add_place(void *arg, const dlock_waiting *waiting) {
+    queue *queue = arg;
+    place *place = &queue->places[queue->count++];
+    place->waiting = *waiting;
+    escape_text(place->token, sizeof(place->token), waiting->token, waiting->token_length);
+    return queue->count < QUEUE_MAX;
+}
+
+static void show_queue(const queue *queue) {
+    char waited[DURATION_SIZE], left[DURATION_SIZE];
+    for (size_t i = 0; i < queue->count; i++) {
+        const dlock_waiting *waiting = &queue->places[i].waiting;
+        duration_show(waiting->waited_ms, waited);
+        duration_show(waiting->left_ms, left);
+        printf("%7zu  %s, waits for %s, for up to %s more, client %" PRId64 "\n", i + 1,
+               queue->places[i].token, waited, left, waiting->client);
+    }
+}
+
+static void show_queue_json(const queue *queue) {
+    json_array_begin("queue");
+    for (size_t i = 0; i < queue->count; i++) {
+        const dlock_waiting *waiting = &queue->places[i].waiting;
+        json_object_begin(NULL);
+        json_text("token", queue->places[i].token);
+        json_number("waited_ms", waiting->waited_ms);
+        json_number("left_ms", waiting->left_ms);
+        json_number("client", waiting->client);
+        json_object_end();
+    }
+    json_array_end();
+}
+
+static void show_since(const sighting *seen) {
     char age[DURATION_SIZE], when[32];
-    time_t seconds = (time_t)(lock->of.since_ms / 1000);
+    time_t seconds = (time_t)(seen->lock.since_ms / 1000);
     struct tm parts;
-    if (lock->age_ms < 0) return;
-    duration_show(lock->age_ms, age);
+    if (seen->age_ms < 0) return;
+    duration_show(seen->age_ms, age);
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", localtime_r(&seconds, &parts));
     printf("since    %s, %s ago\n", when, age);
 }
 
-static void show_info(const sighting *lock) {
+static void show_info(const sighting *seen, const queue *queue, int url_count) {
     char text[COLUMN_MAX * 4 + 1], ttl[DURATION_SIZE], lease[DURATION_SIZE];
-    const dlock_inspection *of = &lock->of;
-    printf("name     %s\n", column_show(text, of->name, of->name_length, COLUMN_MAX, 0));
-    printf("holder   %s\n", column_show(text, of->token, of->token_length, COLUMN_MAX, 0));
-    if (of->is_string) printf("kind     string: somebody's SET NX PX\n");
-    if (!of->is_string) printf("fence    %" PRIu64 "\n", of->fence);
-    show_since(lock);
-    duration_show(of->ttl_ms, ttl);
-    duration_show(of->lease_ms, lease);
-    if (of->ttl_ms < 0)
+    const dlock_inspection *lock = &seen->lock;
+    printf("name     %s\n", column_show(text, lock->name, lock->name_length, COLUMN_MAX, 0));
+    printf("holder   %s\n", column_show(text, lock->token, lock->token_length, COLUMN_MAX, 0));
+    if (lock->is_string) printf("kind     string: somebody's SET NX PX\n");
+    if (!lock->is_string) printf("fence    %" PRIu64 "\n", lock->fence);
+    show_since(seen);
+    duration_show(lock->ttl_ms, ttl);
+    duration_show(lock->lease_ms, lease);
+    if (lock->ttl_ms < 0)
         printf("ttl      does not end by itself\n");
-    else if (of->is_string)
+    else if (lock->is_string)
         printf("ttl      %s\n", ttl);
     else
         printf("ttl      %s of %s\n", ttl, lease);
-    printf("waiters  %" PRId64 "\n", of->waiters);
-    if (of->session != 0) printf("session  client %" PRId64 "\n", of->session);
-    printf("server   %s\n", of->server);
+    printf("waiters  %" PRId64 "\n", lock->waiters);
+    show_queue(queue);
+    if (lock->session != 0) printf("session  client %" PRId64 "\n", lock->session);
+    if (url_count > 1)
+        printf("servers  held on %d of %d\n", seen->copies, url_count);
+    else
+        printf("server   %s\n",
+               escape_text(text, sizeof(text), lock->server, strlen(lock->server)));
 }
 
-int inspect_info(request *asked) {
+static void show_free(const request *request) {
+    if (!request->is_json) {
+        printf("free\n");
+        return;
+    }
+    json_object_begin(NULL);
+    json_text("name", request->words[0]);
+    json_fact("free", true);
+    json_object_end();
+}
+
+static void show_all_info(const request *request, const sightings *sightings, const queue *queue) {
+    for (size_t i = 0; i < sightings->count; i++) {
+        const sighting *seen = &sightings->all[i];
+        if (!request->is_json) {
+            show_info(seen, queue, request->url_count);
+            continue;
+        }
+        json_object_begin(NULL);
+        show_members(seen);
+        json_number("held_on", seen->copies);
+        json_number("servers", request->url_count);
+        show_queue_json(queue);
+        json_object_end();
+    }
+}
+
+int inspect_info(request *request) {
     int code;
     char why[WHY_SIZE];
-    sightings seen = {.filter = asked};
-    dlock_client *client = connect_client(asked, &code);
+    sightings sightings = {0};
+    static queue queue;
+    int64_t timeout_ms = request->connect_timeout_ms + request->io_timeout_ms;
+    dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
-    dlock_status status =
-        dlock_inspect(client, asked->words[0], asked->connect_timeout_ms + asked->io_timeout_ms,
-                      sightings_add, &seen, why, sizeof(why));
+    dlock_status status = dlock_inspect(client, request->words[0], timeout_ms, sightings_add,
+                                        &sightings, why, sizeof(why));
+    if (status == DLOCK_OK)
+        status = dlock_list_waiters(client, request->words[0], QUEUE_MAX, timeout_ms, add_place,
+                                    &queue, why, sizeof(why));
     dlock_client_free(client);
-    if (status == DLOCK_NOT_HELD && asked->is_json) {
-        json_object_begin(NULL);
-        json_text("name", asked->words[0]);
-        json_fact("free", true);
-        json_object_end();
-    } else if (status == DLOCK_NOT_HELD) {
-        printf("free\n");
-    } else if (status != DLOCK_OK) {
-        complain_status(asked->words[0], status, why);
-    }
-    sightings_sort(&seen, "name");
-    for (size_t i = 0; i < seen.count; i++) {
-        if (asked->is_json)
-            inspect_show_json(&seen.all[i]);
-        else
-            show_info(&seen.all[i]);
-    }
-    sightings_clear(&seen);
+    sightings_sort(&sightings, "name");
+    if (status == DLOCK_OK)
+        show_all_info(request, &sightings, &queue);
+    else if (status == DLOCK_NOT_HELD)
+        show_free(request);
+    else
+        complain_query(request->words[0], status, why, ACL_INFO);
+    sightings_clear(&sightings);
     return (int)exit_code_of(status);
 }
 
 /* -- list */
 
-static void show_line(const sighting *lock) {
+static void show_line(const sighting *seen) {
     char name[COLUMN_MAX * 4 + 1], token[COLUMN_MAX * 4 + 1], age[DURATION_SIZE];
     char ttl[DURATION_SIZE];
-    duration_show(lock->age_ms, age);
-    duration_show(lock->of.ttl_ms, ttl);
+    duration_show(seen->age_ms, age);
+    duration_show(seen->lock.ttl_ms, ttl);
     printf("%s %s %6s %6s %7" PRId64 "\n",
-           column_show(name, lock->of.name, lock->of.name_length, NAME_WIDTH, 1),
-           column_show(token, lock->of.token, lock->of.token_length, TOKEN_WIDTH, 1), age, ttl,
-           lock->of.waiters);
+           column_show(name, seen->lock.name, seen->lock.name_length, NAME_WIDTH, 1),
+           column_show(token, seen->lock.token, seen->lock.token_length, TOKEN_WIDTH, 1), age, ttl,
+           seen->lock.waiters);
 }
 
-static void show_list(const request *asked, const sightings *seen) {
-    if (asked->is_json)
+static void show_names(const sightings *sightings) {
+    char safe[4096];
+    for (size_t i = 0; i < sightings->count; i++)
+        puts(escape_text(safe, sizeof(safe), sightings->all[i].lock.name,
+                         sightings->all[i].lock.name_length));
+}
+
+static void show_list(const request *request, const sightings *seen) {
+    if (request->is_json)
         json_array_begin(NULL);
     else if (seen->count > 0)
         printf("%-*s %-*s %6s %6s %7s\n", NAME_WIDTH, "NAME", TOKEN_WIDTH, "HOLDER", "AGE", "TTL",
                "WAITERS");
     for (size_t i = 0; i < seen->count; i++) {
-        if (asked->is_json)
+        if (request->is_json)
             inspect_show_json(&seen->all[i]);
         else
             show_line(&seen->all[i]);
     }
-    if (asked->is_json) json_array_end();
+    if (request->is_json) json_array_end();
 }
 
-int inspect_list(request *asked) {
+static void ignore_field(void *arg, const char *server, const char *field, const char *value) {
+    (void)arg;
+    (void)server;
+    (void)field;
+    (void)value;
+}
+
+/* An empty list is no proof: a server without the module has no locks either. A user who may not
+ * call INFO cannot be told. */
+static dlock_status check_module(dlock_client *client, const request *request, char *why) {
+    dlock_status status =
+        dlock_server_info(client, request->connect_timeout_ms + request->io_timeout_ms,
+                          ignore_field, NULL, why, WHY_SIZE);
+    return status == DLOCK_REFUSED ? DLOCK_OK : status;
+}
+
+int inspect_list(request *request) {
     int code;
     char why[WHY_SIZE];
-    sightings seen = {.filter = asked};
-    dlock_client *client = connect_client(asked, &code);
+    sightings seen = {.filter = request};
+    dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
-    dlock_status status = dlock_list(client, asked->word_count > 0 ? asked->words[0] : NULL,
+    dlock_status status = dlock_list(client, request->word_count > 0 ? request->words[0] : NULL,
                                      LIST_TIMEOUT_MS, sightings_add, &seen, why, sizeof(why));
+    if (status == DLOCK_OK && seen.count == 0) status = check_module(client, request, why);
     dlock_client_free(client);
     if (seen.has_no_memory) status = DLOCK_NO_MEMORY;
     sightings_sort(&seen, "name");
-    if (status == DLOCK_OK)
-        show_list(asked, &seen);
+    if (status == DLOCK_OK && request->is_names_only)
+        show_names(&seen);
+    else if (status == DLOCK_OK)
+        show_list(request, &seen);
     else
-        complain_status("list", status, why);
+        complain_query("list", status, why, ACL_LIST);
     sightings_clear(&seen);
     return (int)exit_code_of(status);
 }

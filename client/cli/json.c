@@ -2,23 +2,24 @@
 /* json.c - see json.h. */
 #include "json.h"
 
+#include "escape.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { DEPTH_MAX = 8 };
 
-/* What is open, from the outside to the inside. */
+/* The open levels, from the outside to the inside. */
 static struct level { bool is_array, has_item; } levels[DEPTH_MAX];
 static int depth;
 
 static void begin_item(const char *key) {
-    struct level *in = &levels[depth];
-    if (depth > 0 && in->is_array)
-        printf("%s\n", in->has_item ? "," : "");
+    struct level *level = &levels[depth];
+    if (depth > 0 && level->is_array)
+        printf("%s\n", level->has_item ? "," : "");
     else if (depth > 0)
-        printf("%s\"%s\": ", in->has_item ? ", " : "", key);
-    in->has_item = true;
+        printf("%s\"%s\": ", level->has_item ? ", " : "", key);
+    level->has_item = true;
 }
 
 static void begin_level(const char *key, bool is_array) {
@@ -50,15 +51,11 @@ void json_object_end(void) {
     end_level();
 }
 
-/* How many bytes the character has; 0: it is not UTF-8. Overlong forms and surrogates are not. */
-static size_t utf8_length(const unsigned char *c, size_t left) {
-    size_t length = c[0] < 0x80 ? 1 : c[0] < 0xC2 ? 0 : c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : 4;
-    if (length == 0 || c[0] > 0xF4 || length > left) return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((c[i] & 0xC0) != 0x80) return 0;
-    bool is_overlong = (c[0] == 0xE0 && c[1] < 0xA0) || (c[0] == 0xF0 && c[1] < 0x90);
-    bool is_none = (c[0] == 0xED && c[1] > 0x9F) || (c[0] == 0xF4 && c[1] > 0x8F);
-    return is_overlong || is_none ? 0 : length;
+/* Of a well-formed character of up to three bytes: those of four are all safe. */
+static unsigned code_point(const unsigned char *c, size_t size) {
+    if (size == 1) return c[0];
+    if (size == 2) return (c[0] & 0x1Fu) << 6 | (c[1] & 0x3Fu);
+    return (c[0] & 0x0Fu) << 12 | (c[1] & 0x3Fu) << 6 | (c[2] & 0x3Fu);
 }
 
 void json_bytes(const char *key, const char *bytes, size_t length) {
@@ -66,13 +63,13 @@ void json_bytes(const char *key, const char *bytes, size_t length) {
     putchar('"');
     for (size_t i = 0; i < length;) {
         const unsigned char *c = (const unsigned char *)bytes + i;
-        size_t size = utf8_length(c, length - i);
+        size_t size = escape_utf8_length(bytes + i, length - i);
         if (size == 0)
             printf("\\ufffd");
         else if (*c == '"' || *c == '\\')
             printf("\\%c", *c);
-        else if (*c < 0x20 || *c == 0x7F)
-            printf("\\u%04x", *c);
+        else if (escape_safe_length(bytes + i, length - i) == 0)
+            printf("\\u%04x", code_point(c, size));
         else
             fwrite(c, 1, size, stdout);
         i += size == 0 ? 1 : size;

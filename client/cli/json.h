@@ -7,8 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A key is for what is a member of an object; else NULL. The elements of an array are one to a
- * line, and so is what stands alone. */
+/* key: of a member of an object; else NULL. Each element of an array is on a line of its own. */
 void json_array_begin(const char *key);
 void json_array_end(void);
 void json_object_begin(const char *key);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keep.c - see keep.h. They are linked, so that whoever looks for leaks finds none. */
+/* keep.c - see keep.h. The strings are linked, so that LeakSanitizer finds none. */
 #include "keep.h"
 
 #include "complain.h"

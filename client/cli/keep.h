@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keep.h - strings that live as long as the program: what it was asked to do. */
+/* keep.h - strings that live as long as the program. */
 #ifndef DLOCK_CLI_KEEP_H
 #define DLOCK_CLI_KEEP_H
 

@@ -1,53 +1,54 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keeper.c - see keeper.h.
  *
- *   take     acquire; then the runner starts the command and says which group it is
- *   keep     the library renews. If that does not work any more: SIGTERM to the group, and after a
- *            grace SIGKILL, a margin before the lock could be another's. If the server says that it
- *            is lost: SIGKILL at once
- *   end      the runner says so, or is gone (then SIGKILL first): release
+ *   take     acquire; then the runner forks the command and says which group it is
+ *   confirm  if the lock is still held: GO. A runner that does not reply within half of the
+ *            validity is stopped: the lock is given back, and the runner begins anew
+ *   keep     the library renews. If renewal fails: SIGTERM to the group, and after a grace SIGKILL,
+ *            a margin before another could get the lock. If the server says that the lock is lost:
+ *            SIGKILL at once
+ *   end      the runner says so, or is gone (then SIGKILL first): release, or with --at-least one
+ *            last extension
  *
- * Of the two processes each one alone is enough to end the group in time: the runner sees until
- * when the lock is ours, and kills when that is over or the keeper is gone. */
+ * Each of the two processes alone can end the group in time: the runner sees kill_at_ms, and kills
+ * when that time has come or the keeper is gone. */
 #include "keeper.h"
 
+#include "cancel.h"
 #include "connect.h"
 #include "group.h"
+#include "holder.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-/* How often in a lease the time is noted for the runner; how long before the end it is, as killing
- * takes time on a busy machine; and how long a killed group may take to vanish. */
+/* How often in a lease kill_at_ms is noted for the runner; the margin before the end of the
+ * validity, as killing takes time on a busy machine; how long a killed group may take to vanish. */
 enum { TIMES_PER_LEASE = 12, MARGINS_PER_LEASE = 10, MARGIN_MAX_MS = 500, VANISH_MS = 1000 };
+enum { LEFT_MIN_MS = 10 }; /* the library wants leases of at least that */
 
 typedef struct keeping {
-    const request *asked;
+    const request *request;
+    const char *name;
     int fd;
     wire_times *times;
+    dlock_client *client;
     dlock_lock *lock;
-    pid_t group;
+    int64_t wait_ms, granted_ms;
+    pid_t group; /* 0: the command has not begun */
     int64_t margin_ms;
     int64_t kill_at_ms; /* fixed once SIGTERM was sent */
     bool is_ending, is_killed;
+    bool is_left; /* --at-least: the lock is held when the process ends */
 } keeping;
 
-static atomic_int why_suspect; /* what the last renewal said */
-
-/* For the handler: SIGTERM ends the wait. */
-static dlock_lock *volatile awaited;
-static volatile sig_atomic_t is_canceled;
-
-static void on_sigterm(int number) {
-    (void)number;
-    is_canceled = 1;
-    if (awaited != NULL) dlock_cancel(awaited);
-}
+static atomic_int why_suspect; /* the result of the last renewal */
 
 static void on_event(void *arg, dlock_event event, const char *name, dlock_status why) {
     (void)arg;
@@ -56,171 +57,208 @@ static void on_event(void *arg, dlock_event event, const char *name, dlock_statu
         atomic_store(&why_suspect, (int)why);
 }
 
-static void set_kill_at(keeping *of, int64_t at_ms) {
-    of->kill_at_ms = at_ms;
-    atomic_store(&of->times->kill_at_ms, at_ms);
+static void set_kill_at(keeping *keeping, int64_t at_ms) {
+    keeping->kill_at_ms = at_ms;
+    atomic_store(&keeping->times->kill_at_ms, at_ms);
 }
 
-static void tell(const keeping *of, wire_kind kind, dlock_status status, const char *text) {
+static void tell(const keeping *keeping, wire_kind kind, dlock_status status, const char *text) {
     wire_message message = {.kind = kind, .status = status};
-    if (of->lock != NULL) message.fence = dlock_fence(of->lock);
+    if (keeping->lock != NULL) message.fence = dlock_fence(keeping->lock);
     snprintf(message.text, sizeof(message.text), "%s", text);
-    wire_send(of->fd, &message);
+    wire_send(keeping->fd, &message);
 }
 
 /* -- the end of the group */
 
-static void kill_group(keeping *of) {
-    group_signal(of->group, SIGKILL);
-    of->is_killed = true;
+static void kill_group(keeping *keeping) {
+    group_signal(keeping->group, SIGKILL);
+    keeping->is_killed = true;
 }
 
-static void end_group(keeping *of, int64_t left_ms) {
-    bool is_gone = dlock_get_state(of->lock) == DLOCK_GONE;
-    if (!of->is_ending) {
-        char text[200];
+static void end_group(keeping *keeping, int64_t left_ms) {
+    bool is_gone = dlock_get_state(keeping->lock) == DLOCK_GONE;
+    if (is_gone) kill_group(keeping);
+    if (!keeping->is_ending) {
         dlock_status why = (dlock_status)atomic_load(&why_suspect);
-        snprintf(text, sizeof(text), "%s",
-                 why == DLOCK_OK || why == DLOCK_LOST ? "" : dlock_status_text(why));
-        of->is_ending = true;
-        set_kill_at(of, wire_now_ms() + left_ms - of->margin_ms);
-        if (!is_gone) group_signal(of->group, SIGTERM);
-        tell(of, WIRE_LOST, is_gone ? DLOCK_LOST : DLOCK_UNREACHABLE, text);
+        bool is_told = why != DLOCK_OK && why != DLOCK_LOST;
+        keeping->is_ending = true;
+        set_kill_at(keeping, wire_now_ms() + left_ms - keeping->margin_ms);
+        if (!is_gone) group_signal(keeping->group, SIGTERM);
+        tell(keeping, WIRE_LOST, is_gone ? DLOCK_LOST : DLOCK_UNREACHABLE,
+             is_told ? dlock_status_text(why) : "");
     }
-    if (is_gone || wire_now_ms() >= of->kill_at_ms) kill_group(of);
+    if (wire_now_ms() >= keeping->kill_at_ms) kill_group(keeping);
 }
 
-/* The runner is gone, and nobody else ends it. */
-static void end_orphans(keeping *of) {
-    kill_group(of);
+/* The runner is gone, so nobody else ends the group. */
+static void end_orphans(keeping *keeping) {
+    kill_group(keeping);
     int64_t until_ms = wire_now_ms() + VANISH_MS;
-    while (group_is_alive(of->group) && wire_now_ms() < until_ms)
+    while (group_is_alive(keeping->group) && wire_now_ms() < until_ms)
         poll(NULL, 0, 1);
 }
 
 /* -- the life of the lock */
 
-/* Until the runner says that it is over, or is gone. */
-static void keep(keeping *of) {
-    int64_t tick_ms = of->asked->lease_ms / TIMES_PER_LEASE;
-    struct pollfd fds[2] = {{.fd = of->fd, .events = POLLIN},
-                            {.fd = dlock_lost_fd(of->lock), .events = POLLIN}};
+/* Until the runner says that the group has ended, or is gone. */
+static void keep(keeping *keeping) {
+    int64_t tick_ms = keeping->request->lease_ms / TIMES_PER_LEASE;
+    struct pollfd fds[2] = {{.fd = keeping->fd, .events = POLLIN},
+                            {.fd = dlock_lost_fd(keeping->lock), .events = POLLIN}};
     for (;;) {
-        int64_t now_ms = wire_now_ms(), left_ms = dlock_remaining_ms(of->lock);
-        int64_t term_in_ms = left_ms - of->margin_ms - of->asked->grace_ms, wait_ms = tick_ms;
-        if (!of->is_ending) set_kill_at(of, now_ms + left_ms - of->margin_ms);
-        if (!of->is_killed && (of->is_ending || term_in_ms <= 0 || left_ms == 0))
-            end_group(of, left_ms);
-        if (of->is_ending && !of->is_killed && of->kill_at_ms - now_ms < wait_ms)
-            wait_ms = of->kill_at_ms - now_ms;
-        else if (!of->is_ending && term_in_ms < wait_ms)
+        int64_t now_ms = wire_now_ms(), left_ms = dlock_remaining_ms(keeping->lock);
+        int64_t term_in_ms = left_ms - keeping->margin_ms - keeping->request->grace_ms;
+        int64_t wait_ms = tick_ms;
+        if (!keeping->is_ending) set_kill_at(keeping, now_ms + left_ms - keeping->margin_ms);
+        if (!keeping->is_killed && (keeping->is_ending || term_in_ms <= 0 || left_ms == 0))
+            end_group(keeping, left_ms);
+        if (keeping->is_ending && !keeping->is_killed && keeping->kill_at_ms - now_ms < wait_ms)
+            wait_ms = keeping->kill_at_ms - now_ms;
+        else if (!keeping->is_ending && term_in_ms < wait_ms)
             wait_ms = term_in_ms;
-        if (of->is_killed) fds[1].fd = -1; /* it stays readable */
+        if (keeping->is_killed) fds[1].fd = -1; /* the descriptor stays readable */
         if (poll(fds, 2, (int)(wait_ms > 0 ? wait_ms : 1)) < 0) continue;
         if (fds[0].revents == 0) continue;
-        if (wire_receive(of->fd).kind == WIRE_END) end_orphans(of);
+        if (wire_receive(keeping->fd).kind == WIRE_END) end_orphans(keeping);
         return;
     }
 }
 
 /* False: the runner does not start the command, or not in time. */
-static bool learn_group(keeping *of) {
-    struct pollfd fd = {.fd = of->fd, .events = POLLIN};
-    set_kill_at(of, wire_now_ms() + dlock_remaining_ms(of->lock) - of->margin_ms);
-    tell(of, WIRE_GRANTED, DLOCK_OK, dlock_token(of->lock));
-    int patience_ms = (int)(dlock_remaining_ms(of->lock) / 2);
-    if (poll(&fd, 1, patience_ms) <= 0) return false;
-    wire_message message = wire_receive(of->fd);
-    of->group = message.group;
-    return message.kind == WIRE_CHILD;
+static bool confirm(keeping *keeping) {
+    struct pollfd fd = {.fd = keeping->fd, .events = POLLIN};
+    int64_t half_ms = dlock_remaining_ms(keeping->lock) / 2, until_ms = wire_now_ms() + half_ms;
+    set_kill_at(keeping, wire_now_ms() + dlock_remaining_ms(keeping->lock) - keeping->margin_ms);
+    tell(keeping, WIRE_GRANTED, DLOCK_OK, dlock_token(keeping->lock));
+    for (int64_t left_ms; (left_ms = until_ms - wire_now_ms()) > 0;) {
+        if (poll(&fd, 1, (int)left_ms) <= 0) continue;
+        wire_message message = wire_receive(keeping->fd);
+        if (message.kind != WIRE_CHILD) return false;
+        if (dlock_remaining_ms(keeping->lock) <= keeping->margin_ms) return false;
+        keeping->group = message.group;
+        tell(keeping, WIRE_GO, DLOCK_OK, "");
+        return true;
+    }
+    return false;
 }
 
-static dlock_status take(keeping *of) {
-    awaited = of->lock;
+static void on_busy(void *arg) {
+    keeping *keeping = arg;
+    char text[sizeof(((wire_message *)0)->text)];
+    holder_describe(keeping->client, keeping->request, keeping->name, text, sizeof(text));
+    tell(keeping, WIRE_WAITING, DLOCK_BUSY, text);
+}
+
+/* A command that has begun keeps others away for --at-least, however fast it was. */
+static dlock_status give_back(keeping *keeping) {
+    int64_t left_ms = keeping->granted_ms + keeping->request->at_least_ms - wire_now_ms();
+    if (keeping->group == 0 || left_ms < LEFT_MIN_MS) return dlock_release(keeping->lock);
+    dlock_status status = dlock_extend(keeping->lock, (uint32_t)left_ms);
+    keeping->is_left = status != DLOCK_LOST;
+    return status;
+}
+
+/* The result is for DONE; text is the cause, or the holder. */
+static dlock_status hold(keeping *keeping, char *text, size_t size) {
+    bool is_verbose = keeping->request->is_verbose;
     dlock_status status =
-        is_canceled ? DLOCK_CANCELED : connect_acquire(of->lock, of->asked->wait_ms);
-    awaited = NULL;
-    if (status == DLOCK_OK && is_canceled) { /* too late to be noticed by acquire */
-        dlock_release(of->lock);
-        status = DLOCK_CANCELED;
-    }
-    return status;
-}
-
-/* The result is for DONE; text is why. */
-static dlock_status hold(keeping *of, char *text, size_t size) {
-    dlock_status status = take(of);
+        cancel_acquire(keeping->lock, keeping->wait_ms, is_verbose ? on_busy : NULL, keeping);
+    keeping->granted_ms = wire_now_ms();
     if (status == DLOCK_OK) {
-        if (learn_group(of)) keep(of);
-        status = dlock_release(of->lock);
+        if (confirm(keeping)) keep(keeping);
+        status = give_back(keeping);
     }
-    snprintf(text, size, "%s", dlock_last_error(of->lock));
+    if (status == DLOCK_BUSY || status == DLOCK_TIMEOUT)
+        holder_describe(keeping->client, keeping->request, keeping->name, text, size);
+    else
+        snprintf(text, size, "%s", dlock_last_error(keeping->lock));
     return status;
 }
 
-static dlock_status work(keeping of, const char *name, char *text, size_t size) {
-    const request *asked = of.asked;
-    int64_t part_ms = asked->lease_ms / MARGINS_PER_LEASE;
-    of.margin_ms = part_ms < MARGIN_MAX_MS ? part_ms : MARGIN_MAX_MS;
-    dlock_client *client;
-    dlock_client_options options = connect_options(asked);
+static dlock_status open_lock(keeping *keeping) {
+    const request *request = keeping->request;
+    dlock_client_options options = connect_options(request);
     options.on_event = on_event;
-    if (asked->io_timeout_ms > asked->lease_ms / 4) /* else there is no second attempt */
-        options.io_timeout_ms = (uint32_t)(asked->lease_ms / 4);
+    if (request->io_timeout_ms > request->lease_ms / 4) /* leave time for a second attempt */
+        options.io_timeout_ms = (uint32_t)(request->lease_ms / 4);
     dlock_lock_options how;
     dlock_lock_options_init(&how);
-    how.lease_ms = (uint32_t)asked->lease_ms;
-    how.renew_every_ms = (uint32_t)asked->lease_ms / 3;
-    how.min_replicas = (uint32_t)asked->min_replicas;
-    how.session = asked->is_session;
-    dlock_status status = dlock_client_new(&client, &options);
+    how.lease_ms = (uint32_t)request->lease_ms;
+    how.renew_every_ms = (uint32_t)request->lease_ms / 3;
+    how.min_replicas = (uint32_t)request->min_replicas;
+    how.session = request->is_session;
+    dlock_status status = dlock_client_new(&keeping->client, &options);
     if (status != DLOCK_OK) return status;
-    status = dlock_lock_new(&of.lock, client, name, &how);
-    if (status == DLOCK_OK) status = hold(&of, text, size);
-    if (of.lock == NULL && status == DLOCK_INVALID)
-        snprintf(text, size, "the name is empty, or this kind of service has no such locks");
-    dlock_lock_free(of.lock);
-    dlock_client_free(client);
-    return status;
+    return dlock_lock_new(&keeping->lock, keeping->client, keeping->name, &how);
+}
+
+static void work(keeping *keeping, wire_message *done) {
+    int64_t part_ms = keeping->request->lease_ms / MARGINS_PER_LEASE;
+    keeping->margin_ms = part_ms < MARGIN_MAX_MS ? part_ms : MARGIN_MAX_MS;
+    done->status = open_lock(keeping);
+    if (done->status == DLOCK_OK)
+        done->status = hold(keeping, done->text, sizeof(done->text));
+    else if (done->status == DLOCK_INVALID)
+        snprintf(done->text, sizeof(done->text),
+                 "the name is empty, or this kind of service has no such locks");
+    if (keeping->is_left) return; /* freeing the handle would release the lock */
+    dlock_lock_free(keeping->lock);
+    dlock_client_free(keeping->client);
 }
 
 /* -- public */
 
 static void become_keeper(pid_t runner) {
-    struct sigaction on_term = {.sa_handler = on_sigterm};
     sigset_t none;
-    setsid(); /* what the terminal or a killed job is sent is not for us */
-    sigaction(SIGTERM, &on_term, NULL);
+    setsid(); /* signals of the terminal and of a killed job are not for the keeper */
+    cancel_catch((const int[]){SIGTERM, 0});
     signal(SIGHUP, SIG_IGN);
     sigemptyset(&none);
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* ends a wait; later the end of the stream is noticed */
     sigprocmask(SIG_SETMASK, &none, NULL);
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* ends a wait; else the end of the stream does */
-    if (getppid() != runner) is_canceled = 1;
+    if (getppid() != runner) raise(SIGTERM);
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(nothing, STDIN_FILENO);
     dup2(nothing, STDOUT_FILENO);
 }
 
-bool keeper_start(keeper *made, const request *asked, const char *name) {
+bool keeper_start(keeper *keeper, const request *request, const char *name, int64_t wait_ms) {
     int ends[2];
-    made->times = wire_open(ends);
-    if (made->times == NULL) return false;
+    keeper->times = wire_open(ends);
+    if (keeper->times == NULL) return false;
     pid_t runner = getpid();
-    made->pid = fork();
-    made->fd = ends[0];
-    if (made->pid != 0) {
+    keeper->pid = fork();
+    keeper->fd = ends[0];
+    if (keeper->pid != 0) {
         close(ends[1]);
-        return made->pid > 0;
+        return keeper->pid > 0;
     }
     close(ends[0]);
     become_keeper(runner);
     wire_message done = {.kind = WIRE_DONE};
-    keeping of = {.asked = asked, .fd = ends[1], .times = made->times};
-    done.status = work(of, name, done.text, sizeof(done.text));
+    keeping keeping = {.request = request,
+                       .name = name,
+                       .fd = ends[1],
+                       .times = keeper->times,
+                       .wait_ms = wait_ms};
+    work(&keeping, &done);
     wire_send(ends[1], &done);
+    if (keeping.is_left) _exit(EXIT_CODE_OK);
     exit(EXIT_CODE_OK);
 }
 
-void keeper_cancel(const keeper *of) {
-    kill(of->pid, SIGTERM);
+void keeper_cancel(const keeper *keeper) {
+    kill(keeper->pid, SIGTERM);
+}
+
+bool keeper_reap(const keeper *keeper) {
+    int status = 0;
+    pid_t pid;
+    wire_close(keeper->fd, keeper->times);
+    do
+        pid = waitpid(keeper->pid, &status, 0);
+    while (pid < 0 && errno == EINTR);
+    if (pid != keeper->pid) return true; /* reaped before */
+    return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keeper.h - the process that takes the lock for "dlock run", renews it and gives it back.
  *
- * It is not the one that the shell sees, nor the parent of the command: so it goes on when that one
- * is stopped (^Z), and when it is killed, the keeper ends the command and gives the lock back. */
+ * The keeper is neither the process that the shell sees nor the parent of the command. So it works
+ * on while the runner is stopped (^Z), and ends the command and gives the lock back if the runner
+ * is killed. */
 #ifndef DLOCK_CLI_KEEPER_H
 #define DLOCK_CLI_KEEPER_H
 
@@ -15,10 +16,13 @@ typedef struct keeper {
     wire_times *times;
 } keeper;
 
-/* Before any thread. False: no process or descriptor to be had. */
-bool keeper_start(keeper *made, const request *asked, const char *name);
+/* Before any thread. wait_ms: as of dlock_acquire(). False: no process or descriptor to be had. */
+bool keeper_start(keeper *keeper, const request *request, const char *name, int64_t wait_ms);
 
-/* The wait for the lock ends. */
-void keeper_cancel(const keeper *of);
+/* Ends the wait for the lock. */
+void keeper_cancel(const keeper *keeper);
+
+/* After the last message. True: the keeper ended as it should. */
+bool keeper_reap(const keeper *keeper);
 
 #endif

@@ -15,25 +15,25 @@ static uint64_t end_of(int bucket) {
     return ((uint64_t)(bucket % 32) + 33) << (power - 5);
 }
 
-void latency_add(latency *to, uint64_t us) {
-    to->counts[bucket_of(us)]++;
-    to->total++;
-    if (us > to->longest_us) to->longest_us = us;
+void latency_add(latency *latency, uint64_t us) {
+    latency->counts[bucket_of(us)]++;
+    latency->total++;
+    if (us > latency->longest_us) latency->longest_us = us;
 }
 
-void latency_merge(latency *to, const latency *from) {
+void latency_merge(latency *sum, const latency *more) {
     for (int i = 0; i < LATENCY_BUCKETS; i++)
-        to->counts[i] += from->counts[i];
-    to->total += from->total;
-    if (from->longest_us > to->longest_us) to->longest_us = from->longest_us;
+        sum->counts[i] += more->counts[i];
+    sum->total += more->total;
+    if (more->longest_us > sum->longest_us) sum->longest_us = more->longest_us;
 }
 
-double latency_quantile_ms(const latency *of, double part) {
+double latency_quantile_ms(const latency *latency, double part) {
     uint64_t below = 0;
     for (int i = 0; i < LATENCY_BUCKETS; i++) {
-        below += of->counts[i];
-        if (below == 0 || (double)below < part * (double)of->total) continue;
-        uint64_t us = end_of(i) < of->longest_us ? end_of(i) : of->longest_us;
+        below += latency->counts[i];
+        if (below == 0 || (double)below < part * (double)latency->total) continue;
+        uint64_t us = end_of(i) < latency->longest_us ? end_of(i) : latency->longest_us;
         return (double)us / 1000;
     }
     return 0;

@@ -12,10 +12,10 @@ typedef struct latency {
     uint64_t total, longest_us;
 } latency;
 
-void latency_add(latency *to, uint64_t us);
-void latency_merge(latency *to, const latency *from);
+void latency_add(latency *latency, uint64_t us);
+void latency_merge(latency *sum, const latency *more);
 
-/* So that this part of them is not longer; in milliseconds. */
-double latency_quantile_ms(const latency *of, double part);
+/* The time, in milliseconds, within which the given part of the waits ended. */
+double latency_quantile_ms(const latency *latency, double part);
 
 #endif

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* main.c - dlock, the command line tool: a table of subcommands, each in a file of its own.
  *
- *   request      what was asked for: options, DLOCK_URL, config_file, secret
+ *   request      options (option), DLOCK_URL, configuration files (config_file), passwords (secret)
  *   run          the runner; keeper holds the lock, child is the command; wire, group, terminal
- *   claim        acquire, release, extend, wait for scripts
- *   inspect      info and list; sightings: locks that were seen; column: names in tables
+ *   claim        acquire, release, extend, wait for scripts; force: release --force
+ *   inspect      info and list; sightings: locks as they were seen; column: names in tables
  *   top          on a screen; statistics: INFO dlock
+ *   metrics      the same for Prometheus; exposition: the format; http: one scrape
  *   bench        latency
  *
- * Only <dlock.h> of the library is used: the tool can do what any program can. */
+ * Of the library only <dlock.h> is used: the tool can do what any program can. */
+#include "acl.h"
 #include "bench.h"
 #include "claim.h"
 #include "complain.h"
 #include "inspect.h"
+#include "metrics.h"
 #include "run.h"
 #include "top.h"
 #include <fcntl.h>
@@ -22,18 +25,22 @@
 #include <unistd.h>
 
 static const subcommand subcommands[] = {
-    {"run", FOR_RUN, "NAME [--] COMMAND [ARGUMENT...]", "run a command while a lock is held", 1, -1,
-     run},
-    {"acquire", FOR_ACQUIRE, "NAME", "take a lock and print its token; it stays held", 1, 1,
+    {"run", FOR_RUN, "NAME [--] COMMAND [ARGUMENT...]", "run a command while a lock is held", NULL,
+     1, -1, run},
+    {"acquire", FOR_ACQUIRE, "NAME", "take a lock and print its token; it stays held", NULL, 1, 1,
      claim_acquire},
-    {"extend", FOR_EXTEND, "NAME TOKEN", "let its lease begin anew", 2, 2, claim_extend},
-    {"release", FOR_RELEASE, "NAME TOKEN", "give it back", 2, 2, claim_release},
-    {"wait", FOR_WAIT, "NAME", "wait until a lock is free, and do not take it", 1, 1, claim_wait},
-    {"info", FOR_INFO, "NAME", "who holds a lock, since when, who waits", 1, 1, inspect_info},
-    {"list", FOR_LIST, "[PATTERN]", "all locks that are held, or those that match", 0, 1,
-     inspect_list},
-    {"top", FOR_TOP, "[PATTERN]", "watch the locks that most wait for", 0, 1, top},
-    {"bench", FOR_BENCH, "", "measure what a lock costs here", 0, 0, bench},
+    {"extend", FOR_EXTEND, "NAME TOKEN", "let its lease begin anew", NULL, 2, 2, claim_extend},
+    {"release", FOR_RELEASE, "NAME [TOKEN]", "give it back", NULL, 1, 2, claim_release},
+    {"wait", FOR_WAIT, "NAME", "wait until a lock is free, and do not take it", NULL, 1, 1,
+     claim_wait},
+    {"info", FOR_INFO, "NAME", "who holds a lock, since when, who waits", NULL, 1, 1, inspect_info},
+    {"list", FOR_LIST, "[PATTERN]", "all locks that are held, or those that match",
+     "ACL rules: " ACL_LIST, 0, 1, inspect_list},
+    {"top", FOR_TOP, "[PATTERN]", "watch the locks that most wait for", "ACL rules: " ACL_TOP, 0, 1,
+     top},
+    {"metrics", FOR_METRICS, "", "counters, histograms and the busiest locks, for Prometheus",
+     "ACL rules: " ACL_TOP "; with --busiest 0: +info", 0, 0, metrics},
+    {"bench", FOR_BENCH, "", "measure what a lock costs here", NULL, 0, 0, bench},
 };
 
 enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
@@ -45,7 +52,7 @@ static void show_help(void) {
     printf("\ndlock COMMAND --help has the options, dlock(1) the whole story.\n");
 }
 
-/* So that no other file is taken for stdin, stdout or stderr. */
+/* Makes sure that no other file gets the numbers of stdin, stdout and stderr. */
 static void open_standard_files(void) {
     int fd;
     do
@@ -55,7 +62,7 @@ static void open_standard_files(void) {
 }
 
 int main(int argc, char **argv) {
-    static request asked; /* its strings are looked for here by whoever looks for leaks */
+    static request request; /* static, so that tools that look for leaks see its strings */
     open_standard_files();
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "--version") == 0) {
@@ -69,8 +76,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < SUBCOMMANDS; i++) {
         if (strcmp(word, subcommands[i].name) != 0) continue;
         int code;
-        if (!request_read(&asked, &subcommands[i], argc - 1, argv + 1, &code)) return code;
-        return subcommands[i].run(&asked);
+        if (!request_read(&request, &subcommands[i], argc - 1, argv + 1, &code)) return code;
+        return subcommands[i].run(&request);
     }
     complain(argc > 1 ? "no such command; see dlock --help" : "which command? see dlock --help");
     return EXIT_CODE_USAGE;

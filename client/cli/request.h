@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* request.h - what the tool was asked to do: options, environment and configuration file in one
- * struct, an option before the environment, that before the file, that before the default.
+/* request.h - everything the user asked for, in one struct. Later sources go over earlier ones:
  *
- * A new option is a field here and a row in request.c: parsing, --help and the keys of the file are
+ *   defaults, /etc/dlock/config, the user's configuration file, DLOCK_URL, options
+ *
+ * A new option is a field here and a row in option.c: parsing, --help and the keys of the files are
  * the same rows. */
 #ifndef DLOCK_CLI_REQUEST_H
 #define DLOCK_CLI_REQUEST_H
@@ -11,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The subcommands, as bits: which of them has an option. */
+/* The subcommands, as bits: each option has the set of its subcommands. */
 enum {
     FOR_RUN = 1,
     FOR_ACQUIRE = 2,
@@ -21,8 +22,9 @@ enum {
     FOR_INFO = 32,
     FOR_LIST = 64,
     FOR_TOP = 128,
-    FOR_BENCH = 256,
-    FOR_ALL = 511
+    FOR_METRICS = 256,
+    FOR_BENCH = 512,
+    FOR_ALL = 1023
 };
 
 enum { REQUEST_URLS_MAX = 16 };
@@ -33,15 +35,21 @@ typedef struct request {
     const char *prefix, *password, *password_file;
     const char *tls_ca_file, *tls_cert_file, *tls_key_file;
     int64_t connect_timeout_ms, io_timeout_ms;
-    int64_t wait_ms, lease_ms, grace_ms;
+    int64_t wait_ms, lease_ms, grace_ms, at_least_ms;
     int64_t min_replicas, busy_code;
-    bool is_session, is_tried_once, is_json;
-    int64_t held_longer_ms; /* of list and top: only those */
-    bool is_waited_for;
+    bool is_session, is_tried_once, is_url_passed;
+    bool is_verbose, is_quiet, is_json;
+    bool is_forced, is_sure; /* of release */
+    int64_t held_longer_ms;  /* of list and top: the filter */
+    bool is_waited_for;      /* likewise */
+    bool is_names_only;      /* of list */
     const char *sort;
     int64_t interval_ms, rounds;
+    int64_t busiest; /* of metrics */
+    const char *output, *format;
+    bool is_http;
     int64_t threads, duration_ms;
-    /* What is left of the command line. */
+    /* The words behind the options. */
     int word_count;
     char **words;
 } request;
@@ -52,11 +60,12 @@ typedef struct subcommand {
     unsigned bit;
     const char *synopsis; /* behind the options */
     const char *summary;
+    const char *note;         /* at the end of --help, or NULL */
     int words_min, words_max; /* negative: any number */
-    int (*run)(request *asked);
+    int (*run)(request *request);
 } subcommand;
 
-/* argv[0] is the name of the subcommand. False: *code is how to end; 0 after --help. */
-bool request_read(request *to, const subcommand *of, int argc, char **argv, int *code);
+/* argv[0] is the name of the subcommand. False: *code is the exit code; 0 after --help. */
+bool request_read(request *request, const subcommand *subcommand, int argc, char **argv, int *code);
 
 #endif

@@ -2,304 +2,337 @@
 /* run.c - see run.h: the process that the shell sees, the parent of the command.
  *
  *   wait     the keeper (keeper.h) asks for the lock; a signal ends the wait
- *   start    the command in a group of its own, with the terminal if it is ours
- *   attend   signals are passed on to the group; when the command stops, we stop too, so that the
- *            shell can go on, and the keeper keeps the lock; when the keeper is gone or silent for
- *            too long, the group is killed
+ *   start    fork the command, which begins once the keeper has confirmed that the lock is held. If
+ *            the lock was given back meanwhile, because this process was stopped: wait again
+ *   attend   signals are passed on to the group. When the command stops, stop too, so that the
+ *            shell can go on; the keeper keeps the lock. When the keeper is gone or silent for too
+ *            long, kill the group
  *   end      what is left of the group is ended, then the keeper gives the lock back
+ *   explain  complaints come last, when nothing depends on this process any more
  *
- * One thread, and signals only by signalfd: the order of things is the order in this file. */
+ * One thread, and signals only by signalfd: things happen in the order of this file. */
 #include "run.h"
 
 #include "child.h"
 #include "complain.h"
 #include "connect.h"
+#include "duration.h"
 #include "group.h"
 #include "keeper.h"
+#include "run_signals.h"
 #include "terminal.h"
+#include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What a keeper may take to give the lock back, beyond its timeouts. */
+/* How long a keeper may take to give the lock back, beyond its timeouts. */
 enum { FAREWELL_MS = 5000, NOT_ENDED = -1 };
 
-static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
-
 typedef struct running {
-    const request *asked;
+    const request *request;
     const char *name;
-    keeper by;
-    child of;
-    terminal at;
-    sigset_t original_mask;
-    int signal_fd;
+    char **words; /* the command */
+    keeper keeper;
+    child child;
+    terminal terminal;
+    run_signals signals;
     int child_status; /* as of waitpid(2), or NOT_ENDED */
     int canceled_by;  /* a signal; 0: none */
-    bool is_lost, is_keeper_gone;
+    bool is_keeper_gone;
+    char why_lost[400]; /* "": the lock is not lost */
 } running;
 
-/* -- signals */
-
-static bool is_ignored(int number) {
-    struct sigaction now;
-    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
-/* What is ignored (nohup) stays so, for us and for the command. */
-static bool open_signals(running *of) {
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
-        if (!is_ignored(passed_on[i])) sigaddset(&wanted, passed_on[i]);
-    signal(SIGCHLD, SIG_DFL);
-    sigaddset(&wanted, SIGCHLD);
-    sigset_t blocked = wanted;
-    sigaddset(&blocked, SIGTTOU);
-    sigaddset(&blocked, SIGPIPE); /* complaints that nobody reads */
-    sigprocmask(SIG_BLOCK, &blocked, &of->original_mask);
-    of->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-    return of->signal_fd >= 0;
-}
-
-/* Once the command runs, ^Z is for it. */
-static void catch_tstp(const running *of) {
-    sigset_t wanted;
-    if (is_ignored(SIGTSTP)) return;
-    sigemptyset(&wanted);
-    sigaddset(&wanted, SIGTSTP);
-    sigprocmask(SIG_BLOCK, &wanted, NULL);
-    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
-        if (!is_ignored(passed_on[i])) sigaddset(&wanted, passed_on[i]);
-    sigaddset(&wanted, SIGCHLD);
-    signalfd(of->signal_fd, &wanted, 0);
-}
-
-/* 0: none. */
-static int next_signal(const running *of) {
-    struct signalfd_siginfo info;
-    return read(of->signal_fd, &info, sizeof(info)) == sizeof(info) ? (int)info.ssi_signo : 0;
+static int64_t patience_ms(const running *running) {
+    const request *request = running->request;
+    return request->connect_timeout_ms + 2 * request->io_timeout_ms + FAREWELL_MS;
 }
 
 /* -- wait */
 
-/* The answer: WIRE_GRANTED, WIRE_DONE or WIRE_END. */
-static wire_message wait_for_grant(running *of) {
-    struct pollfd fds[2] = {{.fd = of->signal_fd, .events = POLLIN},
-                            {.fd = of->by.fd, .events = POLLIN}};
-    for (;;) {
-        if (poll(fds, 2, -1) < 0) continue;
-        int number;
-        while ((number = next_signal(of)) != 0) {
-            if (number == SIGCHLD || number == SIGWINCH) continue;
-            of->canceled_by = number;
-            keeper_cancel(&of->by);
-        }
-        if (fds[1].revents != 0) return wire_receive(of->by.fd);
+static void cancel(running *running) {
+    int number;
+    while ((number = run_signals_next(&running->signals)) != 0) {
+        if (number == SIGCHLD || number == SIGWINCH) continue;
+        if (running->canceled_by == 0) running->canceled_by = number;
+        keeper_cancel(&running->keeper);
     }
+}
+
+/* The next message of the keeper. A keeper that does not react to a cancel is killed. */
+static wire_message hear_keeper_or_signal(running *running) {
+    struct pollfd fds[2] = {{.fd = running->signals.fd, .events = POLLIN},
+                            {.fd = running->keeper.fd, .events = POLLIN}};
+    int64_t kill_at_ms = 0;
+    for (;;) {
+        int64_t left_ms = kill_at_ms - wire_now_ms();
+        if (kill_at_ms != 0 && left_ms <= 0) kill(running->keeper.pid, SIGKILL);
+        if (poll(fds, 2, kill_at_ms == 0 ? -1 : (int)(left_ms > 1 ? left_ms : 1)) < 0) continue;
+        if (fds[0].revents != 0) cancel(running);
+        if (fds[1].revents != 0) return wire_receive(running->keeper.fd);
+        if (running->canceled_by != 0 && kill_at_ms == 0)
+            kill_at_ms = wire_now_ms() + patience_ms(running);
+    }
+}
+
+static void show_wait(const running *running, const char *holder) {
+    char limit[DURATION_SIZE];
+    const request *request = running->request;
+    duration_show(request->wait_ms, limit);
+    complain("%s: waiting %s%s: %s", running->name, request->wait_ms < 0 ? "" : "for up to ",
+             request->wait_ms < 0 ? "without a limit" : limit,
+             holder[0] != '\0' ? holder : "another holds the lock");
+}
+
+/* The result: WIRE_GRANTED, WIRE_DONE or WIRE_END. */
+static wire_message wait_for_grant(running *running) {
+    wire_message message;
+    while ((message = hear_keeper_or_signal(running)).kind == WIRE_WAITING)
+        show_wait(running, message.text);
+    return message;
 }
 
 /* -- attend */
 
 /* The command was stopped, and the shell should know. Without a terminal there is no shell to
- * tell, and whoever stopped it may let it go on. */
-static void stop_too(running *of, int number) {
+ * tell, and whoever stopped the command may continue it. */
+static void stop_too(running *running, int number) {
     bool wants_terminal = number == SIGTTIN || number == SIGTTOU;
-    if (of->at.fd < 0) return;
-    if (wants_terminal && terminal_lend(&of->at, of->of.pid)) {
-        kill(-of->of.pid, SIGCONT);
+    pid_t group = running->child.pid;
+    if (running->terminal.fd < 0) return;
+    if (wants_terminal && terminal_lend(&running->terminal, group)) {
+        kill(-group, SIGCONT);
         return;
     }
-    terminal_take_back(&of->at);
+    terminal_take_back(&running->terminal);
     kill(getpid(), SIGSTOP);
-    /* Here somebody lets us go on: "fg" with the terminal, "bg" without. */
-    terminal_lend(&of->at, of->of.pid);
-    kill(-of->of.pid, SIGCONT);
+    /* From here on somebody has continued this process: "fg" with the terminal, "bg" without. */
+    terminal_lend(&running->terminal, group);
+    kill(-group, SIGCONT);
 }
 
-/* As we adopt orphans (see start()), there may be others than the command. */
-static void look_after_children(running *of) {
+/* This process adopts orphans (see start()), so there may be more children than the command. */
+static void look_after_children(running *running) {
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
-        if (pid == of->by.pid && !WIFSTOPPED(status)) of->is_keeper_gone = true;
-        if (pid != of->of.pid) continue;
+        if (pid == running->keeper.pid && !WIFSTOPPED(status)) running->is_keeper_gone = true;
+        if (pid != running->child.pid) continue;
         if (WIFSTOPPED(status))
-            stop_too(of, WSTOPSIG(status));
+            stop_too(running, WSTOPSIG(status));
         else
-            of->child_status = status;
+            running->child_status = status;
     }
 }
 
-static void pass_on_signals(running *of) {
+static void pass_on_signals(running *running) {
     int number;
-    while ((number = next_signal(of)) != 0) {
+    while ((number = run_signals_next(&running->signals)) != 0) {
         if (number == SIGCHLD)
-            look_after_children(of);
+            look_after_children(running);
         else
-            group_signal(of->of.pid, number);
+            group_signal(running->child.pid, number);
     }
 }
 
-/* It was said, or can be seen, that the lock is not ours much longer. */
-static void lose(running *of, const char *why) {
-    if (!of->is_lost) complain("%s: the lock is lost: %s", of->name, why);
-    of->is_lost = true;
+/* The first reason counts. */
+static void lose(running *running, const char *why) {
+    if (running->why_lost[0] == '\0')
+        snprintf(running->why_lost, sizeof(running->why_lost), "%s", why);
 }
 
-static wire_message hear_keeper(running *of) {
-    wire_message message = wire_receive(of->by.fd);
-    if (message.kind != WIRE_LOST) of->is_keeper_gone = true;
+static wire_message hear_keeper(running *running) {
+    wire_message message = wire_receive(running->keeper.fd);
+    if (message.kind == WIRE_END || message.kind == WIRE_DONE) running->is_keeper_gone = true;
     if (message.kind == WIRE_LOST && message.status == DLOCK_LOST)
-        lose(of, "the server says that it is not ours any more");
+        lose(running, "the server says that it is not ours any more");
     else if (message.kind == WIRE_LOST)
-        lose(of, message.text[0] != '\0' ? message.text : "it was not renewed in time");
+        lose(running, message.text[0] != '\0' ? message.text : "it was not renewed in time");
     return message;
 }
 
-static int64_t time_left_ms(const running *of) {
-    return atomic_load(&of->by.times->kill_at_ms) - wire_now_ms();
+static int64_t time_left_ms(const running *running) {
+    return atomic_load(&running->keeper.times->kill_at_ms) - wire_now_ms();
 }
 
-/* The keeper does the same, and knows more; this is for when it cannot. */
-static void guard(running *of) {
-    bool is_late = time_left_ms(of) <= 0;
-    if (!is_late && !of->is_keeper_gone) return;
-    lose(of, of->is_keeper_gone ? "the process that kept it is gone" : "its time is over");
-    group_signal(of->of.pid, SIGKILL);
+/* The keeper does the same and knows more; the guard is for a keeper that cannot. */
+static void guard(running *running) {
+    bool is_late = time_left_ms(running) <= 0;
+    if (!is_late && !running->is_keeper_gone) return;
+    group_signal(running->child.pid, SIGKILL);
+    lose(running,
+         running->is_keeper_gone ? "the process that kept it is gone" : "its time is over");
 }
 
-/* Until something happens, but not for longer than that. */
-static void listen_for(running *of, int64_t limit_ms) {
-    struct pollfd fds[2] = {{.fd = of->signal_fd, .events = POLLIN},
-                            {.fd = of->is_keeper_gone ? -1 : of->by.fd, .events = POLLIN}};
+/* Until something happens, but not for longer than limit_ms. */
+static void listen_for(running *running, int64_t limit_ms) {
+    struct pollfd fds[2] = {
+        {.fd = running->signals.fd, .events = POLLIN},
+        {.fd = running->is_keeper_gone ? -1 : running->keeper.fd, .events = POLLIN}};
     if (limit_ms > 1000 * 1000) limit_ms = 1000 * 1000;
     if (poll(fds, 2, (int)(limit_ms > 1 ? limit_ms : 1)) < 0) return;
-    if (fds[1].revents != 0) hear_keeper(of);
-    if (fds[0].revents != 0) pass_on_signals(of);
+    if (fds[1].revents != 0) hear_keeper(running);
+    if (fds[0].revents != 0) pass_on_signals(running);
 }
 
-static void attend(running *of) {
-    while (of->child_status == NOT_ENDED) {
-        int64_t left_ms = time_left_ms(of);
-        listen_for(of, left_ms > 0 && !of->is_keeper_gone ? left_ms : 10);
-        if (of->child_status == NOT_ENDED) guard(of);
+static void attend(running *running) {
+    while (running->child_status == NOT_ENDED) {
+        int64_t left_ms = time_left_ms(running);
+        listen_for(running, left_ms > 0 && !running->is_keeper_gone ? left_ms : 10);
+        if (running->child_status == NOT_ENDED) guard(running);
     }
 }
 
 /* -- start and end */
 
-static bool start(running *of, const wire_message *granted) {
-    of->child_status = NOT_ENDED;
-    prctl(PR_SET_CHILD_SUBREAPER, 1); /* so that what is left of the group can be seen to end */
-    terminal_open(&of->at);
-    catch_tstp(of);
-    char **words = of->asked->words + 1;
-    of->of = child_start(words, &of->original_mask, of->name, granted->text, granted->fence);
-    if (of->of.pid <= 0) return false;
-    if (terminal_is_all_ours(&of->at)) terminal_lend(&of->at, of->of.pid);
-    wire_send(of->by.fd, &(wire_message){.kind = WIRE_CHILD, .group = of->of.pid});
-    child_go(&of->of);
+/* False: no process or descriptor to be had. */
+static bool start(running *running, const wire_message *granted) {
+    child_options options = {.words = running->words,
+                             .mask = running->signals.original_mask,
+                             .name = running->name,
+                             .token = granted->text,
+                             .fence = granted->fence,
+                             .has_url = running->request->is_url_passed,
+                             .times = running->keeper.times};
+    running->child_status = NOT_ENDED;
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* so that the end of the whole group can be seen */
+    running->child = child_start(&options);
+    return running->child.pid > 0;
+}
+
+/* False: the lock is not held any more, or a signal has come; the child is gone. */
+static bool begin(running *running, const wire_message *granted) {
+    child *child = &running->child;
+    wire_send(running->keeper.fd, &(wire_message){.kind = WIRE_CHILD, .group = child->pid});
+    bool is_confirmed = hear_keeper_or_signal(running).kind == WIRE_GO;
+    if (!is_confirmed || running->canceled_by != 0 || time_left_ms(running) <= 0) {
+        child_drop(child);
+        return false;
+    }
+    if (running->request->is_verbose)
+        complain("%s: acquired with fence %" PRIu64, running->name, granted->fence);
+    terminal_open(&running->terminal);
+    run_signals_catch_stop(&running->signals);
+    if (terminal_is_all_ours(&running->terminal)) terminal_lend(&running->terminal, child->pid);
+    child_go(child);
     return true;
 }
 
-/* What the command has left behind must not go on without the lock. */
-static void end_rest(running *of) {
-    pid_t group = of->of.pid;
+/* Processes that the command has left behind must not go on without the lock. */
+static void end_rest(running *running) {
+    pid_t group = running->child.pid;
     if (!group_is_alive(group)) return;
-    int64_t kill_at_ms = wire_now_ms() + of->asked->grace_ms;
+    int64_t kill_at_ms = wire_now_ms() + running->request->grace_ms;
     group_signal(group, SIGTERM);
     while (group_is_alive(group)) {
-        bool is_late = wire_now_ms() >= kill_at_ms || time_left_ms(of) <= 0;
-        if (is_late || of->is_keeper_gone) group_signal(group, SIGKILL);
-        listen_for(of, 20);
+        bool is_late = wire_now_ms() >= kill_at_ms || time_left_ms(running) <= 0;
+        if (is_late || running->is_keeper_gone) group_signal(group, SIGKILL);
+        listen_for(running, 20);
     }
 }
 
-/* What became of the lock; DLOCK_LOST if the keeper does not say. */
-static wire_message part_with_keeper(running *of) {
+/* The fate of the lock; DLOCK_LOST if the keeper does not say. */
+static wire_message part_with_keeper(running *running) {
     wire_message done = {.kind = WIRE_DONE, .status = DLOCK_LOST};
-    struct pollfd fd = {.fd = of->by.fd, .events = POLLIN};
-    int64_t patience_ms = of->asked->connect_timeout_ms + 2 * of->asked->io_timeout_ms;
-    int64_t until_ms = wire_now_ms() + patience_ms + FAREWELL_MS;
-    wire_send(of->by.fd, &(wire_message){.kind = WIRE_RELEASE});
+    struct pollfd fd = {.fd = running->keeper.fd, .events = POLLIN};
+    int64_t until_ms = wire_now_ms() + patience_ms(running);
+    wire_send(running->keeper.fd, &(wire_message){.kind = WIRE_RELEASE});
     for (int64_t now_ms; (now_ms = wire_now_ms()) < until_ms;) {
         if (poll(&fd, 1, (int)(until_ms - now_ms)) <= 0) continue;
-        wire_message message = hear_keeper(of);
+        wire_message message = hear_keeper(running);
         if (message.kind == WIRE_DONE) return message;
         if (message.kind == WIRE_END) return done;
     }
-    kill(of->by.pid, SIGKILL);
+    kill(running->keeper.pid, SIGKILL);
     return done;
-}
-
-/* True: it ended as it should. */
-static bool reap_keeper(const running *of) {
-    int status = 0;
-    close(of->by.fd);
-    if (waitpid(of->by.pid, &status, 0) != of->by.pid) return true; /* done before */
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 static int code_of_child(int status) {
     return WIFSIGNALED(status) ? EXIT_CODE_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static int attend_and_end(running *of) {
-    attend(of);
-    end_rest(of);
-    terminal_take_back(&of->at);
-    terminal_close(&of->at);
-    wire_message done = part_with_keeper(of);
-    bool is_keeper_well = reap_keeper(of);
-    if (done.status == DLOCK_LOST) lose(of, "it had ended before the command did");
-    if (of->is_lost) return EXIT_CODE_LOST;
+static int attend_and_end(running *running) {
+    attend(running);
+    end_rest(running);
+    terminal_take_back(&running->terminal);
+    terminal_close(&running->terminal);
+    wire_message done = part_with_keeper(running);
+    bool is_keeper_well = keeper_reap(&running->keeper);
+    if (done.status == DLOCK_LOST) lose(running, "it had ended before the command did");
+    if (running->why_lost[0] != '\0') {
+        complain("%s: the lock is lost: %s", running->name, running->why_lost);
+        return EXIT_CODE_LOST;
+    }
     if (done.status != DLOCK_OK)
-        complain_status("warning: the lock could not be given back, its lease must end",
+        complain_status(running->request->at_least_ms > 0
+                            ? "warning: the lock could not be kept for --at-least"
+                            : "warning: the lock could not be given back, its lease must end",
                         done.status, done.text);
-    return is_keeper_well ? code_of_child(of->child_status) : EXIT_CODE_INTERNAL;
+    return is_keeper_well ? code_of_child(running->child_status) : EXIT_CODE_INTERNAL;
 }
 
-/* It was not got. */
-static int explain(const running *of, const wire_message *answer) {
-    if (answer->kind != WIRE_DONE) {
-        complain("%s: the process that asks for the lock has died", of->name);
-        return EXIT_CODE_INTERNAL;
-    }
-    if (answer->status == DLOCK_CANCELED && of->canceled_by != 0)
-        return EXIT_CODE_SIGNAL + of->canceled_by;
-    bool is_busy = answer->status == DLOCK_BUSY || answer->status == DLOCK_TIMEOUT;
-    if (is_busy) return (int)of->asked->busy_code; /* as flock(1): the code says it */
-    return (int)complain_status(of->name, answer->status, answer->text);
+/* -- the lock was not acquired */
+
+static int explain(const running *running, const wire_message *answer) {
+    if (running->canceled_by != 0) return EXIT_CODE_SIGNAL + running->canceled_by;
+    if (answer->kind == WIRE_DONE)
+        return connect_explain(running->request, running->name, answer->status, answer->text);
+    complain("%s: the process that asks for the lock has died", running->name);
+    return EXIT_CODE_INTERNAL;
 }
 
-int run(request *asked) {
-    running of = {.asked = asked, .name = asked->words[0], .at = {.fd = -1}};
-    if (asked->word_count > 1 && strcmp(asked->words[1], "--") == 0) {
-        asked->words++; /* the name is not needed there any more */
-        asked->word_count--;
+static int give_up(running *running) {
+    part_with_keeper(running);
+    keeper_reap(&running->keeper);
+    if (running->canceled_by != 0) return EXIT_CODE_SIGNAL + running->canceled_by;
+    complain("no process or descriptor for the command");
+    return EXIT_CODE_NO_RESOURCES;
+}
+
+/* Each round has a keeper of its own. A second round is needed only if this process was stopped
+ * between the grant and the start until the lock was given back. */
+static int run_rounds(running *running) {
+    int64_t wait_ms = running->request->wait_ms, until_ms = wire_now_ms() + wait_ms;
+    for (;;) {
+        running->is_keeper_gone = false;
+        running->why_lost[0] = '\0';
+        if (!keeper_start(&running->keeper, running->request, running->name, wait_ms)) {
+            complain("no process or descriptor to be had");
+            return EXIT_CODE_NO_RESOURCES;
+        }
+        wire_message answer = wait_for_grant(running);
+        if (answer.kind != WIRE_GRANTED) {
+            keeper_reap(&running->keeper);
+            return explain(running, &answer);
+        }
+        if (running->canceled_by != 0 || !start(running, &answer)) return give_up(running);
+        if (begin(running, &answer)) return attend_and_end(running);
+        if (running->canceled_by != 0) return give_up(running);
+        part_with_keeper(running);
+        keeper_reap(&running->keeper);
+        if (wait_ms > 0) wait_ms = until_ms - wire_now_ms();
+        if (wait_ms < 0 && running->request->wait_ms >= 0) wait_ms = DLOCK_NO_WAIT;
+        if (running->request->is_verbose)
+            complain("%s: the lock had been given back before the command began", running->name);
     }
-    if (asked->word_count < 2) {
+}
+
+int run(request *request) {
+    running running = {.request = request, .name = request->words[0], .terminal = {.fd = -1}};
+    int skipped = request->word_count > 1 && strcmp(request->words[1], "--") == 0 ? 2 : 1;
+    running.words = request->words + skipped;
+    if (request->word_count <= skipped) {
         complain("no command; see dlock run --help");
         return EXIT_CODE_USAGE;
     }
-    if (!connect_check(asked)) return EXIT_CODE_USAGE;
-    if (!open_signals(&of) || !keeper_start(&of.by, asked, of.name)) {
-        complain("no process or descriptor to be had");
+    if (!connect_check(request)) return EXIT_CODE_USAGE;
+    if (!run_signals_open(&running.signals)) {
+        complain("no descriptor to be had");
         return EXIT_CODE_NO_RESOURCES;
     }
-    wire_message answer = wait_for_grant(&of);
-    if (answer.kind != WIRE_GRANTED) {
-        reap_keeper(&of);
-        return explain(&of, &answer);
-    }
-    if (of.canceled_by == 0 && start(&of, &answer)) return attend_and_end(&of);
-    part_with_keeper(&of);
-    reap_keeper(&of);
-    if (of.canceled_by != 0) return EXIT_CODE_SIGNAL + of.canceled_by; /* a moment too late */
-    complain("no process or descriptor for the command");
-    return EXIT_CODE_NO_RESOURCES;
+    return run_rounds(&running);
 }

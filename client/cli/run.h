@@ -5,6 +5,6 @@
 
 #include "request.h"
 
-int run(request *asked);
+int run(request *request);
 
 #endif

@@ -61,7 +61,7 @@ void screen_page_begin(void) {
     fputs(TOP_LEFT, stdout);
 }
 
-/* No line break behind the last one: it would scroll. */
+/* No line break behind the last line: the page would scroll. */
 static void put(const char *before, const char *text, const char *after) {
     if (lines_left <= 0) return;
     lines_left--;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* screen.h - the terminal as a screen: keys one by one, a page of its own. Whatever ends the
- * program by way of screen_end() leaves the terminal as it was. */
+/* screen.h - the terminal as a screen: single keys, a separate page. screen_end() restores the
+ * terminal. */
 #ifndef DLOCK_CLI_SCREEN_H
 #define DLOCK_CLI_SCREEN_H
 
@@ -14,7 +14,7 @@ void screen_end(void);
 
 void screen_size(int *rows, int *columns);
 
-/* What is printed from here on is the new page; it is shown at once at its end. */
+/* Lines from here on are the new page, which is shown at screen_page_end(). */
 void screen_page_begin(void);
 void screen_line(const char *text);        /* cut where the screen ends */
 void screen_bright_line(const char *text); /* likewise */

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* secret.c - see secret.h. */
+/* secret.c - see secret.h.
+ *
+ *   find      the login of a URL, and whether a text contains a password
+ *   fill in   a password from elsewhere into the URLs that lack one, percent-encoded
+ *   warn      of files that other users may read */
 #include "secret.h"
 
 #include "complain.h"
@@ -10,14 +14,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* scheme://[user information@]rest: where it begins and how long it is, with the @; 0: none. */
+/* scheme://[login@]rest: the begin of the login, and its length with the @; 0: no login. */
 static const char *find_user(const char *url, size_t *length) {
     const char *start = strstr(url, "://");
     *length = 0;
     if (start == NULL) return NULL;
     start += 3;
-    const char *at = memchr(start, '@', strcspn(start, "/"));
-    if (at != NULL) *length = (size_t)(at - start) + 1;
+    for (size_t i = 0; i < strcspn(start, "/"); i++)
+        if (start[i] == '@') *length = i + 1; /* the last one counts, as in the library */
     return start;
 }
 
@@ -27,10 +31,27 @@ static bool wants_password(const char *url) {
     return user != NULL && (length == 0 || (length > 1 && user[length - 2] == ':'));
 }
 
-bool secret_is_in_url(const char *url) {
-    size_t length;
-    const char *user = find_user(url, &length);
-    return user != NULL && length > 0 && !wants_password(url);
+/* Is there a password between the begin of the URL and this @? "user:@" has none. */
+static bool has_password(const char *text, const char *sign) {
+    const char *login = sign;
+    while (login > text && login[-1] != ' ' && login[-1] != '\t' && strncmp(login, "://", 3) != 0)
+        login--;
+    if (strncmp(login, "://", 3) == 0) login += 3;
+    const char *colon = memchr(login, ':', (size_t)(sign - login));
+    return (colon == NULL ? login : colon + 1) < sign;
+}
+
+bool secret_is_in_text(const char *text) {
+    for (const char *sign = strchr(text, '@'); sign != NULL; sign = strchr(sign + 1, '@'))
+        if (has_password(text, sign)) return true;
+    const char *option = strstr(text, "password=");
+    return option != NULL && strchr("& \t", option[strlen("password=")]) == NULL;
+}
+
+const char *secret_take(char *argument) {
+    const char *copy = keep(argument);
+    if (secret_is_in_text(argument)) memset(argument, '*', strlen(argument));
+    return copy;
 }
 
 static char *fill_in(const char *url, const char *password) {
@@ -40,10 +61,10 @@ static char *fill_in(const char *url, const char *password) {
     const char *rest = user + length;
     char *made = keep_room(head + 3 * strlen(password) + strlen(rest) + 2);
     memcpy(made, url, head);
-    char *to = made + head;
+    char *end = made + head;
     for (const char *c = password; *c != '\0'; c++)
-        to += sprintf(to, "%%%02X", (unsigned char)*c);
-    sprintf(to, "@%s", rest);
+        end += sprintf(end, "%%%02X", (unsigned char)*c);
+    sprintf(end, "@%s", rest);
     return made;
 }
 
@@ -56,7 +77,7 @@ static char *read_file(const char *path) {
     char *line = NULL;
     size_t size = 0;
     ssize_t length = getline(&line, &size, file);
-    secret_warn_if_open(fileno(file), path);
+    secret_warn_if_open(fileno(file), path, false);
     fclose(file);
     while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
         line[--length] = '\0';
@@ -80,8 +101,10 @@ bool secret_fill_in(const char *urls[], int count, const char *password, const c
     return true;
 }
 
-void secret_warn_if_open(int fd, const char *path) {
+void secret_warn_if_open(int fd, const char *path, bool is_shared) {
     struct stat about;
-    if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && (about.st_mode & 077) != 0)
-        complain("warning: others may read %s, which has a password: chmod 600", path);
+    mode_t others = is_shared ? 07 : 077;
+    if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && (about.st_mode & others) != 0)
+        complain("warning: others may read %s, which has a password: chmod %s", path,
+                 is_shared ? "o=" : "600");
 }

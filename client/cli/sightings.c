@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sightings.c - see sightings.h. */
+/* sightings.c - see sightings.h.
+ *
+ *   add     copies a lock, unless the filter excludes the lock
+ *   merge   copies of a lock at independent servers become one
+ *   order   one comparison for each key; equal locks are sorted by name */
 #include "sightings.h"
 
 #include <stdlib.h>
@@ -22,35 +26,37 @@ static char *copy(const char *bytes, size_t length) {
     return made;
 }
 
-static bool make_room(sightings *in) {
-    if (in->count < in->capacity) return true;
-    size_t capacity = in->capacity == 0 ? 64 : 2 * in->capacity;
-    sighting *all = realloc(in->all, capacity * sizeof(all[0]));
+static bool make_room(sightings *sightings) {
+    if (sightings->count < sightings->capacity) return true;
+    size_t capacity = sightings->capacity == 0 ? 64 : 2 * sightings->capacity;
+    sighting *all = realloc(sightings->all, capacity * sizeof(all[0]));
     if (all == NULL) return false;
-    in->all = all;
-    in->capacity = capacity;
+    sightings->all = all;
+    sightings->capacity = capacity;
     return true;
 }
 
 static void forget(sighting *old) {
-    free((char *)old->of.server);
-    free((char *)old->of.name);
-    free((char *)old->of.token);
+    free((char *)old->lock.server);
+    free((char *)old->lock.name);
+    free((char *)old->lock.token);
 }
 
 bool sightings_add(void *arg, const dlock_inspection *lock) {
-    sightings *to = arg;
+    sightings *sightings = arg;
     int64_t age_ms = age_of(lock);
-    if (to->filter->held_longer_ms > 0 && age_ms <= to->filter->held_longer_ms) return true;
-    if (to->filter->is_waited_for && lock->waiters == 0) return true;
-    sighting made = {.of = *lock, .age_ms = age_ms};
-    made.of.server = copy(lock->server, strlen(lock->server));
-    made.of.name = copy(lock->name, lock->name_length);
-    made.of.token = copy(lock->token, lock->token_length);
-    bool is_whole = made.of.server != NULL && made.of.name != NULL && made.of.token != NULL;
-    to->has_no_memory = !is_whole || !make_room(to);
-    if (!to->has_no_memory) {
-        to->all[to->count++] = made;
+    const request *filter = sightings->filter;
+    if (filter != NULL && filter->held_longer_ms > 0 && age_ms <= filter->held_longer_ms)
+        return true;
+    if (filter != NULL && filter->is_waited_for && lock->waiters == 0) return true;
+    sighting made = {.lock = *lock, .age_ms = age_ms, .copies = 1};
+    made.lock.server = copy(lock->server, strlen(lock->server));
+    made.lock.name = copy(lock->name, lock->name_length);
+    made.lock.token = copy(lock->token, lock->token_length);
+    bool is_whole = made.lock.server != NULL && made.lock.name != NULL && made.lock.token != NULL;
+    sightings->has_no_memory = !is_whole || !make_room(sightings);
+    if (!sightings->has_no_memory) {
+        sightings->all[sightings->count++] = made;
         return true;
     }
     forget(&made);
@@ -60,7 +66,7 @@ bool sightings_add(void *arg, const dlock_inspection *lock) {
 /* -- order */
 
 static int compare_names(const void *a, const void *b) {
-    return strcmp(((const sighting *)a)->of.name, ((const sighting *)b)->of.name);
+    return strcmp(((const sighting *)a)->lock.name, ((const sighting *)b)->lock.name);
 }
 
 static int compare(int64_t one, int64_t other, const void *a, const void *b) {
@@ -68,7 +74,7 @@ static int compare(int64_t one, int64_t other, const void *a, const void *b) {
 }
 
 static int compare_waiters(const void *a, const void *b) {
-    return compare(((const sighting *)b)->of.waiters, ((const sighting *)a)->of.waiters, a, b);
+    return compare(((const sighting *)b)->lock.waiters, ((const sighting *)a)->lock.waiters, a, b);
 }
 
 static int compare_ages(const void *a, const void *b) {
@@ -76,7 +82,7 @@ static int compare_ages(const void *a, const void *b) {
 }
 
 static int compare_ttls(const void *a, const void *b) {
-    return compare(((const sighting *)a)->of.ttl_ms, ((const sighting *)b)->of.ttl_ms, a, b);
+    return compare(((const sighting *)a)->lock.ttl_ms, ((const sighting *)b)->lock.ttl_ms, a, b);
 }
 
 static const struct order {
@@ -97,30 +103,42 @@ bool sightings_can_sort(const char *key) {
     return find(key) != NULL;
 }
 
-/* Independent servers that keep a lock together have a copy each. Sorted by name. */
-static void merge(sightings *of) {
+static bool is_copy(const sighting *a, const sighting *b) {
+    return strcmp(a->lock.name, b->lock.name) == 0 && strcmp(a->lock.token, b->lock.token) == 0;
+}
+
+static int compare_copies(const void *a, const void *b) {
+    const sighting *one = a, *other = b;
+    int names = compare_names(a, b);
+    return names != 0 ? names : strcmp(one->lock.token, other->lock.token);
+}
+
+/* Independent servers that keep a lock together have a copy each. */
+static void merge(sightings *sightings) {
     size_t kept = 0;
-    for (size_t i = 0; i < of->count; i++) {
-        sighting *last = kept > 0 ? &of->all[kept - 1] : NULL, *next = &of->all[i];
-        if (last != NULL && strcmp(last->of.name, next->of.name) == 0 &&
-            strcmp(last->of.token, next->of.token) == 0)
-            forget(next);
-        else
-            of->all[kept++] = *next;
+    qsort(sightings->all, sightings->count, sizeof(sightings->all[0]), compare_copies);
+    for (size_t i = 0; i < sightings->count; i++) {
+        sighting *last = kept > 0 ? &sightings->all[kept - 1] : NULL, *next = &sightings->all[i];
+        if (last == NULL || !is_copy(last, next)) {
+            sightings->all[kept++] = *next;
+            continue;
+        }
+        last->copies += next->copies;
+        forget(next);
     }
-    of->count = kept;
+    sightings->count = kept;
 }
 
-void sightings_sort(sightings *of, const char *key) {
-    if (of->count == 0) return;
-    qsort(of->all, of->count, sizeof(of->all[0]), compare_names);
-    merge(of);
-    if (of->count > 1) qsort(of->all, of->count, sizeof(of->all[0]), find(key)->compare);
+void sightings_sort(sightings *sightings, const char *key) {
+    if (sightings->count == 0) return;
+    merge(sightings);
+    if (sightings->count > 1)
+        qsort(sightings->all, sightings->count, sizeof(sightings->all[0]), find(key)->compare);
 }
 
-void sightings_clear(sightings *of) {
-    for (size_t i = 0; i < of->count; i++)
-        forget(&of->all[i]);
-    free(of->all);
-    *of = (sightings){.filter = of->filter};
+void sightings_clear(sightings *sightings) {
+    for (size_t i = 0; i < sightings->count; i++)
+        forget(&sightings->all[i]);
+    free(sightings->all);
+    *sightings = (struct sightings){.filter = sightings->filter};
 }

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sightings.h - locks that were seen: kept, filtered, sorted. */
+/* sightings.h - locks as they were seen: filtered, sorted. */
 #ifndef DLOCK_CLI_SIGHTINGS_H
 #define DLOCK_CLI_SIGHTINGS_H
 
 #include "request.h"
 
 typedef struct sighting {
-    dlock_inspection of; /* its texts are kept here */
-    int64_t age_ms;      /* by our clock; negative: not known, as of a plain string */
+    dlock_inspection lock; /* with texts of its own */
+    int64_t age_ms; /* by the clock of this machine; negative: unknown, as of a plain string */
+    int copies;     /* servers that have the lock with this token */
 } sighting;
 
 typedef struct sightings {
-    const request *filter;
+    const request *filter; /* NULL: every lock counts */
     sighting *all;
     size_t count, capacity;
     bool has_no_memory;
 } sightings;
 
-/* A dlock_list_fn: keeps what the request does not filter out. */
-bool sightings_add(void *to, const dlock_inspection *lock);
+/* A dlock_list_fn: adds the lock unless the request filters it out. */
+bool sightings_add(void *arg, const dlock_inspection *lock);
 
-/* By waiters, age, ttl or name. What several servers have seen alike is there once. */
+/* By waiters, age, ttl or name. Copies of a lock at several servers become one. */
 bool sightings_can_sort(const char *key);
-void sightings_sort(sightings *of, const char *key);
+void sightings_sort(sightings *sightings, const char *key);
 
-void sightings_clear(sightings *of);
+void sightings_clear(sightings *sightings);
 
 #endif

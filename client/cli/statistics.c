@@ -15,15 +15,15 @@ static const struct counter {
                 {"dlock_granted", AT(granted)},     {"dlock_handed_over", AT(handed_over)},
                 {"dlock_contended", AT(contended)}, {"dlock_wait_timeouts", AT(wait_timeouts)}};
 
-/* As "1024=3,2048=7". */
-static void add_waits(statistics *to, const char *value) {
+/* For example "1024=3,2048=7": below 1024, and below 2048. */
+static void add_counts(int64_t counts[STATISTICS_BUCKETS], const char *value) {
     while (*value != '\0') {
         char *end;
         unsigned long long bound = strtoull(value, &end, 10);
         if (*end != '=' || bound == 0) return;
         int64_t count = strtoll(end + 1, &end, 10);
         int bucket = 63 - __builtin_clzll(bound);
-        to->waits[bucket] += count;
+        counts[bucket] += count;
         value = *end == ',' ? end + 1 : end;
         if (*end != ',' && *end != '\0') return;
     }
@@ -31,15 +31,16 @@ static void add_waits(statistics *to, const char *value) {
 
 void statistics_add(void *arg, const char *server, const char *field, const char *value) {
     (void)server;
-    statistics *to = arg;
-    if (strcmp(field, "dlock_version") == 0) to->servers++;
-    if (strcmp(field, "dlock_wait_us") == 0) add_waits(to, value);
+    statistics *statistics = arg;
+    if (strcmp(field, "dlock_version") == 0) statistics->servers++;
+    if (strcmp(field, "dlock_wait_us") == 0) add_counts(statistics->waits, value);
+    if (strcmp(field, "dlock_hold_us") == 0) add_counts(statistics->holds, value);
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
         if (strcmp(field, counters[i].field) == 0)
-            *(int64_t *)((char *)to + counters[i].offset) += strtoll(value, NULL, 10);
+            *(int64_t *)((char *)statistics + counters[i].offset) += strtoll(value, NULL, 10);
 }
 
-/* The bound below which that part of them is. */
+/* The bound below which this part of the counts is. */
 static double quantile_ms(const int64_t counts[STATISTICS_BUCKETS], double part) {
     int64_t total = 0, below = 0;
     for (int i = 0; i < STATISTICS_BUCKETS; i++)
@@ -55,7 +56,7 @@ static double quantile_ms(const int64_t counts[STATISTICS_BUCKETS], double part)
 statistics_change statistics_since(const statistics *before, const statistics *now) {
     int64_t waits[STATISTICS_BUCKETS];
     double seconds = (double)(now->at_ms - before->at_ms) / 1000;
-    if (seconds <= 0 || now->granted < before->granted) /* a server has started anew */
+    if (seconds <= 0 || now->granted < before->granted) /* a server has restarted */
         return (statistics_change){.wait_p50_ms = -1, .wait_p99_ms = -1};
     for (int i = 0; i < STATISTICS_BUCKETS; i++)
         waits[i] = now->waits[i] - before->waits[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* statistics.h - INFO dlock of all servers, added up; and what has happened between two looks. */
+/* statistics.h - INFO dlock of all servers, added up; and the change between two looks. */
 #ifndef DLOCK_CLI_STATISTICS_H
 #define DLOCK_CLI_STATISTICS_H
 
@@ -11,15 +11,16 @@ typedef struct statistics {
     int64_t at_ms; /* on some clock */
     int64_t servers, held, waiters;
     int64_t granted, handed_over, contended, wait_timeouts;
-    int64_t waits[STATISTICS_BUCKETS]; /* [i]: below 2^i microseconds, and not below half of it */
+    /* [i]: below 2^i microseconds, and not below half of that. */
+    int64_t waits[STATISTICS_BUCKETS], holds[STATISTICS_BUCKETS];
 } statistics;
 
 /* A dlock_info_fn. */
-void statistics_add(void *to, const char *server, const char *field, const char *value);
+void statistics_add(void *arg, const char *server, const char *field, const char *value);
 
 typedef struct statistics_change {
     double grants_per_s, handovers_per_s, timeouts_per_s;
-    double wait_p50_ms, wait_p99_ms; /* bounds, at most twice what it was; negative: none waited */
+    double wait_p50_ms, wait_p99_ms; /* bounds, at most twice the time; negative: no wait */
 } statistics_change;
 
 statistics_change statistics_since(const statistics *before, const statistics *now);

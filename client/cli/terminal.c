@@ -14,18 +14,19 @@ void terminal_close(terminal *old) {
     old->fd = -1;
 }
 
-bool terminal_is_all_ours(const terminal *of) {
-    return of->fd >= 0 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+bool terminal_is_all_ours(const terminal *terminal) {
+    return terminal->fd >= 0 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 }
 
-bool terminal_lend(terminal *of, pid_t group) {
-    if (of->fd < 0 || tcgetpgrp(of->fd) != getpgrp()) return false;
-    if (tcsetpgrp(of->fd, group) != 0) return false;
-    of->lent_to = group;
+bool terminal_lend(terminal *terminal, pid_t group) {
+    if (terminal->fd < 0 || tcgetpgrp(terminal->fd) != getpgrp()) return false;
+    if (tcsetpgrp(terminal->fd, group) != 0) return false;
+    terminal->lent_to = group;
     return true;
 }
 
-void terminal_take_back(terminal *of) {
-    if (of->lent_to != 0 && tcgetpgrp(of->fd) == of->lent_to) tcsetpgrp(of->fd, getpgrp());
-    of->lent_to = 0;
+void terminal_take_back(terminal *terminal) {
+    if (terminal->lent_to != 0 && tcgetpgrp(terminal->fd) == terminal->lent_to)
+        tcsetpgrp(terminal->fd, getpgrp());
+    terminal->lent_to = 0;
 }

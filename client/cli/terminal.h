@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* terminal.h - whose turn it is at the terminal: the group that is in the foreground may read from
- * it and gets its ^C and ^Z. SIGTTOU must be blocked by the caller. */
+/* terminal.h - the foreground of the terminal: the foreground group may read, and gets ^C and ^Z.
+ * The caller must block SIGTTOU. */
 #ifndef DLOCK_CLI_TERMINAL_H
 #define DLOCK_CLI_TERMINAL_H
 
@@ -15,13 +15,13 @@ typedef struct terminal {
 void terminal_open(terminal *made);
 void terminal_close(terminal *old);
 
-/* Both ends of us are at the terminal, not in a pipe with others who may need it. */
-bool terminal_is_all_ours(const terminal *of);
+/* Are stdin and stdout the terminal? In a pipe, another process may need the foreground. */
+bool terminal_is_all_ours(const terminal *terminal);
 
-/* False: it is not ours to give, as we are in the background or have none. */
-bool terminal_lend(terminal *of, pid_t group);
+/* False: there is no terminal, or the tool is in the background. */
+bool terminal_lend(terminal *terminal, pid_t group);
 
-/* If it was lent, and nobody else has it meanwhile. */
-void terminal_take_back(terminal *of);
+/* Only if the group still has the foreground. */
+void terminal_take_back(terminal *terminal);
 
 #endif

@@ -9,6 +9,7 @@
  * together: so it is in the head, not beside a name. */
 #include "top.h"
 
+#include "acl.h"
 #include "column.h"
 #include "complain.h"
 #include "connect.h"
@@ -28,19 +29,19 @@
 #include <unistd.h>
 
 enum { LINE_SIZE = 512, WHY_SIZE = 300, LIST_TIMEOUT_MS = 30000 };
-enum { NUMBERS_WIDTH = 23, NAME_PARTS = 52 }; /* of what is left of a line, in hundred */
+enum { NUMBERS_WIDTH = 23, NAME_PARTS = 52 }; /* of the rest of a line, in hundredths */
 
 static const char *const sort_keys[] = {"waiters", "age", "ttl", "name"};
 
 typedef struct watching {
-    request *asked;
+    request *request;
     dlock_client *client;
     sightings seen;
     statistics before, now;
     statistics_change change;
     dlock_status status;
     char why[WHY_SIZE];
-    char filter[64]; /* what a name must have in it */
+    char filter[64]; /* a part of the name */
     bool is_typing;  /* the filter */
     int signal_fd;
     int ended_by; /* a signal; 0: none */
@@ -55,22 +56,23 @@ static int64_t now_ms(void) {
 
 /* -- look */
 
-static void take_look(watching *of) {
-    const request *asked = of->asked;
-    const char *pattern = asked->word_count > 0 ? asked->words[0] : NULL;
-    sightings_clear(&of->seen);
+static void take_look(watching *watching) {
+    const request *request = watching->request;
+    const char *pattern = request->word_count > 0 ? request->words[0] : NULL;
+    sightings_clear(&watching->seen);
     statistics fresh = {0};
-    of->status = dlock_list(of->client, pattern, LIST_TIMEOUT_MS, sightings_add, &of->seen, of->why,
-                            sizeof(of->why));
-    if (of->status == DLOCK_OK)
-        of->status = dlock_server_info(of->client, LIST_TIMEOUT_MS, statistics_add, &fresh, of->why,
-                                       sizeof(of->why));
-    if (of->status != DLOCK_OK) return;
+    watching->status = dlock_list(watching->client, pattern, LIST_TIMEOUT_MS, sightings_add,
+                                  &watching->seen, watching->why, sizeof(watching->why));
+    if (watching->status == DLOCK_OK)
+        watching->status = dlock_server_info(watching->client, LIST_TIMEOUT_MS, statistics_add,
+                                             &fresh, watching->why, sizeof(watching->why));
+    if (watching->status != DLOCK_OK) return;
     fresh.at_ms = now_ms();
-    of->before = of->now;
-    of->now = fresh;
-    if (of->before.at_ms != 0) of->change = statistics_since(&of->before, &of->now);
-    sightings_sort(&of->seen, asked->sort);
+    watching->before = watching->now;
+    watching->now = fresh;
+    if (watching->before.at_ms != 0)
+        watching->change = statistics_since(&watching->before, &watching->now);
+    sightings_sort(&watching->seen, request->sort);
 }
 
 /* -- show */
@@ -84,16 +86,17 @@ static void show_wait(char *text, size_t size, double ms) {
         snprintf(text, size, "<%.0fms", ms);
 }
 
-static void make_head(const watching *of, char first[LINE_SIZE], char second[LINE_SIZE]) {
+static void make_head(const watching *watching, char first[LINE_SIZE], char second[LINE_SIZE]) {
     char p50[16], p99[16];
-    show_wait(p50, sizeof(p50), of->change.wait_p50_ms);
-    show_wait(p99, sizeof(p99), of->change.wait_p99_ms);
+    show_wait(p50, sizeof(p50), watching->change.wait_p50_ms);
+    show_wait(p99, sizeof(p99), watching->change.wait_p99_ms);
     snprintf(first, LINE_SIZE, "%" PRId64 " held, %" PRId64 " waiting on %" PRId64 " server%s",
-             of->now.held, of->now.waiters, of->now.servers, of->now.servers == 1 ? "" : "s");
+             watching->now.held, watching->now.waiters, watching->now.servers,
+             watching->now.servers == 1 ? "" : "s");
     snprintf(second, LINE_SIZE,
              "%.0f grants/s, %.0f handed over/s, %.0f timeouts/s; wait p50 %s, p99 %s",
-             of->change.grants_per_s, of->change.handovers_per_s, of->change.timeouts_per_s, p50,
-             p99);
+             watching->change.grants_per_s, watching->change.handovers_per_s,
+             watching->change.timeouts_per_s, p50, p99);
 }
 
 static void make_row(char line[LINE_SIZE], size_t width, const char *name, size_t name_length,
@@ -113,91 +116,93 @@ static void make_title(char line[LINE_SIZE], size_t width) {
     make_row(line, width, "NAME", 4, "HOLDER", 6, numbers);
 }
 
-static void make_lock(char line[LINE_SIZE], size_t width, const sighting *lock) {
+static void make_lock(char line[LINE_SIZE], size_t width, const sighting *seen) {
     char numbers[80], age[DURATION_SIZE], ttl[DURATION_SIZE];
-    const dlock_inspection *of = &lock->of;
-    duration_show(lock->age_ms, age);
-    duration_show(of->ttl_ms, ttl);
-    snprintf(numbers, sizeof(numbers), " %6s %6s %7" PRId64, age, ttl, of->waiters);
-    make_row(line, width, of->name, of->name_length, of->token, of->token_length, numbers);
+    const dlock_inspection *lock = &seen->lock;
+    duration_show(seen->age_ms, age);
+    duration_show(lock->ttl_ms, ttl);
+    snprintf(numbers, sizeof(numbers), " %6s %6s %7" PRId64, age, ttl, lock->waiters);
+    make_row(line, width, lock->name, lock->name_length, lock->token, lock->token_length, numbers);
 }
 
-static bool is_wanted(const watching *of, const sighting *lock) {
-    return of->filter[0] == '\0' || strstr(lock->of.name, of->filter) != NULL;
+static bool is_wanted(const watching *watching, const sighting *seen) {
+    return watching->filter[0] == '\0' || strstr(seen->lock.name, watching->filter) != NULL;
 }
 
-static void show_page(const watching *of) {
+static void show_page(const watching *watching) {
     char line[LINE_SIZE], first[LINE_SIZE], second[LINE_SIZE];
     int rows, columns;
     screen_size(&rows, &columns);
     screen_page_begin();
-    make_head(of, first, second);
-    screen_line(of->status == DLOCK_OK ? first : of->why);
-    screen_line(of->status == DLOCK_OK ? second : dlock_status_text(of->status));
-    if (of->is_typing || of->filter[0] != '\0')
-        snprintf(line, sizeof(line), "name has: %s%s", of->filter, of->is_typing ? "_" : "");
+    make_head(watching, first, second);
+    screen_line(watching->status == DLOCK_OK ? first : watching->why);
+    screen_line(watching->status == DLOCK_OK ? second : dlock_status_text(watching->status));
+    if (watching->is_typing || watching->filter[0] != '\0')
+        snprintf(line, sizeof(line), "name has: %s%s", watching->filter,
+                 watching->is_typing ? "_" : "");
     else
         line[0] = '\0';
     screen_line(line);
     make_title(line, (size_t)columns);
     screen_bright_line(line);
     int left = rows - 5;
-    for (size_t i = 0; i < of->seen.count && left > 0; i++) {
-        if (!is_wanted(of, &of->seen.all[i])) continue;
-        make_lock(line, (size_t)columns, &of->seen.all[i]);
+    for (size_t i = 0; i < watching->seen.count && left > 0; i++) {
+        if (!is_wanted(watching, &watching->seen.all[i])) continue;
+        make_lock(line, (size_t)columns, &watching->seen.all[i]);
         screen_line(line);
         left--;
     }
     while (left-- > 0)
         screen_line("");
     snprintf(line, sizeof(line), "q quit   s sort: %s   w %s   / filter   space look now",
-             of->asked->sort, of->asked->is_waited_for ? "show all" : "only waited for");
+             watching->request->sort,
+             watching->request->is_waited_for ? "show all" : "only waited for");
     screen_bright_line(line);
     screen_page_end();
 }
 
-static void show_lines(const watching *of) {
+static void show_lines(const watching *watching) {
     char line[LINE_SIZE], first[LINE_SIZE], second[LINE_SIZE];
-    make_head(of, first, second);
+    make_head(watching, first, second);
     make_title(line, 80);
     printf("%s\n%s\n%s\n", first, second, line);
-    for (size_t i = 0; i < of->seen.count; i++) {
-        make_lock(line, 80, &of->seen.all[i]);
+    for (size_t i = 0; i < watching->seen.count; i++) {
+        make_lock(line, 80, &watching->seen.all[i]);
         puts(line);
     }
 }
 
-static void show_json(const watching *of) {
+static void show_json(const watching *watching) {
     json_object_begin(NULL);
-    json_number("servers", of->now.servers);
-    json_number("held", of->now.held);
-    json_number("waiters", of->now.waiters);
-    json_decimal("grants_per_s", of->change.grants_per_s);
-    json_decimal("handovers_per_s", of->change.handovers_per_s);
-    json_decimal("timeouts_per_s", of->change.timeouts_per_s);
-    json_decimal("wait_p50_ms", of->change.wait_p50_ms);
-    json_decimal("wait_p99_ms", of->change.wait_p99_ms);
+    json_number("servers", watching->now.servers);
+    json_number("held", watching->now.held);
+    json_number("waiters", watching->now.waiters);
+    json_decimal("grants_per_s", watching->change.grants_per_s);
+    json_decimal("handovers_per_s", watching->change.handovers_per_s);
+    json_decimal("timeouts_per_s", watching->change.timeouts_per_s);
+    json_decimal("wait_p50_ms", watching->change.wait_p50_ms);
+    json_decimal("wait_p99_ms", watching->change.wait_p99_ms);
     json_array_begin("locks");
-    for (size_t i = 0; i < of->seen.count; i++)
-        inspect_show_json(&of->seen.all[i]);
+    for (size_t i = 0; i < watching->seen.count; i++)
+        inspect_show_json(&watching->seen.all[i]);
     json_array_end();
     json_object_end();
 }
 
 /* -- keys and signals */
 
-static void type_filter(watching *of, char key) {
-    size_t length = strlen(of->filter);
+static void type_filter(watching *watching, char key) {
+    size_t length = strlen(watching->filter);
     if (key == '\r' || key == '\n') {
-        of->is_typing = false;
+        watching->is_typing = false;
     } else if (key == 27) { /* escape */
-        of->is_typing = false;
-        of->filter[0] = '\0';
+        watching->is_typing = false;
+        watching->filter[0] = '\0';
     } else if (key == 127 || key == 8) {
-        if (length > 0) of->filter[length - 1] = '\0';
-    } else if (key >= ' ' && length + 1 < sizeof(of->filter)) {
-        of->filter[length] = key;
-        of->filter[length + 1] = '\0';
+        if (length > 0) watching->filter[length - 1] = '\0';
+    } else if (key >= ' ' && length + 1 < sizeof(watching->filter)) {
+        watching->filter[length] = key;
+        watching->filter[length + 1] = '\0';
     }
 }
 
@@ -208,115 +213,118 @@ static const char *next_sort(const char *key) {
     return sort_keys[0];
 }
 
-/* True: it wants a look at once. */
-static bool obey(watching *of, char key) {
-    if (of->is_typing) {
-        type_filter(of, key);
+/* True: the key wants a look at once. */
+static bool obey(watching *watching, char key) {
+    if (watching->is_typing) {
+        type_filter(watching, key);
         return false;
     }
-    if (key == 'q') of->is_over = true;
-    if (key == '/') of->is_typing = true;
-    if (key == 's') of->asked->sort = next_sort(of->asked->sort);
-    if (key == 'w') of->asked->is_waited_for = !of->asked->is_waited_for;
-    sightings_sort(&of->seen, of->asked->sort);
+    if (key == 'q') watching->is_over = true;
+    if (key == '/') watching->is_typing = true;
+    if (key == 's') watching->request->sort = next_sort(watching->request->sort);
+    if (key == 'w') watching->request->is_waited_for = !watching->request->is_waited_for;
+    sightings_sort(&watching->seen, watching->request->sort);
     return key == ' ' || key == 'w';
 }
 
-static void open_signals(watching *of) {
+static void open_signals(watching *watching) {
     sigset_t wanted;
     sigemptyset(&wanted);
     for (const int *each = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH, 0};
          *each != 0; each++)
         sigaddset(&wanted, *each);
     sigprocmask(SIG_BLOCK, &wanted, NULL);
-    of->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+    watching->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static void hear_signals(watching *of) {
+static void hear_signals(watching *watching) {
     struct signalfd_siginfo info;
-    while (read(of->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+    while (read(watching->signal_fd, &info, sizeof(info)) == sizeof(info)) {
         if (info.ssi_signo == SIGTSTP) {
             screen_end();
             kill(getpid(), SIGSTOP);
             screen_begin();
         } else if (info.ssi_signo != SIGWINCH) {
-            of->ended_by = (int)info.ssi_signo;
-            of->is_over = true;
+            watching->ended_by = (int)info.ssi_signo;
+            watching->is_over = true;
         }
     }
 }
 
-static bool read_keys(watching *of) {
+static bool read_keys(watching *watching) {
     char keys[64];
     ssize_t count = read(STDIN_FILENO, keys, sizeof(keys));
     bool is_look_wanted = false;
-    if (count < 0) of->is_over = true;            /* the terminal is gone */
+    if (count < 0) watching->is_over = true;      /* the terminal is gone */
     if (count > 1 && keys[0] == 27) return false; /* an arrow, or the like */
     for (ssize_t i = 0; i < count; i++)
-        is_look_wanted = obey(of, keys[i]) || is_look_wanted;
+        is_look_wanted = obey(watching, keys[i]) || is_look_wanted;
     return is_look_wanted;
 }
 
-/* Until it is time for the next look. */
-static void attend(watching *of) {
+/* Until the next look is due. */
+static void attend(watching *watching) {
     struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
-                            {.fd = of->signal_fd, .events = POLLIN}};
-    int64_t until_ms = now_ms() + of->asked->interval_ms, left_ms;
-    while (!of->is_over && (left_ms = until_ms - now_ms()) > 0) {
-        show_page(of);
+                            {.fd = watching->signal_fd, .events = POLLIN}};
+    int64_t until_ms = now_ms() + watching->request->interval_ms, left_ms;
+    while (!watching->is_over && (left_ms = until_ms - now_ms()) > 0) {
+        show_page(watching);
         if (poll(fds, 2, (int)left_ms) <= 0) continue;
-        if (fds[1].revents != 0) hear_signals(of);
-        if (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL)) of->is_over = true;
-        if (fds[0].revents != 0 && read_keys(of)) return;
+        if (fds[1].revents != 0) hear_signals(watching);
+        if (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL)) watching->is_over = true;
+        if (fds[0].revents != 0 && read_keys(watching)) return;
     }
 }
 
 /* -- public */
 
-static void watch(watching *of) {
-    open_signals(of);
+static void watch(watching *watching) {
+    open_signals(watching);
     screen_begin();
-    for (int64_t round = 0; !of->is_over; round++) {
-        if (of->asked->rounds > 0 && round == of->asked->rounds) break;
-        take_look(of);
-        attend(of);
+    for (int64_t round = 0; !watching->is_over; round++) {
+        if (watching->request->rounds > 0 && round == watching->request->rounds) break;
+        take_look(watching);
+        attend(watching);
     }
     screen_end();
 }
 
 /* Where nobody can press a key: one print, or as many as are wanted. */
-static void print(watching *of) {
-    int64_t pause_ms = of->asked->interval_ms;
-    take_look(of);
-    for (int64_t round = 0; round < (of->asked->rounds > 0 ? of->asked->rounds : 1); round++) {
+static void print(watching *watching) {
+    int64_t pause_ms = watching->request->interval_ms;
+    take_look(watching);
+    for (int64_t round = 0; round < (watching->request->rounds > 0 ? watching->request->rounds : 1);
+         round++) {
         struct timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1000000};
         nanosleep(&pause, NULL);
-        if (of->status == DLOCK_OK) take_look(of);
-        if (of->status != DLOCK_OK) return;
-        if (of->asked->is_json)
-            show_json(of);
+        if (watching->status == DLOCK_OK) take_look(watching);
+        if (watching->status != DLOCK_OK) return;
+        if (watching->request->is_json)
+            show_json(watching);
         else
-            show_lines(of);
+            show_lines(watching);
         fflush(stdout);
     }
 }
 
-int top(request *asked) {
+int top(request *request) {
     int code;
-    watching of = {.asked = asked, .seen = {.filter = asked}};
-    of.change = (statistics_change){.wait_p50_ms = -1, .wait_p99_ms = -1};
-    if (!sightings_can_sort(asked->sort)) {
+    watching watching = {.request = request, .seen = {.filter = request}};
+    watching.change = (statistics_change){.wait_p50_ms = -1, .wait_p99_ms = -1};
+    if (!sightings_can_sort(request->sort)) {
         complain("--sort wants waiters, age, ttl or name");
         return EXIT_CODE_USAGE;
     }
-    of.client = connect_client(asked, &code);
-    if (of.client == NULL) return code;
-    if (screen_is_possible() && !asked->is_json)
-        watch(&of);
+    watching.client = connect_client(request, &code);
+    if (watching.client == NULL) return code;
+    if (screen_is_possible() && !request->is_json)
+        watch(&watching);
     else
-        print(&of);
-    dlock_client_free(of.client);
-    sightings_clear(&of.seen);
-    if (of.ended_by != 0) return EXIT_CODE_SIGNAL + of.ended_by;
-    return of.status == DLOCK_OK ? EXIT_CODE_OK : (int)complain_status("top", of.status, of.why);
+        print(&watching);
+    dlock_client_free(watching.client);
+    sightings_clear(&watching.seen);
+    if (watching.ended_by != 0) return EXIT_CODE_SIGNAL + watching.ended_by;
+    return watching.status == DLOCK_OK
+               ? EXIT_CODE_OK
+               : (int)complain_query("top", watching.status, watching.why, ACL_TOP);
 }

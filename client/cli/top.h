@@ -5,6 +5,6 @@
 
 #include "request.h"
 
-int top(request *asked);
+int top(request *request);
 
 #endif

@@ -6,27 +6,36 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 wire_times *wire_open(int ends[2]) {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return NULL;
     void *shared =
         mmap(NULL, sizeof(wire_times), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return shared == MAP_FAILED ? NULL : shared;
+    if (shared != MAP_FAILED) return shared;
+    close(ends[0]);
+    close(ends[1]);
+    return NULL;
 }
 
-void wire_send(int to, const wire_message *message) {
-    /* Who is gone is noticed by reading; who does not read is not waited for. */
-    while (send(to, message, sizeof(*message), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR)
+void wire_close(int fd, wire_times *times) {
+    close(fd);
+    munmap(times, sizeof(*times));
+}
+
+void wire_send(int fd, const wire_message *message) {
+    /* Reading tells whether the partner is gone; a partner that does not read is not waited for. */
+    while (send(fd, message, sizeof(*message), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR)
         continue;
 }
 
-wire_message wire_receive(int from) {
+wire_message wire_receive(int fd) {
     wire_message message;
     ssize_t size;
     do
-        size = recv(from, &message, sizeof(message), 0);
+        size = recv(fd, &message, sizeof(message), 0);
     while (size < 0 && errno == EINTR);
-    if (size != (ssize_t)sizeof(message)) message.kind = WIRE_END;
+    if (size != (ssize_t)sizeof(message)) return (wire_message){.kind = WIRE_END};
     return message;
 }
 

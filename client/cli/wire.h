@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* wire.h - what the two processes of "dlock run" say to each other. The order of things:
+/* wire.h - the messages between the two processes of "dlock run", in order:
  *
  *   keeper           runner
- *   GRANTED   -->    starts the command, in a group of its own
- *             <--    CHILD: that group. The command may begin
+ *   WAITING   -->    with -v: another holds the lock
+ *   GRANTED   -->    forks the command, in a group of its own, which does not begin yet
+ *             <--    CHILD: that group
+ *   GO        -->    the lock is still held: the command may begin
  *   LOST      -->    the group is being ended
  *             <--    RELEASE: the group has ended
- *   DONE      -->    what became of the lock; also instead of GRANTED
+ *   DONE      -->    the fate of the lock; also instead of GRANTED and instead of GO
  *
- * If one of them dies, the other one reads the end of the stream. When the group must be gone is in
- * memory that both see: it is right also for a runner that was stopped for an hour. */
+ * A process whose partner has died reads the end of the stream. The time by which the group must be
+ * gone is in memory that both see: a runner that was stopped for an hour sees the present time. */
 #ifndef DLOCK_CLI_WIRE_H
 #define DLOCK_CLI_WIRE_H
 
@@ -18,9 +20,11 @@
 #include <sys/types.h>
 
 typedef enum wire_kind {
-    WIRE_END = 0, /* nobody is there any more */
+    WIRE_END = 0, /* the partner is gone */
+    WIRE_WAITING,
     WIRE_GRANTED,
     WIRE_CHILD,
+    WIRE_GO,
     WIRE_LOST,
     WIRE_RELEASE,
     WIRE_DONE
@@ -31,25 +35,25 @@ typedef struct wire_message {
     pid_t group;         /* of CHILD */
     dlock_status status; /* of DONE, LOST */
     uint64_t fence;      /* of GRANTED */
-    int64_t
-        kill_at_ms; /* of GRANTED, TIMES, LOST: the group must be gone by then, see wire_now_ms() */
-    char text[300]; /* of GRANTED: the token; of DONE and LOST: why */
+    char text[400];      /* of GRANTED: the token; of WAITING: the holder; of DONE and LOST: why */
 } wire_message;
 
 /* On the clock of wire_now_ms(). */
 typedef struct wire_times {
-    atomic_int_least64_t kill_at_ms;
+    atomic_int_least64_t kill_at_ms; /* the group must be gone by then */
 } wire_times;
 
 /* NULL: no descriptors or memory. */
 wire_times *wire_open(int ends[2]);
+void wire_close(int fd, wire_times *times);
 
-void wire_send(int to, const wire_message *message);
+/* Never blocks. */
+void wire_send(int fd, const wire_message *message);
 
-/* Waits for one. */
-wire_message wire_receive(int from);
+/* Waits for a message. */
+wire_message wire_receive(int fd);
 
-/* On a clock that both share, that is never set and counts sleep. */
+/* CLOCK_BOOTTIME, which both processes share: never set, and counting while the machine sleeps. */
 int64_t wire_now_ms(void);
 
 #endif

@@ -315,6 +315,25 @@ DLOCK_API dlock_status dlock_inspect(dlock_client *client, const char *name, int
 DLOCK_API dlock_status dlock_list(dlock_client *client, const char *pattern, int64_t timeout_ms,
                                   dlock_list_fn tell, void *arg, char *why, size_t why_size);
 
+typedef struct dlock_waiting {
+    size_t struct_size;
+    const char *server; /* as of dlock_inspection */
+    const char *token;
+    size_t token_length;
+    int64_t waited_ms; /* on the present connection */
+    int64_t left_ms;   /* until the wait ends */
+    int64_t client;    /* the id of the connection */
+} dlock_waiting;
+
+/* False: no more. */
+typedef bool (*dlock_waiting_fn)(void *arg, const dlock_waiting *waiting);
+
+/* Tells of the clients in the queue of the lock, the first ones of each server, up to max (1 to
+ * 10000). DLOCK_OK: also if nobody waits. Threads: any. */
+DLOCK_API dlock_status dlock_list_waiters(dlock_client *client, const char *name, uint32_t max,
+                                          int64_t timeout_ms, dlock_waiting_fn tell, void *arg,
+                                          char *why, size_t why_size);
+
 /* Tells, of every server, each field of INFO dlock: see module/README.md. Threads: any. */
 typedef void (*dlock_info_fn)(void *arg, const char *server, const char *field, const char *value);
 DLOCK_API dlock_status dlock_server_info(dlock_client *client, int64_t timeout_ms,

@@ -7,6 +7,7 @@ import pytest
 
 from support.commands import Lock
 from support.server import free_port, wait_until
+from support.tool import TOOL
 from support.waiting import wait_for_waiters
 
 CONFIG = 78
@@ -48,6 +49,39 @@ def test_an_option_goes_over_the_environment_and_that_over_the_file(tool, config
     tool.env["DLOCK_URL"] = nobody()
     assert tool.run("list", "--url", url(server))[0] == 0
     assert tool.run("list", "-u", nobody())[0] == 69
+
+
+def test_the_users_file_goes_over_that_of_the_machine(tool, configure, server, client, tmp_path):
+    machine = tmp_path / "machine"
+    machine.write_text(f"url = {nobody()}\nurl = {nobody()}\nlease = 45s\nprefix = jobs:\n")
+    tool.env["DLOCK_SYSTEM_CONFIG"] = str(machine)
+    tool.env.pop("DLOCK_URL")
+    assert tool.run("list")[0] == 69
+    configure(f"url = {url(server)}\nprefix = mine:\n")
+    assert tool.run("acquire", "lock")[0] == 0
+    assert 30_000 < Lock(client, "mine:lock").ttl() <= 45_000
+    machine.write_text("colour = red\n")
+    code, _, complaints = tool.run("list")
+    assert code == CONFIG and f"{machine}, line 1: colour" in complaints
+    tool.env["DLOCK_SYSTEM_CONFIG"] = str(tmp_path / "none")
+    assert tool.run("list")[0] == 0
+
+
+def test_the_file_of_the_machine_is_in_etc(tool):
+    """As strace would show; this test must not write there."""
+    assert b"/etc/dlock/config" in TOOL.read_bytes()
+
+
+def test_a_file_of_the_machine_that_the_group_may_read(tool, server, tmp_path):
+    machine = tmp_path / "machine"
+    machine.write_text("url = redis+sentinel://127.0.0.1:1/m?sentinel_password=secret\n")
+    tool.env["DLOCK_SYSTEM_CONFIG"] = str(machine)
+    tool.env["DLOCK_URL"] = url(server)
+    machine.chmod(0o640)
+    assert tool.run("list") == (0, "", "")
+    machine.chmod(0o644)
+    code, _, complaints = tool.run("list")
+    assert code == 0 and f"warning: others may read {machine}" in complaints
 
 
 def test_xdg_config_home(tool, configure, server):
@@ -103,6 +137,7 @@ def test_a_password_in_a_file_of_its_own(tool, locked, user):
 
 
 @pytest.mark.parametrize("text", ["url = redis://:secret@127.0.0.1:1\n",
+                                  "url = redis+sentinel://h/m?sentinel_password=secret\n",
                                   "url = redis://127.0.0.1:1\npassword = secret\n"])
 def test_a_file_that_others_can_read_is_warned_about(tool, configure, text):
     path = configure(text, mode=0o640)
@@ -113,8 +148,9 @@ def test_a_file_that_others_can_read_is_warned_about(tool, configure, text):
 
 
 def test_a_file_without_a_password_may_be_read_by_all(tool, configure, server):
-    configure(f"url = {url(server)}\n", mode=0o644)
-    assert tool.run("list") == (0, "", "")
+    for text in f"url = {url(server)}\n", "url = redis://user:@h\n" + f"url = {url(server)}\n":
+        configure(text, mode=0o644)
+        assert "warning" not in tool.run("list", "-u", url(server))[2]
 
 
 def test_no_process_shows_the_password(tool, lock, client, server):

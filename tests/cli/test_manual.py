@@ -1,17 +1,24 @@
 """What is installed with the tool says what the tool does."""
 
+import importlib.machinery
+import importlib.util
 import os
+import pathlib
 import re
 import shutil
 import subprocess
 
 import pytest
 
-from support.server import ROOT
+from support.commands import Lock
+from support.server import ROOT, free_port
+from support.terminal import Terminal
 from support.tool import TOOL
 
-COMMANDS = ["run", "acquire", "extend", "release", "wait", "info", "list", "top", "bench"]
-FILES = {"bin/dlock", "share/man/man1/dlock.1", "share/bash-completion/completions/dlock"}
+COMMANDS = ["run", "acquire", "extend", "release", "wait", "info", "list", "top", "metrics",
+            "bench"]
+FILES = {"bin/dlock", "share/man/man1/dlock.1", "share/bash-completion/completions/dlock",
+         "share/zsh/site-functions/_dlock", "share/fish/vendor_completions.d/dlock.fish"}
 MANUAL = (ROOT / "client/cli/dlock.1").read_text()
 
 
@@ -58,8 +65,81 @@ def test_the_manual_can_be_read(prefix):
     assert done.stderr == ""
 
 
-def complete(prefix, *words):
-    """What <tab> offers behind these words."""
+# -- examples and pages ----------------------------------------------------------------------------
+
+
+def run_as_cron_does(prefix, tool, line, variables=""):
+    """The command of a line of a crontab, with the variables of that table."""
+    command = re.fullmatch(r"(?:\S+ +){5}(.*)", line)[1]
+    program = prefix / "job"
+    program.write_text("#!/bin/sh\ntouch \"$0.$DLOCK_NAME\"\n")
+    program.chmod(0o755)
+    command = re.sub(r"/usr/local/bin/(report|nightly)$", f"'{program}'", command)
+    env = {"HOME": tool.env["HOME"], "DLOCK_SYSTEM_CONFIG": "", "PATH": "/usr/bin:/bin",
+           "DLOCK_URL": tool.env["DLOCK_URL"], "SHELL": "/bin/sh",
+           **dict(each.split("=", 1) for each in variables.split())}
+    subprocess.run(["/bin/sh", "-c", command], env=env, check=True)
+    return {path.name for path in prefix.glob("job.*")}
+
+
+def test_the_crontabs_of_the_manual_work(tool, tmp_path):
+    make("install-cli", f"PREFIX={tmp_path}")
+    page = (tmp_path / "share/man/man1/dlock.1").read_text().replace("\\-", "-")
+    lines = re.findall(r"^0 3 \* \* \* .*$", page, re.M)
+    assert len(lines) == 2
+    for line in lines:
+        ran = run_as_cron_does(tmp_path, tool, line)
+    assert ran == {"job.nightly-report", "job.nightly"}
+
+
+def test_the_crontab_of_the_page_works(tool, tmp_path):
+    page = (ROOT / "client/README.md").read_text()
+    path, line = re.search(r"^    (PATH=\S+)\n    (0 3 .*)$", page, re.M).groups()
+    assert path.startswith("PATH=/usr/local/bin:"), "where make install puts the tool"
+    make("install-cli", f"PREFIX={tmp_path}")
+    path = path.replace("/usr/local", str(tmp_path))
+    assert run_as_cron_does(tmp_path, tool, line, path) == {"job.nightly"}
+
+
+UNITS = [path for path in (ROOT / "module/examples").iterdir()
+         if path.suffix in (".service", ".socket", ".timer")]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
+def test_the_units_are_right(prefix, tmp_path):
+    """Those of the examples and those of the page, but for the folder of the tool."""
+    page = (ROOT / "client/README.md").read_text()
+    texts = {path.name: path.read_text() for path in UNITS}
+    for name in "nightly.service", "nightly.timer":
+        block = re.search(rf"    # /etc/systemd/system/{name}\n((?:    .+\n)+)", page)[1]
+        texts[name] = re.sub(r"^    ", "", block, flags=re.M)
+    assert len(texts) == 6
+    (tmp_path / "bin").symlink_to(prefix / "bin")
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text.replace("/usr/local", str(tmp_path)))
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *(tmp_path / name for name
+                                                                     in texts)],
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    mine = [line for line in done.stdout.splitlines() if str(tmp_path) in line or "dlock" in line
+            or "nightly" in line]
+    assert mine == []
+
+
+def test_links_of_installed_pages(tmp_path):
+    loader = importlib.machinery.SourceFileLoader("check_docs", str(ROOT / "scripts/check-docs"))
+    checker = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_docs", loader))
+    loader.exec_module(checker)
+    make("install-doc", f"PREFIX={tmp_path}")
+    pages = {path: path.read_text() for path in tmp_path.rglob("*.md")}
+    assert len(pages) >= 5
+    assert checker.check_links(pages, pathlib.Path.exists) == []
+
+
+# -- completion ------------------------------------------------------------------------------------
+
+
+def complete(prefix, *words, env=None):
+    """What <tab> of bash offers behind these words."""
     script = f"""
         PATH={TOOL.parent}:$PATH
         source '{prefix}/share/bash-completion/completions/dlock'
@@ -69,8 +149,68 @@ def complete(prefix, *words):
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     done = subprocess.run(["bash", "--norc", "-c", script], stdout=subprocess.PIPE, text=True,
-                          check=True)
+                          check=True, env=env)
     return set(done.stdout.split())
+
+
+def complete_in_fish(prefix, *words, env=None):
+    script = (f"set PATH {TOOL.parent} $PATH; "
+              f"source '{prefix}/share/fish/vendor_completions.d/dlock.fish'; "
+              f"complete -C '{' '.join(words)}'")
+    done = subprocess.run(["fish", "--no-config", "-c", script], stdout=subprocess.PIPE, text=True,
+                          check=True, env=env)
+    return {line.split("\t")[0] for line in done.stdout.splitlines()}
+
+
+def check_zsh(prefix, words, expected, env):
+    """zsh completes only at a terminal: words and tabs are typed there."""
+    env = {**env, "TERM": "xterm", "ZDOTDIR": "/no/such/folder",
+           "PATH": f"{TOOL.parent}:{os.environ['PATH']}"}
+    terminal = Terminal(["zsh", "-f", "-i"], env, rows=200, columns=60)
+    try:
+        terminal.type(f"fpath=('{prefix}/share/zsh/site-functions' $fpath); "
+                      "autoload -U compinit; compinit -u -D; echo rea''dy\n")
+        before = terminal.wait_for("ready", timeout=60)
+        terminal.type(f"{words}\t\t")
+        for text in expected:
+            terminal.wait_for(text, after=before)
+    finally:
+        terminal.close()
+
+
+SHELLS = [complete,
+          pytest.param(complete_in_fish, marks=pytest.mark.skipif(
+              shutil.which("fish") is None, reason="no fish"))]
+
+
+@pytest.mark.parametrize("offers", SHELLS)
+def test_lock_names_are_completed(prefix, offers, tool, client):
+    for name in "nightly-report", "nightly-backup", "deploy":
+        Lock(client, name).acquire("alice")
+    for command in "run", "info", "release":
+        assert offers(prefix, "dlock", command, "night", env=tool.env) == {"nightly-report",
+                                                                           "nightly-backup"}
+    tool.env["DLOCK_URL"] = f"redis://127.0.0.1:{free_port()}"
+    assert not {"deploy"} & offers(prefix, "dlock", "info", "dep", env=tool.env)
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
+def test_completion_of_fish(prefix):
+    assert set(COMMANDS) <= complete_in_fish(prefix, "dlock", "")
+    assert complete_in_fish(prefix, "dlock", "re") == {"release"}
+    assert {"--wait", "--lease", "--session"} <= complete_in_fish(prefix, "dlock", "run", "--")
+    assert complete_in_fish(prefix, "dlock", "top", "--sort", "a") == {"age"}
+    assert "true" in complete_in_fish(prefix, "dlock", "run", "lock", "--", "tru")
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh")
+def test_completion_of_zsh(prefix, tool, client):
+    for name in "nightly-report", "nightly-backup":
+        Lock(client, name).acquire("alice")
+    check_zsh(prefix, "dlock ", COMMANDS, tool.env)
+    check_zsh(prefix, "dlock run --", ["--wait", "--lease", "--session"], tool.env)
+    check_zsh(prefix, "dlock info n", ["nightly-backup", "nightly-report"], tool.env)
+    check_zsh(prefix, "dlock top --sort ", ["waiters", "age", "ttl", "name"], tool.env)
 
 
 def test_completion(prefix):

@@ -113,7 +113,7 @@ def test_held_by_another(tool, lock, client):
     lock.acquire("another", 60_000)
     assert tool.run("run", "-n", "lock", "true") == (BUSY, "", "")
     start = time.monotonic()
-    assert tool.run("run", "--wait", "0.3", "lock", "true") == (BUSY, "", "")
+    assert tool.run("run", "-q", "--wait", "0.3", "lock", "true") == (BUSY, "", "")
     assert time.monotonic() - start >= 0.3
     assert tool.run("run", "-n", "-E", "42", "lock", "true")[0] == 42
     waiting = tool.start("run", "lock", "echo", "at last")

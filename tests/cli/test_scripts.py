@@ -64,7 +64,7 @@ def test_a_stranger_changes_nothing(tool, lock):
 def test_acquire_waits_as_long_as_it_is_told(tool, lock, client):
     lock.acquire("another", 60_000)
     assert tool.run("acquire", "-n", "lock") == (BUSY, "", "")
-    assert tool.run("acquire", "-w", "100ms", "-E", "9", "lock") == (9, "", "")
+    assert tool.run("acquire", "-qw", "100ms", "-E", "9", "lock") == (9, "", "")
     waiting = tool.start("acquire", "lock")
     wait_for_waiters(client, 1)
     lock.release("another")
@@ -93,7 +93,7 @@ def test_a_token_that_nobody_reads_is_not_kept(tool, client):
 def test_wait_until_it_is_free(tool, lock, client):
     assert tool.run("wait", "lock") == (0, "", "")
     lock.acquire("another", 60_000)
-    assert run_json(tool, "wait", "-w", "100ms", "lock", code=BUSY) == {"name": "lock",
+    assert run_json(tool, "wait", "-qw", "100ms", "lock", code=BUSY) == {"name": "lock",
                                                                       "free": False}
     assert tool.run("wait", "-n", "-E", "5", "lock")[0] == 5
     waiting = tool.start("wait", "lock")
@@ -114,13 +114,17 @@ def test_info_of_a_held_lock(tool, server, lock):
     got = run_json(tool, "info", "lock")
     assert 0 < got.pop("ttl_ms") <= 60_000
     assert abs(got.pop("since_ms") - time.time() * 1000) < 60_000
+    queue = got.pop("queue")
+    assert [(each["token"], each["client"]) for each in queue] == [
+        (each.token, each.id) for each in waiting]
+    assert all(0 < each["left_ms"] <= 600_000 and each["waited_ms"] >= 0 for each in queue)
     assert got == {"name": "lock", "token": "alice", "fence": fence, "lease_ms": 60_000,
                    "waiters": 2, "session": 0, "kind": "lock",
-                   "server": f"127.0.0.1:{server.port}"}
+                   "server": f"127.0.0.1:{server.port}", "held_on": 1, "servers": 1}
     code, out, _ = tool.run("info", "lock")
     assert code == 0
     assert "holder   alice\n" in out and f"fence    {fence}\n" in out
-    assert "waiters  2\n" in out and len(waiting) == 2
+    assert "waiters  2\n      1  bob, waits for " in out and "\n      2  carol, waits " in out
 
 
 def test_info_of_a_free_lock(tool):
@@ -212,10 +216,8 @@ def test_nobody_answers(make_tool, words):
 def test_a_server_without_the_module(make_tool, start_server, words):
     tool = make_tool(f"redis://127.0.0.1:{start_server(module=None).port}")
     code, out, complaints = tool.run(*words)
-    if words[0] == "list":  # which asks about those that it has found
-        assert (code, out, complaints) == (0, "", "")
-    else:
-        assert (code, out) == (PROTOCOL, "") and complaints.startswith("dlock: ")
+    assert (code, out) == (PROTOCOL, "")
+    assert ": the server has no dlock module (MODULE LOAD) (" in complaints
 
 
 @pytest.mark.parametrize("words", [["acquire"], ["acquire", "a", "b"], ["release", "lock"],
@@ -263,6 +265,12 @@ def test_on_a_cluster(make_tool):
         assert use_locks(tool) == {f"127.0.0.1:{node.port}" for node in cluster.nodes}
         got = json.loads(tool.run("top", "--interval", "50ms", "--json")[1])
         assert got["servers"] == 3
+        node = make_tool(f"redis://127.0.0.1:{cluster.nodes[0].port}")
+        for words in ["acquire"], ["info"], ["release", "--force", "--yes"]:
+            ends = [node.run(*words, name) for name in "abcdefgh"]
+            hint = "the server is a node of a cluster: use redis+cluster://"
+            assert any(code == PROTOCOL and hint in complaints for code, _, complaints in ends)
+            assert all(code != PROTOCOL or hint in complaints for code, _, complaints in ends)
     finally:
         destroy_all(cluster.members)
 
@@ -272,6 +280,12 @@ def test_on_several_servers(make_tool, start_server):
     servers = [start_server() for _ in range(3)]
     tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in servers))
     assert len(use_locks(tool)) == 1
+    token = tool.run("acquire", "lock")[1].strip()
+    servers[0].observer.delete("lock")
+    assert "servers  held on 2 of 3\n" in tool.run("info", "lock")[1]
+    got = run_json(tool, "info", "lock")
+    assert (got["token"], got["held_on"], got["servers"]) == (token, 2, 3)
+    assert tool.run("release", "lock", token)[0] == 0
     servers[1].kill()
     use_locks(tool)
     servers[2].kill()

@@ -115,5 +115,8 @@ def test_the_manual(helps):
     assert checker.check_manual((ROOT / "client/cli/dlock.1").read_text(), helps) == []
 
 
-def test_the_completion(helps):
-    assert checker.check_completion((ROOT / "client/cli/dlock.bash").read_text(), helps) == []
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion(helps, shell):
+    name = f"dlock.{shell}"
+    script = (ROOT / "client/cli" / name).read_text()
+    assert checker.check_completion(script, helps, name) == []

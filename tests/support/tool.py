@@ -31,6 +31,7 @@ class Tool:
         self.env = {name: value for name, value in os.environ.items()
                     if not name.startswith(("DLOCK_", "XDG_", "LD_PRELOAD"))}
         self.env["HOME"] = str(home)
+        self.env["DLOCK_SYSTEM_CONFIG"] = ""
         if url is not None:
             self.env["DLOCK_URL"] = url
         self.started, self.groups = [], []

@@ -115,6 +115,7 @@ static dlock_status query_each(const dlock_client *client, const server_list *li
                                query_fn run) {
     dlock_status failure = DLOCK_OK;
     size_t replied = 0;
+    query->is_alone = list->count == 1;
     for (size_t i = 0; i < list->count; i++) {
         dlock_status status = run(query, list->servers[i]);
         if (status == DLOCK_OK)
@@ -158,6 +159,20 @@ dlock_status dlock_inspect(dlock_client *client, const char *name, int64_t timeo
     free(full);
     if (status != DLOCK_OK || query.is_found) return status;
     return explain(DLOCK_NOT_HELD, "the lock is free", why, why_size);
+}
+
+dlock_status dlock_list_waiters(dlock_client *client, const char *name, uint32_t max,
+                                int64_t timeout_ms, dlock_waiting_fn tell, void *arg, char *why,
+                                size_t why_size) {
+    bool is_wrong = client == NULL || name == NULL || name[0] == '\0' || tell == NULL;
+    if (is_wrong || max == 0 || timeout_ms < 0)
+        return explain(DLOCK_INVALID, "no client, name, number or function", why, why_size);
+    char *full = client_full_name(client, name);
+    if (full == NULL) return explain(DLOCK_NO_MEMORY, "no memory", why, why_size);
+    query query = {.name = full, .waiters_max = max, .tell_waiting = tell, .arg = arg};
+    dlock_status status = query_servers(client, &query, query_waiters, timeout_ms, why, why_size);
+    free(full);
+    return status;
 }
 
 /* A backslash takes the special meaning from a character of the prefix. */

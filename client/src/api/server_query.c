@@ -2,6 +2,7 @@
 /* server_query.c - see server_query.h.
  *
  *   one lock    DLOCK.INFO. A node of a cluster that does not have the name replies MOVED: skipped
+ *   waiters     DLOCK.INFO WAITERS, and its queue
  *   all locks   SCAN, then DLOCK.INFO for the names of the page, in pipelined groups; and again
  *               until the cursor is 0
  *   info        INFO dlock, line by line
@@ -122,14 +123,17 @@ static bool is_elsewhere(const reply *reply) {
            (reply_begins_with(reply, "MOVED ") || reply_begins_with(reply, "ASK "));
 }
 
+static bool is_free(const query *query, const reply *reply) {
+    return reply->kind == REPLY_NIL || (is_elsewhere(reply) && !query->is_alone);
+}
+
 static dlock_status tell_lock(query *query, const server *server, const char *name, size_t length,
                               const reply *reply) {
     dlock_inspection lock = {.struct_size = sizeof(lock),
                              .server = server_name(server),
                              .name = name + query->prefix_length,
                              .name_length = length - query->prefix_length};
-    bool is_free = reply != NULL && (reply->kind == REPLY_NIL || is_elsewhere(reply));
-    if (query->is_enough || is_free) return DLOCK_OK;
+    if (query->is_enough || (reply != NULL && is_free(query, reply))) return DLOCK_OK;
     if (reply == NULL || !inspection_read(&lock, reply)) return refuse_reply(query, server, reply);
     query->is_found = true;
     query->is_enough = !query->tell(query->arg, &lock);
@@ -159,6 +163,30 @@ static dlock_status inspect_group(query *query, server *server, const char *cons
 dlock_status query_lock(query *query, server *server) {
     size_t length = strlen(query->name);
     return inspect_group(query, server, &query->name, &length, 1);
+}
+
+/* -- DLOCK.INFO WAITERS */
+
+static dlock_status tell_queue(query *query, const server *server, const reply *reply) {
+    const struct reply *queue = reply == NULL ? NULL : waiters_queue(reply), *element = NULL;
+    if (reply != NULL && is_free(query, reply)) return DLOCK_OK;
+    if (queue == NULL) return refuse_reply(query, server, reply);
+    while (!query->is_enough && (element = reply_next(queue, element)) != NULL) {
+        dlock_waiting waiting = {.struct_size = sizeof(waiting), .server = server_name(server)};
+        if (!waiting_read(&waiting, element)) return refuse_reply(query, server, element);
+        query->is_enough = !query->tell_waiting(query->arg, &waiting);
+    }
+    return DLOCK_OK;
+}
+
+dlock_status query_waiters(query *query, server *server) {
+    reply *info;
+    command command = {0};
+    waiters_command(&command, query->name, query->waiters_max);
+    dlock_status status = ask(query, server, &command, 1, &info);
+    if (status == DLOCK_OK) status = tell_queue(query, server, info);
+    free(info);
+    return status;
 }
 
 /* -- SCAN */

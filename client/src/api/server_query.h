@@ -11,11 +11,14 @@ typedef struct query {
     loop *loop;
     int64_t limit_us; /* no request is sent later; replies have an I/O timeout more */
     uint32_t io_timeout_ms;
-    const char *name;         /* of query_lock(): with the prefix */
-    const char *pattern;      /* of query_locks(): with the prefix */
-    size_t prefix_length;     /* names are told without the prefix */
-    dlock_list_fn tell;       /* of the first two */
-    dlock_info_fn tell_field; /* of query_info() */
+    const char *name;              /* of query_lock(): with the prefix */
+    const char *pattern;           /* of query_locks(): with the prefix */
+    size_t prefix_length;          /* names are told without the prefix */
+    dlock_list_fn tell;            /* of the first two */
+    dlock_info_fn tell_field;      /* of query_info() */
+    dlock_waiting_fn tell_waiting; /* of query_waiters() */
+    uint32_t waiters_max;          /* likewise */
+    bool is_alone; /* there is one server: a redirect means that the URL is not of a cluster */
     void *arg;
     bool is_found;                /* something was told */
     bool is_enough;               /* the program does not want more */
@@ -25,6 +28,7 @@ typedef struct query {
 /* Each waits for the server and tells in the thread of the caller. Not locked. */
 typedef dlock_status (*query_fn)(query *query, server *server);
 dlock_status query_lock(query *query, server *server);
+dlock_status query_waiters(query *query, server *server);
 dlock_status query_locks(query *query, server *server);
 dlock_status query_info(query *query, server *server);
 

@@ -45,6 +45,12 @@ void inspect_command(command *command, const char *name, size_t name_length) {
     command_add_bytes(command, name, name_length);
 }
 
+void waiters_command(command *command, const char *name, uint32_t max) {
+    inspect_command(command, name, strlen(name));
+    command_add(command, "WAITERS");
+    command_add_number(command, max);
+}
+
 void replicas_command(command *command, uint32_t count, uint32_t timeout_ms) {
     command_add(command, "WAIT");
     command_add_number(command, count);
@@ -144,4 +150,36 @@ static bool read_fields(dlock_inspection *inspection, const reply *map) {
 bool inspection_read(dlock_inspection *inspection, const reply *reply) {
     inspection->token = NULL;
     return read_fields(inspection, reply) && inspection->token != NULL;
+}
+
+/* The value of a field of a map; NULL: no such field. */
+static const reply *find_value(const reply *map, const char *name) {
+    const reply *field = NULL, *value = NULL;
+    if (map == NULL || map->kind != REPLY_ARRAY) return NULL;
+    while ((field = reply_next(map, value)) != NULL && (value = reply_next(map, field)) != NULL)
+        if (reply_is_text(field, name)) return value;
+    return NULL;
+}
+
+const reply *waiters_queue(const reply *reply) {
+    const struct reply *queue = find_value(reply, "queue");
+    return queue != NULL && queue->kind == REPLY_ARRAY ? queue : NULL;
+}
+
+bool waiting_read(dlock_waiting *waiting, const reply *element) {
+    const reply *token = find_value(element, "token");
+    const struct {
+        const char *name;
+        int64_t *number;
+    } numbers[] = {
+        {"waited", &waiting->waited_ms}, {"left", &waiting->left_ms}, {"client", &waiting->client}};
+    if (token == NULL || token->kind != REPLY_TEXT) return false;
+    waiting->token = token->text;
+    waiting->token_length = token->length;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        const reply *value = find_value(element, numbers[i].name);
+        if (value == NULL || value->kind != REPLY_INTEGER) return false;
+        *numbers[i].number = value->integer;
+    }
+    return true;
 }

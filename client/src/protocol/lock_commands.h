@@ -20,6 +20,8 @@ typedef struct lock_words {
 /* Each fills an empty command; names and tokens are borrowed. */
 void lock_command(command *command, const lock_words *words);
 void inspect_command(command *command, const char *name, size_t name_length);
+/* The same, with the first waiters. */
+void waiters_command(command *command, const char *name, uint32_t max);
 /* Redis's own WAIT: the number of replicas that have the writes of this connection. */
 void replicas_command(command *command, uint32_t count, uint32_t timeout_ms);
 
@@ -42,5 +44,9 @@ void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed);
 /* Fills in all but server and name; the token points into the reply. False: the reply makes no
  * sense. */
 bool inspection_read(dlock_inspection *inspection, const reply *reply);
+/* The queue in a reply to waiters_command(): an array; NULL: the reply makes no sense. */
+const reply *waiters_queue(const reply *reply);
+/* An element of the queue: fills in all but server. False: the element makes no sense. */
+bool waiting_read(dlock_waiting *waiting, const reply *element);
 
 #endif

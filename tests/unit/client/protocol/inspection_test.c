@@ -8,7 +8,7 @@ static resp_reader reader;
 static dlock_inspection got;
 
 /* Blanks separate the nodes: "*2 +ttl :5". */
-static bool read_nodes(const char *nodes) {
+static const reply *parse(const char *nodes) {
     static char bytes[1000];
     size_t size = 0;
     for (; *nodes != '\0'; nodes++) {
@@ -22,8 +22,13 @@ static bool read_nodes(const char *nodes) {
     memcpy(bytes + size, "\r\n", 2);
     const reply *root = NULL;
     size_t used;
-    got = (dlock_inspection){.struct_size = sizeof(got)};
     CHECK_EQUAL(resp_read(&reader, bytes, size + 2, &root, &used), RESP_REPLY);
+    return root;
+}
+
+static bool read_nodes(const char *nodes) {
+    const reply *root = parse(nodes);
+    got = (dlock_inspection){.struct_size = sizeof(got)};
     return root != NULL && inspection_read(&got, root);
 }
 
@@ -76,7 +81,33 @@ static void replies_without_sense_are_refused(void) {
     }
 }
 
+static void the_queue_is_read(void) {
+    dlock_waiting waiting = {0};
+    const reply *queue =
+        waiters_queue(parse("*4 +kind +lock +queue *1 "
+                            "*10 +token $3 a:b +mode +exclusive +waited :5 +left :7 +client :9"));
+    CHECK(queue != NULL && waiting_read(&waiting, reply_element(queue, 0)));
+    CHECK_BYTES(waiting.token, waiting.token_length, "a:b", 3);
+    CHECK_EQUAL(waiting.waited_ms, 5);
+    CHECK_EQUAL(waiting.left_ms, 7);
+    CHECK_EQUAL(waiting.client, 9);
+}
+
+static void queues_without_sense_are_refused(void) {
+    static const char *const bad[] = {"*0", ":1", "*2 +token $1 t", "*1 +queue", "*2 +queue :1"};
+    static const char *const bad_elements[] = {
+        ":1", "*0", "*8 +token :1 +waited :5 +left :7 +client :9",
+        "*6 +token $1 t +waited :5 +left :7", "*8 +token $1 t +waited $1 5 +left :7 +client :9"};
+    dlock_waiting waiting = {0};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CHECK(waiters_queue(parse(bad[i])) == NULL);
+    for (size_t i = 0; i < sizeof(bad_elements) / sizeof(bad_elements[0]); i++)
+        CHECK(!waiting_read(&waiting, parse(bad_elements[i])));
+}
+
 int main(void) {
+    UNIT_RUN(the_queue_is_read);
+    UNIT_RUN(queues_without_sense_are_refused);
     UNIT_RUN(every_field_is_read);
     UNIT_RUN(a_plain_string_is_told_apart);
     UNIT_RUN(fields_of_a_newer_server_are_skipped);
