@@ -5,6 +5,9 @@ hiredis and does nothing else. With ten handlers that do nothing in the chain, i
 chain costs. Then sixteen threads with a name each: libdlock has one connection for all of them, the
 bare loop one for each.
 
+Beside waiters: a thread takes and gives back a free lock, while 100 threads of the same client wait
+for another one; and the same without them.
+
 Waits: acquires that cannot succeed, with random waits, and how much later than the wait they come
 back. Dead: nobody listens. Silent: somebody listens and never answers, so one I/O timeout is added.
 Busy: another holds the lock. A sleep: how late this machine wakes up a thread that merely sleeps,
@@ -12,6 +15,7 @@ which is nothing of ours.
 """
 
 import socket
+import statistics
 import subprocess
 import threading
 
@@ -23,6 +27,7 @@ from support.server import free_port
 
 NAME = "client"
 THREADS = 16
+WAITERS = 100
 WAIT_MAX_MS = 20
 IO_TIMEOUT_MS = 20
 LATE_MS = 5  # what an acquire may take longer than its wait
@@ -56,6 +61,35 @@ def _compare_pairs(quick, progress, threads, title, bar):
     if "handlers" in samples:
         table.add("libdlock, 10 handlers", samples["handlers"])
     return table
+
+
+def _measure_beside_waiters(progress):
+    rounds, pairs = 5, 2000
+    program = driver.build("beside", uses_libdlock=True)
+    server = ways.DLOCK.server(wrapper=driver.pinned_to(0)).start()
+    taken_us = {0: [], WAITERS: []}
+    try:
+        Lock(server.client(), "beside: busy").acquire("another", 3_600_000)
+        for i in range(rounds):
+            progress(f"beside waiters, round {i + 1} of {rounds}")
+            for waiters, taken in taken_us.items():
+                output = subprocess.run(
+                    [*driver.pinned_to(-1), program, str(server.port), str(pairs), str(waiters)],
+                    check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
+                taken.append([float(line) / 1000 for line in output.split()])
+    finally:
+        server.destroy()
+    sheet = Sheet(
+        f"One thread takes and gives back a free lock, {WAITERS} others wait for another one",
+        f"{rounds} interleaved runs of {pairs} pairs, medians of the runs",
+        {"median ms": ".3f", "p99 ms": ".3f"})
+    p99 = {}
+    for waiters, runs in taken_us.items():
+        middle, p99[waiters] = [statistics.median(percentile(run, part) for run in runs)
+                                for part in (0.5, 0.99)]
+        sheet.add(f"{waiters} waiters", [middle, p99[waiters]])
+    sheet.promise(f"p99 with {WAITERS} waiters / without", p99[WAITERS] / p99[0], Bar("<=", 2))
+    return sheet
 
 
 class Silent:
@@ -132,4 +166,5 @@ def run(quick, progress):
         _compare_pairs(quick, progress, THREADS,
                        f"Many threads: {THREADS} through libdlock, a name each: pairs per second",
                        Bar(">=", 1.0))]
-    return tables if quick else [*tables, _measure_waits(progress)]
+    return tables if quick else [*tables, _measure_beside_waiters(progress),
+                                 _measure_waits(progress)]

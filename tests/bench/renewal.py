@@ -33,5 +33,5 @@ def run(quick, progress):
                   "core", {"renewed": ",.0f", "lost": ".0f", "share": ".3f"})
     sheet.add("libdlock", [renewed, lost, share])
     sheet.promise("lost", lost, Bar("<=", 0))
-    sheet.promise("processor time of the client, share of a core", share, Bar("<=", 0.1))
+    sheet.promise("processor time of the client, share of a core", share, Bar("<=", 0.02))
     return [sheet]
