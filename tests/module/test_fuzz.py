@@ -158,8 +158,8 @@ TOKENS = words("me", "me", "you", "12345", b"\x00", b"\r\n", b"t\x00t", "t" * 25
 BAD_TOKENS = words("", "t" * 257, "t" * 5000, b"\x00" * 257)
 FENCES = words(1, 2, 1 << 40, 1 << 50, 1 << 53, FENCE_LIMIT // 2, FENCE_LIMIT - 1, FENCE_LIMIT)
 OPTIONS = words("PX", "px", "Px", "pX", "PXX", "P", b"PX\x00", " PX", "EX", "NX", "XX", "SESSION",
-                "session", "FENCE", "fence", "SHARED", "shared", "MAX", "WAITERS", "KEEPTTL", "", b"\r\n",
-                "%s%n%x", "-ERR")
+                "session", "FENCE", "fence", "SHARED", "shared", "MAX", "WAITERS", "KEEPTTL", "",
+                b"\r\n", "%s%n%x", "-ERR")
 SCRIPT = b"return redis.pcall(unpack(ARGV))"
 PX, MULTI, EXEC = words("PX", "MULTI", "EXEC")
 

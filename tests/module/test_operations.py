@@ -22,8 +22,8 @@ def test_info_dlock_has_every_field(client):
     assert set(stats(client)) == {
         "version", "held", "held_shared", "holders", "sessions", "waiters", "queues", "granted",
         "handed_over", "reacquired", "contended", "released", "expired", "forced", "extended",
-        "refused", "wait_timeouts", "queue_full", "session_releases", "wait_us", "hold_us", "last_fence",
-        "locks_evictable"}
+        "refused", "wait_timeouts", "queue_full", "session_releases", "wait_us", "hold_us",
+        "last_fence", "locks_evictable"}
     assert stats(client)["last_fence"] == fence
     assert "dlock_held" in client.info("everything")
 
