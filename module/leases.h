@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* leases.h - the end of the lease of each holder on the server (lease_index.h), with the name of the
- * lock; and the effects of FLUSHDB, SWAPDB and loading on all leases at once.
+/* leases.h - the end of the lease of each holder on the server (lease_index.h), with the name of
+ * the lock; and the effects of FLUSHDB, SWAPDB and loading on all leases at once.
  *
  * Every server keeps the leases. Only a server that decides (server_decides()) acts on the end of a
  * lease, in work.c. Main thread only. */

@@ -67,7 +67,8 @@ lock_holder *lock_value_find(lock_value *value, lock_token token);
 
 bool lock_value_is_shared(const lock_value *value);
 
-/* Visits every holder: start, next until NULL, stop. No holder may be added or removed meanwhile. */
+/* Visits every holder: start, next until NULL, stop. No holder may be added or removed in between.
+ */
 typedef struct lock_cursor {
     lock_holder *only; /* the next holder of a value without a table */
     RedisModuleDictIter *iterator;

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server_events.c - see server_events.h. To handle another event: a callback and a row in the
- * table. */
+/* server_events.c - see server_events.h.
+ *
+ *   configuration       may make room for waiters
+ *   client              a connection has ended: its sessions, and grants it was not told of
+ *   flush, swap         locks are gone, or in another database
+ *   loading, role       the server begins to decide
+ *
+ * To handle another event: a callback and a row in the table. */
 #include "server_events.h"
 
 #include "blocked.h"

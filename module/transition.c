@@ -96,6 +96,7 @@ static void serve(lock_entry *entry, bool is_free) {
     for (; next != NULL; next = after) {
         if (!is_free && !has_room(entry, &next->request)) break;
         after = skip_ended(entry, next->next);
+        if (!is_free) entry->now_us = server_boot_us(); /* a long run takes milliseconds */
         grant(entry, &next->request, next->client, is_free ? GRANT_ALONE : GRANT_JOINING, NULL,
               "dlock.handover");
         is_free = false;

@@ -17,8 +17,8 @@ typedef enum transition_answer {
 /* Never overtakes a waiter. */
 transition_answer transition_acquire(lock_entry *entry, const lock_request *request);
 
-/* Lets the client wait after transition_acquire() has found the lock busy. Sends an error now, or takes
- * care of the later reply. */
+/* Lets the client wait after transition_acquire() has found the lock busy. Sends an error now, or
+ * takes care of the later reply. */
 void transition_wait_or_reply(lock_entry *entry, const lock_request *request);
 
 /* True: token held the lock and does so no longer. Waiters for which there is room now hold the
@@ -41,7 +41,7 @@ typedef enum transition_reason { LEASE_ENDED, HOLDER_GONE } transition_reason;
  * go on waiting, and their queue is marked. */
 void transition_end(lock_entry *entry, transition_reason reason, bool may_grant);
 
-/* Could the first waiter get the lock now? Maybe after holders whose lease has ended are removed. */
+/* Could the first waiter get the lock, if holders whose lease has ended are removed? */
 bool transition_can_serve(lock_entry *entry);
 
 /* Removes the holders whose lease has ended, and gives the lock to the waiters for which there is

@@ -5,8 +5,8 @@
     with Lock(client, "stock:1000", lease=10, wait=5) as lock:
         write_report(fence=lock.fence)        # renewed as long as this takes
         if lock.lost.is_set(): ...            # somebody else may be at work: stop
-    with Lock(client, "cache", shared=True): ...           # one of many readers; a writer is exclusive
-    with Lock(client, "exports", slots=5, wait=60): ...    # at most 5 at a time
+    with Lock(client, "cache", shared=True): ...         # one of many readers
+    with Lock(client, "exports", slots=5, wait=60): ...  # at most 5 at a time
 
 A busy lock is not an error: acquire() returns False, and the with statement raises Busy. If Redis
 cannot be reached, redis.ConnectionError or redis.TimeoutError is raised, and nobody knows who has

@@ -12,7 +12,7 @@ import redis
 
 from support import figures
 from support.cluster import Cluster, Traveller, slot_of
-from support.commands import Lock, plain, stats
+from support.commands import Lock, details_of, plain, stats
 from support.server import cli, running, wait_until
 from support.waiting import Waiting, queue_up, wait_for_waiters
 
@@ -516,6 +516,24 @@ def atomically(cluster, slot, target):
 
 
 MOVES = [by_hand, by_redis_cli, atomically]
+
+
+@pytest.mark.parametrize("move", [by_hand, atomically])
+def test_all_shared_holders_move_with_the_slot(cluster, move):
+    key = cluster.key_on(0)
+    here = Lock(cluster.nodes[0].client(), key)
+    fences = {token: here.acquire(token, 60_000, "SHARED") for token in (b"a", b"b", b"c")}
+    move(cluster, slot_of(key), 1)
+    there = Lock(cluster.nodes[1].client(), key)
+    details = details_of(there.client.execute_command("DLOCK.INFO", key))
+    assert details["mode"] == b"shared"
+    assert {each["token"]: each["fence"] for each in details["holders"]} == fences
+    assert there.acquire("d", 60_000, "SHARED", "MAX", 3) is None
+    assert there.acquire("writer") is None
+    assert there.release("a") == 1
+    assert there.acquire("d", 60_000, "SHARED", "MAX", 3) > max(fences.values())
+    there.client.delete(key)
+    cluster.move(slot_of(key), 0)
 
 
 class Worker(threading.Thread):

@@ -12,7 +12,7 @@ import os
 import random
 
 import pytest
-from support.commands import info_of
+from support.commands import details_of
 from support.server import wait_until
 
 CALLS = int(os.environ.get("DLOCK_FUZZ_CALLS", 1_000_000))
@@ -158,7 +158,8 @@ TOKENS = words("me", "me", "you", "12345", b"\x00", b"\r\n", b"t\x00t", "t" * 25
 BAD_TOKENS = words("", "t" * 257, "t" * 5000, b"\x00" * 257)
 FENCES = words(1, 2, 1 << 40, 1 << 50, 1 << 53, FENCE_LIMIT // 2, FENCE_LIMIT - 1, FENCE_LIMIT)
 OPTIONS = words("PX", "px", "Px", "pX", "PXX", "P", b"PX\x00", " PX", "EX", "NX", "XX", "SESSION",
-                "session", "FENCE", "fence", "WAITERS", "KEEPTTL", "", b"\r\n", "%s%n%x", "-ERR")
+                "session", "FENCE", "fence", "SHARED", "shared", "MAX", "WAITERS", "KEEPTTL", "",
+                b"\r\n", "%s%n%x", "-ERR")
 SCRIPT = b"return redis.pcall(unpack(ARGV))"
 PX, MULTI, EXEC = words("PX", "MULTI", "EXEC")
 
@@ -207,6 +208,10 @@ class Generator:
         options = [PX, next(self.lease)]
         if is_acquire and next(self.chance) < 0.1:
             options += [*words("FENCE"), next(self.fence)]
+        if is_acquire and next(self.chance) < 0.4:
+            options += words("SHARED")
+            if next(self.chance) < 0.3:
+                options += [*words("MAX"), next(self.count)]
         if next(self.chance) < 0.1:
             options = self.more_options(options)
         return made + options, FENCE_OR_NULL if is_acquire else EXTENDED
@@ -229,8 +234,9 @@ class Generator:
         return made, DETAILS_OR_NULL
 
     def make_apply(self):
+        shared = words("SHARED") if next(self.chance) < 0.3 else []
         return [next(self.apply), next(self.key), next(self.token), next(self.fence),
-                next(self.lease)], APPLIED
+                next(self.lease), *shared], APPLIED
 
     def make_soup(self):
         """Any number of any words."""
@@ -416,13 +422,17 @@ def mutate(choose, payload):
 
 
 def check_lock(info):
-    fields = info_of(info)
-    assert fields["kind"] == b"lock"
-    assert 1 <= len(fields["token"]) <= 256
-    assert 1 <= fields["fence"] < FENCE_LIMIT
-    assert 0 <= fields["since"] < TIME_LIMIT
-    assert 1 <= fields["lease"] < LEASE_LIMIT
-    assert 0 <= fields["ttl"] <= fields["lease"]
+    details = details_of(info)
+    holders = details["holders"]
+    assert details["kind"] == b"lock"
+    assert len(holders) >= 1 and (details["mode"] == b"shared" or len(holders) == 1)
+    assert len({fields["token"] for fields in holders}) == len(holders)
+    for fields in holders:
+        assert 1 <= len(fields["token"]) <= 256
+        assert 1 <= fields["fence"] < FENCE_LIMIT
+        assert 0 <= fields["since"] < TIME_LIMIT
+        assert 1 <= fields["lease"] < LEASE_LIMIT
+        assert 0 <= fields["ttl"] <= fields["lease"]
 
 
 @pytest.fixture
@@ -449,6 +459,10 @@ def test_a_damaged_dump_is_refused_or_restores_a_sane_lock(huge_allocations_fail
         client.execute_command("DLOCK.ACQUIRE", "lock", token, "PX", 86_400_000)
         payloads.append(client.execute_command("DUMP", "lock"))
         client.execute_command("DLOCK.RELEASE", "lock", token)
+    for token in b"one", b"two", b"t" * 70:
+        client.execute_command("DLOCK.ACQUIRE", "lock", token, "PX", 86_400_000, "SHARED")
+        payloads.append(client.execute_command("DUMP", "lock"))
+    client.execute_command("DEL", "lock")
     client.execute_command("DEBUG", "SET-SKIP-CHECKSUM-VALIDATION", 1)
 
     counts = collections.Counter()

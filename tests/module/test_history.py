@@ -27,7 +27,8 @@ class Story:
     def granted(self, at, claim, told=True, lease=10, fence=None):
         at += self.START
         fence = int(at * 1e6) if fence is None else fence
-        self.history.events.append(Event("grant", claim.key, claim.token, fence, lease))
+        self.history.events.append(
+            Event("grant", claim.key, claim.token, fence, lease, claim.is_shared))
         if told:
             claim.answer, claim.answered_at = fence, at
 
@@ -501,3 +502,76 @@ def test_the_stream_is_read(stream, lock):
     assert release == Event("release", "lock", "me", at=8)
     assert (string.kind, string.token, gone) == ("string", "other", Event("gone", "lock", at=9))
     assert string.expires == pytest.approx(fence / 1e6 + 10, abs=5)
+
+
+# -- shared holders -------------------------------------------------------------------------------
+
+
+def readers(story, *limits):
+    """Claims that are granted one after the other and not given back."""
+    claims = [story.asks(i, f"reader:{i}", is_shared=True, max_holders=limit)
+              for i, limit in enumerate(limits)]
+    for i, claim in enumerate(claims):
+        story.granted(i, claim)
+    return claims
+
+
+def test_readers_may_hold_it_together():
+    story = Story()
+    claims = readers(story, None, None, 3)
+    for i, claim in enumerate(claims):
+        story.releases(5 + i, claim)
+    assert check(story.history) == []
+
+
+def test_a_permit_too_many_is_noticed():
+    story = Story()
+    for i, claim in enumerate(readers(story, 2, 2, 2)):
+        story.releases(5 + i, claim)
+    [problem] = check(story.history)
+    assert "reader:2 got permit 3 of 2" in problem
+
+
+def test_a_writer_beside_readers_is_noticed():
+    story = Story()
+    readers(story, None, None)
+    writer = story.asks(3, "writer")
+    story.granted(3, writer)
+    story.releases(4, writer)
+    assert any("writer took it while reader:0 and reader:1 held it" in problem
+               for problem in check(story.history))
+
+
+def test_a_reader_that_replaces_a_writer_before_its_release_is_noticed():
+    story = Story()
+    writer = story.asks(0, "writer")
+    story.granted(0, writer)
+    reader = story.asks(1, "reader", is_shared=True)
+    story.granted(1, reader)
+    story.releases(2, reader)
+    assert any("writer lost it by hand-over" in problem for problem in check(story.history))
+
+
+def test_a_reader_that_overtakes_a_waiting_writer_is_noticed():
+    story = Story()
+    [first] = readers(story, None)
+    writer = story.asks(1, "writer", wait_ms=20_000)
+    late = story.asks(2, "late", is_shared=True)
+    story.granted(2, late)
+    story.releases(3, first)
+    story.releases(4, late, event=False)
+    story.history.events.append(Event("release", "k", "late"))
+    story.granted(4, writer)
+    story.releases(5, writer)
+    assert check(story.history) == ["k: late overtook writer"]
+
+
+def test_a_writer_does_not_wait_beside_a_free_lock_while_a_reader_is_left():
+    story = Story()
+    one, other = readers(story, None, None)
+    writer = story.asks(2, "writer", wait_ms=20_000)
+    story.releases(3, one)
+    story.releases(8, other, event=False)
+    story.granted(8, writer)
+    story.releases(9, writer)
+    assert check(story.history) == []

@@ -280,6 +280,9 @@ class Client:
         else:
             claim.wait_ms = dice.randint(5, LONGEST_WAIT_MS) if dice.random() < 0.8 else 0
             claim.is_session = dice.random() < 0.4
+            claim.is_shared = dice.random() < 0.5
+            if claim.is_shared and dice.random() < 0.5:
+                claim.max_holders = dice.choice([1, 2, 3, 5])
         return claim
 
     def ask(self, claim):
@@ -291,6 +294,10 @@ class Client:
             words += ["WAIT", claim.wait_ms]
         if claim.is_session:
             words.append("SESSION")
+        if claim.is_shared:
+            words.append("SHARED")
+        if claim.max_holders:
+            words += ["MAX", claim.max_holders]
         claim.sent_at = time.time()
         self.stress.claims.append(claim)
         self.claims.append(claim)

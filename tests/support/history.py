@@ -29,6 +29,8 @@ class Claim:
     wait_ms: int = 0
     is_session: bool = False
     is_string: bool = False        # another kind of client: SET key token NX PX
+    is_shared: bool = False
+    max_holders: int = None        # SHARED MAX
     sent_at: float = 0.0
     answer: object = PENDING       # a fence, None, the text of an error, or True for SET's OK
     answered_at: float = 0.0
@@ -56,6 +58,7 @@ class Event:
     token: str = None
     fence: int = 0
     lease: float = None            # of a grant, in seconds
+    is_shared: bool = False        # of a grant
     expires: float = None          # of a string
     at: float = None               # when we had read it, if we know: it happened before
 
@@ -67,9 +70,11 @@ class Tenure:
     token: str
     fence: int                     # 0: a plain string
     expires: float
+    is_shared: bool = False
     end: str = None                # "release", "hand-over", "gone", or None: not yet
     ended_by: float = None         # it ended before that, if we know
-    next: "Tenure" = None          # the one after it on the same key
+    was_last: bool = False         # when it ended, nobody else held the lock
+    next: "Tenure" = None          # the first one to begin on the same key after its end
 
 
 @dataclasses.dataclass
@@ -107,8 +112,9 @@ def read_stream(chunks):
         name = name.upper().decode()
         at = chunks[bisect.bisect_left(ends, end)][0]
         if name == "DLOCK.APPLY":
-            key, token, fence, lease_ms = (word.decode() for word in words[:4])
-            events.append(Event("grant", key, token, int(fence), int(lease_ms) / 1000, at=at))
+            key, token, fence, lease_ms, *shared = (word.decode() for word in words)
+            events.append(Event("grant", key, token, int(fence), int(lease_ms) / 1000,
+                                bool(shared), at=at))
         elif name == "DLOCK.RELEASE":
             events.append(Event("release", words[0].decode(), words[1].decode(), at=at))
         elif name in ("DEL", "UNLINK"):
@@ -166,7 +172,7 @@ def hand_over_delays(history):
         claim = facts.claims.get(then.token)
         if claim is not None and claim.wait_ms and facts.asked[then.token] < free_from:
             kind = "lease" if tenure.fence else "string"
-            if facts.let_go_at(tenure) == free_from:
+            if facts.let_go_at(tenure) == free_from or not tenure.was_last:
                 continue
             kind = "del" if facts.deleted_at(tenure) == free_from else kind
             delays[kind].append(facts.began(then) - free_from)
@@ -174,44 +180,101 @@ def hand_over_delays(history):
 
 
 def _tenures(history, problems):
-    """Who held what, one after the other. No two may overlap, and fences only grow."""
-    tenures, last, last_fence = [], {}, 0
-    extended = {command.token: command.at for command in reversed(history.commands)
-                if command.name == "DLOCK.EXTEND"}
+    """Who held what, in the order of the grants. Only shared holders overlap, and fences only
+    grow."""
+    names = _Names(history)
+    tenures, last_fence = [], 0
     for event in history.events:
-        before = last.get(event.key)
-        holder = before if before is not None and before.end is None else None
+        name = names.of(event.key)
+        holder = name.find(event)
         if event.kind == "grant" and holder and holder.fence == event.fence:
-            extended_at = extended.get(event.token, event.fence / 1e6)
+            extended_at = names.extended.get(event.token, event.fence / 1e6)
             holder.expires = max(holder.expires, extended_at + event.lease)
             if holder.token != event.token:
                 problems.append(f"{event.key}: fence {event.fence} has two tokens, "
                                 f"{holder.token} and {event.token}")
         elif event.kind in ("grant", "string"):
-            if holder and event.kind == "string":
-                problems.append(f"{event.key}: {event.token} took it while {holder.token} held it")
+            problems += name.objections(event, names.limits.get(event.token))
             if event.kind == "grant":
                 if event.fence <= last_fence:
                     problems.append(f"{event.key}: fence {event.fence} of {event.token} is not "
                                     f"above {last_fence}")
                 last_fence = max(last_fence, event.fence)
-            if holder:
-                holder.end, holder.ended_by = "hand-over", event.at
-            expires = event.expires
-            if event.kind == "grant":
-                expires = event.fence / 1e6 + event.lease
-            tenure = Tenure(event.key, event.token, event.fence, expires)
-            if before:
-                before.next = tenure
-            last[event.key] = tenure
-            tenures.append(tenure)
-        elif holder is None:
+            tenures.append(name.begin(event))
+        elif not name.holders:
             problems.append(f"{event.key}: {event.kind} of {event.token}, but nobody held it")
-        elif event.kind == "release" and holder.token != event.token:
-            problems.append(f"{event.key}: {event.token} released what {holder.token} held")
+        elif event.kind == "gone":
+            name.end(list(name.holders), event.kind, event.at)
+        elif holder is None:
+            held_by = " and ".join(tenure.token for tenure in name.holders)
+            problems.append(f"{event.key}: {event.token} released what {held_by} held")
         else:
-            holder.end, holder.ended_by = event.kind, event.at
+            name.end([holder], event.kind, event.at)
     return tenures
+
+
+class _Names:
+    """The names of locks, and what the events do not tell of the tokens."""
+
+    def __init__(self, history):
+        self.by_key = {}
+        self.extended = {command.token: command.at for command in reversed(history.commands)
+                         if command.name == "DLOCK.EXTEND"}
+        self.limits = {claim.token: claim.max_holders for claim in history.claims
+                       if claim.max_holders}
+
+    def of(self, key):
+        return self.by_key.setdefault(key, _Name())
+
+
+class _Name:
+    """Who holds one lock while its events are read."""
+
+    def __init__(self):
+        self.holders = []  # tenures that have not ended
+        self.ended = []    # tenures without a successor yet
+
+    def find(self, event):
+        """The holder that the event is about: by its fence, else by its token."""
+        if event.kind == "grant":
+            same = [each for each in self.holders if each.fence == event.fence]
+        else:
+            same = [each for each in self.holders if each.token == event.token]
+        return same[0] if same else None
+
+    def is_joined_by(self, event):
+        return event.is_shared and any(each.is_shared for each in self.holders)
+
+    def objections(self, event, limit):
+        """Why this grant, or this SET of a string, should not have been. A grant that replaces one
+        holder is a hand-over."""
+        held_by = " and ".join(tenure.token for tenure in self.holders)
+        if self.is_joined_by(event):
+            if limit is not None and len(self.holders) >= limit:
+                yield (f"{event.key}: {event.token} got permit {len(self.holders) + 1} of {limit}, "
+                       f"beside {held_by}")
+        elif len(self.holders) > 1 or self.holders and event.kind == "string":
+            yield f"{event.key}: {event.token} took it while {held_by} held it"
+
+    def begin(self, event):
+        if not self.is_joined_by(event):
+            self.end(list(self.holders), "hand-over", event.at)
+        expires = event.expires
+        if event.kind == "grant":
+            expires = event.fence / 1e6 + event.lease
+        tenure = Tenure(event.key, event.token, event.fence, expires, event.is_shared)
+        for before in self.ended:
+            before.next = tenure
+        self.ended = []
+        self.holders.append(tenure)
+        return tenure
+
+    def end(self, tenures, how, at):
+        for tenure in tenures:
+            tenure.end, tenure.ended_by = how, at
+            self.holders.remove(tenure)
+            tenure.was_last = not self.holders
+        self.ended += tenures
 
 
 class _Facts:
@@ -398,6 +461,8 @@ def _check_order(key, facts, problems):
 
 def _check_nobody_waits_beside_a_free_lock(key, facts, problems):
     for tenure in facts.tenures.get(key, ()):
+        if not tenure.was_last and tenure.end is not None:
+            continue  # others held it still
         free_from, free_to = facts.free_from(tenure), facts.followed_at(tenure)
         if free_from is None or free_to - free_from < WAKE_SLACK:
             continue
