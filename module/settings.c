@@ -23,6 +23,7 @@ static const setting table[] = {
     {"max-lease", false, 1, LOCK_LEASE_MAX_MS, 24 * 60 * 60 * 1000LL, &settings.max_lease_ms},
     {"max-waiters", false, 0, INT32_MAX, 10000, &settings.max_waiters},
     {"require-noeviction", true, 0, 1, 0, &settings.require_noeviction},
+    {"drain", true, 0, 1, 0, &settings.drain},
 };
 enum { SETTING_COUNT = sizeof(table) / sizeof(table[0]) };
 

@@ -12,6 +12,7 @@ typedef struct settings_values {
     long long max_lease_ms;       /* the longest lease a client may ask for */
     long long max_waiters;        /* per lock */
     long long require_noeviction; /* 1: no ACQUIRE while maxmemory-policy could evict the lock */
+    long long drain;              /* 1: no ACQUIRE, and no last fence in files */
 } settings_values;
 
 extern settings_values settings;
