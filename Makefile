@@ -259,8 +259,9 @@ install-client: client
 	ln -sf libdlock.so.$(LIBRARY_ABI) "$(LIB_DIR)/libdlock.so"
 	install -m 644 $(OUT)/libdlock.a "$(LIB_DIR)/libdlock.a"
 	install -m 644 client/include/dlock.h client/include/dlock_spi.h "$(INCLUDE_DIR)/"
-	{ printf 'prefix=%s\n' "$(PREFIX)"; sed 's/@VERSION@/$(VERSION)/;s/@TLS@/$(PC_TLS)/;s|@LIB@|$(LIB)|' \
-	    client/dlock.pc.in; } >"$(LIB_DIR)/pkgconfig/dlock.pc"
+	{ printf 'prefix=%s\n' "$(PREFIX)"; \
+	    sed 's/@VERSION@/$(VERSION)/;s/@TLS@/$(PC_TLS)/;s|@LIB@|$(LIB)|' client/dlock.pc.in; \
+	} >"$(LIB_DIR)/pkgconfig/dlock.pc"
 
 .PHONY: install-cli
 install-cli: cli

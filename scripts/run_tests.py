@@ -148,7 +148,8 @@ def parts(folder):
     yield Part("command line", files_in("cli"))
     yield Part(f"command line under {SANITIZERS}", files_of("cli", "run", "scripts", "config"),
                {"DLOCK_BUILD": SANITIZED})
-    yield Part("pages and benchmark", files_in("docs") + files_in("bench"))
+    yield Part("pages, scripts and benchmark",
+               files_in("docs") + files_in("scripts") + files_in("bench"))
     threads = files_of("client", "programs", "guard", "fencing")
     yield Part(f"client's threads under {SANITIZERS}", threads, {"DLOCK_BUILD": SANITIZED})
     yield Part("client's threads under TSan", threads,
