@@ -41,12 +41,15 @@ existing() { # existing FILE...: those that are there
     done
 }
 
-with_included() { # with_included CONFIG: the file, and all that it includes
+with_included() { # with_included CONFIG [DEPTH]: the file, and what it includes, down to a depth
     echo "$1"
+    [ "${2:-0}" -lt 8 ] || return 0
     sed -nE "s/^$blank*include$blank+\"?([^\"]*[^\"[:space:]])\"?$blank*\$/\\1/Ip" "$1" |
         while read -r pattern; do
             # shellcheck disable=SC2086  # a pattern
-            for included in $(existing $pattern); do with_included "$included"; done
+            for included in $(existing $pattern); do
+                with_included "$included" $((${2:-0} + 1))
+            done
         done
 }
 

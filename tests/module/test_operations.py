@@ -402,12 +402,26 @@ def test_a_drained_server_grants_nothing_new_and_serves_holders_and_waiters(serv
     assert lock.acquire("stranger") > 0
 
 
-def test_a_server_without_the_module_loads_what_a_drained_one_has_saved(server, lock):
+def save(client):
+    client.save()
+
+
+def rewrite_aof(client):
+    client.bgrewriteaof()
+    wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"]
+               and not client.info("persistence")["aof_rewrite_scheduled"], "AOF rewrite")
+
+
+@pytest.mark.parametrize("appendonly, write", [("no", save), ("yes", rewrite_aof)])
+def test_a_server_without_the_module_loads_what_a_drained_one_has_saved(start_server, appendonly,
+                                                                        write):
+    server = start_server("--appendonly", appendonly)
+    lock = Lock(server.client())
     lock.client.set("data", "kept")
     lock.acquire("me")
     lock.client.config_set("dlock.drain", "yes")
     lock.release("me")
-    lock.client.save()
+    write(lock.client)
     server.modules = []
     client = server.restart().client()
     assert client.get("data") == b"kept"

@@ -71,6 +71,14 @@ def test_a_line_in_an_included_file_counts(tool, config, tmp_path):
     assert loads(included) == []
 
 
+def test_a_file_that_includes_itself_does_not_keep_the_tool_busy(tool, config):
+    config.write_text(f"include {config}\n")
+    assert tool("enable")[0] == 0
+    assert len(loads(config)) == 1
+    assert tool("disable")[0] == 0
+    assert loads(config) == []
+
+
 def test_disable_keeps_the_settings_for_another_time(tool, config):
     whole = "loadmodule /opt/dlock.so max-lease 5000\nport 1\ndlock.max-waiters 7\n"
     config.write_text(whole + "dlock.drain yes\n")
