@@ -4,7 +4,7 @@
 #   REDISMODULE_H=path           use this redismodule.h (7.0.15) instead of fetching it
 #   REDIS_SERVER=path            the server for demo, tests and benchmarks
 #   SERVERS="name|path ..."      the servers for "make test-servers"; see scripts/test-servers
-#   PREFIX=dir DESTDIR=dir       where "make install" puts things
+#   PREFIX=dir DESTDIR=dir       where "make install" puts things; LIB=lib is a folder of PREFIX
 #   TLS=no                       a client library without rediss://, and without OpenSSL
 #   CI=true                      warnings are errors
 VERSION := 0.1.0
@@ -13,7 +13,8 @@ VERSION_NUMBER := $(shell echo $(VERSION) | awk -F. '{print $$1 * 10000 + $$2 * 
 
 PREFIX ?= /usr/local
 MODULE_DIR = $(DESTDIR)$(PREFIX)/lib/redis/modules
-LIB_DIR = $(DESTDIR)$(PREFIX)/lib
+LIB ?= lib
+LIB_DIR = $(DESTDIR)$(PREFIX)/$(LIB)
 INCLUDE_DIR = $(DESTDIR)$(PREFIX)/include
 DOC_DIR = $(DESTDIR)$(PREFIX)/share/doc/dlock
 BIN_DIR = $(DESTDIR)$(PREFIX)/bin
@@ -267,8 +268,9 @@ install-client: client
 	ln -sf libdlock.so.$(LIBRARY_ABI) "$(LIB_DIR)/libdlock.so"
 	install -m 644 $(OUT)/libdlock.a "$(LIB_DIR)/libdlock.a"
 	install -m 644 client/include/dlock.h client/include/dlock_spi.h "$(INCLUDE_DIR)/"
-	{ printf 'prefix=%s\n' "$(PREFIX)"; sed 's/@VERSION@/$(VERSION)/;s/@TLS@/$(PC_TLS)/' \
-	    client/dlock.pc.in; } >"$(LIB_DIR)/pkgconfig/dlock.pc"
+	{ printf 'prefix=%s\n' "$(PREFIX)"; \
+	    sed 's/@VERSION@/$(VERSION)/;s/@TLS@/$(PC_TLS)/;s|@LIB@|$(LIB)|' client/dlock.pc.in; \
+	} >"$(LIB_DIR)/pkgconfig/dlock.pc"
 
 .PHONY: install-cli
 install-cli: cli
@@ -279,6 +281,11 @@ install-cli: cli
 	install -m 644 client/cli/dlock.bash "$(BASH_DIR)/dlock"
 	install -m 644 client/cli/dlock.zsh "$(ZSH_DIR)/_dlock"
 	install -m 644 client/cli/dlock.fish "$(FISH_DIR)/dlock.fish"
+
+.PHONY: deb
+deb: ## build Debian packages of it, into build/deb
+	@scripts/bootstrap deb
+	@scripts/make-deb
 
 .PHONY: uninstall
 uninstall: ## remove what install put there

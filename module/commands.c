@@ -56,7 +56,9 @@ static bool has_connection(RedisModuleCtx *ctx) {
  * client has no connection. */
 static bool is_allowed_or_reply(RedisModuleCtx *ctx, const lock_request *request) {
     const char *error = NULL;
-    if (settings.require_noeviction && server_may_evict_locks())
+    if (settings.drain)
+        error = "ERR the server is about to run without locks: dlock.drain is yes";
+    else if (settings.require_noeviction && server_may_evict_locks())
         error = "ERR maxmemory-policy can evict locks, and dlock.require-noeviction is yes";
     else if (request->is_session && !has_connection(ctx))
         error = "ERR SESSION needs a connection, and a script has none";

@@ -17,6 +17,7 @@
 #include "queues.h"
 #include "replicate.h"
 #include "server.h"
+#include "settings.h"
 #include "stats.h"
 #include "strays.h"
 
@@ -131,9 +132,11 @@ static void free_value(void *value) {
 }
 
 /* A file with aux data does not load without the module. So the module saves the last fence only
- * while it matters: an old fence is reached again only if the clock is set back by as much. */
+ * while it matters: an old fence is reached again only if the clock is set back by as much. An
+ * operator who is about to remove the module gives it up by dlock.drain. */
 static void aux_save(RedisModuleIO *rdb, int when) {
     (void)when;
+    if (settings.drain) return;
     if (fence_last() > server_wall_us() - FENCE_KEPT_US) RedisModule_SaveSigned(rdb, fence_last());
 }
 

@@ -24,6 +24,7 @@ static const setting table[] = {
     {"max-holders", false, 1, LOCK_HOLDERS_MAX, 1024, &settings.max_holders},
     {"max-waiters", false, 0, INT32_MAX, 10000, &settings.max_waiters},
     {"require-noeviction", true, 0, 1, 0, &settings.require_noeviction},
+    {"drain", true, 0, 1, 0, &settings.drain},
 };
 enum { SETTING_COUNT = sizeof(table) / sizeof(table[0]) };
 

@@ -121,7 +121,15 @@ def library(name):
                           stdout=subprocess.PIPE).stdout.strip()
 
 
-def parts():
+def plain_malloc(folder):
+    """See tests/support/plain_malloc.c."""
+    library = folder / "plain_malloc.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library,
+                    ROOT / "tests/support/plain_malloc.c"], check=True)
+    return library
+
+
+def parts(folder):
     sanitizers = f"{library('asan')} {library('ubsan')}"
     yield Part("unit tests", sorted(f"{SANITIZED}/{path.relative_to(ROOT).with_suffix('')}"
                                     for path in (ROOT / "tests/unit").rglob("*_test.c")))
@@ -130,8 +138,8 @@ def parts():
                {"DLOCK_FUZZ_CALLS": "100000", "DLOCK_STRESS_SECONDS": "15"})
     yield Part("client", files_in("client", "cluster_failover"), {"DLOCK_STRESS_SECONDS": "2"})
     yield Part(f"module under {SANITIZERS}", files_in("module", "failover"),
-               {"DLOCK_PRELOAD": sanitizers, "DLOCK_MODULE": f"{SANITIZED}/dlock.so",
-                "DLOCK_STRESS_SECONDS": "15"})
+               {"DLOCK_PRELOAD": f"{sanitizers} {plain_malloc(folder)}",
+                "DLOCK_MODULE": f"{SANITIZED}/dlock.so", "DLOCK_STRESS_SECONDS": "15"})
     # Python itself leaks; the programs of test_programs.py and test_fencing.py are checked.
     yield Part(f"client under {SANITIZERS}",
                files_in("client", "programs", "install", "fencing", "cluster_failover"),
@@ -141,7 +149,8 @@ def parts():
     yield Part(f"command line under {SANITIZERS}", files_of("cli", "run", "run_safety", "scripts",
                                                                  "config", "operators", "metrics"),
                {"DLOCK_BUILD": SANITIZED})
-    yield Part("pages and benchmark", files_in("docs") + files_in("bench"))
+    yield Part("pages, scripts and benchmark",
+               files_in("docs") + files_in("scripts") + files_in("bench"))
     threads = files_of("client", "programs", "guard", "fencing")
     yield Part(f"client's threads under {SANITIZERS}", threads, {"DLOCK_BUILD": SANITIZED})
     yield Part("client's threads under TSan", threads,
@@ -161,7 +170,7 @@ def parts():
 class Run:
     def __init__(self, arguments, folder):
         self.arguments, self.folder = arguments, folder
-        self.parts = list(parts())
+        self.parts = list(parts(folder))
         self.count = 0
         self.running = []
 

@@ -128,7 +128,8 @@ def test_settings_come_from_the_loadmodule_line(start_server):
     client = start_server(module_args=["max-lease", 5000, "REQUIRE-NOEVICTION", "yes"]).client()
     settings = client.config_get("dlock.*")
     assert settings == {"dlock.max-lease": "5000", "dlock.max-holders": "1024",
-                        "dlock.max-waiters": "10000", "dlock.require-noeviction": "yes"}
+                        "dlock.max-waiters": "10000", "dlock.require-noeviction": "yes",
+                        "dlock.drain": "no"}
 
 
 def test_the_configuration_goes_over_the_loadmodule_line(start_server):
@@ -392,3 +393,48 @@ def test_at_maxmemory_a_lock_can_be_given_back_but_not_taken(lock):
         Lock(lock.client, "other").acquire("me")
     assert lock.extend("me") == 1
     assert lock.release("me") == 1
+
+
+# -- removing the module --------------------------------------------------------------------------
+
+
+def test_a_drained_server_grants_nothing_new_and_serves_holders_and_waiters(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    lock.client.config_set("dlock.drain", "yes")
+    for token in "me", "stranger":
+        with pytest.raises(redis.ResponseError, match="dlock.drain is yes"):
+            Lock(lock.client).acquire(token)
+    assert lock.extend("me") == 1
+    assert lock.release("me") == 1
+    assert waiter.answer() > 0
+    assert lock.release("waiter") == 1
+    lock.client.config_set("dlock.drain", "no")
+    assert lock.acquire("stranger") > 0
+
+
+def save(client):
+    client.save()
+
+
+def rewrite_aof(client):
+    client.bgrewriteaof()
+    wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"]
+               and not client.info("persistence")["aof_rewrite_scheduled"], "AOF rewrite")
+
+
+@pytest.mark.parametrize("appendonly, write", [("no", save), ("yes", rewrite_aof)])
+def test_a_server_without_the_module_loads_what_a_drained_one_has_saved(start_server, appendonly,
+                                                                        write):
+    server = start_server("--appendonly", appendonly)
+    lock = Lock(server.client())
+    lock.client.set("data", "kept")
+    lock.acquire("me")
+    lock.client.config_set("dlock.drain", "yes")
+    lock.release("me")
+    write(lock.client)
+    server.modules = []
+    client = server.restart().client()
+    assert client.get("data") == b"kept"
+    with pytest.raises(redis.ResponseError, match="unknown command"):
+        Lock(client).acquire("me")
