@@ -251,7 +251,8 @@ def test_a_replica_refuses_a_write_and_serves_a_read(start_server, server, held)
     held.set("data", "1")
     replica = start_server("--replicaof", "127.0.0.1", str(server.port)).client()
     wait_until(lambda: Lock(replica).info() is not None, "the lock at the replica")
-    for words in (["SET", "data", "2"], ["EVAL", "return redis.call('SET', KEYS[1], 2)", 1, "data"]):
+    script = "return redis.call('SET', KEYS[1], 2)"
+    for words in (["SET", "data", "2"], ["EVAL", script, 1, "data"]):
         with pytest.raises(redis.ResponseError, match="(?i)read.?only"):
             guard(replica, *words)
     assert guard(replica, "GET", "data") == b"1"

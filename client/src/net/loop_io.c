@@ -6,8 +6,8 @@
  *   brief read    the only thread that waits reads the only descriptor, also without the mutex
  *
  * Invariant: a thread that uses a descriptor without the mutex has it in the list of busy
- * descriptors. If the descriptor is closed meanwhile, that thread closes it in the end, so its number
- * is not used again too soon. */
+ * descriptors. If the descriptor is closed meanwhile, that thread closes it in the end, so its
+ * number is not used again too soon. */
 #include "net/loop_state.h"
 
 #include <stdlib.h>
