@@ -15,7 +15,7 @@ import re
 
 PENDING = "pending"  # an answer that never came
 GIVEN_BACK = ("release", "hand-over")
-CLOCK_SLACK = 0.005    # between two readings of the clock
+CLOCK_SLACK = 0.050    # between two readings of the clock, on a busy machine
 MONITOR_SLACK = 1.000  # a command's line may be so much later than what it did, on a busy machine
 BRIEF = 0.150          # what it takes to give a lock back, on a busy machine
 WAKE_SLACK = 0.500     # how long a lock may be free beside a waiter, on a busy machine
