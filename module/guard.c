@@ -10,8 +10,10 @@
  * DLOCK.GUARD itself: RM_Call() replicates what the inner command changes.
  *
  * The rules for scripts refuse commands about connections, transactions and administration. They
- * also refuse scripts, so EVAL and FCALL run under their own rules; within a script these must be
- * refused here, since Redis does not survive a script inside a script. */
+ * also refuse EVAL and FCALL, and have to: while a slow script runs, Redis reads from all clients
+ * but the one that it takes for the caller of the script. Inside RM_Call() this is not our caller,
+ * which Redis would then free, or give another command, in the midst of DLOCK.GUARD. So a script
+ * has to call DLOCK.GUARD, not the other way round. */
 #include "guard.h"
 
 #include "args.h"
@@ -85,19 +87,18 @@ static guard_check check(RedisModuleCtx *ctx, RedisModuleString *name, lock_toke
 /* -- run */
 
 /* RM_Call(): as the calling user, with OOM refused, errors as replies, effects replicated, replies
- * in the protocol of the client; and for all but scripts, under the rules for scripts. */
+ * in the protocol of the client, under the rules for scripts. */
 static int run(RedisModuleCtx *ctx, RedisModuleString **words, int count) {
     size_t length;
     const char *name = RedisModule_StringPtrLen(words[0], &length);
-    bool is_script = IS_ONE_OF(name, length, scripts);
     if (strlen(name) != length)
         return refuse(ctx, name, length, "no command has a NUL in its name");
     if (IS_ONE_OF(name, length, waiting)) return refuse(ctx, name, length, "it waits");
     if (IS_ONE_OF(name, length, useless)) return refuse(ctx, name, length, "it has no use here");
-    if (is_script && (RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_LUA) != 0)
-        return refuse(ctx, name, length, "a script is running already");
-    RedisModuleCallReply *reply = RedisModule_Call(ctx, name, is_script ? "!CME0v" : "!CMES0v",
-                                                   words + 1, (size_t)(count - 1));
+    if (IS_ONE_OF(name, length, scripts))
+        return refuse(ctx, name, length, "let the script call DLOCK.GUARD instead");
+    RedisModuleCallReply *reply =
+        RedisModule_Call(ctx, name, "!CMES0v", words + 1, (size_t)(count - 1));
     if (reply == NULL) return refuse(ctx, name, length, "Redis does not allow it");
     RedisModule_ReplyWithCallReply(ctx, reply);
     RedisModule_FreeCallReply(reply);
