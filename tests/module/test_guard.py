@@ -271,6 +271,15 @@ def test_its_keys_are_the_lock_and_those_of_the_command(client, words, keys):
     assert plain(client, "COMMAND", "GETKEYS", "DLOCK.GUARD", "lock", "me", *words) == keys
 
 
+def test_a_hundred_thousand_guards_inside_each_other_have_the_key_of_the_first(server, held):
+    words = ["DLOCK.GUARD", "lock", "me"] * 100_000 + ["GET", "data"]
+    assert plain(held, "COMMAND", "GETKEYS", *words) == [b"lock"]
+    held.acl_setuser("user", enabled=True, nopass=True, keys=["lock"], commands=["+dlock.guard"])
+    with pytest.raises(redis.ResponseError, match="(?i)dlock.guard"):
+        plain(server.client(username="user", password="any"), *words)
+    assert held.ping()
+
+
 def test_only_the_effects_are_replicated(stream, lock):
     lock.acquire("me")
     guard(lock.client, "SET", "data", "1")
