@@ -26,6 +26,8 @@
 
 enum { FIRST_WORD = 3, NAME_MAX_SHOWN = 32, ERROR_SIZE = 160 };
 
+static bool is_running;
+
 /* -- which commands may run */
 
 /* These wait, or would return without waiting here. Other commands that can wait, like XREAD, do
@@ -101,12 +103,18 @@ static int run(RedisModuleCtx *ctx, RedisModuleString **words, int count) {
     if (IS_ONE_OF(name, length, useless)) return refuse(ctx, name, length, "it has no use here");
     if (IS_ONE_OF(name, length, scripts))
         return refuse(ctx, name, length, "let the script call DLOCK.GUARD instead");
+    is_running = true;
     RedisModuleCallReply *reply =
         RedisModule_Call(ctx, name, "!CMES0v", words + 1, (size_t)(count - 1));
+    is_running = false;
     if (reply == NULL) return refuse(ctx, name, length, "Redis does not allow it");
     RedisModule_ReplyWithCallReply(ctx, reply);
     RedisModule_FreeCallReply(reply);
     return REDISMODULE_OK;
+}
+
+bool guard_is_running(void) {
+    return is_running;
 }
 
 int guard_run(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {

@@ -208,6 +208,17 @@ def test_a_transaction_may_use_it(held):
     assert held.get("data") == b"1"
 
 
+def test_a_session_needs_a_connection_also_in_a_transaction(held):
+    words = ["DLOCK.GUARD", "lock", "me", "DLOCK.ACQUIRE", "other", "me", "PX", 60_000, "SESSION"]
+    with pytest.raises(redis.ResponseError, match="SESSION needs a connection"):
+        plain(held, *words)
+    with held.pipeline() as pipe:
+        pipe.execute_command(*words)
+        [reply] = pipe.execute(raise_on_error=False)
+    assert str(reply).startswith("SESSION needs a connection")
+    assert held.exists("other") == 0
+
+
 # -- rules of the inner command --------------------------------------------------------------------
 
 
