@@ -43,8 +43,10 @@ static bool may_block(RedisModuleCtx *ctx) {
     return (RedisModule_GetContextFlags(ctx) & no) == 0;
 }
 
-/* A script or another module runs commands under an internal client, which never disconnects. */
+/* A script or a module runs commands under an internal client, which never disconnects. In a
+ * transaction, only DLOCK.GUARD can tell that its command has none. */
 static bool has_connection(RedisModuleCtx *ctx) {
+    if (guard_is_running()) return false;
     int flags = RedisModule_GetContextFlags(ctx);
     if (flags & REDISMODULE_CTX_FLAGS_LUA) return false;
     if ((flags & REDISMODULE_CTX_FLAGS_DENY_BLOCKING) && !(flags & REDISMODULE_CTX_FLAGS_MULTI))
@@ -61,7 +63,7 @@ static bool is_allowed_or_reply(RedisModuleCtx *ctx, const lock_request *request
     else if (settings.require_noeviction && server_may_evict_locks())
         error = "ERR maxmemory-policy can evict locks, and dlock.require-noeviction is yes";
     else if (request->is_session && !has_connection(ctx))
-        error = "ERR SESSION needs a connection, and a script has none";
+        error = "ERR SESSION needs a connection: neither a script nor DLOCK.GUARD has one";
     if (error != NULL) RedisModule_ReplyWithError(ctx, error);
     return error == NULL;
 }

@@ -10,8 +10,10 @@
  * DLOCK.GUARD itself: RM_Call() replicates what the inner command changes.
  *
  * The rules for scripts refuse commands about connections, transactions and administration. They
- * also refuse scripts, so EVAL and FCALL run under their own rules; within a script these must be
- * refused here, since Redis does not survive a script inside a script. */
+ * also refuse EVAL and FCALL, and have to: while a slow script runs, Redis reads from all clients
+ * but the one that it takes for the caller of the script. Inside RM_Call() this is not our caller,
+ * which Redis would then free, or give another command, in the midst of DLOCK.GUARD. So a script
+ * has to call DLOCK.GUARD, not the other way round. */
 #include "guard.h"
 
 #include "args.h"
@@ -23,6 +25,8 @@
 #include <strings.h>
 
 enum { FIRST_WORD = 3, NAME_MAX_SHOWN = 32, ERROR_SIZE = 160 };
+
+static bool is_running;
 
 /* -- which commands may run */
 
@@ -56,11 +60,15 @@ static int refuse(RedisModuleCtx *ctx, const char *name, size_t length, const ch
 /* -- keys */
 
 /* The lock, and the keys of the inner command; none of these if the inner command is unknown or
- * has no keys. */
+ * has no keys. A DLOCK.GUARD inside is never run, and a hundred thousand of them inside each other
+ * would need as many calls on the stack here. */
 static int tell_keys(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     int count = 0, *flags = NULL;
     RedisModule_KeyAtPosWithFlags(ctx, 1, REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS);
     if (argc <= FIRST_WORD) return REDISMODULE_OK;
+    size_t length;
+    const char *name = RedisModule_StringPtrLen(argv[FIRST_WORD], &length);
+    if (IS_ONE_OF(name, length, useless)) return REDISMODULE_OK;
     int *keys = RedisModule_GetCommandKeysWithFlags(ctx, argv + FIRST_WORD, argc - FIRST_WORD,
                                                     &count, &flags);
     for (int i = 0; i < count; i++)
@@ -85,23 +93,28 @@ static guard_check check(RedisModuleCtx *ctx, RedisModuleString *name, lock_toke
 /* -- run */
 
 /* RM_Call(): as the calling user, with OOM refused, errors as replies, effects replicated, replies
- * in the protocol of the client; and for all but scripts, under the rules for scripts. */
+ * in the protocol of the client, under the rules for scripts. */
 static int run(RedisModuleCtx *ctx, RedisModuleString **words, int count) {
     size_t length;
     const char *name = RedisModule_StringPtrLen(words[0], &length);
-    bool is_script = IS_ONE_OF(name, length, scripts);
     if (strlen(name) != length)
         return refuse(ctx, name, length, "no command has a NUL in its name");
     if (IS_ONE_OF(name, length, waiting)) return refuse(ctx, name, length, "it waits");
     if (IS_ONE_OF(name, length, useless)) return refuse(ctx, name, length, "it has no use here");
-    if (is_script && (RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_LUA) != 0)
-        return refuse(ctx, name, length, "a script is running already");
-    RedisModuleCallReply *reply = RedisModule_Call(ctx, name, is_script ? "!CME0v" : "!CMES0v",
-                                                   words + 1, (size_t)(count - 1));
+    if (IS_ONE_OF(name, length, scripts))
+        return refuse(ctx, name, length, "let the script call DLOCK.GUARD instead");
+    is_running = true;
+    RedisModuleCallReply *reply =
+        RedisModule_Call(ctx, name, "!CMES0v", words + 1, (size_t)(count - 1));
+    is_running = false;
     if (reply == NULL) return refuse(ctx, name, length, "Redis does not allow it");
     RedisModule_ReplyWithCallReply(ctx, reply);
     RedisModule_FreeCallReply(reply);
     return REDISMODULE_OK;
+}
+
+bool guard_is_running(void) {
+    return is_running;
 }
 
 int guard_run(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {

@@ -4,10 +4,14 @@
 #define DLOCK_GUARD_H
 
 #include "redismodule.h"
+#include <stdbool.h>
 
 #define GUARD_COMMAND "dlock.guard"
 
 /* DLOCK.GUARD key token command [arg ...] */
 int guard_run(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+
+/* Is the running command the one inside DLOCK.GUARD? */
+bool guard_is_running(void);
 
 #endif

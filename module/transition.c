@@ -89,16 +89,59 @@ static bool has_room(const lock_entry *entry, const lock_request *request) {
                          settings.max_holders);
 }
 
+static void renew(lock_entry *entry, int64_t lease_ms) {
+    lock_store_renew(entry, lease_ms);
+    replicate_state(entry->ctx, entry->argv, entry->argc, entry->name, &entry->held);
+    lock_store_notify(entry, "dlock.extend");
+}
+
+/* Raises the fence of the holder. */
+static void lift_fence(lock_entry *entry, const lock_request *request, bool is_renewed) {
+    fence_time now = {.wall_us = server_wall_us(), .boot_us = entry->now_us};
+    lock_store_set_fence(entry, fence_next(now, request->fence));
+    if (is_renewed) lock_store_renew(entry, request->lease_ms);
+    replicate_state(entry->ctx, NULL, 0, entry->name, &entry->held);
+    lock_store_notify(entry, "dlock.extend");
+}
+
+/* The holder asked again, maybe because the connection of the grant is dead. The hold gets a new
+ * id: cleaning up after the dead connection refers to the old id, and does not end the hold. */
+static void reacquire(lock_entry *entry, const lock_request *request, uint64_t client) {
+    uint64_t old_id = entry->hold.id;
+    lock_store_renew_hold(entry);
+    if (request->is_session) {
+        sessions_forget(old_id);
+        sessions_bind(entry->hold, client);
+    } else {
+        sessions_rename(old_id, entry->hold);
+    }
+    stats_count(STATS_REACQUIRED);
+}
+
+/* The holder in the entry has the token and the mode of the request. */
+static void grant_again(lock_entry *entry, const lock_request *request, uint64_t client) {
+    bool is_renewed = entry->held.left_us < request->lease_ms * 1000;
+    if (request->fence > entry->held.fence)
+        lift_fence(entry, request, is_renewed);
+    else if (is_renewed)
+        renew(entry, request->lease_ms);
+    reacquire(entry, request, client);
+}
+
 /* Gives the lock to the first waiters: to one exclusive waiter, or to shared ones as long as there
- * is room. is_free: the lock is free, or its last holder is about to be replaced. */
+ * is room. is_free: the lock is free, or its last holder is about to be replaced. RENAME, RESTORE
+ * and SWAPDB can bring a lock that the token of a waiter holds already. */
 static void serve(lock_entry *entry, bool is_free) {
     waiter *next = first_waiter(entry), *after;
     for (; next != NULL; next = after) {
         if (!is_free && !has_room(entry, &next->request)) break;
         after = skip_ended(entry, next->next);
         if (!is_free) entry->now_us = server_boot_us(); /* a long run takes milliseconds */
-        grant(entry, &next->request, next->client, is_free ? GRANT_ALONE : GRANT_JOINING, NULL,
-              "dlock.handover");
+        if (!is_free && lock_store_find(entry, next->request.token))
+            grant_again(entry, &next->request, next->client);
+        else
+            grant(entry, &next->request, next->client, is_free ? GRANT_ALONE : GRANT_JOINING, NULL,
+                  "dlock.handover");
         is_free = false;
         stats_count(STATS_HANDED_OVER);
         blocked_grant(next, entry->hold, entry->held.fence, entry->now_us + entry->held.left_us);
@@ -191,35 +234,6 @@ static bool find_holder(lock_entry *entry, lock_token token) {
     return true;
 }
 
-static void renew(lock_entry *entry, int64_t lease_ms) {
-    lock_store_renew(entry, lease_ms);
-    replicate_state(entry->ctx, entry->argv, entry->argc, entry->name, &entry->held);
-    lock_store_notify(entry, "dlock.extend");
-}
-
-/* Raises the fence of the holder. */
-static void lift_fence(lock_entry *entry, const lock_request *request, bool is_renewed) {
-    fence_time now = {.wall_us = server_wall_us(), .boot_us = entry->now_us};
-    lock_store_set_fence(entry, fence_next(now, request->fence));
-    if (is_renewed) lock_store_renew(entry, request->lease_ms);
-    replicate_state(entry->ctx, NULL, 0, entry->name, &entry->held);
-    lock_store_notify(entry, "dlock.extend");
-}
-
-/* The holder asked again, maybe because the connection of the grant is dead. The hold gets a new
- * id: cleaning up after the dead connection refers to the old id, and does not end the hold. */
-static void reacquire(lock_entry *entry, const lock_request *request) {
-    uint64_t old_id = entry->hold.id;
-    lock_store_renew_hold(entry);
-    if (request->is_session) {
-        sessions_forget(old_id);
-        sessions_bind(entry->hold, RedisModule_GetClientId(entry->ctx));
-    } else {
-        sessions_rename(old_id, entry->hold);
-    }
-    stats_count(STATS_REACQUIRED);
-}
-
 /* The first fitting request gets the lock, but never before a client that waits. */
 static transition_answer grant_or_refuse(lock_entry *entry, const lock_request *request,
                                          lock_verdict verdict) {
@@ -241,11 +255,7 @@ transition_answer transition_acquire(lock_entry *entry, const lock_request *requ
     switch (verdict) {
     case LOCK_RENEW:
     case LOCK_KEEP:
-        if (request->fence > entry->held.fence)
-            lift_fence(entry, request, verdict == LOCK_RENEW);
-        else if (verdict == LOCK_RENEW)
-            renew(entry, request->lease_ms);
-        reacquire(entry, request);
+        grant_again(entry, request, RedisModule_GetClientId(entry->ctx));
         return TRANSITION_HELD;
     case LOCK_OTHER_MODE:
         return TRANSITION_OTHER_MODE;

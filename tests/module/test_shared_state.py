@@ -253,3 +253,23 @@ def test_thousands_of_leases_that_end_together_do_not_hold_others_up(server, cli
     print(f"the slowest PING took {slowest * 1000:.1f} ms")
     assert stats(client)["expired"] == 5000
     assert slowest < 0.2, "one turn is not to end thousands of leases"
+
+
+@pytest.mark.parametrize("how", ["RENAME", "RESTORE", "SWAPDB"])
+def test_a_waiter_gets_a_lock_that_its_token_holds_already(server, client, how):
+    other = server.client(db=1)
+    fence = Lock(other).acquire("a", 50_000, "SHARED")
+    Lock(client).acquire("writer")
+    [waiter] = queue_up(server, ["a"], options=["SHARED"], lease_ms=60_000)
+    if how == "RENAME":
+        other.rename("lock", "brought")
+        other.move("brought", 0)
+        client.rename("brought", "lock")
+    if how == "RESTORE":
+        client.restore("lock", 0, other.dump("lock"), replace=True)
+    if how == "SWAPDB":
+        client.swapdb(0, 1)
+    assert waiter.answer() == fence
+    assert shown(client) == (b"shared", [(b"a", fence, 60_000)])
+    assert [Lock(client).release("a") for _ in range(2)] == [1, 0]
+    assert shown(client) is None
