@@ -23,7 +23,7 @@ def test_info_dlock_has_every_field(client):
         "version", "held", "held_shared", "holders", "sessions", "waiters", "queues", "granted",
         "handed_over", "reacquired", "contended", "released", "expired", "forced", "extended",
         "refused", "wait_timeouts", "queue_full", "session_releases", "guarded", "guards_refused",
-        "wait_us", "hold_us", "last_fence", "locks_evictable"}
+        "wait_us", "hold_us", "wait_sum_us", "hold_sum_us", "last_fence", "locks_evictable"}
     assert stats(client)["last_fence"] == fence
     assert "dlock_held" in client.info("everything")
 
