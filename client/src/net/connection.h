@@ -9,8 +9,23 @@
 #define DLOCK_NET_CONNECTION_H
 
 #include "dlock.h"
+#include "net/loop.h"
+#include "net/resolve.h"
 #include "net/resp.h"
-#include "net/stream.h"
+#include "net/tls.h"
+#include "net/url.h"
+
+enum { CAUSE_SIZE = 256 };
+
+/* How to reach a server, and how long things may take. Borrowed: outlives its connections. */
+typedef struct endpoint {
+    url url;
+    const tls_context *tls; /* NULL: no TLS */
+    addresses known;        /* of a literal address or a path; count 0: look the name up */
+    lookup *last_lookup;
+    uint32_t connect_timeout_ms, io_timeout_ms;
+    atomic_uint_least64_t *command_count; /* commands sent, of the whole client */
+} endpoint;
 
 typedef struct connection connection;
 typedef struct request request;
