@@ -73,7 +73,7 @@ static void tell_broken(connection *conn) {
     bool is_first = true;
     while (conn->pipeline.count > 0) {
         entry ended = pipeline_pop(&conn->pipeline);
-        bool was_sent = pipeline_was_sent(&conn->pipeline, &ended);
+        bool was_sent = ended.sent_us != 0;
         bool is_final = conn->failure == DLOCK_PROTOCOL ? is_first : conn->failure == DLOCK_REFUSED;
         is_first = false;
         if (ended.request == NULL) continue;
@@ -127,12 +127,7 @@ bool connection_abandon(request *request) {
     connection *conn = request->conn;
     if (conn == NULL) return request->sent_us != 0;
     request->conn = NULL;
-    size_t index = pipeline_index(&conn->pipeline, request);
-    entry *entry = pipeline_at(&conn->pipeline, index);
-    entry->request = NULL;
-    bool was_sent = pipeline_was_sent(&conn->pipeline, entry);
-    if (!was_sent) pipeline_remove_unsent(&conn->pipeline, index);
-    return was_sent;
+    return pipeline_abandon(&conn->pipeline, request);
 }
 
 /* -- the greeting */
