@@ -36,7 +36,7 @@ static void shake_hands(connection *conn) {
         connection_fail(conn, DLOCK_UNREACHABLE,
                         "the server closed the connection in the TLS handshake");
     else if (errno != EAGAIN)
-        connection_fail(conn, tls_failure(conn->tls), tls_cause(conn->tls));
+        connection_fail(conn, conn->tls->failure, conn->tls->cause);
     else
         connection_watch(conn, tls_wants_to_write(conn->tls) ? EPOLLOUT : EPOLLIN);
 }

@@ -22,7 +22,7 @@ static bool settle(connection *conn, ssize_t count, int fault) {
     if (count == 0)
         connection_fail(conn, DLOCK_UNREACHABLE, "the server closed the connection");
     else if (count < 0 && !is_temporary && conn->tls != NULL)
-        connection_fail(conn, tls_failure(conn->tls), tls_cause(conn->tls));
+        connection_fail(conn, conn->tls->failure, conn->tls->cause);
     else if (count < 0 && !is_temporary)
         connection_fail(conn, DLOCK_UNREACHABLE, strerror(fault));
     return count > 0;
