@@ -1,39 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* topology.c - see topology.h.
  *
- *   list          one URL, cut into login, hosts, path and query. Every host becomes a URL of one
- *                 server, which url.c parses, so logins, IPv6 addresses and ports are as there
+ *   list          one URL, cut into login, hosts, path and query, whose parts url.c reads
  *   independent   URLs of one server each */
 #include "deployment/topology.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#define SENTINEL_PORT ":26379"
-#define NAME_LETTERS  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
-enum { TEXT_SIZE = 16384 };
+enum { SENTINEL_PORT = 26379, TEXT_SIZE = 16384 };
 
-/* A scheme for a list of hosts, and the scheme of each of those servers. */
+/* A scheme for a list of hosts. */
 typedef struct scheme {
     const char *prefix;
     topology_kind kind;
-    const char *server_prefix;
+    bool is_tls;
 } scheme;
 
 static const scheme schemes[] = {
-    {"redis+sentinel://", TOPOLOGY_SENTINEL, "redis://"},
-    {"rediss+sentinel://", TOPOLOGY_SENTINEL, "rediss://"},
-    {"redis+cluster://", TOPOLOGY_CLUSTER, "redis://"},
-    {"rediss+cluster://", TOPOLOGY_CLUSTER, "rediss://"},
+    {"redis+sentinel://", TOPOLOGY_SENTINEL, false},
+    {"rediss+sentinel://", TOPOLOGY_SENTINEL, true},
+    {"redis+cluster://", TOPOLOGY_CLUSTER, false},
+    {"rediss+cluster://", TOPOLOGY_CLUSTER, true},
 };
-
-/* The parts of a URL with a list; NULL: there is no such part. */
-typedef struct parts {
-    const scheme *scheme;
-    char *login, *hosts, *path, *query;
-} parts;
 
 static bool is_empty(const char *text) {
     return text == NULL || text[0] == '\0';
@@ -46,27 +37,16 @@ static const scheme *find_scheme(const char *text) {
     return NULL;
 }
 
-/* end: a port with a colon, a database with a slash, or "". */
-static const char *read_server(url *url, const parts *parts, const char *login, const char *host,
-                               const char *end) {
-    char text[URL_TEXT_SIZE];
-    int length = snprintf(text, sizeof(text), "%s%s%s%s%s", parts->scheme->server_prefix,
-                          login == NULL ? "" : login, login == NULL ? "" : "@", host, end);
-    return length < URL_TEXT_SIZE ? url_parse(url, text) : "it is too long";
-}
-
-/* default_port: with a colon, or "" for the default of url.c. */
-static const char *read_servers(topology *topology, const parts *parts, const char *login,
-                                const char *default_port) {
+/* Each server is like the model, but for host and port. */
+static const char *read_hosts(topology *topology, const url *model, char *hosts, int default_port) {
     const char *wrong = NULL;
-    for (char *host = parts->hosts, *next; host != NULL && wrong == NULL; host = next) {
+    for (char *host = hosts, *next; host != NULL && wrong == NULL; host = next) {
         next = url_cut(host, ',');
-        const char *bracket = strchr(host, ']');
-        bool has_port = strchr(bracket == NULL ? host : bracket, ':') != NULL;
         if (topology->count == TOPOLOGY_SERVERS_MAX) return "there are more than 15 hosts";
         if (host[0] == '\0') return "a host of the list is missing";
-        wrong = read_server(&topology->servers[topology->count++], parts, login, host,
-                            has_port ? "" : default_port);
+        url *server = &topology->servers[topology->count++];
+        *server = *model;
+        wrong = url_read_host(server, host, default_port);
     }
     return wrong;
 }
@@ -82,55 +62,47 @@ static const char *read_name(topology *topology, const char *name) {
     return NULL;
 }
 
-enum { OPTION_DB, OPTION_USER, OPTION_PASSWORD, OPTION_COUNT };
-
-static const char *read_query(const char *values[OPTION_COUNT], char *rest) {
-    static const char *const names[] = {"db", "sentinel_user", "sentinel_password"};
-    while (!is_empty(rest)) {
+static const char *read_query(topology *topology, url *sentinel, char *rest) {
+    const char *wrong = NULL, *user = "", *password = "";
+    while (!is_empty(rest) && wrong == NULL) {
         char *option = rest;
         rest = url_cut(option, '&');
         const char *value = url_cut(option, '=');
-        int index = 0;
-        while (index < OPTION_COUNT && strcmp(option, names[index]) != 0)
-            index++;
-        if (index == OPTION_COUNT || value == NULL)
-            return "after the ? only db=, sentinel_user= and sentinel_password= are known";
-        values[index] = value;
+        if (value != NULL && strcmp(option, "db") == 0)
+            wrong = url_read_db(&topology->master, value);
+        else if (value != NULL && strcmp(option, "sentinel_user") == 0)
+            user = value;
+        else if (value != NULL && strcmp(option, "sentinel_password") == 0)
+            password = value;
+        else
+            wrong = "after the ? only db=, sentinel_user= and sentinel_password= are known";
     }
-    if (!is_empty(values[OPTION_USER]) && is_empty(values[OPTION_PASSWORD]))
-        return "there is a sentinel_user without a password";
-    return NULL;
+    if (wrong == NULL && user[0] != '\0' && password[0] == '\0')
+        wrong = "there is a sentinel_user without a password";
+    return wrong != NULL ? wrong : url_set_login(sentinel, user, password);
 }
 
-/* The master's login goes through url.c as well, for the same checks and the same decoding. */
-static const char *read_sentinel(topology *topology, const parts *parts) {
-    const char *options[OPTION_COUNT] = {"", "", ""};
-    char login[URL_TEXT_SIZE];
-    const char *wrong = read_name(topology, parts->path);
-    if (wrong == NULL) wrong = read_query(options, parts->query);
-    if (wrong == NULL)
-        wrong = read_server(&topology->master, parts, parts->login, "master/", options[OPTION_DB]);
-    if (wrong != NULL) return wrong;
-    topology->master.host[0] = '\0';
-    topology->master.port = 0;
-    snprintf(login, sizeof(login), "%s:%s", options[OPTION_USER], options[OPTION_PASSWORD]);
-    return read_servers(topology, parts, is_empty(options[OPTION_PASSWORD]) ? NULL : login,
-                        SENTINEL_PORT);
-}
-
+/* node: a server of the list. locks: the login to servers with locks. */
 static const char *read_list(topology *topology, const scheme *scheme, const char *text) {
     char copy[TEXT_SIZE];
     if (strlen(text) >= sizeof(copy)) return "it is too long";
-    parts parts = {.scheme = scheme, .hosts = strcpy(copy, text) + strlen(scheme->prefix)};
+    char *hosts = strcpy(copy, text) + strlen(scheme->prefix);
+    char *login = url_cut_login(&hosts), *path = url_cut(hosts, '/');
+    char *query = path == NULL ? NULL : url_cut(path, '?');
+    bool is_sentinel = scheme->kind == TOPOLOGY_SENTINEL;
+    url node = {.is_tls = scheme->is_tls}, *locks = is_sentinel ? &topology->master : &node;
+    const char *wrong = NULL;
     topology->kind = scheme->kind;
-    parts.path = url_cut(parts.hosts, '/');
-    if (parts.path != NULL) parts.query = url_cut(parts.path, '?');
-    parts.login = url_cut_login(&parts.hosts);
-    if (scheme->kind == TOPOLOGY_SENTINEL) return read_sentinel(topology, &parts);
-    if (!is_empty(parts.path) && strcmp(parts.path, "0") != 0)
-        return "a cluster has only database 0";
-    if (!is_empty(parts.query)) return "redis+cluster:// takes no ?";
-    return read_servers(topology, &parts, parts.login, "");
+    locks->is_tls = scheme->is_tls;
+    if (strpbrk(hosts, "?#") != NULL) return "there is a ? or a # in the list of hosts";
+    if (is_sentinel) wrong = read_name(topology, path);
+    if (is_sentinel && wrong == NULL) wrong = read_query(topology, &node, query);
+    if (wrong == NULL && login != NULL) wrong = url_read_login(locks, login);
+    if (wrong != NULL) return wrong;
+    if (is_sentinel) return read_hosts(topology, &node, hosts, SENTINEL_PORT);
+    if (!is_empty(path) && strcmp(path, "0") != 0) return "a cluster has only database 0";
+    if (!is_empty(query)) return "redis+cluster:// takes no ?";
+    return read_hosts(topology, &node, hosts, URL_PORT);
 }
 
 static bool is_same_server(const url *one, const url *other) {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_PORT = 6379, PORT_MAX = 65535, UNIX_PATH_MAX = 107 }; /* sockaddr_un has 108 */
+enum { PORT_MAX = 65535, TEXT_SIZE = 8192, UNIX_PATH_MAX = 107 }; /* sockaddr_un has 108 */
 
 static int hex_value(char digit) {
     if (digit >= '0' && digit <= '9') return digit - '0';
@@ -44,22 +44,27 @@ static int read_number(const char *digits, unsigned long max) {
     return is_number && value <= max ? (int)value : -1;
 }
 
-static const char *parse_login(url *url, char *login) {
-    char *password = url_cut(login, ':');
-    const char *user = password == NULL ? "" : login;
-    if (password == NULL) password = login;
+const char *url_set_login(url *url, const char *user, const char *password) {
     if (!decode(user, url->user, URL_PART_MAX)) return "the user is too long or badly encoded";
     if (!decode(password, url->password, URL_PART_MAX))
         return "the password is too long or badly encoded";
-    return password[0] == '\0' ? "the password before the @ is empty" : NULL;
+    return NULL;
 }
 
-static const char *parse_db(url *url, const char *digits) {
+const char *url_read_login(url *url, char *login) {
+    const char *password = url_cut(login, ':');
+    const char *wrong =
+        url_set_login(url, password == NULL ? "" : login, password == NULL ? login : password);
+    if (wrong != NULL) return wrong;
+    return url->password[0] == '\0' ? "the password before the @ is empty" : NULL;
+}
+
+const char *url_read_db(url *url, const char *digits) {
     url->db = read_number(digits, URL_DB_MAX);
     return url->db < 0 ? "the database is not a number" : NULL;
 }
 
-static const char *parse_host(url *url, char *host) {
+const char *url_read_host(url *url, char *host, int default_port) {
     char *port;
     if (host[0] == '[') {
         port = url_cut(++host, ']');
@@ -73,22 +78,22 @@ static const char *parse_host(url *url, char *host) {
     if (port != NULL && *port == '\0') return "the port is missing";
     if (*host == '\0') return "the host is missing";
     if (!decode(host, url->host, URL_HOST_MAX)) return "the host is too long or badly encoded";
-    url->port = port == NULL ? DEFAULT_PORT : read_number(port, PORT_MAX);
+    url->port = port == NULL ? default_port : read_number(port, PORT_MAX);
     return url->port < 1 ? "the port is not a number from 1 to 65535" : NULL;
 }
 
 static const char *parse_tcp(url *url, char *host) {
     if (strpbrk(host, "?#") != NULL) return "redis:// and rediss:// take no ? and no #";
     const char *db = url_cut(host, '/');
-    const char *wrong = db == NULL || *db == '\0' ? NULL : parse_db(url, db);
-    return wrong != NULL ? wrong : parse_host(url, host);
+    const char *wrong = db == NULL || *db == '\0' ? NULL : url_read_db(url, db);
+    return wrong != NULL ? wrong : url_read_host(url, host, URL_PORT);
 }
 
 static const char *parse_unix(url *url, char *path) {
     const char *option = url_cut(path, '?');
     if (option != NULL) {
         if (strncmp(option, "db=", 3) != 0) return "after the ? only db=number is known";
-        const char *wrong = parse_db(url, option + 3);
+        const char *wrong = url_read_db(url, option + 3);
         if (wrong != NULL) return wrong;
     }
     if (path[0] != '/') return "the path of the socket must begin with /";
@@ -112,16 +117,16 @@ char *url_cut_login(char **rest) {
 }
 
 const char *url_parse(url *url, const char *text) {
-    char copy[URL_TEXT_SIZE], *rest = copy;
+    char copy[TEXT_SIZE], *rest = copy;
     memset(url, 0, sizeof(*url));
-    if (snprintf(copy, sizeof(copy), "%s", text) >= URL_TEXT_SIZE) return "it is too long";
+    if (snprintf(copy, sizeof(copy), "%s", text) >= TEXT_SIZE) return "it is too long";
     url->is_unix = strncmp(copy, "unix://", 7) == 0;
     url->is_tls = strncmp(copy, "rediss://", 9) == 0;
     if (!url->is_unix && !url->is_tls && strncmp(copy, "redis://", 8) != 0)
         return "it must begin with redis://, rediss:// or unix://";
     rest += strcspn(rest, "/") + 2;
     char *login = url_cut_login(&rest);
-    const char *wrong = login == NULL ? NULL : parse_login(url, login);
+    const char *wrong = login == NULL ? NULL : url_read_login(url, login);
     if (wrong != NULL) return wrong;
     return url->is_unix ? parse_unix(url, rest) : parse_tcp(url, rest);
 }

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { URL_HOST_MAX = 255, URL_PART_MAX = 512, URL_DB_MAX = 1000000, URL_TEXT_SIZE = 8192 };
+enum { URL_HOST_MAX = 255, URL_PART_MAX = 512, URL_DB_MAX = 1000000, URL_PORT = 6379 };
 
 typedef struct url {
     bool is_unix, is_tls;
@@ -26,6 +26,13 @@ typedef struct url {
 
 /* NULL, or an error message; never a part of the URL, which may be a secret. */
 const char *url_parse(url *url, const char *text);
+
+/* Parts of a URL; each changes the text. The results are as above. */
+const char *url_read_login(url *url, char *login);
+const char *url_read_host(url *url, char *host, int default_port);
+const char *url_read_db(url *url, const char *digits);
+/* A user, which may be "", and a password. */
+const char *url_set_login(url *url, const char *user, const char *password);
 
 /* Ends the text at the first mark. The result is the text behind the mark; NULL: there is no
  * mark. */
