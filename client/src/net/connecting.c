@@ -42,7 +42,7 @@ static void shake_hands(connection *conn) {
 }
 
 static void begin_handshake(connection *conn) {
-    conn->tls = tls_new(conn->endpoint->tls, conn->endpoint->url.host, conn->io.fd);
+    conn->tls = tls_new(conn->endpoint->options.tls, conn->endpoint->url.host, conn->io.fd);
     conn->phase = HANDSHAKE;
     if (conn->tls == NULL)
         connection_fail(conn, DLOCK_NO_MEMORY, "no memory");
@@ -84,7 +84,7 @@ static void on_connected(connection *conn) {
     size = sizeof(peer);
     bool is_connected = getpeername(fd, (struct sockaddr *)&peer, &size) == 0;
     if (fault == 0 && !is_connected) return; /* told for nothing */
-    bool is_plain = conn->endpoint->tls == NULL;
+    bool is_plain = !conn->endpoint->url.is_tls;
     if (fault == 0 && is_plain && !allow_brief_read(fd)) fault = errno;
     if (fault != 0) {
         try_next_address(conn, strerror(fault));
@@ -188,7 +188,8 @@ void connection_connect(connection *conn) {
     const endpoint *endpoint = conn->endpoint;
     conn->phase = CONNECTING;
     conn->timer.on_due = on_due;
-    state->until_us = deadline_after_ms(loop_now_us(conn->loop), endpoint->connect_timeout_ms);
+    state->until_us =
+        deadline_after_ms(loop_now_us(conn->loop), endpoint->options.connect_timeout_ms);
     loop_set_timer(conn->loop, &conn->timer, state->until_us);
     if (endpoint->known.count == 0) {
         begin_lookup(conn);

@@ -204,11 +204,11 @@ static bool queue_greeting(connection *conn) {
 
 /* -- public */
 
-connection *connection_open(loop *loop, endpoint *endpoint, const connection_owner *owner) {
+connection *connection_open(endpoint *endpoint, const connection_owner *owner) {
     connection *conn = calloc(1, sizeof(*conn));
     if (conn == NULL) return NULL;
     conn->owner = *owner;
-    conn->loop = loop;
+    conn->loop = endpoint->options.loop;
     conn->endpoint = endpoint;
     conn->io.fd = conn->connecting.lookup_io.fd = -1;
     conn->task.run = run_task;
@@ -216,7 +216,7 @@ connection *connection_open(loop *loop, endpoint *endpoint, const connection_own
         free_connection(conn);
         return NULL;
     }
-    loop_defer(loop, &conn->task);
+    loop_defer(conn->loop, &conn->task);
     return conn;
 }
 

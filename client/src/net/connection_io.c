@@ -72,14 +72,14 @@ static void watch_for_stall(connection *conn) {
     bool is_watched = conn->owner.on_stalled != NULL && !conn->is_stalled && since_us != 0;
     if (!is_watched || conn->timer.node.is_queued) return;
     loop_set_timer(conn->loop, &conn->timer,
-                   deadline_after_ms(since_us, conn->endpoint->io_timeout_ms));
+                   deadline_after_ms(since_us, conn->endpoint->options.io_timeout_ms));
 }
 
 void connection_on_overdue(loop_timer *timer) {
     connection *conn = container_of(timer, connection, timer);
     int64_t since_us = unanswered_since_us(conn), now_us = loop_now_us(conn->loop);
     if (since_us == 0) return;
-    if (now_us < deadline_after_ms(since_us, conn->endpoint->io_timeout_ms)) {
+    if (now_us < deadline_after_ms(since_us, conn->endpoint->options.io_timeout_ms)) {
         watch_for_stall(conn);
         return;
     }
@@ -95,7 +95,8 @@ static bool take_output(connection *conn, bytes *output) {
     if (conn->phase == GREETING)
         conn->greeting_size = 0;
     else if (commands > 0)
-        atomic_fetch_add_explicit(conn->endpoint->command_count, commands, memory_order_relaxed);
+        atomic_fetch_add_explicit(conn->endpoint->options.command_count, commands,
+                                  memory_order_relaxed);
     conn->is_writing = true;
     expect_reply(conn, true);
     watch_for_stall(conn);

@@ -19,13 +19,6 @@
 
 typedef struct server server;
 
-typedef struct server_options {
-    loop *loop;
-    uint32_t connect_timeout_ms, io_timeout_ms;
-    const tls_context *tls;               /* for rediss://, or NULL; must outlive the server */
-    atomic_uint_least64_t *command_count; /* commands sent, of the whole client */
-} server_options;
-
 /* NULL: no memory. */
 server *server_new(const url *url, const server_options *options);
 /* One more who uses it: each gives it back by server_free(). */
