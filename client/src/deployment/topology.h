@@ -12,8 +12,8 @@
  *   redis+cluster://[[user:]password@]host[:port][,host[:port]]
  *                                  a cluster, and the nodes to begin discovery with
  *
- * rediss://, rediss+sentinel:// and rediss+cluster:// are the same, to servers that speak TLS. User,
- * password, host and path may be percent-encoded. */
+ * rediss://, rediss+sentinel:// and rediss+cluster:// are the same, to servers that speak TLS.
+ * User, password, host and path may be percent-encoded. */
 #ifndef DLOCK_DEPLOYMENT_TOPOLOGY_H
 #define DLOCK_DEPLOYMENT_TOPOLOGY_H
 

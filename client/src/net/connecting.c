@@ -115,7 +115,8 @@ static bool connect_address(connection *conn, int index) {
     conn->io = (loop_io){.fd = fd,
                          .on_ready = on_io,
                          .take_output = connection_on_take_output,
-                         .on_written = connection_on_written};
+                         .on_written = connection_on_written,
+                         .on_bytes = connection_on_bytes};
     if (fd < 0) return false;
     if (connect(fd, address, found->sizes[index]) != 0 && errno != EINPROGRESS) return false;
     connection_watch(conn, EPOLLOUT);

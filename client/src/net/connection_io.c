@@ -51,11 +51,9 @@ bool connection_watch(connection *conn, uint32_t events) {
     return false;
 }
 
-static void on_bytes(loop_io *io, const char *data, ssize_t count, int fault);
-
 /* A reply is expected, or none any more: see loop_expect(). Bytes of TLS are no reply yet. */
 static void expect_reply(connection *conn, bool is_expected) {
-    if (conn->tls == NULL) loop_expect(conn->loop, &conn->io, is_expected ? on_bytes : NULL);
+    if (conn->tls == NULL) loop_expect(conn->loop, &conn->io, is_expected);
 }
 
 /* -- writing */
@@ -214,7 +212,7 @@ static void take_bytes(connection *conn, const char *data, size_t size) {
     if (conn->pipeline.count == 0) expect_reply(conn, false);
 }
 
-static void on_bytes(loop_io *io, const char *data, ssize_t count, int fault) {
+void connection_on_bytes(loop_io *io, const char *data, ssize_t count, int fault) {
     connection *conn = container_of(io, connection, io);
     if (settle(conn, count, fault)) take_bytes(conn, data, (size_t)count);
 }

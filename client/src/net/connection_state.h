@@ -56,6 +56,7 @@ ssize_t connection_write(connection *conn, const char *data, size_t size);
 void connection_flush(connection *conn); /* sends what is queued */
 void connection_on_ready(connection *conn, uint32_t ready);
 bool connection_on_take_output(loop_io *io, bytes *output);
+void connection_on_bytes(loop_io *io, const char *data, ssize_t count, int fault);
 void connection_on_written(loop_io *io, bytes *output, ssize_t count, int fault);
 void connection_on_overdue(loop_timer *timer);
 

@@ -10,7 +10,6 @@
 #include "net/resolve.h"
 
 #include "base/thread.h"
-#include <errno.h>
 #include <netdb.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -52,13 +51,6 @@ bool resolve_literal(addresses *addresses, const char *host, int port) {
 
 /* -- one look-up */
 
-static void signal_done(lookup *lookup) {
-    uint64_t one = 1;
-    atomic_store(&lookup->is_done, true);
-    while (write(lookup->done_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-        continue;
-}
-
 static void *run(void *arg) {
     lookup *lookup = arg;
     addresses *found = &lookup->found;
@@ -66,7 +58,8 @@ static void *run(void *arg) {
     lookup->failure = look_up(found, lookup->host, lookup->port, flags);
     if (lookup->failure != 0)
         lookup->failure = look_up(found, lookup->host, lookup->port, AI_NUMERICSERV);
-    signal_done(lookup);
+    atomic_store(&lookup->is_done, true);
+    eventfd_write(lookup->done_fd, 1);
     lookup_leave(lookup);
     return NULL;
 }
