@@ -396,7 +396,7 @@ static void a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the
     CHECK(thread_start(&thread, run_in_thread, &running));
     wait_for_enters(&stubborn, 1);
     atomic_store(&is_canceled, true);
-    loop_interrupt(running.call.loop, &running.call.waiter);
+    loop_interrupt(running.call.loop);
     wait_for_enters(&stubborn, 2);
     usleep(20000); /* a thread that spins enters it some thousand times */
     atomic_store(&stubborn.may_go_on, true);
