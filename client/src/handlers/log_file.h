@@ -19,8 +19,8 @@ log_file *log_file_new(const char *dir, size_t keep);
  * fine. */
 void log_file_free(log_file *file);
 
-/* A dlock_log_fn; arg: the file. Puts the time before the line. If the disk is so slow that the buffer is full, the line is lost,
- * and a later line says how many were. */
+/* A dlock_log_fn; arg: the file. Puts the time before the line. If the disk is so slow that the
+ * buffer is full, the line is lost, and a later line says how many were. */
 void log_file_write(void *arg, bool is_error, const char *line);
 
 #endif
