@@ -50,8 +50,10 @@ static bool build_log(dlock_client *client, const dlock_client_options *options)
                                .sink_arg = options->access_log_arg,
                                .clock = loop_clock(client->loop)};
     if (options->access_log_dir == NULL) return true;
-    client->log.file = log_file_new(options->access_log_dir, options->access_log_keep);
-    return client->log.file != NULL;
+    client->log_file = log_file_new(options->access_log_dir, options->access_log_keep);
+    client->log.sink = log_file_write;
+    client->log.sink_arg = client->log_file;
+    return client->log_file != NULL;
 }
 
 static bool build_chain(dlock_client *client, const dlock_client_options *options) {
@@ -72,7 +74,7 @@ static bool build_chain(dlock_client *client, const dlock_client_options *option
     dlock_handler log = access_log_handler(&client->log);
     dlock_handler hotspot = hotspot_handler(&client->hotspot);
     dlock_handler waiting = waiting_handler(&client->waiting);
-    if (client->log.sink != NULL || client->log.file != NULL) chain_add(client->chain, &log);
+    if (client->log.sink != NULL) chain_add(client->chain, &log);
     chain_add(client->chain, &hotspot);
     chain_add(client->chain, &waiting);
     return true;
@@ -149,7 +151,7 @@ void dlock_client_free(dlock_client *client) {
         loop_unlock(client->loop);
     }
     free(client->chain);
-    log_file_free(client->log.file);
+    log_file_free(client->log_file);
     hot_names_free(&client->hotspot.names);
 
     if (client->deployment != NULL) {

@@ -8,6 +8,7 @@
 #include "handlers/access_log.h"
 #include "handlers/chain.h"
 #include "handlers/hotspot.h"
+#include "handlers/log_file.h"
 #include "handlers/waiting.h"
 #include "lease/notifier.h"
 #include "lease/renewal.h"
@@ -33,6 +34,7 @@ struct dlock_client {
     hotspot hotspot;
     waiting waiting;
     access_log log;
+    log_file *log_file; /* NULL: none */
     chain *chain;
     token_source tokens;
     char *prefix;

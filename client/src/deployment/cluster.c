@@ -194,13 +194,9 @@ deployment *cluster_new(const topology *topology, const server_options *options)
     router_init(&cluster->base, &table, options);
     cluster->login = topology->servers[0];
     memset(cluster->owners, 0xff, sizeof(cluster->owners)); /* NO_NODE */
-    for (; cluster->seed_count < topology->count; cluster->seed_count++) {
-        server *seed = server_new(&topology->servers[cluster->seed_count], options);
-        if (seed == NULL) {
-            free_router(&cluster->base);
-            return NULL;
-        }
-        cluster->nodes[cluster->node_end++] = seed;
-    }
-    return &cluster->base.base;
+    cluster->seed_count = cluster->node_end = topology->count;
+    if (servers_new(cluster->nodes, topology->servers, topology->count, options))
+        return &cluster->base.base;
+    free_router(&cluster->base);
+    return NULL;
 }

@@ -265,13 +265,9 @@ deployment *redlock_new(const topology *topology, const server_options *options)
     redlock *redlock = calloc(1, sizeof(*redlock));
     if (redlock == NULL) return NULL;
     deployment_init(&redlock->base, &table, options);
-    for (; redlock->count < topology->count; redlock->count++) {
-        server *added = server_new(&topology->servers[redlock->count], options);
-        redlock->servers[redlock->count] = added;
-        if (added == NULL) {
-            free_redlock(&redlock->base);
-            return NULL;
-        }
-    }
-    return &redlock->base;
+    redlock->count = topology->count;
+    if (servers_new(redlock->servers, topology->servers, topology->count, options))
+        return &redlock->base;
+    free_redlock(&redlock->base);
+    return NULL;
 }

@@ -127,16 +127,9 @@ deployment *master_new(const topology *topology, const server_options *options) 
     router->login = topology->master;
     router->login.must_be_master = true;
     text_copy(router->name, sizeof(router->name), topology->master_name);
-    for (size_t i = 0; i < topology->count; i++) {
-        server *added = server_new(&topology->servers[i], options);
-        if (added == NULL) {
-            free_router(&router->base);
-            return NULL;
-        }
-        if (is_single)
-            router->master = added;
-        else
-            router->sentinels[router->count++] = added;
-    }
-    return &router->base.base;
+    router->count = is_single ? 0 : topology->count;
+    server **made = is_single ? &router->master : router->sentinels;
+    if (servers_new(made, topology->servers, topology->count, options)) return &router->base.base;
+    free_router(&router->base);
+    return NULL;
 }

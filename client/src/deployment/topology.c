@@ -1,39 +1,165 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* topology.c - see topology.h.
  *
- *   list          one URL, cut into login, hosts, path and query. Every host becomes a URL of one
- *                 server, which url.c parses, so logins, IPv6 addresses and ports are as there
- *   independent   URLs of one server each */
+ *   parts         of a copy of the text, which is cut at marks; percent signs are resolved then
+ *   server        the URL of one server: scheme, login, host or path, and database
+ *   list          one URL with several hosts: login, hosts, path and query
+ *   independent   URLs of one server each
+ *
+ * Invariant: no message repeats a part of the text, which may be a secret. */
 #include "deployment/topology.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#define SENTINEL_PORT ":26379"
-#define NAME_LETTERS  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
-enum { TEXT_SIZE = 16384 };
+enum { REDIS_PORT = 6379, SENTINEL_PORT = 26379, PORT_MAX = 65535, TEXT_SIZE = 16384 };
+enum { UNIX_PATH_MAX = 107 }; /* sockaddr_un has 108 */
 
-/* A scheme for a list of hosts, and the scheme of each of those servers. */
+/* -- cutting and decoding */
+
+static int hex_value(char digit) {
+    if (digit >= '0' && digit <= '9') return digit - '0';
+    if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
+    if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
+    return -1;
+}
+
+/* False: the part is too long, has a bad percent sign, or encodes a NUL. */
+static bool decode(const char *part, char *text, size_t max) {
+    for (; *part != '\0'; part++, max--) {
+        if (max == 0) return false;
+        char byte = *part;
+        if (byte == '%') {
+            int high = hex_value(part[1]), low = high < 0 ? -1 : hex_value(part[2]);
+            if (low < 0 || high + low == 0) return false;
+            byte = (char)(high * 16 + low);
+            part += 2;
+        }
+        *text++ = byte;
+    }
+    *text = '\0';
+    return true;
+}
+
+/* -1: not a number from 0 to max. */
+static int read_number(const char *digits, unsigned long max) {
+    unsigned long value = strtoul(digits, NULL, 10);
+    bool is_number = digits[0] != '\0' && digits[strspn(digits, "0123456789")] == '\0';
+    return is_number && value <= max ? (int)value : -1;
+}
+
+/* Ends the text at the first mark. The result is the text behind the mark; NULL: there is no
+ * mark. */
+static char *cut(char *text, char mark) {
+    char *found = strchr(text, mark);
+    if (found != NULL) *found++ = '\0';
+    return found;
+}
+
+/* Cuts off the text before the last @. A / inside a password is encoded, so an @ behind the first /
+ * belongs to a path. NULL: there is no login. */
+static char *cut_login(char **rest) {
+    char *login = *rest, *sign = login + strcspn(login, "/");
+    while (sign > login && *sign != '@')
+        sign--;
+    if (*sign != '@') return NULL;
+    *sign = '\0';
+    *rest = sign + 1;
+    return login;
+}
+
+/* -- parts of a URL */
+
+/* A user, which may be "", and a password. */
+static const char *set_login(url *url, const char *user, const char *password) {
+    if (!decode(user, url->user, URL_PART_MAX)) return "the user is too long or badly encoded";
+    if (!decode(password, url->password, URL_PART_MAX))
+        return "the password is too long or badly encoded";
+    return NULL;
+}
+
+static const char *read_login(url *url, char *login) {
+    const char *password = cut(login, ':');
+    const char *wrong =
+        set_login(url, password == NULL ? "" : login, password == NULL ? login : password);
+    if (wrong != NULL) return wrong;
+    return url->password[0] == '\0' ? "the password before the @ is empty" : NULL;
+}
+
+static const char *read_db(url *url, const char *digits) {
+    url->db = read_number(digits, URL_DB_MAX);
+    return url->db < 0 ? "the database is not a number" : NULL;
+}
+
+static const char *read_host(url *url, char *host, int default_port) {
+    char *port;
+    if (host[0] == '[') {
+        port = cut(++host, ']');
+        if (port == NULL) return "the ] of the IPv6 address is missing";
+        if (*port != '\0' && *port != ':') return "there is something after the ]";
+        port = *port == '\0' ? NULL : port + 1;
+    } else {
+        port = cut(host, ':');
+        if (port != NULL && strchr(port, ':') != NULL) return "an IPv6 address needs [ and ]";
+    }
+    if (port != NULL && *port == '\0') return "the port is missing";
+    if (*host == '\0') return "the host is missing";
+    if (!decode(host, url->host, URL_HOST_MAX)) return "the host is too long or badly encoded";
+    url->port = port == NULL ? default_port : read_number(port, PORT_MAX);
+    return url->port < 1 ? "the port is not a number from 1 to 65535" : NULL;
+}
+
+static const char *read_tcp(url *url, char *host) {
+    if (strpbrk(host, "?#") != NULL) return "redis:// and rediss:// take no ? and no #";
+    const char *db = cut(host, '/');
+    const char *wrong = db == NULL || *db == '\0' ? NULL : read_db(url, db);
+    return wrong != NULL ? wrong : read_host(url, host, REDIS_PORT);
+}
+
+static const char *read_unix(url *url, char *path) {
+    const char *option = cut(path, '?');
+    if (option != NULL) {
+        if (strncmp(option, "db=", 3) != 0) return "after the ? only db=number is known";
+        const char *wrong = read_db(url, option + 3);
+        if (wrong != NULL) return wrong;
+    }
+    if (path[0] != '/') return "the path of the socket must begin with /";
+    return decode(path, url->host, UNIX_PATH_MAX) ? NULL : "the path is too long or badly encoded";
+}
+
+static const char *read_server(url *url, const char *text) {
+    char copy[TEXT_SIZE], *rest = copy;
+    if (strlen(text) >= sizeof(copy)) return "it is too long";
+    strcpy(copy, text);
+    url->is_unix = strncmp(copy, "unix://", 7) == 0;
+    url->is_tls = strncmp(copy, "rediss://", 9) == 0;
+    if (!url->is_unix && !url->is_tls && strncmp(copy, "redis://", 8) != 0)
+        return "it must begin with redis://, rediss:// or unix://";
+    rest += strcspn(rest, "/") + 2;
+    char *login = cut_login(&rest);
+    const char *wrong = login == NULL ? NULL : read_login(url, login);
+    if (wrong != NULL) return wrong;
+    return url->is_unix ? read_unix(url, rest) : read_tcp(url, rest);
+}
+
+/* -- a list of hosts */
+
+/* A scheme for a list of hosts. */
 typedef struct scheme {
     const char *prefix;
     topology_kind kind;
-    const char *server_prefix;
+    bool is_tls;
 } scheme;
 
 static const scheme schemes[] = {
-    {"redis+sentinel://", TOPOLOGY_SENTINEL, "redis://"},
-    {"rediss+sentinel://", TOPOLOGY_SENTINEL, "rediss://"},
-    {"redis+cluster://", TOPOLOGY_CLUSTER, "redis://"},
-    {"rediss+cluster://", TOPOLOGY_CLUSTER, "rediss://"},
+    {"redis+sentinel://", TOPOLOGY_SENTINEL, false},
+    {"rediss+sentinel://", TOPOLOGY_SENTINEL, true},
+    {"redis+cluster://", TOPOLOGY_CLUSTER, false},
+    {"rediss+cluster://", TOPOLOGY_CLUSTER, true},
 };
-
-/* The parts of a URL with a list; NULL: there is no such part. */
-typedef struct parts {
-    const scheme *scheme;
-    char *login, *hosts, *path, *query;
-} parts;
 
 static bool is_empty(const char *text) {
     return text == NULL || text[0] == '\0';
@@ -46,27 +172,16 @@ static const scheme *find_scheme(const char *text) {
     return NULL;
 }
 
-/* end: a port with a colon, a database with a slash, or "". */
-static const char *read_server(url *url, const parts *parts, const char *login, const char *host,
-                               const char *end) {
-    char text[URL_TEXT_SIZE];
-    int length = snprintf(text, sizeof(text), "%s%s%s%s%s", parts->scheme->server_prefix,
-                          login == NULL ? "" : login, login == NULL ? "" : "@", host, end);
-    return length < URL_TEXT_SIZE ? url_parse(url, text) : "it is too long";
-}
-
-/* default_port: with a colon, or "" for the default of url.c. */
-static const char *read_servers(topology *topology, const parts *parts, const char *login,
-                                const char *default_port) {
+/* Each server is like the model, but for host and port. */
+static const char *read_hosts(topology *topology, const url *model, char *hosts, int default_port) {
     const char *wrong = NULL;
-    for (char *host = parts->hosts, *next; host != NULL && wrong == NULL; host = next) {
-        next = url_cut(host, ',');
-        const char *bracket = strchr(host, ']');
-        bool has_port = strchr(bracket == NULL ? host : bracket, ':') != NULL;
+    for (char *host = hosts, *next; host != NULL && wrong == NULL; host = next) {
+        next = cut(host, ',');
         if (topology->count == TOPOLOGY_SERVERS_MAX) return "there are more than 15 hosts";
         if (host[0] == '\0') return "a host of the list is missing";
-        wrong = read_server(&topology->servers[topology->count++], parts, login, host,
-                            has_port ? "" : default_port);
+        url *server = &topology->servers[topology->count++];
+        *server = *model;
+        wrong = read_host(server, host, default_port);
     }
     return wrong;
 }
@@ -82,55 +197,47 @@ static const char *read_name(topology *topology, const char *name) {
     return NULL;
 }
 
-enum { OPTION_DB, OPTION_USER, OPTION_PASSWORD, OPTION_COUNT };
-
-static const char *read_query(const char *values[OPTION_COUNT], char *rest) {
-    static const char *const names[] = {"db", "sentinel_user", "sentinel_password"};
-    while (!is_empty(rest)) {
+static const char *read_query(topology *topology, url *sentinel, char *rest) {
+    const char *wrong = NULL, *user = "", *password = "";
+    while (!is_empty(rest) && wrong == NULL) {
         char *option = rest;
-        rest = url_cut(option, '&');
-        const char *value = url_cut(option, '=');
-        int index = 0;
-        while (index < OPTION_COUNT && strcmp(option, names[index]) != 0)
-            index++;
-        if (index == OPTION_COUNT || value == NULL)
-            return "after the ? only db=, sentinel_user= and sentinel_password= are known";
-        values[index] = value;
+        rest = cut(option, '&');
+        const char *value = cut(option, '=');
+        if (value != NULL && strcmp(option, "db") == 0)
+            wrong = read_db(&topology->master, value);
+        else if (value != NULL && strcmp(option, "sentinel_user") == 0)
+            user = value;
+        else if (value != NULL && strcmp(option, "sentinel_password") == 0)
+            password = value;
+        else
+            wrong = "after the ? only db=, sentinel_user= and sentinel_password= are known";
     }
-    if (!is_empty(values[OPTION_USER]) && is_empty(values[OPTION_PASSWORD]))
-        return "there is a sentinel_user without a password";
-    return NULL;
+    if (wrong == NULL && user[0] != '\0' && password[0] == '\0')
+        wrong = "there is a sentinel_user without a password";
+    return wrong != NULL ? wrong : set_login(sentinel, user, password);
 }
 
-/* The master's login goes through url.c as well, for the same checks and the same decoding. */
-static const char *read_sentinel(topology *topology, const parts *parts) {
-    const char *options[OPTION_COUNT] = {"", "", ""};
-    char login[URL_TEXT_SIZE];
-    const char *wrong = read_name(topology, parts->path);
-    if (wrong == NULL) wrong = read_query(options, parts->query);
-    if (wrong == NULL)
-        wrong = read_server(&topology->master, parts, parts->login, "master/", options[OPTION_DB]);
-    if (wrong != NULL) return wrong;
-    topology->master.host[0] = '\0';
-    topology->master.port = 0;
-    snprintf(login, sizeof(login), "%s:%s", options[OPTION_USER], options[OPTION_PASSWORD]);
-    return read_servers(topology, parts, is_empty(options[OPTION_PASSWORD]) ? NULL : login,
-                        SENTINEL_PORT);
-}
-
+/* node: a server of the list. locks: the login to servers with locks. */
 static const char *read_list(topology *topology, const scheme *scheme, const char *text) {
     char copy[TEXT_SIZE];
     if (strlen(text) >= sizeof(copy)) return "it is too long";
-    parts parts = {.scheme = scheme, .hosts = strcpy(copy, text) + strlen(scheme->prefix)};
+    char *hosts = strcpy(copy, text) + strlen(scheme->prefix);
+    char *login = cut_login(&hosts), *path = cut(hosts, '/');
+    char *query = path == NULL ? NULL : cut(path, '?');
+    bool is_sentinel = scheme->kind == TOPOLOGY_SENTINEL;
+    url node = {.is_tls = scheme->is_tls}, *locks = is_sentinel ? &topology->master : &node;
+    const char *wrong = NULL;
     topology->kind = scheme->kind;
-    parts.path = url_cut(parts.hosts, '/');
-    if (parts.path != NULL) parts.query = url_cut(parts.path, '?');
-    parts.login = url_cut_login(&parts.hosts);
-    if (scheme->kind == TOPOLOGY_SENTINEL) return read_sentinel(topology, &parts);
-    if (!is_empty(parts.path) && strcmp(parts.path, "0") != 0)
-        return "a cluster has only database 0";
-    if (!is_empty(parts.query)) return "redis+cluster:// takes no ?";
-    return read_servers(topology, &parts, parts.login, "");
+    locks->is_tls = scheme->is_tls;
+    if (strpbrk(hosts, "?#") != NULL) return "there is a ? or a # in the list of hosts";
+    if (is_sentinel) wrong = read_name(topology, path);
+    if (is_sentinel && wrong == NULL) wrong = read_query(topology, &node, query);
+    if (wrong == NULL && login != NULL) wrong = read_login(locks, login);
+    if (wrong != NULL) return wrong;
+    if (is_sentinel) return read_hosts(topology, &node, hosts, SENTINEL_PORT);
+    if (!is_empty(path) && strcmp(path, "0") != 0) return "a cluster has only database 0";
+    if (!is_empty(query)) return "redis+cluster:// takes no ?";
+    return read_hosts(topology, &node, hosts, REDIS_PORT);
 }
 
 static bool is_same_server(const url *one, const url *other) {
@@ -143,7 +250,7 @@ static const char *read_independent(topology *topology, const char *text) {
     if (text == NULL) return "it is NULL";
     if (find_scheme(text) != NULL)
         return "several URLs must be of one server each: redis:// or unix://";
-    const char *wrong = url_parse(server, text);
+    const char *wrong = read_server(server, text);
     if (wrong != NULL) return wrong;
     for (size_t i = 0; i < topology->count; i++) /* a server could be a majority of its own */
         if (is_same_server(&topology->servers[i], server)) return "the same server is given twice";

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* topology.h - the kind of deployment that the URLs name, and the servers. Pure.
  *
- *   a single redis:// or unix://   a server, see url.h
+ *   redis://[[user:]password@]host[:port][/db]
+ *                                  a server. host: a name, an IPv4 address or [IPv6]
+ *   unix://[[user:]password@]/path/to.sock[?db=n]
  *   several redis:// or unix://    independent servers, of which a majority decides (Redlock)
  *   redis+sentinel://[[user:]password@]host[:port][,host[:port]]/name[?db=n&...]
  *                                  the master of this name, known to the sentinels at the hosts
@@ -10,7 +12,8 @@
  *   redis+cluster://[[user:]password@]host[:port][,host[:port]]
  *                                  a cluster, and the nodes to begin discovery with
  *
- * rediss+sentinel:// and rediss+cluster:// are the same, to servers that speak TLS. */
+ * rediss://, rediss+sentinel:// and rediss+cluster:// are the same, to servers that speak TLS.
+ * User, password, host and path may be percent-encoded. */
 #ifndef DLOCK_DEPLOYMENT_TOPOLOGY_H
 #define DLOCK_DEPLOYMENT_TOPOLOGY_H
 

@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 /* Longer texts are cut, and end with "...". Three escaped texts fit into a line. */
-enum { TEXT_MAX = 256, ESCAPED_SIZE = 4 * TEXT_MAX + 4 };
+enum { TEXT_MAX = 256, ESCAPED_SIZE = 4 * TEXT_MAX + 4, LINE_SIZE = 4096 };
 
 static const char *escape(char escaped[ESCAPED_SIZE], const char *text) {
     char *end = escaped;
@@ -38,7 +38,7 @@ static double ms(int64_t us) {
     return (double)us / 1000;
 }
 
-static void write_line(char line[LOG_LINE_SIZE], const dlock_call *call, int64_t now_us) {
+static void write_line(char line[LINE_SIZE], const dlock_call *call, int64_t now_us) {
     char name[ESCAPED_SIZE], token[ESCAPED_SIZE], cause[ESCAPED_SIZE], times[64] = "";
     bool is_acquire = call->operation == DLOCK_ACQUIRING, is_ok = call->status == DLOCK_OK;
     int64_t remote_us = call->remote_us != 0 ? call->remote_us : now_us;
@@ -47,24 +47,21 @@ static void write_line(char line[LOG_LINE_SIZE], const dlock_call *call, int64_t
         snprintf(times, sizeof(times), "|%.3f|%.3f", ms(remote_us - call->started_us),
                  ms(now_us - remote_us));
     int length =
-        snprintf(line, LOG_LINE_SIZE, "%s|%s|%s|%s|%.3f|%llu%s", is_acquire ? "acquire" : "release",
+        snprintf(line, LINE_SIZE, "%s|%s|%s|%s|%.3f|%llu%s", is_acquire ? "acquire" : "release",
                  escape(name, call->name), escape(token, call->token), is_ok ? "true" : "false",
                  ms(now_us - call->started_us), (unsigned long long)fence, times);
     if (!is_ok)
-        snprintf(line + length, LOG_LINE_SIZE - (size_t)length, "|%s|%s",
+        snprintf(line + length, LINE_SIZE - (size_t)length, "|%s|%s",
                  dlock_status_name(call->status), escape(cause, call->cause));
 }
 
 static void leave(void *arg, dlock_call *call) {
     const access_log *log = arg;
-    char line[LOG_LINE_SIZE];
+    char line[LINE_SIZE];
     bool is_error = call->status >= DLOCK_IN_DOUBT;
     if (call->operation == DLOCK_EXTENDING) return;
     write_line(line, call, clock_now_us(log->clock));
-    if (log->sink != NULL)
-        log->sink(log->sink_arg, is_error, line);
-    else
-        log_file_write(log->file, is_error, line);
+    log->sink(log->sink_arg, is_error, line);
 }
 
 dlock_handler access_log_handler(access_log *log) {

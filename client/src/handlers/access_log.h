@@ -5,11 +5,8 @@
 
 #include "base/clock.h"
 #include "dlock_spi.h"
-#include "handlers/log_file.h"
 
-/* Lines go to the sink if there is one, else to the file. Neither: no log. */
 typedef struct access_log {
-    log_file *file;
     dlock_log_fn sink;
     void *sink_arg;
     const clock_source *clock;

@@ -232,7 +232,8 @@ void log_file_free(log_file *file) {
     free(file);
 }
 
-void log_file_write(log_file *file, bool is_error, const char *line) {
+void log_file_write(void *arg, bool is_error, const char *line) {
+    log_file *file = arg;
     char stamp[STAMP_SIZE];
     put_stamp(stamp, is_error);
     pthread_mutex_lock(&file->mutex);

@@ -8,8 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LOG_LINE_SIZE = 4096 };
-
 typedef struct log_file log_file;
 
 /* dir/dlock-access.log; yesterday's file is dlock-access.log.YYYY-MM-DD (UTC), and keep of those
@@ -21,8 +19,8 @@ log_file *log_file_new(const char *dir, size_t keep);
  * fine. */
 void log_file_free(log_file *file);
 
-/* Puts the time before the line. If the disk is so slow that the buffer is full, the line is lost,
- * and a later line says how many were. */
-void log_file_write(log_file *file, bool is_error, const char *line);
+/* A dlock_log_fn; arg: the file. Puts the time before the line. If the disk is so slow that the
+ * buffer is full, the line is lost, and a later line says how many were. */
+void log_file_write(void *arg, bool is_error, const char *line);
 
 #endif

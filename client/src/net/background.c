@@ -11,11 +11,12 @@ enum { NAP_US = 5000 };
 static void *run_background(void *arg) {
     loop *loop = arg;
     background *self = &loop->background;
+    eventfd_t count;
     while (!atomic_load(&self->is_stopping)) {
         struct pollfd sources[] = {{.fd = loop->epoll_fd, .events = POLLIN},
                                    {.fd = self->wake_fd, .events = POLLIN}};
         poll(sources, 2, -1);
-        if (sources[1].revents != 0) event_clear(self->wake_fd);
+        if (sources[1].revents != 0) eventfd_read(self->wake_fd, &count);
         unsigned seen = wakeup_seen(&self->nap);
         loop_lock(loop);
         bool is_needed = loop_turn(loop);

@@ -4,30 +4,26 @@
 
 enum { FAILURES_TOLERATED = 2, PAUSE_FIRST_US = 100000, PAUSE_MAX_US = 2000000 };
 
-/* Doubled with each failure. */
-static int64_t pause_us(unsigned failures) {
-    int64_t pause = PAUSE_FIRST_US;
-    for (unsigned i = FAILURES_TOLERATED + 1; i < failures && pause < PAUSE_MAX_US; i++)
-        pause *= 2;
-    return pause < PAUSE_MAX_US ? pause : PAUSE_MAX_US;
+/* The pause doubles each time. */
+static void open_circuit(breaker *breaker, int64_t now_us) {
+    int64_t pause_us = breaker->pause_us == 0 ? PAUSE_FIRST_US : breaker->pause_us * 2;
+    breaker->pause_us = pause_us < PAUSE_MAX_US ? pause_us : PAUSE_MAX_US;
+    breaker->until_us = now_us + breaker->pause_us;
 }
 
 bool breaker_allows(breaker *breaker, int64_t now_us) {
     if (breaker->until_us == 0) return true;
     if (now_us < breaker->until_us) return false;
     /* Half open: the trial of this caller counts as a failure until the caller notes a success. */
-    breaker->failures++;
-    breaker->until_us = now_us + pause_us(breaker->failures);
+    open_circuit(breaker, now_us);
     return true;
 }
 
 void breaker_note(breaker *breaker, bool is_success, int64_t now_us) {
-    if (is_success) {
-        breaker->failures = 0;
-        breaker->until_us = 0;
-    } else if (breaker->until_us == 0 && ++breaker->failures > FAILURES_TOLERATED) {
+    if (is_success)
+        *breaker = (struct breaker){0};
+    else if (breaker->until_us == 0 && ++breaker->failures > FAILURES_TOLERATED)
         /* While the circuit is open, more failures are no news: many requests fail at the same time
          * for the same reason. */
-        breaker->until_us = now_us + pause_us(breaker->failures);
-    }
+        open_circuit(breaker, now_us);
 }

@@ -11,6 +11,7 @@
 /* All zero: closed. */
 typedef struct breaker {
     unsigned failures; /* in a row; not counted while the circuit is open */
+    int64_t pause_us;  /* how long the circuit was open the last time */
     int64_t until_us;  /* open until then; 0: closed */
 } breaker;
 

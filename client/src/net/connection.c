@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* connection.c - see connection.h.
  *
- *   opening    stream.c connects; requests are queued already
+ *   opening    requests are queued already; the first task makes connecting.c begin
  *   greeting   AUTH, SELECT and ROLE, as the URL asks for, are the first request. Nothing else is
  *              sent before they are answered: a command must not reach the wrong database
  *   ready      queued bytes go out before the loop sleeps; replies are given to requests in order
@@ -17,29 +17,40 @@
 #include "base/deadline.h"
 #include "base/text.h"
 #include "net/error_reply.h"
+#include <errno.h>
+#include <poll.h>
 
 enum { QUIET_US = 10000, GREETING_MAX = 3 };
 
 /* -- ending */
 
-static void clear_stall_timer(connection *conn) {
-    loop_clear_timer(conn->stream.loop, &conn->stall_timer);
-}
-
 static void write_cause(connection *conn, const char *cause) {
-    url_describe(&conn->stream.endpoint->url, conn->cause, CAUSE_SIZE / 2);
+    url_describe(&conn->endpoint->url, conn->cause, CAUSE_SIZE / 2);
     text_append(conn->cause, sizeof(conn->cause), ": ");
     text_append(conn->cause, sizeof(conn->cause), cause);
 }
 
+/* Nothing comes from the loop any more but the task. */
+static void disconnect(connection *conn, phase phase) {
+    connecting *state = &conn->connecting;
+    /* A child that was forked may have a copy: the server is to notice all the same. */
+    if (connection_is_open(conn)) shutdown(conn->io.fd, SHUT_RDWR);
+    conn->phase = phase;
+    tls_free(conn->tls);
+    conn->tls = NULL;
+    if (conn->io.fd >= 0) loop_close(conn->loop, &conn->io);
+    if (state->lookup_io.fd >= 0) loop_close(conn->loop, &state->lookup_io);
+    lookup_leave(state->lookup);
+    state->lookup = NULL;
+    loop_clear_timer(conn->loop, &conn->timer);
+    loop_defer(conn->loop, &conn->task);
+}
+
 void connection_fail(connection *conn, dlock_status failure, const char *cause) {
-    if (conn->phase == BROKEN || conn->phase == CLOSED) return;
+    if (connection_is_broken(conn)) return;
     write_cause(conn, cause);
     conn->failure = failure;
-    conn->phase = BROKEN;
-    stream_close(&conn->stream);
-    clear_stall_timer(conn);
-    loop_defer(conn->stream.loop, &conn->task);
+    disconnect(conn, BROKEN);
 }
 
 static void free_connection(connection *conn) {
@@ -62,7 +73,7 @@ static void tell_broken(connection *conn) {
     bool is_first = true;
     while (conn->pipeline.count > 0) {
         entry ended = pipeline_pop(&conn->pipeline);
-        bool was_sent = pipeline_was_sent(&conn->pipeline, &ended);
+        bool was_sent = ended.sent_us != 0;
         bool is_final = conn->failure == DLOCK_PROTOCOL ? is_first : conn->failure == DLOCK_REFUSED;
         is_first = false;
         if (ended.request == NULL) continue;
@@ -84,12 +95,9 @@ void connection_close(connection *conn) {
     /* A release may be queued behind an acquire that was sent. */
     const bytes *out = &conn->pipeline.out;
     bool is_in_order = conn->phase == READY && !conn->is_writing && conn->pipeline.rest.size == 0;
-    if (is_in_order && out->size > 0) stream_write(&conn->stream, out->data, out->size);
-    conn->phase = CLOSED;
-    stream_close(&conn->stream);
-    clear_stall_timer(conn);
+    if (is_in_order && out->size > 0) connection_write(conn, out->data, out->size);
+    disconnect(conn, CLOSED);
     detach_requests(conn);
-    loop_defer(conn->stream.loop, &conn->task);
 }
 
 /* -- requests */
@@ -99,6 +107,8 @@ static void run_task(loop_task *task) {
     if (conn->phase == BROKEN) tell_broken(conn);
     if (conn->phase == CLOSED)
         free_connection(conn);
+    else if (conn->phase == OPENING)
+        connection_connect(conn);
     else
         connection_flush(conn);
 }
@@ -106,7 +116,7 @@ static void run_task(loop_task *task) {
 bool connection_send(connection *conn, const command *const commands[], int count,
                      request *request) {
     if (!pipeline_add(&conn->pipeline, commands, count, request)) return false;
-    if (conn->phase != CLOSED) loop_defer(conn->stream.loop, &conn->task);
+    if (conn->phase != CLOSED) loop_defer(conn->loop, &conn->task);
     if (request == NULL) return true;
     request->sent_us = 0;
     request->conn = conn;
@@ -117,12 +127,7 @@ bool connection_abandon(request *request) {
     connection *conn = request->conn;
     if (conn == NULL) return request->sent_us != 0;
     request->conn = NULL;
-    size_t index = pipeline_index(&conn->pipeline, request);
-    entry *entry = pipeline_at(&conn->pipeline, index);
-    entry->request = NULL;
-    bool was_sent = pipeline_was_sent(&conn->pipeline, entry);
-    if (!was_sent) pipeline_remove_unsent(&conn->pipeline, index);
-    return was_sent;
+    return pipeline_abandon(&conn->pipeline, request);
 }
 
 /* -- the greeting */
@@ -149,7 +154,7 @@ static int greeting_commands(command commands[GREETING_MAX], const url *url) {
 
 static void on_greeting(request *greeting, int index, const reply *reply) {
     connection *conn = container_of(greeting, connection, greeting);
-    const url *url = &conn->stream.endpoint->url;
+    const url *url = &conn->endpoint->url;
     bool is_role = url->must_be_master && index == (url->password[0] != '\0') + (url->db != 0);
     const struct reply *role = is_role ? reply_element(reply, 0) : NULL;
     if (reply->kind == REPLY_ERROR) {
@@ -166,8 +171,8 @@ static void on_greeting(request *greeting, int index, const reply *reply) {
 
 static void become_ready(connection *conn) {
     conn->phase = READY;
-    conn->heard_us = loop_now_us(conn->stream.loop);
-    loop_defer(conn->stream.loop, &conn->task); /* sends, once the replies that came are read */
+    conn->heard_us = loop_now_us(conn->loop);
+    loop_defer(conn->loop, &conn->task); /* sends, once the replies that came are read */
 }
 
 static void on_greeted(request *greeting, dlock_status status, const char *cause) {
@@ -176,23 +181,17 @@ static void on_greeted(request *greeting, dlock_status status, const char *cause
     if (status == DLOCK_OK) become_ready(conn);
 }
 
-static void on_open(stream *stream) {
-    connection *conn = container_of(stream, connection, stream);
-    if (conn->greeting_size == 0) {
-        become_ready(conn);
-        return;
-    }
+void connection_on_open(connection *conn) {
     conn->phase = GREETING;
-    connection_flush(conn);
-}
-
-static void on_failed(stream *stream, dlock_status failure, const char *cause) {
-    connection_fail(container_of(stream, connection, stream), failure, cause);
+    if (conn->greeting_size == 0)
+        become_ready(conn);
+    else
+        connection_flush(conn);
 }
 
 static bool queue_greeting(connection *conn) {
     command commands[GREETING_MAX];
-    int count = greeting_commands(commands, &conn->stream.endpoint->url);
+    int count = greeting_commands(commands, &conn->endpoint->url);
     if (count == 0) return true;
     conn->greeting.on_reply = on_greeting;
     conn->greeting.on_done = on_greeted;
@@ -205,26 +204,19 @@ static bool queue_greeting(connection *conn) {
 
 /* -- public */
 
-connection *connection_open(loop *loop, endpoint *endpoint, const connection_owner *owner) {
+connection *connection_open(endpoint *endpoint, const connection_owner *owner) {
     connection *conn = calloc(1, sizeof(*conn));
     if (conn == NULL) return NULL;
     conn->owner = *owner;
-    conn->stream.loop = loop;
-    conn->stream.endpoint = endpoint;
-    conn->stream.on_open = on_open;
-    conn->stream.on_ready = connection_on_ready;
-    conn->stream.on_failed = on_failed;
-    conn->stream.on_bytes = connection_on_bytes;
-    conn->stream.on_take_output = connection_on_take_output;
-    conn->stream.on_written = connection_on_written;
-    conn->stall_timer.on_due = connection_on_stall_timer;
+    conn->loop = endpoint->options.loop;
+    conn->endpoint = endpoint;
+    conn->io.fd = conn->connecting.lookup_io.fd = -1;
     conn->task.run = run_task;
     if (!queue_greeting(conn)) {
-        loop_undefer(&conn->task);
         free_connection(conn);
         return NULL;
     }
-    stream_open(&conn->stream);
+    loop_defer(conn->loop, &conn->task);
     return conn;
 }
 
@@ -240,14 +232,15 @@ bool connection_is_idle(const connection *conn) {
     return conn->phase == READY && conn->pipeline.count == 0;
 }
 
+/* TLS has messages of its own, like new keys and session tickets, which are no reply. */
 bool connection_is_alive(connection *conn) {
+    char byte;
+    struct pollfd now = {.fd = conn->io.fd, .events = POLLIN};
     if (!connection_is_idle(conn)) return true;
-    if (loop_now_us(conn->stream.loop) - conn->heard_us < QUIET_US) return true;
-    return stream_is_quiet(&conn->stream);
-}
-
-const char *connection_overdue(const connection *conn) {
-    return stream_overdue(&conn->stream);
+    if (loop_now_us(conn->loop) - conn->heard_us < QUIET_US) return true;
+    if (poll(&now, 1, 0) == 0) return true;
+    return conn->tls != NULL && tls_read(conn->tls, &byte, 1) < 0 && errno == EAGAIN &&
+           !tls_wants_to_write(conn->tls);
 }
 
 int64_t connection_heard_us(const connection *conn) {

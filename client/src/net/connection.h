@@ -9,8 +9,29 @@
 #define DLOCK_NET_CONNECTION_H
 
 #include "dlock.h"
+#include "net/loop.h"
+#include "net/resolve.h"
 #include "net/resp.h"
-#include "net/stream.h"
+#include "net/tls.h"
+#include "net/url.h"
+
+enum { CAUSE_SIZE = 256 };
+
+/* The same for all servers of a client. */
+typedef struct server_options {
+    loop *loop;
+    uint32_t connect_timeout_ms, io_timeout_ms;
+    const tls_context *tls;               /* for rediss://, or NULL; must outlive the server */
+    atomic_uint_least64_t *command_count; /* commands sent, of the whole client */
+} server_options;
+
+/* How to reach a server. Borrowed: outlives its connections. */
+typedef struct endpoint {
+    url url;
+    server_options options;
+    addresses known; /* of a literal address or a path; count 0: look the name up */
+    lookup *last_lookup;
+} endpoint;
 
 typedef struct connection connection;
 typedef struct request request;
@@ -50,7 +71,7 @@ typedef struct connection_owner {
 } connection_owner;
 
 /* Begins to connect and to log in. NULL: no memory. */
-connection *connection_open(loop *loop, endpoint *endpoint, const connection_owner *owner);
+connection *connection_open(endpoint *endpoint, const connection_owner *owner);
 /* Abandons what is under way: no callback comes after that. What was given to the kernel still goes
  * out. NULL is fine. */
 void connection_close(connection *conn);

@@ -8,8 +8,53 @@
 #include "net/connection_state.h"
 
 #include "base/deadline.h"
+#include <errno.h>
+#include <sys/epoll.h>
 
 enum { READ_SIZE = 16384 };
+
+/* -- the socket */
+
+/* The result of a recv(2) or send(2) without waiting. False: there are no bytes; if there will be
+ * none any more, the connection has failed. */
+static bool settle(connection *conn, ssize_t count, int fault) {
+    bool is_temporary = fault == EAGAIN || fault == EWOULDBLOCK || fault == EINTR;
+    if (count == 0)
+        connection_fail(conn, DLOCK_UNREACHABLE, "the server closed the connection");
+    else if (count < 0 && !is_temporary && conn->tls != NULL)
+        connection_fail(conn, conn->tls->failure, conn->tls->cause);
+    else if (count < 0 && !is_temporary)
+        connection_fail(conn, DLOCK_UNREACHABLE, strerror(fault));
+    return count > 0;
+}
+
+static ssize_t read_socket(connection *conn, char *data, size_t size) {
+    ssize_t count = conn->tls != NULL ? tls_read(conn->tls, data, size)
+                                      : recv(conn->io.fd, data, size, MSG_DONTWAIT);
+    settle(conn, count, errno);
+    return count;
+}
+
+ssize_t connection_write(connection *conn, const char *data, size_t size) {
+    ssize_t count;
+    do
+        count = conn->tls != NULL ? tls_write(conn->tls, data, size)
+                                  : send(conn->io.fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (count < 0 && errno == EINTR);
+    settle(conn, count, errno);
+    return count;
+}
+
+bool connection_watch(connection *conn, uint32_t events) {
+    if (loop_watch(conn->loop, &conn->io, events | EPOLLRDHUP | EPOLLET)) return true;
+    connection_fail(conn, DLOCK_NO_MEMORY, "no memory or descriptor to watch a connection");
+    return false;
+}
+
+/* A reply is expected, or none any more: see loop_expect(). Bytes of TLS are no reply yet. */
+static void expect_reply(connection *conn, bool is_expected) {
+    if (conn->tls == NULL) loop_expect(conn->loop, &conn->io, is_expected);
+}
 
 /* -- writing */
 
@@ -23,16 +68,16 @@ static int64_t unanswered_since_us(connection *conn) {
 static void watch_for_stall(connection *conn) {
     int64_t since_us = unanswered_since_us(conn);
     bool is_watched = conn->owner.on_stalled != NULL && !conn->is_stalled && since_us != 0;
-    if (!is_watched || conn->stall_timer.node.is_queued) return;
-    loop_set_timer(conn->stream.loop, &conn->stall_timer,
-                   deadline_after_ms(since_us, conn->stream.endpoint->io_timeout_ms));
+    if (!is_watched || conn->timer.node.is_queued) return;
+    loop_set_timer(conn->loop, &conn->timer,
+                   deadline_after_ms(since_us, conn->endpoint->options.io_timeout_ms));
 }
 
-void connection_on_stall_timer(loop_timer *timer) {
-    connection *conn = container_of(timer, connection, stall_timer);
-    int64_t since_us = unanswered_since_us(conn), now_us = loop_now_us(conn->stream.loop);
+void connection_on_overdue(loop_timer *timer) {
+    connection *conn = container_of(timer, connection, timer);
+    int64_t since_us = unanswered_since_us(conn), now_us = loop_now_us(conn->loop);
     if (since_us == 0) return;
-    if (now_us < deadline_after_ms(since_us, conn->stream.endpoint->io_timeout_ms)) {
+    if (now_us < deadline_after_ms(since_us, conn->endpoint->options.io_timeout_ms)) {
         watch_for_stall(conn);
         return;
     }
@@ -41,19 +86,17 @@ void connection_on_stall_timer(loop_timer *timer) {
 }
 
 static bool take_output(connection *conn, bytes *output) {
-    bool is_open = conn->phase == READY || conn->phase == GREETING;
-    if (!is_open || conn->is_writing || conn->stream.phase != STREAM_OPEN) return false;
+    if (!connection_is_open(conn) || conn->is_writing) return false;
     size_t limit = conn->phase == READY ? conn->pipeline.out.size : conn->greeting_size;
-    unsigned commands =
-        pipeline_take(&conn->pipeline, limit, loop_now_us(conn->stream.loop), output);
+    unsigned commands = pipeline_take(&conn->pipeline, limit, loop_now_us(conn->loop), output);
     if (output->size == 0) return false;
     if (conn->phase == GREETING)
         conn->greeting_size = 0;
     else if (commands > 0)
-        atomic_fetch_add_explicit(conn->stream.endpoint->command_count, commands,
+        atomic_fetch_add_explicit(conn->endpoint->options.command_count, commands,
                                   memory_order_relaxed);
     conn->is_writing = true;
-    stream_expect(&conn->stream, true);
+    expect_reply(conn, true);
     watch_for_stall(conn);
     return true;
 }
@@ -65,9 +108,10 @@ static bool note_written(connection *conn, bytes *output, ssize_t count) {
     bool is_full = written < output->size;
     conn->is_writing = false;
     pipeline_put_back(&conn->pipeline, output, written);
-    if (conn->stream.phase != STREAM_OPEN) return false; /* on_failed follows */
-    stream_want_write(&conn->stream, is_full);
-    if (is_full) stream_expect(&conn->stream, false); /* a brief read would not notice the room */
+    if (connection_is_broken(conn)) return false;
+    bool is_tls_full = conn->tls != NULL && tls_wants_to_write(conn->tls);
+    connection_watch(conn, is_full || is_tls_full ? EPOLLIN | EPOLLOUT : EPOLLIN);
+    if (is_full) expect_reply(conn, false); /* a brief read would not notice the room */
     return !is_full;
 }
 
@@ -75,7 +119,7 @@ static bool note_written(connection *conn, bytes *output, ssize_t count) {
 static ssize_t write_records(connection *conn, const bytes *output) {
     size_t written = 0;
     while (written < output->size) {
-        ssize_t count = stream_write(&conn->stream, output->data + written, output->size - written);
+        ssize_t count = connection_write(conn, output->data + written, output->size - written);
         if (count <= 0) break;
         written += (size_t)count;
     }
@@ -84,9 +128,9 @@ static ssize_t write_records(connection *conn, const bytes *output) {
 
 void connection_flush(connection *conn) {
     bytes output;
-    if (conn->stream.phase != STREAM_OPEN) return; /* the stream sets its loop_io anew until then */
-    if (conn->stream.tls == NULL) {
-        loop_write(conn->stream.loop, &conn->stream.io);
+    if (!connection_is_open(conn)) return; /* connecting.c sets the loop_io anew until then */
+    if (conn->tls == NULL) {
+        loop_write(conn->loop, &conn->io);
         return;
     }
     while (take_output(conn, &output))
@@ -94,14 +138,12 @@ void connection_flush(connection *conn) {
 }
 
 bool connection_on_take_output(loop_io *io, bytes *output) {
-    stream *stream = container_of(io, struct stream, io);
-    return take_output(container_of(stream, connection, stream), output);
+    return take_output(container_of(io, connection, io), output);
 }
 
 void connection_on_written(loop_io *io, bytes *output, ssize_t count, int fault) {
-    stream *stream = container_of(io, struct stream, io);
-    connection *conn = container_of(stream, connection, stream);
-    stream_settle(stream, count, fault);
+    connection *conn = container_of(io, connection, io);
+    settle(conn, count, fault);
     if (note_written(conn, output, count)) connection_flush(conn);
 }
 
@@ -112,7 +154,7 @@ static void take_reply(connection *conn, const reply *reply) {
         connection_fail(conn, DLOCK_PROTOCOL, "a reply that no request asked for");
         return;
     }
-    conn->heard_us = loop_now_us(conn->stream.loop);
+    conn->heard_us = loop_now_us(conn->loop);
     entry *first = pipeline_at(&conn->pipeline, 0);
     int index = first->replies - first->left--;
     request *request = first->request;
@@ -167,23 +209,23 @@ static void take_bytes(connection *conn, const char *data, size_t size) {
         if (!bytes_append(in, data + used, size - used))
             connection_fail(conn, DLOCK_NO_MEMORY, "no memory");
     }
-    if (conn->pipeline.count == 0) stream_expect(&conn->stream, false);
+    if (conn->pipeline.count == 0) expect_reply(conn, false);
 }
 
 void connection_on_bytes(loop_io *io, const char *data, ssize_t count, int fault) {
-    stream *stream = container_of(io, struct stream, io);
-    connection *conn = container_of(stream, connection, stream);
-    if (stream_settle(stream, count, fault)) take_bytes(conn, data, (size_t)count);
+    connection *conn = container_of(io, connection, io);
+    if (settle(conn, count, fault)) take_bytes(conn, data, (size_t)count);
 }
 
-void connection_on_ready(stream *stream, bool is_readable, bool is_ending) {
-    connection *conn = container_of(stream, connection, stream);
+/* A peer that ends the connection is read to the end. */
+void connection_on_ready(connection *conn, uint32_t ready) {
+    bool is_readable = (ready & ~(uint32_t)EPOLLOUT) != 0 || conn->tls != NULL;
+    bool reads_all = (ready & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || conn->tls != NULL;
     char data[READ_SIZE];
     ssize_t count = 0;
     do {
-        count = is_readable ? stream_read(stream, data, sizeof(data)) : 0;
+        count = is_readable ? read_socket(conn, data, sizeof(data)) : 0;
         if (count > 0) take_bytes(conn, data, (size_t)count);
-    } while (conn->stream.phase == STREAM_OPEN &&
-             (count == sizeof(data) || (count > 0 && (is_ending || stream->tls != NULL))));
-    if (conn->stream.phase == STREAM_OPEN) connection_flush(conn);
+    } while (connection_is_open(conn) && (count == sizeof(data) || (count > 0 && reads_all)));
+    connection_flush(conn);
 }

@@ -22,7 +22,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -103,8 +102,9 @@ static void wake_canceled(loop *loop) {
  * new owner is told for nothing. */
 static void dispatch(loop *loop, const struct epoll_event *event) {
     int fd = event->data.fd;
+    eventfd_t count; /* a timerfd is read like an eventfd */
     if (fd == loop->timer_fd || fd == loop->wake_fd) {
-        event_clear(fd);
+        eventfd_read(fd, &count);
         if (fd == loop->timer_fd) loop->armed_us = DEADLINE_NEVER;
         if (fd == loop->wake_fd) wake_canceled(loop);
         return;

@@ -46,6 +46,8 @@ struct loop_io {
      * takes them back, with the result of send(2). */
     bool (*take_output)(loop_io *io, bytes *output);
     void (*on_written)(loop_io *io, bytes *output, ssize_t count, int fault);
+    /* After loop_expect(): the result of recv(2). */
+    void (*on_bytes)(loop_io *io, const char *bytes, ssize_t count, int fault);
     /* Of loop.c. */
     bool is_watched;
     uint32_t events;
@@ -63,10 +65,9 @@ void loop_write(loop *loop, loop_io *io);
 
 /* A reply is expected on io any moment. If one thread waits, and for nothing else, it reads that
  * descriptor in one system call instead of polling first. The descriptor must be blocking with
- * SO_RCVTIMEO of LOOP_BRIEF_US. on_bytes NULL: no more. */
+ * SO_RCVTIMEO of LOOP_BRIEF_US. False: no more. */
 enum { LOOP_BRIEF_US = 4000 };
-typedef void (*loop_bytes_fn)(loop_io *io, const char *bytes, ssize_t count, int fault);
-void loop_expect(loop *loop, loop_io *io, loop_bytes_fn on_bytes);
+void loop_expect(loop *loop, loop_io *io, bool is_expected);
 
 /* -- timers and deferred work. Locked. */
 

@@ -55,6 +55,13 @@ static void close_when_idle(loop *loop, int fd) {
     if (!is_busy) close_if_open(fd);
 }
 
+void loop_expect(loop *loop, loop_io *io, bool is_expected) {
+    if (is_expected)
+        loop->brief.io = io;
+    else if (loop->brief.io == io)
+        loop->brief.io = NULL;
+}
+
 void loop_close(loop *loop, loop_io *io) {
     if (io->is_watched) {
         /* By hand: a forked child with a copy of the descriptor would keep the registration. */
@@ -63,16 +70,10 @@ void loop_close(loop *loop, loop_io *io) {
         loop->io_count--;
         io->is_watched = false;
     }
-    if (loop->brief.io == io) loop->brief.io = NULL;
+    loop_expect(loop, io, false);
     list_remove(&io->write_node);
     close_when_idle(loop, io->fd);
     io->fd = -1;
-}
-
-void loop_expect(loop *loop, loop_io *io, loop_bytes_fn on_bytes) {
-    if (on_bytes == NULL && loop->brief.io != io) return;
-    loop->brief.io = on_bytes == NULL ? NULL : io;
-    loop->brief.on_bytes = on_bytes;
 }
 
 void loop_write(loop *loop, loop_io *io) {
@@ -119,6 +120,6 @@ void loop_read_briefly(loop *loop) {
     uint32_t ready = loop->brief.ready;
     loop->brief.ready = 0;
     if (busy.is_closed) return;
-    loop->brief.on_bytes(io, bytes, count, fault);
+    io->on_bytes(io, bytes, count, fault);
     if (ready != 0 && loop->by_fd[busy.fd] == io) io->on_ready(io, ready);
 }

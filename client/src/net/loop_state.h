@@ -6,11 +6,11 @@
 #include "net/loop.h"
 #include <errno.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 typedef struct brief_read {
-    loop_io *io; /* a reply is expected here; NULL: nowhere */
-    loop_bytes_fn on_bytes;
+    loop_io *io;    /* a reply is expected here; NULL: nowhere */
     int busy_fd;    /* a thread reads it without the mutex; -1: none */
     uint32_t ready; /* what another thread was told about it meanwhile */
 } brief_read;
@@ -62,23 +62,15 @@ void loop_read_briefly(loop *loop);
 /* Of background.c: ends the thread, if it was started. */
 void background_stop(loop *loop);
 
-/* An eventfd. Async-signal-safe. */
+/* Of an eventfd. Async-signal-safe. */
 static inline void event_signal(int fd) {
-    uint64_t one = 1;
     int before = errno; /* of the code that a signal handler interrupted */
-    while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
-        continue;
+    eventfd_write(fd, 1);
     errno = before;
 }
 
 static inline void close_if_open(int fd) {
     if (fd >= 0) close(fd);
-}
-
-static inline void event_clear(int fd) {
-    uint64_t count;
-    while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
-        continue;
 }
 
 #endif

@@ -7,7 +7,7 @@
  *   pop       all replies of the first entry have come
  *
  * Invariants: entries are in the order of their bytes. The first marked entries are sent, or are
- * being sent; only entries behind these can be removed. */
+ * being sent; out has the bytes of the entries behind these, which alone can be removed. */
 #include "net/pipeline.h"
 
 void pipeline_free(pipeline *pipeline) {
@@ -46,7 +46,7 @@ bool pipeline_add(pipeline *pipeline, const command *const commands[], int count
     *added = (entry){.request = request,
                      .replies = count,
                      .left = count,
-                     .begin = pipeline->out_begin + out->size,
+                     .size = size,
                      .reply_bytes_max = REPLY_BYTES};
     if (request != NULL && request->reply_bytes_max > 0)
         added->reply_bytes_max = request->reply_bytes_max;
@@ -54,14 +54,9 @@ bool pipeline_add(pipeline *pipeline, const command *const commands[], int count
         command_write(commands[i], out->data + out->size);
         out->size += command_size(commands[i]);
     }
-    added->end = added->begin + size;
     if (request != NULL) request->sequence = pipeline->first_sequence + pipeline->count;
     pipeline->count++;
     return true;
-}
-
-size_t pipeline_index(const pipeline *pipeline, const request *request) {
-    return (size_t)(request->sequence - pipeline->first_sequence);
 }
 
 entry pipeline_pop(pipeline *pipeline) {
@@ -73,31 +68,32 @@ entry pipeline_pop(pipeline *pipeline) {
     return popped;
 }
 
-bool pipeline_was_sent(const pipeline *pipeline, const entry *entry) {
-    return entry->begin < pipeline->out_begin;
-}
-
-void pipeline_remove_unsent(pipeline *pipeline, size_t index) {
-    const entry *removed = pipeline_at(pipeline, index);
-    size_t size = (size_t)(removed->end - removed->begin);
-    bytes_remove(&pipeline->out, (size_t)(removed->begin - pipeline->out_begin), size);
-    for (size_t i = index; i + 1 < pipeline->count; i++) {
+static void remove_unsent(pipeline *pipeline, size_t index) {
+    size_t begin = 0;
+    for (size_t i = pipeline->marked; i < index; i++)
+        begin += pipeline_at(pipeline, i)->size;
+    bytes_remove(&pipeline->out, begin, pipeline_at(pipeline, index)->size);
+    pipeline->count--;
+    for (size_t i = index; i < pipeline->count; i++) {
         entry *moved = pipeline_at(pipeline, i);
         *moved = *pipeline_at(pipeline, i + 1);
-        moved->begin -= size;
-        moved->end -= size;
         if (moved->request != NULL) moved->request->sequence--;
     }
-    pipeline->count--;
-    if (pipeline->marked > index) pipeline->marked--;
+}
+
+bool pipeline_abandon(pipeline *pipeline, const request *request) {
+    size_t index = (size_t)(request->sequence - pipeline->first_sequence);
+    pipeline_at(pipeline, index)->request = NULL;
+    bool was_sent = index < pipeline->marked;
+    if (!was_sent) remove_unsent(pipeline, index);
+    return was_sent;
 }
 
 static unsigned mark_sent(pipeline *pipeline, size_t size, int64_t now_us) {
-    uint64_t end = pipeline->out_begin + size;
     unsigned commands = 0;
-    for (; pipeline->marked < pipeline->count; pipeline->marked++) {
-        entry *entry = pipeline_at(pipeline, pipeline->marked);
-        if (entry->begin >= end) break;
+    while (size > 0) {
+        entry *entry = pipeline_at(pipeline, pipeline->marked++);
+        size -= entry->size;
         entry->sent_us = now_us;
         request *request = entry->request;
         if (request != NULL) request->sent_us = now_us;
@@ -127,9 +123,7 @@ unsigned pipeline_take(pipeline *pipeline, size_t limit, int64_t now_us, bytes *
     } else {
         return 0;
     }
-    unsigned commands = mark_sent(pipeline, limit, now_us);
-    pipeline->out_begin += limit;
-    return commands;
+    return mark_sent(pipeline, limit, now_us);
 }
 
 void pipeline_put_back(pipeline *pipeline, bytes *output, size_t written) {

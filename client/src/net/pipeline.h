@@ -7,11 +7,11 @@
 #include "net/bytes.h"
 #include "net/connection.h"
 
-/* One request. begin, end: its bytes, counted from the first byte ever queued. */
+/* One request. */
 typedef struct entry {
     request *request; /* NULL: nobody wants the replies */
     int replies, left;
-    uint64_t begin, end;
+    size_t size;     /* of its commands, in bytes */
     int64_t sent_us; /* 0: not yet */
     size_t reply_bytes_max;
 } entry;
@@ -22,8 +22,7 @@ typedef struct pipeline {
     size_t capacity, first, count;
     uint64_t first_sequence; /* of the first entry */
     size_t marked;           /* how many entries have a sent_us */
-    bytes out;               /* queued */
-    uint64_t out_begin;      /* the place of its first byte */
+    bytes out;               /* queued: the commands of the other entries */
     bytes rest;              /* was taken to be sent, and the kernel had no room */
     bytes spare;             /* memory for the next out */
 } pipeline;
@@ -34,18 +33,15 @@ void pipeline_free(pipeline *pipeline);
 bool pipeline_add(pipeline *pipeline, const command *const commands[], int count, request *request);
 
 entry *pipeline_at(pipeline *pipeline, size_t index);
-/* The entry of a request that is in it. */
-size_t pipeline_index(const pipeline *pipeline, const request *request);
 entry pipeline_pop(pipeline *pipeline);
 
-/* Its first byte was taken to be sent. */
-bool pipeline_was_sent(const pipeline *pipeline, const entry *entry);
-/* Takes an entry that was not sent away, with its bytes. */
-void pipeline_remove_unsent(pipeline *pipeline, size_t index);
+/* Nobody wants the replies to this request any more. False: nothing was taken to be sent, so entry
+ * and bytes are gone. */
+bool pipeline_abandon(pipeline *pipeline, const request *request);
 
-/* Takes bytes to be sent: the rest, else the first limit bytes. The requests that begin
- * there are marked as sent; the result is how many commands these are. output->size 0: there is
- * nothing to send, or no memory. */
+/* Takes bytes to be sent: the rest, else the first limit bytes, which are whole requests. These are
+ * marked as sent; the result is how many commands they are. output->size 0: there is nothing to
+ * send, or no memory. */
 unsigned pipeline_take(pipeline *pipeline, size_t limit, int64_t now_us, bytes *output);
 /* Gives the memory back; bytes from written on are the rest. */
 void pipeline_put_back(pipeline *pipeline, bytes *output, size_t written);

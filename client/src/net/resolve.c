@@ -10,8 +10,6 @@
 #include "net/resolve.h"
 
 #include "base/thread.h"
-#include <arpa/inet.h>
-#include <errno.h>
 #include <netdb.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -47,32 +45,11 @@ static int look_up(addresses *addresses, const char *host, int port, int flags) 
     return count > 0 ? 0 : EAI_NONAME;
 }
 
-/* The common case, without the memory that getaddrinfo(3) needs. */
-static bool read_plain_address(addresses *addresses, const char *host, int port) {
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-    bool is_v4 = inet_pton(AF_INET, host, &v4.sin_addr) == 1;
-    bool is_v6 = !is_v4 && inet_pton(AF_INET6, host, &v6.sin6_addr) == 1;
-    if (!is_v4 && !is_v6) return false;
-    addresses->count = 1;
-    addresses->sizes[0] = is_v4 ? sizeof(v4) : sizeof(v6);
-    memcpy(&addresses->each[0], is_v4 ? (const void *)&v4 : (const void *)&v6, addresses->sizes[0]);
-    return true;
-}
-
 bool resolve_literal(addresses *addresses, const char *host, int port) {
-    if (read_plain_address(addresses, host, port)) return true;
     return look_up(addresses, host, port, AI_NUMERICHOST | AI_NUMERICSERV) == 0;
 }
 
 /* -- one look-up */
-
-static void signal_done(lookup *lookup) {
-    uint64_t one = 1;
-    atomic_store(&lookup->is_done, true);
-    while (write(lookup->done_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-        continue;
-}
 
 static void *run(void *arg) {
     lookup *lookup = arg;
@@ -81,7 +58,8 @@ static void *run(void *arg) {
     lookup->failure = look_up(found, lookup->host, lookup->port, flags);
     if (lookup->failure != 0)
         lookup->failure = look_up(found, lookup->host, lookup->port, AI_NUMERICSERV);
-    signal_done(lookup);
+    atomic_store(&lookup->is_done, true);
+    eventfd_write(lookup->done_fd, 1);
     lookup_leave(lookup);
     return NULL;
 }

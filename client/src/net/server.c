@@ -25,7 +25,7 @@ enum { PROBE_MS = 2000, IDLE_MS = 1000, LINGER_MS = 10000, IDLE_MAX = 8 };
 
 struct server {
     size_t shares;
-    server_options options;
+    loop *loop;
     endpoint endpoint;
     char name[CAUSE_SIZE];
     connection *command, *draining; /* NULL: none */
@@ -41,7 +41,7 @@ static void free_own(own_connection *own) {
     own_connection_unpark(own);
     list_remove(&own->node);
     if (own->is_kept) own->server->kept_count--;
-    loop_clear_timer(own->server->options.loop, &own->kept_timer);
+    loop_clear_timer(own->server->loop, &own->kept_timer);
     loop_undefer(&own->doubt_task);
     free(own);
 }
@@ -55,14 +55,14 @@ static void close_kept(own_connection *own) {
 
 static void on_probe_due(loop_timer *timer) {
     server *server = container_of(timer, struct server, probe_timer);
-    int64_t now_us = loop_now_us(server->options.loop);
+    int64_t now_us = loop_now_us(server->loop);
     int64_t heard_us = server->command == NULL ? 0 : connection_heard_us(server->command);
     if (now_us - heard_us >= (int64_t)PROBE_MS * 1000) {
         command ping = {0};
         command_add(&ping, "PING"); /* an error is a sign of life as well */
         server_send(server, (const command *const[]){&ping}, 1, NULL);
     }
-    loop_set_timer(server->options.loop, timer, deadline_after_ms(now_us, PROBE_MS));
+    loop_set_timer(server->loop, timer, deadline_after_ms(now_us, PROBE_MS));
 }
 
 static void run_doubt_task(loop_task *task) {
@@ -74,7 +74,7 @@ static void run_doubt_task(loop_task *task) {
 static void doubt_parked(server *server) {
     for (list_node *node = list_first(&server->parked); node != NULL;
          node = list_next(&server->parked, node))
-        loop_defer(server->options.loop, &container_of(node, own_connection, node)->doubt_task);
+        loop_defer(server->loop, &container_of(node, own_connection, node)->doubt_task);
 }
 
 /* -- life */
@@ -91,17 +91,14 @@ server *server_new(const url *url, const server_options *options) {
     server *server = calloc(1, sizeof(*server));
     if (server == NULL) return NULL;
     server->shares = 1;
-    server->options = *options;
+    server->loop = options->loop;
     server->probe_timer.on_due = on_probe_due;
     list_init(&server->parked);
     list_init(&server->kept);
     url_describe(url, server->name, sizeof(server->name));
     endpoint *endpoint = &server->endpoint;
-    *endpoint = (struct endpoint){.url = *url,
-                                  .tls = url->is_tls ? options->tls : NULL,
-                                  .connect_timeout_ms = options->connect_timeout_ms,
-                                  .io_timeout_ms = options->io_timeout_ms,
-                                  .command_count = options->command_count};
+    endpoint->url = *url;
+    endpoint->options = *options;
     if (url->is_unix)
         endpoint->known = path_address(url);
     else if (!resolve_literal(&endpoint->known, url->host, url->port))
@@ -137,7 +134,7 @@ static void on_answered(void *arg, connection *conn) {
 }
 
 static void note_failure(server *server) {
-    breaker_note(&server->breaker, false, loop_now_us(server->options.loop));
+    breaker_note(&server->breaker, false, loop_now_us(server->loop));
 }
 
 static void on_stalled(void *arg, connection *conn) {
@@ -168,18 +165,18 @@ bool server_send(server *server, const command *const commands[], int count, req
         server->command = NULL;
     }
     if (server->command == NULL)
-        server->command = connection_open(server->options.loop, &server->endpoint,
-                                          &(connection_owner){.on_answered = on_answered,
-                                                              .on_stalled = on_stalled,
-                                                              .on_broken = on_broken,
-                                                              .arg = server});
+        server->command =
+            connection_open(&server->endpoint, &(connection_owner){.on_answered = on_answered,
+                                                                   .on_stalled = on_stalled,
+                                                                   .on_broken = on_broken,
+                                                                   .arg = server});
     return server->command != NULL && connection_send(server->command, commands, count, request);
 }
 
 /* -- own connections */
 
 static void limit_kept(own_connection *own, int64_t keep_ms) {
-    loop *loop = own->server->options.loop;
+    loop *loop = own->server->loop;
     loop_set_timer(loop, &own->kept_timer, deadline_after_ms(loop_now_us(loop), keep_ms));
 }
 
@@ -217,7 +214,7 @@ static own_connection *take_idle(server *server) {
             continue;
         }
         list_remove(node);
-        loop_clear_timer(server->options.loop, &own->kept_timer);
+        loop_clear_timer(server->loop, &own->kept_timer);
         server->kept_count--;
         own->is_kept = false;
         return own;
@@ -233,7 +230,7 @@ static own_connection *new_own(server *server) {
     own->doubt_task.run = run_doubt_task;
     connection_owner owner = {
         .on_answered = on_own_answered, .on_broken = on_own_broken, .arg = own};
-    own->conn = connection_open(server->options.loop, &server->endpoint, &owner);
+    own->conn = connection_open(&server->endpoint, &owner);
     if (own->conn != NULL) return own;
     free(own);
     return NULL;
@@ -246,7 +243,7 @@ own_connection *server_open_own(server *server, bool is_parked) {
     server_share(server);
     own->is_parked = is_parked;
     if (!is_parked) return own;
-    loop *loop = server->options.loop;
+    loop *loop = server->loop;
     int64_t probe_us = deadline_after_ms(loop_now_us(loop), PROBE_MS);
     if (list_is_empty(&server->parked)) loop_set_timer(loop, &server->probe_timer, probe_us);
     list_append(&server->parked, &own->node);
@@ -269,7 +266,7 @@ static void keep(own_connection *own, int64_t keep_ms) {
     own->on_broken = own->on_doubt = NULL;
     server->kept_count++;
     limit_kept(own, keep_ms);
-    loop_start_background(server->options.loop); /* best effort: else the next call closes it */
+    loop_start_background(server->loop); /* best effort: else the next call closes it */
     server_free(server);
 }
 
@@ -291,8 +288,7 @@ void own_connection_unpark(own_connection *own) {
     if (!own->is_parked) return;
     own->is_parked = false;
     list_remove(&own->node);
-    if (list_is_empty(&server->parked))
-        loop_clear_timer(server->options.loop, &server->probe_timer);
+    if (list_is_empty(&server->parked)) loop_clear_timer(server->loop, &server->probe_timer);
 }
 
 void server_send_behind(server *server, const command *const commands[], int count) {
@@ -307,7 +303,7 @@ void server_send_behind(server *server, const command *const commands[], int cou
 /* -- the rest */
 
 bool server_is_available(server *server) {
-    return breaker_allows(&server->breaker, loop_now_us(server->options.loop));
+    return breaker_allows(&server->breaker, loop_now_us(server->loop));
 }
 
 const url *server_url(const server *server) {

@@ -19,15 +19,17 @@
 
 typedef struct server server;
 
-typedef struct server_options {
-    loop *loop;
-    uint32_t connect_timeout_ms, io_timeout_ms;
-    const tls_context *tls;               /* for rediss://, or NULL; must outlive the server */
-    atomic_uint_least64_t *command_count; /* commands sent, of the whole client */
-} server_options;
-
 /* NULL: no memory. */
 server *server_new(const url *url, const server_options *options);
+/* One for each URL; all are NULL before. False: no memory, and the rest stays NULL. */
+static inline bool servers_new(server *servers[], const url urls[], size_t count,
+                               const server_options *options) {
+    bool is_made = true;
+    for (size_t i = 0; i < count && is_made; i++)
+        is_made = (servers[i] = server_new(&urls[i], options)) != NULL;
+    return is_made;
+}
+
 /* One more who uses it: each gives it back by server_free(). */
 server *server_share(server *server);
 /* The last one closes its connections; requests under way are abandoned. */

@@ -33,21 +33,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TLS_CAUSE_SIZE = 256 };
-
 struct tls_context {
     SSL_CTX *rules;
     BIO_METHOD *socket;
-};
-
-struct tls {
-    SSL *ssl;
-    int fd;
-    int fault;      /* errno of the socket, or 0 */
-    bool has_heard; /* the server has sent data: our certificate was accepted */
-    bool is_over;   /* closed or failed */
-    dlock_status failure;
-    char cause[TLS_CAUSE_SIZE];
 };
 
 /* -- ready, end: global, like OpenSSL. The first user of OpenSSL decides whether OpenSSL shuts down
@@ -154,7 +142,7 @@ static int have_no_passphrase(char *text, int size, int is_writing, void *arg) {
 
 static dlock_status check_file(const char *option, const char *path, char *text, size_t size) {
     if (path == NULL || access(path, R_OK) == 0) return DLOCK_OK;
-    char wrong[TLS_CAUSE_SIZE] = ": ";
+    char wrong[256] = ": ";
     text_append(wrong, sizeof(wrong), strerror(errno));
     return complain(text, size, option, wrong);
 }
@@ -380,12 +368,4 @@ ssize_t tls_write(tls *tls, const char *bytes, size_t size) {
 
 bool tls_wants_to_write(const tls *tls) {
     return SSL_want_write(tls->ssl);
-}
-
-dlock_status tls_failure(const tls *tls) {
-    return tls->failure;
-}
-
-const char *tls_cause(const tls *tls) {
-    return tls->cause;
 }

@@ -8,7 +8,21 @@
 #include <sys/types.h>
 
 typedef struct tls_context tls_context; /* trusted authorities and our certificate; shared */
-typedef struct tls tls;                 /* one connection */
+
+/* One connection. */
+typedef struct tls {
+    /* After a failure: why the connection ended. The status is that of a request that was not sent.
+     * DLOCK_REFUSED: the server has processed nothing, even if requests were sent after our side of
+     * the handshake. */
+    dlock_status failure;
+    char cause[256];
+    /* Of tls.c. */
+    struct ssl_st *ssl;
+    int fd;
+    int fault;      /* errno of the socket, or 0 */
+    bool has_heard; /* the server has sent data: our certificate was accepted */
+    bool is_over;   /* closed or failed */
+} tls;
 
 typedef struct tls_files {
     const char *ca, *cert, *key; /* each may be NULL: the machine's trust store, no certificate */
@@ -36,10 +50,5 @@ ssize_t tls_write(tls *tls, const char *bytes, size_t size);
 /* After EAGAIN: repeat the call when the socket is writable, not when there is something to
  * read. */
 bool tls_wants_to_write(const tls *tls);
-
-/* Why the connection ended. The status is that of a request that was not sent. DLOCK_REFUSED: the
- * server has processed nothing, even if requests were sent after our side of the handshake. */
-dlock_status tls_failure(const tls *tls);
-const char *tls_cause(const tls *tls);
 
 #endif

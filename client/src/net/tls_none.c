@@ -46,13 +46,3 @@ bool tls_wants_to_write(const tls *tls) {
     (void)tls;
     return false;
 }
-
-dlock_status tls_failure(const tls *tls) {
-    (void)tls;
-    return DLOCK_INVALID;
-}
-
-const char *tls_cause(const tls *tls) {
-    (void)tls;
-    return "no TLS";
-}

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* url.h - the address of a server and the login for the server, read from a URL. Pure.
- *
- *   redis://[[user:]password@]host[:port][/db]     host: a name, an IPv4 address or [IPv6]
- *   rediss://...                                   the same, with TLS
- *   unix://[[user:]password@]/path/to.sock[?db=n]
- *
- * User, password, host and path may be percent-encoded. */
+/* url.h - the address of a server and the login for the server. deployment/topology.h reads them
+ * from URLs. Pure. */
 #ifndef DLOCK_NET_URL_H
 #define DLOCK_NET_URL_H
 
+#include "base/text.h"
 #include <stdbool.h>
-#include <stddef.h>
+#include <string.h>
 
-enum { URL_HOST_MAX = 255, URL_PART_MAX = 512, URL_DB_MAX = 1000000, URL_TEXT_SIZE = 8192 };
+enum { URL_HOST_MAX = 255, URL_PART_MAX = 512, URL_DB_MAX = 1000000 };
 
 typedef struct url {
     bool is_unix, is_tls;
@@ -20,21 +16,20 @@ typedef struct url {
     int port;
     char user[URL_PART_MAX + 1], password[URL_PART_MAX + 1]; /* "": none */
     int db;
-    /* Not a part of the text: a login to a server that is not a master fails. */
+    /* Not a part of a URL: a login to a server that is not a master fails. */
     bool must_be_master;
 } url;
 
-/* NULL, or an error message; never a part of the URL, which may be a secret. */
-const char *url_parse(url *url, const char *text);
-
-/* Ends the text at the first mark. The result is the text behind the mark; NULL: there is no
- * mark. */
-char *url_cut(char *text, char mark);
-/* Cuts off the text before the last @. A / inside a password is encoded, so an @ behind the first /
- * belongs to a path. NULL: there is no login. */
-char *url_cut_login(char **rest);
-
 /* host:port or the path, for messages. */
-void url_describe(const url *url, char *text, size_t size);
+static inline void url_describe(const url *url, char *text, size_t size) {
+    char port[TEXT_NUMBER_SIZE];
+    bool is_ipv6 = !url->is_unix && strchr(url->host, ':') != NULL;
+    text_copy(text, size, is_ipv6 ? "[" : "");
+    text_append(text, size, url->host);
+    if (url->is_unix) return;
+    text_put_number(port, (uint64_t)url->port);
+    text_append(text, size, is_ipv6 ? "]:" : ":");
+    text_append(text, size, port);
+}
 
 #endif

@@ -198,10 +198,10 @@ static inline void note_broken(void *arg, connection *conn) {
 }
 
 static inline connection *open_connection(void) {
-    return world.conn = connection_open(world.loop, &world.endpoint,
-                                        &(connection_owner){.on_answered = note_answered,
-                                                            .on_stalled = note_stalled,
-                                                            .on_broken = note_broken});
+    return world.conn =
+               connection_open(&world.endpoint, &(connection_owner){.on_answered = note_answered,
+                                                                    .on_stalled = note_stalled,
+                                                                    .on_broken = note_broken});
 }
 
 /* The last connection that was opened, unless it has broken. */
@@ -229,10 +229,11 @@ static inline void begin(void) {
     world.url.is_unix = true;
     text_copy(world.url.host, sizeof(world.url.host), the_peer.path);
     struct sockaddr_un address = peer_address();
-    world.endpoint = (endpoint){.connect_timeout_ms = CONNECT_MS,
-                                .io_timeout_ms = IO_MS,
+    world.endpoint = (endpoint){.options = {.loop = world.loop,
+                                            .connect_timeout_ms = CONNECT_MS,
+                                            .io_timeout_ms = IO_MS,
+                                            .command_count = &world.command_count},
                                 .known = {.count = 1, .sizes = {sizeof(address)}},
-                                .command_count = &world.command_count,
                                 .url = world.url};
     memcpy(&world.endpoint.known.each[0], &address, sizeof(address));
 }

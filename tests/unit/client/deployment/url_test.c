@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* url_test.c - where a server is, from a URL. */
-#include "net/url.h"
+#include "deployment/topology.h"
 
 #include "unit.h"
 #include <stdlib.h>
 
 enum { UNIX_PATH_MAX = 107, TEXT_MAX = 4 * URL_PART_MAX };
+
+static const char *parse(url *url, const char *text) {
+    topology got;
+    size_t wrong_index;
+    const char *wrong = topology_read(&got, &text, 1, &wrong_index);
+    *url = got.servers[0];
+    return wrong;
+}
 
 static void check_text(const char *actual, const char *expected) {
     CHECK_BYTES(actual, strlen(actual), expected, strlen(expected));
@@ -14,7 +22,7 @@ static void check_text(const char *actual, const char *expected) {
 static void check_good(const char *text, const url *expected) {
     url got;
     memset(&got, 0xff, sizeof(got));
-    const char *wrong = url_parse(&got, text);
+    const char *wrong = parse(&got, text);
     if (wrong != NULL) printf("    \"%s\": %s\n", text, wrong);
     CHECK(wrong == NULL);
     if (wrong != NULL) return;
@@ -33,7 +41,7 @@ static void check_good(const char *text, const url *expected) {
 static void check_bad(const char *text, const char *expected) {
     url got;
     char *copy = strdup(text);
-    const char *wrong = url_parse(&got, copy);
+    const char *wrong = parse(&got, copy);
     bool is_same = wrong != NULL && strcmp(wrong, expected) == 0;
     if (!is_same) printf("    \"%.80s\": %s\n", text, wrong == NULL ? "is taken" : wrong);
     CHECK(is_same);
@@ -227,24 +235,24 @@ static void a_percent_sign_does_not_reach_into_the_next_part(void) {
 
 static void a_host_has_up_to_255_bytes(void) {
     url got;
-    CHECK(url_parse(&got, with_letters("redis://", URL_HOST_MAX, ":7000")) == NULL);
+    CHECK(parse(&got, with_letters("redis://", URL_HOST_MAX, ":7000")) == NULL);
     CHECK_EQUAL((int64_t)letters_of(got.host), URL_HOST_MAX);
     CHECK_EQUAL((int64_t)strlen(got.host), URL_HOST_MAX);
     CHECK_EQUAL(got.port, 7000);
     check_bad(with_letters("redis://", URL_HOST_MAX + 1, ":7000"),
               "the host is too long or badly encoded");
-    CHECK(url_parse(&got, with_letters("redis://[", URL_HOST_MAX, "]")) == NULL);
+    CHECK(parse(&got, with_letters("redis://[", URL_HOST_MAX, "]")) == NULL);
     check_bad(with_letters("redis://[", URL_HOST_MAX + 1, "]"),
               "the host is too long or badly encoded");
 }
 
 static void a_user_and_a_password_have_up_to_512_bytes_each(void) {
     url got;
-    CHECK(url_parse(&got, with_letters("redis://", URL_PART_MAX, ":p@h")) == NULL);
+    CHECK(parse(&got, with_letters("redis://", URL_PART_MAX, ":p@h")) == NULL);
     CHECK_EQUAL((int64_t)strlen(got.user), URL_PART_MAX);
     CHECK_EQUAL((int64_t)letters_of(got.user), URL_PART_MAX);
     check_text(got.password, "p");
-    CHECK(url_parse(&got, with_letters("redis://u:", URL_PART_MAX, "@h")) == NULL);
+    CHECK(parse(&got, with_letters("redis://u:", URL_PART_MAX, "@h")) == NULL);
     CHECK_EQUAL((int64_t)strlen(got.password), URL_PART_MAX);
     CHECK_EQUAL((int64_t)letters_of(got.password), URL_PART_MAX);
     check_text(got.host, "h");
@@ -256,7 +264,7 @@ static void a_user_and_a_password_have_up_to_512_bytes_each(void) {
 
 static void a_path_has_up_to_107_bytes(void) {
     url got;
-    CHECK(url_parse(&got, with_letters("unix:///", UNIX_PATH_MAX - 1, "?db=1")) == NULL);
+    CHECK(parse(&got, with_letters("unix:///", UNIX_PATH_MAX - 1, "?db=1")) == NULL);
     CHECK_EQUAL((int64_t)strlen(got.host), UNIX_PATH_MAX);
     check_bad(with_letters("unix:///", UNIX_PATH_MAX, "?db=1"),
               "the path is too long or badly encoded");
@@ -264,7 +272,7 @@ static void a_path_has_up_to_107_bytes(void) {
 
 static void the_length_is_counted_after_decoding(void) {
     url got;
-    CHECK(url_parse(&got, with_letters("redis://%78%78", URL_HOST_MAX - 2, "")) == NULL);
+    CHECK(parse(&got, with_letters("redis://%78%78", URL_HOST_MAX - 2, "")) == NULL);
     CHECK_EQUAL((int64_t)letters_of(got.host), URL_HOST_MAX);
     check_bad(with_letters("redis://%78", URL_HOST_MAX, ""),
               "the host is too long or badly encoded");
@@ -291,7 +299,7 @@ static void no_message_has_a_secret_in_it(void) {
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         url got;
-        const char *wrong = url_parse(&got, bad[i]);
+        const char *wrong = parse(&got, bad[i]);
         CHECK(wrong != NULL);
         if (wrong != NULL) CHECK(strstr(wrong, "hunter2") == NULL && strstr(wrong, "more") == NULL);
     }
@@ -300,7 +308,7 @@ static void no_message_has_a_secret_in_it(void) {
 static void check_described(const char *text, const char *expected) {
     url got;
     char described[URL_HOST_MAX + 16];
-    const char *wrong = url_parse(&got, text);
+    const char *wrong = parse(&got, text);
     CHECK(wrong == NULL);
     if (wrong != NULL) return;
     url_describe(&got, described, sizeof(described));
@@ -319,7 +327,7 @@ static void a_description_that_does_not_fit_is_cut(void) {
     url got;
     char described[8];
     memset(described, 'x', sizeof(described));
-    CHECK(url_parse(&got, "redis://example.org") == NULL);
+    CHECK(parse(&got, "redis://example.org") == NULL);
     url_describe(&got, described, 5);
     check_text(described, "exam");
     CHECK(described[5] == 'x');
@@ -338,7 +346,7 @@ static void nonsense_is_survived(void) {
         text[length] = '\0';
         url got;
         char *copy = strdup(text);
-        if (url_parse(&got, copy) == NULL) {
+        if (parse(&got, copy) == NULL) {
             CHECK(got.host[0] != '\0');
             CHECK(got.is_unix ? got.port == 0 : got.port >= 1 && got.port <= 65535);
             CHECK(got.db >= 0 && got.db <= URL_DB_MAX);
