@@ -19,6 +19,16 @@ dlock_client_options connect_options(const request *request) {
     return options;
 }
 
+dlock_lock_options connect_lock_options(const request *request) {
+    dlock_lock_options options;
+    dlock_lock_options_init(&options);
+    options.lease_ms = (uint32_t)request->lease_ms;
+    options.min_replicas = (uint32_t)request->min_replicas;
+    if (request->is_shared || request->slots > 0) options.mode = DLOCK_SHARED;
+    if (request->slots > 0) options.max_holders = (uint32_t)request->slots;
+    return options;
+}
+
 bool connect_check(const request *request) {
     dlock_client_options options = connect_options(request);
     char wrong[256];

@@ -11,6 +11,9 @@ dlock_client_options connect_options(const request *request);
 /* Checks the options without any I/O. False: complained. */
 bool connect_check(const request *request);
 
+/* How the lock is to be held, without renewal and session. */
+dlock_lock_options connect_lock_options(const request *request);
+
 /* NULL: complained, and *code is the exit code. */
 dlock_client *connect_client(const request *request, int *code);
 

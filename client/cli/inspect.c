@@ -23,6 +23,10 @@
 enum { LIST_TIMEOUT_MS = 10 * 60 * 1000, WHY_SIZE = 300 };
 enum { NAME_WIDTH = 28, TOKEN_WIDTH = 26, TOKEN_SIZE = 1100, QUEUE_MAX = 10 };
 
+static const char *mode_name(dlock_mode mode) {
+    return mode == DLOCK_SHARED ? "shared" : "exclusive";
+}
+
 static void show_members(const sighting *seen) {
     json_bytes("name", seen->lock.name, seen->lock.name_length);
     json_bytes("token", seen->lock.token, seen->lock.token_length);
@@ -33,6 +37,8 @@ static void show_members(const sighting *seen) {
     json_number("waiters", seen->lock.waiters);
     json_number("session", seen->lock.session);
     json_text("kind", seen->lock.is_string ? "string" : "lock");
+    json_text("mode", mode_name(seen->lock.mode));
+    json_number("holders", seen->lock.holders);
     json_text("server", seen->lock.server);
 }
 
@@ -69,8 +75,9 @@ static void show_queue(const queue *queue) {
         const dlock_waiting *waiting = &queue->places[i].waiting;
         duration_show(waiting->waited_ms, waited);
         duration_show(waiting->left_ms, left);
-        printf("%7zu  %s, waits for %s, for up to %s more, client %" PRId64 "\n", i + 1,
-               queue->places[i].token, waited, left, waiting->client);
+        printf("%7zu  %s, %swaits for %s, for up to %s more, client %" PRId64 "\n", i + 1,
+               queue->places[i].token, waiting->mode == DLOCK_SHARED ? "shared, " : "", waited,
+               left, waiting->client);
     }
 }
 
@@ -80,6 +87,7 @@ static void show_queue_json(const queue *queue) {
         const dlock_waiting *waiting = &queue->places[i].waiting;
         json_object_begin(NULL);
         json_text("token", queue->places[i].token);
+        json_text("mode", mode_name(waiting->mode));
         json_number("waited_ms", waiting->waited_ms);
         json_number("left_ms", waiting->left_ms);
         json_number("client", waiting->client);
@@ -98,10 +106,9 @@ static void show_since(const sighting *seen) {
     printf("since    %s, %s ago\n", when, age);
 }
 
-static void show_info(const sighting *seen, const queue *queue, int url_count) {
+static void show_holder(const sighting *seen, int url_count) {
     char text[COLUMN_MAX * 4 + 1], ttl[DURATION_SIZE], lease[DURATION_SIZE];
     const dlock_inspection *lock = &seen->lock;
-    printf("name     %s\n", column_show(text, lock->name, lock->name_length, COLUMN_MAX, 0));
     printf("holder   %s\n", column_show(text, lock->token, lock->token_length, COLUMN_MAX, 0));
     if (lock->is_string) printf("kind     string: somebody's SET NX PX\n");
     if (!lock->is_string) printf("fence    %" PRIu64 "\n", lock->fence);
@@ -114,12 +121,20 @@ static void show_info(const sighting *seen, const queue *queue, int url_count) {
         printf("ttl      %s\n", ttl);
     else
         printf("ttl      %s of %s\n", ttl, lease);
+    if (lock->session != 0) printf("session  client %" PRId64 "\n", lock->session);
+    if (url_count > 1) printf("servers  held on %d of %d\n", seen->copies, url_count);
+}
+
+static void show_info(const sightings *sightings, const queue *queue, int url_count) {
+    char text[COLUMN_MAX * 4 + 1];
+    const dlock_inspection *lock = &sightings->all[0].lock;
+    printf("name     %s\n", column_show(text, lock->name, lock->name_length, COLUMN_MAX, 0));
+    if (lock->mode == DLOCK_SHARED) printf("mode     shared, %" PRId64 " hold it\n", lock->holders);
+    for (size_t i = 0; i < sightings->count; i++)
+        show_holder(&sightings->all[i], url_count);
     printf("waiters  %" PRId64 "\n", lock->waiters);
     show_queue(queue);
-    if (lock->session != 0) printf("session  client %" PRId64 "\n", lock->session);
-    if (url_count > 1)
-        printf("servers  held on %d of %d\n", seen->copies, url_count);
-    else
+    if (url_count == 1)
         printf("server   %s\n",
                escape_text(text, sizeof(text), lock->server, strlen(lock->server)));
 }
@@ -136,12 +151,12 @@ static void show_free(const request *request) {
 }
 
 static void show_all_info(const request *request, const sightings *sightings, const queue *queue) {
+    if (!request->is_json) {
+        show_info(sightings, queue, request->url_count);
+        return;
+    }
     for (size_t i = 0; i < sightings->count; i++) {
         const sighting *seen = &sightings->all[i];
-        if (!request->is_json) {
-            show_info(seen, queue, request->url_count);
-            continue;
-        }
         json_object_begin(NULL);
         show_members(seen);
         json_number("held_on", seen->copies);
@@ -165,7 +180,7 @@ int inspect_info(request *request) {
         status = dlock_list_waiters(client, request->words[0], QUEUE_MAX, timeout_ms, add_place,
                                     &queue, why, sizeof(why));
     dlock_client_free(client);
-    sightings_sort(&sightings, "name");
+    sightings_sort(&sightings, "age");
     if (status == DLOCK_OK)
         show_all_info(request, &sightings, &queue);
     else if (status == DLOCK_NOT_HELD)
@@ -180,13 +195,13 @@ int inspect_info(request *request) {
 
 static void show_line(const sighting *seen) {
     char name[COLUMN_MAX * 4 + 1], token[COLUMN_MAX * 4 + 1], age[DURATION_SIZE];
-    char ttl[DURATION_SIZE];
+    char ttl[DURATION_SIZE], holder[SIGHTING_HOLDER_SIZE];
+    size_t length = sighting_holder(seen, holder);
     duration_show(seen->age_ms, age);
     duration_show(seen->lock.ttl_ms, ttl);
     printf("%s %s %6s %6s %7" PRId64 "\n",
            column_show(name, seen->lock.name, seen->lock.name_length, NAME_WIDTH, 1),
-           column_show(token, seen->lock.token, seen->lock.token_length, TOKEN_WIDTH, 1), age, ttl,
-           seen->lock.waiters);
+           column_show(token, holder, length, TOKEN_WIDTH, 1), age, ttl, seen->lock.waiters);
 }
 
 static void show_names(const sightings *sightings) {

@@ -176,32 +176,29 @@ static dlock_status hold(keeping *keeping, char *text, size_t size) {
     return status;
 }
 
-static dlock_status open_lock(keeping *keeping) {
+/* text: why there is no such lock. */
+static dlock_status open_lock(keeping *keeping, char *text, size_t size) {
     const request *request = keeping->request;
     dlock_client_options options = connect_options(request);
     options.on_event = on_event;
     if (request->io_timeout_ms > request->lease_ms / 4) /* leave time for a second attempt */
         options.io_timeout_ms = (uint32_t)(request->lease_ms / 4);
-    dlock_lock_options how;
-    dlock_lock_options_init(&how);
-    how.lease_ms = (uint32_t)request->lease_ms;
+    dlock_lock_options how = connect_lock_options(request);
     how.renew_every_ms = (uint32_t)request->lease_ms / 3;
-    how.min_replicas = (uint32_t)request->min_replicas;
     how.session = request->is_session;
     dlock_status status = dlock_client_new(&keeping->client, &options);
     if (status != DLOCK_OK) return status;
-    return dlock_lock_new(&keeping->lock, keeping->client, keeping->name, &how);
+    status = dlock_lock_new(&keeping->lock, keeping->client, keeping->name, &how);
+    dlock_lock_options_error(keeping->client, &how, text, size);
+    if (status == DLOCK_INVALID && text[0] == '\0') snprintf(text, size, "the name is empty");
+    return status;
 }
 
 static void work(keeping *keeping, wire_message *done) {
     int64_t part_ms = keeping->request->lease_ms / MARGINS_PER_LEASE;
     keeping->margin_ms = part_ms < MARGIN_MAX_MS ? part_ms : MARGIN_MAX_MS;
-    done->status = open_lock(keeping);
-    if (done->status == DLOCK_OK)
-        done->status = hold(keeping, done->text, sizeof(done->text));
-    else if (done->status == DLOCK_INVALID)
-        snprintf(done->text, sizeof(done->text),
-                 "the name is empty, or this kind of service has no such locks");
+    done->status = open_lock(keeping, done->text, sizeof(done->text));
+    if (done->status == DLOCK_OK) done->status = hold(keeping, done->text, sizeof(done->text));
     if (keeping->is_left) return; /* freeing the handle would release the lock */
     dlock_lock_free(keeping->lock);
     dlock_client_free(keeping->client);

@@ -5,7 +5,8 @@
  *   look-up   by the key of a file, and by the value of getopt_long(3)
  *   values    from text to the field of the request
  *
- * Options that only choose how a lock is held (--session, --min-replicas) stand together. */
+ * Options that only choose how a lock is held (--session, --shared, --min-replicas) stand
+ * together. */
 #include "option.h"
 
 #include "duration.h"
@@ -26,6 +27,8 @@ static const option_row rows[] = {
      "how long the lock lives by itself; default 30s"},
     {"session", 's', NULL, FOR_RUN, OPTION_FLAG, AT(is_session),
      "the lock also ends with our connection"},
+    {"shared", 0, NULL, TAKING, OPTION_FLAG, AT(is_shared), "share it with other shared holders"},
+    {"slots", 0, "N", TAKING, OPTION_NUMBER, AT(slots), "share it, with at most N holders"},
     {"min-replicas", 0, "N", TAKING, OPTION_NUMBER, AT(min_replicas),
      "replicas that must have it before it counts"},
     {"at-least", 0, "TIME", FOR_RUN, OPTION_DURATION, AT(at_least_ms),

@@ -77,6 +77,7 @@ static void set_defaults(request *request) {
                                 .wait_ms = DLOCK_WAIT_FOREVER,
                                 .lease_ms = 30000,
                                 .grace_ms = -1,
+                                .slots = -1,
                                 .busy_code = EXIT_CODE_BUSY,
                                 .sort = "waiters",
                                 .interval_ms = 1000,
@@ -126,6 +127,7 @@ static const char *find_mistake(const request *request) {
     if (request->at_least_ms > UINT32_MAX) return "--at-least is more than 49 days";
     if (request->at_least_ms > 0 && request->is_session)
         return "--at-least does not go with --session, which ends with the process";
+    if (request->slots == 0 || request->slots > INT32_MAX) return "--slots is not 1 to 2147483647";
     if (request->grace_ms > request->lease_ms / 2) return "--grace is more than half of --lease";
     if (request->busy_code > 255) return "--conflict-exit-code is more than 255";
     if (request->interval_ms < 50) return "--interval is less than 50ms";

@@ -38,6 +38,8 @@ typedef struct request {
     int64_t wait_ms, lease_ms, grace_ms, at_least_ms;
     int64_t min_replicas, busy_code;
     bool is_session, is_tried_once, is_url_passed;
+    bool is_shared;
+    int64_t slots; /* shared, at most so many; negative: not given */
     bool is_verbose, is_quiet, is_json;
     bool is_forced, is_sure; /* of release */
     int64_t held_longer_ms;  /* of list and top: the filter */

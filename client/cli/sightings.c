@@ -6,6 +6,8 @@
  *   order   one comparison for each key; equal locks are sorted by name */
 #include "sightings.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -134,6 +136,17 @@ void sightings_sort(sightings *sightings, const char *key) {
     merge(sightings);
     if (sightings->count > 1)
         qsort(sightings->all, sightings->count, sizeof(sightings->all[0]), find(key)->compare);
+}
+
+size_t sighting_holder(const sighting *seen, char text[SIGHTING_HOLDER_SIZE]) {
+    int used = 0;
+    size_t length = seen->lock.token_length;
+    if (seen->lock.mode == DLOCK_SHARED)
+        used = snprintf(text, SIGHTING_HOLDER_SIZE, "%" PRId64 " share: ", seen->lock.holders);
+    size_t room = (size_t)(SIGHTING_HOLDER_SIZE - used);
+    if (length > room) length = room;
+    memcpy(text + used, seen->lock.token, length);
+    return (size_t)used + length;
 }
 
 void sightings_clear(sightings *sightings) {

@@ -118,11 +118,13 @@ static void make_title(char line[LINE_SIZE], size_t width) {
 
 static void make_lock(char line[LINE_SIZE], size_t width, const sighting *seen) {
     char numbers[80], age[DURATION_SIZE], ttl[DURATION_SIZE];
+    char holder[SIGHTING_HOLDER_SIZE];
     const dlock_inspection *lock = &seen->lock;
+    size_t length = sighting_holder(seen, holder);
     duration_show(seen->age_ms, age);
     duration_show(lock->ttl_ms, ttl);
     snprintf(numbers, sizeof(numbers), " %6s %6s %7" PRId64, age, ttl, lock->waiters);
-    make_row(line, width, lock->name, lock->name_length, lock->token, lock->token_length, numbers);
+    make_row(line, width, lock->name, lock->name_length, holder, length, numbers);
 }
 
 static bool is_wanted(const watching *watching, const sighting *seen) {

@@ -6,8 +6,9 @@
  *
  * 8 threads count to 1000 each, on one counter, under one lock. A store only has to add a name that
  * is not there, and to remove the name for the token that added it; the library does the waiting
- * and all the rest. A store of yours would send requests to a database, and may block: threads of
- * the library call it. */
+ * and all the rest. This store has one holder for a name, so can_share is false, and the library
+ * refuses shared locks. A store of yours would send requests to a database, and may block: threads
+ * of the library call it. */
 #include <dlock_spi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -112,7 +113,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     rounds = atol(argv[2]);
-    dlock_backend memory = {sizeof(memory), "memory", NULL, acquire, extend, release, NULL};
+    dlock_backend memory = {sizeof(memory), "memory", NULL, acquire, extend, release, NULL, false};
     dlock_client_options options;
     dlock_client_options_init(&options);
     options.backend = &memory; /* instead of a URL */

@@ -74,6 +74,11 @@ typedef enum dlock_wait_mode {
     DLOCK_WAIT_SERVER = 2 /* stand in the queue of the server */
 } dlock_wait_mode;
 
+typedef enum dlock_mode {
+    DLOCK_EXCLUSIVE = 0, /* one holder */
+    DLOCK_SHARED = 1     /* held together with other shared holders, never with an exclusive one */
+} dlock_mode;
+
 typedef enum dlock_state {
     DLOCK_FREE = 0, /* never acquired, or released */
     DLOCK_HELD = 1,
@@ -147,6 +152,9 @@ typedef struct dlock_lock_options {
     bool session;                /* the server releases the lock at once when the connection ends */
     const char *owner; /* NULL, or a label inside the token, which is fresh for every acquisition: 1
                         * to 64 bytes of printable ASCII, no blanks, no colons */
+    dlock_mode mode;   /* DLOCK_SHARED: a reader of a read/write lock, or a permit */
+    uint32_t max_holders; /* only with DLOCK_SHARED: granted only while fewer hold the lock; 0: no
+                           * limit of its own. Not with several servers: majorities cannot count */
 } dlock_lock_options;
 
 typedef struct dlock_timings {
@@ -206,9 +214,15 @@ DLOCK_API void dlock_client_get_stats(const dlock_client *client, dlock_client_s
 DLOCK_API dlock_status dlock_hotspot_add(dlock_client *client, const char *name);
 DLOCK_API dlock_status dlock_hotspot_remove(dlock_client *client, const char *name);
 
-/* No I/O. The name is 1 byte or more; the client must outlive the lock. Threads: any. */
+/* No I/O. The name is 1 byte or more; the client must outlive the lock. DLOCK_INVALID: see
+ * dlock_lock_options_error(). Threads: any. */
 DLOCK_API dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *name,
                                       const dlock_lock_options *options);
+
+/* Writes to text, for people, why the client cannot have a lock with these options; "" if it can.
+ * Threads: any. */
+DLOCK_API void dlock_lock_options_error(const dlock_client *client,
+                                        const dlock_lock_options *options, char *text, size_t size);
 
 /* Releases the lock first if it is held. Threads: owner. */
 DLOCK_API void dlock_lock_free(dlock_lock *lock);
@@ -257,8 +271,9 @@ DLOCK_API int64_t dlock_remaining_ms(const dlock_lock *lock);
 DLOCK_API int dlock_lost_fd(dlock_lock *lock);
 
 /* The number of the grant: larger than of any holder of the name before (with hotspot_hand_on: in
- * another process). The number stays until the release, even when the lease has ended: from then on
- * the resource must refuse it. 0 when not held. Threads: owner. */
+ * another process). Shared holders that hold together are in no order. The number stays until the
+ * release, even when the lease has ended: from then on the resource must refuse it. 0 when not
+ * held. Threads: owner. */
 DLOCK_API uint64_t dlock_fence(const dlock_lock *lock);
 
 /* Of the last acquire: host:pid[:owner]:random digits; "" before the first. Valid until the next
@@ -285,6 +300,7 @@ DLOCK_API dlock_status dlock_release_token(dlock_client *client, const char *nam
 DLOCK_API dlock_status dlock_extend_token(dlock_client *client, const char *name, const char *token,
                                           uint32_t lease_ms, char *why, size_t why_size);
 
+/* A holder of a lock. */
 typedef struct dlock_inspection {
     size_t struct_size;
     const char *server; /* host:port or the path of a socket */
@@ -299,18 +315,21 @@ typedef struct dlock_inspection {
     int64_t waiters;  /* clients in line */
     int64_t session;  /* the id of the connection that the lock ends with, or 0 */
     bool is_string;   /* somebody's SET NX PX */
+    dlock_mode mode;
+    int64_t holders; /* of the lock, this one included */
 } dlock_inspection;
 
 /* False: no more. */
 typedef bool (*dlock_list_fn)(void *arg, const dlock_inspection *lock);
 
-/* Tells of the lock; with several independent servers, of the lock at each server. DLOCK_NOT_HELD:
- * the lock is free. Threads: any. */
+/* Tells of each holder of the lock, in no order; with several independent servers, of the holders
+ * at each server. DLOCK_NOT_HELD: the lock is free. Threads: any. */
 DLOCK_API dlock_status dlock_inspect(dlock_client *client, const char *name, int64_t timeout_ms,
                                      dlock_list_fn tell, void *arg, char *why, size_t why_size);
 
 /* Tells of every lock whose name (without the prefix) matches the pattern, in the syntax of KEYS of
- * Redis; NULL: all. On every server, in no order. A lock that is taken or released meanwhile may be
+ * Redis; NULL: all. Of a shared lock, tells of the holder with the smallest fence: the one that has
+ * held longest. On every server, in no order. A lock that is taken or released meanwhile may be
  * told of or not, and a lock may be told of twice. Plain strings are not found. Threads: any. */
 DLOCK_API dlock_status dlock_list(dlock_client *client, const char *pattern, int64_t timeout_ms,
                                   dlock_list_fn tell, void *arg, char *why, size_t why_size);
@@ -323,6 +342,7 @@ typedef struct dlock_waiting {
     int64_t waited_ms; /* on the present connection */
     int64_t left_ms;   /* until the wait ends */
     int64_t client;    /* the id of the connection */
+    dlock_mode mode;
 } dlock_waiting;
 
 /* False: no more. */

@@ -40,9 +40,11 @@ typedef enum dlock_operation {
 typedef struct dlock_call {
     size_t struct_size;
     dlock_operation operation;
-    const char *name;    /* with the prefix */
-    uint32_t lease_ms;   /* asked for; whoever grants an acquire may set another */
-    int64_t started_us;  /* when the call began */
+    const char *name;     /* with the prefix */
+    uint32_t lease_ms;    /* asked for; whoever grants an acquire may set another */
+    dlock_mode mode;      /* of the lock: the same in all calls of a handle */
+    uint32_t max_holders; /* of a shared lock, as in dlock_lock_options */
+    int64_t started_us;   /* when the call began */
     int64_t deadline_us; /* no attempt begins after it, except for the first; INT64_MAX: for ever */
     void **slot; /* this handler's own pointer in the lock's handle, NULL at first. A handler that
                   * puts something there takes it away in the last release */
@@ -96,8 +98,8 @@ DLOCK_API bool dlock_call_is_canceled(const dlock_call *call);
 
 /* A store: anything that can add-if-absent and compare-and-delete. Its functions may block and are
  * called by threads of the library, several at once; each tries once, sets call->cause to say why
- * not, and returns by limit_us. The call is a copy: only name, token, lease_ms, fence, asked_us and
- * cause are used. */
+ * not, and returns by limit_us. The call is a copy: only name, token, lease_ms, mode, max_holders,
+ * fence, asked_us and cause are used. */
 typedef struct dlock_backend {
     size_t struct_size;
     const char *name;
@@ -116,6 +118,9 @@ typedef struct dlock_backend {
     /* Called with dlock_client_free(), or when dlock_client_new() fails for any reason but
      * DLOCK_INVALID; may be NULL. */
     void (*free)(void *arg);
+    /* acquire() looks at call->mode and call->max_holders, and several tokens can hold a name. Else
+     * dlock_lock_new() refuses shared locks, and the store need not look. */
+    bool can_share;
 } dlock_backend;
 
 #ifdef __cplusplus

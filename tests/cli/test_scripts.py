@@ -119,7 +119,7 @@ def test_info_of_a_held_lock(tool, server, lock):
         (each.token, each.id) for each in waiting]
     assert all(0 < each["left_ms"] <= 600_000 and each["waited_ms"] >= 0 for each in queue)
     assert got == {"name": "lock", "token": "alice", "fence": fence, "lease_ms": 60_000,
-                   "waiters": 2, "session": 0, "kind": "lock",
+                   "waiters": 2, "session": 0, "kind": "lock", "mode": "exclusive", "holders": 1,
                    "server": f"127.0.0.1:{server.port}", "held_on": 1, "servers": 1}
     code, out, _ = tool.run("info", "lock")
     assert code == 0
@@ -330,7 +330,8 @@ def test_nonsense_is_a_failure_and_nothing_worse(make_tool, lie):
 
 
 def test_a_name_without_the_prefix(make_tool):
-    server = FakeServer(lambda words: resp(["0", ["x"]] if words[0] == b"SCAN" else ["token", "t"]))
+    server = FakeServer(lambda words: resp(["0", ["x"]] if words[0] == b"SCAN"
+                                           else ["holders", [["token", "t"]]]))
     tool = make_tool(server.url)
     assert [lock["name"] for lock in run_json(tool, "list")] == ["x"]
     assert tool.run("list", "--prefix", "a long prefix:")[0] == PROTOCOL

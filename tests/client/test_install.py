@@ -11,12 +11,13 @@ import sys
 
 import pytest
 
-from support.server import ROOT, free_port
+from support.server import ROOT, free_port, wait_until
 
 EXAMPLES = ROOT / "client/examples"
 CPP = ROOT / "tests/client/usable_from_cpp.cpp"
 FENCED = ["fenced_file", "fenced_sqlite", "fenced_redis"]
-PROGRAMS = ["quick_start", "flash_sale", *FENCED, "rate_limit", "memory_store", "usable_from_cpp"]
+PROGRAMS = ["quick_start", "flash_sale", *FENCED, "shared_cache", "export_slots", "rate_limit",
+            "memory_store", "usable_from_cpp"]
 NEEDS = {"flash_sale": "hiredis", "fenced_redis": "hiredis", "fenced_sqlite": "sqlite3"}
 KINDS = ["shared", "static"]
 STRICT = ["-Wall", "-Wextra", "-Werror"]
@@ -312,6 +313,36 @@ def test_a_fenced_writer_writes(run, server, tmp_path, name):
     code, out, complaints = run(name, url_of(server), store, "some text")
     assert (code, complaints) == (0, "")
     assert re.fullmatch("holding, fence [1-9]\\d*\nwritten\n", out), out
+
+
+def test_a_cache_is_filled_once_and_read_by_all(start, server, client, tmp_path):
+    cache = tmp_path / "prices"
+    client.execute_command("DLOCK.ACQUIRE", "cache:prices", "somebody", "PX", 600_000)
+    processes = [start("shared_cache", url_of(server), cache) for _ in range(6)]
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 6, "all of them in the queue")
+    client.execute_command("DLOCK.RELEASE", "cache:prices", "somebody")
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert sorted(outputs) == [("filled\nread 1000 lines\n", "")] + [("read 1000 lines\n", "")] * 5
+    assert client.dbsize() == 0
+
+
+def test_at_most_five_exports_at_a_time(start, server, client):
+    def in_use():
+        info = client.info("dlock")
+        return info["dlock_holders"], info["dlock_waiters"]
+
+    processes = [start("export_slots", url_of(server), f"table-{i}", 600_000) for i in range(5)]
+    assert [process.stdout.readline() for process in processes] == \
+        [f"exporting table-{i}\n" for i in range(5)]
+    late = start("export_slots", url_of(server), "late", 1)
+    wait_until(lambda: in_use() == (5, 1), "the sixth in the queue")
+    processes[0].kill()
+    assert late.communicate(timeout=120) == ("exporting late\nexported late\n", "")
+    assert late.returncode == 0
+    wait_until(lambda: in_use() == (4, 0), "a free slot")
+    for process in processes:
+        process.kill()
+    wait_until(lambda: client.dbsize() == 0, "that nothing is left behind")
 
 
 def test_a_rate_limiter_lets_in_so_many_and_the_server_hears_of_no_more(run, server, client):

@@ -34,6 +34,23 @@ def test_many_threads_on_one_client(server, mode):
     assert server.observer.info("dlock")["dlock_waiters"] == 0
 
 
+@pytest.mark.parametrize("mode", [[], ["hot"]])
+def test_readers_writers_and_permits_on_one_client(server, mode):
+    """Run again under the sanitizers too."""
+    print(run("shared", url_of(server), os.environ.get("DLOCK_STRESS_SECONDS", 5), *mode))
+    wait_until(lambda: server.observer.dbsize() == 0, "all locks given back", timeout=20)
+    assert server.observer.info("dlock")["dlock_holders"] == 0
+    assert server.observer.info("dlock")["dlock_waiters"] == 0
+
+
+def test_readers_and_writers_on_one_client_of_several_servers(start_server):
+    servers = [start_server() for _ in range(3)]
+    urls = ",".join(url_of(server) for server in servers)
+    print(run("shared", urls, os.environ.get("DLOCK_STRESS_SECONDS", 5)))
+    wait_until(lambda: all(server.observer.dbsize() == 0 for server in servers),
+               "all locks given back", timeout=20)
+
+
 def test_many_threads_whose_locks_are_renewed(server):
     """Run again under the sanitizers too."""
     print(run("renewing", url_of(server), 16, 60))

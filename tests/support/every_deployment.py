@@ -11,7 +11,8 @@ import time
 import pytest
 
 from support.commands import Lock as Commands
-from support.libdlock import LOG_FN, SERVER_WAIT, SPIN, Background, Event, State, Status, Told
+from support.libdlock import (LOG_FN, SERVER_WAIT, SHARED, SPIN, Background, Event, State, Status,
+                              Told)
 from support.server import wait_until
 
 IO_MS = 5000  # where an answer comes, it may be late
@@ -257,6 +258,54 @@ class EveryDeployment:
             assert told.find(Event.LOST, name)[2] == Status.LOST
             assert lock.state == State.GONE
             assert lock.release() == Status.LOST
+
+    # -- shared holders ----------------------------------------------------------------------------
+
+    def test_readers_share_and_a_writer_is_alone(self, deployment, client_of):
+        dlock, stranger = client_of(), client_of()
+        for name in deployment.names:
+            one, two = dlock.lock(name, mode=SHARED), stranger.lock(name, mode=SHARED)
+            writer = stranger.lock(name)
+            assert one.acquire() == two.acquire() == Status.OK, two.error
+            assert writer.acquire() == Status.BUSY
+            seen = {(token, mode) for _, token, _, mode, _ in dlock.inspect(name)}
+            assert seen == {(one.token, SHARED), (two.token, SHARED)}
+            waiting = Background(writer.acquire, LONG_MS)
+            assert one.extend() == Status.OK
+            fences = one.fence, two.fence
+            assert one.release() == two.release() == Status.OK
+            assert waiting.result() == Status.OK
+            assert writer.fence > max(fences)
+            assert one.acquire() == Status.BUSY
+            assert writer.release() == Status.OK
+            assert deployment.is_free(name)
+
+    def test_a_shared_lock_is_renewed_beyond_its_lease(self, deployment, dlock):
+        name = deployment.names[-1]
+        kept = dlock.lock(name, mode=SHARED, lease_ms=1500, renew_every_ms=100)
+        left = dlock.lock(name, mode=SHARED, lease_ms=300)
+        assert kept.acquire() == left.acquire() == Status.OK
+        fence = kept.fence
+        time.sleep(1.8)
+        assert left.release() == Status.LOST
+        assert kept.state in (State.HELD, State.SUSPECT) and kept.fence == fence
+        assert {token for _, token, *_ in dlock.inspect(name)} == {kept.token}
+        assert kept.release() == Status.OK
+        assert deployment.is_free(name)
+
+    def test_permits_are_counted_by_one_server(self, deployment, dlock):
+        if deployment.is_redlock:
+            assert_refused(dlock, mode=SHARED, max_holders=2)
+            return
+        for name in deployment.names:
+            one, two, three = (dlock.lock(name, mode=SHARED, max_holders=2) for _ in range(3))
+            assert one.acquire() == two.acquire() == Status.OK
+            assert three.acquire() == Status.BUSY
+            waiting = Background(three.acquire, LONG_MS)
+            assert one.release() == Status.OK
+            assert waiting.result() == Status.OK
+            assert two.release() == three.release() == Status.OK
+            assert deployment.is_free(name)
 
     # -- sessions and replicas ---------------------------------------------------------------------
 

@@ -75,6 +75,7 @@ class Told:
 
 
 SPIN, SERVER_WAIT = 1, 2
+EXCLUSIVE, SHARED = 0, 1
 
 
 LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p)
@@ -102,7 +103,21 @@ class LockOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("lease_ms", ctypes.c_uint32),
                 ("renew_every_ms", ctypes.c_uint32), ("max_hold_ms", ctypes.c_uint32),
                 ("min_replicas", ctypes.c_uint32), ("replica_timeout_ms", ctypes.c_uint32),
-                ("session", ctypes.c_bool), ("owner", ctypes.c_char_p)]
+                ("session", ctypes.c_bool), ("owner", ctypes.c_char_p), ("mode", ctypes.c_int),
+                ("max_holders", ctypes.c_uint32)]
+
+
+class Inspection(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("server", ctypes.c_char_p),
+                ("name", ctypes.c_char_p), ("name_length", ctypes.c_size_t),
+                ("token", ctypes.c_char_p), ("token_length", ctypes.c_size_t),
+                ("fence", ctypes.c_uint64), ("ttl_ms", ctypes.c_int64),
+                ("lease_ms", ctypes.c_int64), ("since_ms", ctypes.c_int64),
+                ("waiters", ctypes.c_int64), ("session", ctypes.c_int64),
+                ("is_string", ctypes.c_bool), ("mode", ctypes.c_int), ("holders", ctypes.c_int64)]
+
+
+LIST_FN = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.POINTER(Inspection))
 
 
 class Timings(ctypes.Structure):
@@ -135,6 +150,11 @@ def _load():
             ("fence", ctypes.c_uint64, pointer), ("token", text, pointer),
             ("get_timings", None, pointer, pointer),
             ("guard", ctypes.c_int, pointer, text, ctypes.c_int64, pointer, BODY_FN, pointer),
+            ("lock_options_error", None, pointer, pointer, text, ctypes.c_size_t),
+            ("inspect", status, pointer, text, ctypes.c_int64, LIST_FN, pointer, pointer,
+             ctypes.c_size_t),
+            ("list", status, pointer, text, ctypes.c_int64, LIST_FN, pointer, pointer,
+             ctypes.c_size_t),
             ("last_error", text, pointer)]:
         function = getattr(library, f"dlock_{name}")
         function.restype, function.argtypes = result, arguments
@@ -196,10 +216,37 @@ class Client:
     def hotspot_remove(self, name="lock"):
         return Status(lib.dlock_hotspot_remove(self.handle, name.encode()))
 
-    def guard(self, name, body, wait_ms=NO_WAIT):
+    def guard(self, name, body, wait_ms=NO_WAIT, **options):
         """body(status): its result."""
         call = BODY_FN(lambda lock, got, arg: body(Status(got)))
-        return lib.dlock_guard(self.handle, name.encode(), wait_ms, None, call, None)
+        made = _structure(LockOptions, **options)
+        return lib.dlock_guard(self.handle, name.encode(), wait_ms, ctypes.byref(made), call, None)
+
+    def lock_options_error(self, **options):
+        text = ctypes.create_string_buffer(256)
+        made = _structure(LockOptions, **options)
+        lib.dlock_lock_options_error(self.handle, ctypes.byref(made), text, len(text))
+        return text.value.decode()
+
+    def _read(self, function, text, enough):
+        told = []
+
+        def tell(_, lock):
+            seen = lock.contents
+            told.append((seen.name, seen.token, seen.fence, seen.mode, seen.holders))
+            return len(told) < enough
+
+        status = Status(function(self.handle, text, 20_000, LIST_FN(tell), None, None, 0))
+        assert status in (Status.OK, Status.NOT_HELD)
+        return told
+
+    def inspect(self, name="lock", enough=10**9):
+        """(name, token, fence, mode, holders) of each holder."""
+        return self._read(lib.dlock_inspect, name.encode(), enough)
+
+    def list(self, enough=10**9):
+        """The same, of one holder of each lock."""
+        return self._read(lib.dlock_list, None, enough)
 
     def stats(self):
         stats = _structure(Stats)

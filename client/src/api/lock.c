@@ -8,12 +8,34 @@
 #include "api/lock.h"
 
 #include "api/options.h"
+#include "base/text.h"
 #include <stdlib.h>
 
-static bool is_supported(const dlock_client *client, const dlock_lock_options *options) {
-    const deployment_table *table = client->deployment->table;
-    if (options->session && !table->has_sessions) return false;
-    return options->min_replicas == 0 || table->has_replicas;
+/* NULL, or why the client has no such lock. */
+static const char *read_options(dlock_lock_options *options, const dlock_client *client,
+                                const dlock_lock_options *given) {
+    if (client == NULL) return "no client is given";
+    const deployment *deployment = client->deployment;
+    const char *error = options_read_lock(options, given);
+    if (error != NULL) return error;
+    if (options->session && !deployment->table->has_sessions)
+        return "session: several servers have none, nor has a store";
+    if (options->min_replicas > 0 && !deployment->table->has_replicas)
+        return "min_replicas: several servers have none, nor has a store";
+    if (options->mode == DLOCK_SHARED && !deployment->can_share)
+        return "mode: the store cannot share a lock";
+    if (options->max_holders > 0 && client->has_quorum)
+        return "max_holders: with several servers nobody can count the holders, since every "
+               "majority "
+               "is another one";
+    return NULL;
+}
+
+void dlock_lock_options_error(const dlock_client *client, const dlock_lock_options *given,
+                              char *text, size_t size) {
+    dlock_lock_options options;
+    const char *error = read_options(&options, client, given);
+    if (size > 0) text_copy(text, size, error == NULL ? "" : error);
 }
 
 static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
@@ -23,6 +45,8 @@ static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
     call->slots = lock->slots;
     call->attempt.name = lock->name;
     call->attempt.session = options->session ? &lock->session : NULL;
+    call->attempt.mode = options->mode;
+    call->attempt.max_holders = options->max_holders;
     call->attempt.min_replicas = options->min_replicas;
     call->attempt.replica_timeout_ms =
         options->replica_timeout_ms != 0 ? options->replica_timeout_ms : client->io_timeout_ms;
@@ -44,9 +68,8 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
                             const dlock_lock_options *given) {
     *out = NULL;
     dlock_lock_options options;
-    if (client == NULL || name == NULL || name[0] == '\0') return DLOCK_INVALID;
-    if (options_read_lock(&options, given) != NULL) return DLOCK_INVALID;
-    if (!is_supported(client, &options)) return DLOCK_INVALID;
+    if (name == NULL || name[0] == '\0' || read_options(&options, client, given) != NULL)
+        return DLOCK_INVALID;
 
     size_t slots = client->chain->count;
     dlock_lock *lock = calloc(1, sizeof(*lock) + slots * sizeof(lock->slots[0]));

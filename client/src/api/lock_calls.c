@@ -45,6 +45,8 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
                              .operation = operation,
                              .name = lock->name,
                              .lease_ms = lease_ms,
+                             .mode = call->attempt.mode,
+                             .max_holders = call->attempt.max_holders,
                              .started_us = now_us,
                              .deadline_us = now_us,
                              .fence = lock->fence,

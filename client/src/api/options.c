@@ -140,6 +140,11 @@ const char *options_read_lock(dlock_lock_options *options, const dlock_lock_opti
         return "lease_ms is less than 10: it would be over at once";
     if ((uint64_t)options->renew_every_ms * 10 > (uint64_t)options->lease_ms * 9)
         return "renew_every_ms is more than nine tenths of lease_ms";
+    if (options->mode != DLOCK_EXCLUSIVE && options->mode != DLOCK_SHARED)
+        return "mode is none of the known";
+    if (options->max_holders > 0 && options->mode != DLOCK_SHARED)
+        return "max_holders is given, but mode is not DLOCK_SHARED";
+    if (options->max_holders > INT32_MAX) return "max_holders is more than 2147483647";
     if (options->owner != NULL && !is_good_owner(options->owner))
         return "the owner is not 1 to 64 printable ASCII characters without blanks and colons";
     return NULL;

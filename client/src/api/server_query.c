@@ -133,10 +133,17 @@ static dlock_status tell_lock(query *query, const server *server, const char *na
                              .server = server_name(server),
                              .name = name + query->prefix_length,
                              .name_length = length - query->prefix_length};
+    dlock_inspection oldest = {.fence = UINT64_MAX};
+    const struct reply *holders = reply == NULL ? NULL : inspection_holders(reply), *holder = NULL;
     if (query->is_enough || (reply != NULL && is_free(query, reply))) return DLOCK_OK;
-    if (reply == NULL || !inspection_read(&lock, reply)) return refuse_reply(query, server, reply);
-    query->is_found = true;
-    query->is_enough = !query->tell(query->arg, &lock);
+    if (holders == NULL) return refuse_reply(query, server, reply);
+    while (!query->is_enough && (holder = reply_next(holders, holder)) != NULL) {
+        if (!inspection_read(&lock, reply, holder)) return refuse_reply(query, server, reply);
+        query->is_found = true;
+        if (query->pattern == NULL) query->is_enough = !query->tell(query->arg, &lock);
+        if (lock.fence <= oldest.fence) oldest = lock;
+    }
+    if (query->pattern != NULL) query->is_enough = !query->tell(query->arg, &oldest);
     return DLOCK_OK;
 }
 

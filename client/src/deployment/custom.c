@@ -182,6 +182,8 @@ static bool queue_job(custom *custom, custom_run *run) {
                              .operation = attempt->operation,
                              .name = memcpy(job->name, attempt->name, name_size),
                              .lease_ms = attempt->lease_ms,
+                             .mode = attempt->mode,
+                             .max_holders = attempt->max_holders,
                              .deadline_us = attempt->limit_us,
                              .fence = attempt->fence};
     text_copy(job->call.token, sizeof(job->call.token), attempt->token);
@@ -229,6 +231,7 @@ deployment *custom_new(const dlock_backend *store, const server_options *options
     if (custom == NULL) return NULL;
     deployment_init(&custom->base, &table, options);
     custom->store = *store;
+    custom->base.can_share = store->can_share;
     custom->command_count = options->command_count;
     list_init(&custom->queue);
     return &custom->base;

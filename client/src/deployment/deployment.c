@@ -11,6 +11,7 @@ void deployment_init(deployment *deployment, const deployment_table *table,
     deployment->loop = options->loop;
     deployment->io_timeout_ms = options->io_timeout_ms;
     deployment->connect_timeout_ms = options->connect_timeout_ms;
+    deployment->can_share = true;
     list_init(&deployment->withdrawals.all);
 }
 
@@ -33,6 +34,8 @@ void attempt_command(const attempt *attempt, dlock_operation operation, uint32_t
                         .lease_ms = attempt->lease_ms,
                         .wait_ms = wait_ms,
                         .is_session = attempt->session != NULL,
+                        .mode = attempt->mode,
+                        .max_holders = attempt->max_holders,
                         .fence = fence};
     lock_command(command, &words);
 }

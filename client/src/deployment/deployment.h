@@ -36,6 +36,8 @@ struct attempt {
     uint32_t min_replicas;       /* must acknowledge; 0: none */
     uint32_t replica_timeout_ms; /* may come on top of limit_us */
     session *session;            /* NULL: not a session lock */
+    dlock_mode mode;             /* every acquire of the lock repeats these two, a renewal too */
+    uint32_t max_holders;
     uint64_t fence; /* in: of an extension, of the held lock. Out: of a granted acquire */
     /* The token holds the lock already, and nobody waits. Extend: take the lock again where it was
      * forgotten. Acquire: moves a session, and is never undone, neither at limit_us nor when
@@ -105,10 +107,11 @@ struct deployment {
     const deployment_table *table;
     loop *loop;
     uint32_t io_timeout_ms, connect_timeout_ms;
+    bool can_share; /* a lock can have shared holders */
     withdrawals withdrawals;
 };
 
-/* Of constructors; the rest is zero. */
+/* Of constructors; the rest is zero. The deployment can share. */
 void deployment_init(deployment *deployment, const deployment_table *table,
                      const server_options *options);
 

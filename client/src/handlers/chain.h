@@ -27,7 +27,8 @@ typedef struct waiting_state {
 } waiting_state;
 
 /* The part that handlers see, and the library's own part. Set by the API for every call: pub, loop,
- * is_canceled, slots, is_gone; and min_replicas, replica_timeout_ms and session of the attempt. */
+ * is_canceled, slots, is_gone; and min_replicas, replica_timeout_ms, session, mode and max_holders
+ * of the attempt. */
 typedef struct call {
     dlock_call pub; /* first: handlers have a pointer to it */
     loop *loop;

@@ -10,6 +10,8 @@
  * A name has a local lock while registered, or contended lately (hot_names.h). A name that is
  * removed meanwhile lives on for its users; only new calls pass by.
  *
+ * Shared claims pass by: a local lock has one holder, and would make readers wait for each other.
+ *
  * Invariant: the holder alone touches hot->lock; the rest is under the loop's mutex. */
 #include "handlers/hotspot.h"
 
@@ -172,8 +174,8 @@ static dlock_step take_local(hotspot *hotspot, call *call) {
 }
 
 static dlock_step enter_acquire(hotspot *hotspot, call *call) {
-    bool is_queued = call->local.hot != NULL;
-    if (!is_queued && atomic_load(&hotspot->names.count) == 0) return DLOCK_PASS;
+    bool is_queued = call->local.hot != NULL, is_shared = call->pub.mode == DLOCK_SHARED;
+    if (!is_queued && (is_shared || atomic_load(&hotspot->names.count) == 0)) return DLOCK_PASS;
     loop_lock(call->loop);
     dlock_step step = is_queued ? poll_queue(hotspot, call) : take_local(hotspot, call);
     loop_unlock(call->loop);
@@ -183,6 +185,7 @@ static dlock_step enter_acquire(hotspot *hotspot, call *call) {
 /* As far as can be seen from here, others wanted the lock too. */
 static bool is_contended(const call *call) {
     const dlock_call *pub = &call->pub;
+    if (pub->mode == DLOCK_SHARED) return false;
     if (pub->remote_us == 0) return false; /* the service was not asked */
     if (pub->status == DLOCK_BUSY || pub->status == DLOCK_TIMEOUT) return true;
     if (pub->status != DLOCK_OK) return false;

@@ -14,7 +14,7 @@
 
 /* -- commands */
 
-enum { COMMAND_WORDS_MAX = 12, COMMAND_NUMBERS_MAX = 4, COMMAND_DIGITS = 21 };
+enum { COMMAND_WORDS_MAX = 13, COMMAND_NUMBERS_MAX = 4, COMMAND_DIGITS = 21 };
 
 /* Words are borrowed until the command is sent (connection.h copies them). {0}: empty. */
 typedef struct command {

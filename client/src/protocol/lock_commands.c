@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock_commands.c - see lock_commands.h.
  *
- *   acquire    DLOCK.ACQUIRE name token PX ms [WAIT ms] [SESSION] [FENCE n]
+ *   acquire    DLOCK.ACQUIRE name token PX ms [WAIT ms] [SESSION] [SHARED [MAX n]] [FENCE n]
  *              fence, or null: another token holds the lock
  *   extend     DLOCK.EXTEND name token PX ms     1, or 0: the token does not hold the lock
  *   release    DLOCK.RELEASE name token          1, or 0: likewise
@@ -34,6 +34,11 @@ void lock_command(command *command, const lock_words *words) {
         command_add_number(command, words->wait_ms);
     }
     if (words->is_session) command_add(command, "SESSION");
+    if (words->mode == DLOCK_SHARED) command_add(command, "SHARED");
+    if (words->max_holders > 0) {
+        command_add(command, "MAX");
+        command_add_number(command, words->max_holders);
+    }
     if (words->fence > 0) {
         command_add(command, "FENCE");
         command_add_number(command, words->fence);
@@ -112,6 +117,10 @@ void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed) 
 
 /* -- inspection */
 
+static dlock_mode read_mode(const reply *value) {
+    return value != NULL && reply_is_text(value, "shared") ? DLOCK_SHARED : DLOCK_EXCLUSIVE;
+}
+
 /* Unknown fields are skipped: a newer server may send more. */
 static bool read_field(dlock_inspection *inspection, const reply *field, const reply *value) {
     const struct {
@@ -126,30 +135,21 @@ static bool read_field(dlock_inspection *inspection, const reply *field, const r
         return value->kind == REPLY_INTEGER;
     }
     if (reply_is_text(field, "kind")) inspection->is_string = reply_is_text(value, "string");
+    if (reply_is_text(field, "mode")) inspection->mode = read_mode(value);
     if (!reply_is_text(field, "token")) return true;
     inspection->token = value->text;
     inspection->token_length = value->length;
     return value->kind == REPLY_TEXT;
 }
 
-/* "holders" is a list of holders, each again a list of fields; RESP_DEPTH_MAX limits the depth. */
 static bool read_fields(dlock_inspection *inspection, const reply *map) {
     if (map == NULL || map->kind != REPLY_ARRAY) return false;
     const reply *field = NULL, *value = NULL;
     while ((field = reply_next(map, value)) != NULL) {
         value = reply_next(map, field);
-        if (value == NULL) return false;
-        bool is_read = reply_is_text(field, "holders")
-                           ? read_fields(inspection, reply_element(value, 0))
-                           : read_field(inspection, field, value);
-        if (!is_read) return false;
+        if (value == NULL || !read_field(inspection, field, value)) return false;
     }
     return true;
-}
-
-bool inspection_read(dlock_inspection *inspection, const reply *reply) {
-    inspection->token = NULL;
-    return read_fields(inspection, reply) && inspection->token != NULL;
 }
 
 /* The value of a field of a map; NULL: no such field. */
@@ -159,6 +159,18 @@ static const reply *find_value(const reply *map, const char *name) {
     while ((field = reply_next(map, value)) != NULL && (value = reply_next(map, field)) != NULL)
         if (reply_is_text(field, name)) return value;
     return NULL;
+}
+
+const reply *inspection_holders(const reply *reply) {
+    const struct reply *holders = find_value(reply, "holders");
+    return holders != NULL && reply_element(holders, 0) != NULL ? holders : NULL;
+}
+
+bool inspection_read(dlock_inspection *inspection, const reply *reply, const struct reply *holder) {
+    inspection->token = NULL;
+    inspection->holders = (int64_t)inspection_holders(reply)->count;
+    return read_fields(inspection, reply) && read_fields(inspection, holder) &&
+           inspection->token != NULL;
 }
 
 const reply *waiters_queue(const reply *reply) {
@@ -176,6 +188,7 @@ bool waiting_read(dlock_waiting *waiting, const reply *element) {
     if (token == NULL || token->kind != REPLY_TEXT) return false;
     waiting->token = token->text;
     waiting->token_length = token->length;
+    waiting->mode = read_mode(find_value(element, "mode"));
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         const reply *value = find_value(element, numbers[i].name);
         if (value == NULL || value->kind != REPLY_INTEGER) return false;

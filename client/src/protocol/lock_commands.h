@@ -14,7 +14,9 @@ typedef struct lock_words {
     /* Of an acquire. */
     uint32_t wait_ms; /* 0: not parked */
     bool is_session;
-    uint64_t fence; /* at least; 0: whatever the server gives */
+    dlock_mode mode;
+    uint32_t max_holders; /* of a shared acquire; 0: no limit */
+    uint64_t fence;       /* at least; 0: whatever the server gives */
 } lock_words;
 
 /* Each fills an empty command; names and tokens are borrowed. */
@@ -41,9 +43,11 @@ void read_acquire_reply(verdict *verdict, const reply *reply);
 void read_holder_reply(verdict *verdict, const reply *reply);
 /* DLOCK_OK; DLOCK_NO_REPLICAS: fewer than needed have acknowledged. */
 void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed);
-/* Fills in all but server and name; the token points into the reply. False: the reply makes no
- * sense. */
-bool inspection_read(dlock_inspection *inspection, const reply *reply);
+/* The holders in a reply to inspect_command(), at least one; NULL: the reply makes no sense. */
+const reply *inspection_holders(const reply *reply);
+/* Fills in all but server and name, from the reply and one of its holders; the token points into
+ * the reply. False: the reply makes no sense. */
+bool inspection_read(dlock_inspection *inspection, const reply *reply, const struct reply *holder);
 /* The queue in a reply to waiters_command(): an array; NULL: the reply makes no sense. */
 const reply *waiters_queue(const reply *reply);
 /* An element of the queue: fills in all but server. False: the element makes no sense. */

@@ -271,6 +271,31 @@ static void a_lease_that_would_be_over_at_once_is_refused(void) {
     CHECK(read_lock(&options) != NULL);
 }
 
+static void a_limit_needs_shared_holders(void) {
+    dlock_lock_options options;
+    dlock_lock_options_init(&options);
+    check_wrong(read_lock(&options), NULL);
+    CHECK_EQUAL(read.lock.mode, DLOCK_EXCLUSIVE);
+    options.max_holders = 1;
+    check_wrong(read_lock(&options), "max_holders is given, but mode is not DLOCK_SHARED");
+    options.mode = DLOCK_SHARED;
+    options.max_holders = INT32_MAX;
+    check_wrong(read_lock(&options), NULL);
+    CHECK_EQUAL(read.lock.mode, DLOCK_SHARED);
+    CHECK_EQUAL(read.lock.max_holders, INT32_MAX);
+    options.max_holders++;
+    check_wrong(read_lock(&options), "max_holders is more than 2147483647");
+    options.max_holders = 0;
+    check_wrong(read_lock(&options), NULL);
+}
+
+static void no_other_mode_is_taken(void) {
+    dlock_lock_options options;
+    dlock_lock_options_init(&options);
+    options.mode = (dlock_mode)2;
+    check_wrong(read_lock(&options), "mode is none of the known");
+}
+
 static const char owner_wrong[] =
     "the owner is not 1 to 64 printable ASCII characters without blanks and colons";
 
@@ -327,6 +352,8 @@ int main(void) {
     UNIT_RUN(a_lock_needs_no_options);
     UNIT_RUN(a_lease_and_an_owner_are_kept);
     UNIT_RUN(a_lease_that_would_be_over_at_once_is_refused);
+    UNIT_RUN(a_limit_needs_shared_holders);
+    UNIT_RUN(no_other_mode_is_taken);
     UNIT_RUN(an_owner_has_1_to_64_bytes);
     UNIT_RUN(an_owner_is_printable_without_blanks_and_colons);
     return unit_summary();

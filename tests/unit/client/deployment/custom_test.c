@@ -20,6 +20,8 @@ static struct {
     int acquires, extends, releases, frees;
     dlock_status acquire_status, release_status;
     char released[DLOCK_TOKEN_SIZE];
+    dlock_mode mode; /* of the last acquire */
+    uint32_t max_holders;
 } store = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static loop *test_loop;
@@ -50,6 +52,8 @@ static void enter(int *count) {
 
 static dlock_status acquire(void *arg, dlock_call *call, int64_t limit_us) {
     enter(&store.acquires);
+    store.mode = call->mode;
+    store.max_holders = call->max_holders;
     dlock_status status = store.acquire_status;
     pthread_mutex_unlock(&store.mutex);
     CHECK(arg == &store && strcmp(call->name, "lock") == 0 && limit_us > 0);
@@ -294,6 +298,20 @@ static void only_so_many_threads_call_the_store(void) {
         attempt_free(&tries[i].attempt);
 }
 
+static void the_store_is_told_the_mode(void) {
+    try try = {0};
+    begin();
+    CHECK(!custom->can_share); /* the table does not say that the store can */
+    try.attempt.mode = DLOCK_SHARED;
+    try.attempt.max_holders = 5;
+    start(&try, DLOCK_ACQUIRING, LONG_MS);
+    finish(&try);
+    CHECK_EQUAL(store.mode, DLOCK_SHARED);
+    CHECK_EQUAL(store.max_holders, 5);
+    attempt_free(&try.attempt);
+    end();
+}
+
 static void many_attempts_one_after_the_other(void) {
     try try = {0};
     begin();
@@ -318,6 +336,7 @@ int main(void) {
     UNIT_RUN(an_abandoned_acquire_is_released_by_its_thread);
     UNIT_RUN(an_abandoned_acquire_that_was_busy_needs_no_release);
     UNIT_RUN(only_so_many_threads_call_the_store);
+    UNIT_RUN(the_store_is_told_the_mode);
     UNIT_RUN(many_attempts_one_after_the_other);
     UNIT_RUN(a_client_that_was_never_used);
     return unit_summary();

@@ -2,9 +2,10 @@
 /* redlock_holder_test.c - extensions and releases at several servers, and how a renewal heals. */
 #include "redlock_world.h"
 
-#define EXTEND  "EXTEND lock me 10000"
-#define RELEASE "RELEASE lock me"
-#define HEAL    "ACQUIRE lock me 10000 4711"
+#define EXTEND      "EXTEND lock me 10000"
+#define RELEASE     "RELEASE lock me"
+#define HEAL        "ACQUIRE lock me 10000 4711"
+#define HEAL_SHARED "ACQUIRE lock me 10000 SHARED 4711"
 
 static void start_renewal(void) {
     world.attempt.is_renewal = true;
@@ -101,6 +102,18 @@ static void a_renewal_does_not_wait_long_for_the_rest(void) {
         CHECK_EQUAL((int64_t)(world.sent_count - world.seen_count), 1); /* healed: s0 */
         end_world();
     }
+}
+
+static void a_shared_lock_is_healed_in_its_mode(void) {
+    make_world();
+    world.attempt.mode = DLOCK_SHARED;
+    start_renewal();
+    reply_integer(0, 0);
+    for (size_t i = 1; i < SERVERS; i++)
+        reply_integer(i, 1);
+    check_result(DLOCK_OK, false, "");
+    CHECK_SENT(HEAL_SHARED, "0");
+    end_world();
 }
 
 static void a_healed_server_is_no_vote(void) {
@@ -217,6 +230,7 @@ int main(void) {
     UNIT_RUN(too_few_replies_are_no_loss);
     UNIT_RUN(a_renewal_takes_the_lock_again_where_it_was_forgotten);
     UNIT_RUN(a_renewal_does_not_wait_long_for_the_rest);
+    UNIT_RUN(a_shared_lock_is_healed_in_its_mode);
     UNIT_RUN(a_healed_server_is_no_vote);
     UNIT_RUN(an_extension_after_half_of_the_lease_is_of_no_use);
     UNIT_RUN(a_release_goes_to_all);

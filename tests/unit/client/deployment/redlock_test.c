@@ -266,7 +266,21 @@ static void an_abandoned_acquire_that_was_not_sent_needs_nothing(void) {
     end_world();
 }
 
+static void a_shared_claim_says_so_to_every_server_also_when_fences_are_raised(void) {
+    make_world();
+    world.attempt.mode = DLOCK_SHARED;
+    start(DLOCK_ACQUIRING);
+    CHECK_SENT("ACQUIRE lock me 10000 SHARED 1000010000", "01234");
+    reply_integer(0, UNIX_US + 10000);
+    reply_integer(1, UNIX_US + 20000);
+    reply_integer(2, UNIX_US + 30000);
+    CHECK_SENT("ACQUIRE lock me 10000 SHARED 1000030000", "01");
+    deployment_abandon(world.redlock, &world.attempt);
+    end_world();
+}
+
 int main(void) {
+    UNIT_RUN(a_shared_claim_says_so_to_every_server_also_when_fences_are_raised);
     UNIT_RUN(a_majority_of_yes_is_a_grant);
     UNIT_RUN(the_lease_counts_from_the_earliest_request_of_the_majority);
     UNIT_RUN(a_busy_lock_is_undone_where_it_was_granted);

@@ -46,6 +46,42 @@ static void a_lock_is_handed_on_this_many_times_in_a_row(void) {
     end();
 }
 
+/* A local lock has one holder: with it, readers of one process would wait for each other. */
+static void shared_claims_pass_by_the_local_lock(void) {
+    begin_handing_on(3);
+    handle *writer = holder_of("n"), *reader = reader_of("n"), *other = reader_of("n");
+    acquire(reader); /* the service decides, and has said yes */
+    acquire(other);
+    CHECK_EQUAL(reader->status, DLOCK_OK);
+    CHECK_EQUAL(other->status, DLOCK_OK);
+    CHECK_EQUAL(world.acquires, 3);
+    CHECK(!is_same_lock(reader, other) && !is_same_lock(reader, writer));
+    release(writer);
+    release(reader);
+    release(other);
+    CHECK_EQUAL(world.releases, 3);
+    end();
+}
+
+static void a_shared_lock_is_not_handed_to_a_waiter_nor_the_other_way_round(void) {
+    begin_handing_on(3);
+    handle *reader = reader_of("n"), *writer = handle_of("n"), *late = reader_of("n");
+    acquire(reader);
+    handle *holder = holder_of("n");
+    queue_up(writer);
+    release(reader); /* the writer still waits for the holder */
+    CHECK(!go_on(writer));
+    CHECK_EQUAL(world.releases, 1);
+    start_acquire_for(late, LEASE_MS, WAIT_MS); /* asks the service, and is not in the queue */
+    CHECK(!late->is_waiting);
+    release(holder);
+    CHECK(go_on(writer));
+    CHECK(is_same_lock(holder, writer) && !is_same_lock(holder, late));
+    release(late);
+    release(writer);
+    end();
+}
+
 static void with_an_empty_queue_the_lock_is_given_back(void) {
     begin_handing_on(3);
     release(holder_of("n"));
@@ -322,6 +358,8 @@ static void a_name_that_is_removed_is_still_handed_on_to_queued_calls(void) {
 int main(void) {
     UNIT_RUN(without_hand_on_every_release_goes_out);
     UNIT_RUN(a_lock_is_handed_on_this_many_times_in_a_row);
+    UNIT_RUN(shared_claims_pass_by_the_local_lock);
+    UNIT_RUN(a_shared_lock_is_not_handed_to_a_waiter_nor_the_other_way_round);
     UNIT_RUN(with_an_empty_queue_the_lock_is_given_back);
     UNIT_RUN(the_row_begins_again_after_the_lock_was_given_back);
     UNIT_RUN(half_of_the_lease_that_is_asked_for_must_be_left);

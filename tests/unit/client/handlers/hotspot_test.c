@@ -166,7 +166,18 @@ static void a_slow_failure_is_not_contention(void) {
     check_found(DLOCK_UNREACHABLE, 1, 1000 * MS, false);
 }
 
+static void contention_of_shared_claims_makes_no_local_lock(void) {
+    begin((hotspot){.queue_max = 10, .names.auto_max = 2});
+    world.says = DLOCK_BUSY;
+    for (int i = 0; i < 10; i++)
+        try(reader_of("n"));
+    world.says = DLOCK_OK;
+    CHECK(!is_local("n"));
+    end();
+}
+
 int main(void) {
+    UNIT_RUN(contention_of_shared_claims_makes_no_local_lock);
     UNIT_RUN(a_call_that_never_went_out_has_not_found_contention);
     UNIT_RUN(a_slow_failure_is_not_contention);
     UNIT_RUN(without_names_all_go_out);

@@ -16,6 +16,7 @@ typedef struct handle {
     call call;
     void *slots[2];
     char name[16];
+    dlock_mode mode;
     dlock_status status; /* of the last call that is done */
     bool is_waiting;     /* a call is suspended */
 } handle;
@@ -127,6 +128,7 @@ static inline void begin_call(handle *handle, dlock_operation operation, uint32_
     call->pub = (dlock_call){.operation = operation,
                              .name = handle->name,
                              .lease_ms = lease_ms,
+                             .mode = handle->mode,
                              .started_us = fake.now_us,
                              .deadline_us = deadline_after_ms(fake.now_us, wait_ms)};
     call->loop = world.deployment.loop;
@@ -184,6 +186,12 @@ static inline void release(handle *handle) {
 static inline void extend_for(handle *handle, uint32_t lease_ms) {
     begin_call(handle, DLOCK_EXTENDING, lease_ms, 0);
     finish(handle);
+}
+
+static inline handle *reader_of(const char *name) {
+    handle *made = handle_of(name);
+    made->mode = DLOCK_SHARED;
+    return made;
 }
 
 static inline handle *holder_of(const char *name) {

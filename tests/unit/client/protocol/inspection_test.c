@@ -26,16 +26,20 @@ static const reply *parse(const char *nodes) {
     return root;
 }
 
+static bool read_holder(const reply *root, size_t index) {
+    const reply *holders = inspection_holders(root);
+    got = (dlock_inspection){.struct_size = sizeof(got)};
+    return holders != NULL && inspection_read(&got, root, reply_element(holders, index));
+}
+
 static bool read_nodes(const char *nodes) {
     const reply *root = parse(nodes);
-    got = (dlock_inspection){.struct_size = sizeof(got)};
-    return root != NULL && inspection_read(&got, root);
+    return root != NULL && read_holder(root, 0);
 }
 
 static void every_field_is_read(void) {
-    CHECK(read_nodes("*10 +kind +lock +fence :7 +waiters :3 +holders *1 "
-                     "*10 +token $3 a:b +ttl :100 +lease :200 +since :300 +session :4 "
-                     "+limit :1"));
+    CHECK(read_nodes("*8 +kind +lock +mode +exclusive +waiters :3 +holders *1 "
+                     "*12 +token $3 a:b +fence :7 +ttl :100 +lease :200 +since :300 +session :4"));
     CHECK_BYTES(got.token, got.token_length, "a:b", 3);
     CHECK_EQUAL((int64_t)got.fence, 7);
     CHECK_EQUAL(got.waiters, 3);
@@ -43,16 +47,33 @@ static void every_field_is_read(void) {
     CHECK_EQUAL(got.lease_ms, 200);
     CHECK_EQUAL(got.since_ms, 300);
     CHECK_EQUAL(got.session, 4);
+    CHECK_EQUAL(got.holders, 1);
+    CHECK_EQUAL(got.mode, DLOCK_EXCLUSIVE);
     CHECK(!got.is_string);
 }
 
+static void every_holder_is_read(void) {
+    const reply *root = parse("*8 +kind +lock +mode +shared +holders *3 "
+                              "*4 +token $1 a +fence :7 *4 +token $1 b +fence :5 "
+                              "*4 +token $1 c +fence :9 +waiters :2");
+    static const int64_t fences[] = {7, 5, 9};
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(read_holder(root, i));
+        CHECK_BYTES(got.token, got.token_length, &"abc"[i], 1);
+        CHECK_EQUAL((int64_t)got.fence, fences[i]);
+        CHECK_EQUAL(got.mode, DLOCK_SHARED);
+        CHECK_EQUAL(got.holders, 3);
+        CHECK_EQUAL(got.waiters, 2);
+    }
+}
+
 static void a_plain_string_is_told_apart(void) {
-    CHECK(read_nodes("*4 $4 kind $6 string $5 token $1 t"));
+    CHECK(read_nodes("*4 $4 kind $6 string $7 holders *1 *2 $5 token $1 t"));
     CHECK(got.is_string);
 }
 
 static void fields_of_a_newer_server_are_skipped(void) {
-    CHECK(read_nodes("*8 +new *2 :1 :2 +token $1 t +other $-1 +ttl :-1"));
+    CHECK(read_nodes("*4 +new *2 :1 :2 +holders *1 *6 +token $1 t +other $-1 +ttl :-1"));
     CHECK_EQUAL(got.ttl_ms, -1);
 }
 
@@ -63,16 +84,20 @@ static void replies_without_sense_are_refused(void) {
         "+OK",
         "*0",
         "*2 +ttl :1",
-        "*1 +token",
-        "*3 +token $1 t +ttl",
-        "*2 +token :1",
-        "*2 +token $-1",
-        "*4 +token $1 t +ttl $1 5",
-        "*4 +token $1 t +fence +x",
-        "*4 +token $1 t +holders *0",
-        "*4 +token $1 t +holders :1",
-        "*4 +token $1 t +holders *1 :1",
-        "*4 +token $1 t +holders *1 *1 +ttl",
+        "*2 +token $1 t",
+        "*1 +holders",
+        "*2 +holders *0",
+        "*2 +holders :1",
+        "*2 +holders *1 :1",
+        "*2 +holders *1 *0",
+        "*2 +holders *1 *1 +token",
+        "*2 +holders *1 *3 +token $1 t +ttl",
+        "*2 +holders *1 *2 +token :1",
+        "*2 +holders *1 *2 +token $-1",
+        "*2 +holders *1 *4 +token $1 t +ttl $1 5",
+        "*2 +holders *1 *4 +token $1 t +fence +x",
+        "*4 +waiters +x +holders *1 *2 +token $1 t",
+        "*3 +holders *1 *2 +token $1 t +ttl",
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         bool is_read = read_nodes(bad[i]);
@@ -91,6 +116,10 @@ static void the_queue_is_read(void) {
     CHECK_EQUAL(waiting.waited_ms, 5);
     CHECK_EQUAL(waiting.left_ms, 7);
     CHECK_EQUAL(waiting.client, 9);
+    CHECK_EQUAL(waiting.mode, DLOCK_EXCLUSIVE);
+    CHECK(waiting_read(&waiting, parse("*10 +token $1 t +mode +shared +waited :5 +left :7 "
+                                       "+client :9")));
+    CHECK_EQUAL(waiting.mode, DLOCK_SHARED);
 }
 
 static void queues_without_sense_are_refused(void) {
@@ -109,6 +138,7 @@ int main(void) {
     UNIT_RUN(the_queue_is_read);
     UNIT_RUN(queues_without_sense_are_refused);
     UNIT_RUN(every_field_is_read);
+    UNIT_RUN(every_holder_is_read);
     UNIT_RUN(a_plain_string_is_told_apart);
     UNIT_RUN(fields_of_a_newer_server_are_skipped);
     UNIT_RUN(replies_without_sense_are_refused);

@@ -32,6 +32,25 @@ static void an_acquire_has_the_words_that_are_wanted(void) {
     check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION");
     words.fence = UINT64_MAX;
     check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION FENCE 18446744073709551615");
+    words.mode = DLOCK_SHARED;
+    words.max_holders = 7;
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION SHARED MAX 7 "
+                          "FENCE 18446744073709551615");
+}
+
+static void only_an_acquire_names_the_mode(void) {
+    lock_words words = {.operation = DLOCK_ACQUIRING,
+                        .name = "n",
+                        .token = "t",
+                        .lease_ms = 5000,
+                        .mode = DLOCK_SHARED};
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 SHARED");
+    words.max_holders = 2147483647;
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 SHARED MAX 2147483647");
+    words.operation = DLOCK_EXTENDING;
+    check_command(&words, "DLOCK.EXTEND n t PX 5000");
+    words.operation = DLOCK_RELEASING;
+    check_command(&words, "DLOCK.RELEASE n t");
 }
 
 static void the_other_commands_are_short(void) {
@@ -162,6 +181,7 @@ static void other_replies_make_no_sense(void) {
 
 int main(void) {
     UNIT_RUN(an_acquire_has_the_words_that_are_wanted);
+    UNIT_RUN(only_an_acquire_names_the_mode);
     UNIT_RUN(the_other_commands_are_short);
     UNIT_RUN(waiting_for_replicas_always_ends);
     UNIT_RUN(a_fence_is_a_grant);
