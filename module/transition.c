@@ -129,8 +129,8 @@ static void grant_again(lock_entry *entry, const lock_request *request, uint64_t
 }
 
 /* Gives the lock to the first waiters: to one exclusive waiter, or to shared ones as long as there
- * is room. is_free: the lock is free, or its last holder is about to be replaced. RENAME, RESTORE and
- * SWAPDB can bring a lock that the token of a waiter holds already. */
+ * is room. is_free: the lock is free, or its last holder is about to be replaced. RENAME, RESTORE
+ * and SWAPDB can bring a lock that the token of a waiter holds already. */
 static void serve(lock_entry *entry, bool is_free) {
     waiter *next = first_waiter(entry), *after;
     for (; next != NULL; next = after) {
