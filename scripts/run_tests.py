@@ -146,7 +146,8 @@ def parts(folder):
                {"LD_PRELOAD": sanitizers, "ASAN_OPTIONS": "detect_leaks=0",
                 "DLOCK_LIBRARY": str(ROOT / SANITIZED / "libdlock.so")})
     yield Part("command line", files_in("cli"))
-    yield Part(f"command line under {SANITIZERS}", files_of("cli", "run", "run_safety", "scripts", "config", "operators", "metrics",
+    yield Part(f"command line under {SANITIZERS}",
+               files_of("cli", "run", "run_safety", "scripts", "config", "operators", "metrics",
                         "shared"),
                {"DLOCK_BUILD": SANITIZED})
     yield Part("pages, scripts and benchmark",
