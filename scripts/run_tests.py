@@ -139,7 +139,8 @@ def parts():
                 "DLOCK_LIBRARY": str(ROOT / SANITIZED / "libdlock.so")})
     yield Part("command line", files_in("cli"))
     yield Part(f"command line under {SANITIZERS}", files_of("cli", "run", "run_safety", "scripts",
-                                                                 "config", "operators", "metrics", "shared"),
+                                                                 "config", "operators", "metrics",
+                                                                 "shared"),
                {"DLOCK_BUILD": SANITIZED})
     yield Part("pages and benchmark", files_in("docs") + files_in("bench"))
     threads = files_of("client", "programs", "guard", "fencing")
