@@ -207,6 +207,23 @@ def test_replicas_acknowledge_a_permit(connect, server, start_replica):
     assert permit(dlock, 2, min_replicas=1).acquire() == Status.BUSY
 
 
+# -- several servers ------------------------------------------------------------------------------
+
+
+def test_a_server_that_forgot_its_readers_gets_them_back_as_readers(connect, start_server):
+    servers = [start_server() for _ in range(3)]
+    readers = [reader(connect(servers), renew_every_ms=100) for _ in range(2)]
+    take(*readers)
+    port = servers[0].port
+    servers[0].kill()
+    servers[0].start(port)
+    wait_until(lambda: tokens(servers[0].observer) == {each.token for each in readers},
+               "both to be there again")
+    assert connect(servers).lock().acquire() == Status.BUSY
+    assert [each.state for each in readers] == [State.HELD] * 2
+    assert [each.release() for each in readers] == [Status.OK] * 2
+
+
 # -- the local layer ------------------------------------------------------------------------------
 
 
