@@ -3,8 +3,8 @@
  *
  *   holder URL COUNT LEASE_MS IO_TIMEOUT_MS
  *
- * With each line on its input: releases all, takes lock0 ... again, says "held". For each that is
- * lost: "lost NUMBER WHEN END", in microseconds of CLOCK_BOOTTIME; the second is the end of its
+ * With each line on its input: releases all, takes lock0 ... again, says "held". Every other lock is
+ * shared. For each that is lost: "lost NUMBER WHEN END", in microseconds of CLOCK_BOOTTIME; the second is the end of its
  * validity, as it was last seen. */
 #include "dlock.h"
 
@@ -89,6 +89,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++) {
         char name[16];
         snprintf(name, sizeof(name), "lock%d", i);
+        kept.mode = i % 2 == 0 ? DLOCK_EXCLUSIVE : DLOCK_SHARED;
         if (dlock_lock_new(&locks[i], client, name, &kept) != DLOCK_OK) return 2;
     }
     if (pthread_create(&looker, NULL, look, &count) != 0) return 2;

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from support import figures
-from support.commands import Lock
+from support.commands import Lock, details_of, plain
 from support.load import LEASE_MS, Load
 from support.server import wait_until
 
@@ -181,10 +181,10 @@ def test_a_full_resync_carries_every_lock(server, start_replica, load):
 # -- older versions -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [2])
+@pytest.mark.parametrize("version", [3])
 def test_a_file_of_each_encoding_version_loads(start_server, version):
-    """Each holds one lock, as saved by Redis 7.0. There is no file of version 1: it was never
-    released."""
+    """Each holds an exclusive and a shared lock, as saved by Redis 7.0. There are no files of
+    versions 1 and 2: they were never released."""
     server = start_server()
     server.stop()
     shutil.copy(DATA / f"encoding-{version}.rdb", server.dir / "dump.rdb")
@@ -192,6 +192,9 @@ def test_a_file_of_each_encoding_version_loads(start_server, version):
     lock = Lock(server.client(), "held")
     info = lock.info()
     assert (info["token"], info["lease"]) == (b"token:held", 600_000)
-    assert info["fence"] == 1794868819151219
+    assert info["fence"] == 1794896097799367
     assert 500_000 < info["ttl"] <= 600_000
     assert lock.release("token:held") == 1
+    details = details_of(plain(server.client(), "DLOCK.INFO", "shared"))
+    assert {(holder["token"], holder["fence"]) for holder in details["holders"]} == {
+        (b"token:a", 1794896097799584), (b"token:b", 1794896097799701)}
