@@ -253,7 +253,7 @@ install-module: module install-doc
 
 # The pages lie as they do here, so that their links work.
 DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md client/README.md client/ARCHITECTURE.md \
-    client/cli/dlock.1 module/README.md $(wildcard client/include/*.h client/examples/* \
+    client/cli/dlock.1 module/README.md scripts/Containerfile $(wildcard client/include/*.h client/examples/* \
     module/examples/* tests/bench/plots/*.svg)
 .PHONY: install-doc
 install-doc:

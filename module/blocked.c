@@ -43,9 +43,7 @@ enum { DUE_ENOUGH = 128 };
 enum { IDLE_TURNS = 64 };
 
 /* A long turn can hide a closed connection. A grant then waits for another quarter of that time,
- * within these bounds, so that the server and its I/O threads can read from the connections. Only
- * the turn of the delivery counts: replies that follow in later turns come after a look at the
- * connections. */
+ * within these bounds, so that the server and its I/O threads can read from the connections. */
 enum { LONG_TURN_US = 5000, POSTPONE_MIN_US = 4000, POSTPONE_MAX_US = 50000 };
 
 typedef enum parked_answer { WAITING, GRANTED, REFUSED, SENT_AWAY } parked_answer;
@@ -71,8 +69,7 @@ static parked *due_first, *due_last, *told_first, *to_close;
 static parked *told[TOLD_BUCKETS];
 static int64_t parked_count, due_count;
 static bool is_following_loop, is_awake;
-static int64_t awake_us; /* when the server last woke up; 0: not known */
-static int idle_turns;   /* turns since the last client waited */
+static int idle_turns; /* turns since the last client waited */
 static char key_prefix[KEY_MAX];
 static RedisModuleString *nobodys_key;
 static uint32_t suffixes[CLUSTER_SLOTS];
@@ -131,8 +128,7 @@ static int reply(RedisModuleCtx *ctx, const parked *client) {
 /* True: the reply has to wait for a later turn. */
 static bool is_postponed(parked *client, int64_t now_us) {
     if (client->answer != GRANTED) return false;
-    int64_t since_us = client->answered_us > awake_us ? client->answered_us : awake_us;
-    int64_t late_us = now_us - since_us;
+    int64_t late_us = now_us - client->answered_us;
     if (client->not_before_us == 0 && late_us >= LONG_TURN_US) {
         int64_t pause_us = late_us / 4;
         if (pause_us < POSTPONE_MIN_US) pause_us = POSTPONE_MIN_US;
@@ -226,7 +222,6 @@ static void on_event_loop(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t 
         deliver_due();
         return;
     }
-    awake_us = server_boot_us();
     told_forget_all();
     if (parked_count == 0 && ++idle_turns == IDLE_TURNS) server_alarm(0); /* for blocked_tidy() */
 }

@@ -409,7 +409,7 @@ def test_the_map_is_not_asked_for_too_often(client_at, fake_node):
     waiting = [Background(dlock.lock().acquire, 500) for _ in range(8)]
     assert {each.result() for each in waiting} == {Status.REFUSED}
     # Without a map each of the first asks for one.
-    assert 2 < len(node.asked("CLUSTER")) <= 8 + 8
+    assert 0 < len(node.asked("CLUSTER")) <= 8 + 8
     assert len(node.asked("DLOCK.ACQUIRE")) > 100
 
 
