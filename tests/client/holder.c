@@ -3,9 +3,9 @@
  *
  *   holder URL COUNT LEASE_MS IO_TIMEOUT_MS
  *
- * With each line on its input: releases all, takes lock0 ... again, says "held". Every other lock is
- * shared. For each lock that is lost: "lost NUMBER WHEN END", in microseconds of CLOCK_BOOTTIME; END
- * is the end of its validity, as it was last seen. */
+ * With each line on its input: releases all, takes lock0 ... again, says "held". Every other lock
+ * is shared. For each lock that is lost: "lost NUMBER WHEN END", in microseconds of CLOCK_BOOTTIME;
+ * END is the end of its validity, as it was last seen. */
 #include "dlock.h"
 
 #include <poll.h>
