@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* client.h - shared by all locks of a client. */
-#ifndef DLOCK_API_CLIENT_H
-#define DLOCK_API_CLIENT_H
+#pragma once
 
 #include "base/token.h"
 #include "deployment/withdrawal.h"
@@ -49,5 +48,3 @@ void client_count(dlock_client *client, client_counter counter);
 
 /* The name behind the prefix, to be freed. NULL: no memory. */
 char *client_full_name(const dlock_client *client, const char *name);
-
-#endif

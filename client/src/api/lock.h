@@ -4,8 +4,7 @@
  * Invariants: depth > 0 from an acquire that succeeded to the last release. Meanwhile the lease is
  * running, renewed if the options say so, and watched if the client has an on_event. The attempt of
  * the call belongs to the renewal while the lock is kept, else to the call. */
-#ifndef DLOCK_API_LOCK_H
-#define DLOCK_API_LOCK_H
+#pragma once
 
 #include "api/client.h"
 
@@ -40,5 +39,3 @@ static inline int64_t lock_now_us(const dlock_lock *lock) {
 
 /* The server is to notice the end of the session. Locked. */
 void lock_close_session(dlock_lock *lock);
-
-#endif

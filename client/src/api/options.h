@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* options.h - the caller's options: checked, copied, with the defaults filled in. */
-#ifndef DLOCK_API_OPTIONS_H
-#define DLOCK_API_OPTIONS_H
+#pragma once
 
 #include "deployment/topology.h"
 #include "dlock.h"
@@ -19,5 +18,3 @@ const char *options_read_lock(dlock_lock_options *options, const dlock_lock_opti
  * is in text. */
 dlock_status options_open_tls(tls_context **context, const dlock_client_options *options,
                               const topology *topology, char text[OPTIONS_ERROR_SIZE]);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* server_query.h - reads locks and statistics of one server. Nothing is changed there. */
-#ifndef DLOCK_API_SERVER_QUERY_H
-#define DLOCK_API_SERVER_QUERY_H
+#pragma once
 
 #include "dlock_spi.h"
 #include "net/server.h"
@@ -31,5 +30,3 @@ dlock_status query_lock(query *query, server *server);
 dlock_status query_waiters(query *query, server *server);
 dlock_status query_locks(query *query, server *server);
 dlock_status query_info(query *query, server *server);
-
-#endif

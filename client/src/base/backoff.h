@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* backoff.h - the pause after a failed attempt: random, so that losers do not retry together. Pure.
  */
-#ifndef DLOCK_BASE_BACKOFF_H
-#define DLOCK_BASE_BACKOFF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ static inline int64_t backoff_pause_us(const backoff *rule, uint32_t failures, u
         pause_us = max_us - (int64_t)(chance % (uint64_t)(max_us / 2 + 1));
     return pause_us < left_us ? pause_us : left_us;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* clock.h - time and chance behind a table of functions, so that a unit test of waiting takes no
  * time. */
-#ifndef DLOCK_BASE_CLOCK_H
-#define DLOCK_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ const clock_source *clock_system(void);
 static inline int64_t clock_now_us(const clock_source *clock) {
     return clock->now_us(clock);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* deadline.h - points in time, in microseconds of one clock (clock.h). Pure. */
-#ifndef DLOCK_BASE_DEADLINE_H
-#define DLOCK_BASE_DEADLINE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ static inline int64_t deadline_left_us(int64_t deadline_us, int64_t now_us) {
     if (deadline_us == DEADLINE_NEVER) return DEADLINE_NEVER;
     return deadline_us > now_us ? deadline_us - now_us : 0;
 }
-
-#endif

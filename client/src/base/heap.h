@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* heap.h - nodes with a due time, the earliest first: a pairing heap whose nodes are members of the
  * caller's structs, so that heap_add() cannot fail. Pure. */
-#ifndef DLOCK_BASE_HEAP_H
-#define DLOCK_BASE_HEAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ void heap_remove(heap *heap, heap_node *node);
 static inline heap_node *heap_first(const heap *heap) {
     return heap->root;
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  *     list_node *node = list_first(&server->parked);
  *     connection *conn = container_of(node, connection, node); */
-#ifndef DLOCK_BASE_LIST_H
-#define DLOCK_BASE_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,5 +68,3 @@ static inline list_node *list_last(const list *list) {
 static inline list_node *list_next(const list *list, const list_node *node) {
     return node->next == &list->ring ? NULL : node->next;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* text.h - short texts without printf(3), which would dominate the cost of a lock. Pure. */
-#ifndef DLOCK_BASE_TEXT_H
-#define DLOCK_BASE_TEXT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ void text_copy(char *text, size_t size, const char *source);
 void text_append(char *text, size_t size, const char *more);
 
 uint64_t text_hash(const char *text);
-
-#endif

@@ -5,8 +5,7 @@
  *     if (nothing to do) wakeup_wait(&wakeup, seen, timeout_us);
  *
  * A signal between the two calls is not lost. A wakeup is a futex, and needs no descriptor. */
-#ifndef DLOCK_BASE_THREAD_H
-#define DLOCK_BASE_THREAD_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -70,5 +69,3 @@ static inline bool sleepers_take_marks(sleepers *sleepers, seat_set *marked) {
     return true;
 }
 void sleepers_wake(sleepers *sleepers, const seat_set *marked);
-
-#endif

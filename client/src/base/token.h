@@ -4,8 +4,7 @@
  *     host:pid:owner:32 hexadecimal digits     owner: the caller's label, if there is one
  *     ...~2, ...~3                             further attempts, distinct from the first
  */
-#ifndef DLOCK_BASE_TOKEN_H
-#define DLOCK_BASE_TOKEN_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -28,5 +27,3 @@ bool token_source_take(token_source *source, const char *owner, char token[TOKEN
 
 /* Changes the token into a fresh variant. */
 void token_vary(char token[TOKEN_MAX + 1]);
-
-#endif

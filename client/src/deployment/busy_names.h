@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* busy_names.h - names whose locks were busy lately: an acquire that may wait goes straight to a
  * connection of its own for them. A hint only: two names may share an entry. Pure. */
-#ifndef DLOCK_DEPLOYMENT_BUSY_NAMES_H
-#define DLOCK_DEPLOYMENT_BUSY_NAMES_H
+#pragma once
 
 #include "base/text.h"
 #include <stdbool.h>
@@ -27,5 +26,3 @@ static inline bool busy_names_has(const busy_names *names, const char *name, int
     size_t place = hash % BUSY_NAMES_COUNT;
     return names->hashes[place] == hash && now_us < names->until_us[place];
 }
-
-#endif

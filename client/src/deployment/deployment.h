@@ -6,8 +6,7 @@
  *   custom    a program's own store (dlock_spi.h)
  *
  * To add a deployment: a file with a deployment_table. All functions: locked (loop.h). */
-#ifndef DLOCK_DEPLOYMENT_DEPLOYMENT_H
-#define DLOCK_DEPLOYMENT_DEPLOYMENT_H
+#pragma once
 
 #include "deployment/topology.h"
 #include "dlock_spi.h"
@@ -146,5 +145,3 @@ static inline void deployment_start(deployment *deployment, attempt *attempt) {
 static inline void deployment_abandon(deployment *deployment, attempt *attempt) {
     deployment->table->abandon(deployment, attempt);
 }
-
-#endif

@@ -9,8 +9,7 @@
  * later, so that the cause is complete), an I/O timeout after the last request was sent, or at the
  * limit. Requests that are still in flight then are stragglers: abandoned in round.c, and nowhere
  * else. Several rounds of one attempt may follow each other. All functions: locked (loop.h). */
-#ifndef DLOCK_DEPLOYMENT_REDLOCK_H
-#define DLOCK_DEPLOYMENT_REDLOCK_H
+#pragma once
 
 #include "deployment/deployment.h"
 #include "deployment/votes.h"
@@ -94,5 +93,3 @@ void vote_send_behind(const round_vote *vote, dlock_operation operation);
 /* Ends the attempt: the caller is told, and may start another attempt at once. cause NULL: the
  * votes, as "2 ok, 2 busy, 1 unreachable: 10.0.0.3:6379: Connection refused". */
 void round_end(round *round, dlock_status status, const char *cause);
-
-#endif

@@ -3,8 +3,7 @@
  *
  *   routed.c        the course of an attempt: find, judge the replies, redirect, retry, give up
  *   routed_send.c   one request of an attempt: its commands, connection, time and replies */
-#ifndef DLOCK_DEPLOYMENT_ROUTED_H
-#define DLOCK_DEPLOYMENT_ROUTED_H
+#pragma once
 
 #include "deployment/router.h"
 
@@ -52,5 +51,3 @@ void run_return_own(routed_run *run);
 /* The same at the end of the attempt, whose status is known; keeps or closes the connection of a
  * session. */
 void run_settle_own(routed_run *run);
-
-#endif

@@ -7,8 +7,7 @@
  * useful reply has come and the grace for the other replies is over, when all servers have replied
  * or failed, or after a connect timeout. If no reply was useful, the most telling failure is kept,
  * and the known servers stay in use. All functions: locked (loop.h). */
-#ifndef DLOCK_DEPLOYMENT_ROUTER_H
-#define DLOCK_DEPLOYMENT_ROUTER_H
+#pragma once
 
 #include "deployment/busy_names.h"
 #include "deployment/deployment.h"
@@ -83,5 +82,3 @@ void router_tell_waits(router *router, dlock_status failure, const char *cause);
 /* Of routed.c and router.c. */
 extern const deployment_table routed_table;
 void router_list(deployment *base, int64_t limit_us, server_list *list);
-
-#endif

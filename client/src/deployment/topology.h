@@ -14,8 +14,7 @@
  *
  * rediss://, rediss+sentinel:// and rediss+cluster:// are the same, to servers that speak TLS.
  * User, password, host and path may be percent-encoded. */
-#ifndef DLOCK_DEPLOYMENT_TOPOLOGY_H
-#define DLOCK_DEPLOYMENT_TOPOLOGY_H
+#pragma once
 
 #include "net/url.h"
 
@@ -44,5 +43,3 @@ const char *topology_read(topology *topology, const char *const urls[], size_t c
 
 /* At least one server speaks TLS. */
 bool topology_has_tls(const topology *topology);
-
-#endif

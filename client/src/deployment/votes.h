@@ -3,8 +3,7 @@
  *
  * A majority of all servers decides, dead servers and servers without a request included: any two
  * majorities have a server in common. Of 3 servers 1 may fail, of 5 two, of 4 only one. */
-#ifndef DLOCK_DEPLOYMENT_VOTES_H
-#define DLOCK_DEPLOYMENT_VOTES_H
+#pragma once
 
 #include "dlock.h"
 
@@ -32,5 +31,3 @@ bool votes_are_open(const votes *votes, dlock_status no, size_t more);
 
 /* "2 ok, 2 busy, 1 unreachable"; the words for yes and no are the caller's. Always with an end. */
 void votes_describe(const votes *votes, const char *yes, const char *no, char *text, size_t size);
-
-#endif

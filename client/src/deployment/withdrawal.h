@@ -2,8 +2,7 @@
 /* withdrawal.h - releases that nobody waits for: of an acquire that was given up while its fate was
  * unknown, and of a release that was not answered. Each is sent again until it is answered or the
  * lease would have ended. All functions: locked (loop.h). */
-#ifndef DLOCK_DEPLOYMENT_WITHDRAWAL_H
-#define DLOCK_DEPLOYMENT_WITHDRAWAL_H
+#pragma once
 
 #include "deployment/deployment.h"
 
@@ -14,5 +13,3 @@ void withdrawals_add(deployment *deployment, const char *name, const char *token
 /* Tries all of them once more, now, and waits for the replies, for an I/O timeout at most. After
  * that none is added. */
 void withdrawals_finish(deployment *deployment);
-
-#endif

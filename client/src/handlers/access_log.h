@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* access_log.h - the handler that writes a line for every acquire and release. */
-#ifndef DLOCK_HANDLERS_ACCESS_LOG_H
-#define DLOCK_HANDLERS_ACCESS_LOG_H
+#pragma once
 
 #include "base/clock.h"
 #include "dlock_spi.h"
@@ -13,5 +12,3 @@ typedef struct access_log {
 } access_log;
 
 dlock_handler access_log_handler(access_log *log);
-
-#endif

@@ -2,8 +2,7 @@
 /* chain.h - a call, and the handlers of a client that every call passes; see dlock_spi.h. A call
  * lives in the lock's handle, so nothing rests on the caller's stack, and the call can be suspended
  * between any two steps. */
-#ifndef DLOCK_HANDLERS_CHAIN_H
-#define DLOCK_HANDLERS_CHAIN_H
+#pragma once
 
 #include "deployment/deployment.h"
 
@@ -82,5 +81,3 @@ void chain_begin(call *call);
 bool chain_advance(const chain *chain, call *call);
 /* Advances, and waits in the loop while the call is suspended, until the call is done. */
 void chain_run(const chain *chain, call *call);
-
-#endif

@@ -2,8 +2,7 @@
 /* hot_names.h - the names with a local lock, found by name. Names that were found by contention are
  * bounded in number, and the least recently used name makes room. All functions: locked
  * (loop.h). */
-#ifndef DLOCK_HANDLERS_HOT_NAMES_H
-#define DLOCK_HANDLERS_HOT_NAMES_H
+#pragma once
 
 #include "base/list.h"
 #include "dlock_spi.h"
@@ -59,5 +58,3 @@ void hot_names_touch(hot_names *names, hot_name *hot);
 
 /* Nobody holds the local lock any more. A name that nobody can find is freed. */
 void hot_name_let_go(hot_name *hot);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* hotspot.h - the handler that lets the threads of this process compete among themselves first for
  * hot names, so that only one of them goes out to the service. */
-#ifndef DLOCK_HANDLERS_HOTSPOT_H
-#define DLOCK_HANDLERS_HOTSPOT_H
+#pragma once
 
 #include "handlers/chain.h"
 #include "handlers/hot_names.h"
@@ -20,5 +19,3 @@ typedef struct hotspot {
 } hotspot;
 
 dlock_handler hotspot_handler(hotspot *hotspot);
-
-#endif

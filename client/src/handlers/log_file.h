@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* log_file.h - a file of lines that rolls over every day. The caller of log_file_write() does not
  * wait for the disk: a thread writes. */
-#ifndef DLOCK_HANDLERS_LOG_FILE_H
-#define DLOCK_HANDLERS_LOG_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ void log_file_free(log_file *file);
 /* A dlock_log_fn; arg: the file. Puts the time before the line. If the disk is so slow that the
  * buffer is full, the line is lost, and a later line says how many were. */
 void log_file_write(void *arg, bool is_error, const char *line);
-
-#endif

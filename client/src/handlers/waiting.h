@@ -2,8 +2,7 @@
 /* waiting.h - the last handler of every chain: makes one acquire with a deadline out of single
  * attempts, parked in the server or repeated after a random pause, and withdraws an acquire or
  * release that was given up in doubt. */
-#ifndef DLOCK_HANDLERS_WAITING_H
-#define DLOCK_HANDLERS_WAITING_H
+#pragma once
 
 #include "base/backoff.h"
 #include "handlers/chain.h"
@@ -17,5 +16,3 @@ typedef struct waiting {
 /* The call's attempt is prepared, with replicas and session set by the API; name, token, lease and
  * fence come from the call. */
 dlock_handler waiting_handler(waiting *waiting);
-
-#endif

@@ -9,8 +9,7 @@
  * One atomic number says all: when the lock is gone. The number only grows (a lead that is asked
  * for late is the exception), and no more once that time has come. Threads: lease_state() and
  * lease_left_us() any; the other functions locked (loop.h). */
-#ifndef DLOCK_LEASE_LEASE_H
-#define DLOCK_LEASE_LEASE_H
+#pragma once
 
 #include "dlock.h"
 #include <stdatomic.h>
@@ -72,5 +71,3 @@ uint32_t lease_renew_for_ms(const lease *lease, int64_t now_us);
 
 /* See dlock_lost_fd(). */
 int lease_lost_fd(lease *lease);
-
-#endif

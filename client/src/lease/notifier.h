@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* notifier.h - the loss notifier: tells the program that a lock is suspect or lost, in time, from
  * the background thread. All functions: locked (loop.h). */
-#ifndef DLOCK_LEASE_NOTIFIER_H
-#define DLOCK_LEASE_NOTIFIER_H
+#pragma once
 
 #include "lease/lease.h"
 #include "net/loop.h"
@@ -39,5 +38,3 @@ void notifier_look(watched_lock *watched);
 /* Waits while the program is being told of this lock, unless called from there; the mutex is given
  * back meanwhile. Does nothing if the lock is not watched. */
 void notifier_remove(watched_lock *watched);
-
-#endif

@@ -11,8 +11,7 @@
  *             DLOCK_UNREACHABLE without a call: an EXTEND would say nothing about a session that is
  *             cut off, and the renewal needs the attempt to move the session
  *   release   renewal_end(), the call. The session has a connection still, or none */
-#ifndef DLOCK_LEASE_RENEWAL_H
-#define DLOCK_LEASE_RENEWAL_H
+#pragma once
 
 #include "deployment/deployment.h"
 #include "lease/notifier.h"
@@ -58,5 +57,3 @@ void renewal_end(kept_lock *kept);
  * until renewal_resume(). False: the session is cut off; nothing has changed. */
 bool renewal_pause(kept_lock *kept);
 void renewal_resume(kept_lock *kept);
-
-#endif

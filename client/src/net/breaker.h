@@ -2,8 +2,7 @@
 /* breaker.h - a circuit breaker: after some failures in a row a server is not tried for a moment,
  * so that not every call pays for the failure. Half open: after the pause a single caller may try
  * the server; for all other callers the circuit stays open. Pure. */
-#ifndef DLOCK_NET_BREAKER_H
-#define DLOCK_NET_BREAKER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ typedef struct breaker {
 
 bool breaker_allows(breaker *breaker, int64_t now_us);
 void breaker_note(breaker *breaker, bool is_success, int64_t now_us);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bytes.h - a buffer that grows at its end and shrinks at its beginning. Pure. */
-#ifndef DLOCK_NET_BYTES_H
-#define DLOCK_NET_BYTES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -36,5 +35,3 @@ static inline void bytes_remove(bytes *bytes, size_t begin, size_t count) {
     if (count > 0 && rest > 0) memmove(bytes->data + begin, bytes->data + begin + count, rest);
     bytes->size -= count;
 }
-
-#endif

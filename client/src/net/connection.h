@@ -5,8 +5,7 @@
  * replies are skipped when they come. A reply that belongs to no request ends the connection, so
  * that it is never read as another's. All functions: locked (loop.h). Callbacks come from the loop,
  * never from within a function of this header, connection_close() included. */
-#ifndef DLOCK_NET_CONNECTION_H
-#define DLOCK_NET_CONNECTION_H
+#pragma once
 
 #include "dlock.h"
 #include "net/loop.h"
@@ -98,5 +97,3 @@ const char *connection_overdue(const connection *conn);
 int64_t connection_heard_us(const connection *conn);
 
 enum { REPLY_BYTES = 64 * 1024, REPLY_BYTES_MAX = 16 * 1024 * 1024 };
-
-#endif

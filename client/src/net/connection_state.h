@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* connection_state.h - what connection.c, connecting.c and connection_io.c share. No other file
  * includes it. */
-#ifndef DLOCK_NET_CONNECTION_STATE_H
-#define DLOCK_NET_CONNECTION_STATE_H
+#pragma once
 
 #include "net/pipeline.h"
 
@@ -59,5 +58,3 @@ bool connection_on_take_output(loop_io *io, bytes *output);
 void connection_on_bytes(loop_io *io, const char *data, ssize_t count, int fault);
 void connection_on_written(loop_io *io, bytes *output, ssize_t count, int fault);
 void connection_on_overdue(loop_timer *timer);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* error_reply.h - what an error of the server means for a lock. Pure. */
-#ifndef DLOCK_NET_ERROR_REPLY_H
-#define DLOCK_NET_ERROR_REPLY_H
+#pragma once
 
 #include "dlock.h"
 
@@ -12,5 +11,3 @@ typedef struct error_meaning {
 
 /* text: as the server sent it, e.g. "NOAUTH Authentication required." */
 error_meaning error_reply_meaning(const char *text);
-
-#endif

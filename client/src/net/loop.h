@@ -8,8 +8,7 @@
  *
  * "Locked": the caller has the mutex. Callbacks are called locked, by the thread that polls; they
  * must not block. User code is never called locked. */
-#ifndef DLOCK_NET_LOOP_H
-#define DLOCK_NET_LOOP_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/heap.h"
@@ -118,5 +117,3 @@ bool loop_start_background(loop *loop);
 void loop_set_background_work(loop *loop, void (*work)(void *arg), void *arg);
 void loop_wake_background(loop *loop);
 bool loop_is_background(const loop *loop); /* is that the calling thread? */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* loop_state.h - what loop.c, loop_io.c and background.c share. No other file includes it. */
-#ifndef DLOCK_NET_LOOP_STATE_H
-#define DLOCK_NET_LOOP_STATE_H
+#pragma once
 
 #include "net/loop.h"
 #include <errno.h>
@@ -72,5 +71,3 @@ static inline void event_signal(int fd) {
 static inline void close_if_open(int fd) {
     if (fd >= 0) close(fd);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pipeline.h - requests that are queued or in flight on a connection, in the order of their bytes,
  * and the bytes that are still to be sent. Pure: sends nothing. */
-#ifndef DLOCK_NET_PIPELINE_H
-#define DLOCK_NET_PIPELINE_H
+#pragma once
 
 #include "net/bytes.h"
 #include "net/connection.h"
@@ -45,5 +44,3 @@ bool pipeline_abandon(pipeline *pipeline, const request *request);
 unsigned pipeline_take(pipeline *pipeline, size_t limit, int64_t now_us, bytes *output);
 /* Gives the memory back; bytes from written on are the rest. */
 void pipeline_put_back(pipeline *pipeline, bytes *output, size_t written);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* resolve.h - the addresses of a host name, without waiting for getaddrinfo(3), which has no
  * deadline. */
-#ifndef DLOCK_NET_RESOLVE_H
-#define DLOCK_NET_RESOLVE_H
+#pragma once
 
 #include "dlock.h"
 #include <sys/socket.h>
@@ -34,5 +33,3 @@ int lookup_fd(const lookup *lookup);
 /* DLOCK_OK: *found is the result until lookup_leave(), or NULL while there is none. A failure is
  * final; *cause explains the failure and is a static text. */
 dlock_status lookup_result(const lookup *lookup, const addresses **found, const char **cause);
-
-#endif

@@ -5,8 +5,7 @@
  * the order of arrival: an array first, then the elements. Texts point into the bytes that were
  * read; nothing is copied. A hostile length cannot make the reader allocate more than in proportion
  * to the bytes that have arrived. */
-#ifndef DLOCK_NET_RESP_H
-#define DLOCK_NET_RESP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -96,5 +95,3 @@ typedef enum resp_result {
 resp_result resp_read(resp_reader *reader, const char *bytes, size_t size, const reply **reply,
                       size_t *used);
 void resp_reader_free(resp_reader *reader);
-
-#endif

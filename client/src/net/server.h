@@ -12,8 +12,7 @@
  *                        then one caller may try it
  *
  * All functions: locked (loop.h). */
-#ifndef DLOCK_NET_SERVER_H
-#define DLOCK_NET_SERVER_H
+#pragma once
 
 #include "net/connection.h"
 
@@ -76,5 +75,3 @@ void own_connection_unpark(own_connection *own);
 /* False: the circuit is open; skip this server if you can. True for one caller when the pause is
  * over. */
 bool server_is_available(server *server);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tls.h - TLS over a connected, nonblocking socket. Never waits, never raises SIGPIPE. tls.c is the
  * only file that knows OpenSSL; tls_none.c takes its place in a library without TLS. */
-#ifndef DLOCK_NET_TLS_H
-#define DLOCK_NET_TLS_H
+#pragma once
 
 #include "dlock.h"
 #include <sys/types.h>
@@ -50,5 +49,3 @@ ssize_t tls_write(tls *tls, const char *bytes, size_t size);
 /* After EAGAIN: repeat the call when the socket is writable, not when there is something to
  * read. */
 bool tls_wants_to_write(const tls *tls);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* url.h - the address of a server and the login for the server. deployment/topology.h reads them
  * from URLs. Pure. */
-#ifndef DLOCK_NET_URL_H
-#define DLOCK_NET_URL_H
+#pragma once
 
 #include "base/text.h"
 #include <stdbool.h>
@@ -31,5 +30,3 @@ static inline void url_describe(const url *url, char *text, size_t size) {
     text_append(text, size, is_ipv6 ? "]:" : ":");
     text_append(text, size, port);
 }
-
-#endif

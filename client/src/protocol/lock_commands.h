@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock_commands.h - the DLOCK.* commands as words, and what their replies mean. Pure: nothing is
  * sent here. */
-#ifndef DLOCK_PROTOCOL_LOCK_COMMANDS_H
-#define DLOCK_PROTOCOL_LOCK_COMMANDS_H
+#pragma once
 
 #include "dlock_spi.h"
 #include "net/resp.h"
@@ -52,5 +51,3 @@ bool inspection_read(dlock_inspection *inspection, const reply *reply, const str
 const reply *waiters_queue(const reply *reply);
 /* An element of the queue: fills in all but server. False: the element makes no sense. */
 bool waiting_read(dlock_waiting *waiting, const reply *element);
-
-#endif

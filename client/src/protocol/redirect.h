@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* redirect.h - hash slots of a cluster, and replies that send a client to another node. Pure. */
-#ifndef DLOCK_PROTOCOL_REDIRECT_H
-#define DLOCK_PROTOCOL_REDIRECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ typedef struct redirect {
 
 /* error: as the server sent it, e.g. "MOVED 3999 127.0.0.1:6381". False: no redirect. */
 bool redirect_read(redirect *redirect, const char *error);
-
-#endif
