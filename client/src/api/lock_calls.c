@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock_calls.c - acquire, extend, release and cancel of a handle (lock.h).
  *
- *   acquire   prepare renewal and notifier -> fresh token -> chain -> lease begins -> renewal
- *             begins -> ACQUIRED is told -> notifier watches. Nothing can fail after the grant
- *   extend    renewal pauses -> chain -> lease extended or lost -> renewal resumes
- *   release   renewal ends -> notifier forgets -> lease ends -> chain -> RELEASED is told
+ *              begin                                   settle
+ *   acquire    fresh token; prepare renewal, notifier  lease begins -> renewal begins -> ACQUIRED
+ *                                                      is told -> notifier watches
+ *   extend     renewal pauses                          lease extended or lost -> renewal resumes
+ *   release    renewal ends -> notifier forgets ->     RELEASED is told
+ *              lease ends
  *
- * Handlers run in chain_run(), not locked. The mutex is held only around leases, renewal and
- * notifier, never while user code runs. */
-#include "api/lock.h"
+ * The chain runs between begin and settle. Nothing can fail after a grant. The mutex is held only
+ * around leases, renewal and notifier, never while user code runs. */
+#include "api/lock_calls.h"
 #include "api/options.h"
 #include "base/deadline.h"
 #include "base/text.h"
@@ -33,6 +35,13 @@ static dlock_status finish(dlock_lock *lock, dlock_status status, const char *er
         error = dlock_status_text(status);
     text_copy(lock->error, sizeof(lock->error), error);
     return status;
+}
+
+/* The call ends before the chain. Always false, as the result of begin. */
+static bool answer(dlock_lock *lock, dlock_status *answered, dlock_status status,
+                   const char *error) {
+    *answered = finish(lock, status, error);
+    return false;
 }
 
 /* Prepares the call of the handle. A release and an extend are about the lock that is held. */
@@ -116,17 +125,30 @@ static void begin_hold(dlock_lock *lock) {
 }
 
 /* The lock is not held by this handle. */
-static dlock_status acquire_first(dlock_lock *lock, int64_t wait_ms) {
+static bool begin_first(dlock_lock *lock, int64_t wait_ms, dlock_status *answered) {
     if (!token_source_take(&lock->client->tokens, lock->owner, lock->token))
-        return finish(lock, DLOCK_NO_MEMORY, "no random bytes for a token");
+        return answer(lock, answered, DLOCK_NO_MEMORY, "no random bytes for a token");
     if (!prepare_background(lock))
-        return finish(lock, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
+        return answer(lock, answered, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
     dlock_call *call = prepare_call(lock, DLOCK_ACQUIRING, lock->lease.rule.lease_ms);
     lock->call.has_straggler = false;
     call->fence = 0;
     call->asked_us = 0;
     call->deadline_us = deadline_after_ms(call->started_us, wait_ms);
-    chain_run(lock->client->chain, &lock->call);
+    return true;
+}
+
+bool lock_begin_acquire(dlock_lock *lock, int64_t wait_ms, dlock_status *answered) {
+    if (wait_ms < DLOCK_WAIT_FOREVER)
+        return answer(lock, answered, DLOCK_INVALID, "wait_ms is negative");
+    if (lock->depth == 0) return begin_first(lock, wait_ms, answered);
+    if (is_gone(lock)) return answer(lock, answered, DLOCK_LOST, "the lease has ended meanwhile");
+    lock->depth++;
+    return answer(lock, answered, DLOCK_OK, "");
+}
+
+static dlock_status settle_acquire(dlock_lock *lock) {
+    const dlock_call *call = &lock->call.pub;
     dlock_status status = call->status;
     take_timings(lock);
     count_acquire(lock->client, status);
@@ -134,24 +156,6 @@ static dlock_status acquire_first(dlock_lock *lock, int64_t wait_ms) {
     atomic_store(&lock->is_canceled, false);
     if (status == DLOCK_OK) begin_hold(lock);
     return status;
-}
-
-dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms) {
-    if (lock == NULL) return DLOCK_INVALID;
-    if (wait_ms < DLOCK_WAIT_FOREVER) return finish(lock, DLOCK_INVALID, "wait_ms is negative");
-    if (lock->depth == 0) return acquire_first(lock, wait_ms);
-    if (is_gone(lock)) return finish(lock, DLOCK_LOST, "the lease has ended meanwhile");
-    lock->depth++;
-    return finish(lock, DLOCK_OK, "");
-}
-
-dlock_status dlock_try_acquire(dlock_lock *lock) {
-    return dlock_acquire(lock, DLOCK_NO_WAIT);
-}
-
-void dlock_cancel(dlock_lock *lock) {
-    atomic_store(&lock->is_canceled, true);
-    loop_interrupt(lock->client->loop);
 }
 
 /* -- extend */
@@ -190,17 +194,15 @@ static dlock_status settle_extend(dlock_lock *lock) {
     return finish(lock, call->status, call->cause);
 }
 
-dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms) {
-    if (lock == NULL) return DLOCK_INVALID;
-    if (lock->depth == 0) return finish(lock, DLOCK_NOT_HELD, "the lock is not held");
+bool lock_begin_extend(dlock_lock *lock, uint32_t lease_ms, dlock_status *answered) {
+    if (lock->depth == 0) return answer(lock, answered, DLOCK_NOT_HELD, "the lock is not held");
     if (lease_ms != 0 && lease_ms < OPTIONS_LEASE_MIN_MS)
-        return finish(lock, DLOCK_INVALID, "lease_ms is less than 10");
-    if (is_gone(lock)) return finish(lock, DLOCK_LOST, "the lease has ended meanwhile");
+        return answer(lock, answered, DLOCK_INVALID, "lease_ms is less than 10");
+    if (is_gone(lock)) return answer(lock, answered, DLOCK_LOST, "the lease has ended meanwhile");
     if (!pause_renewal(lock))
-        return finish(lock, DLOCK_UNREACHABLE, "the connection of the session has ended");
+        return answer(lock, answered, DLOCK_UNREACHABLE, "the connection of the session has ended");
     prepare_call(lock, DLOCK_EXTENDING, lease_ms != 0 ? lease_ms : lock->lease.rule.lease_ms);
-    chain_run(lock->client->chain, &lock->call);
-    return settle_extend(lock);
+    return true;
 }
 
 /* -- release */
@@ -233,17 +235,25 @@ static void settle_session(dlock_lock *lock) {
     loop_unlock(loop);
 }
 
-static dlock_status release_last(dlock_lock *lock) {
-    dlock_client *client = lock->client;
+bool lock_begin_release(dlock_lock *lock, dlock_status *answered) {
+    if (lock->depth == 0) return answer(lock, answered, DLOCK_NOT_HELD, "the lock is not held");
+    if (lock->depth > 1) {
+        lock->depth--;
+        return answer(lock, answered, DLOCK_OK, "");
+    }
     bool is_lost = end_hold(lock);
-    dlock_call *call = prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
+    prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
     lock->call.is_gone = is_lost;
-    chain_run(lock->client->chain, &lock->call);
+    return true;
+}
+
+static dlock_status settle_release(dlock_lock *lock) {
+    const dlock_call *call = &lock->call.pub;
     if (lock_is_session(lock)) settle_session(lock);
     dlock_status status = call->status;
-    client_count(client, status == DLOCK_OK     ? COUNT_RELEASED
-                         : status == DLOCK_LOST ? COUNT_LOST
-                                                : COUNT_FAILURES);
+    client_count(lock->client, status == DLOCK_OK     ? COUNT_RELEASED
+                               : status == DLOCK_LOST ? COUNT_LOST
+                                                      : COUNT_FAILURES);
     lock->depth = 0;
     lock->fence = 0;
     finish(lock, status, call->cause);
@@ -251,10 +261,42 @@ static dlock_status release_last(dlock_lock *lock) {
     return status;
 }
 
+/* -- the blocking calls */
+
+dlock_status lock_settle(dlock_lock *lock) {
+    dlock_operation operation = lock->call.pub.operation;
+    if (operation == DLOCK_ACQUIRING) return settle_acquire(lock);
+    return operation == DLOCK_EXTENDING ? settle_extend(lock) : settle_release(lock);
+}
+
+static dlock_status run(dlock_lock *lock) {
+    chain_run(lock->client->chain, &lock->call);
+    return lock_settle(lock);
+}
+
+dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms) {
+    dlock_status answered = DLOCK_INVALID;
+    if (lock == NULL || !lock_begin_acquire(lock, wait_ms, &answered)) return answered;
+    return run(lock);
+}
+
+dlock_status dlock_try_acquire(dlock_lock *lock) {
+    return dlock_acquire(lock, DLOCK_NO_WAIT);
+}
+
+dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms) {
+    dlock_status answered = DLOCK_INVALID;
+    if (lock == NULL || !lock_begin_extend(lock, lease_ms, &answered)) return answered;
+    return run(lock);
+}
+
 dlock_status dlock_release(dlock_lock *lock) {
-    if (lock == NULL) return DLOCK_INVALID;
-    if (lock->depth == 0) return finish(lock, DLOCK_NOT_HELD, "the lock is not held");
-    if (lock->depth == 1) return release_last(lock);
-    lock->depth--;
-    return finish(lock, DLOCK_OK, "");
+    dlock_status answered = DLOCK_INVALID;
+    if (lock == NULL || !lock_begin_release(lock, &answered)) return answered;
+    return run(lock);
+}
+
+void dlock_cancel(dlock_lock *lock) {
+    atomic_store(&lock->is_canceled, true);
+    loop_interrupt(lock->client->loop);
 }
