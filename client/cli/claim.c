@@ -71,17 +71,15 @@ static int take(claim *claim, dlock_lock *lock) {
 
 int claim_acquire(request *request) {
     int code;
-    char why[WHY_SIZE];
     dlock_lock *lock;
     dlock_lock_options how = connect_lock_options(request);
     dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
     dlock_status status = dlock_lock_new(&lock, client, request->words[0], &how);
-    dlock_lock_options_error(client, &how, why, sizeof(why));
     if (status == DLOCK_OK)
         code = take(&(claim){request, client}, lock);
     else
-        code = (int)complain_status("not a lock that can be had here", status, why);
+        code = (int)complain_status("not a lock that can be had here", status, dlock_error());
     dlock_lock_free(lock);
     dlock_client_free(client);
     return code;

@@ -35,8 +35,6 @@ static const struct hint {
     dlock_status status;
     const char *words, *text;
 } hints[] = {
-    {DLOCK_PROTOCOL, "unknown command", "the server has no dlock module (MODULE LOAD)"},
-    {DLOCK_PROTOCOL, "have the dlock module", "the server has no dlock module (MODULE LOAD)"},
     {DLOCK_PROTOCOL, "MOVED ", "the server is a node of a cluster: use redis+cluster://"},
     {DLOCK_REFUSED, "CLUSTERDOWN ", "the server is a node of a cluster: use redis+cluster://"},
 };

@@ -30,20 +30,18 @@ dlock_lock_options connect_lock_options(const request *request) {
 }
 
 bool connect_check(const request *request) {
-    dlock_client_options options = connect_options(request);
-    char wrong[256];
-    dlock_options_error(&options, wrong, sizeof(wrong));
-    if (wrong[0] != '\0') complain("%s", wrong);
-    return wrong[0] == '\0';
+    int code;
+    dlock_client *client = connect_client(request, &code);
+    dlock_client_free(client);
+    return client != NULL;
 }
 
 dlock_client *connect_client(const request *request, int *code) {
     dlock_client *made = NULL;
     dlock_client_options options = connect_options(request);
-    *code = EXIT_CODE_USAGE;
-    if (!connect_check(request)) return NULL;
     dlock_status status = dlock_client_new(&made, &options);
-    if (status != DLOCK_OK) *code = (int)complain_status("no client", status, "");
+    *code = exit_code_of(status);
+    if (status != DLOCK_OK) complain("%s", dlock_error());
     return made;
 }
 

@@ -22,6 +22,7 @@ exit_code exit_code_of(dlock_status status) {
     case DLOCK_REFUSED:
         return EXIT_CODE_REFUSED;
     case DLOCK_PROTOCOL:
+    case DLOCK_NO_MODULE:
         return EXIT_CODE_PROTOCOL;
     case DLOCK_INVALID:
         return EXIT_CODE_USAGE;

@@ -14,7 +14,7 @@ typedef enum exit_code {
     EXIT_CODE_INTERNAL = 70,     /* EX_SOFTWARE */
     EXIT_CODE_NO_RESOURCES = 71, /* EX_OSERR */
     EXIT_CODE_IN_DOUBT = 75,     /* EX_TEMPFAIL; also too few replicas or servers, a full queue */
-    EXIT_CODE_PROTOCOL = 76,     /* EX_PROTOCOL: for one, a server without the module */
+    EXIT_CODE_PROTOCOL = 76,     /* EX_PROTOCOL: also of a server without the module */
     EXIT_CODE_REFUSED = 77,      /* EX_NOPERM */
     EXIT_CODE_CONFIG = 78,       /* EX_CONFIG */
     EXIT_CODE_LOST = 79,         /* the lock was lost while the command ran */

@@ -187,10 +187,9 @@ static dlock_status open_lock(keeping *keeping, char *text, size_t size) {
     how.renew_every_ms = (uint32_t)request->lease_ms / 3;
     how.session = request->is_session;
     dlock_status status = dlock_client_new(&keeping->client, &options);
-    if (status != DLOCK_OK) return status;
-    status = dlock_lock_new(&keeping->lock, keeping->client, keeping->name, &how);
-    dlock_lock_options_error(keeping->client, &how, text, size);
-    if (status == DLOCK_INVALID && text[0] == '\0') snprintf(text, size, "the name is empty");
+    if (status == DLOCK_OK)
+        status = dlock_lock_new(&keeping->lock, keeping->client, keeping->name, &how);
+    snprintf(text, size, "%s", dlock_error());
     return status;
 }
 

@@ -66,9 +66,7 @@ int main(int argc, char **argv) {
     if (dlock_lock_new(&lock, client, "exports", &how) == DLOCK_OK) {
         code = run(lock, argv[2], atoi(argv[3]));
     } else {
-        char why[256]; /* several servers, say, cannot count */
-        dlock_lock_options_error(client, &how, why, sizeof(why));
-        fprintf(stderr, "export_slots: %s\n", why);
+        fprintf(stderr, "export_slots: %s\n", dlock_error()); /* several servers cannot count */
     }
     dlock_lock_free(lock);
     dlock_client_free(client);

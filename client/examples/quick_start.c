@@ -42,7 +42,7 @@ static int run(dlock_client *client) {
     dlock_lock *lock;
     dlock_status status = dlock_lock_new(&lock, client, "quick-start", &options);
     if (status != DLOCK_OK) {
-        fprintf(stderr, "quick_start: no lock: %s\n", dlock_status_text(status));
+        fprintf(stderr, "quick_start: no lock: %s\n", dlock_error());
         return 1;
     }
     int exit_code = use(lock);
@@ -62,9 +62,7 @@ int main(int argc, char **argv) {
     dlock_client *client;
     dlock_status status = dlock_client_new(&client, &options);
     if (status != DLOCK_OK) {
-        char wrong[256];
-        dlock_options_error(&options, wrong, sizeof(wrong));
-        fprintf(stderr, "quick_start: no client: %s: %s\n", dlock_status_text(status), wrong);
+        fprintf(stderr, "quick_start: no client: %s\n", dlock_error());
         return status == DLOCK_INVALID ? 2 : 1;
     }
     int exit_code = run(client);

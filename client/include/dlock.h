@@ -19,7 +19,8 @@
  *
  * Times are milliseconds, on a clock that nobody sets and that goes on while the machine sleeps
  * (CLOCK_BOOTTIME). Pointers passed in are borrowed for the call. The free functions accept NULL.
- * There is no global state, but for OpenSSL's, and no signal handler. SIGPIPE is never raised.
+ * There is no global state, but for OpenSSL's and the text of dlock_error(), which each thread has
+ * for itself; and no signal handler. SIGPIPE is never raised.
  * After fork() the child must not use clients and locks of the parent, not even to free them; a
  * client of the child's own is fine. A thread must not be ended by pthread_cancel() within a call.
  *
@@ -57,9 +58,10 @@ typedef enum dlock_status {
     DLOCK_IN_DOUBT = 100,    /* sent, but no reply: a lock that was granted is being withdrawn */
     DLOCK_UNREACHABLE = 101, /* nothing was sent */
     DLOCK_REFUSED = 102,     /* authentication, permission, or a server that refuses writes */
-    DLOCK_PROTOCOL = 103,    /* an unreadable reply, or a server without the dlock module */
+    DLOCK_PROTOCOL = 103,    /* an unreadable reply */
     DLOCK_INVALID = 104,     /* a caller's mistake */
-    DLOCK_NO_MEMORY = 105    /* or no descriptor or thread to be had */
+    DLOCK_NO_MEMORY = 105,   /* or no descriptor or thread to be had */
+    DLOCK_NO_MODULE = 106    /* the server does not have the dlock module */
 } dlock_status;
 
 #define DLOCK_NO_WAIT      0
@@ -190,12 +192,14 @@ DLOCK_API int dlock_version(void);
 DLOCK_API const char *dlock_status_name(dlock_status status);
 DLOCK_API const char *dlock_status_text(dlock_status status);
 
-/* Checks the options and reads the files of TLS; does no network I/O. On any status but DLOCK_OK
- * *out is NULL. DLOCK_INVALID: see dlock_options_error(). Threads: any. */
+/* Checks the options, reads the files of TLS and opens the access log; does no network I/O. On any
+ * status but DLOCK_OK *out is NULL, and dlock_error() says why. Threads: any. */
 DLOCK_API dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *options);
 
-/* Writes to text, for people, the first error of the options; "" if there is none. Threads: any. */
-DLOCK_API void dlock_options_error(const dlock_client_options *options, char *text, size_t size);
+/* Why the last dlock_client_new() or dlock_lock_new() of the calling thread failed, for people; ""
+ * if it did not. Names the option that is wrong; never contains a password. The text belongs to the
+ * thread, and is valid until the next such call of the thread. Threads: any. */
+DLOCK_API const char *dlock_error(void);
 
 /* All locks of the client must have been freed. Withdrawals that are under way get one more chance,
  * for one I/O timeout in all. Threads: no thread may use the client. */
@@ -214,15 +218,10 @@ DLOCK_API void dlock_client_get_stats(const dlock_client *client, dlock_client_s
 DLOCK_API dlock_status dlock_hotspot_add(dlock_client *client, const char *name);
 DLOCK_API dlock_status dlock_hotspot_remove(dlock_client *client, const char *name);
 
-/* No I/O. The name is 1 byte or more; the client must outlive the lock. DLOCK_INVALID: see
- * dlock_lock_options_error(). Threads: any. */
+/* No I/O. The name is 1 byte or more; the client must outlive the lock. On any status but DLOCK_OK
+ * *out is NULL, and dlock_error() says why. Threads: any. */
 DLOCK_API dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *name,
                                       const dlock_lock_options *options);
-
-/* Writes to text, for people, why the client cannot have a lock with these options; "" if it can.
- * Threads: any. */
-DLOCK_API void dlock_lock_options_error(const dlock_client *client,
-                                        const dlock_lock_options *options, char *text, size_t size);
 
 /* Releases the lock first if it is held. Threads: owner. */
 DLOCK_API void dlock_lock_free(dlock_lock *lock);

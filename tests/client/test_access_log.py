@@ -282,9 +282,11 @@ def test_a_file_that_cannot_be_written_to_is_refused(connect, server, tmp_path):
     (tmp_path / "folder" / NAME).mkdir(parents=True)
     (tmp_path / "pipe").mkdir()
     os.mkfifo(tmp_path / "pipe" / NAME)
-    for folder in "folder", "pipe":
-        with pytest.raises(ValueError):
+    for folder, why in ("folder", "Is a directory"), ("pipe", "a pipe without a reader"):
+        with pytest.raises(ValueError) as refusal:
             connect(server, access_log_dir=str(tmp_path / folder))
+        words = f"access_log_dir: dlock-access.log cannot be opened: {why}"
+        assert refusal.value.args == (Status.INVALID, words)
 
 
 def test_a_file_and_a_callback_are_too_much(log, tmp_path):

@@ -349,10 +349,10 @@ def test_a_server_without_the_module(connect, start_server):
     dlock = connect(start_server(module=None))
     lock = dlock.lock()
     status, took_ms = lock.timed_acquire(WAIT_MS)
-    assert status == Status.PROTOCOL
+    assert status == Status.NO_MODULE
     assert "unknown command" in lock.error
     assert took_ms < WAIT_MS
-    assert dlock.ping() == Status.PROTOCOL
+    assert dlock.ping() == Status.NO_MODULE
 
 
 @pytest.mark.parametrize("error, status", [
@@ -363,7 +363,7 @@ def test_a_server_without_the_module(connect, start_server):
     ("NOREPLICAS Not enough good replicas to write.", Status.REFUSED),
     ("WRONGTYPE Operation against a key", Status.INVALID),
     ("QUEUEFULL too many clients wait", Status.QUEUE_FULL),
-    ("ERR unknown command 'DLOCK.ACQUIRE'", Status.PROTOCOL),
+    ("ERR unknown command 'DLOCK.ACQUIRE'", Status.NO_MODULE),
     ("EH what is this", Status.PROTOCOL)])
 def test_an_error_that_stays_ends_the_wait_at_once(connect, fake_server, error, status):
     lock = connect(fake_server(lambda words: f"-{error}\r\n".encode())).lock()

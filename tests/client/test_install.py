@@ -286,7 +286,7 @@ def test_quick_start_at_a_server_without_the_module(run, start_server):
     code, out, complaints = run("quick_start", url_of(start_server(module=None)))
     assert (code, out) == (1, "")
     assert "it could not be done" in complaints
-    assert "DLOCK_PROTOCOL" in complaints
+    assert "DLOCK_NO_MODULE" in complaints
 
 
 def test_quick_start_with_an_address_that_is_none(run):

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from support.libdlock import SERVER_WAIT, SPIN, Background, Client, State, Status
-from support.libdlock import client_options, options_error
+from support.libdlock import last_error
 from support.server import ROOT, free_port, wait_until
 from support.tls import PAST, Authority, context_of, openssl, serving
 
@@ -292,9 +292,9 @@ def test_files_that_are_no_good_are_a_callers_mistake(files, options, complaint)
 
 
 def test_good_files_are_no_mistake(files, authority):
-    options = client_options("rediss://127.0.0.1", tls_ca_file=authority.ca,
-                             tls_cert_file=files["one"], tls_key_file=files["one's key"])
-    assert options_error(options) == ""
+    Client("rediss://127.0.0.1", tls_ca_file=authority.ca, tls_cert_file=files["one"],
+           tls_key_file=files["one's key"]).free()
+    assert last_error() == ""
 
 
 @pytest.mark.parametrize("name", ["tls_ca_file", "tls_cert_file"])

@@ -33,6 +33,7 @@ class Status(enum.IntEnum):
     PROTOCOL = 103
     INVALID = 104
     NO_MEMORY = 105
+    NO_MODULE = 106
 
 
 class State(enum.IntEnum):
@@ -138,7 +139,7 @@ def _load():
     for name, result, *arguments in [
             ("version", ctypes.c_int), ("status_name", text, status),
             ("status_text", text, status), ("client_new", status, pointer, pointer),
-            ("options_error", None, pointer, text, ctypes.c_size_t),
+            ("error", text),
             ("hotspot_add", status, pointer, text), ("hotspot_remove", status, pointer, text),
             ("client_free", None, pointer), ("client_ping", status, pointer, ctypes.c_int64),
             ("client_get_stats", None, pointer, pointer),
@@ -150,7 +151,6 @@ def _load():
             ("fence", ctypes.c_uint64, pointer), ("token", text, pointer),
             ("get_timings", None, pointer, pointer),
             ("guard", ctypes.c_int, pointer, text, ctypes.c_int64, pointer, BODY_FN, pointer),
-            ("lock_options_error", None, pointer, pointer, text, ctypes.c_size_t),
             ("inspect", status, pointer, text, ctypes.c_int64, LIST_FN, pointer, pointer,
              ctypes.c_size_t),
             ("list", status, pointer, text, ctypes.c_int64, LIST_FN, pointer, pointer,
@@ -182,10 +182,9 @@ def client_options(url, **values):
     return made
 
 
-def options_error(options):
-    text = ctypes.create_string_buffer(256)
-    lib.dlock_options_error(ctypes.byref(options), text, len(text))
-    return text.value.decode()
+def last_error():
+    """Why the last client or lock of this thread could not be made."""
+    return lib.dlock_error().decode()
 
 
 class Client:
@@ -199,7 +198,7 @@ class Client:
         made = client_options(url, **options)
         status = Status(lib.dlock_client_new(ctypes.byref(self.handle), ctypes.byref(made)))
         if status != Status.OK:
-            raise ValueError(status, options_error(made))
+            raise ValueError(status, last_error())
         self.locks = []
 
     def lock(self, name="lock", **options):
@@ -221,12 +220,6 @@ class Client:
         call = BODY_FN(lambda lock, got, arg: body(Status(got)))
         made = _structure(LockOptions, **options)
         return lib.dlock_guard(self.handle, name.encode(), wait_ms, ctypes.byref(made), call, None)
-
-    def lock_options_error(self, **options):
-        text = ctypes.create_string_buffer(256)
-        made = _structure(LockOptions, **options)
-        lib.dlock_lock_options_error(self.handle, ctypes.byref(made), text, len(text))
-        return text.value.decode()
 
     def _read(self, function, text, enough):
         told = []
@@ -269,7 +262,7 @@ class Lock:
         status = Status(lib.dlock_lock_new(ctypes.byref(self.handle), client.handle, name,
                                            ctypes.byref(made)))
         if status != Status.OK:
-            raise ValueError(status)
+            raise ValueError(status, last_error())
 
     def acquire(self, wait_ms=NO_WAIT):
         return Status(lib.dlock_acquire(self.handle, wait_ms))

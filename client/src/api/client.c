@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* client.c - see client.h: the life of a client, and questions about the client itself.
  *
- *   new    options -> loop -> deployment -> renewal, notifier -> handlers -> chain
+ *   new    options -> files -> loop -> deployment -> renewal, notifier -> handlers -> chain
  *   free   in the opposite order, once the withdrawals have had one more I/O timeout
  *
  * A client that is half built is freed like a complete one. A store of the program's own belongs to
  * the deployment as soon as there is one; before, dlock_client_new() frees the store. */
 #include "api/client.h"
 
+#include "api/error.h"
 #include "api/options.h"
 #include "base/deadline.h"
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { OWN_HANDLERS = 3 };
@@ -45,15 +45,11 @@ static bool build_locked(dlock_client *client, const dlock_client_options *optio
     return true;
 }
 
-static bool build_log(dlock_client *client, const dlock_client_options *options) {
-    client->log = (access_log){.sink = options->access_log,
-                               .sink_arg = options->access_log_arg,
+static void init_log(dlock_client *client, const dlock_client_options *options) {
+    bool has_file = client->log_file != NULL;
+    client->log = (access_log){.sink = has_file ? log_file_write : options->access_log,
+                               .sink_arg = has_file ? client->log_file : options->access_log_arg,
                                .clock = loop_clock(client->loop)};
-    if (options->access_log_dir == NULL) return true;
-    client->log_file = log_file_new(options->access_log_dir, options->access_log_keep);
-    client->log.sink = log_file_write;
-    client->log.sink_arg = client->log_file;
-    return client->log_file != NULL;
 }
 
 static bool build_chain(dlock_client *client, const dlock_client_options *options) {
@@ -95,7 +91,16 @@ static bool build(dlock_client *client, const dlock_client_options *options,
     loop_lock(client->loop);
     bool is_built = build_locked(client, options, topology);
     loop_unlock(client->loop);
-    return is_built && build_log(client, options) && build_chain(client, options);
+    init_log(client, options);
+    return is_built && build_chain(client, options);
+}
+
+/* The files of the options. Anything but DLOCK_OK: text says why. */
+static dlock_status open_files(dlock_client *client, const dlock_client_options *options,
+                               const topology *topology, char text[OPTIONS_ERROR_SIZE]) {
+    dlock_status status = options_open_tls(&client->tls, options, topology, text);
+    if (status != DLOCK_OK) return status;
+    return options_open_log(&client->log_file, options, text);
 }
 
 static void free_store(const dlock_client_options *options) {
@@ -107,38 +112,22 @@ dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *gi
     *out = NULL;
     dlock_client_options options;
     topology topology;
-    char text[OPTIONS_ERROR_SIZE];
-    tls_context *tls;
-    if (options_read_client(&options, &topology, given, text) != NULL) return DLOCK_INVALID;
-    dlock_status status = options_open_tls(&tls, &options, &topology, text);
-    if (status != DLOCK_OK) return status;
+    char text[OPTIONS_ERROR_SIZE] = "";
+    const char *wrong = options_read_client(&options, &topology, given, text);
+    if (wrong != NULL) return error_set(DLOCK_INVALID, wrong);
 
     dlock_client *client = calloc(1, sizeof(*client));
-    if (client == NULL) {
-        tls_context_free(tls);
-        free_store(&options);
-        return DLOCK_NO_MEMORY;
+    dlock_status status = DLOCK_NO_MEMORY;
+    if (client != NULL) status = open_files(client, &options, &topology, text);
+    if (status == DLOCK_OK && !build(client, &options, &topology)) status = DLOCK_NO_MEMORY;
+    if (status == DLOCK_OK) {
+        *out = client;
+        return error_set(DLOCK_OK, "");
     }
-    client->tls = tls;
-    if (!build(client, &options, &topology)) {
-        if (client->deployment == NULL) free_store(&options);
-        dlock_client_free(client);
-        return DLOCK_NO_MEMORY;
-    }
-    *out = client;
-    return DLOCK_OK;
-}
-
-void dlock_options_error(const dlock_client_options *given, char *text, size_t size) {
-    dlock_client_options options;
-    topology topology;
-    char details[OPTIONS_ERROR_SIZE];
-    tls_context *tls = NULL;
-    const char *error = options_read_client(&options, &topology, given, details);
-    if (error == NULL && options_open_tls(&tls, &options, &topology, details) != DLOCK_OK)
-        error = details;
-    tls_context_free(tls);
-    if (size > 0) snprintf(text, size, "%s", error == NULL ? "" : error);
+    bool has_store = client != NULL && client->deployment != NULL;
+    if (status != DLOCK_INVALID && !has_store) free_store(&options);
+    dlock_client_free(client);
+    return error_set(status, text);
 }
 
 /* -- the end */

@@ -7,6 +7,7 @@
  *   state   by the local clock: any thread may look at the lease */
 #include "api/lock.h"
 
+#include "api/error.h"
 #include "api/options.h"
 #include "base/text.h"
 #include <stdlib.h>
@@ -29,13 +30,6 @@ static const char *read_options(dlock_lock_options *options, const dlock_client 
                "majority "
                "is another one";
     return NULL;
-}
-
-void dlock_lock_options_error(const dlock_client *client, const dlock_lock_options *given,
-                              char *text, size_t size) {
-    dlock_lock_options options;
-    const char *error = read_options(&options, client, given);
-    if (size > 0) text_copy(text, size, error == NULL ? "" : error);
 }
 
 static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
@@ -68,12 +62,13 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
                             const dlock_lock_options *given) {
     *out = NULL;
     dlock_lock_options options;
-    if (name == NULL || name[0] == '\0' || read_options(&options, client, given) != NULL)
-        return DLOCK_INVALID;
+    const char *wrong = read_options(&options, client, given);
+    if (wrong == NULL && (name == NULL || name[0] == '\0')) wrong = "the name is empty";
+    if (wrong != NULL) return error_set(DLOCK_INVALID, wrong);
 
     size_t slots = client->chain->count;
     dlock_lock *lock = calloc(1, sizeof(*lock) + slots * sizeof(lock->slots[0]));
-    if (lock == NULL) return DLOCK_NO_MEMORY;
+    if (lock == NULL) return error_set(DLOCK_NO_MEMORY, "");
     lock->client = client;
     lock->name = client_full_name(client, name);
     if (options.owner != NULL) lock->owner = strdup(options.owner);
@@ -83,10 +78,10 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
     if (lock->name == NULL || !has_owner ||
         !attempt_prepare(&lock->call.attempt, client->deployment)) {
         dlock_lock_free(lock);
-        return DLOCK_NO_MEMORY;
+        return error_set(DLOCK_NO_MEMORY, "");
     }
     *out = lock;
-    return DLOCK_OK;
+    return error_set(DLOCK_OK, "");
 }
 
 void lock_close_session(dlock_lock *lock) {

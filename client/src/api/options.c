@@ -9,6 +9,7 @@
 
 #include "base/token.h"
 #include "dlock_spi.h"
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -157,4 +158,17 @@ dlock_status options_open_tls(tls_context **context, const dlock_client_options 
     *context = NULL;
     if (!topology_has_tls(topology)) return DLOCK_OK;
     return tls_context_new(context, &files, text, OPTIONS_ERROR_SIZE);
+}
+
+dlock_status options_open_log(log_file **file, const dlock_client_options *options,
+                              char text[OPTIONS_ERROR_SIZE]) {
+    *file = NULL;
+    if (options->access_log_dir == NULL) return DLOCK_OK;
+    *file = log_file_new(options->access_log_dir, options->access_log_keep);
+    if (*file != NULL) return DLOCK_OK;
+    int fault = errno;
+    snprintf(text, OPTIONS_ERROR_SIZE, "access_log_dir: dlock-access.log cannot be opened: %s",
+             fault == ENXIO ? "a pipe without a reader" : strerror(fault));
+    bool is_lack = fault == ENOMEM || fault == EMFILE || fault == ENFILE || fault == EAGAIN;
+    return is_lack ? DLOCK_NO_MEMORY : DLOCK_INVALID;
 }

@@ -4,6 +4,7 @@
 
 #include "deployment/topology.h"
 #include "dlock.h"
+#include "handlers/log_file.h"
 #include "net/tls.h"
 
 enum { OPTIONS_ERROR_SIZE = 200, OPTIONS_LEASE_MIN_MS = 10 };
@@ -18,3 +19,8 @@ const char *options_read_lock(dlock_lock_options *options, const dlock_lock_opti
  * is in text. */
 dlock_status options_open_tls(tls_context **context, const dlock_client_options *options,
                               const topology *topology, char text[OPTIONS_ERROR_SIZE]);
+
+/* The file of the access log; NULL if the options name no folder. DLOCK_INVALID: the file cannot be
+ * opened; the error is in text. */
+dlock_status options_open_log(log_file **file, const dlock_client_options *options,
+                              char text[OPTIONS_ERROR_SIZE]);

@@ -279,5 +279,5 @@ dlock_status query_info(query *query, server *server) {
     }
     free(info);
     if (status != DLOCK_OK || query->is_found) return status;
-    return refuse(query, server, DLOCK_PROTOCOL, "it does not have the dlock module");
+    return refuse(query, server, DLOCK_NO_MODULE, "INFO knows no dlock");
 }

@@ -204,6 +204,7 @@ log_file *log_file_new(const char *dir, size_t keep) {
     int length = snprintf(file->path, sizeof(file->path), "%s/%s", dir, FILE_NAME);
     pthread_mutex_init(&file->mutex, NULL);
     pthread_cond_init(&file->has_lines, NULL);
+    errno = ENAMETOOLONG;
     bool is_open = length < PATH_SIZE && open_file(file);
     if (is_open && thread_start(&file->thread, run, file)) return file;
     int fault = errno;

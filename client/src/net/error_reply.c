@@ -37,7 +37,8 @@ static const row rows[] = {
     {"UNBLOCKED ", {DLOCK_REFUSED, true}},
     {"TRYAGAIN ", {DLOCK_REFUSED, true}},
     {"CLUSTERDOWN ", {DLOCK_REFUSED, true}},
-    {"ERR unknown command", {DLOCK_PROTOCOL, false}},
+    {"ERR unknown command 'DLOCK.", {DLOCK_NO_MODULE, false}},
+    {"ERR unknown command `DLOCK.", {DLOCK_NO_MODULE, false}}, /* before Redis 7 */
     {"ERR PX", {DLOCK_INVALID, false}},
     {"ERR token", {DLOCK_INVALID, false}},
 };

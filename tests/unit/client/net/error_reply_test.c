@@ -90,10 +90,13 @@ static void a_full_queue_has_a_status_of_its_own(void) {
     CHECK_ROWS(rows);
 }
 
-static void a_server_without_the_module_speaks_another_protocol(void) {
+static void a_server_without_the_module_has_a_status_of_its_own(void) {
     const row rows[] = {
-        {"ERR unknown command 'DLOCK.ACQUIRE', with args beginning with: 'a' 'b' ", DLOCK_PROTOCOL,
+        {"ERR unknown command 'DLOCK.ACQUIRE', with args beginning with: 'a' 'b' ", DLOCK_NO_MODULE,
          false},
+        {"ERR unknown command `DLOCK.ACQUIRE`, with args beginning with: `a`", DLOCK_NO_MODULE,
+         false},
+        {"ERR unknown command 'WAIT', with args beginning with: '1'", DLOCK_PROTOCOL, false},
     };
     CHECK_ROWS(rows);
 }
@@ -136,7 +139,7 @@ int main(void) {
     UNIT_RUN(a_server_that_cannot_write_now_is_worth_another_attempt);
     UNIT_RUN(a_mistake_of_the_caller_is_invalid);
     UNIT_RUN(a_full_queue_has_a_status_of_its_own);
-    UNIT_RUN(a_server_without_the_module_speaks_another_protocol);
+    UNIT_RUN(a_server_without_the_module_has_a_status_of_its_own);
     UNIT_RUN(a_server_that_may_evict_locks_refuses_for_good);
     UNIT_RUN(an_unknown_error_is_not_guessed_at);
     UNIT_RUN(the_whole_first_word_identifies_an_error);
