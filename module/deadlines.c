@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* deadlines.c - see deadlines.h.
  *
- * Invariant: no deadline is earlier than its parent. The parent of index i is (i - 1) / 2. */
+ * Invariant: no deadline is earlier than its parent. The parent of index i is (i - 1) / 2.
+ *
+ * A removal leaves a gap, and the next deadline that is added starts there. Most locks are short:
+ * one lease ends early, the next one has nearly the same end, and neither moves any other. Only a
+ * second removal in a row fills the gap, with the last deadline of the array. */
 #include "deadlines.h"
 
 static void put(deadlines *times, size_t place, deadline *entry) {
@@ -34,19 +38,44 @@ static void sink(deadlines *times, size_t place, deadline *entry) {
     put(times, place, entry);
 }
 
-void deadlines_add(deadlines *times, deadline *added) {
-    rise(times, times->count++, added);
-}
-
-void deadlines_remove(deadlines *times, deadline *removed) {
-    deadline *last = times->heap[--times->count];
-    if (last == removed) return;
-    if (last->at_us < removed->at_us)
-        rise(times, removed->place, last);
+/* Puts entry at an unused place, from where the invariant moves it up or down. */
+static void settle(deadlines *times, size_t place, deadline *entry) {
+    if (place > 0 && entry->at_us < times->heap[(place - 1) / 2]->at_us)
+        rise(times, place, entry);
     else
-        sink(times, removed->place, last);
+        sink(times, place, entry);
 }
 
+void deadlines_add(deadlines *times, deadline *added) {
+    if (times->gap == 0) {
+        rise(times, times->count++, added);
+        return;
+    }
+    size_t place = times->gap - 1;
+    times->gap = 0;
+    times->count++;
+    settle(times, place, added);
+}
+
+/* While there is a gap, the last deadline stands behind the count of them. */
+static void fill_gap(deadlines *times) {
+    size_t place = times->gap - 1;
+    times->gap = 0;
+    settle(times, place, times->heap[times->count]);
+}
+
+/* The last place needs no gap. */
+void deadlines_remove(deadlines *times, deadline *removed) {
+    if (times->gap != 0) fill_gap(times);
+    times->count--;
+    if (removed->place < times->count) times->gap = removed->place + 1;
+}
+
+/* Below a gap at the root, the earliest is one of the two children. */
 deadline *deadlines_first(const deadlines *times) {
-    return times->count == 0 ? NULL : times->heap[0];
+    if (times->count == 0) return NULL;
+    if (times->gap != 1) return times->heap[0];
+    deadline *left = times->heap[1];
+    if (times->count == 1) return left;
+    return times->heap[2]->at_us < left->at_us ? times->heap[2] : left;
 }

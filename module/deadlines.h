@@ -16,7 +16,8 @@ typedef struct deadline {
 
 typedef struct deadlines {
     deadline **heap;
-    size_t count;
+    size_t count; /* of deadlines */
+    size_t gap;   /* an unused place among them, plus 1; 0: none; only for deadlines.c */
 } deadlines;
 
 void deadlines_add(deadlines *times, deadline *added);

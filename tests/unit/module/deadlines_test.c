@@ -9,20 +9,37 @@ enum { MANY = 1000 };
 static deadline *heap[MANY];
 static deadline entries[MANY];
 
+/* Marks the places that are in use, and the number of them. */
+static size_t places(const deadlines *all, bool is_used[MANY + 1]) {
+    size_t used = all->count + (all->gap != 0);
+    for (size_t i = 0; i < used; i++)
+        is_used[i] = i + 1 != all->gap;
+    return used;
+}
+
 static void check_places(const deadlines *all) {
-    for (size_t i = 0; i < all->count; i++) {
+    bool is_used[MANY + 1];
+    size_t used = places(all, is_used);
+    int64_t earliest = INT64_MAX;
+    for (size_t i = 0; i < used; i++) {
+        if (!is_used[i]) continue;
         CHECK(all->heap[i]->place == i);
-        if (i > 0) CHECK(all->heap[(i - 1) / 2]->at_us <= all->heap[i]->at_us);
+        for (size_t above = i; above > 0;) {
+            above = (above - 1) / 2;
+            if (is_used[above]) CHECK(all->heap[above]->at_us <= all->heap[i]->at_us);
+        }
+        if (all->heap[i]->at_us < earliest) earliest = all->heap[i]->at_us;
     }
+    if (used > 0) CHECK_EQUAL(deadlines_first(all)->at_us, earliest);
 }
 
 static void of_none_there_is_no_first(void) {
-    deadlines all = {heap, 0};
+    deadlines all = {.heap = heap};
     CHECK(deadlines_first(&all) == NULL);
 }
 
 static void the_only_one_is_the_first(void) {
-    deadlines all = {heap, 0};
+    deadlines all = {.heap = heap};
     deadline only = {.at_us = 5};
     deadlines_add(&all, &only);
     CHECK(deadlines_first(&all) == &only);
@@ -31,7 +48,7 @@ static void the_only_one_is_the_first(void) {
 }
 
 static void they_leave_in_the_order_of_time(void) {
-    deadlines all = {heap, 0};
+    deadlines all = {.heap = heap};
     for (size_t i = 0; i < MANY; i++) {
         entries[i].at_us = (int64_t)(unit_random() % 500); /* so that some are equal */
         deadlines_add(&all, &entries[i]);
@@ -48,22 +65,48 @@ static void they_leave_in_the_order_of_time(void) {
     CHECK(deadlines_first(&all) == NULL);
 }
 
+static void the_next_one_takes_the_place_of_one_that_left(void) {
+    deadlines all = {.heap = heap};
+    for (size_t i = 0; i < 7; i++) {
+        entries[i].at_us = 100;
+        deadlines_add(&all, &entries[i]);
+    }
+    deadline early = {.at_us = 5};
+    deadlines_add(&all, &early);
+    deadlines_remove(&all, &early);
+    CHECK(deadlines_first(&all)->at_us == 100);
+    deadlines_add(&all, &early);
+    CHECK(deadlines_first(&all) == &early);
+    check_places(&all);
+}
+
+static void two_that_leave_in_a_row_leave_the_earliest_in_front(void) {
+    deadlines all = {.heap = heap};
+    for (size_t i = 0; i < 3; i++) {
+        entries[i].at_us = (int64_t)i;
+        deadlines_add(&all, &entries[i]);
+    }
+    deadlines_remove(&all, &entries[0]);
+    CHECK(deadlines_first(&all) == &entries[1]);
+    deadlines_remove(&all, &entries[1]);
+    CHECK(deadlines_first(&all) == &entries[2]);
+    deadlines_remove(&all, &entries[2]);
+    CHECK(deadlines_first(&all) == NULL);
+}
+
 static void any_may_leave_at_any_time(void) {
-    deadlines all = {heap, 0};
+    deadlines all = {.heap = heap};
+    bool is_in[MANY] = {false};
     for (int i = 0; i < 20000; i++) {
-        bool is_adding = all.count == 0 || (all.count < MANY && unit_random() % 2 == 0);
-        if (is_adding) {
-            deadline *free_one = entries;
-            while (free_one->place < all.count && all.heap[free_one->place] == free_one)
-                free_one++;
-            free_one->at_us = (int64_t)(unit_random() % 100);
-            deadlines_add(&all, free_one);
+        size_t number = unit_random() % (i < 10000 ? MANY : 8);
+        if (is_in[number]) {
+            deadlines_remove(&all, &entries[number]);
         } else {
-            deadlines_remove(&all, all.heap[unit_random() % all.count]);
+            entries[number].at_us = (int64_t)(unit_random() % 100);
+            deadlines_add(&all, &entries[number]);
         }
+        is_in[number] = !is_in[number];
         check_places(&all);
-        for (size_t j = 0; j < all.count; j++)
-            CHECK(deadlines_first(&all)->at_us <= all.heap[j]->at_us);
     }
 }
 
@@ -71,6 +114,8 @@ int main(void) {
     UNIT_RUN(of_none_there_is_no_first);
     UNIT_RUN(the_only_one_is_the_first);
     UNIT_RUN(they_leave_in_the_order_of_time);
+    UNIT_RUN(the_next_one_takes_the_place_of_one_that_left);
+    UNIT_RUN(two_that_leave_in_a_row_leave_the_earliest_in_front);
     UNIT_RUN(any_may_leave_at_any_time);
     return unit_summary();
 }
