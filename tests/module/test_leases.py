@@ -10,14 +10,15 @@ from support.server import free_port, wait_until
 from support.turn import Bare
 from support.waiting import Waiting, queue_up
 
-BUSY_S = 1.0  # what a busy machine may add to "milliseconds later"
+BUSY_S = 5.0  # what a busy machine may add to "milliseconds later"
 AOF = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 def ended_within(begin, lease_ms):
     """Not before the lease is over, and not much later."""
     took_s = time.monotonic() - begin
-    return lease_ms / 1000 <= took_s < lease_ms / 1000 + BUSY_S
+    assert lease_ms / 1000 <= took_s < lease_ms / 1000 + BUSY_S, f"after {took_s:.3f} s"
+    return True
 
 
 # -- where the lease is seen ----------------------------------------------------------------------
