@@ -237,8 +237,13 @@ DLOCK_API dlock_status dlock_try_acquire(dlock_lock *lock);
  * dlock_release(); DLOCK_LOST if the lease has ended meanwhile. Threads: owner. */
 DLOCK_API dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms);
 
-/* The lease ends lease_ms from now (0: the lock's own; else 10 at least), or later if it already
- * did: a lease is never made shorter. DLOCK_LOST: the lease has ended before, or the server says
+/* The same with a lease of lease_ms (0: the lock's own; else 10 at least) for this acquisition alone;
+ * renewals, if any, follow in proportion. On a handle that holds the lock, the lease is extended as
+ * by dlock_extend(), and one more dlock_release() is needed. Threads: owner. */
+DLOCK_API dlock_status dlock_acquire_for(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms);
+
+/* The lease ends lease_ms from now (0: that of this acquisition; else 10 at least), or later if it
+ * already did: a lease is never made shorter. DLOCK_LOST: the lease has ended before, or the server says
  * that the lock is not held. On a failure the lock is certainly held as long as before; with a
  * session, DLOCK_UNREACHABLE also means that the connection of the session has ended and is being
  * replaced. Threads: owner. */

@@ -145,6 +145,7 @@ def _load():
             ("client_get_stats", None, pointer, pointer),
             ("lock_new", status, pointer, pointer, text, pointer), ("lock_free", None, pointer),
             ("try_acquire", status, pointer), ("acquire", status, pointer, ctypes.c_int64),
+            ("acquire_for", status, pointer, ctypes.c_int64, ctypes.c_uint32),
             ("extend", status, pointer, ctypes.c_uint32), ("release", status, pointer),
             ("cancel", None, pointer), ("get_state", ctypes.c_int, pointer),
             ("remaining_ms", ctypes.c_int64, pointer), ("lost_fd", ctypes.c_int, pointer),
@@ -266,6 +267,9 @@ class Lock:
 
     def acquire(self, wait_ms=NO_WAIT):
         return Status(lib.dlock_acquire(self.handle, wait_ms))
+
+    def acquire_for(self, lease_ms, wait_ms=NO_WAIT):
+        return Status(lib.dlock_acquire_for(self.handle, wait_ms, lease_ms))
 
     def timed_acquire(self, wait_ms=NO_WAIT):
         """The status, and how long it took in milliseconds."""

@@ -16,6 +16,7 @@ struct dlock_lock {
     call call; /* the one that goes on, if any */
 
     int depth;
+    bool is_deepening; /* extend: of an acquire of a lock that is held already */
     uint64_t fence;
     char token[TOKEN_MAX + 1];
     dlock_timings timings;

@@ -15,6 +15,8 @@
 #include "base/deadline.h"
 #include "base/text.h"
 
+#define TOO_SHORT "lease_ms is less than 10"
+
 static bool is_gone(const dlock_lock *lock) {
     return lease_state(&lock->lease, lock_now_us(lock)) == DLOCK_GONE;
 }
@@ -124,12 +126,28 @@ static void begin_hold(dlock_lock *lock) {
     loop_unlock(client->loop);
 }
 
+/* False: the session is about to move to a new connection; an EXTEND would prove nothing. */
+static bool pause_renewal(dlock_lock *lock) {
+    loop *loop = lock->client->loop;
+    if (!is_to_be_kept(lock)) return true;
+    loop_lock(loop);
+    bool is_paused = renewal_pause(&lock->kept);
+    loop_unlock(loop);
+    return is_paused;
+}
+
+static bool is_too_short(uint32_t lease_ms) {
+    return lease_ms != 0 && lease_ms < OPTIONS_LEASE_MIN_MS;
+}
+
 /* The lock is not held by this handle. */
-static bool begin_first(dlock_lock *lock, int64_t wait_ms, dlock_status *answered) {
+static bool begin_first(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
+                        dlock_status *answered) {
     if (!token_source_take(&lock->client->tokens, lock->owner, lock->token))
         return answer(lock, answered, DLOCK_NO_MEMORY, "no random bytes for a token");
     if (!prepare_background(lock))
         return answer(lock, answered, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
+    lease_plan(&lock->lease, lease_ms);
     dlock_call *call = prepare_call(lock, DLOCK_ACQUIRING, lock->lease.rule.lease_ms);
     lock->call.has_straggler = false;
     call->fence = 0;
@@ -138,10 +156,23 @@ static bool begin_first(dlock_lock *lock, int64_t wait_ms, dlock_status *answere
     return true;
 }
 
-bool lock_begin_acquire(dlock_lock *lock, int64_t wait_ms, dlock_status *answered) {
+static bool begin_extension(dlock_lock *lock, uint32_t lease_ms, bool is_deepening,
+                            dlock_status *answered) {
+    if (is_gone(lock)) return answer(lock, answered, DLOCK_LOST, "the lease has ended meanwhile");
+    if (!pause_renewal(lock))
+        return answer(lock, answered, DLOCK_UNREACHABLE, "the connection of the session has ended");
+    lock->is_deepening = is_deepening;
+    prepare_call(lock, DLOCK_EXTENDING, lease_ms != 0 ? lease_ms : lock->lease.rule.lease_ms);
+    return true;
+}
+
+bool lock_begin_acquire(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
+                        dlock_status *answered) {
     if (wait_ms < DLOCK_WAIT_FOREVER)
         return answer(lock, answered, DLOCK_INVALID, "wait_ms is negative");
-    if (lock->depth == 0) return begin_first(lock, wait_ms, answered);
+    if (is_too_short(lease_ms)) return answer(lock, answered, DLOCK_INVALID, TOO_SHORT);
+    if (lock->depth == 0) return begin_first(lock, wait_ms, lease_ms, answered);
+    if (lease_ms != 0) return begin_extension(lock, lease_ms, true, answered);
     if (is_gone(lock)) return answer(lock, answered, DLOCK_LOST, "the lease has ended meanwhile");
     lock->depth++;
     return answer(lock, answered, DLOCK_OK, "");
@@ -167,16 +198,6 @@ static void lose(dlock_lock *lock) {
     notifier_look(&lock->watched);
 }
 
-/* False: the session is about to move to a new connection; an EXTEND would prove nothing. */
-static bool pause_renewal(dlock_lock *lock) {
-    loop *loop = lock->client->loop;
-    if (!is_to_be_kept(lock)) return true;
-    loop_lock(loop);
-    bool is_paused = renewal_pause(&lock->kept);
-    loop_unlock(loop);
-    return is_paused;
-}
-
 static dlock_status settle_extend(dlock_lock *lock) {
     loop *loop = lock->client->loop;
     dlock_call *call = &lock->call.pub;
@@ -188,6 +209,7 @@ static dlock_status settle_extend(dlock_lock *lock) {
         text_copy(call->cause, sizeof(call->cause), "the lease had ended before the extension");
     }
     if (call->status == DLOCK_LOST) lose(lock);
+    if (call->status == DLOCK_OK && lock->is_deepening) lock->depth++;
     prepare_renewal_attempt(lock);
     renewal_resume(&lock->kept);
     loop_unlock(loop);
@@ -196,13 +218,8 @@ static dlock_status settle_extend(dlock_lock *lock) {
 
 bool lock_begin_extend(dlock_lock *lock, uint32_t lease_ms, dlock_status *answered) {
     if (lock->depth == 0) return answer(lock, answered, DLOCK_NOT_HELD, "the lock is not held");
-    if (lease_ms != 0 && lease_ms < OPTIONS_LEASE_MIN_MS)
-        return answer(lock, answered, DLOCK_INVALID, "lease_ms is less than 10");
-    if (is_gone(lock)) return answer(lock, answered, DLOCK_LOST, "the lease has ended meanwhile");
-    if (!pause_renewal(lock))
-        return answer(lock, answered, DLOCK_UNREACHABLE, "the connection of the session has ended");
-    prepare_call(lock, DLOCK_EXTENDING, lease_ms != 0 ? lease_ms : lock->lease.rule.lease_ms);
-    return true;
+    if (is_too_short(lease_ms)) return answer(lock, answered, DLOCK_INVALID, TOO_SHORT);
+    return begin_extension(lock, lease_ms, false, answered);
 }
 
 /* -- release */
@@ -274,10 +291,14 @@ static dlock_status run(dlock_lock *lock) {
     return lock_settle(lock);
 }
 
-dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms) {
+dlock_status dlock_acquire_for(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms) {
     dlock_status answered = DLOCK_INVALID;
-    if (lock == NULL || !lock_begin_acquire(lock, wait_ms, &answered)) return answered;
+    if (lock == NULL || !lock_begin_acquire(lock, wait_ms, lease_ms, &answered)) return answered;
     return run(lock);
+}
+
+dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms) {
+    return dlock_acquire_for(lock, wait_ms, 0);
 }
 
 dlock_status dlock_try_acquire(dlock_lock *lock) {

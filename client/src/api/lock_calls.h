@@ -10,7 +10,8 @@
 
 #include "api/lock.h"
 
-bool lock_begin_acquire(dlock_lock *lock, int64_t wait_ms, dlock_status *answered);
+bool lock_begin_acquire(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
+                        dlock_status *answered);
 bool lock_begin_extend(dlock_lock *lock, uint32_t lease_ms, dlock_status *answered);
 bool lock_begin_release(dlock_lock *lock, dlock_status *answered);
 dlock_status lock_settle(dlock_lock *lock);

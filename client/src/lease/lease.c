@@ -41,15 +41,30 @@ static void set_gone(lease *lease, int64_t number) {
     if (lease->lost_fd >= 0) timerfd_settime(lease->lost_fd, TFD_TIMER_ABSTIME, &due, NULL);
 }
 
-void lease_init(lease *lease, const lease_rule *rule) {
-    *lease = (struct lease){.rule = *rule, .lost_fd = -1};
-    lease->has_lead = rule->is_watched || rule->renew_every_ms > 0;
+static void set_rule(lease *lease, const lease_rule *rule) {
+    lease->rule = *rule;
     if (rule->renew_every_ms == 0) return;
     int64_t rest_us = end_us(lease, 0, rule->lease_ms) - (int64_t)rule->renew_every_ms * 1000;
     int64_t grace_us = (int64_t)rule->io_timeout_ms * 1000;
     lease->renew_before_us = rest_us > 0 ? rest_us : 0;
-    lease->suspect_before_us =
-        lease->renew_before_us - deadline_earlier(grace_us, lease->renew_before_us / 2);
+    atomic_store(&lease->suspect_before_us,
+                 lease->renew_before_us - deadline_earlier(grace_us, lease->renew_before_us / 2));
+}
+
+void lease_init(lease *lease, const lease_rule *rule) {
+    *lease = (struct lease){.own = *rule, .lost_fd = -1};
+    lease->has_lead = rule->is_watched || rule->renew_every_ms > 0;
+    set_rule(lease, rule);
+}
+
+void lease_plan(lease *lease, uint32_t lease_ms) {
+    lease_rule rule = lease->own;
+    if (lease_ms == 0) lease_ms = rule.lease_ms;
+    if (lease_ms == lease->rule.lease_ms) return;
+    uint64_t every_ms = (uint64_t)rule.renew_every_ms * lease_ms / rule.lease_ms;
+    if (rule.renew_every_ms > 0) rule.renew_every_ms = every_ms > 0 ? (uint32_t)every_ms : 1;
+    rule.lease_ms = lease_ms;
+    set_rule(lease, &rule);
 }
 
 void lease_free(lease *lease) {
@@ -92,7 +107,7 @@ void lease_end(lease *lease) {
 
 static int64_t suspect_at(const lease *lease, int64_t number) {
     if (number == 0) return DEADLINE_NEVER;
-    return number < 0 ? 0 : number - lease->suspect_before_us;
+    return number < 0 ? 0 : number - atomic_load(&lease->suspect_before_us);
 }
 
 dlock_state lease_state(const lease *lease, int64_t now_us) {

@@ -26,9 +26,11 @@ typedef struct lease_rule {
 } lease_rule;
 
 typedef struct lease {
-    lease_rule rule;
+    lease_rule rule; /* of this acquisition */
+    lease_rule own;  /* of the lock */
     bool has_lead;
-    int64_t renew_before_us, suspect_before_us; /* this long before the lock is gone */
+    int64_t renew_before_us; /* this long before the lock is gone */
+    atomic_int_least64_t suspect_before_us;
     /* End of validity less the lead. 0: not held. LEASE_OVER: gone for good. Negative: in question,
      * since the connection of a session has ended. */
     atomic_int_least64_t gone_us;
@@ -44,6 +46,9 @@ typedef struct lease {
 void lease_init(lease *lease, const lease_rule *rule);
 void lease_free(lease *lease);
 
+/* Before an acquire: the lease that this acquisition is to have, with renewals in proportion. 0: the
+ * lock's own. */
+void lease_plan(lease *lease, uint32_t lease_ms);
 /* The lock was granted, asked for at asked_us. */
 void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms);
 /* The lock was extended, and ends not sooner than before. A question stays: a server that has not
