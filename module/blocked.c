@@ -17,7 +17,8 @@
  * The module does not use the timeout of the core. The core's timeout is late, and on some servers
  * the reply is lost when the timeout meets an unblocking in the same turn. CLIENT UNBLOCK in the
  * turn between delivered and told also loses the reply on some servers: the module then closes the
- * connection, so that no client hangs.
+ * connection, so that no client hangs. The module cannot tell whether CLIENT UNBLOCK has sent an
+ * error instead, so a connection that got UNBLOCKED in this turn is closed too.
  *
  * Clients block on a key with a random name, which nobody creates. In a cluster the key is in the
  * slot of the lock, so that the core can redirect clients whose slot moves away. If clients blocked

@@ -236,7 +236,7 @@ def test_the_inner_command_needs_the_permission_of_the_caller(server, held):
 def test_a_write_is_refused_when_memory_is_full_and_a_read_is_not(held):
     held.config_set("maxmemory-policy", "noeviction")
     held.config_set("maxmemory", 1)
-    with pytest.raises(redis.ResponseError, match="OOM"):
+    with pytest.raises(redis.ResponseError, match="OOM|maxmemory"):
         guard(held, "SET", "data", "1")
     assert guard(held, "GET", "data") is None
     assert guard(held, "DEL", "data") == 0

@@ -238,6 +238,7 @@ def test_a_flush_ends_all_holders(server, client, how):
                "the holders to be forgotten")
 
 
+@pytest.mark.alone
 def test_thousands_of_leases_that_end_together_do_not_hold_others_up(server, client):
     pipe = client.pipeline(transaction=False)
     for i in range(5000):
