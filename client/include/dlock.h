@@ -254,6 +254,48 @@ DLOCK_API dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms);
  * release goes on in the background until the lease ends. Threads: owner. */
 DLOCK_API dlock_status dlock_release(dlock_lock *lock);
 
+/* -- writes that only the holder can make */
+
+typedef enum dlock_reply_kind {
+    DLOCK_REPLY_NULL = 0,
+    DLOCK_REPLY_INTEGER = 1,
+    DLOCK_REPLY_TEXT = 2, /* also a status like OK */
+    DLOCK_REPLY_ARRAY = 3 /* only the number of its elements is kept, as the integer */
+} dlock_reply_kind;
+
+/* The reply of a command. text and text_size are the caller's: room for a text and a NUL. */
+typedef struct dlock_reply {
+    size_t struct_size;
+    char *text; /* cut if the room is too small; "" for other kinds */
+    size_t text_size;
+    dlock_reply_kind kind;
+    int64_t integer;
+    size_t text_length; /* of the whole text: cut if not less than text_size */
+} dlock_reply;
+
+/* text NULL and size 0: only kind, integer and text_length are wanted. */
+static inline void dlock_reply_init(dlock_reply *reply, char *text, size_t size) {
+    memset(reply, 0, sizeof(*reply));
+    reply->struct_size = sizeof(*reply);
+    reply->text = text;
+    reply->text_size = size;
+}
+
+/* Runs a Redis command only if the server finds that this handle holds the lock: check and command
+ * are one step there (DLOCK.GUARD of module/README.md). argv is the command with its arguments, up
+ * to 16 MB in all; argvlen, their lengths; NULL: each ends with a NUL. reply may be NULL.
+ *
+ * DLOCK_OK: the command was run, and replied. DLOCK_LOST: nothing was run; the lock is lost, by the
+ * local clock or as the server says. DLOCK_REFUSED: an error of the command, or of the server: see
+ * dlock_last_error(). DLOCK_UNREACHABLE: nothing was sent. DLOCK_IN_DOUBT: sent, but no reply came.
+ * The command may have been run, and may still be run as long as this acquisition holds the lock;
+ * not once dlock_release() has returned DLOCK_OK or DLOCK_LOST (unless the client has
+ * hotspot_hand_on). It is never sent twice: see client/README.md. DLOCK_INVALID: several
+ * independent servers, plain Redis and stores have no guarded commands. Returns within
+ * connect_timeout_ms and io_timeout_ms. Threads: owner. */
+DLOCK_API dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *argv,
+                                     const size_t *argvlen, dlock_reply *reply);
+
 /* The acquire that goes on ends with DLOCK_CANCELED, unless the lock is granted already; if no
  * acquire goes on, the next acquire that would ask the service ends so. A cancel that comes while
  * an acquire returns may be forgotten, so a program that wants to end keeps a flag of its own.

@@ -38,5 +38,16 @@ static inline int64_t lock_now_us(const dlock_lock *lock) {
     return loop_now_us(lock->client->loop);
 }
 
+/* Is the validity over, by the local clock? */
+static inline bool lock_is_gone(const dlock_lock *lock) {
+    return lease_state(&lock->lease, lock_now_us(lock)) == DLOCK_GONE;
+}
+
+/* The result of a call, and the text of dlock_last_error(). Returns the status. */
+dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *error);
+
+/* A server says that the token does not hold the lock. Locked. */
+void lock_lose(dlock_lock *lock);
+
 /* The server is to notice the end of the session. Locked. */
 void lock_close_session(dlock_lock *lock);

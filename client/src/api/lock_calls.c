@@ -17,10 +17,6 @@
 
 #define TOO_SHORT "lease_ms is less than 10"
 
-static bool is_gone(const dlock_lock *lock) {
-    return lease_state(&lock->lease, lock_now_us(lock)) == DLOCK_GONE;
-}
-
 static bool is_to_be_kept(const dlock_lock *lock) {
     return lock->lease.rule.renew_every_ms != 0 || lock_is_session(lock);
 }
@@ -30,7 +26,7 @@ static void tell(const dlock_lock *lock, dlock_event event, dlock_status why) {
     if (client->on_event != NULL) client->on_event(client->event_arg, event, lock->name, why);
 }
 
-static dlock_status finish(dlock_lock *lock, dlock_status status, const char *error) {
+dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *error) {
     if (status == DLOCK_OK)
         error = "";
     else if (error[0] == '\0')
@@ -42,7 +38,7 @@ static dlock_status finish(dlock_lock *lock, dlock_status status, const char *er
 /* The call ends before the chain. Always false, as the result of begin. */
 static bool answer(dlock_lock *lock, dlock_status *answered, dlock_status status,
                    const char *error) {
-    *answered = finish(lock, status, error);
+    *answered = lock_finish(lock, status, error);
     return false;
 }
 
@@ -158,7 +154,8 @@ static bool begin_first(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
 
 static bool begin_extension(dlock_lock *lock, uint32_t lease_ms, bool is_deepening,
                             dlock_status *answered) {
-    if (is_gone(lock)) return answer(lock, answered, DLOCK_LOST, "the lease has ended meanwhile");
+    if (lock_is_gone(lock))
+        return answer(lock, answered, DLOCK_LOST, "the lease has ended meanwhile");
     if (!pause_renewal(lock))
         return answer(lock, answered, DLOCK_UNREACHABLE, "the connection of the session has ended");
     lock->is_deepening = is_deepening;
@@ -173,7 +170,8 @@ bool lock_begin_acquire(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
     if (is_too_short(lease_ms)) return answer(lock, answered, DLOCK_INVALID, TOO_SHORT);
     if (lock->depth == 0) return begin_first(lock, wait_ms, lease_ms, answered);
     if (lease_ms != 0) return begin_extension(lock, lease_ms, true, answered);
-    if (is_gone(lock)) return answer(lock, answered, DLOCK_LOST, "the lease has ended meanwhile");
+    if (lock_is_gone(lock))
+        return answer(lock, answered, DLOCK_LOST, "the lease has ended meanwhile");
     lock->depth++;
     return answer(lock, answered, DLOCK_OK, "");
 }
@@ -183,7 +181,7 @@ static dlock_status settle_acquire(dlock_lock *lock) {
     dlock_status status = call->status;
     take_timings(lock);
     count_acquire(lock->client, status);
-    finish(lock, status, call->cause);
+    lock_finish(lock, status, call->cause);
     atomic_store(&lock->is_canceled, false);
     if (status == DLOCK_OK) begin_hold(lock);
     return status;
@@ -191,8 +189,7 @@ static dlock_status settle_acquire(dlock_lock *lock) {
 
 /* -- extend */
 
-/* Locked. */
-static void lose(dlock_lock *lock) {
+void lock_lose(dlock_lock *lock) {
     client_count(lock->client, COUNT_LOST);
     lease_lose(&lock->lease, DLOCK_LOST);
     notifier_look(&lock->watched);
@@ -208,12 +205,12 @@ static dlock_status settle_extend(dlock_lock *lock) {
         call->status = DLOCK_LOST;
         text_copy(call->cause, sizeof(call->cause), "the lease had ended before the extension");
     }
-    if (call->status == DLOCK_LOST) lose(lock);
+    if (call->status == DLOCK_LOST) lock_lose(lock);
     if (call->status == DLOCK_OK && lock->is_deepening) lock->depth++;
     prepare_renewal_attempt(lock);
     renewal_resume(&lock->kept);
     loop_unlock(loop);
-    return finish(lock, call->status, call->cause);
+    return lock_finish(lock, call->status, call->cause);
 }
 
 bool lock_begin_extend(dlock_lock *lock, uint32_t lease_ms, dlock_status *answered) {
@@ -229,7 +226,7 @@ static bool end_hold(dlock_lock *lock) {
     dlock_client *client = lock->client;
     loop_lock(client->loop);
     bool is_in_question = atomic_load(&lock->lease.gone_us) < 0;
-    bool is_lost = is_in_question || is_gone(lock);
+    bool is_lost = is_in_question || lock_is_gone(lock);
     renewal_end(&lock->kept);
     notifier_remove(&lock->watched);
     lease_end(&lock->lease);
@@ -273,7 +270,7 @@ static dlock_status settle_release(dlock_lock *lock) {
                                                       : COUNT_FAILURES);
     lock->depth = 0;
     lock->fence = 0;
-    finish(lock, status, call->cause);
+    lock_finish(lock, status, call->cause);
     tell(lock, DLOCK_EVENT_RELEASED, status);
     return status;
 }

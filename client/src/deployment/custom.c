@@ -223,8 +223,11 @@ static void free_custom(deployment *deployment) {
     free(custom);
 }
 
-static const deployment_table table = {
-    .start = start, .abandon = abandon, .free = free_custom, .run_size = sizeof(custom_run)};
+static const deployment_table table = {.start = start,
+                                       .abandon = abandon,
+                                       .free = free_custom,
+                                       .run_size = sizeof(custom_run),
+                                       .guarded_error = "a store has no commands to run"};
 
 deployment *custom_new(const dlock_backend *store, const server_options *options) {
     custom *custom = calloc(1, sizeof(*custom));

@@ -28,6 +28,10 @@ void attempt_free(attempt *attempt) {
 
 void attempt_command(const attempt *attempt, dlock_operation operation, uint32_t wait_ms,
                      uint64_t fence, command *command) {
+    if (attempt->guarded != NULL) {
+        guard_command(command, attempt->name, attempt->token, attempt->guarded);
+        return;
+    }
     lock_words words = {.operation = operation,
                         .name = attempt->name,
                         .token = attempt->token,

@@ -24,8 +24,12 @@ typedef struct session {
 /* One attempt: what is wanted, and the result. Memory of the caller's, zeroed; not moved while the
  * attempt is under way. */
 struct attempt {
-    dlock_operation operation;
-    const char *name; /* borrowed until the attempt is done */
+    dlock_operation operation; /* 0 with a guarded command */
+    /* NULL, or: run this command under the lock, and nothing else. Sent once: after a doubt, not
+     * again. */
+    const guarded_words *guarded;
+    dlock_reply *reply; /* of the guarded command, set with DLOCK_OK; or NULL */
+    const char *name;   /* borrowed until the attempt is done */
     /* Of a granted lock: as it is in here when the acquire is done. A failed acquire may have
      * changed the token for the next attempt. */
     char token[DLOCK_TOKEN_SIZE];
@@ -81,7 +85,8 @@ typedef struct server_list {
 typedef struct deployment_table {
     /* acquire: DLOCK_OK with fence and asked_us; DLOCK_BUSY: another holds the lock (even when
      * wait_until_us came); DLOCK_NO_REPLICAS: undone. extend: DLOCK_OK with asked_us; DLOCK_LOST.
-     * release: DLOCK_OK; DLOCK_LOST: the token did not hold the lock. */
+     * release: DLOCK_OK; DLOCK_LOST: the token did not hold the lock. guarded: DLOCK_OK with the
+     * reply; DLOCK_LOST; DLOCK_IN_DOUBT: the command may have been run, or still be; else not. */
     void (*start)(deployment *deployment, attempt *attempt);
     /* Nobody waits any more: on_done is not called. After an acquire that may have been sent, a
      * RELEASE follows on the same connection, and withdrawal.h goes on if that fails. */
@@ -92,6 +97,8 @@ typedef struct deployment_table {
     size_t run_size; /* memory for an attempt under way */
     bool can_wait;   /* an acquire can be parked */
     bool has_sessions, has_replicas;
+    /* NULL: commands can be run under a lock; else why not, for people. */
+    const char *guarded_error;
 } deployment_table;
 
 /* Of withdrawal.c. */
@@ -118,7 +125,7 @@ void deployment_init(deployment *deployment, const deployment_table *table,
 bool attempt_prepare(attempt *attempt, const deployment *deployment);
 void attempt_free(attempt *attempt); /* not under way */
 
-/* The command for this operation with the name and the token of the attempt. wait_ms, fence: of an
+/* The command for this operation (or the guarded command) with the name and the token of the attempt. wait_ms, fence: of an
  * acquire, or 0. */
 void attempt_command(const attempt *attempt, dlock_operation operation, uint32_t wait_ms,
                      uint64_t fence, command *command);

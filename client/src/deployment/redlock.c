@@ -259,7 +259,10 @@ static const deployment_table table = {.start = start,
                                        .abandon = abandon,
                                        .list_servers = list_servers,
                                        .free = free_redlock,
-                                       .run_size = sizeof(round)};
+                                       .run_size = sizeof(round),
+                                       .guarded_error =
+                                           "several independent servers cannot check the lock and "
+                                           "run a command in one step"};
 
 deployment *redlock_new(const topology *topology, const server_options *options) {
     redlock *redlock = calloc(1, sizeof(*redlock));

@@ -241,7 +241,10 @@ static void on_done(request *request, dlock_status status, const char *cause) {
         return;
     }
     run->attempt->asked_us = request->sent_us;
-    if (status == DLOCK_PROTOCOL) run->is_granted = request->sent_us != 0;
+    if (status == DLOCK_PROTOCOL && request->sent_us != 0) {
+        run->is_granted = true;
+        if (run->attempt->guarded != NULL) status = DLOCK_IN_DOUBT;
+    }
     if (status != DLOCK_OK)
         fail(run, status, is_transient, NULL, cause);
     else if (run->verdict.is_redirect)
@@ -306,6 +309,7 @@ static void start(deployment *base, attempt *attempt) {
         .router = (router *)base,
         .attempt = attempt,
         .limit_us = attempt->limit_us};
+    if (attempt->guarded != NULL) run->request.reply_bytes_max = REPLY_BYTES_MAX;
     if (attempt->min_replicas > 0 && attempt->operation != DLOCK_RELEASING)
         run->limit_us = deadline_after_ms(run->limit_us, attempt->replica_timeout_ms);
     if (attempt->operation != DLOCK_RELEASING) attempt->may_hold = false;
@@ -320,7 +324,8 @@ static void abandon(deployment *base, attempt *attempt) {
     bool is_sent = run->phase == RUN_UNDO;
     if (is_sent) connection_abandon(&run->request);
     if (run->phase == RUN_REQUEST) is_sent = run_abandon_request(run, true);
-    attempt_set_result(attempt, DLOCK_CANCELED, false, "canceled");
+    bool is_in_doubt = is_sent && attempt->guarded != NULL;
+    attempt_set_result(attempt, is_in_doubt ? DLOCK_IN_DOUBT : DLOCK_CANCELED, false, "canceled");
     if (is_sent && run_takes_lock(run)) withdraw(run);
     stop(run);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* routed_send.c - see routed.h.
  *
- *   command connection   RELEASE, EXTEND, and an ACQUIRE that does not wait, or may wait for a name
- *                        that was not busy lately
+ *   command connection   RELEASE, EXTEND, GUARD, and an ACQUIRE that does not wait, or may wait for a
+ *                        name that was not busy lately
  *   own connection       ACQUIRE ... WAIT; ACQUIRE of a session, which is tied to the connection;
  *                        ACQUIRE and EXTEND with Redis's own WAIT for replicas behind
  *
@@ -178,6 +178,8 @@ void run_read_reply(request *request, int index, const reply *reply) {
         struct verdict undone;
         read_holder_reply(&undone, reply);
         run->is_granted = undone.status != DLOCK_OK && undone.status != DLOCK_LOST;
+    } else if (part == 0 && run->attempt->guarded != NULL) {
+        read_guard_reply(verdict, run->attempt->reply, reply);
     } else if (part == 0) {
         bool is_acquire = run->attempt->operation == DLOCK_ACQUIRING;
         (is_acquire ? read_acquire_reply : read_holder_reply)(verdict, reply);

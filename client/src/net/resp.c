@@ -50,22 +50,36 @@ static char *write_header(char *bytes, char kind, uint64_t number) {
     return bytes + LINE_END_SIZE;
 }
 
+static size_t word_size(size_t length) {
+    return header_size(length) + length + LINE_END_SIZE;
+}
+
+static char *write_word(char *bytes, const char *word, size_t length) {
+    bytes = write_header(bytes, '$', length);
+    memcpy(bytes, word, length);
+    memcpy(bytes + length, "\r\n", LINE_END_SIZE);
+    return bytes + length + LINE_END_SIZE;
+}
+
+static uint64_t count_words(const command *command) {
+    return (uint64_t)command->count + command->rest_count;
+}
+
 size_t command_size(const command *command) {
-    size_t size = header_size((uint64_t)command->count);
+    size_t size = header_size(count_words(command));
     for (int i = 0; i < command->count; i++)
-        size += header_size(command->lengths[i]) + command->lengths[i] + LINE_END_SIZE;
+        size += word_size(command->lengths[i]);
+    for (size_t i = 0; i < command->rest_count; i++)
+        size += word_size(command->rest_lengths[i]);
     return size;
 }
 
 void command_write(const command *command, char *bytes) {
-    bytes = write_header(bytes, '*', (uint64_t)command->count);
-    for (int i = 0; i < command->count; i++) {
-        size_t length = command->lengths[i];
-        bytes = write_header(bytes, '$', length);
-        memcpy(bytes, command->words[i], length);
-        memcpy(bytes + length, "\r\n", LINE_END_SIZE);
-        bytes += length + LINE_END_SIZE;
-    }
+    bytes = write_header(bytes, '*', count_words(command));
+    for (int i = 0; i < command->count; i++)
+        bytes = write_word(bytes, command->words[i], command->lengths[i]);
+    for (size_t i = 0; i < command->rest_count; i++)
+        bytes = write_word(bytes, command->rest[i], command->rest_lengths[i]);
 }
 
 /* -- replies */

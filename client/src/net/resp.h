@@ -22,6 +22,10 @@ typedef struct command {
     size_t lengths[COMMAND_WORDS_MAX];
     int number_count;
     char numbers[COMMAND_NUMBERS_MAX][COMMAND_DIGITS];
+    /* Any number of further words, behind these. */
+    size_t rest_count;
+    const char *const *rest;
+    const size_t *rest_lengths;
 } command;
 
 /* A command with numbers must not be copied: words point into the struct itself. */

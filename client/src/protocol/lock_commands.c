@@ -5,6 +5,7 @@
  *              fence, or null: another token holds the lock
  *   extend     DLOCK.EXTEND name token PX ms     1, or 0: the token does not hold the lock
  *   release    DLOCK.RELEASE name token          1, or 0: likewise
+ *   guard      DLOCK.GUARD name token command... the reply of the command, or the error NOTHELD
  *   inspect    DLOCK.INFO name                   a list of field names and values
  *   replicas   WAIT count ms                     the number of replicas that have acknowledged
  *
@@ -14,6 +15,8 @@
 
 #include "base/text.h"
 #include "net/error_reply.h"
+
+#define GUARD "DLOCK.GUARD"
 
 /* -- commands */
 
@@ -43,6 +46,16 @@ void lock_command(command *command, const lock_words *words) {
         command_add(command, "FENCE");
         command_add_number(command, words->fence);
     }
+}
+
+void guard_command(command *command, const char *name, const char *token,
+                   const guarded_words *guarded) {
+    command_add(command, GUARD);
+    command_add(command, name);
+    command_add(command, token);
+    command->rest_count = guarded->count;
+    command->rest = guarded->words;
+    command->rest_lengths = guarded->lengths;
 }
 
 void inspect_command(command *command, const char *name, size_t name_length) {
@@ -113,6 +126,38 @@ void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed) 
         set_verdict(verdict, DLOCK_NO_REPLICAS, "too few replicas have acknowledged it in time");
     else
         set_verdict(verdict, DLOCK_OK, "");
+}
+
+/* A text that does not fit is cut; a NUL follows in any case. */
+static void set_value(dlock_reply *value, const reply *reply) {
+    bool is_text = reply->kind == REPLY_TEXT || reply->kind == REPLY_STATUS;
+    value->kind = is_text                        ? DLOCK_REPLY_TEXT
+                  : reply->kind == REPLY_INTEGER ? DLOCK_REPLY_INTEGER
+                  : reply->kind == REPLY_ARRAY   ? DLOCK_REPLY_ARRAY
+                                                 : DLOCK_REPLY_NULL;
+    value->integer = reply->kind == REPLY_INTEGER ? reply->integer
+                     : reply->kind == REPLY_ARRAY ? (int64_t)reply->count
+                                                  : 0;
+    value->text_length = is_text ? reply->length : 0;
+    if (value->text_size == 0) return;
+    size_t room = value->text_size - 1;
+    size_t length = value->text_length < room ? value->text_length : room;
+    if (length > 0) memcpy(value->text, reply->text, length);
+    value->text[length] = '\0';
+}
+
+void read_guard_reply(verdict *verdict, dlock_reply *value, const reply *reply) {
+    if (reply->kind != REPLY_ERROR) {
+        set_verdict(verdict, DLOCK_OK, "");
+        if (value != NULL) set_value(value, reply);
+    } else if (reply_begins_with(reply, "NOTHELD ")) {
+        set_verdict(verdict, DLOCK_LOST, "the server says that the token does not hold it");
+    } else {
+        read_failure(verdict, reply);
+        bool is_unknown = reply_begins_with(reply, "ERR unknown command") &&
+                          strstr(verdict->cause, GUARD) != NULL;
+        if (!is_unknown) verdict->status = DLOCK_REFUSED;
+    }
 }
 
 /* -- inspection */

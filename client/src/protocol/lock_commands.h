@@ -23,6 +23,16 @@ void lock_command(command *command, const lock_words *words);
 void inspect_command(command *command, const char *name, size_t name_length);
 /* The same, with the first waiters. */
 void waiters_command(command *command, const char *name, uint32_t max);
+/* The words of a command that is to run only while the token holds the lock. */
+typedef struct guarded_words {
+    size_t count;
+    const char *const *words;
+    const size_t *lengths;
+} guarded_words;
+
+/* The same, with the words of another command; they are borrowed too. */
+void guard_command(command *command, const char *name, const char *token,
+                   const guarded_words *guarded);
 /* Redis's own WAIT: the number of replicas that have the writes of this connection. */
 void replicas_command(command *command, uint32_t count, uint32_t timeout_ms);
 
@@ -42,6 +52,10 @@ void read_acquire_reply(verdict *verdict, const reply *reply);
 void read_holder_reply(verdict *verdict, const reply *reply);
 /* DLOCK_OK; DLOCK_NO_REPLICAS: fewer than needed have acknowledged. */
 void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed);
+/* Sets *value, which may be NULL, to the reply of the guarded command. DLOCK_OK; DLOCK_LOST: the
+ * token does not hold the lock; DLOCK_REFUSED: the error of the guarded command. Whatever the
+ * failure is: the command was not run, or has failed itself. */
+void read_guard_reply(verdict *verdict, dlock_reply *value, const reply *reply);
 /* The holders in a reply to inspect_command(), at least one; NULL: the reply makes no sense. */
 const reply *inspection_holders(const reply *reply);
 /* Fills in all but server and name, from the reply and one of its holders; the token points into

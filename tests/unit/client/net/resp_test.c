@@ -54,6 +54,20 @@ static void a_command_is_an_array_of_words(void) {
     CHECK(bytes[sizeof(expected) - 1] == '#');
 }
 
+static void further_words_follow_the_first_ones(void) {
+    char bytes[100];
+    const char expected[] = "*3\r\n$4\r\nECHO\r\n$3\r\na\0b\r\n$0\r\n\r\n";
+    command made = {.rest_count = 2,
+                    .rest = (const char *const[]){"a\0b", "not counted"},
+                    .rest_lengths = (const size_t[]){3, 0}};
+    command_add(&made, "ECHO");
+    CHECK_EQUAL((int64_t)command_size(&made), sizeof(expected) - 1);
+    memset(bytes, '#', sizeof(bytes));
+    command_write(&made, bytes);
+    CHECK_BYTES(bytes, sizeof(expected) - 1, expected, sizeof(expected) - 1);
+    CHECK(bytes[sizeof(expected) - 1] == '#');
+}
+
 static void a_word_of_any_length_is_counted(void) {
     static char word[2000], bytes[4000];
     memset(word, 'x', sizeof(word));
@@ -330,6 +344,7 @@ static void random_bytes_are_survived(void) {
 
 int main(void) {
     UNIT_RUN(a_command_is_an_array_of_words);
+    UNIT_RUN(further_words_follow_the_first_ones);
     UNIT_RUN(a_word_of_any_length_is_counted);
     UNIT_RUN(each_kind_of_reply_is_read);
     UNIT_RUN(integers_have_64_bits);
