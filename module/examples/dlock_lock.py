@@ -5,6 +5,7 @@
     with Lock(client, "stock:1000", lease=10, wait=5) as lock:
         write_report(fence=lock.fence)        # renewed as long as this takes
         if lock.lost.is_set(): ...            # somebody else may be at work: stop
+        lock.guarded("SET", "items", 41)      # in the same Redis: refused if the lock is lost
     with Lock(client, "cache", shared=True): ...         # one of many readers
     with Lock(client, "exports", slots=5, wait=60): ...  # at most 5 at a time
 
@@ -28,6 +29,10 @@ ANSWER = 2.0  # how long a reply may take beyond the wait
 
 class Busy(Exception):
     """Somebody else holds the lock, and the wait is over."""
+
+
+class Lost(Exception):
+    """The lock is not ours any more, and the server has run nothing."""
 
 
 class Lock:
@@ -77,6 +82,21 @@ class Lock:
             return True
         self.lost.set()
         return False
+
+    def guarded(self, *words):
+        """The reply to a Redis command, which the server runs only if the lock is ours: check and
+        command are one step there. Raises Lost if the lock is not ours.
+
+        redis.ConnectionError or redis.TimeoutError: the command may have been run, or still be run
+        as long as we hold the lock. redis-py may also have sent it twice (see its argument retry).
+        So use commands that can be repeated with the same result: SET and HSET, not INCR."""
+        try:
+            return self.client.execute_command("DLOCK.GUARD", self.name, self.token, *words)
+        except redis.ResponseError as error:
+            if not str(error).startswith("NOTHELD"):
+                raise
+            self.lost.set()
+            raise Lost(self.name) from None
 
     def release(self):
         """False: it had ended before, or an earlier try, whose reply was lost, released it."""

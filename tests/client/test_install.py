@@ -16,8 +16,8 @@ from support.server import ROOT, free_port, wait_until
 EXAMPLES = ROOT / "client/examples"
 CPP = ROOT / "tests/client/usable_from_cpp.cpp"
 FENCED = ["fenced_file", "fenced_sqlite", "fenced_redis"]
-PROGRAMS = ["quick_start", "flash_sale", *FENCED, "shared_cache", "export_slots", "rate_limit",
-            "memory_store", "usable_from_cpp"]
+PROGRAMS = ["quick_start", "flash_sale", *FENCED, "guarded_counter", "shared_cache", "export_slots",
+            "rate_limit", "memory_store", "usable_from_cpp"]
 NEEDS = {"flash_sale": "hiredis", "fenced_redis": "hiredis", "fenced_sqlite": "sqlite3"}
 KINDS = ["shared", "static"]
 STRICT = ["-Wall", "-Wextra", "-Werror"]
@@ -315,6 +315,23 @@ def test_a_fenced_writer_writes(run, server, tmp_path, name):
     assert re.fullmatch("holding, fence [1-9]\\d*\nwritten\n", out), out
 
 
+def test_guarded_counters_count_right(start, server, client):
+    processes = [start("guarded_counter", url_of(server), "visits", 30) for _ in range(4)]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert all(re.fullmatch("counted 30, refused \\d+\n", out) for out, _ in outputs), outputs
+    assert client.hget("{visits}count", "value") == b"120"
+
+
+def test_a_guarded_counter_that_lost_the_lock_counts_again(start, server, client):
+    slow = start("guarded_counter", url_of(server), "visits", 1, 1000)
+    assert slow.stdout.readline() == "holding\n"
+    client.delete("{visits}lock")
+    quick = start("guarded_counter", url_of(server), "visits", 3)
+    assert quick.communicate(timeout=120)[0] == "counted 3, refused 0\n"
+    assert slow.communicate(timeout=120)[0] == "holding\ncounted 1, refused 1\n"
+    assert client.hget("{visits}count", "value") == b"4"
+
+
 def test_a_cache_is_filled_once_and_read_by_all(start, server, client, tmp_path):
     cache = tmp_path / "prices"
     client.execute_command("DLOCK.ACQUIRE", "cache:prices", "somebody", "PX", 600_000)
@@ -378,7 +395,7 @@ def test_a_program_in_cpp(run, server):
 
 @pytest.mark.parametrize("name, arguments", [
     ("quick_start", []), ("flash_sale", [10, 10]), ("fenced_file", ["store", "text"]),
-    ("rate_limit", [5, 5]), ("usable_from_cpp", [])])
+    ("guarded_counter", ["visits", 1]), ("rate_limit", [5, 5]), ("usable_from_cpp", [])])
 def test_without_a_server_every_program_says_where_it_looked(run, tmp_path, name, arguments):
     address = f"127.0.0.1:{free_port()}"
     arguments = [tmp_path / word if word == "store" else word for word in arguments]

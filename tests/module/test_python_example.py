@@ -110,3 +110,28 @@ def test_slots_are_for_so_many_at_a_time(make_lock):
     assert locks[0].release()
     with locks[2] as held:
         assert held.renew()
+
+
+def test_a_guarded_write_is_made_by_the_holder(make_lock, server):
+    with make_lock() as held:
+        assert held.guarded("SET", "items", 41) == b"OK"
+        assert held.guarded("INCR", "items") == 42
+    assert server.observer.get("items") == b"42"
+
+
+def test_a_guarded_write_without_the_lock_is_refused(make_lock, server):
+    ours = make_lock()
+    assert ours.acquire()
+    server.observer.delete("stock")
+    with pytest.raises(example.Lost):
+        ours.guarded("SET", "items", 41)
+    assert ours.lost.is_set() and not server.observer.exists("items")
+
+
+def test_an_error_of_a_guarded_command_is_no_loss(make_lock, server):
+    ours = make_lock()
+    assert ours.acquire()
+    server.observer.rpush("items", "x")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        ours.guarded("INCR", "items")
+    assert not ours.lost.is_set() and ours.release()

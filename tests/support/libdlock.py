@@ -126,6 +126,19 @@ class Timings(ctypes.Structure):
                 ("remote_ms", ctypes.c_double), ("attempts", ctypes.c_uint32)]
 
 
+class ReplyKind(enum.IntEnum):
+    NULL = 0
+    INTEGER = 1
+    TEXT = 2
+    ARRAY = 3
+
+
+class Reply(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("text", ctypes.c_void_p),
+                ("text_size", ctypes.c_size_t), ("kind", ctypes.c_int),
+                ("integer", ctypes.c_int64), ("text_length", ctypes.c_size_t)]
+
+
 class Stats(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t)] + [
         (name, ctypes.c_uint64) for name in
@@ -147,6 +160,7 @@ def _load():
             ("try_acquire", status, pointer), ("acquire", status, pointer, ctypes.c_int64),
             ("acquire_for", status, pointer, ctypes.c_int64, ctypes.c_uint32),
             ("extend", status, pointer, ctypes.c_uint32), ("release", status, pointer),
+            ("guarded", status, pointer, ctypes.c_size_t, pointer, pointer, pointer),
             ("cancel", None, pointer), ("get_state", ctypes.c_int, pointer),
             ("remaining_ms", ctypes.c_int64, pointer), ("lost_fd", ctypes.c_int, pointer),
             ("fence", ctypes.c_uint64, pointer), ("token", text, pointer),
@@ -282,6 +296,21 @@ class Lock:
 
     def release(self):
         return Status(lib.dlock_release(self.handle))
+
+    def guarded(self, *words, room=64):
+        """The status, and the reply of the command: bytes, a number, None, or [number]."""
+        given = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+        argv = (ctypes.c_char_p * len(given))(*given)
+        argvlen = (ctypes.c_size_t * len(given))(*map(len, given))
+        text = ctypes.create_string_buffer(room)
+        reply = _structure(Reply, text=ctypes.addressof(text), text_size=room)
+        status = Status(lib.dlock_guarded(self.handle, len(given), argv, argvlen,
+                                          ctypes.byref(reply)))
+        kept = text.raw[:min(reply.text_length, room - 1)]
+        assert text.raw[len(kept)] == 0
+        value = {ReplyKind.NULL: None, ReplyKind.INTEGER: reply.integer, ReplyKind.TEXT: kept,
+                 ReplyKind.ARRAY: [reply.integer]}[ReplyKind(reply.kind)]
+        return status, value
 
     def cancel(self):
         lib.dlock_cancel(self.handle)
