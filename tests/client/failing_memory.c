@@ -125,6 +125,9 @@ static void use(dlock_client *client, bool is_kept) {
         if (status != DLOCK_OK) continue;
         status = dlock_extend(lock, 0);
         check("extend", status, status == DLOCK_OK || is_failure(status));
+        status = dlock_guarded(lock, 2, (const char *const[]){"GET", "data"}, NULL, NULL);
+        check("guarded", status,
+              url_count > 1 ? status == DLOCK_INVALID : status == DLOCK_OK || is_failure(status));
         if (i == 0) look(client, dlock_token(lock));
         status = dlock_release(lock);
         check("release", status, status == DLOCK_OK || is_failure(status));

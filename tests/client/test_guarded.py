@@ -269,7 +269,7 @@ def test_after_the_release_a_late_write_is_refused(connect, server, start_proxy,
     assert not client.exists("stock")
 
 
-# -- by Sentinel and in a cluster -------------------------------------------------------------------
+# -- by Sentinel and in a cluster -----------------------------------------------------------------
 
 
 def test_at_the_master_of_sentinel(connect):

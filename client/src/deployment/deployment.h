@@ -125,8 +125,8 @@ void deployment_init(deployment *deployment, const deployment_table *table,
 bool attempt_prepare(attempt *attempt, const deployment *deployment);
 void attempt_free(attempt *attempt); /* not under way */
 
-/* The command for this operation (or the guarded command) with the name and the token of the attempt. wait_ms, fence: of an
- * acquire, or 0. */
+/* The guarded command, or the command for this operation, with the name and the token of the
+ * attempt. wait_ms, fence: of an acquire, or 0. */
 void attempt_command(const attempt *attempt, dlock_operation operation, uint32_t wait_ms,
                      uint64_t fence, command *command);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* routed_send.c - see routed.h.
  *
- *   command connection   RELEASE, EXTEND, GUARD, and an ACQUIRE that does not wait, or may wait for a
- *                        name that was not busy lately
+ *   command connection   RELEASE, EXTEND, GUARD; ACQUIRE that does not wait, or may wait for a name
+ *                        that was not busy lately
  *   own connection       ACQUIRE ... WAIT; ACQUIRE of a session, which is tied to the connection;
  *                        ACQUIRE and EXTEND with Redis's own WAIT for replicas behind
  *
