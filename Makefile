@@ -63,6 +63,7 @@ CLIENT_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(CLIENT_SOURCES))
 CLIENT_KIND := $(OUT)/client/tls-$(TLS)
 CLIENT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/client/*.c)))
 CLI_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard client/cli/*.c)))
+TORTURE_WORKERS := $(OUT)/tests/torture/worker
 FENCED_WRITERS := $(patsubst %,$(OUT)/client/examples/fenced_%,file sqlite redis)
 SELFTEST_OBJECTS := $(OUT)/tests/selftest/selftest.o
 UNIT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/unit/*/*_test.c \
@@ -161,6 +162,13 @@ $(OUT)/tests/client/%: tests/client/%.c $(OUT)/libdlock.a
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ $^ \
 	    $(CLIENT_LIBS) $(if $(filter counter,$*),-lhiredis)
 
+# A worker of the torture: several files, and hiredis for the data that the locks protect.
+$(OUT)/tests/torture/worker: $(patsubst %,tests/torture/%.c,worker visit settings update history) \
+    $(OUT)/libdlock.a $(wildcard tests/torture/*.h)
+	@mkdir -p $(@D)
+	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ \
+	    $(filter-out %.h,$^) $(CLIENT_LIBS) -lhiredis
+
 # The example that is two files: the writer, and a store that takes its writes.
 $(OUT)/client/examples/fenced_%: client/examples/fenced_writer.c client/examples/fenced_%.c \
     $(OUT)/libdlock.a client/examples/fenced_store.h
@@ -205,10 +213,20 @@ test-servers: ## run the module suite on Redis 7.0, 8.0, 8.6, Valkey 8.0, 8.1, 9
 
 .PHONY: test-build
 test-build: $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(OUT)/libdlock.so $(OUT)/libdlock.a \
-    $(OUT)/dlock $(if $(SANITIZE),$(UNIT_TESTS)) $(CLIENT_TESTS) $(FENCED_WRITERS)
+    $(OUT)/dlock $(if $(SANITIZE),$(UNIT_TESTS)) $(CLIENT_TESTS) $(FENCED_WRITERS) \
+    $(TORTURE_WORKERS)
 
 .PHONY: test-build-client
 test-build-client: $(OUT)/libdlock.so $(CLIENT_TESTS) $(FENCED_WRITERS)
+
+# SCENARIO, SECONDS (of each), SEED, SERVER (a name of get-servers, or a path), WAY: see its README.
+.PHONY: torture
+torture: ## throw faults at locks, and judge what their holders saw: see tests/torture/README.md
+	@scripts/bootstrap test
+	@$(MAKE) -s $(JOBS) test-build
+	@scripts/python tests/torture/torture.py --scenario $(or $(SCENARIO),all) \
+	    --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) --server "$(SERVER)" \
+	    $(if $(WAY),--way $(WAY))
 
 .PHONY: bench
 bench: bench-build ## measure it against the alternatives, in a few minutes

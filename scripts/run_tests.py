@@ -152,6 +152,7 @@ def parts(folder):
                {"DLOCK_BUILD": SANITIZED})
     yield Part("pages, scripts and benchmark",
                files_in("docs") + files_in("scripts") + files_in("bench"))
+    yield Part("torture", files_in("torture"))
     threads = files_of("client", "programs", "guard", "fencing")
     yield Part(f"client's threads under {SANITIZERS}", threads, {"DLOCK_BUILD": SANITIZED})
     yield Part("client's threads under TSan", threads,

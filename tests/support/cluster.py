@@ -196,7 +196,7 @@ class Cluster:
             self.end_move(slot, self.owners[slot])
 
     def _send_keys(self, slot, source, target):
-        client, port = self.nodes[source].client(), self.nodes[target].known_port
+        client, port = self.nodes[source].observer, self.nodes[target].known_port
         while keys := client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
             client.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
 

@@ -279,7 +279,7 @@ class Server:
         """The same client every time, for those who look again and again: each client() stays
         connected until the server stops, and there is a limit to them."""
         if self._observer is None:
-            self._observer = self.client()
+            self._observer = self.client(client_name="observer")
         return self._observer
 
     def socket(self):

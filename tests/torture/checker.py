@@ -1,0 +1,292 @@
+"""checker.py FOLDER: is what the workers of a run saw what dlock promises?
+
+check() is pure: histories go in, violations come out as sentences. Which promises hold in which
+scenario is in Rules; README.md explains each. Times are nanoseconds on CLOCK_BOOTTIME.
+
+    exclusion   two certain holders overlap only if both are shared and within their limit
+    fences      a holder that asked after another was granted the lock has the larger fence
+    told        a holder whose certainty ended without its doing was told by then
+    bounds      every call returned by its bound
+    stuck       nobody waited for a lock that nobody had, for longer than a lease
+    updates     an acknowledged update is never lost, a refused one never done
+"""
+
+import bisect
+import collections
+import dataclasses
+import heapq
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from records import MS, Bounds, Process, name_text, read_file  # noqa: E402
+
+TELL_SLACK = 100 * MS   # from the end of certainty to its record, on a busy machine
+STUCK_SLACK = 1500 * MS  # to notice an end, reconnect and try again
+IN_DOUBT, REFUSED, DONE = 2, 1, 0
+SHOWN = 20  # violations of one kind
+
+
+@dataclasses.dataclass
+class Rules:
+    """What is promised in a scenario. unsafe_kinds: kinds of locks that may be held twice there;
+    unsafe_odd: locks with odd numbers may, since no replica acknowledges them; then their fences
+    rise only as far as the clocks agree. has_fences: a plain Redis has none."""
+    lease: int = 600 * MS
+    unsafe_kinds: str = "s"
+    unsafe_odd: bool = False
+    has_fences: bool = True
+    are_updates_safe: bool = True
+    bounds: Bounds = dataclasses.field(default_factory=Bounds)
+
+    def is_exclusive_promised(self, name):
+        return chr(name >> 16) not in self.unsafe_kinds and not (self.unsafe_odd and name & 1)
+
+
+@dataclasses.dataclass
+class Report:
+    violations: dict = dataclasses.field(default_factory=lambda: collections.defaultdict(list))
+    counts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    worst: dict = dataclasses.field(default_factory=lambda: collections.defaultdict(int))
+
+    def add(self, promise, sentence):
+        self.violations[promise].append(sentence)
+
+    def total(self):
+        return sum(map(len, self.violations.values()))
+
+
+def check(processes, rules, outages=(), values=None):
+    """processes: of records.py. outages: (from, to) in which the service was disturbed. values: the
+    last update of each name, as the store has it."""
+    report = Report()
+    by_name = collections.defaultdict(list)
+    for process in processes:
+        for tenure in process.tenures:
+            by_name[tenure.name].append(tenure)
+        _check_bounds(process, report)
+        _check_told(process, report)
+    _count(processes, report)
+    for name, tenures in by_name.items():
+        tenures.sort(key=lambda tenure: tenure.begin)
+        _check_exclusion(name, tenures, rules, report)
+        if rules.has_fences:
+            _check_fences(name, tenures, report)
+    _check_stuck(processes, by_name, rules, outages, report)
+    if values is not None:
+        _check_updates(processes, values, rules, report)
+    return report
+
+
+def _count(processes, report):
+    for process in processes:
+        report.counts["grants"] += len(process.tenures)
+        report.counts["calls"] += sum(process.statuses.values())
+        report.counts["losses told"] += sum(map(len, process.lost_events.values()))
+        for (kind, status), count in process.statuses.items():
+            if status == 0:
+                report.counts[f"grants of {kind}"] += count
+
+
+# -- one process ----------------------------------------------------------------------------------
+
+
+def _check_bounds(process, report):
+    report.worst["call beyond its bound, ms"] = max(report.worst["call beyond its bound, ms"],
+                                                    process.worst / MS)
+    for late in process.late:
+        report.add("bounds", f"{late.what} of {name_text(late.name)} by process {late.process} at "
+                   f"{late.at / 1e9:.6f} took {late.took / MS:.0f} ms, bound {late.bound / MS:.0f}")
+
+
+def _check_told(process, report):
+    for tenure in process.tenures:
+        if not tenure.until or not tenure.is_over and tenure.lost is None:
+            continue  # never certain (a session whose connection has just ended), or never over
+        over_at = tenure.until
+        slack = TELL_SLACK + process.stalls.within(tenure.begin, over_at + TELL_SLACK)
+        seen_until = process.last_at if tenure.released is None else tenure.released
+        events = process.lost_events.get(tenure.name, ())
+        told = bisect.bisect_left(events, tenure.asked)
+        told_at = events[told] if told < len(events) else None
+        if told_at is not None and told_at <= seen_until:
+            report.counts["losses"] += 1
+            late = told_at - over_at - process.stalls.within(over_at - TELL_SLACK, told_at)
+            report.worst["loss told late, ms"] = max(report.worst["loss told late, ms"], late / MS)
+        if seen_until > over_at + slack and (told_at is None or told_at > over_at + slack):
+            when = "never" if told_at is None else f"{(told_at - over_at) / MS:.0f} ms late"
+            report.add("told", f"{name_text(tenure.name)}: {tenure} was told of its loss {when}")
+
+
+# -- one name -------------------------------------------------------------------------------------
+
+
+def _check_exclusion(name, tenures, rules, report):
+    """tenures by their begin. A heap has those that have not ended."""
+    is_promised = rules.is_exclusive_promised(name)
+    held = []
+    for order, tenure in enumerate(tenures):
+        if tenure.end() <= tenure.begin:
+            continue
+        while held and held[0][0] <= tenure.begin:
+            heapq.heappop(held)
+        others = [other for _, _, other in held]
+        if tenure.mode:
+            clash = [other for other in others if not other.mode]
+            if not clash and tenure.mode > 0 and len(others) >= tenure.mode:
+                clash = others
+        else:
+            clash = others
+        if clash and is_promised:
+            report.add("exclusion", f"{name_text(name)}: {tenure} beside {clash[0]}")
+        elif clash:
+            report.counts["held twice, not promised otherwise"] += 1
+        heapq.heappush(held, (tenure.end(), order, tenure))
+
+
+def _check_fences(name, tenures, report):
+    """Those granted before another asked have smaller fences; shared ones are compared only with
+    exclusive ones. A lock that is handed on within a process keeps its fence."""
+    is_hot = chr(name >> 16) == "h"
+    largest = {False: {}, True: {}}  # is_shared: the largest fence so far, by process
+    ceiling = {False: 0, True: 0}    # of all processes
+    granted = 0
+    for tenure in sorted(tenures, key=lambda tenure: tenure.asked):
+        while granted < len(tenures) and tenures[granted].begin <= tenure.asked:
+            before = tenures[granted]
+            fences = largest[bool(before.mode)]
+            fences[before.process] = max(fences.get(before.process, 0), before.fence)
+            ceiling[bool(before.mode)] = max(ceiling[bool(before.mode)], before.fence)
+            granted += 1
+        for is_shared in (False,) if tenure.mode else (False, True):
+            if tenure.fence > ceiling[is_shared]:
+                continue
+            for process, fence in largest[is_shared].items():
+                may_equal = is_hot and process == tenure.process
+                if fence > tenure.fence or fence == tenure.fence and not may_equal:
+                    report.add("fences", f"{name_text(name)}: {tenure} after fence {fence} of "
+                               f"process {process}")
+
+
+# -- all ------------------------------------------------------------------------------------------
+
+
+def _merge(intervals):
+    merged = []
+    for begin, end in sorted(intervals):
+        if merged and begin <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([begin, end])
+    return merged
+
+
+def _longest_gap(covered, begins, begin, end):
+    """The longest part of this time that is in none of the intervals."""
+    place = max(0, bisect.bisect_right(begins, begin) - 1)
+    longest, free_from = 0, begin
+    while place < len(covered) and covered[place][0] < end:
+        longest = max(longest, covered[place][0] - free_from)
+        free_from = max(free_from, covered[place][1])
+        place += 1
+    return max(longest, end - free_from)
+
+
+def _check_stuck(processes, by_name, rules, outages, report):
+    """A wait during which nobody certainly held the lock, and nothing was broken, for longer than a
+    lease: a grant that nobody heard of may take so long to end."""
+    covered = {}
+    limit = rules.lease + STUCK_SLACK
+    for process in processes:
+        for name, begin, end, _ in process.waits:
+            if end - begin < rules.lease:
+                continue
+            if name not in covered:
+                spans = [(t.begin, max(t.begin, t.end())) for t in by_name.get(name, ())]
+                merged = _merge([*spans, *outages])
+                covered[name] = merged, [span[0] for span in merged]
+            gap = _longest_gap(*covered[name], begin, end)
+            gap -= process.stalls.within(begin, end)
+            report.worst["waiting beside a free lock, ms"] = max(
+                report.worst["waiting beside a free lock, ms"], gap / MS)
+            if gap > limit:
+                report.add("stuck", f"{name_text(name)}: process {process.number} waited from "
+                           f"{begin / 1e9:.6f} to {end / 1e9:.6f}, {gap / MS:.0f} ms of it with "
+                           "nobody there")
+
+
+def _check_updates(processes, values, rules, report):
+    """Walk from the last value of each name back to the first."""
+    writes = {}
+    for process in processes:
+        writes.update(process.writes)
+    alive = set()
+    for text, last in values.items():
+        while last:
+            if last not in writes:
+                report.add("updates", f"{text}: nobody wrote {last}")
+                break
+            if last in alive:
+                report.add("updates", f"{text}: update {last} is there twice")
+                break
+            alive.add(last)
+            last = writes[last].before
+    promise = "updates" if rules.are_updates_safe else None
+    for number, write in writes.items():
+        report.counts["updates"] += write.result == DONE or number in alive
+        if write.result == DONE and number not in alive:
+            report.counts["updates lost"] += 1
+            if promise:
+                report.add(promise, f"{name_text(write.name)}: update {number} is lost")
+        if write.result == REFUSED:
+            report.counts["updates refused"] += 1
+            if number in alive:
+                report.counts["updates refused and done"] += 1
+                if promise:
+                    report.add(promise, f"{name_text(write.name)}: update {number} was refused, "
+                               "and is done")
+        report.counts["updates in doubt"] += write.result == IN_DOUBT
+
+
+# -- a run ----------------------------------------------------------------------------------------
+
+
+def check_folder(folder):
+    """A run that torture.py has left: run.json, faults.jsonl, worker-N.history."""
+    folder = pathlib.Path(folder)
+    run = json.loads((folder / "run.json").read_text())
+    rules = Rules(**{**run["rules"], "bounds": Bounds(**run["rules"]["bounds"])})
+    faults = [json.loads(line) for path in sorted(folder.glob("faults*.jsonl"))
+              for line in path.read_text().splitlines()]
+    outages = [(fault["at"], fault["to"]) for fault in faults if fault["outage"]]
+    processes = [Process(number, read_file(folder / f"worker-{number}.history"), rules.bounds)
+                 for number in range(run["workers"])]
+    report = check(processes, rules, outages, run["values"])
+    report.counts["faults"] = len(faults)
+    for sentence in run["troubles"]:
+        report.add("leftovers", sentence)
+    return report
+
+
+def print_report(report):
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(report.counts.items()))
+    worst = ", ".join(f"{name} {value:.0f}" for name, value in sorted(report.worst.items()))
+    print(f"counted: {counts}")
+    print(f"worst: {worst}")
+    for promise, sentences in sorted(report.violations.items()):
+        print(f"VIOLATED: {promise}, {len(sentences)} times")
+        for sentence in sentences[:SHOWN]:
+            print(f"    {sentence}")
+    print(f"violations: {report.total()}")
+
+
+def main():
+    report = check_folder(sys.argv[1])
+    print_report(report)
+    return int(report.total() > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "history.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The file is sparse: only pages with records take room. */
+enum { CAPACITY = 16 * 1024 * 1024, PULSE_NS = 5000000, STALL_NS = 15000000 };
+enum { SECOND_NS = 1000000000 };
+
+static record *records;
+static atomic_size_t used;
+
+int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
+}
+
+void history_open(const char *path) {
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0 || ftruncate(fd, (off_t)CAPACITY * (off_t)sizeof(record)) != 0) {
+        perror(path);
+        exit(1);
+    }
+    records = mmap(NULL, CAPACITY * sizeof(record), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (records == MAP_FAILED) {
+        perror(path);
+        exit(1);
+    }
+    history_add(RECORD_START, 0, 0, 0, getpid(), 0);
+}
+
+void history_add_at(int64_t at_ns, record_kind kind, unsigned thread, uint32_t name, int status,
+                    int64_t number, int64_t other) {
+    size_t index = atomic_fetch_add_explicit(&used, 1, memory_order_relaxed);
+    if (index >= CAPACITY) {
+        fprintf(stderr, "history: the file is full\n");
+        _exit(1);
+    }
+    record *record = &records[index];
+    record->at_ns = at_ns;
+    record->number = number;
+    record->other = other;
+    record->name = name;
+    record->thread = (uint16_t)thread;
+    record->status = (uint8_t)status;
+    atomic_thread_fence(memory_order_release);
+    *(volatile uint8_t *)&record->kind = (uint8_t)kind;
+}
+
+void history_add(record_kind kind, unsigned thread, uint32_t name, int status, int64_t number,
+                 int64_t other) {
+    history_add_at(now_ns(), kind, thread, name, status, number, other);
+}
+
+void *history_watch_stalls(void *unused) {
+    (void)unused;
+    struct timespec pulse = {.tv_nsec = PULSE_NS};
+    for (int64_t before = now_ns();;) {
+        nanosleep(&pulse, NULL);
+        int64_t now = now_ns();
+        if (now - before > STALL_NS)
+            history_add_at(now, RECORD_STALL, 0, 0, 0, before + PULSE_NS, 0);
+        before = now;
+    }
+    return NULL;
+}

@@ -1,0 +1,30 @@
+"""A minute of the torture: every scenario for some seconds, on the installed server.
+
+Environment:
+    DLOCK_TORTURE_SECONDS   of each scenario (default 6)
+    DLOCK_SEED              the dice (default: new ones; printed by a run that fails)
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from support.figures import tell
+from support.server import ROOT
+
+SECONDS = os.environ.get("DLOCK_TORTURE_SECONDS", "6")
+SEED = os.environ.get("DLOCK_SEED")
+SCENARIOS = ["single", "restart", "clock", "guarded", "network", "sentinel", "cluster", "redlock"]
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_promise_is_broken(scenario):
+    words = ["--scenario", scenario, "--seconds", SECONDS, *(["--seed", SEED] if SEED else [])]
+    run = subprocess.run([sys.executable, ROOT / "tests/torture/torture.py", *words],
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert run.returncode == 0, run.stdout
+    counted = next(line for line in run.stdout.splitlines() if line.startswith("counted"))
+    tell(f"torture, {scenario}: {counted}")

@@ -1,0 +1,162 @@
+"""torture.py [--scenario NAME|all] [--seconds N] [--seed N] [--server NAME|PATH] [--way WAY]
+
+Workers take locks of every kind, faults fall on them and on the servers, and the checker judges
+the histories. Exit status 1 if a promise is broken; then the folder with the histories, the logs
+and the list of faults stays, and the command that runs it again is printed.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/torture")]
+FOLDER = ROOT / "build/torture"
+PROGRAM = ROOT / os.environ.get("DLOCK_BUILD", "build") / "tests/torture/worker"
+MEMORY, ROOM = "/dev/shm", 4 << 30  # bytes that must be free there
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--scenario", default="all")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--server", default="")
+    parser.add_argument("--way", default="guard", choices=("guard", "fence", "bare"))
+    parser.add_argument("--keep", action="store_true", help="keep the folder of a good run too")
+    return parser.parse_args()
+
+
+def choose_server(name):
+    """A name of scripts/get-servers, a path, or "" for the installed server."""
+    if name:
+        path = ROOT / "build/servers" / f"{name}-server"
+        os.environ["REDIS_SERVER"] = str(path if path.exists() else pathlib.Path(name).resolve())
+    return name or "installed"
+
+
+def all_scenarios():
+    from deployments import DEPLOYMENTS
+    from scenarios import SCENARIOS
+    return {**SCENARIOS, **DEPLOYMENTS}
+
+
+def use_memory():
+    """Servers keep their files in memory, if there is room: a process that is killed loses nothing
+    that it has written, wherever that is, and a slow disk would only make the test thin."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    space = os.statvfs(MEMORY)
+    if space.f_bavail * space.f_frsize > ROOM:
+        tempfile.tempdir = MEMORY
+
+
+class Run:
+    """One scenario, once."""
+
+    def __init__(self, name, seconds, seed, server, way):
+        self.name, self.seconds, self.seed = name, seconds, seed
+        self.server, self.way = server, way
+        self.folder = FOLDER / f"{name}-{pathlib.Path(server).name}-{seed}-{os.getpid()}"
+        self.folder.mkdir(parents=True)
+
+    def command(self):
+        words = f"make torture SCENARIO={self.name} SECONDS={self.seconds:g} SEED={self.seed}"
+        words += f" SERVER={self.server}" if self.server != "installed" else ""
+        return words + (f" WAY={self.way}" if self.way != "guard" else "")
+
+    def go(self):
+        """The report of the checker."""
+        from checker import check_folder
+        scenario = all_scenarios()[self.name]()
+        self.troubles = []
+        try:
+            scenario.start(self.folder)
+            scenario.prepare(self.folder, self.seed)
+            self.version = scenario.version()
+            self._torture(scenario)
+        except AssertionError as failure:
+            self.troubles.append(f"the run broke off: {failure}")
+        finally:
+            for name, log in scenario.logs().items():
+                (self.folder / name).write_text(log)
+            try:
+                scenario.destroy()
+            except AssertionError as failure:
+                self.troubles.append(str(failure)[-2000:])
+        self._write_run(scenario)
+        return check_folder(self.folder)
+
+    def _torture(self, scenario):
+        from faults import Injector, WorkerFaults
+        from workers import Workers
+        words = [*scenario.settings(), f"seed={self.seed}", f"way={self.way}"]
+        workers = Workers(lambda number, history: [PROGRAM, *words, f"process={number}",
+                                                   f"history={history}"],
+                          self.folder, scenario.processes)
+        injector = Injector(self.folder / "faults.jsonl", self.seed)
+        scenario.add_faults(injector)
+        worker_faults = WorkerFaults(injector, workers)
+        for name, every in scenario.worker_faults.items():
+            injector.add(getattr(worker_faults, name), every)
+        injector.start()
+        time.sleep(self.seconds)
+        injector.stop()
+        scenario.settle()
+        time.sleep(1)  # everybody works for a moment before the end
+        workers.end()
+        self.workers, self.faults = workers.started, injector.counts
+        self.troubles += injector.failures + workers.troubles
+        self.troubles += scenario.leftovers()
+        self.values = scenario.values()
+
+    def _write_run(self, scenario):
+        rules = scenario.rules()
+        rules.are_updates_safe = self.way != "bare"
+        (self.folder / "run.json").write_text(json.dumps({
+            "scenario": self.name, "seed": self.seed, "seconds": self.seconds,
+            "server": self.server, "command": self.command(), "way": self.way,
+            "rules": dataclasses.asdict(rules), "workers": getattr(self, "workers", 0),
+            "values": getattr(self, "values", None), "troubles": self.troubles}, indent=1))
+
+    def finish(self, report, is_kept):
+        from checker import print_report
+        import results
+        print_report(report)
+        results.add(self, report)
+        if report.total() == 0 and not is_kept:
+            shutil.rmtree(self.folder)
+            return
+        where = self.folder.relative_to(ROOT)
+        print(f"the histories are in {where}; judge them again:\n"
+              f"    scripts/python tests/torture/checker.py {where}\n"
+              f"run it again:\n    {self.command()}")
+
+
+def main():
+    arguments = parse()
+    server = choose_server(arguments.server)
+    use_memory()
+    names = list(all_scenarios()) if arguments.scenario == "all" else arguments.scenario.split(",")
+    seed = arguments.seed
+    if seed is None:
+        seed = random.SystemRandom().randrange(10**6)
+    is_failed = False
+    for name in names:
+        print(f"torture: {name}, {arguments.seconds:g} s, seed {seed}, server {server}", flush=True)
+        run = Run(name, arguments.seconds, seed, server, arguments.way)
+        report = run.go()
+        run.finish(report, arguments.keep)
+        is_failed |= report.total() > 0
+    return int(is_failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

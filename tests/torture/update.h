@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* update.h - read, modify, write on a value in Redis, in three ways.
+ *
+ * The value is the id of the last update. Each update has an id of its own, and is recorded with
+ * the id that it has read before. So the checker can walk from the last value back to the first:
+ * an update that was acknowledged and is not on this path is lost. An update whose reply never came
+ * needs no guess: it took effect if and only if it is on the path. */
+#pragma once
+
+#include "history.h"
+
+#include <stdbool.h>
+
+struct redisContext;
+
+typedef enum update_way {
+    UPDATE_BARE,  /* GET, SET: the lock alone protects the value */
+    UPDATE_FENCE, /* the value remembers the largest fence, and refuses smaller ones */
+    UPDATE_GUARD  /* DLOCK.GUARD: Redis checks the token in the same step as it writes */
+} update_way;
+
+typedef enum update_result {
+    UPDATE_DONE = 0,
+    UPDATE_REFUSED = 1,  /* the value was not changed, and will not be */
+    UPDATE_IN_DOUBT = 2, /* no reply: may have been done, or may be done later */
+    UPDATE_NOT_BEGUN = 3 /* the value could not be read, or the lock was no longer held */
+} update_result;
+
+/* One per thread. */
+typedef struct store {
+    const char *host;
+    int port;
+    struct redisContext *connection; /* NULL: to be opened */
+    uint64_t last_id;
+} store;
+
+typedef struct update {
+    update_way way;
+    unsigned thread;
+    uint32_t name;
+    const char *lock_key, *data_key, *token;
+    uint64_t fence;
+    /* How long the program computes between its read and its write. */
+    int64_t work_ns;
+    /* Asked once, after the read: does the program still hold the lock, as far as it can know? */
+    bool (*is_held)(void *arg);
+    void *arg;
+} update;
+
+/* The ids of a store's updates begin with process and thread, so no two stores share an id. */
+void store_init(store *store, const char *host, int port, unsigned process, unsigned thread);
+void store_close(store *store);
+
+update_result store_update(store *store, const update *update);

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* visit.c - take a lock, hold it, give it back, and record each call with its time.
+ *
+ *   choose   a kind, a number, a mode and a wait, by the thread's own dice
+ *   acquire  on success: until when does the library say that the lock is certainly held?
+ *   hold     for no time, for a moment, for seconds, or beyond the lease; sampling that time
+ *   release  whatever the result is, the visit is over
+ *
+ * "Certainly held until" is the clock read before dlock_remaining_ms() is asked, plus the answer:
+ * never later than what the library promised. */
+#include "visit.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MS_NS = 1000000, LONG_HOLD_MS = 1500, STEP_MS = 8, KEEPERS = 4, SLOW_NAMES = 2 };
+
+/* Waits in ms, each as likely as the others. */
+static const int64_t WAITS[] = {0, 0, 20, 200, 1000, 1000, 3000, 3000};
+
+typedef struct claim {
+    dlock_lock *lock;
+    char kind;
+    unsigned number;
+    bool is_shared;
+    uint32_t name;
+    int64_t until_ns; /* certainly held until, as last sampled */
+} claim;
+
+static uint64_t roll(visitor *visitor, uint64_t sides) {
+    visitor->dice ^= visitor->dice << 13;
+    visitor->dice ^= visitor->dice >> 7;
+    visitor->dice ^= visitor->dice << 17;
+    return (visitor->dice >> 11) % sides;
+}
+
+void visitor_init(visitor *visitor, const settings *settings, dlock_client *client,
+                  unsigned thread) {
+    uint64_t seed = settings->seed * 1000003 + settings->process * 1009 + thread;
+    *visitor = (struct visitor){.settings = settings,
+                                .client = client,
+                                .thread = thread,
+                                .dice = (seed + 1) * 0x9e3779b97f4a7c15u | 1};
+    store_init(&visitor->store, settings->data_host, settings->data_port, settings->process,
+               thread);
+    visitor->handles =
+        calloc(strlen(settings->kinds) * settings->names * MODES, sizeof(*visitor->handles));
+    if (visitor->handles == NULL) abort();
+}
+
+void visitor_end(visitor *visitor) {
+    size_t count = strlen(visitor->settings->kinds) * visitor->settings->names * MODES;
+    for (size_t i = 0; i < count; i++)
+        dlock_lock_free(visitor->handles[i]);
+    free(visitor->handles);
+    store_close(&visitor->store);
+}
+
+void visit_key(char key[KEY_SIZE], char kind, unsigned number) {
+    snprintf(key, KEY_SIZE, "{%c%u}", kind, number);
+}
+
+static dlock_lock *make_handle(const visitor *visitor, const claim *claim) {
+    dlock_lock_options options;
+    dlock_lock_options_init(&options);
+    options.lease_ms = visitor->settings->lease_ms;
+    if (strchr("rswp", claim->kind) != NULL) options.renew_every_ms = options.lease_ms / 4;
+    options.session = claim->kind == 's';
+    if (claim->number % 2 == 0) options.min_replicas = visitor->settings->replicas;
+    if (claim->is_shared) options.mode = DLOCK_SHARED;
+    if (claim->kind == 'p') options.max_holders = PERMITS;
+    char key[KEY_SIZE];
+    visit_key(key, claim->kind, claim->number);
+    dlock_lock *lock;
+    dlock_status status = dlock_lock_new(&lock, visitor->client, key, &options);
+    if (status != DLOCK_OK) {
+        fprintf(stderr, "worker: %s: %s\n", key, dlock_status_name(status));
+        exit(1);
+    }
+    return lock;
+}
+
+/* One thread in KEEPERS holds locks for long: those with the first numbers, which the other threads
+ * seldom ask for. */
+static bool is_keeper(const visitor *visitor) {
+    return visitor->thread % KEEPERS == 0;
+}
+
+static unsigned choose_number(visitor *visitor) {
+    unsigned names = visitor->settings->names;
+    if (names <= SLOW_NAMES) return (unsigned)roll(visitor, names);
+    if (is_keeper(visitor) || roll(visitor, 100) == 0) return (unsigned)roll(visitor, SLOW_NAMES);
+    return SLOW_NAMES + (unsigned)roll(visitor, names - SLOW_NAMES);
+}
+
+static claim choose(visitor *visitor) {
+    const settings *settings = visitor->settings;
+    size_t place = roll(visitor, strlen(settings->kinds));
+    claim claim = {.kind = settings->kinds[place]};
+    claim.number =
+        claim.kind == 'g' ? (unsigned)roll(visitor, settings->names) : choose_number(visitor);
+    claim.is_shared = claim.kind == 'p' || (claim.kind == 'w' && roll(visitor, 4) != 0);
+    claim.name = (uint32_t)(unsigned char)claim.kind << 16 | claim.number;
+    dlock_lock **handle =
+        &visitor->handles[(place * settings->names + claim.number) * MODES + claim.is_shared];
+    if (*handle == NULL) *handle = make_handle(visitor, &claim);
+    claim.lock = *handle;
+    return claim;
+}
+
+static int64_t certain_until(const claim *claim) {
+    int64_t now = now_ns(), remaining_ms = dlock_remaining_ms(claim->lock);
+    return remaining_ms > 0 ? now + remaining_ms * MS_NS : 0;
+}
+
+static bool acquire(visitor *visitor, claim *claim) {
+    int64_t wait_ms = WAITS[roll(visitor, sizeof(WAITS) / sizeof(*WAITS))];
+    int64_t mode = claim->kind == 'p' ? PERMITS : claim->is_shared ? -1 : 0;
+    history_add(RECORD_ACQUIRE, visitor->thread, claim->name, 0, wait_ms, mode);
+    dlock_status status = dlock_acquire(claim->lock, wait_ms);
+    bool is_held = status == DLOCK_OK;
+    claim->until_ns = is_held ? certain_until(claim) : 0;
+    history_add(RECORD_ACQUIRED, visitor->thread, claim->name, (int)status,
+                is_held ? (int64_t)dlock_fence(claim->lock) : 0, claim->until_ns);
+    return is_held;
+}
+
+static void sample(const visitor *visitor, claim *claim) {
+    claim->until_ns = certain_until(claim);
+    history_add(RECORD_SAMPLE, visitor->thread, claim->name, 0, 0, claim->until_ns);
+}
+
+/* Sleeps on the descriptor that tells of a loss, and asks how long the lock is certain after every
+ * short step; until the time is over or the lock is lost. */
+static void hold_long(visitor *visitor, claim *claim, int64_t hold_ms) {
+    struct pollfd lost = {.fd = dlock_lost_fd(claim->lock), .events = POLLIN};
+    for (int64_t end = now_ns() + hold_ms * MS_NS; now_ns() < end;) {
+        if (poll(&lost, 1, STEP_MS) > 0) {
+            history_add(RECORD_LOST, visitor->thread, claim->name, 0, 0, 0);
+            return;
+        }
+        sample(visitor, claim);
+    }
+}
+
+static void extend(const visitor *visitor, claim *claim) {
+    uint32_t lease_ms = visitor->settings->lease_ms;
+    history_add(RECORD_EXTEND, visitor->thread, claim->name, 0, lease_ms, 0);
+    dlock_status status = dlock_extend(claim->lock, lease_ms);
+    int64_t until_ns = certain_until(claim);
+    history_add(RECORD_EXTENDED, visitor->thread, claim->name, (int)status, 0, until_ns);
+}
+
+static bool is_held(void *lock) {
+    dlock_state state = dlock_get_state(lock);
+    return state == DLOCK_HELD || state == DLOCK_SUSPECT;
+}
+
+static void update_value(visitor *visitor, claim *claim) {
+    char lock_key[KEY_SIZE], data_key[KEY_SIZE + sizeof(":data")];
+    visit_key(lock_key, claim->kind, claim->number);
+    snprintf(data_key, sizeof(data_key), "%s:data", lock_key);
+    int64_t work_us = visitor->settings->work_us;
+    store_update(
+        &visitor->store,
+        &(update){.way = visitor->settings->way,
+                  .thread = visitor->thread,
+                  .name = claim->name,
+                  .lock_key = lock_key,
+                  .data_key = data_key,
+                  .token = dlock_token(claim->lock),
+                  .fence = dlock_fence(claim->lock),
+                  .work_ns = work_us > 0 ? (int64_t)roll(visitor, (uint64_t)work_us) * 1000 : 0,
+                  .is_held = is_held,
+                  .arg = claim->lock});
+}
+
+static void nap(int64_t ns) {
+    struct timespec pause = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    nanosleep(&pause, NULL);
+}
+
+static void hold(visitor *visitor, claim *claim) {
+    if (claim->kind == 'g') {
+        update_value(visitor, claim);
+    } else if (is_keeper(visitor) && claim->kind != 'h') {
+        int64_t hold_ms = roll(visitor, 4) == 0 ? LONG_HOLD_MS : 50;
+        hold_long(visitor, claim, (int64_t)roll(visitor, (uint64_t)hold_ms));
+    } else if (roll(visitor, 10) == 0) {
+        nap((int64_t)roll(visitor, 2 * MS_NS));
+    }
+    if (roll(visitor, 20) == 0) extend(visitor, claim);
+}
+
+static void release(const visitor *visitor, claim *claim) {
+    sample(visitor, claim);
+    history_add(RECORD_RELEASE, visitor->thread, claim->name, 0, 0, 0);
+    dlock_status status = dlock_release(claim->lock);
+    history_add(RECORD_RELEASED, visitor->thread, claim->name, (int)status, 0, 0);
+}
+
+void visitor_visit(visitor *visitor) {
+    claim claim = choose(visitor);
+    if (!acquire(visitor, &claim)) {
+        /* A server that is away is not asked again and again by all threads at once. */
+        nap((int64_t)roll(visitor, 5 * MS_NS));
+        return;
+    }
+    hold(visitor, &claim);
+    release(visitor, &claim);
+}

@@ -1,0 +1,67 @@
+"""The worker processes of a run: start, borrow for a fault, replace, end in good order."""
+
+import contextlib
+import subprocess
+import threading
+
+from support.server import _die_with_parent
+
+END_PATIENCE_S = 20
+
+
+class Worker:
+    def __init__(self, number, process):
+        self.number, self.process = number, process
+        self.mutex = threading.Lock()
+
+
+class Workers:
+    def __init__(self, command, folder, count):
+        """command(number, history): the words of worker number."""
+        self.command, self.folder = command, folder
+        self.started = 0
+        self.mutex = threading.Lock()
+        self.alive = []
+        self.troubles = []
+        for _ in range(count):
+            self.alive.append(self._start())
+
+    def _start(self):
+        with self.mutex:
+            number, self.started = self.started, self.started + 1
+        words = self.command(number, self.folder / f"worker-{number}.history")
+        with open(self.folder / "workers.log", "ab") as log:
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       preexec_fn=_die_with_parent)
+        return Worker(number, process)
+
+    @contextlib.contextmanager
+    def borrowed(self, dice):
+        """One of them, that no other fault has at the moment."""
+        while True:
+            worker = dice.choice(self.alive)
+            with worker.mutex:
+                if worker in self.alive:
+                    yield worker
+                    return
+
+    def replace(self, worker):
+        """Another one takes the place of one that was killed."""
+        place = self.alive.index(worker)
+        self.alive[place] = self._start()
+
+    def end(self):
+        for worker in self.alive:
+            if worker.process.poll() is not None:
+                self.troubles.append(f"worker {worker.number} ended by itself with "
+                                     f"{worker.process.returncode}, see workers.log")
+            worker.process.terminate()
+        for worker in self.alive:
+            try:
+                status = worker.process.wait(END_PATIENCE_S)
+                if status != 0:
+                    self.troubles.append(f"worker {worker.number} ended with {status}")
+            except subprocess.TimeoutExpired:
+                self.troubles.append(f"worker {worker.number} hangs")
+                worker.process.kill()
+                worker.process.wait()
