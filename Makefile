@@ -6,6 +6,7 @@
 #   SERVERS="name|path ..."      the servers for "make test-servers"; see scripts/test-servers
 #   PREFIX=dir DESTDIR=dir       where "make install" puts things; LIB=lib is a folder of PREFIX
 #   TLS=no                       a client library without rediss://, and without OpenSSL
+#   CFLAGS=... CC=cc             another compiler, other flags: all is built again
 #   CI=true                      warnings are errors
 VERSION := 0.1.0
 LIBRARY_ABI := 0
@@ -60,7 +61,6 @@ MODULE_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard module/*.c)))
 CLIENT_SOURCES := $(filter-out client/src/net/tls$(if $(filter yes,$(TLS)),_none).c, \
     $(sort $(wildcard client/src/*/*.c)))
 CLIENT_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(CLIENT_SOURCES))
-CLIENT_KIND := $(OUT)/client/tls-$(TLS)
 CLIENT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/client/*.c)))
 CLI_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard client/cli/*.c)))
 TORTURE_WORKERS := $(OUT)/tests/torture/worker
@@ -68,6 +68,9 @@ FENCED_WRITERS := $(patsubst %,$(OUT)/client/examples/fenced_%,file sqlite redis
 SELFTEST_OBJECTS := $(OUT)/tests/selftest/selftest.o
 UNIT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/unit/*/*_test.c \
     tests/unit/client/*/*_test.c)))
+# Every object is built again when the Makefile or one of the BUILD_FLAGS changes.
+BUILD_FLAGS = $(CC) $(CFLAGS) $(CPPFLAGS) $(LDFLAGS) TLS=$(TLS)
+BUILT_BY := Makefile $(OUT)/flags
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
 
 .DEFAULT_GOAL := all
@@ -76,6 +79,13 @@ MAKEFLAGS += --no-print-directory
 
 .PHONY: all
 all: module client cli ## build everything
+
+# Written only if the flags have changed, so that its time is that of the change.
+$(OUT)/flags: always
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(BUILD_FLAGS))' >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+.PHONY: always
 
 .PHONY: module
 module: $(OUT)/dlock.so ## build the Redis module, build/dlock.so
@@ -86,12 +96,12 @@ $(OUT)/dlock.so: $(MODULE_OBJECTS)
 .PHONY: client
 client: $(OUT)/libdlock.so $(OUT)/libdlock.a ## build the client library, build/libdlock.so and .a
 
-$(OUT)/libdlock.so: $(CLIENT_OBJECTS) $(CLIENT_KIND)
+$(OUT)/libdlock.so: $(CLIENT_OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLIENT_OBJECTS) $(CLIENT_LDFLAGS) $(CLIENT_LIBS)
 	@ln -sf libdlock.so $@.$(LIBRARY_ABI)
 
 # One object in which only the public names are left, so that they cannot clash with a program's.
-$(OUT)/libdlock.a: $(CLIENT_OBJECTS) $(CLIENT_KIND)
+$(OUT)/libdlock.a: $(CLIENT_OBJECTS)
 	$(LD) -r -o $(OUT)/client/libdlock.o $(CLIENT_OBJECTS)
 	$(OBJCOPY) --localize-hidden $(OUT)/client/libdlock.o
 	@rm -f $@
@@ -105,15 +115,9 @@ $(OUT)/dlock: $(CLI_OBJECTS) $(OUT)/libdlock.a
 	    $(CLIENT_LIBS)
 
 # It sees the library as its users do.
-$(OUT)/client/cli/%.o: client/cli/%.c Makefile
+$(OUT)/client/cli/%.o: client/cli/%.c $(BUILT_BY)
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_GNU_SOURCE -pthread -Iclient/include $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
-
-# Another choice of TLS links all again.
-$(CLIENT_KIND):
-	@mkdir -p $(@D)
-	@rm -f $(OUT)/client/tls-*
-	@touch $@
 
 # Only for tests, never installed.
 $(OUT)/dlock_selftest.so: $(SELFTEST_OBJECTS)
@@ -125,11 +129,11 @@ openssl:
 	@echo '#include <openssl/ssl.h>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 || \
 	    { echo "dlock: OpenSSL is missing; on Debian: apt-get install libssl-dev" >&2; exit 1; }
 
-$(OUT)/client/%.o: client/%.c Makefile
+$(OUT)/client/%.o: client/%.c $(BUILT_BY)
 	@mkdir -p $(@D)
 	$(CC) $(CLIENT_CFLAGS) $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
 
-$(OUT)/%.o: %.c $(HEADER) Makefile
+$(OUT)/%.o: %.c $(HEADER) $(BUILT_BY)
 	@mkdir -p $(@D)
 	$(CC) $(MODULE_CFLAGS) $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
 
@@ -140,15 +144,15 @@ build/include/redismodule.h:
 # or those files of the client that it needs and does not replace by fakes of its own.
 lease_index_NEEDS := module/deadlines.c
 exposition_NEEDS := client/cli/escape.c
-$(OUT)/tests/unit/module/%_test: tests/unit/module/%_test.c tests/unit/unit.h module/%.c Makefile
+$(OUT)/tests/unit/module/%_test: tests/unit/module/%_test.c tests/unit/unit.h module/%.c $(BUILT_BY)
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Imodule -Itests/unit -o $@ $< module/$*.c $($*_NEEDS)
 
-$(OUT)/tests/unit/cli/%_test: tests/unit/cli/%_test.c tests/unit/unit.h client/cli/%.c Makefile
+$(OUT)/tests/unit/cli/%_test: tests/unit/cli/%_test.c tests/unit/unit.h client/cli/%.c $(BUILT_BY)
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Iclient/cli -Itests/unit -o $@ $< client/cli/$*.c $($*_NEEDS)
 
-$(OUT)/client/files.a: $(CLIENT_OBJECTS) $(CLIENT_KIND)
+$(OUT)/client/files.a: $(CLIENT_OBJECTS)
 	@rm -f $@
 	$(AR) rcs $@ $(CLIENT_OBJECTS)
 
@@ -321,4 +325,4 @@ clean: ## remove everything that was built
 .PHONY: help
 help: ## show this
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
-	@sed -n '3,8s/^# / /p' Makefile
+	@sed -n '3,10s/^# / /p' Makefile

@@ -1,18 +1,15 @@
-"""run_tests.py [PYTEST-ARG...]: every test, on what "make test" has built. See scripts/run-tests.
+"""Runs every test, on what "make test" has built. Started by scripts/run-tests.
 
 A part is a set of test files and the environment that they run in. A job is one file of a part, in
-a process of its own, and several of them run at a time, as most wait most of the time. Tests that
-are marked "alone" need the processor for themselves: they run after all others, one job at a time.
+a process of its own. Several jobs run at a time, as most wait most of the time. Tests that are
+marked "alone" need the processor for themselves: they run after all others, one job at a time.
 A server that get-servers could not fetch is skipped.
 
-What a job prints is shown if it fails; there is a line for each job, and at the end one for each
-part and for each test that failed. The exit status is 1 if anything failed. An interrupt ends the
-jobs, and they their servers.
-
-Environment:
-    DLOCK_TEST_JOBS   how many jobs run at a time (default: three for each processor, 24 at most)
+The output of a job is shown if it fails. Each job has a line; at the end, each part has one, and
+each test that failed. An interrupt ends the jobs, and they end their servers.
 """
 
+import argparse
 import collections
 import ctypes
 import os
@@ -34,6 +31,26 @@ PATIENCE_S = 30  # for jobs that are told to end
 NO_TESTS = 5  # as pytest exits
 COUNT = re.compile(r"(\d+) (passed|failed|error|skipped|xfailed|xpassed)")
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/\S+)", re.M)
+
+HELP = """\
+exit status:
+  0    every test passed, or was skipped for a reason that is printed
+  1    a test failed
+  130  interrupted
+
+environment:
+  DLOCK_TEST_JOBS       jobs at a time (default: three for each processor, at most 24)
+  DLOCK_SEED            the random numbers of fuzz and stress; each failure prints its seed
+  REDIS_SERVER          the server to test with
+
+examples:
+  scripts/run-tests --part "command line"     the parts that test the tool
+  scripts/run-tests --part client -k failover only tests with "failover" in their name
+
+One file or one test, without parts and sanitizers:
+  make test-build
+  scripts/python -m pytest -c tests/pytest.ini tests/client/test_replicas.py -k failover
+"""
 
 # These take longest, so they begin first.
 LONG = ["clock", "redlock", "redlock_healing", "redlock_fences", "redlock_votes", "install",
@@ -170,9 +187,11 @@ def parts(folder):
 
 
 class Run:
-    def __init__(self, arguments, folder):
+    def __init__(self, wanted, arguments, folder):
+        """wanted: words of the titles of parts; none: all parts."""
         self.arguments, self.folder = arguments, folder
-        self.parts = list(parts(folder))
+        self.parts = [part for part in parts(folder)
+                      if not wanted or any(word in part.title for word in wanted)]
         self.count = 0
         self.running = []
 
@@ -251,12 +270,34 @@ def interrupt(*_):
     raise KeyboardInterrupt
 
 
+def read_arguments():
+    parser = argparse.ArgumentParser(
+        prog="scripts/run-tests", formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False, usage="%(prog)s [--list] [--part WORDS]... [PYTEST-ARGUMENT...]",
+        description="Runs every test on what is built; \"make test\" builds it first.",
+        epilog=HELP)
+    parser.add_argument("--list", action="store_true", help="list the parts and end")
+    parser.add_argument("--part", action="append", default=[], metavar="WORDS",
+                        help="run only the parts with these words in their title")
+    chosen, rest = parser.parse_known_args()
+    with tempfile.TemporaryDirectory(prefix="dlock-tests-") as folder:
+        titles = [part.title for part in parts(pathlib.Path(folder))]
+    for words in chosen.part:
+        if not any(words in title for title in titles):
+            parser.error(f"no part has \"{words}\" in its title; --list lists them")
+    return chosen, rest, titles
+
+
 def main():
+    chosen, rest, titles = read_arguments()
+    if chosen.list:
+        print("\n".join(titles))
+        return 0
     for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
         signal.signal(number, interrupt)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dlock-tests-", ignore_cleanup_errors=True) as folder:
-        run = Run(sys.argv[1:], pathlib.Path(folder))
+        run = Run(chosen.part, rest, pathlib.Path(folder))
         try:
             run.all()
         except KeyboardInterrupt:
