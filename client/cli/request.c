@@ -13,6 +13,7 @@
 #include "keep.h"
 #include "option.h"
 #include "secret.h"
+#include "url_parameter.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,8 +72,7 @@ static bool read_options(given givens[GIVEN_MAX], int *count, const subcommand *
 /* -- the sources */
 
 static void set_defaults(request *request) {
-    *request = (struct request){.prefix = "",
-                                .connect_timeout_ms = 1000,
+    *request = (struct request){.connect_timeout_ms = 1000,
                                 .io_timeout_ms = 1000,
                                 .wait_ms = DLOCK_WAIT_FOREVER,
                                 .lease_ms = 30000,
@@ -109,9 +109,11 @@ static bool apply_environment(request *request) {
     return false;
 }
 
-static bool apply_options(request *request, const given givens[], int count) {
+/* URLs come first, so that their parameters do not go over other options. */
+static bool apply_options(request *request, const given givens[], int count, bool is_url) {
     source source = {.request = request};
     for (int i = 0; i < count; i++) {
+        if ((givens[i].row->kind == OPTION_URL) != is_url) continue;
         if (set(&source, givens[i].row, givens[i].text)) continue;
         complain("--%s wants %s", givens[i].row->name, option_describe(givens[i].row));
         return false;
@@ -125,7 +127,7 @@ static const char *find_mistake(const request *request) {
     if (request->lease_ms < 100) return "--lease is less than 100ms";
     if (request->lease_ms > UINT32_MAX) return "--lease is more than 49 days";
     if (request->at_least_ms > UINT32_MAX) return "--at-least is more than 49 days";
-    if (request->at_least_ms > 0 && request->is_session)
+    if (request->at_least_ms > 0 && (request->is_session || request->is_session_by_url))
         return "--at-least does not go with --session, which ends with the process";
     if (request->slots == 0 || request->slots > INT32_MAX) return "--slots is not 1 to 2147483647";
     if (request->grace_ms > request->lease_ms / 2) return "--grace is more than half of --lease";
@@ -139,6 +141,8 @@ static const char *find_mistake(const request *request) {
 
 static bool check(const request *request, const subcommand *subcommand) {
     const char *mistake = find_mistake(request);
+    if (subcommand->bit == FOR_ACQUIRE && request->is_session_by_url)
+        mistake = "session=yes in the URL: the lock would end with this command";
     int words = request->word_count, most = subcommand->words_max;
     if (mistake != NULL) {
         complain("%s", mistake);
@@ -161,7 +165,9 @@ bool request_read(request *request, const subcommand *subcommand, int argc, char
     *code = EXIT_CODE_CONFIG;
     if (!apply_files(request) || !apply_environment(request)) return false;
     *code = EXIT_CODE_USAGE;
-    if (!apply_options(request, givens, count)) return false;
+    if (!apply_options(request, givens, count, true)) return false;
+    url_parameters_apply(request);
+    if (!apply_options(request, givens, count, false)) return false;
     request->words = argv + optind;
     request->word_count = argc - optind;
     if (!check(request, subcommand)) return false;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* request.h - everything the user asked for, in one struct. Later sources go over earlier ones:
  *
- *   defaults, /etc/dlock/config, the user's configuration file, DLOCK_URL, options
+ *   defaults, /etc/dlock/config, the user's configuration file, DLOCK_URL, parameters of the URLs,
+ *   options
  *
  * A new option is a field here and a row in option.c: parsing, --help and the keys of the files are
  * the same rows. */
@@ -38,6 +39,7 @@ typedef struct request {
     int64_t wait_ms, lease_ms, grace_ms, at_least_ms;
     int64_t min_replicas, busy_code;
     bool is_session, is_tried_once, is_url_passed;
+    bool is_session_by_url; /* the library makes every lock a session */
     bool is_shared;
     int64_t slots; /* shared, at most so many; negative: not given */
     bool is_verbose, is_quiet, is_json;

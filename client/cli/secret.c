@@ -20,7 +20,7 @@ static const char *find_user(const char *url, size_t *length) {
     *length = 0;
     if (start == NULL) return NULL;
     start += 3;
-    for (size_t i = 0; i < strcspn(start, "/"); i++)
+    for (size_t i = 0; i < strcspn(start, "/?"); i++)
         if (start[i] == '@') *length = i + 1; /* the last one counts, as in the library */
     return start;
 }

@@ -2,14 +2,14 @@
 /* quick_start.c - take a lock, look at it, give it back, and say what went wrong if anything did.
  *
  *   cc -o quick_start quick_start.c $(pkg-config --cflags --libs dlock)
- *   ./quick_start redis://127.0.0.1:6379
+ *   ./quick_start 'redis://127.0.0.1:6379?lease_ms=5000'
  *
  * Exit code 0: the lock was ours all the time. 1: it was not. 2: called in a wrong way. */
 #include <dlock.h>
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { LEASE_MS = 10000, WAIT_MS = 2000 };
+enum { WAIT_MS = 2000 };
 
 /* 1 to 99 are answers: the service works, and the lock is not ours. From 100 on nobody knows; try
  * again later, or look at the server. dlock_last_error() names the server and the cause. */
@@ -36,11 +36,8 @@ static int use(dlock_lock *lock) {
 }
 
 static int run(dlock_client *client) {
-    dlock_lock_options options;
-    dlock_lock_options_init(&options);
-    options.lease_ms = LEASE_MS;
     dlock_lock *lock;
-    dlock_status status = dlock_lock_new(&lock, client, "quick-start", &options);
+    dlock_status status = dlock_lock_new(&lock, client, "quick-start", NULL);
     if (status != DLOCK_OK) {
         fprintf(stderr, "quick_start: no lock: %s\n", dlock_error());
         return 1;
@@ -55,12 +52,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: quick_start URL\n");
         return 2;
     }
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const[]){argv[1]};
-    options.url_count = 1;
     dlock_client *client;
-    dlock_status status = dlock_client_new(&client, &options);
+    dlock_status status = dlock_client_new_url(&client, argv[1]);
     if (status != DLOCK_OK) {
         fprintf(stderr, "quick_start: no client: %s\n", dlock_error());
         return status == DLOCK_INVALID ? 2 : 1;

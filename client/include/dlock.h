@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dlock.h - distributed locks inside Redis, from C.
  *
- *     dlock_client_options options;
- *     dlock_client_options_init(&options);
- *     options.urls = (const char *const[]){"redis://127.0.0.1:6379"};
- *     options.url_count = 1;
- *
  *     dlock_client *client;
  *     dlock_lock *lock;
- *     if (dlock_client_new(&client, &options) != DLOCK_OK) ...
+ *     if (dlock_client_new_url(&client, "redis://127.0.0.1?lease_ms=5000&renew=yes") != DLOCK_OK) ...
  *     if (dlock_lock_new(&lock, client, "nightly-report", NULL) != DLOCK_OK) ...
- *     if (dlock_acquire(lock, 5000) == DLOCK_OK) {
- *         write_report(dlock_fence(lock));
- *         dlock_release(lock);
- *     }
- *     dlock_lock_free(lock);
+ *     if (dlock_acquire(lock, 2000) == DLOCK_OK) write_report(dlock_fence(lock));
+ *     dlock_lock_free(lock); // releases the lock
  *     dlock_client_free(client);
  *
  * Times are milliseconds, on a clock that nobody sets and that goes on while the machine sleeps
@@ -112,7 +104,8 @@ typedef struct dlock_client_options {
     /* redis://[[user:]password@]host[:port][/db], unix:///path[?db=n],
      * redis+sentinel://[[user:]password@]host[:port],.../mastername[?db=n], or
      * redis+cluster://[[user:]password@]host[:port],... Several of the first two, up to 15:
-     * independent servers, of which a majority decides (Redlock). See client/README.md */
+     * independent servers, of which a majority decides (Redlock). Parameters behind a ? are options
+     * that are 0 in this struct. See client/README.md */
     const char *const *urls;
     size_t url_count;
     const char *prefix;          /* put before every name, e.g. "order:product:" */
@@ -140,14 +133,16 @@ typedef struct dlock_client_options {
     size_t access_log_keep;              /* how many files of past days are kept; default 7 */
     dlock_log_fn access_log; /* instead of a file: gets each line, in the thread of the call */
     void *access_log_arg;
+    const struct dlock_lock_options *lock_defaults; /* NULL, or the values of options that are 0 in
+                                                     * the options of a lock; copied */
 } dlock_client_options;
 
 typedef struct dlock_lock_options {
     size_t struct_size;
     uint32_t lease_ms;       /* default 10000; at least 10 */
     uint32_t renew_every_ms; /* 0: no renewal; else the lease is extended in the background, as long
-                              * as the lock is held and the process lives. lease_ms / 3 is a good
-                              * choice */
+                              * as the lock is held and the process lives; at most nine tenths of
+                              * lease_ms. lease_ms / 3 is a good choice: see renew */
     uint32_t max_hold_ms;    /* 0: no bound; else no renewal beyond so long after the acquire */
     uint32_t min_replicas;   /* must acknowledge the grant, and each extension */
     uint32_t replica_timeout_ms; /* for the acknowledgements; default io_timeout_ms */
@@ -157,6 +152,7 @@ typedef struct dlock_lock_options {
     dlock_mode mode;   /* DLOCK_SHARED: a reader of a read/write lock, or a permit */
     uint32_t max_holders; /* only with DLOCK_SHARED: granted only while fewer hold the lock; 0: no
                            * limit of its own. Not with several servers: majorities cannot count */
+    bool renew;           /* as renew_every_ms = lease_ms / 3, unless renew_every_ms is set */
 } dlock_lock_options;
 
 typedef struct dlock_timings {
@@ -192,12 +188,19 @@ DLOCK_API int dlock_version(void);
 DLOCK_API const char *dlock_status_name(dlock_status status);
 DLOCK_API const char *dlock_status_text(dlock_status status);
 
+/* A client from its URL alone, e.g. "redis://127.0.0.1?lease_ms=5000&renew=yes&prefix=shop:"; NULL:
+ * from the environment variable DLOCK_URL. Every option with a name can be a parameter of the URL,
+ * see client/README.md. Several URLs, with blanks between them: independent servers (Redlock).
+ * Result and errors as of dlock_client_new(). Threads: any (not while another thread changes the
+ * environment). */
+DLOCK_API dlock_status dlock_client_new_url(dlock_client **out, const char *url);
+
 /* Checks the options, reads the files of TLS and opens the access log; does no network I/O. On any
  * status but DLOCK_OK *out is NULL, and dlock_error() says why. Threads: any. */
 DLOCK_API dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *options);
 
-/* Why the last dlock_client_new() or dlock_lock_new() of the calling thread failed, for people; ""
- * if it did not. Names the option that is wrong; never contains a password. The text belongs to the
+/* Why the last dlock_client_new(), dlock_client_new_url() or dlock_lock_new() of the calling thread
+ * failed, for people; "" if it did not. Names the option that is wrong; never contains a password. The text belongs to the
  * thread, and is valid until the next such call of the thread. Threads: any. */
 DLOCK_API const char *dlock_error(void);
 

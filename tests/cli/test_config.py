@@ -1,5 +1,6 @@
 """Where the tool's settings come from, and where passwords are not to be seen."""
 
+import json
 import pathlib
 import subprocess
 
@@ -49,6 +50,55 @@ def test_an_option_goes_over_the_environment_and_that_over_the_file(tool, config
     tool.env["DLOCK_URL"] = nobody()
     assert tool.run("list", "--url", url(server))[0] == 0
     assert tool.run("list", "-u", nobody())[0] == 69
+
+
+# -- parameters of the URL -------------------------------------------------------------------------
+
+
+def test_parameters_of_the_url_go_over_the_file(tool, configure, server, client):
+    configure("lease = 45s\nprefix = jobs:\n")
+    tool.env["DLOCK_URL"] = f"{url(server)}?lease_ms=5000&prefix=shop:"
+    assert tool.run("acquire", "lock")[0] == 0
+    assert 0 < Lock(client, "shop:lock").ttl() <= 5_000
+
+
+def test_options_go_over_parameters_of_the_url(tool, server, client):
+    tool.env["DLOCK_URL"] = f"{url(server)}?lease_ms=5000&prefix=shop:"
+    assert tool.run("acquire", "--lease", "60s", "--prefix", "jobs:", "lock")[0] == 0
+    assert 30_000 < Lock(client, "jobs:lock").ttl() <= 60_000
+
+
+def test_parameters_of_a_url_that_is_not_used_do_nothing(tool, server, client):
+    tool.env["DLOCK_URL"] = f"{nobody()}?lease_ms=5000"
+    assert tool.run("acquire", "--url", url(server), "lock")[0] == 0
+    assert 10_000 < Lock(client, "lock").ttl() <= 30_000
+
+
+def test_a_command_runs_with_the_lease_of_the_url(tool, server, client):
+    tool.env["DLOCK_URL"] = f"{url(server)}?lease_ms=5000&session=yes"
+    script = f"redis-cli -p {server.port} --json DLOCK.INFO lock"
+    out = tool.run("run", "lock", "--", "sh", "-c", script)[1]
+    [holder] = json.loads(out)["holders"]
+    assert holder["lease"] == 5_000 and holder["session"] > 0
+
+
+def test_a_session_in_the_url_would_end_a_lock_that_is_to_stay(tool, server, client):
+    tool.env["DLOCK_URL"] = f"{url(server)}?session=yes"
+    code, out, complaints = tool.run("acquire", "lock")
+    assert (code, out) == (64, "") and "session=yes in the URL" in complaints
+
+
+@pytest.mark.parametrize("query, words", [
+    ("leese_ms=5000", "there is no parameter leese_ms"),
+    ("lease_ms=5", "--lease is less than 100ms"),
+    ("io_timeout_ms=soon", "io_timeout_ms: not 1 to 86400000")])
+def test_a_wrong_parameter_is_named(tool, server, query, words):
+    tool.env["DLOCK_URL"] = f"{url(server)}?{query}"
+    code, out, complaints = tool.run("acquire", "lock")
+    assert (code, out) == (64, "") and words in complaints
+
+
+# -- files -----------------------------------------------------------------------------------------
 
 
 def test_the_users_file_goes_over_that_of_the_machine(tool, configure, server, client, tmp_path):

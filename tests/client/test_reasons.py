@@ -8,7 +8,7 @@ from support.libdlock import Background, Client, Status, last_error
 def test_the_reason_names_the_option(dlock):
     with pytest.raises(ValueError) as refusal:
         dlock.lock(lease_ms=9)
-    words = "lease_ms is less than 10: it would be over at once"
+    words = "lease_ms: not 10 to 4294967295"
     assert refusal.value.args == (Status.INVALID, words)
 
 

@@ -83,6 +83,14 @@ LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p)
 BODY_FN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
 
+class LockOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("lease_ms", ctypes.c_uint32),
+                ("renew_every_ms", ctypes.c_uint32), ("max_hold_ms", ctypes.c_uint32),
+                ("min_replicas", ctypes.c_uint32), ("replica_timeout_ms", ctypes.c_uint32),
+                ("session", ctypes.c_bool), ("owner", ctypes.c_char_p), ("mode", ctypes.c_int),
+                ("max_holders", ctypes.c_uint32), ("renew", ctypes.c_bool)]
+
+
 class ClientOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("urls", ctypes.POINTER(ctypes.c_char_p)),
                 ("url_count", ctypes.c_size_t), ("prefix", ctypes.c_char_p),
@@ -97,15 +105,8 @@ class ClientOptions(ctypes.Structure):
                 ("handlers", ctypes.c_void_p), ("handler_count", ctypes.c_size_t),
                 ("backend", ctypes.c_void_p), ("access_log_dir", ctypes.c_char_p),
                 ("access_log_keep", ctypes.c_size_t), ("access_log", LOG_FN),
-                ("access_log_arg", ctypes.c_void_p)]
-
-
-class LockOptions(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("lease_ms", ctypes.c_uint32),
-                ("renew_every_ms", ctypes.c_uint32), ("max_hold_ms", ctypes.c_uint32),
-                ("min_replicas", ctypes.c_uint32), ("replica_timeout_ms", ctypes.c_uint32),
-                ("session", ctypes.c_bool), ("owner", ctypes.c_char_p), ("mode", ctypes.c_int),
-                ("max_holders", ctypes.c_uint32)]
+                ("access_log_arg", ctypes.c_void_p),
+                ("lock_defaults", ctypes.POINTER(LockOptions))]
 
 
 class Inspection(ctypes.Structure):
@@ -152,6 +153,7 @@ def _load():
     for name, result, *arguments in [
             ("version", ctypes.c_int), ("status_name", text, status),
             ("status_text", text, status), ("client_new", status, pointer, pointer),
+            ("client_new_url", status, pointer, text),
             ("error", text),
             ("hotspot_add", status, pointer, text), ("hotspot_remove", status, pointer, text),
             ("client_free", None, pointer), ("client_ping", status, pointer, ctypes.c_int64),
@@ -203,18 +205,30 @@ def last_error():
 
 
 class Client:
-    """on_event: a Told."""
+    """on_event: a Told. lock_defaults: options of locks."""
 
-    def __init__(self, url, on_event=None, **options):
-        self.handle = ctypes.c_void_p()
+    def __init__(self, url, on_event=None, lock_defaults=None, **options):
         self.told = on_event
         if on_event is not None:
             options["on_event"] = on_event.function
         made = client_options(url, **options)
-        status = Status(lib.dlock_client_new(ctypes.byref(self.handle), ctypes.byref(made)))
+        if lock_defaults is not None:
+            made.lock_defaults = ctypes.pointer(_structure(LockOptions, **lock_defaults))
+        self._open(lib.dlock_client_new, ctypes.byref(made))
+
+    def _open(self, function, argument):
+        self.handle, self.locks = ctypes.c_void_p(), []
+        status = Status(function(ctypes.byref(self.handle), argument))
         if status != Status.OK:
             raise ValueError(status, last_error())
-        self.locks = []
+
+    @classmethod
+    def of_url(cls, url):
+        """By dlock_client_new_url(); None: of the environment."""
+        client = cls.__new__(cls)
+        client.told = None
+        client._open(lib.dlock_client_new_url, None if url is None else url.encode())
+        return client
 
     def lock(self, name="lock", **options):
         lock = Lock(self, name, **options)

@@ -76,15 +76,24 @@ static bool build_chain(dlock_client *client, const dlock_client_options *option
     return true;
 }
 
+static bool copy_lock_defaults(dlock_client *client, const dlock_lock_options *defaults) {
+    client->lock_defaults = *defaults;
+    if (defaults->owner == NULL) return true;
+    client->lock_defaults.owner = client->default_owner = strdup(defaults->owner);
+    return client->default_owner != NULL;
+}
+
 /* False: no memory. */
-static bool build(dlock_client *client, const dlock_client_options *options,
-                  const topology *topology) {
+static bool build(dlock_client *client, const settings *settings) {
+    const dlock_client_options *options = &settings->client;
+    const topology *topology = &settings->topology;
     client->has_quorum = options->backend == NULL && topology->kind == TOPOLOGY_REDLOCK;
     client->connect_timeout_ms = options->connect_timeout_ms;
     client->io_timeout_ms = options->io_timeout_ms;
     client->on_event = options->on_event;
     client->event_arg = options->event_arg;
     client->prefix = strdup(options->prefix);
+    if (!copy_lock_defaults(client, &settings->lock)) return false;
     token_source_init(&client->tokens);
     client->loop = loop_new(clock_system());
     if (client->prefix == NULL || client->loop == NULL) return false;
@@ -95,12 +104,10 @@ static bool build(dlock_client *client, const dlock_client_options *options,
     return is_built && build_chain(client, options);
 }
 
-/* The files of the options. Anything but DLOCK_OK: text says why. */
-static dlock_status open_files(dlock_client *client, const dlock_client_options *options,
-                               const topology *topology, char text[OPTIONS_ERROR_SIZE]) {
-    dlock_status status = options_open_tls(&client->tls, options, topology, text);
-    if (status != DLOCK_OK) return status;
-    return options_open_log(&client->log_file, options, text);
+/* The files of the options. */
+static dlock_status open_files(dlock_client *client, settings *settings) {
+    dlock_status status = options_open_tls(&client->tls, settings);
+    return status == DLOCK_OK ? options_open_log(&client->log_file, settings) : status;
 }
 
 static void free_store(const dlock_client_options *options) {
@@ -110,24 +117,22 @@ static void free_store(const dlock_client_options *options) {
 
 dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *given) {
     *out = NULL;
-    dlock_client_options options;
-    topology topology;
-    char text[OPTIONS_ERROR_SIZE] = "";
-    const char *wrong = options_read_client(&options, &topology, given, text);
+    settings settings;
+    const char *wrong = options_read_client(&settings, given);
     if (wrong != NULL) return error_set(DLOCK_INVALID, wrong);
 
     dlock_client *client = calloc(1, sizeof(*client));
     dlock_status status = DLOCK_NO_MEMORY;
-    if (client != NULL) status = open_files(client, &options, &topology, text);
-    if (status == DLOCK_OK && !build(client, &options, &topology)) status = DLOCK_NO_MEMORY;
+    if (client != NULL) status = open_files(client, &settings);
+    if (status == DLOCK_OK && !build(client, &settings)) status = DLOCK_NO_MEMORY;
     if (status == DLOCK_OK) {
         *out = client;
         return error_set(DLOCK_OK, "");
     }
     bool has_store = client != NULL && client->deployment != NULL;
-    if (status != DLOCK_INVALID && !has_store) free_store(&options);
+    if (status != DLOCK_INVALID && !has_store) free_store(&settings.client);
     dlock_client_free(client);
-    return error_set(status, text);
+    return error_set(status, settings.error);
 }
 
 /* -- the end */
@@ -151,6 +156,7 @@ void dlock_client_free(dlock_client *client) {
     loop_free(client->loop);
     tls_context_free(client->tls);
     free(client->prefix);
+    free(client->default_owner);
     free(client);
 }
 

@@ -37,6 +37,8 @@ struct dlock_client {
     chain *chain;
     token_source tokens;
     char *prefix;
+    dlock_lock_options lock_defaults;
+    char *default_owner; /* of lock_defaults */
     uint32_t connect_timeout_ms, io_timeout_ms;
     dlock_event_fn on_event; /* NULL: the program is not told of events */
     void *event_arg;

@@ -14,10 +14,10 @@
 
 /* NULL, or why the client has no such lock. */
 static const char *read_options(dlock_lock_options *options, const dlock_client *client,
-                                const dlock_lock_options *given) {
+                                const dlock_lock_options *given, char text[OPTION_ERROR_SIZE]) {
     if (client == NULL) return "no client is given";
     const deployment *deployment = client->deployment;
-    const char *error = options_read_lock(options, given);
+    const char *error = options_read_lock(options, given, &client->lock_defaults, text);
     if (error != NULL) return error;
     if (options->session && !deployment->table->has_sessions)
         return "session: several servers have none, nor has a store";
@@ -62,7 +62,8 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
                             const dlock_lock_options *given) {
     *out = NULL;
     dlock_lock_options options;
-    const char *wrong = read_options(&options, client, given);
+    char text[OPTION_ERROR_SIZE];
+    const char *wrong = read_options(&options, client, given, text);
     if (wrong == NULL && (name == NULL || name[0] == '\0')) wrong = "the name is empty";
     if (wrong != NULL) return error_set(DLOCK_INVALID, wrong);
 

@@ -2,8 +2,8 @@
 /* options.c - see options.h.
  *
  *   copy       a struct of another version of dlock.h may be shorter, or longer with zeros behind
- *   check      options that contradict each other, or are out of range; nothing is opened
- *   URLs       topology.h reads them; TLS options need a URL with rediss://
+ *   URLs       topology.h reads them; their parameters are options too (option_table.h)
+ *   check      options out of range, or that contradict each other; nothing is opened
  *   defaults   0 and NULL are replaced last */
 #include "api/options.h"
 
@@ -12,8 +12,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
-
-enum { DAY_MS = 24 * 3600 * 1000 };
 
 static const char unknown_option[] =
     "struct_size is wrong, or an option is set that this version does not know";
@@ -62,35 +60,46 @@ static const char *first_tls_option(const dlock_client_options *options) {
 }
 
 static const char *check_client(const dlock_client_options *options) {
-    bool has_url = options->urls != NULL && options->url_count > 0 && options->urls[0] != NULL;
-    if (options->backend == NULL && !has_url) return "no URL is given";
-    if (options->backend != NULL && has_url) return "both a URL and a backend are given";
-    if (options->connect_timeout_ms > DAY_MS) return "connect_timeout_ms is more than a day";
-    if (options->io_timeout_ms > DAY_MS) return "io_timeout_ms is more than a day";
-    if (options->spin_min_ms > DAY_MS || options->spin_random_ms > DAY_MS ||
-        options->spin_max_ms > DAY_MS)
-        return "a spin pause is more than a day";
+    if (options->spin_max_ms != 0 && options->spin_max_ms < options->spin_min_ms)
+        return "spin_max_ms is less than spin_min_ms";
     if (options->access_log_dir != NULL && options->access_log != NULL)
         return "both access_log_dir and access_log are given";
     if (options->access_log_dir != NULL && access(options->access_log_dir, W_OK | X_OK) != 0)
         return "access_log_dir is not a folder that can be written to";
     if ((options->tls_cert_file == NULL) != (options->tls_key_file == NULL))
         return "of tls_cert_file and tls_key_file only one is given";
-    if ((int)options->wait_mode < DLOCK_WAIT_AUTO || options->wait_mode > DLOCK_WAIT_SERVER)
-        return "wait_mode is none of the known";
     return check_extensions(options);
 }
 
-static const char *read_urls(topology *topology, const dlock_client_options *options,
-                             char text[OPTIONS_ERROR_SIZE]) {
+static const char *read_urls(settings *settings) {
+    const dlock_client_options *options = &settings->client;
+    const url_taker taker = {url_options_take, &settings->url};
+    bool has_url = options->urls != NULL && options->url_count > 0 && options->urls[0] != NULL;
     size_t wrong_index = 0;
-    const char *error = topology_read(topology, options->urls, options->url_count, &wrong_index);
+    if (options->backend == NULL && !has_url) return "no URL is given";
+    if (options->backend != NULL) return has_url ? "both a URL and a backend are given" : NULL;
+    const char *error =
+        topology_read(&settings->topology, options->urls, options->url_count, &taker, &wrong_index);
     if (error == NULL) return NULL;
     if (options->url_count == 1)
-        snprintf(text, OPTIONS_ERROR_SIZE, "the URL: %s", error);
+        snprintf(settings->error, sizeof(settings->error), "the URL: %s", error);
     else
-        snprintf(text, OPTIONS_ERROR_SIZE, "URL %zu: %s", wrong_index + 1, error);
-    return text;
+        snprintf(settings->error, sizeof(settings->error), "URL %zu: %s", wrong_index + 1, error);
+    return settings->error;
+}
+
+/* A lock must not become shared by a default that is far from its code. */
+static const char *read_lock_defaults(settings *settings) {
+    const dlock_lock_options *given = settings->client.lock_defaults;
+    memset(&settings->lock, 0, sizeof(settings->lock));
+    settings->lock.struct_size = sizeof(settings->lock);
+    if (given != NULL && !copy_struct(&settings->lock, sizeof(settings->lock), given))
+        return unknown_option;
+    if (settings->lock.mode != DLOCK_EXCLUSIVE || settings->lock.max_holders != 0)
+        return "lock_defaults: mode and max_holders are options of a single lock";
+    options_fill_lock(&settings->lock, &settings->url.lock);
+    dlock_lock_options complete;
+    return options_read_lock(&complete, NULL, &settings->lock, settings->error);
 }
 
 static void set_client_defaults(dlock_client_options *options) {
@@ -103,22 +112,27 @@ static void set_client_defaults(dlock_client_options *options) {
     if (options->access_log_keep == 0) options->access_log_keep = 7;
 }
 
-const char *options_read_client(dlock_client_options *options, topology *topology,
-                                const dlock_client_options *given, char text[OPTIONS_ERROR_SIZE]) {
+static const char *check_tls(settings *settings) {
+    const char *tls_option = first_tls_option(&settings->client);
+    if (tls_option == NULL || topology_has_tls(&settings->topology)) return NULL;
+    snprintf(settings->error, sizeof(settings->error), "%s is given, but no URL is rediss://",
+             tls_option);
+    return settings->error;
+}
+
+const char *options_read_client(settings *settings, const dlock_client_options *given) {
+    dlock_client_options *options = &settings->client;
+    memset(settings, 0, sizeof(*settings));
     if (given == NULL) return "no options are given";
     if (!copy_struct(options, sizeof(*options), given)) return unknown_option;
-    const char *error = check_client(options);
-    if (error != NULL) return error;
-    memset(topology, 0, sizeof(*topology));
-    if (options->backend == NULL) error = read_urls(topology, options, text);
-    if (error != NULL) return error;
-    const char *tls_option = first_tls_option(options);
-    if (tls_option != NULL && !topology_has_tls(topology)) {
-        snprintf(text, OPTIONS_ERROR_SIZE, "%s is given, but no URL is rediss://", tls_option);
-        return text;
-    }
+    const char *error = options_check_client(options, settings->error);
+    if (error == NULL) error = read_urls(settings);
+    if (error == NULL) options_fill_client(options, &settings->url.client);
+    if (error == NULL) error = check_client(options);
+    if (error == NULL) error = check_tls(settings);
+    if (error == NULL) error = read_lock_defaults(settings);
     set_client_defaults(options);
-    return NULL;
+    return error;
 }
 
 /* A label inside a token: the colon separates the parts of a token, and a token is one word of a
@@ -131,14 +145,17 @@ static bool is_good_owner(const char *owner) {
     return true;
 }
 
-const char *options_read_lock(dlock_lock_options *options, const dlock_lock_options *given) {
+const char *options_read_lock(dlock_lock_options *options, const dlock_lock_options *given,
+                              const dlock_lock_options *defaults, char text[OPTION_ERROR_SIZE]) {
     dlock_lock_options none;
     dlock_lock_options_init(&none);
     if (!copy_struct(options, sizeof(*options), given == NULL ? &none : given))
         return unknown_option;
+    options_fill_lock(options, defaults);
     set_default(&options->lease_ms, 10000);
-    if (options->lease_ms < OPTIONS_LEASE_MIN_MS)
-        return "lease_ms is less than 10: it would be over at once";
+    const char *error = options_check_lock(options, text);
+    if (error != NULL) return error;
+    if (options->renew) set_default(&options->renew_every_ms, options->lease_ms / 3);
     if ((uint64_t)options->renew_every_ms * 10 > (uint64_t)options->lease_ms * 9)
         return "renew_every_ms is more than nine tenths of lease_ms";
     if (options->mode != DLOCK_EXCLUSIVE && options->mode != DLOCK_SHARED)
@@ -151,23 +168,24 @@ const char *options_read_lock(dlock_lock_options *options, const dlock_lock_opti
     return NULL;
 }
 
-dlock_status options_open_tls(tls_context **context, const dlock_client_options *options,
-                              const topology *topology, char text[OPTIONS_ERROR_SIZE]) {
+dlock_status options_open_tls(tls_context **context, settings *settings) {
+    const dlock_client_options *options = &settings->client;
     tls_files files = {
         .ca = options->tls_ca_file, .cert = options->tls_cert_file, .key = options->tls_key_file};
     *context = NULL;
-    if (!topology_has_tls(topology)) return DLOCK_OK;
-    return tls_context_new(context, &files, text, OPTIONS_ERROR_SIZE);
+    if (!topology_has_tls(&settings->topology)) return DLOCK_OK;
+    return tls_context_new(context, &files, settings->error, sizeof(settings->error));
 }
 
-dlock_status options_open_log(log_file **file, const dlock_client_options *options,
-                              char text[OPTIONS_ERROR_SIZE]) {
+dlock_status options_open_log(log_file **file, settings *settings) {
+    const dlock_client_options *options = &settings->client;
     *file = NULL;
     if (options->access_log_dir == NULL) return DLOCK_OK;
     *file = log_file_new(options->access_log_dir, options->access_log_keep);
     if (*file != NULL) return DLOCK_OK;
     int fault = errno;
-    snprintf(text, OPTIONS_ERROR_SIZE, "access_log_dir: dlock-access.log cannot be opened: %s",
+    snprintf(settings->error, sizeof(settings->error),
+             "access_log_dir: dlock-access.log cannot be opened: %s",
              fault == ENXIO ? "a pipe without a reader" : strerror(fault));
     bool is_lack = fault == ENOMEM || fault == EMFILE || fault == ENFILE || fault == EAGAIN;
     return is_lack ? DLOCK_NO_MEMORY : DLOCK_INVALID;

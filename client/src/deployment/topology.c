@@ -2,18 +2,22 @@
 /* topology.c - see topology.h.
  *
  *   parts         of a copy of the text, which is cut at marks; percent signs are resolved then
+ *   parameters    behind the ?: database and login of sentinels; the caller takes all others
  *   server        the URL of one server: scheme, login, host or path, and database
  *   list          one URL with several hosts: login, hosts, path and query
  *   independent   URLs of one server each
  *
- * Invariant: no message repeats a part of the text, which may be a secret. */
+ * Invariant: no message of this file repeats a part of the text, which may be a secret. A name that
+ * the caller gets is not: an @ behind the ?, or a parameter behind sentinel_password, could come
+ * from a password that is not encoded, and is refused before. */
 #include "deployment/topology.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+#define PARAMETER_LETTERS "abcdefghijklmnopqrstuvwxyz_"
+#define NAME_LETTERS      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
 enum { REDIS_PORT = 6379, SENTINEL_PORT = 26379, PORT_MAX = 65535, TEXT_SIZE = 16384 };
 enum { UNIX_PATH_MAX = 107 }; /* sockaddr_un has 108 */
@@ -96,6 +100,7 @@ static const char *read_db(url *url, const char *digits) {
 
 static const char *read_host(url *url, char *host, int default_port) {
     char *port;
+    if (strchr(host, '#') != NULL) return "there is a # in the host";
     if (host[0] == '[') {
         port = cut(++host, ']');
         if (port == NULL) return "the ] of the IPv6 address is missing";
@@ -113,36 +118,73 @@ static const char *read_host(url *url, char *host, int default_port) {
 }
 
 static const char *read_tcp(url *url, char *host) {
-    if (strpbrk(host, "?#") != NULL) return "redis:// and rediss:// take no ? and no #";
     const char *db = cut(host, '/');
     const char *wrong = db == NULL || *db == '\0' ? NULL : read_db(url, db);
     return wrong != NULL ? wrong : read_host(url, host, REDIS_PORT);
 }
 
 static const char *read_unix(url *url, char *path) {
-    const char *option = cut(path, '?');
-    if (option != NULL) {
-        if (strncmp(option, "db=", 3) != 0) return "after the ? only db=number is known";
-        const char *wrong = read_db(url, option + 3);
-        if (wrong != NULL) return wrong;
-    }
     if (path[0] != '/') return "the path of the socket must begin with /";
     return decode(path, url->host, UNIX_PATH_MAX) ? NULL : "the path is too long or badly encoded";
 }
 
-static const char *read_server(url *url, const char *text) {
-    char copy[TEXT_SIZE], *rest = copy;
-    if (strlen(text) >= sizeof(copy)) return "it is too long";
+/* -- parameters */
+
+/* A copy of the text, cut at the ?. *query: NULL, or the text behind the ?. */
+static const char *cut_query(char copy[TEXT_SIZE], const char *text, char **query) {
+    if (strlen(text) >= TEXT_SIZE) return "it is too long";
     strcpy(copy, text);
+    *query = cut(copy, '?');
+    if (*query == NULL) return NULL;
+    if (strchr(*query, '@') != NULL)
+        return "there is an @ behind the ?; a ? in a password is written %3F, an @ in a value %40";
+    return strchr(*query, '#') != NULL ? "a # behind the ? is written %23" : NULL;
+}
+
+static const char *pass_on(const url_taker *taker, const char *name, char *value) {
+    if (name[0] == '\0' || name[strspn(name, PARAMETER_LETTERS)] != '\0' || taker == NULL)
+        return "there is an unknown parameter";
+    return taker->take(taker->arg, name, decode(value, value, strlen(value)) ? value : NULL);
+}
+
+/* locks: of the servers with locks. sentinel: NULL, or gets the login of the sentinels. */
+static const char *read_query(url *locks, url *sentinel, const url_taker *taker, char *rest) {
+    const char *wrong = NULL, *user = "", *password = "";
+    while (rest != NULL && rest[0] != '\0' && wrong == NULL) {
+        char *name = rest;
+        rest = cut(name, '&');
+        char *value = cut(name, '=');
+        if (value == NULL)
+            wrong = "a parameter is not name=value";
+        else if (strcmp(name, "db") == 0)
+            wrong = locks->db != 0 ? "the database is given twice" : read_db(locks, value);
+        else if (sentinel != NULL && strcmp(name, "sentinel_user") == 0)
+            user = value;
+        else if (sentinel != NULL && strcmp(name, "sentinel_password") == 0)
+            password = value;
+        else if (password[0] != '\0')
+            wrong = "sentinel_password comes behind other parameters; an & in it is written %26";
+        else
+            wrong = pass_on(taker, name, value);
+    }
+    if (wrong == NULL && user[0] != '\0' && password[0] == '\0')
+        wrong = "there is a sentinel_user without a password";
+    return wrong != NULL || sentinel == NULL ? wrong : set_login(sentinel, user, password);
+}
+
+static const char *read_server(url *url, const url_taker *taker, const char *text) {
+    char copy[TEXT_SIZE], *rest = copy, *query;
+    const char *wrong = cut_query(copy, text, &query);
+    if (wrong != NULL) return wrong;
     url->is_unix = strncmp(copy, "unix://", 7) == 0;
     url->is_tls = strncmp(copy, "rediss://", 9) == 0;
     if (!url->is_unix && !url->is_tls && strncmp(copy, "redis://", 8) != 0)
         return "it must begin with redis://, rediss:// or unix://";
     rest += strcspn(rest, "/") + 2;
     char *login = cut_login(&rest);
-    const char *wrong = login == NULL ? NULL : read_login(url, login);
-    if (wrong != NULL) return wrong;
-    return url->is_unix ? read_unix(url, rest) : read_tcp(url, rest);
+    wrong = login == NULL ? NULL : read_login(url, login);
+    if (wrong == NULL) wrong = url->is_unix ? read_unix(url, rest) : read_tcp(url, rest);
+    return wrong != NULL ? wrong : read_query(url, NULL, taker, query);
 }
 
 /* -- a list of hosts */
@@ -197,46 +239,25 @@ static const char *read_name(topology *topology, const char *name) {
     return NULL;
 }
 
-static const char *read_query(topology *topology, url *sentinel, char *rest) {
-    const char *wrong = NULL, *user = "", *password = "";
-    while (!is_empty(rest) && wrong == NULL) {
-        char *option = rest;
-        rest = cut(option, '&');
-        const char *value = cut(option, '=');
-        if (value != NULL && strcmp(option, "db") == 0)
-            wrong = read_db(&topology->master, value);
-        else if (value != NULL && strcmp(option, "sentinel_user") == 0)
-            user = value;
-        else if (value != NULL && strcmp(option, "sentinel_password") == 0)
-            password = value;
-        else
-            wrong = "after the ? only db=, sentinel_user= and sentinel_password= are known";
-    }
-    if (wrong == NULL && user[0] != '\0' && password[0] == '\0')
-        wrong = "there is a sentinel_user without a password";
-    return wrong != NULL ? wrong : set_login(sentinel, user, password);
-}
-
 /* node: a server of the list. locks: the login to servers with locks. */
-static const char *read_list(topology *topology, const scheme *scheme, const char *text) {
-    char copy[TEXT_SIZE];
-    if (strlen(text) >= sizeof(copy)) return "it is too long";
-    char *hosts = strcpy(copy, text) + strlen(scheme->prefix);
+static const char *read_list(topology *topology, const scheme *scheme, const url_taker *taker,
+                             const char *text) {
+    char copy[TEXT_SIZE], *query;
+    const char *wrong = cut_query(copy, text, &query);
+    if (wrong != NULL) return wrong;
+    char *hosts = copy + strlen(scheme->prefix);
     char *login = cut_login(&hosts), *path = cut(hosts, '/');
-    char *query = path == NULL ? NULL : cut(path, '?');
     bool is_sentinel = scheme->kind == TOPOLOGY_SENTINEL;
     url node = {.is_tls = scheme->is_tls}, *locks = is_sentinel ? &topology->master : &node;
-    const char *wrong = NULL;
     topology->kind = scheme->kind;
     locks->is_tls = scheme->is_tls;
-    if (strpbrk(hosts, "?#") != NULL) return "there is a ? or a # in the list of hosts";
     if (is_sentinel) wrong = read_name(topology, path);
-    if (is_sentinel && wrong == NULL) wrong = read_query(topology, &node, query);
+    if (wrong == NULL) wrong = read_query(locks, is_sentinel ? &node : NULL, taker, query);
     if (wrong == NULL && login != NULL) wrong = read_login(locks, login);
     if (wrong != NULL) return wrong;
     if (is_sentinel) return read_hosts(topology, &node, hosts, SENTINEL_PORT);
-    if (!is_empty(path) && strcmp(path, "0") != 0) return "a cluster has only database 0";
-    if (!is_empty(query)) return "redis+cluster:// takes no ?";
+    if (node.db != 0 || (!is_empty(path) && strcmp(path, "0") != 0))
+        return "a cluster has only database 0";
     return read_hosts(topology, &node, hosts, REDIS_PORT);
 }
 
@@ -245,12 +266,12 @@ static bool is_same_server(const url *one, const url *other) {
     return (one->is_unix ? strcmp : strcasecmp)(one->host, other->host) == 0;
 }
 
-static const char *read_independent(topology *topology, const char *text) {
+static const char *read_independent(topology *topology, const url_taker *taker, const char *text) {
     url *server = &topology->servers[topology->count];
     if (text == NULL) return "it is NULL";
     if (find_scheme(text) != NULL)
         return "several URLs must be of one server each: redis:// or unix://";
-    const char *wrong = read_server(server, text);
+    const char *wrong = read_server(server, taker, text);
     if (wrong != NULL) return wrong;
     for (size_t i = 0; i < topology->count; i++) /* a server could be a majority of its own */
         if (is_same_server(&topology->servers[i], server)) return "the same server is given twice";
@@ -259,17 +280,17 @@ static const char *read_independent(topology *topology, const char *text) {
 }
 
 const char *topology_read(topology *topology, const char *const urls[], size_t count,
-                          size_t *wrong_index) {
+                          const url_taker *taker, size_t *wrong_index) {
     const char *wrong = NULL;
     memset(topology, 0, sizeof(*topology));
     topology->kind = count > 1 ? TOPOLOGY_REDLOCK : TOPOLOGY_SINGLE;
     *wrong_index = 0;
     if (count > TOPOLOGY_SERVERS_MAX) return "there are more than 15 of them";
     const scheme *scheme = count == 1 && urls[0] != NULL ? find_scheme(urls[0]) : NULL;
-    if (scheme != NULL) return read_list(topology, scheme, urls[0]);
+    if (scheme != NULL) return read_list(topology, scheme, taker, urls[0]);
     while (topology->count < count && wrong == NULL) {
         *wrong_index = topology->count;
-        wrong = read_independent(topology, urls[topology->count]);
+        wrong = read_independent(topology, taker, urls[topology->count]);
     }
     return wrong;
 }

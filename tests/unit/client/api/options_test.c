@@ -9,12 +9,8 @@ enum { DAY_MS = 24 * 3600 * 1000 };
 
 static const char *const one_url[] = {"redis://127.0.0.1:7000/3"};
 
-static struct {
-    dlock_client_options client;
-    dlock_lock_options lock;
-    topology topology;
-    char text[OPTIONS_ERROR_SIZE];
-} read;
+static settings read;
+static dlock_lock_options read_options;
 
 static dlock_client_options good_client(void) {
     dlock_client_options options;
@@ -26,12 +22,18 @@ static dlock_client_options good_client(void) {
 
 static const char *read_client(const dlock_client_options *given) {
     memset(&read, 0xff, sizeof(read)); /* so that nothing is right by chance */
-    return options_read_client(&read.client, &read.topology, given, read.text);
+    return options_read_client(&read, given);
+}
+
+static const char *read_lock_with(const dlock_lock_options *given,
+                                  const dlock_lock_options *defaults) {
+    memset(&read_options, 0xff, sizeof(read_options));
+    return options_read_lock(&read_options, given, defaults, read.error);
 }
 
 static const char *read_lock(const dlock_lock_options *given) {
-    memset(&read, 0xff, sizeof(read));
-    return options_read_lock(&read.lock, given);
+    static const dlock_lock_options none = {.struct_size = sizeof(none)};
+    return read_lock_with(given, &none);
 }
 
 /* wrong: NULL, or what is wrong. */
@@ -120,7 +122,7 @@ static void nothing_of_tls_is_opened_for_a_url_without(void) {
     dlock_client_options options = good_client();
     tls_context *context = (tls_context *)&options;
     check_wrong(read_client(&options), NULL);
-    CHECK_EQUAL(options_open_tls(&context, &read.client, &read.topology, read.text), DLOCK_OK);
+    CHECK_EQUAL(options_open_tls(&context, &read), DLOCK_OK);
     CHECK(context == NULL);
 }
 
@@ -130,9 +132,10 @@ static void a_file_that_is_not_there_is_named_by_its_option(void) {
     options.tls_ca_file = "/no/such/file";
     tls_context *context = (tls_context *)&options;
     check_wrong(read_client(&options), NULL);
-    CHECK_EQUAL(options_open_tls(&context, &read.client, &read.topology, read.text), DLOCK_INVALID);
+    CHECK_EQUAL(options_open_tls(&context, &read), DLOCK_INVALID);
     CHECK(context == NULL);
-    CHECK(strncmp(read.text, "tls_ca_file: ", 13) == 0 || strstr(read.text, "without TLS") != NULL);
+    CHECK(strncmp(read.error, "tls_ca_file: ", 13) == 0 ||
+          strstr(read.error, "without TLS") != NULL);
 }
 
 static void no_options_are_wrong(void) {
@@ -171,19 +174,19 @@ static void a_day_is_the_longest_time(void) {
 static void more_than_a_day_is_too_long(void) {
     dlock_client_options options = good_client();
     options.connect_timeout_ms = DAY_MS + 1;
-    check_wrong(read_client(&options), "connect_timeout_ms is more than a day");
+    check_wrong(read_client(&options), "connect_timeout_ms: not 1 to 86400000");
     options = good_client();
     options.io_timeout_ms = DAY_MS + 1;
-    check_wrong(read_client(&options), "io_timeout_ms is more than a day");
+    check_wrong(read_client(&options), "io_timeout_ms: not 1 to 86400000");
     options = good_client();
     options.spin_min_ms = DAY_MS + 1;
-    check_wrong(read_client(&options), "a spin pause is more than a day");
+    check_wrong(read_client(&options), "spin_min_ms: not 1 to 86400000");
     options = good_client();
     options.spin_random_ms = DAY_MS + 1;
-    check_wrong(read_client(&options), "a spin pause is more than a day");
+    check_wrong(read_client(&options), "spin_random_ms: not 1 to 86400000");
     options = good_client();
     options.spin_max_ms = UINT32_MAX;
-    check_wrong(read_client(&options), "a spin pause is more than a day");
+    check_wrong(read_client(&options), "spin_max_ms: not 1 to 86400000");
 }
 
 static void every_known_wait_mode_is_taken_and_no_other(void) {
@@ -250,8 +253,8 @@ static void options_of_nothing_but_their_size_lack_the_url(void) {
 
 static void a_lock_needs_no_options(void) {
     check_wrong(read_lock(NULL), NULL);
-    CHECK_EQUAL(read.lock.lease_ms, 10000);
-    CHECK(read.lock.owner == NULL);
+    CHECK_EQUAL(read_options.lease_ms, 10000);
+    CHECK(read_options.owner == NULL);
 }
 
 static void a_lease_and_an_owner_are_kept(void) {
@@ -260,29 +263,29 @@ static void a_lease_and_an_owner_are_kept(void) {
     options.lease_ms = 10;
     options.owner = "mine";
     check_wrong(read_lock(&options), NULL);
-    CHECK_EQUAL(read.lock.lease_ms, 10);
-    CHECK(read.lock.owner == options.owner);
+    CHECK_EQUAL(read_options.lease_ms, 10);
+    CHECK(read_options.owner == options.owner);
 }
 
 static void a_lease_that_would_be_over_at_once_is_refused(void) {
     dlock_lock_options options;
     dlock_lock_options_init(&options);
     options.lease_ms = 9;
-    CHECK(read_lock(&options) != NULL);
+    check_wrong(read_lock(&options), "lease_ms: not 10 to 4294967295");
 }
 
 static void a_limit_needs_shared_holders(void) {
     dlock_lock_options options;
     dlock_lock_options_init(&options);
     check_wrong(read_lock(&options), NULL);
-    CHECK_EQUAL(read.lock.mode, DLOCK_EXCLUSIVE);
+    CHECK_EQUAL(read_options.mode, DLOCK_EXCLUSIVE);
     options.max_holders = 1;
     check_wrong(read_lock(&options), "max_holders is given, but mode is not DLOCK_SHARED");
     options.mode = DLOCK_SHARED;
     options.max_holders = INT32_MAX;
     check_wrong(read_lock(&options), NULL);
-    CHECK_EQUAL(read.lock.mode, DLOCK_SHARED);
-    CHECK_EQUAL(read.lock.max_holders, INT32_MAX);
+    CHECK_EQUAL(read_options.mode, DLOCK_SHARED);
+    CHECK_EQUAL(read_options.max_holders, INT32_MAX);
     options.max_holders++;
     check_wrong(read_lock(&options), "max_holders is more than 2147483647");
     options.max_holders = 0;
@@ -329,6 +332,89 @@ static void an_owner_is_printable_without_blanks_and_colons(void) {
     }
 }
 
+/* -- defaults of locks, and parameters of URLs */
+
+static dlock_lock_options lock_options(void) {
+    dlock_lock_options options;
+    dlock_lock_options_init(&options);
+    return options;
+}
+
+static void a_lock_gets_the_defaults_where_it_says_nothing(void) {
+    dlock_lock_options defaults = lock_options(), options = lock_options();
+    defaults.lease_ms = 5000;
+    defaults.min_replicas = 2;
+    defaults.session = true;
+    defaults.owner = "app";
+    options.lease_ms = 700;
+    check_wrong(read_lock_with(&options, &defaults), NULL);
+    CHECK_EQUAL(read_options.lease_ms, 700);
+    CHECK_EQUAL(read_options.min_replicas, 2);
+    CHECK(read_options.session && read_options.owner == defaults.owner);
+}
+
+static void renewal_is_every_third_of_the_lease_unless_told_otherwise(void) {
+    dlock_lock_options options = lock_options();
+    options.renew = true;
+    options.lease_ms = 9000;
+    check_wrong(read_lock(&options), NULL);
+    CHECK_EQUAL(read_options.renew_every_ms, 3000);
+    options.renew_every_ms = 8100;
+    check_wrong(read_lock(&options), NULL);
+    CHECK_EQUAL(read_options.renew_every_ms, 8100);
+    options.renew_every_ms = 8101;
+    check_wrong(read_lock(&options), "renew_every_ms is more than nine tenths of lease_ms");
+}
+
+static void the_defaults_of_locks_are_checked_with_the_client(void) {
+    dlock_lock_options defaults = lock_options();
+    dlock_client_options options = good_client();
+    options.lock_defaults = &defaults;
+    defaults.lease_ms = 9;
+    check_wrong(read_client(&options), "lease_ms: not 10 to 4294967295");
+    defaults.lease_ms = 0;
+    defaults.renew_every_ms = 9001;
+    check_wrong(read_client(&options), "renew_every_ms is more than nine tenths of lease_ms");
+    defaults.struct_size = 0;
+    check_wrong(read_client(&options), struct_wrong);
+}
+
+static void no_default_makes_a_lock_shared(void) {
+    const char *wrong = "lock_defaults: mode and max_holders are options of a single lock";
+    dlock_lock_options defaults = lock_options();
+    dlock_client_options options = good_client();
+    options.lock_defaults = &defaults;
+    defaults.mode = DLOCK_SHARED;
+    check_wrong(read_client(&options), wrong);
+    options.lock_defaults = NULL;
+    options.urls = (const char *const[]){"redis://h?mode=shared"};
+    check_wrong(read_client(&options), "the URL: there is no parameter mode");
+}
+
+static void options_go_before_the_url(void) {
+    dlock_lock_options defaults = lock_options();
+    dlock_client_options options = good_client();
+    options.urls = (const char *const[]){
+        "redis://h?io_timeout_ms=300&connect_timeout_ms=400&lease_ms=5000&max_hold_ms=60000"};
+    options.io_timeout_ms = 500;
+    options.lock_defaults = &defaults;
+    defaults.lease_ms = 7000;
+    check_wrong(read_client(&options), NULL);
+    CHECK_EQUAL(read.client.io_timeout_ms, 500);
+    CHECK_EQUAL(read.client.connect_timeout_ms, 400);
+    CHECK_EQUAL(read.lock.lease_ms, 7000);
+    CHECK_EQUAL(read.lock.max_hold_ms, 60000);
+}
+
+static void the_longest_pause_is_not_shorter_than_the_shortest(void) {
+    dlock_client_options options = good_client();
+    options.spin_min_ms = 20;
+    options.spin_max_ms = 19;
+    check_wrong(read_client(&options), "spin_max_ms is less than spin_min_ms");
+    options.spin_max_ms = 20;
+    check_wrong(read_client(&options), NULL);
+}
+
 int main(void) {
     UNIT_RUN(what_is_not_set_has_the_default);
     UNIT_RUN(what_is_set_is_kept);
@@ -356,5 +442,11 @@ int main(void) {
     UNIT_RUN(no_other_mode_is_taken);
     UNIT_RUN(an_owner_has_1_to_64_bytes);
     UNIT_RUN(an_owner_is_printable_without_blanks_and_colons);
+    UNIT_RUN(a_lock_gets_the_defaults_where_it_says_nothing);
+    UNIT_RUN(renewal_is_every_third_of_the_lease_unless_told_otherwise);
+    UNIT_RUN(the_defaults_of_locks_are_checked_with_the_client);
+    UNIT_RUN(no_default_makes_a_lock_shared);
+    UNIT_RUN(options_go_before_the_url);
+    UNIT_RUN(the_longest_pause_is_not_shorter_than_the_shortest);
     return unit_summary();
 }

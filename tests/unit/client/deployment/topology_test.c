@@ -10,6 +10,19 @@ enum { URLS_MAX = TOPOLOGY_SERVERS_MAX + 1 };
 static topology got;
 static size_t wrong_index;
 
+/* The parameters that the caller was given: "name=value;...". */
+static char taken[256];
+
+static const char *take(void *arg, const char *name, const char *value) {
+    size_t length = strlen(taken);
+    (void)arg;
+    snprintf(taken + length, sizeof(taken) - length, "%s=%s;", name,
+             value == NULL ? "(badly encoded)" : value);
+    return strcmp(name, "wrong") == 0 ? "the caller says no" : NULL;
+}
+
+static const url_taker taker = {take, NULL};
+
 /* Copies of exactly that size, so that a sanitizer sees reads beyond the end. */
 static const char *read_copies(const char *const urls[], size_t count) {
     char *copies[URLS_MAX] = {0};
@@ -17,7 +30,9 @@ static const char *read_copies(const char *const urls[], size_t count) {
         copies[i] = strdup(urls[i]);
     memset(&got, 0xff, sizeof(got));
     wrong_index = 99;
-    const char *wrong = topology_read(&got, (const char *const *)copies, count, &wrong_index);
+    taken[0] = '\0';
+    const char *wrong =
+        topology_read(&got, (const char *const *)copies, count, &taker, &wrong_index);
     for (size_t i = 0; i < count; i++)
         free(copies[i]);
     return wrong;
@@ -144,7 +159,7 @@ static void the_login_and_the_database_of_a_sentinel_url_are_the_masters(void) {
     CHECK_EQUAL(got.servers[1].db, 0);
     check_wrong(READ("redis+sentinel://p@ss@h1/m"), NULL);
     check_login(&got.master, "", "p@ss");
-    check_wrong(READ("redis+sentinel://p?ss,word@h1/m"), NULL);
+    check_wrong(READ("redis+sentinel://p%3Fss,word@h1/m"), NULL);
     check_login(&got.master, "", "p?ss,word");
     CHECK_EQUAL((int64_t)got.count, 1);
 }
@@ -162,7 +177,6 @@ static void the_sentinels_may_have_a_login_of_their_own(void) {
 
 static void each_mistake_in_a_sentinel_url_has_its_message(void) {
     const char *no_name = "the name of the master is missing: redis+sentinel://hosts/name";
-    const char *bad_query = "after the ? only db=, sentinel_user= and sentinel_password= are known";
     check_wrong(READ("redis+sentinel://a"), no_name);
     check_wrong(READ("redis+sentinel://a/"), no_name);
     check_wrong(READ("redis+sentinel://a/?db=1"), no_name);
@@ -171,7 +185,7 @@ static void each_mistake_in_a_sentinel_url_has_its_message(void) {
     check_wrong(READ("redis+sentinel://a,,b/m"), "a host of the list is missing");
     check_wrong(READ("redis+sentinel://a/m/3"),
                 "the name of the master has other than letters, digits, .-_");
-    check_wrong(READ("redis+sentinel://a/m?x=1"), bad_query);
+    check_wrong(READ("redis+sentinel://a/m?wrong=1"), "the caller says no");
     check_wrong(READ("redis+sentinel://a/m?db=x"), "the database is not a number");
     check_wrong(READ("redis+sentinel://a:x/m"), "the port is not a number from 1 to 65535");
     check_wrong(READ("redis+sentinel://a,::1/m"), "an IPv6 address needs [ and ]");
@@ -197,12 +211,46 @@ static void a_cluster_url_has_nodes_to_begin_with(void) {
     check_wrong(READ("redis+cluster://a/0"), NULL);
 }
 
-static void a_cluster_has_no_other_database_and_no_options(void) {
+static void a_cluster_has_no_other_database(void) {
     check_wrong(READ("redis+cluster://a/1"), "a cluster has only database 0");
     check_wrong(READ("redis+cluster://a/00"), "a cluster has only database 0");
-    check_wrong(READ("redis+cluster://a/?db=0"), "redis+cluster:// takes no ?");
-    CHECK(READ("redis+cluster://a?db=0") != NULL);
+    check_wrong(READ("redis+cluster://a/?db=0"), NULL);
+    check_wrong(READ("redis+cluster://a?db=1"), "a cluster has only database 0");
     CHECK(READ("redis+cluster://") != NULL);
+}
+
+/* -- parameters */
+
+static void all_other_parameters_are_the_callers(void) {
+    const char *both = "one=1;two=a b/c;";
+    check_wrong(READ("redis://a?one=1&db=2&two=a%20b/c"), NULL);
+    check_text(taken, both);
+    CHECK_EQUAL(got.servers[0].db, 2);
+    check_wrong(READ("unix:///s?one=1&two=a%20b/c"), NULL);
+    check_text(taken, both);
+    check_wrong(READ("redis+cluster://a,b?one=1&two=a%20b/c"), NULL);
+    check_text(taken, both);
+    check_wrong(READ("redis+sentinel://a/m?one=1&two=a%20b/c&sentinel_password=x"), NULL);
+    check_text(taken, both);
+    check_wrong(READ("redis://a?one=1", "redis://b?two=a%20b/c"), NULL);
+    check_text(taken, both);
+    check_wrong(READ("redis://a?"), NULL);
+    check_wrong(READ("redis://a?one=%"), NULL);
+    check_text(taken, "one=(badly encoded);");
+}
+
+static void a_piece_of_a_password_is_not_taken_for_a_parameter(void) {
+    const char *sign =
+        "there is an @ behind the ?; a ? in a password is written %3F, an @ in a value %40";
+    check_wrong(READ("redis://app:what?pass=word@h"), sign);
+    check_wrong(READ("redis+sentinel://p?ss,word@h1/m"), sign);
+    check_wrong(READ("redis+sentinel://a/m?sentinel_password=what&pass=word"),
+                "sentinel_password comes behind other parameters; an & in it is written %26");
+    check_wrong(READ("redis://a?Pass=word"), "there is an unknown parameter");
+    check_wrong(READ("redis://a?word"), "a parameter is not name=value");
+    check_wrong(READ("redis://a?one=1#2"), "a # behind the ? is written %23");
+    check_wrong(READ("redis://a/1?db=2"), "the database is given twice");
+    check_text(taken, "");
 }
 
 /* -- all */
@@ -216,7 +264,7 @@ static void no_message_has_a_secret_in_it(void) {
         "redis+sentinel://app:hunter2/more@h/m",
         "redis+sentinel://h/m?sentinel_password=hunter2%",
         "redis+sentinel://h/m?sentinel_user=hunter2",
-        "redis+sentinel://h/m?password=hunter2",
+        "redis+sentinel://h/m?wrong=hunter2",
         "redis+cluster://hunter2:@h",
         "redis+cluster://app:hunter2@h/more",
         "redis+cluster://app:hunter2@h,[x",
@@ -283,7 +331,9 @@ int main(void) {
     UNIT_RUN(the_sentinels_may_have_a_login_of_their_own);
     UNIT_RUN(each_mistake_in_a_sentinel_url_has_its_message);
     UNIT_RUN(a_cluster_url_has_nodes_to_begin_with);
-    UNIT_RUN(a_cluster_has_no_other_database_and_no_options);
+    UNIT_RUN(a_cluster_has_no_other_database);
+    UNIT_RUN(all_other_parameters_are_the_callers);
+    UNIT_RUN(a_piece_of_a_password_is_not_taken_for_a_parameter);
     UNIT_RUN(tls_is_needed_if_any_server_speaks_it);
     UNIT_RUN(no_message_has_a_secret_in_it);
     UNIT_RUN(what_is_too_long_is_refused);
