@@ -63,7 +63,7 @@ CLIENT_SOURCES := $(filter-out client/src/net/tls$(if $(filter yes,$(TLS)),_none
 CLIENT_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(CLIENT_SOURCES))
 CLIENT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/client/*.c)))
 CLI_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard client/cli/*.c)))
-TORTURE_WORKERS := $(OUT)/tests/torture/worker
+TORTURE_WORKERS := $(OUT)/tests/torture/worker $(OUT)/tests/torture/recipe
 FENCED_WRITERS := $(patsubst %,$(OUT)/client/examples/fenced_%,file sqlite redis)
 SELFTEST_OBJECTS := $(OUT)/tests/selftest/selftest.o
 UNIT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/unit/*/*_test.c \
@@ -167,11 +167,11 @@ $(OUT)/tests/client/%: tests/client/%.c $(OUT)/libdlock.a
 	    $(CLIENT_LIBS) $(if $(filter counter,$*),-lhiredis)
 
 # A worker of the torture: several files, and hiredis for the data that the locks protect.
-$(OUT)/tests/torture/worker: $(patsubst %,tests/torture/%.c,worker visit settings update history) \
-    $(OUT)/libdlock.a $(wildcard tests/torture/*.h)
+$(TORTURE_WORKERS): $(OUT)/tests/torture/%: tests/torture/%.c $(OUT)/libdlock.a \
+    $(patsubst %,tests/torture/%.c,visit settings update history) $(wildcard tests/torture/*.h)
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ \
-	    $(filter-out %.h,$^) $(CLIENT_LIBS) -lhiredis
+	    $(filter %.c,$^) $(OUT)/libdlock.a $(CLIENT_LIBS) -lhiredis
 
 # The example that is two files: the writer, and a store that takes its writes.
 $(OUT)/client/examples/fenced_%: client/examples/fenced_writer.c client/examples/fenced_%.c \

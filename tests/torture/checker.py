@@ -21,10 +21,11 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from records import MS, Bounds, Process, name_text, read_file  # noqa: E402
+from records import MS, Bounds, Process, merge, name_text, read_file  # noqa: E402
 
 TELL_SLACK = 100 * MS   # from the end of certainty to its record, on a busy machine
 STUCK_SLACK = 1500 * MS  # to notice an end, reconnect and try again
+WAIT_TOLERANCE = 100 * MS  # a waiter that gives up and asks again so soon has waited on
 IN_DOUBT, REFUSED, DONE = 2, 1, 0
 SHOWN = 20  # violations of one kind
 
@@ -33,12 +34,14 @@ SHOWN = 20  # violations of one kind
 class Rules:
     """What is promised in a scenario. unsafe_kinds: kinds of locks that may be held twice there;
     unsafe_odd: locks with odd numbers may, since no replica acknowledges them; then their fences
-    rise only as far as the clocks agree. has_fences: a plain Redis has none."""
+    rise only as far as the clocks agree. has_fences: a plain Redis has none. is_judged: else all is
+    counted, and nothing is a violation, for locks of others."""
     lease: int = 600 * MS
     unsafe_kinds: str = "s"
     unsafe_odd: bool = False
     has_fences: bool = True
     are_updates_safe: bool = True
+    is_judged: bool = True
     bounds: Bounds = dataclasses.field(default_factory=Bounds)
 
     def is_exclusive_promised(self, name):
@@ -77,6 +80,8 @@ def check(processes, rules, outages=(), values=None):
     _check_stuck(processes, by_name, rules, outages, report)
     if values is not None:
         _check_updates(processes, values, rules, report)
+    if not rules.is_judged:
+        report.violations.clear()
     return report
 
 
@@ -139,10 +144,10 @@ def _check_exclusion(name, tenures, rules, report):
                 clash = others
         else:
             clash = others
+        if clash:
+            report.counts["held twice" if is_promised else "held twice, not promised"] += 1
         if clash and is_promised:
             report.add("exclusion", f"{name_text(name)}: {tenure} beside {clash[0]}")
-        elif clash:
-            report.counts["held twice, not promised otherwise"] += 1
         heapq.heappush(held, (tenure.end(), order, tenure))
 
 
@@ -173,16 +178,6 @@ def _check_fences(name, tenures, report):
 # -- all ------------------------------------------------------------------------------------------
 
 
-def _merge(intervals):
-    merged = []
-    for begin, end in sorted(intervals):
-        if merged and begin <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], end)
-        else:
-            merged.append([begin, end])
-    return merged
-
-
 def _longest_gap(covered, begins, begin, end):
     """The longest part of this time that is in none of the intervals."""
     place = max(0, bisect.bisect_right(begins, begin) - 1)
@@ -197,24 +192,33 @@ def _longest_gap(covered, begins, begin, end):
 def _check_stuck(processes, by_name, rules, outages, report):
     """A wait during which nobody certainly held the lock, and nothing was broken, for longer than a
     lease: a grant that nobody heard of may take so long to end."""
-    covered = {}
-    limit = rules.lease + STUCK_SLACK
+    covered, limit = {}, rules.lease + STUCK_SLACK
+    waits = collections.defaultdict(list)
     for process in processes:
         for name, begin, end, _ in process.waits:
+            waits[name].append((begin, end + WAIT_TOLERANCE))
             if end - begin < rules.lease:
                 continue
             if name not in covered:
-                spans = [(t.begin, max(t.begin, t.end())) for t in by_name.get(name, ())]
-                merged = _merge([*spans, *outages])
-                covered[name] = merged, [span[0] for span in merged]
-            gap = _longest_gap(*covered[name], begin, end)
-            gap -= process.stalls.within(begin, end)
+                covered[name] = _coverage(by_name.get(name, ()), outages)
+            gap = _longest_gap(*covered[name], begin, end) - process.stalls.within(begin, end)
             report.worst["waiting beside a free lock, ms"] = max(
                 report.worst["waiting beside a free lock, ms"], gap / MS)
             if gap > limit:
                 report.add("stuck", f"{name_text(name)}: process {process.number} waited from "
                            f"{begin / 1e9:.6f} to {end / 1e9:.6f}, {gap / MS:.0f} ms of it with "
                            "nobody there")
+    for name, spans in waits.items():
+        covering = covered.get(name) or _coverage(by_name.get(name, ()), outages)
+        stuck = max(_longest_gap(*covering, begin, end) for begin, end in merge(spans))
+        report.worst["name without a holder, ms"] = max(report.worst["name without a holder, ms"],
+                                                        stuck / MS)
+
+
+def _coverage(tenures, outages):
+    """When somebody held a name, or nobody could: spans in order, and their begins."""
+    merged = merge([*((each.begin, max(each.begin, each.end())) for each in tenures), *outages])
+    return merged, [span[0] for span in merged]
 
 
 def _check_updates(processes, values, rules, report):
@@ -261,8 +265,13 @@ def check_folder(folder):
     faults = [json.loads(line) for path in sorted(folder.glob("faults*.jsonl"))
               for line in path.read_text().splitlines()]
     outages = [(fault["at"], fault["to"]) for fault in faults if fault["outage"]]
-    processes = [Process(number, read_file(folder / f"worker-{number}.history"), rules.bounds)
-                 for number in range(run["workers"])]
+    stops = collections.defaultdict(list)
+    for fault in faults:
+        if fault["kind"] == "SIGSTOP of a worker":
+            stops[fault["target"]].append((fault["at"], fault["to"]))
+    paths = {number: folder / f"worker-{number}.history" for number in range(run["workers"])}
+    processes = [Process(number, read_file(path), rules.bounds, stops[number])
+                 for number, path in paths.items() if path.exists()]  # else killed at once
     report = check(processes, rules, outages, run["values"])
     report.counts["faults"] = len(faults)
     for sentence in run["troubles"]:

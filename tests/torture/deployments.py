@@ -20,6 +20,7 @@ from support import sentinel as sentinels
 from support.commands import plain
 from support.server import Server, _die_with_parent, free_port, wait_until
 
+FAILOVER_S = 6  # a manual failover that has not happened after five seconds never will
 PROXY = os.path.join(os.path.dirname(__file__), "proxy.py")
 
 
@@ -186,7 +187,12 @@ class Cluster(Scenario):
     def replace_master(self, dice):
         number = dice.randrange(3)
         with self.mutex, self.injector.noted("CLUSTER FAILOVER", number, outage=True):
-            self.cluster.replicas[number].observer.execute_command("CLUSTER", "FAILOVER")
+            replica = self.cluster.replicas[number]
+            while not sentinels.has_role(replica, "master"):
+                replica.observer.execute_command("CLUSTER", "FAILOVER")
+                until = time.monotonic() + FAILOVER_S
+                while not sentinels.has_role(replica, "master") and time.monotonic() < until:
+                    time.sleep(0.01)
             self._settle(number)
 
     def kill_master(self, dice):

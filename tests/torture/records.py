@@ -86,16 +86,28 @@ class Write:
     result: int = 2  # in doubt, until a record says otherwise
 
 
+def merge(spans):
+    """The same times, as spans that do not overlap, in order."""
+    merged = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([begin, end])
+    return merged
+
+
 class Stalls:
-    """When a process stood still, by its own pulse."""
+    """When a process stood still."""
 
     def __init__(self):
         self.begins, self.ends, self.sums = [], [], [0]
 
-    def add(self, begin, end):
-        self.begins.append(begin)
-        self.ends.append(end)
-        self.sums.append(self.sums[-1] + end - begin)
+    def set(self, spans):
+        for begin, end in merge(spans):
+            self.begins.append(begin)
+            self.ends.append(end)
+            self.sums.append(self.sums[-1] + end - begin)
 
     def within(self, begin, end):
         """How much of this time; whole stalls at its edges."""
@@ -115,7 +127,9 @@ class Bounds:
 class Process:
     """What one history says."""
 
-    def __init__(self, number, records, bounds):
+    def __init__(self, number, records, bounds, stops=()):
+        """stops: (from, to) in which it was stopped, as the list of faults has it. Its own pulse
+        tells of other times in which it stood still."""
         self.number, self.bounds = number, bounds
         self.tenures, self.waits = [], []   # waits: (name, call, return, status)
         self.lost_events = collections.defaultdict(list)
@@ -126,9 +140,8 @@ class Process:
         self.last_at, self.is_freed = 0, False
         self._calls, self._held = {}, {}
         records = list(records)
-        for record in records:
-            if record[6] == STALL:
-                self.stalls.add(record[1], record[0])
+        self.stalls.set([*stops, *((record[1], record[0]) for record in records
+                                   if record[6] == STALL)])
         for record in records:
             self._read(*record)
 

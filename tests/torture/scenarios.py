@@ -145,4 +145,17 @@ class Guarded(Single):
     worker_faults = {"stop_worker": 0.1, "stop_worker_for_long": 0.3, "kill_worker": 1.0}
 
 
+class Contest(Guarded):
+    """For the comparison of different locks: fewer names, so that they are contended."""
+    names, threads = 8, 6
+
+
+class ContestClock(Clock):
+    """The same while the wall clock of the server jumps."""
+    kinds, names, threads, work_us = "g", 8, 6, 2000
+    faults = {"step_clock": 0.3, "restart_server": 4.0}
+    worker_faults = Guarded.worker_faults
+
+
+CONTESTS = {"contest": Contest, "contest-clock": ContestClock}
 SCENARIOS = {"single": Single, "restart": Restart, "clock": Clock, "guarded": Guarded}

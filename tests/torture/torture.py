@@ -19,7 +19,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/torture")]
 FOLDER = ROOT / "build/torture"
-PROGRAM = ROOT / os.environ.get("DLOCK_BUILD", "build") / "tests/torture/worker"
+PROGRAMS = ROOT / os.environ.get("DLOCK_BUILD", "build") / "tests/torture"
 MEMORY, ROOM = "/dev/shm", 4 << 30  # bytes that must be free there
 
 
@@ -48,6 +48,11 @@ def all_scenarios():
     return {**SCENARIOS, **DEPLOYMENTS}
 
 
+def find_scenario(name):
+    from scenarios import CONTESTS
+    return {**all_scenarios(), **CONTESTS}[name]
+
+
 def use_memory():
     """Servers keep their files in memory, if there is room: a process that is killed loses nothing
     that it has written, wherever that is, and a slow disk would only make the test thin."""
@@ -61,11 +66,15 @@ def use_memory():
 class Run:
     """One scenario, once."""
 
+    program = [PROGRAMS / "worker"]
+    is_ours = True  # else only counted, see contest.py
+
     def __init__(self, name, seconds, seed, server, way):
         self.name, self.seconds, self.seed = name, seconds, seed
         self.server, self.way = server, way
-        self.folder = FOLDER / f"{name}-{pathlib.Path(server).name}-{seed}-{os.getpid()}"
-        self.folder.mkdir(parents=True)
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        self.folder = pathlib.Path(tempfile.mkdtemp(
+            prefix=f"{name}-{pathlib.Path(server).name}-{seed}-", dir=FOLDER))
 
     def command(self):
         words = f"make torture SCENARIO={self.name} SECONDS={self.seconds:g} SEED={self.seed}"
@@ -75,7 +84,7 @@ class Run:
     def go(self):
         """The report of the checker."""
         from checker import check_folder
-        scenario = all_scenarios()[self.name]()
+        scenario = find_scenario(self.name)()
         self.troubles = []
         try:
             scenario.start(self.folder)
@@ -94,11 +103,14 @@ class Run:
         self._write_run(scenario)
         return check_folder(self.folder)
 
+    def settings(self, scenario):
+        return scenario.settings()
+
     def _torture(self, scenario):
         from faults import Injector, WorkerFaults
         from workers import Workers
-        words = [*scenario.settings(), f"seed={self.seed}", f"way={self.way}"]
-        workers = Workers(lambda number, history: [PROGRAM, *words, f"process={number}",
+        words = [*self.settings(scenario), f"seed={self.seed}", f"way={self.way}"]
+        workers = Workers(lambda number, history: [*self.program, *words, f"process={number}",
                                                    f"history={history}"],
                           self.folder, scenario.processes)
         injector = Injector(self.folder / "faults.jsonl", self.seed)
@@ -114,12 +126,14 @@ class Run:
         workers.end()
         self.workers, self.faults = workers.started, injector.counts
         self.troubles += injector.failures + workers.troubles
-        self.troubles += scenario.leftovers()
+        if self.is_ours:
+            self.troubles += scenario.leftovers()
         self.values = scenario.values()
 
     def _write_run(self, scenario):
         rules = scenario.rules()
         rules.are_updates_safe = self.way != "bare"
+        rules.is_judged = self.is_ours
         (self.folder / "run.json").write_text(json.dumps({
             "scenario": self.name, "seed": self.seed, "seconds": self.seconds,
             "server": self.server, "command": self.command(), "way": self.way,

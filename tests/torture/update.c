@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* update.c - read, modify, write on a value in Redis.
  *
- *   read    GET, or the script that also writes the fence: from then on no earlier holder can write
+ *   read    GET, dlock_guarded(GET), or the script that also writes the fence: from then on no earlier holder can write
  *   modify  the caller's work; a pause of the process that falls in here outlives the lease
- *   write   SET, the script that compares the fence, or DLOCK.GUARD ... SET
+ *   write   SET, the script that compares the fence, or dlock_guarded(SET)
  *
  * One update for each acquisition: a write whose reply never came can still arrive while the lock
  * is held, and would then undo a second update by the same token. */
@@ -59,7 +59,32 @@ static redisReply *call(store *store, int argc, const char **argv) {
     return reply;
 }
 
+static update_result guarded_read(const update *update, uint64_t *id) {
+    char text[ID_TEXT];
+    dlock_reply reply;
+    dlock_reply_init(&reply, text, sizeof(text));
+    const char *get[] = {"GET", update->data_key};
+    if (dlock_guarded(update->lock, 2, get, NULL, &reply) != DLOCK_OK) return UPDATE_NOT_BEGUN;
+    *id = reply.kind == DLOCK_REPLY_TEXT ? strtoull(text, NULL, 10) : 0;
+    return UPDATE_DONE;
+}
+
+static update_result guarded_write(const update *update, const char *id) {
+    const char *set[] = {"SET", update->data_key, id};
+    switch (dlock_guarded(update->lock, 3, set, NULL, NULL)) {
+    case DLOCK_OK:
+        return UPDATE_DONE;
+    case DLOCK_LOST:
+    case DLOCK_UNREACHABLE:
+    case DLOCK_REFUSED:
+        return UPDATE_REFUSED;
+    default:
+        return UPDATE_IN_DOUBT;
+    }
+}
+
 static update_result read_value(store *store, const update *update, uint64_t *id) {
+    if (update->way == UPDATE_GUARD) return guarded_read(update, id);
     char fence[ID_TEXT];
     snprintf(fence, sizeof(fence), "%" PRIu64, update->fence);
     const char *get[] = {"GET", update->data_key};
@@ -79,7 +104,7 @@ static update_result judge(const redisReply *reply) {
     if (reply->type == REDIS_REPLY_STATUS) return UPDATE_DONE;
     if (reply->type == REDIS_REPLY_INTEGER)
         return reply->integer == 1 ? UPDATE_DONE : UPDATE_REFUSED;
-    return UPDATE_REFUSED; /* NOTHELD, or a server that loads, is a replica or is out of memory */
+    return UPDATE_REFUSED; /* a server that loads, is a replica or is out of memory */
 }
 
 static update_result write_value(store *store, const update *update, uint64_t id) {
@@ -88,11 +113,8 @@ static update_result write_value(store *store, const update *update, uint64_t id
     snprintf(fence, sizeof(fence), "%" PRIu64, update->fence);
     const char *set[] = {"SET", update->data_key, text};
     const char *write[] = {"EVAL", WRITE, "1", update->data_key, fence, text};
-    const char *guard[] = {"DLOCK.GUARD", update->lock_key, update->token,
-                           "SET",         update->data_key, text};
-    redisReply *reply = update->way == UPDATE_BARE    ? call(store, 3, set)
-                        : update->way == UPDATE_FENCE ? call(store, 6, write)
-                                                      : call(store, 6, guard);
+    if (update->way == UPDATE_GUARD) return guarded_write(update, text);
+    redisReply *reply = update->way == UPDATE_FENCE ? call(store, 6, write) : call(store, 3, set);
     update_result result = judge(reply);
     if (reply != NULL) freeReplyObject(reply);
     return result;

@@ -7,6 +7,7 @@
  * needs no guess: it took effect if and only if it is on the path. */
 #pragma once
 
+#include "dlock.h"
 #include "history.h"
 
 #include <stdbool.h>
@@ -16,7 +17,7 @@ struct redisContext;
 typedef enum update_way {
     UPDATE_BARE,  /* GET, SET: the lock alone protects the value */
     UPDATE_FENCE, /* the value remembers the largest fence, and refuses smaller ones */
-    UPDATE_GUARD  /* DLOCK.GUARD: Redis checks the token in the same step as it writes */
+    UPDATE_GUARD  /* dlock_guarded(): Redis checks the lock in the same step as it writes */
 } update_way;
 
 typedef enum update_result {
@@ -38,8 +39,9 @@ typedef struct update {
     update_way way;
     unsigned thread;
     uint32_t name;
-    const char *lock_key, *data_key, *token;
-    uint64_t fence;
+    const char *data_key;
+    uint64_t fence;   /* only for UPDATE_FENCE */
+    dlock_lock *lock; /* only for UPDATE_GUARD */
     /* How long the program computes between its read and its write. */
     int64_t work_ns;
     /* Asked once, after the read: does the program still hold the lock, as far as it can know? */

@@ -163,19 +163,17 @@ static void update_value(visitor *visitor, claim *claim) {
     char lock_key[KEY_SIZE], data_key[KEY_SIZE + sizeof(":data")];
     visit_key(lock_key, claim->kind, claim->number);
     snprintf(data_key, sizeof(data_key), "%s:data", lock_key);
+    update update = {.way = visitor->settings->way,
+                     .thread = visitor->thread,
+                     .name = claim->name,
+                     .data_key = data_key,
+                     .fence = dlock_fence(claim->lock),
+                     .lock = claim->lock,
+                     .is_held = is_held,
+                     .arg = claim->lock};
     int64_t work_us = visitor->settings->work_us;
-    store_update(
-        &visitor->store,
-        &(update){.way = visitor->settings->way,
-                  .thread = visitor->thread,
-                  .name = claim->name,
-                  .lock_key = lock_key,
-                  .data_key = data_key,
-                  .token = dlock_token(claim->lock),
-                  .fence = dlock_fence(claim->lock),
-                  .work_ns = work_us > 0 ? (int64_t)roll(visitor, (uint64_t)work_us) * 1000 : 0,
-                  .is_held = is_held,
-                  .arg = claim->lock});
+    if (work_us > 0) update.work_ns = (int64_t)roll(visitor, (uint64_t)work_us) * 1000;
+    store_update(&visitor->store, &update);
 }
 
 static void nap(int64_t ns) {
