@@ -11,7 +11,6 @@
 #include "api/error.h"
 #include "api/options.h"
 #include "base/deadline.h"
-#include <stdlib.h>
 
 enum { OWN_HANDLERS = 3 };
 

@@ -3,13 +3,10 @@
 #pragma once
 
 #include "base/token.h"
-#include "deployment/withdrawal.h"
 #include "handlers/access_log.h"
-#include "handlers/chain.h"
 #include "handlers/hotspot.h"
 #include "handlers/log_file.h"
 #include "handlers/waiting.h"
-#include "lease/notifier.h"
 #include "lease/renewal.h"
 
 typedef enum client_counter {

@@ -9,8 +9,6 @@
 #include "api/client.h"
 #include "api/server_query.h"
 #include "base/deadline.h"
-#include "base/text.h"
-#include <stdlib.h>
 
 static dlock_status explain(dlock_status status, const char *cause, char *why, size_t why_size) {
     bool is_wanted = why != NULL && why_size > 0;

@@ -9,8 +9,6 @@
 
 #include "api/error.h"
 #include "api/options.h"
-#include "base/text.h"
-#include <stdlib.h>
 
 /* NULL, or why the client has no such lock. */
 static const char *read_options(dlock_lock_options *options, const dlock_client *client,

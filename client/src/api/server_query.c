@@ -12,11 +12,8 @@
 #include "api/server_query.h"
 
 #include "base/deadline.h"
-#include "base/text.h"
 #include "deployment/deployment.h"
 #include "net/error_reply.h"
-#include "protocol/lock_commands.h"
-#include <stdlib.h>
 
 #define LOCK_TYPE "dlock-key" /* as TYPE says it: module/README.md */
 

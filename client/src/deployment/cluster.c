@@ -12,10 +12,7 @@
  *
  * Invariant: the seeds have the first places. The other nodes have a slot, or were named since the
  * last map was read. */
-#include "base/text.h"
 #include "deployment/router.h"
-#include <stdlib.h>
-#include <string.h>
 
 enum { PAUSE_MS = 100, ASKED_AT_ONCE = 3, PORT_MAX = 65535 };
 

@@ -13,12 +13,8 @@
  * acquire and a later attempt never have the same token: the release at the end of the detached one
  * would take the lock away from the later one. */
 #include "base/deadline.h"
-#include "base/text.h"
-#include "base/thread.h"
 #include "base/token.h"
 #include "deployment/deployment.h"
-#include "deployment/withdrawal.h"
-#include <stdlib.h>
 
 enum { THREADS_MAX = 8 };
 

@@ -2,9 +2,6 @@
 /* deployment.c - see deployment.h. */
 #include "deployment/deployment.h"
 
-#include "base/text.h"
-#include <stdlib.h>
-
 void deployment_init(deployment *deployment, const deployment_table *table,
                      const server_options *options) {
     deployment->table = table;

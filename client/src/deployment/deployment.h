@@ -9,7 +9,6 @@
 #pragma once
 
 #include "deployment/topology.h"
-#include "dlock_spi.h"
 #include "net/server.h"
 #include "protocol/lock_commands.h"
 
@@ -56,7 +55,7 @@ struct attempt {
     dlock_status status;
     bool is_transient; /* of a failure: another attempt may succeed */
     /* Acquire, not OK: a server may have granted the lock, and nothing undoes that yet: a
-     * withdrawal is needed (withdrawal.h). Release, set by the caller: an ACQUIRE with the token
+     * withdrawal is needed. Release, set by the caller: an ACQUIRE with the token
      * was in doubt and may arrive late, so the RELEASE follows wherever replies are overdue. */
     bool may_hold;
     int64_t asked_us;             /* the lease counts from here: before the request was sent */
@@ -89,7 +88,7 @@ typedef struct deployment_table {
      * reply; DLOCK_LOST; DLOCK_IN_DOUBT: the command may have been run, or still be; else not. */
     void (*start)(deployment *deployment, attempt *attempt);
     /* Nobody waits any more: on_done is not called. After an acquire that may have been sent, a
-     * RELEASE follows on the same connection, and withdrawal.h goes on if that fails. */
+     * RELEASE follows on the same connection, and a withdrawal goes on if that fails. */
     void (*abandon)(deployment *deployment, attempt *attempt);
     /* Done by limit_us, or at once. NULL: there are no servers. */
     void (*list_servers)(deployment *deployment, int64_t limit_us, server_list *list);
@@ -136,6 +135,15 @@ void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient
 
 /* The text of a cause with the name of the server in front. NULL: the text has the name already. */
 void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text);
+
+/* Releases that nobody waits for: of an acquire that was given up while its fate was unknown, and of
+ * a release that was not answered. Each is sent again until it is answered or the lease would have
+ * ended. Best effort: forgotten if there is no memory, or if there are too many already. */
+void withdrawals_add(deployment *deployment, const char *name, const char *token,
+                     uint32_t lease_ms);
+/* Tries all of them once more, now, and waits for the replies, for an I/O timeout at most. After
+ * that none is added. */
+void withdrawals_finish(deployment *deployment);
 
 /* Each: NULL: no memory. master_new(): a single server, or the master that sentinels name. */
 deployment *master_new(const topology *topology, const server_options *options);

@@ -18,7 +18,7 @@
  * Invariants:
  *   - Each attempt has a token of its own, so a late RELEASE of an earlier attempt harms nobody.
  *   - Requests to a server travel in order, so a RELEASE cannot overtake its ACQUIRE. If a
- *     connection ended with an ACQUIRE in doubt, withdrawal.h repeats the RELEASE.
+ *     connection ended with an ACQUIRE in doubt, a withdrawal repeats the RELEASE.
  *   - A healed grant is no vote of the extension: after the server had forgotten the lock, another
  *     client may have held a majority with that server's help, and have released the lock since.
  *     Only an unbroken hold on a majority proves that nobody else held the lock. The healed server
@@ -27,8 +27,6 @@
 
 #include "base/deadline.h"
 #include "base/token.h"
-#include "deployment/withdrawal.h"
-#include <stdlib.h>
 
 /* A renewal waits this part of the lease for servers that may have forgotten the lock. */
 enum { HEAL_PARTS = 50 };

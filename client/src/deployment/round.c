@@ -15,7 +15,6 @@
 #include "deployment/redlock.h"
 
 #include "base/deadline.h"
-#include "base/text.h"
 
 static bool is_acquire(const round *round) {
     return round->plan.operation == DLOCK_ACQUIRING;

@@ -23,9 +23,7 @@
 #include "deployment/routed.h"
 
 #include "base/deadline.h"
-#include "base/text.h"
 #include "base/token.h"
-#include "deployment/withdrawal.h"
 
 /* A slot that moves takes two: to the owner by the map, and to the next owner. */
 enum { REDIRECTS_MAX = 5 };

@@ -6,7 +6,6 @@
 #include "deployment/router.h"
 
 #include "base/deadline.h"
-#include "base/text.h"
 #include "net/error_reply.h"
 
 /* A server that answers says more than a silent server; a failure that may pass, more than a

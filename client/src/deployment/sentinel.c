@@ -5,10 +5,7 @@
  * All sentinels are asked at once; the reply with the newest configuration epoch wins, and may name
  * the same master again. Each new connection to a master checks the role (must_be_master), so a
  * known master stays in use while no sentinel replies. */
-#include "base/text.h"
 #include "deployment/router.h"
-#include <stdlib.h>
-#include <string.h>
 
 enum { PAUSE_MS = 20, GRACE_MS = 20, PORT_MAX = 65535 };
 

@@ -13,7 +13,6 @@
 #include "deployment/topology.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #define PARAMETER_LETTERS "abcdefghijklmnopqrstuvwxyz_"

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* withdrawal.c - see withdrawal.h.
+/* withdrawal.c - see deployment.h.
  *
  *   add      a RELEASE is sent at once
  *   failure  after a pause, which doubles, the RELEASE is sent again
  *   end      answered, or the lease is over by then; while the client is freed, after a failure too
  *
  * Invariant: each withdrawal in the list has an attempt under way or a timer set. */
-#include "deployment/withdrawal.h"
+#include "deployment/deployment.h"
 
 #include "base/deadline.h"
-#include "base/text.h"
-#include <stdlib.h>
-#include <string.h>
 
 enum { COUNT_MAX = 10000, PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000 };
 

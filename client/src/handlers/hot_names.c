@@ -10,7 +10,6 @@
 
 #include <search.h>
 #include <stdlib.h>
-#include <string.h>
 
 static int compare(const void *one, const void *other) {
     return strcmp(one, other);

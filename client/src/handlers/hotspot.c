@@ -16,8 +16,6 @@
 #include "handlers/hotspot.h"
 
 #include "base/deadline.h"
-#include "base/text.h"
-#include "deployment/withdrawal.h"
 #include "lease/lease.h"
 
 #define HELD_HERE "another thread here holds the lock, or waits for it"

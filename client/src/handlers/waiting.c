@@ -19,9 +19,7 @@
 #include "handlers/waiting.h"
 
 #include "base/deadline.h"
-#include "base/text.h"
 #include "base/token.h"
-#include "deployment/withdrawal.h"
 #include "lease/lease.h"
 
 enum { RELEASE_PAUSE_MS = 10 };

@@ -17,7 +17,6 @@
 #include "lease/renewal.h"
 
 #include "base/deadline.h"
-#include "deployment/withdrawal.h"
 
 /* A lock joins a wave if it is due within this part of its time between two renewals. */
 enum { JOIN_PARTS = 2, JOINERS_MAX = 1024, WITH_REPLICAS_MAX = 16 };

@@ -15,7 +15,6 @@
 #include "net/connection_state.h"
 
 #include "base/deadline.h"
-#include "base/text.h"
 #include "net/error_reply.h"
 #include <errno.h>
 #include <poll.h>

@@ -7,7 +7,6 @@
  * never from within a function of this header, connection_close() included. */
 #pragma once
 
-#include "dlock.h"
 #include "net/loop.h"
 #include "net/resolve.h"
 #include "net/resp.h"

@@ -3,8 +3,6 @@
  * words that follow do. To add an error: a row. */
 #include "net/error_reply.h"
 
-#include <string.h>
-
 typedef struct row {
     const char *prefix;
     error_meaning meaning;

@@ -10,7 +10,6 @@
  * number is not used again too soon. */
 #include "net/loop_state.h"
 
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 

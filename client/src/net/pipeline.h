@@ -3,7 +3,6 @@
  * and the bytes that are still to be sent. Pure: sends nothing. */
 #pragma once
 
-#include "net/bytes.h"
 #include "net/connection.h"
 
 /* One request. */

@@ -18,7 +18,6 @@
 
 #include "base/deadline.h"
 #include "net/breaker.h"
-#include <stdlib.h>
 #include <sys/un.h>
 
 enum { PROBE_MS = 2000, IDLE_MS = 1000, LINGER_MS = 10000, IDLE_MAX = 8 };

@@ -18,7 +18,6 @@
  * empties the queue before every call, and every call leaves the queue empty. */
 #include "net/tls.h"
 
-#include "base/text.h"
 #include "net/url.h"
 #include <errno.h>
 #include <limits.h>
@@ -28,7 +27,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>

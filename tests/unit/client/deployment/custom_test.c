@@ -5,7 +5,6 @@
 
 #include "base/deadline.h"
 #include "base/text.h"
-#include "deployment/withdrawal.h"
 #include "unit.h"
 #include <pthread.h>
 

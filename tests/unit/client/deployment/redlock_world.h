@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "deployment/redlock.h"
-#include "deployment/withdrawal.h"
+#include "deployment/deployment.h"
 #include "unit.h"
 #include <stdlib.h>
 

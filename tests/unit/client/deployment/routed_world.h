@@ -8,7 +8,7 @@
 #include "single_thread.h"
 
 #include "deployment/router.h"
-#include "deployment/withdrawal.h"
+#include "deployment/deployment.h"
 
 enum { LEASE_MS = 10000, WAIT_MS = 5000 };
 

@@ -7,7 +7,7 @@
 
 #include "base/deadline.h"
 #include "base/text.h"
-#include "deployment/withdrawal.h"
+#include "deployment/deployment.h"
 #include "handlers/chain.h"
 #include "unit.h"
 #include <stdlib.h>
