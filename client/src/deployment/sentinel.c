@@ -37,14 +37,8 @@ static const char *read_address(url *address, const reply *reply) {
 /* Each configuration that sentinels agree on has a larger epoch than the one before. 0: there is no
  * epoch in the reply. */
 static int64_t read_epoch(const reply *reply) {
-    const struct reply *field = NULL, *value;
-    while ((field = reply_next(reply, field)) != NULL) {
-        if ((value = reply_next(reply, field)) == NULL) return 0;
-        if (reply_is_text(field, "config-epoch"))
-            return reply_number(value) > 0 ? reply_number(value) : 0;
-        field = value;
-    }
-    return 0;
+    const struct reply *epoch = reply_value(reply, "config-epoch");
+    return epoch != NULL && reply_number(epoch) > 0 ? reply_number(epoch) : 0;
 }
 
 /* The first reply of a sentinel is an address, the second one has the epoch of that address. */

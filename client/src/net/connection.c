@@ -32,11 +32,11 @@ static void write_cause(connection *conn, const char *cause) {
 /* Nothing comes from the loop any more but the task. */
 static void disconnect(connection *conn, phase phase) {
     connecting *state = &conn->connecting;
+    tls_free(conn->tls); /* says goodbye to the server */
+    conn->tls = NULL;
     /* A child that was forked may have a copy: the server is to notice all the same. */
     if (connection_is_open(conn)) shutdown(conn->io.fd, SHUT_RDWR);
     conn->phase = phase;
-    tls_free(conn->tls);
-    conn->tls = NULL;
     if (conn->io.fd >= 0) loop_close(conn->loop, &conn->io);
     if (state->lookup_io.fd >= 0) loop_close(conn->loop, &state->lookup_io);
     lookup_leave(state->lookup);

@@ -85,11 +85,9 @@ void command_write(const command *command, char *bytes) {
 /* -- replies */
 
 const reply *reply_element(const reply *array, size_t index) {
-    if (array->kind != REPLY_ARRAY || index >= array->count) return NULL;
-    if (array->size == array->count + 1) return array + 1 + index; /* no arrays inside */
-    const reply *element = array + 1;
-    while (index-- > 0)
-        element += element->size;
+    const reply *element = reply_next(array, NULL);
+    while (element != NULL && index-- > 0)
+        element = reply_next(array, element);
     return element;
 }
 
@@ -97,6 +95,16 @@ const reply *reply_next(const reply *array, const reply *element) {
     if (array->kind != REPLY_ARRAY) return NULL;
     const reply *next = element == NULL ? array + 1 : element + element->size;
     return next < array + array->size ? next : NULL;
+}
+
+const reply *reply_value(const reply *map, const char *name) {
+    const reply *field = NULL, *value = NULL;
+    if (map->count % 2 != 0) return NULL;
+    while ((field = reply_next(map, value)) != NULL) {
+        value = reply_next(map, field);
+        if (reply_is_text(field, name)) return value;
+    }
+    return NULL;
 }
 
 static bool has_text(const reply *reply) {
@@ -226,27 +234,17 @@ static resp_result read_array(cursor *cursor, reply *node) {
 
 /* One node; of an array without the elements. */
 static resp_result read_node(cursor *cursor, reply *node) {
+    static const char marks[] = {[REPLY_INTEGER] = ':', [REPLY_STATUS] = '+', [REPLY_ERROR] = '-',
+                                 [REPLY_TEXT] = '$',    [REPLY_ARRAY] = '*'};
     *node = (reply){.size = 1};
     if (cursor->next == cursor->end) return RESP_INCOMPLETE;
-    switch (*cursor->next++) {
-    case '+':
-        node->kind = REPLY_STATUS;
-        return read_line(cursor, node);
-    case '-':
-        node->kind = REPLY_ERROR;
-        return read_line(cursor, node);
-    case ':':
-        node->kind = REPLY_INTEGER;
-        return read_integer(cursor, &node->integer);
-    case '$':
-        node->kind = REPLY_TEXT;
-        return read_text(cursor, node);
-    case '*':
-        node->kind = REPLY_ARRAY;
-        return read_array(cursor, node);
-    default:
-        return RESP_MALFORMED;
-    }
+    const char *mark = *cursor->next == '\0' ? NULL : memchr(marks, *cursor->next, sizeof(marks));
+    if (mark == NULL) return RESP_MALFORMED;
+    cursor->next++;
+    node->kind = (reply_kind)(mark - marks);
+    if (node->kind == REPLY_INTEGER) return read_integer(cursor, &node->integer);
+    if (node->kind == REPLY_TEXT) return read_text(cursor, node);
+    return node->kind == REPLY_ARRAY ? read_array(cursor, node) : read_line(cursor, node);
 }
 
 /* Room for one more node. False: no memory. */

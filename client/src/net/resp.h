@@ -57,12 +57,12 @@ typedef struct reply {
     size_t size;  /* nodes of this subtree, the root included */
 } reply;
 
-/* NULL: no array, or not so long. The array must come from a reader. */
-const reply *reply_element(const reply *array, size_t index);
-
-/* The next element, after NULL the first; NULL: no more. For loops: reply_element() takes longer
- * the larger the index is, if there are arrays inside the array. */
+/* The next element, after NULL the first; NULL: no more, or no array. */
 const reply *reply_next(const reply *array, const reply *element);
+/* NULL: no array, or not so long. For the first elements: later ones take longer to find. */
+const reply *reply_element(const reply *array, size_t index);
+/* The value of a field, in an array of names and values. NULL: no such field, or no such array. */
+const reply *reply_value(const reply *map, const char *name);
 
 bool reply_is_text(const reply *reply, const char *text);       /* STATUS or TEXT, and equal */
 bool reply_begins_with(const reply *reply, const char *prefix); /* STATUS, TEXT or ERROR */

@@ -82,8 +82,7 @@ static void set_verdict(verdict *verdict, dlock_status status, const char *cause
     text_copy(verdict->cause, sizeof(verdict->cause), cause);
 }
 
-/* An error, or a reply that makes no sense. */
-static void read_failure(verdict *verdict, const reply *reply) {
+void read_failure(verdict *verdict, const reply *reply) {
     if (reply->kind != REPLY_ERROR) {
         set_verdict(verdict, DLOCK_PROTOCOL, "the server sent a reply that makes no sense");
         return;
@@ -162,82 +161,68 @@ void read_guard_reply(verdict *verdict, dlock_reply *value, const reply *reply) 
 
 /* -- inspection */
 
-static dlock_mode read_mode(const reply *value) {
-    return value != NULL && reply_is_text(value, "shared") ? DLOCK_SHARED : DLOCK_EXCLUSIVE;
-}
+typedef struct number_field {
+    const char *name;
+    int64_t *number;
+} number_field;
 
-/* Unknown fields are skipped: a newer server may send more. */
-static bool read_field(dlock_inspection *inspection, const reply *field, const reply *value) {
-    const struct {
-        const char *name;
-        int64_t *number;
-    } numbers[] = {{"ttl", &inspection->ttl_ms},      {"lease", &inspection->lease_ms},
-                   {"since", &inspection->since_ms},  {"waiters", &inspection->waiters},
-                   {"session", &inspection->session}, {"fence", (int64_t *)&inspection->fence}};
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        if (!reply_is_text(field, numbers[i].name)) continue;
-        *numbers[i].number = value->integer;
-        return value->kind == REPLY_INTEGER;
-    }
-    if (reply_is_text(field, "kind")) inspection->is_string = reply_is_text(value, "string");
-    if (reply_is_text(field, "mode")) inspection->mode = read_mode(value);
-    if (!reply_is_text(field, "token")) return true;
-    inspection->token = value->text;
-    inspection->token_length = value->length;
-    return value->kind == REPLY_TEXT;
-}
-
-static bool read_fields(dlock_inspection *inspection, const reply *map) {
-    if (map == NULL || map->kind != REPLY_ARRAY) return false;
-    const reply *field = NULL, *value = NULL;
-    while ((field = reply_next(map, value)) != NULL) {
-        value = reply_next(map, field);
-        if (value == NULL || !read_field(inspection, field, value)) return false;
+/* False: a field is not a number, or is missing although needed. Other fields are skipped: a newer
+ * server may send more. */
+static bool read_numbers(const reply *map, const number_field fields[], size_t count,
+                         bool is_needed) {
+    for (size_t i = 0; i < count; i++) {
+        const reply *value = reply_value(map, fields[i].name);
+        if (value == NULL ? is_needed : value->kind != REPLY_INTEGER) return false;
+        if (value != NULL) *fields[i].number = value->integer;
     }
     return true;
 }
 
-/* The value of a field of a map; NULL: no such field. */
-static const reply *find_value(const reply *map, const char *name) {
-    const reply *field = NULL, *value = NULL;
-    if (map == NULL || map->kind != REPLY_ARRAY) return NULL;
-    while ((field = reply_next(map, value)) != NULL && (value = reply_next(map, field)) != NULL)
-        if (reply_is_text(field, name)) return value;
-    return NULL;
+static bool read_token(const reply *map, const char **token, size_t *length) {
+    const reply *value = reply_value(map, "token");
+    if (value == NULL || value->kind != REPLY_TEXT) return false;
+    *token = value->text;
+    *length = value->length;
+    return true;
+}
+
+static bool is_field(const reply *map, const char *name, const char *text) {
+    const reply *value = reply_value(map, name);
+    return value != NULL && reply_is_text(value, text);
+}
+
+static dlock_mode read_mode(const reply *map) {
+    return is_field(map, "mode", "shared") ? DLOCK_SHARED : DLOCK_EXCLUSIVE;
 }
 
 const reply *inspection_holders(const reply *reply) {
-    const struct reply *holders = find_value(reply, "holders");
+    const struct reply *holders = reply_value(reply, "holders");
     return holders != NULL && reply_element(holders, 0) != NULL ? holders : NULL;
 }
 
 bool inspection_read(dlock_inspection *inspection, const reply *reply, const struct reply *holder) {
-    inspection->token = NULL;
+    const number_field of_lock[] = {{"waiters", &inspection->waiters}};
+    const number_field of_holder[] = {
+        {"ttl", &inspection->ttl_ms},     {"lease", &inspection->lease_ms},
+        {"since", &inspection->since_ms}, {"session", &inspection->session},
+        {"fence", (int64_t *)&inspection->fence},
+    };
     inspection->holders = (int64_t)inspection_holders(reply)->count;
-    return read_fields(inspection, reply) && read_fields(inspection, holder) &&
-           inspection->token != NULL;
+    inspection->is_string = is_field(reply, "kind", "string");
+    inspection->mode = read_mode(reply);
+    return read_numbers(reply, of_lock, 1, false) && read_numbers(holder, of_holder, 5, false) &&
+           read_token(holder, &inspection->token, &inspection->token_length);
 }
 
 const reply *waiters_queue(const reply *reply) {
-    const struct reply *queue = find_value(reply, "queue");
+    const struct reply *queue = reply_value(reply, "queue");
     return queue != NULL && queue->kind == REPLY_ARRAY ? queue : NULL;
 }
 
 bool waiting_read(dlock_waiting *waiting, const reply *element) {
-    const reply *token = find_value(element, "token");
-    const struct {
-        const char *name;
-        int64_t *number;
-    } numbers[] = {
+    const number_field numbers[] = {
         {"waited", &waiting->waited_ms}, {"left", &waiting->left_ms}, {"client", &waiting->client}};
-    if (token == NULL || token->kind != REPLY_TEXT) return false;
-    waiting->token = token->text;
-    waiting->token_length = token->length;
-    waiting->mode = read_mode(find_value(element, "mode"));
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        const reply *value = find_value(element, numbers[i].name);
-        if (value == NULL || value->kind != REPLY_INTEGER) return false;
-        *numbers[i].number = value->integer;
-    }
-    return true;
+    waiting->mode = read_mode(element);
+    return read_numbers(element, numbers, 3, true) &&
+           read_token(element, &waiting->token, &waiting->token_length);
 }

@@ -56,6 +56,8 @@ void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed);
  * token does not hold the lock; DLOCK_REFUSED: the error of the guarded command. Whatever the
  * failure is: the command was not run, or has failed itself. */
 void read_guard_reply(verdict *verdict, dlock_reply *value, const reply *reply);
+/* An error, or a reply that makes no sense. */
+void read_failure(verdict *verdict, const reply *reply);
 /* The holders in a reply to inspect_command(), at least one; NULL: the reply makes no sense. */
 const reply *inspection_holders(const reply *reply);
 /* Fills in all but server and name, from the reply and one of its holders; the token points into
