@@ -10,7 +10,6 @@
 
 #include "api/error.h"
 #include "api/options.h"
-#include "base/deadline.h"
 
 enum { OWN_HANDLERS = 3 };
 

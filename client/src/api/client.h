@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* client.h - shared by all locks of a client. */
 #pragma once
-
 #include "base/token.h"
 #include "handlers/access_log.h"
 #include "handlers/hotspot.h"

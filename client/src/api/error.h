@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* error.h - the text of dlock_error(), which each thread has for itself. */
 #pragma once
-
 #include "dlock.h"
 
 enum { ERROR_TEXT_SIZE = 256 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* guarded.h - a command that runs only while the lock is held: one request and its result. */
 #pragma once
-
 #include "api/lock.h"
 
 typedef struct guarded {

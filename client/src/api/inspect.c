@@ -8,7 +8,6 @@
  * With Redlock a majority of the servers is enough; else the first failure is the result. */
 #include "api/client.h"
 #include "api/server_query.h"
-#include "base/deadline.h"
 
 static dlock_status explain(dlock_status status, const char *cause, char *why, size_t why_size) {
     bool is_wanted = why != NULL && why_size > 0;
@@ -21,12 +20,10 @@ static dlock_status explain(dlock_status status, const char *cause, char *why, s
 typedef struct attempt_wait {
     waiter waiter;
     loop *loop;
-    bool is_done;
 } attempt_wait;
 
 static void on_attempt_done(attempt *attempt) {
     attempt_wait *wait = attempt->arg;
-    wait->is_done = true;
     loop_ready(wait->loop, &wait->waiter);
 }
 
@@ -37,8 +34,7 @@ static void make_attempt(dlock_client *client, attempt *attempt, int64_t timeout
     attempt->arg = &wait;
     loop_lock(client->loop);
     deployment_start(client->deployment, attempt);
-    while (!wait.is_done)
-        loop_wait(client->loop, &wait.waiter);
+    loop_wait(client->loop, &wait.waiter);
     loop_unlock(client->loop);
 }
 
@@ -94,11 +90,9 @@ dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
 /* -- the servers */
 
 static void list_servers(dlock_client *client, int64_t limit_us, server_list *list) {
-    deployment *deployment = client->deployment;
     loop_lock(client->loop);
-    deployment->table->list_servers(deployment, limit_us, list);
-    while (!list->is_done)
-        loop_wait(client->loop, &list->waiter);
+    client->deployment->table->list_servers(client->deployment, limit_us, list);
+    loop_wait(client->loop, &list->waiter);
     loop_unlock(client->loop);
 }
 
@@ -146,15 +140,24 @@ static dlock_status query_servers(dlock_client *client, query *query, query_fn r
 
 /* -- reading */
 
-dlock_status dlock_inspect(dlock_client *client, const char *name, int64_t timeout_ms,
-                           dlock_list_fn tell, void *arg, char *why, size_t why_size) {
-    if (client == NULL || name == NULL || name[0] == '\0' || tell == NULL || timeout_ms < 0)
+/* The query has the functions and their argument. */
+static dlock_status query_name(dlock_client *client, const char *name, query *query, query_fn run,
+                               int64_t timeout_ms, char *why, size_t why_size) {
+    bool has_function = query->tell != NULL || query->tell_waiting != NULL;
+    if (client == NULL || name == NULL || name[0] == '\0' || !has_function || timeout_ms < 0)
         return explain(DLOCK_INVALID, "no client, name or function", why, why_size);
     char *full = client_full_name(client, name);
     if (full == NULL) return explain(DLOCK_NO_MEMORY, "no memory", why, why_size);
-    query query = {.name = full, .tell = tell, .arg = arg};
-    dlock_status status = query_servers(client, &query, query_lock, timeout_ms, why, why_size);
+    query->name = full;
+    dlock_status status = query_servers(client, query, run, timeout_ms, why, why_size);
     free(full);
+    return status;
+}
+
+dlock_status dlock_inspect(dlock_client *client, const char *name, int64_t timeout_ms,
+                           dlock_list_fn tell, void *arg, char *why, size_t why_size) {
+    query query = {.tell = tell, .arg = arg};
+    dlock_status status = query_name(client, name, &query, query_lock, timeout_ms, why, why_size);
     if (status != DLOCK_OK || query.is_found) return status;
     return explain(DLOCK_NOT_HELD, "the lock is free", why, why_size);
 }
@@ -162,15 +165,9 @@ dlock_status dlock_inspect(dlock_client *client, const char *name, int64_t timeo
 dlock_status dlock_list_waiters(dlock_client *client, const char *name, uint32_t max,
                                 int64_t timeout_ms, dlock_waiting_fn tell, void *arg, char *why,
                                 size_t why_size) {
-    bool is_wrong = client == NULL || name == NULL || name[0] == '\0' || tell == NULL;
-    if (is_wrong || max == 0 || timeout_ms < 0)
-        return explain(DLOCK_INVALID, "no client, name, number or function", why, why_size);
-    char *full = client_full_name(client, name);
-    if (full == NULL) return explain(DLOCK_NO_MEMORY, "no memory", why, why_size);
-    query query = {.name = full, .waiters_max = max, .tell_waiting = tell, .arg = arg};
-    dlock_status status = query_servers(client, &query, query_waiters, timeout_ms, why, why_size);
-    free(full);
-    return status;
+    query query = {.waiters_max = max, .tell_waiting = tell, .arg = arg};
+    if (max == 0) return explain(DLOCK_INVALID, "max is 0", why, why_size);
+    return query_name(client, name, &query, query_waiters, timeout_ms, why, why_size);
 }
 
 /* A backslash takes the special meaning from a character of the prefix. */

@@ -83,11 +83,6 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
     return error_set(DLOCK_OK, "");
 }
 
-void lock_close_session(dlock_lock *lock) {
-    own_connection_close(lock->session.own);
-    lock->session.own = NULL;
-}
-
 void dlock_lock_free(dlock_lock *lock) {
     if (lock == NULL) return;
     if (lock->depth > 0) {
@@ -96,7 +91,7 @@ void dlock_lock_free(dlock_lock *lock) {
     }
     if (lock->session.own != NULL) {
         loop_lock(lock->client->loop);
-        lock_close_session(lock);
+        session_close(&lock->session);
         loop_unlock(lock->client->loop);
     }
     attempt_free(&lock->call.attempt);

@@ -5,7 +5,6 @@
  * running, renewed if the options say so, and watched if the client has an on_event. The attempt of
  * the call belongs to the renewal while the lock is kept, else to the call. */
 #pragma once
-
 #include "api/client.h"
 
 struct dlock_lock {
@@ -48,6 +47,3 @@ dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *erro
 
 /* A server says that the token does not hold the lock. Locked. */
 void lock_lose(dlock_lock *lock);
-
-/* The server is to notice the end of the session. Locked. */
-void lock_close_session(dlock_lock *lock);

@@ -12,7 +12,6 @@
  * around leases, renewal and notifier, never while user code runs. */
 #include "api/lock_calls.h"
 #include "api/options.h"
-#include "base/deadline.h"
 #include "base/text.h"
 
 #define TOO_SHORT "lease_ms is less than 10"
@@ -245,7 +244,7 @@ static void settle_session(dlock_lock *lock) {
     }
     if (lock->session.own == NULL || call->status == DLOCK_OK) return;
     loop_lock(loop);
-    lock_close_session(lock);
+    session_close(&lock->session);
     loop_unlock(loop);
 }
 

@@ -7,7 +7,6 @@
  *
  * Not locked (loop.h). */
 #pragma once
-
 #include "api/lock.h"
 
 bool lock_begin_acquire(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,

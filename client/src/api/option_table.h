@@ -2,7 +2,6 @@
 /* option_table.h - the options that have a name: their limits, and their values as parameters of a
  * URL. client/README.md has the same table for people. Pure. */
 #pragma once
-
 #include "dlock.h"
 
 enum { OPTION_ERROR_SIZE = 200, OPTION_TEXTS_SIZE = 4096, OPTION_ROWS_MAX = 40 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* options.h - the caller's options: checked, copied, with the defaults filled in. */
 #pragma once
-
 #include "api/option_table.h"
 #include "deployment/topology.h"
 #include "handlers/log_file.h"

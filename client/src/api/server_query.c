@@ -11,9 +11,7 @@
  * caller reads the copies and tells. A timer ends an exchange that makes no progress. */
 #include "api/server_query.h"
 
-#include "base/deadline.h"
 #include "deployment/deployment.h"
-#include "net/error_reply.h"
 
 #define LOCK_TYPE "dlock-key" /* as TYPE says it: module/README.md */
 
@@ -39,12 +37,9 @@ static dlock_status refuse(query *query, const server *server, dlock_status stat
 
 /* A reply that is not what was asked for; or NULL: no memory. */
 static dlock_status refuse_reply(query *query, const server *server, const reply *reply) {
-    char text[DLOCK_CAUSE_SIZE];
-    if (reply == NULL) return refuse(query, server, DLOCK_NO_MEMORY, "no memory");
-    if (reply->kind != REPLY_ERROR)
-        return refuse(query, server, DLOCK_PROTOCOL, "a reply that makes no sense");
-    reply_copy_text(reply, text, sizeof(text));
-    return refuse(query, server, error_reply_meaning(text).status, text);
+    verdict verdict = {.status = DLOCK_NO_MEMORY, .cause = "no memory"};
+    if (reply != NULL) read_failure(&verdict, reply);
+    return refuse(query, server, verdict.status, verdict.cause);
 }
 
 /* -- the exchange */
@@ -115,13 +110,10 @@ static dlock_status ask(query *query, server *server, const command *commands, i
 
 /* -- DLOCK.INFO */
 
-static bool is_elsewhere(const reply *reply) {
-    return reply->kind == REPLY_ERROR &&
-           (reply_begins_with(reply, "MOVED ") || reply_begins_with(reply, "ASK "));
-}
-
+/* Here, at least. */
 static bool is_free(const query *query, const reply *reply) {
-    return reply->kind == REPLY_NIL || (is_elsewhere(reply) && !query->is_alone);
+    bool is_elsewhere = reply_begins_with(reply, "MOVED ") || reply_begins_with(reply, "ASK ");
+    return reply->kind == REPLY_NIL || (is_elsewhere && !query->is_alone);
 }
 
 static dlock_status tell_lock(query *query, const server *server, const char *name, size_t length,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* server_query.h - reads locks and statistics of one server. Nothing is changed there. */
 #pragma once
-
 #include "dlock_spi.h"
 #include "net/server.h"
 

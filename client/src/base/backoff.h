@@ -2,7 +2,6 @@
 /* backoff.h - the pause after a failed attempt: random, so that losers do not retry together. Pure.
  */
 #pragma once
-
 #include <stdint.h>
 
 typedef struct backoff {

@@ -2,7 +2,6 @@
 /* heap.h - nodes with a due time, the earliest first: a pairing heap whose nodes are members of the
  * caller's structs, so that heap_add() cannot fail. Pure. */
 #pragma once
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

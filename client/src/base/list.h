@@ -4,7 +4,6 @@
  *     list_node *node = list_first(&server->parked);
  *     connection *conn = container_of(node, connection, node); */
 #pragma once
-
 #include <stdbool.h>
 #include <stddef.h>
 

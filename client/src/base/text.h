@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* text.h - short texts without printf(3), which would dominate the cost of a lock. Pure. */
 #pragma once
-
 #include <stddef.h>
 #include <stdint.h>
 

@@ -6,7 +6,6 @@
  *
  * A signal between the two calls is not lost. A wakeup is a futex, and needs no descriptor. */
 #pragma once
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -5,7 +5,6 @@
  *     ...~2, ...~3                             further attempts, distinct from the first
  */
 #pragma once
-
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>

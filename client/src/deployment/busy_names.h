@@ -2,7 +2,6 @@
 /* busy_names.h - names whose locks were busy lately: an acquire that may wait goes straight to a
  * connection of its own for them. A hint only: two names may share an entry. Pure. */
 #pragma once
-
 #include "base/text.h"
 #include <stdbool.h>
 

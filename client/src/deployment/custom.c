@@ -12,7 +12,6 @@
  * A job outlives its attempt if need be, and has a copy of all that the store sees. A detached
  * acquire and a later attempt never have the same token: the release at the end of the detached one
  * would take the lock away from the later one. */
-#include "base/deadline.h"
 #include "base/token.h"
 #include "deployment/deployment.h"
 

@@ -7,7 +7,6 @@
  *
  * To add a deployment: a file with a deployment_table. All functions: locked (loop.h). */
 #pragma once
-
 #include "deployment/topology.h"
 #include "net/server.h"
 #include "protocol/lock_commands.h"
@@ -19,6 +18,12 @@ typedef struct attempt attempt;
 typedef struct session {
     own_connection *own; /* NULL: none */
 } session;
+
+/* The server is to notice the end of the session. */
+static inline void session_close(session *session) {
+    own_connection_close(session->own);
+    session->own = NULL;
+}
 
 /* One attempt: what is wanted, and the result. Memory of the caller's, zeroed; not moved while the
  * attempt is under way. */
@@ -68,8 +73,7 @@ enum { SERVER_LIST_MAX = 1000 };
 
 /* Which servers have locks (of a cluster: the masters). Memory of the caller's, {0}. */
 typedef struct server_list {
-    bool is_done;
-    waiter waiter; /* ready once the list is done, unless list_servers() has done all of it */
+    waiter waiter; /* ready once the list is done */
     dlock_status status;
     char cause[CAUSE_SIZE]; /* of anything but DLOCK_OK */
     size_t count;
@@ -90,7 +94,7 @@ typedef struct deployment_table {
     /* Nobody waits any more: on_done is not called. After an acquire that may have been sent, a
      * RELEASE follows on the same connection, and a withdrawal goes on if that fails. */
     void (*abandon)(deployment *deployment, attempt *attempt);
-    /* Done by limit_us, or at once. NULL: there are no servers. */
+    /* The waiter is ready by limit_us, or at once. NULL: there are no servers. */
     void (*list_servers)(deployment *deployment, int64_t limit_us, server_list *list);
     void (*free)(deployment *deployment);
     size_t run_size; /* memory for an attempt under way */

@@ -25,7 +25,6 @@
  *     counts from the next extension on, with the majority that has held all the time. */
 #include "deployment/redlock.h"
 
-#include "base/deadline.h"
 #include "base/token.h"
 
 /* A renewal waits this part of the lease for servers that may have forgotten the lock. */
@@ -243,7 +242,7 @@ static void list_servers(deployment *deployment, int64_t limit_us, server_list *
     const redlock *redlock = container_of(deployment, struct redlock, base);
     for (; list->count < redlock->count; list->count++)
         list->servers[list->count] = server_share(redlock->servers[list->count]);
-    list->is_done = true;
+    loop_ready(deployment->loop, &list->waiter);
 }
 
 static void free_redlock(deployment *deployment) {

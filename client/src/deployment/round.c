@@ -14,8 +14,6 @@
  * the memory. */
 #include "deployment/redlock.h"
 
-#include "base/deadline.h"
-
 static bool is_acquire(const round *round) {
     return round->plan.operation == DLOCK_ACQUIRING;
 }

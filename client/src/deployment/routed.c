@@ -22,7 +22,6 @@
  * ends the run by its timer. */
 #include "deployment/routed.h"
 
-#include "base/deadline.h"
 #include "base/token.h"
 
 /* A slot that moves takes two: to the owner by the map, and to the next owner. */
@@ -279,21 +278,18 @@ void run_doubt(void *arg) {
         look_for_another(run);
 }
 
-static void end_undo(routed_run *run) {
-    connection_abandon(&run->request);
-    fail_by_verdict(run);
-}
-
 static void on_due(loop_timer *timer) {
     routed_run *run = container_of(timer, routed_run, timer);
-    if (run->phase == RUN_DISCOVERY)
+    if (run->phase == RUN_DISCOVERY) {
         resume(run);
-    else if (run->phase == RUN_REQUEST)
+    } else if (run->phase == RUN_REQUEST) {
         give_up_request(run, "no reply in time");
-    else if (run->phase == RUN_UNDO) /* no reply to the RELEASE: a withdrawal goes on */
-        end_undo(run);
-    else
+    } else if (run->phase == RUN_UNDO) { /* no reply to the RELEASE: a withdrawal goes on */
+        connection_abandon(&run->request);
+        fail_by_verdict(run);
+    } else {
         finish(run);
+    }
 }
 
 /* -- the table */

@@ -4,7 +4,6 @@
  *   routed.c        the course of an attempt: find, judge the replies, redirect, retry, give up
  *   routed_send.c   one request of an attempt: its commands, connection, time and replies */
 #pragma once
-
 #include "deployment/router.h"
 
 /* An attempt under way. */

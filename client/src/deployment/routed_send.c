@@ -9,8 +9,6 @@
  * After ASK, an ASKING precedes the command with the key; Redis's WAIT has no key. */
 #include "deployment/routed.h"
 
-#include "base/deadline.h"
-
 enum { COMMANDS_MAX = 3, DAY_MS = 24 * 60 * 60 * 1000 };
 
 static bool has_replicas(const attempt *attempt) {

@@ -5,7 +5,6 @@
  * is closed from within a callback of the same connection. */
 #include "deployment/router.h"
 
-#include "base/deadline.h"
 #include "net/error_reply.h"
 
 /* A server that answers says more than a silent server; a failure that may pass, more than a
@@ -134,7 +133,6 @@ static void end_list(server_list *list) {
         text_copy(list->cause, sizeof(list->cause),
                   has_failed ? router->cause : "no server was found in time");
     }
-    list->is_done = true;
     loop_ready(router->base.loop, &list->waiter);
 }
 

@@ -8,7 +8,6 @@
  * or failed, or after a connect timeout. If no reply was useful, the most telling failure is kept,
  * and the known servers stay in use. All functions: locked (loop.h). */
 #pragma once
-
 #include "deployment/busy_names.h"
 #include "deployment/deployment.h"
 #include "protocol/redirect.h"

@@ -16,7 +16,6 @@
  * User, password, host, path and values may be percent-encoded; a ? in a password must be. Every
  * URL may have further parameters behind the ?, which the caller takes. */
 #pragma once
-
 #include "net/url.h"
 
 enum { TOPOLOGY_SERVERS_MAX = 15, TOPOLOGY_NAME_MAX = 255 };

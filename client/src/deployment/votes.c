@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* votes.c - see votes.h. */
-#include "deployment/votes.h"
-
-#include "base/text.h"
+/* votes.c - see redlock.h. */
+#include "deployment/redlock.h"
 
 size_t votes_quorum(size_t voters) {
     return voters / 2 + 1;

@@ -8,8 +8,6 @@
  * Invariant: each withdrawal in the list has an attempt under way or a timer set. */
 #include "deployment/deployment.h"
 
-#include "base/deadline.h"
-
 enum { COUNT_MAX = 10000, PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000 };
 
 typedef struct withdrawal {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* access_log.h - the handler that writes a line for every acquire and release. */
 #pragma once
-
 #include "base/clock.h"
 #include "dlock_spi.h"
 

@@ -7,7 +7,6 @@
  * The last handler (waiting.c) answers every call. */
 #include "handlers/chain.h"
 
-#include "base/deadline.h"
 #include <stdlib.h>
 
 chain *chain_new(size_t capacity) {

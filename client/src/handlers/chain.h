@@ -3,7 +3,6 @@
  * lives in the lock's handle, so nothing rests on the caller's stack, and the call can be suspended
  * between any two steps. */
 #pragma once
-
 #include "deployment/deployment.h"
 
 /* Of hotspot.c: a part in the local lock of a hot name. */

@@ -3,7 +3,6 @@
  * bounded in number, and the least recently used name makes room. All functions: locked
  * (loop.h). */
 #pragma once
-
 #include "base/list.h"
 #include "dlock_spi.h"
 #include <stdatomic.h>

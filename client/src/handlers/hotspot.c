@@ -15,7 +15,6 @@
  * Invariant: the holder alone touches hot->lock; the rest is under the loop's mutex. */
 #include "handlers/hotspot.h"
 
-#include "base/deadline.h"
 #include "lease/lease.h"
 
 #define HELD_HERE "another thread here holds the lock, or waits for it"

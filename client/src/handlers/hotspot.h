@@ -2,7 +2,6 @@
 /* hotspot.h - the handler that lets the threads of this process compete among themselves first for
  * hot names, so that only one of them goes out to the service. */
 #pragma once
-
 #include "handlers/chain.h"
 #include "handlers/hot_names.h"
 

@@ -2,7 +2,6 @@
 /* log_file.h - a file of lines that rolls over every day. The caller of log_file_write() does not
  * wait for the disk: a thread writes. */
 #pragma once
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

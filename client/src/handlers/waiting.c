@@ -18,7 +18,6 @@
  * cancel never undoes a grant. */
 #include "handlers/waiting.h"
 
-#include "base/deadline.h"
 #include "base/token.h"
 #include "lease/lease.h"
 

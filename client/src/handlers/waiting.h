@@ -3,7 +3,6 @@
  * attempts, parked in the server or repeated after a random pause, and withdraws an acquire or
  * release that was given up in doubt. */
 #pragma once
-
 #include "base/backoff.h"
 #include "handlers/chain.h"
 

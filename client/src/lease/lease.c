@@ -9,7 +9,7 @@
  * once. The timer behind lost_fd is set to gone_at whenever gone_at changes. */
 #include "lease/lease.h"
 
-#include "base/deadline.h"
+#include "base/clock.h"
 #include <stdlib.h>
 #include <sys/timerfd.h>
 #include <time.h>

@@ -10,7 +10,6 @@
  * for late is the exception), and no more once that time has come. Threads: lease_state() and
  * lease_left_us() any; the other functions locked (loop.h). */
 #pragma once
-
 #include "dlock.h"
 #include <stdatomic.h>
 

@@ -14,8 +14,6 @@
  * is not touched after the callback has begun, as the callback may remove and add the lock. */
 #include "lease/notifier.h"
 
-#include "base/deadline.h"
-
 enum { SUSPECT_PAUSE_US = 20000 };
 
 static void set_timer(watched_lock *watched) {

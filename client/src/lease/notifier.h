@@ -2,7 +2,6 @@
 /* notifier.h - the loss notifier: tells the program that a lock is suspect or lost, in time, from
  * the background thread. All functions: locked (loop.h). */
 #pragma once
-
 #include "lease/lease.h"
 #include "net/loop.h"
 

@@ -16,8 +16,6 @@
  * meanwhile. */
 #include "lease/renewal.h"
 
-#include "base/deadline.h"
-
 /* A lock joins a wave if it is due within this part of its time between two renewals. */
 enum { JOIN_PARTS = 2, JOINERS_MAX = 1024, WITH_REPLICAS_MAX = 16 };
 enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 500, BREATH_US = 1000 };
@@ -92,12 +90,6 @@ static void abandon(kept_lock *kept) {
 
 /* -- sessions */
 
-static void close_session(kept_lock *kept) {
-    session *session = kept->attempt->session;
-    own_connection_close(session->own);
-    session->own = NULL;
-}
-
 /* The connection has ended: the server may have given the lock to somebody else by now. An
  * extension under way is abandoned, as the reply would say nothing about the session. */
 static void cut_off(void *arg) {
@@ -145,7 +137,7 @@ static void settle_move(kept_lock *kept, uint64_t fence) {
         keep_listening_or_move(kept);
         return;
     }
-    close_session(kept);
+    session_close(attempt->session);
     if (attempt->status == DLOCK_OK)
         withdrawals_add(kept->renewal->deployment, attempt->name, attempt->token, MOVE_LEASE_MS);
     if (is_harmless(attempt))
@@ -196,7 +188,7 @@ static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
     attempt->on_done = on_attempt_done;
     attempt->arg = kept;
     if (is_move) {
-        close_session(kept);
+        session_close(attempt->session);
         attempt->fence = 0;
         attempt->min_replicas = 0;
     }
@@ -275,7 +267,7 @@ void renewal_end(kept_lock *kept) {
     abandon(kept);
     if (session != NULL && !was_moving) { /* else the deployment has dealt with the connection */
         if (kept->is_cut_off)
-            close_session(kept);
+            session_close(session);
         else if (session->own != NULL)
             session->own->on_broken = NULL;
     }

@@ -12,7 +12,6 @@
  *             cut off, and the renewal needs the attempt to move the session
  *   release   renewal_end(), the call. The session has a connection still, or none */
 #pragma once
-
 #include "deployment/deployment.h"
 #include "lease/notifier.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bytes.h - a buffer that grows at its end and shrinks at its beginning. Pure. */
 #pragma once
-
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>

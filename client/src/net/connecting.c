@@ -9,7 +9,6 @@
  * else says MSG_DONTWAIT. */
 #include "net/connection_state.h"
 
-#include "base/deadline.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>

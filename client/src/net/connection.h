@@ -6,7 +6,6 @@
  * that it is never read as another's. All functions: locked (loop.h). Callbacks come from the loop,
  * never from within a function of this header, connection_close() included. */
 #pragma once
-
 #include "net/loop.h"
 #include "net/resolve.h"
 #include "net/resp.h"

@@ -7,7 +7,6 @@
  *   stall the oldest request has been unanswered for an I/O timeout, and nothing else was heard */
 #include "net/connection_state.h"
 
-#include "base/deadline.h"
 #include <errno.h>
 #include <sys/epoll.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* error_reply.h - what an error of the server means for a lock. Pure. */
 #pragma once
-
 #include "dlock.h"
 
 typedef struct error_meaning {

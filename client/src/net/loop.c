@@ -18,7 +18,6 @@
  * loop_io.c. */
 #include "net/loop_state.h"
 
-#include "base/deadline.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>

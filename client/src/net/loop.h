@@ -9,7 +9,6 @@
  * "Locked": the caller has the mutex. Callbacks are called locked, by the thread that polls; they
  * must not block. User code is never called locked. */
 #pragma once
-
 #include "base/clock.h"
 #include "base/heap.h"
 #include "base/list.h"

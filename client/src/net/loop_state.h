@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* loop_state.h - what loop.c, loop_io.c and background.c share. No other file includes it. */
 #pragma once
-
 #include "net/loop.h"
 #include <errno.h>
 #include <pthread.h>

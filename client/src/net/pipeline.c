@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pipeline.c - see pipeline.h.
+/* pipeline.c - see connection_state.h.
  *
  *   add       bytes of new commands go to the end of out, and the request gets an entry
  *   take      out becomes the output of the thread that sends; the entries are marked as sent
@@ -8,7 +8,7 @@
  *
  * Invariants: entries are in the order of their bytes. The first marked entries are sent, or are
  * being sent; out has the bytes of the entries behind these, which alone can be removed. */
-#include "net/pipeline.h"
+#include "net/connection_state.h"
 
 void pipeline_free(pipeline *pipeline) {
     free(pipeline->entries);

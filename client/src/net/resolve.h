@@ -2,7 +2,6 @@
 /* resolve.h - the addresses of a host name, without waiting for getaddrinfo(3), which has no
  * deadline. */
 #pragma once
-
 #include "dlock.h"
 #include <sys/socket.h>
 

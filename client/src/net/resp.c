@@ -234,8 +234,11 @@ static resp_result read_array(cursor *cursor, reply *node) {
 
 /* One node; of an array without the elements. */
 static resp_result read_node(cursor *cursor, reply *node) {
-    static const char marks[] = {[REPLY_INTEGER] = ':', [REPLY_STATUS] = '+', [REPLY_ERROR] = '-',
-                                 [REPLY_TEXT] = '$',    [REPLY_ARRAY] = '*'};
+    static const char marks[] = {[REPLY_INTEGER] = ':',
+                                 [REPLY_STATUS] = '+',
+                                 [REPLY_ERROR] = '-',
+                                 [REPLY_TEXT] = '$',
+                                 [REPLY_ARRAY] = '*'};
     *node = (reply){.size = 1};
     if (cursor->next == cursor->end) return RESP_INCOMPLETE;
     const char *mark = *cursor->next == '\0' ? NULL : memchr(marks, *cursor->next, sizeof(marks));

@@ -6,7 +6,6 @@
  * read; nothing is copied. A hostile length cannot make the reader allocate more than in proportion
  * to the bytes that have arrived. */
 #pragma once
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

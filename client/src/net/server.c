@@ -16,7 +16,6 @@
  * is kept. */
 #include "net/server.h"
 
-#include "base/deadline.h"
 #include "net/breaker.h"
 #include <sys/un.h>
 

@@ -13,7 +13,6 @@
  *
  * All functions: locked (loop.h). */
 #pragma once
-
 #include "net/connection.h"
 
 typedef struct server server;

@@ -2,7 +2,6 @@
 /* tls.h - TLS over a connected, nonblocking socket. Never waits, never raises SIGPIPE. tls.c is the
  * only file that knows OpenSSL; tls_none.c takes its place in a library without TLS. */
 #pragma once
-
 #include "dlock.h"
 #include <sys/types.h>
 

@@ -2,7 +2,6 @@
 /* url.h - the address of a server and the login for the server. deployment/topology.h reads them
  * from URLs. Pure. */
 #pragma once
-
 #include "base/text.h"
 #include <stdbool.h>
 #include <string.h>

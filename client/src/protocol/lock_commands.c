@@ -203,8 +203,10 @@ const reply *inspection_holders(const reply *reply) {
 bool inspection_read(dlock_inspection *inspection, const reply *reply, const struct reply *holder) {
     const number_field of_lock[] = {{"waiters", &inspection->waiters}};
     const number_field of_holder[] = {
-        {"ttl", &inspection->ttl_ms},     {"lease", &inspection->lease_ms},
-        {"since", &inspection->since_ms}, {"session", &inspection->session},
+        {"ttl", &inspection->ttl_ms},
+        {"lease", &inspection->lease_ms},
+        {"since", &inspection->since_ms},
+        {"session", &inspection->session},
         {"fence", (int64_t *)&inspection->fence},
     };
     inspection->holders = (int64_t)inspection_holders(reply)->count;

@@ -2,7 +2,6 @@
 /* lock_commands.h - the DLOCK.* commands as words, and what their replies mean. Pure: nothing is
  * sent here. */
 #pragma once
-
 #include "dlock_spi.h"
 #include "net/resp.h"
 

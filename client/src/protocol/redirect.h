@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* redirect.h - hash slots of a cluster, and replies that send a client to another node. Pure. */
 #pragma once
-
 #include <stdbool.h>
 #include <stddef.h>
 

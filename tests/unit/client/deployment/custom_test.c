@@ -3,7 +3,7 @@
  * bounded by the limit of the attempt. Link without deployment/withdrawal.c. */
 #include "deployment/deployment.h"
 
-#include "base/deadline.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "unit.h"
 #include <pthread.h>

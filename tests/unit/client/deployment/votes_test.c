@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* votes_test.c - how several servers replied, and what a majority says. */
-#include "deployment/votes.h"
+#include "deployment/redlock.h"
 
 #include "unit.h"
 
