@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import queue
 import signal
 import socket
 import ssl
@@ -140,6 +141,26 @@ def test_a_server_that_stops_to_read(connect_tls, certificate):
         is_over.set()
     assert status == Status.IN_DOUBT, lock.error
     assert took_ms < 5000  # the kernel itself gives up after 8 s
+
+
+def test_the_server_is_told_before_the_connection_ends(connect_tls, certificate):
+    context, endings = context_of(certificate), queue.Queue()
+
+    def serve(connection):
+        with context.wrap_socket(connection, server_side=True,
+                                 suppress_ragged_eofs=False) as secure:
+            try:
+                while secure.recv(1000):
+                    pass
+                endings.put("close_notify")
+            except OSError as error:
+                endings.put(repr(error))
+
+    with serving(serve) as port:
+        client = connect_tls(f"rediss://127.0.0.1:{port}", io_timeout_ms=200)
+        assert client.lock().acquire() == Status.IN_DOUBT
+        client.free()
+        assert endings.get(timeout=20) == "close_notify"
 
 
 def test_a_host_name(connect_tls, tls_server, localhost):
