@@ -16,6 +16,8 @@ PREFIX ?= /usr/local
 MODULE_DIR = $(DESTDIR)$(PREFIX)/lib/redis/modules
 LIB ?= lib
 LIB_DIR = $(DESTDIR)$(PREFIX)/$(LIB)
+LIB_UP = $(shell echo "$(LIB)" | sed 's|[^/][^/]*|..|g')
+CMAKE_DIR = $(LIB_DIR)/cmake/dlock
 INCLUDE_DIR = $(DESTDIR)$(PREFIX)/include
 DOC_DIR = $(DESTDIR)$(PREFIX)/share/doc/dlock
 BIN_DIR = $(DESTDIR)$(PREFIX)/bin
@@ -71,7 +73,7 @@ UNIT_TESTS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/unit/*/*_test.c \
 # Every object is built again when the Makefile or one of the BUILD_FLAGS changes.
 BUILD_FLAGS = $(CC) $(CFLAGS) $(CPPFLAGS) $(LDFLAGS) TLS=$(TLS)
 BUILT_BY := Makefile $(OUT)/flags
-C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
+C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp')
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -261,7 +263,7 @@ lint: ## check formatting, layers, scripts, Python and pages
 	@scripts/lint
 
 .PHONY: format
-format: ## let clang-format lay out every C file
+format: ## let clang-format lay out every C and C++ file
 	@scripts/bootstrap lint
 	clang-format -i $(C_FILES)
 
@@ -276,23 +278,27 @@ install-module: module install-doc
 # The pages lie as they do here, so that their links work.
 DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md client/README.md client/ARCHITECTURE.md \
     client/cli/dlock.1 module/README.md scripts/Containerfile $(filter-out %/__pycache__, \
-    $(wildcard client/include/*.h client/examples/* module/examples/* tests/bench/plots/*.svg))
+    $(wildcard client/include/* client/examples/* module/examples/* tests/bench/plots/*.svg))
 .PHONY: install-doc
 install-doc:
 	for file in $(DOC_FILES); do install -D -m 644 "$$file" "$(DOC_DIR)/$$file" || exit; done
 
+CLIENT_HEADERS := $(sort $(wildcard client/include/*))
 .PHONY: install-client
 install-client: client
 	@case "$(PREFIX)" in /*) ;; *) echo "dlock: PREFIX must begin with /" >&2; exit 1 ;; esac
-	install -d "$(LIB_DIR)/pkgconfig" "$(INCLUDE_DIR)"
+	install -d "$(LIB_DIR)/pkgconfig" "$(CMAKE_DIR)" "$(INCLUDE_DIR)"
 	install -m 755 $(OUT)/libdlock.so "$(LIB_DIR)/libdlock.so.$(VERSION)"
 	ln -sf libdlock.so.$(VERSION) "$(LIB_DIR)/libdlock.so.$(LIBRARY_ABI)"
 	ln -sf libdlock.so.$(LIBRARY_ABI) "$(LIB_DIR)/libdlock.so"
 	install -m 644 $(OUT)/libdlock.a "$(LIB_DIR)/libdlock.a"
-	install -m 644 client/include/dlock.h client/include/dlock_spi.h "$(INCLUDE_DIR)/"
+	install -m 644 $(CLIENT_HEADERS) "$(INCLUDE_DIR)/"
 	{ printf 'prefix=%s\n' "$(PREFIX)"; \
 	    sed 's/@VERSION@/$(VERSION)/;s/@TLS@/$(PC_TLS)/;s|@LIB@|$(LIB)|' client/dlock.pc.in; \
 	} >"$(LIB_DIR)/pkgconfig/dlock.pc"
+	for file in dlockConfig.cmake dlockConfigVersion.cmake; do \
+	    sed 's/@VERSION@/$(VERSION)/;s/@ABI@/$(LIBRARY_ABI)/;s/@TLS@/$(TLS)/;s|@UP@|$(LIB_UP)|' \
+	        client/$$file.in >"$(CMAKE_DIR)/$$file" || exit; done
 
 .PHONY: install-cli
 install-cli: cli
@@ -315,7 +321,8 @@ uninstall: ## remove what install put there
 	rm -f "$(BASH_DIR)/dlock" "$(ZSH_DIR)/_dlock" "$(FISH_DIR)/dlock.fish"
 	rm -f "$(LIB_DIR)/libdlock.so.$(VERSION)" "$(LIB_DIR)/libdlock.so.$(LIBRARY_ABI)" \
 	    "$(LIB_DIR)/libdlock.so" "$(LIB_DIR)/libdlock.a" "$(LIB_DIR)/pkgconfig/dlock.pc" \
-	    "$(INCLUDE_DIR)/dlock.h" "$(INCLUDE_DIR)/dlock_spi.h"
+	    $(patsubst client/include/%,"$(INCLUDE_DIR)/%",$(CLIENT_HEADERS))
+	rm -rf "$(CMAKE_DIR)"
 	rm -rf "$(DOC_DIR)"
 
 .PHONY: clean

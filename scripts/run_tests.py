@@ -159,7 +159,7 @@ def parts(folder):
                 "DLOCK_MODULE": f"{SANITIZED}/dlock.so", "DLOCK_STRESS_SECONDS": "15"})
     # Python itself leaks; the programs of test_programs.py and test_fencing.py are checked.
     yield Part(f"client under {SANITIZERS}",
-               files_in("client", "programs", "install", "fencing", "cluster_failover"),
+               files_in("client", "programs", "install", "fencing", "cpp", "cluster_failover"),
                {"LD_PRELOAD": sanitizers, "ASAN_OPTIONS": "detect_leaks=0",
                 "DLOCK_LIBRARY": str(ROOT / SANITIZED / "libdlock.so")})
     yield Part("command line", files_in("cli"))
@@ -170,7 +170,7 @@ def parts(folder):
     yield Part("pages, scripts and benchmark",
                files_in("docs") + files_in("scripts") + files_in("bench"))
     yield Part("torture", files_in("torture"))
-    threads = files_of("client", "programs", "guard", "fencing")
+    threads = files_of("client", "programs", "guard", "fencing", "cpp")
     yield Part(f"client's threads under {SANITIZERS}", threads, {"DLOCK_BUILD": SANITIZED})
     yield Part("client's threads under TSan", threads,
                {"DLOCK_BUILD": "build/sanitize-thread",

@@ -14,10 +14,12 @@ import pytest
 from support.server import ROOT, free_port, wait_until
 
 EXAMPLES = ROOT / "client/examples"
-CPP = ROOT / "tests/client/usable_from_cpp.cpp"
+CMAKE_PROJECT = ROOT / "tests/client/cmake"
+CPP = {"usable_from_cpp": ("-std=c++11", ROOT / "tests/client/usable_from_cpp.cpp"),
+       "nightly_report": ("-std=c++17", EXAMPLES / "nightly_report.cpp")}
 FENCED = ["fenced_file", "fenced_sqlite", "fenced_redis"]
 PROGRAMS = ["quick_start", "flash_sale", *FENCED, "guarded_counter", "shared_cache", "export_slots",
-            "rate_limit", "memory_store", "usable_from_cpp"]
+            "rate_limit", "memory_store", *CPP]
 NEEDS = {"flash_sale": "hiredis", "fenced_redis": "hiredis", "fenced_sqlite": "sqlite3"}
 KINDS = ["shared", "static"]
 STRICT = ["-Wall", "-Wextra", "-Werror"]
@@ -48,7 +50,9 @@ def version():
 
 def client_files():
     return {f"lib/libdlock.so.{version()}", "lib/libdlock.so.0", "lib/libdlock.so",
-            "lib/libdlock.a", "lib/pkgconfig/dlock.pc", "include/dlock.h", "include/dlock_spi.h"}
+            "lib/libdlock.a", "lib/pkgconfig/dlock.pc", "lib/cmake/dlock/dlockConfig.cmake",
+            "lib/cmake/dlock/dlockConfigVersion.cmake", "include/dlock.h", "include/dlock_spi.h",
+            "include/dlock.hpp", "include/dlock_types.hpp"}
 
 
 def pkg_config(prefix, *words):
@@ -68,8 +72,9 @@ def build(prefix, folder, name, kind):
     packages = ["dlock", NEEDS[name]] if name in NEEDS else ["dlock"]
     static = ["--static"] if kind == "static" else []
     flags = pkg_config(prefix, *static, "--cflags", "--libs", *packages)
-    if name == CPP.stem:
-        compiler, sources = ["c++", "-std=c++11"], [CPP]
+    if name in CPP:
+        standard, source = CPP[name]
+        compiler, sources = ["c++", standard], [source]
     else:
         common = [EXAMPLES / "fenced_writer.c"] if name in FENCED else []
         compiler, sources = ["cc"], [*common, EXAMPLES / f"{name}.c"]
@@ -194,6 +199,63 @@ def test_the_versions_agree(prefix):
     assert pkg_config(prefix, "--modversion", "dlock") == [version()]
 
 
+# -- CMake -----------------------------------------------------------------------------------------
+
+
+def cmake(folder, found_at, *settings):
+    """Configures and builds the project in the folder; the result is what CMake says."""
+    done = subprocess.run(
+        ["cmake", "-S", CMAKE_PROJECT, "-B", folder, f"-DCMAKE_PREFIX_PATH={found_at}",
+         f"-DEXAMPLES={EXAMPLES}", *settings], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True)
+    if done.returncode == 0:
+        done = subprocess.run(["cmake", "--build", folder], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout
+
+
+@pytest.fixture(scope="module")
+def cmake_built(tmp_path_factory):
+    """Built with an installation that was moved after it was made, in a folder of two levels."""
+    folder = tmp_path_factory.mktemp("for CMake")
+    make("install-client", f"DESTDIR={folder}/stage", "PREFIX=/opt/dlock", "LIB=lib/some-machine")
+    (folder / "stage/opt/dlock").rename(folder / "moved")
+    code, said = cmake(folder / "build", f"{folder}/moved/lib/some-machine/cmake",
+                       "-DCOMPONENTS=static")
+    assert code == 0, said
+    return folder / "build"
+
+
+@pytest.mark.parametrize("kind", ["dlock", "static"])
+def test_a_project_of_cmake_finds_the_library_where_it_is(cmake_built, server, kind):
+    program = cmake_built / f"quick_start_{kind}"
+    assert ("[libdlock.so.0]" in output("readelf", "-d", program)) == (kind == "dlock")
+    assert "it is given back" in output(program, url_of(server))
+    assert "page 3 of today" in output(cmake_built / f"nightly_report_{kind}", url_of(server),
+                                       "today")
+
+
+@pytest.mark.parametrize("wanted, is_found", [("0.1", True), (None, True), ("0.0.9", False),
+                                              ("0.99", False), ("1.0", False)])
+def test_cmake_gets_the_version_that_it_asked_for(prefix, tmp_path, wanted, is_found):
+    wanted = version() if wanted is None else wanted
+    code, said = cmake(tmp_path / "build", prefix, f"-DWANTED_VERSION={wanted}", "-DCOMPONENTS=")
+    assert (code == 0) == is_found, said
+    assert is_found or f"version: {version()}" in said
+
+
+def test_a_component_that_there_is_not_is_refused(prefix, tmp_path):
+    code, said = cmake(tmp_path / "build", prefix, "-DCOMPONENTS=other")
+    assert code != 0
+    assert "dlock has no component other" in said
+
+
+def test_cmake_finds_a_static_library_without_tls_without_openssl(prefix_without_tls, tmp_path):
+    code, said = cmake(tmp_path / "build", prefix_without_tls, "-DCOMPONENTS=static",
+                       "-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=TRUE")
+    assert code == 0, said
+
+
 # -- without TLS ----------------------------------------------------------------------------------
 
 
@@ -244,6 +306,17 @@ def test_only_what_the_header_declares_can_be_seen(prefix, how):
                                       "c++ -std=c++11 -x c++", "c++ -std=c++20 -x c++"])
 @pytest.mark.parametrize("header", ["dlock.h", "dlock_spi.h"])
 def test_a_header_needs_nothing_before_it(prefix, compiler, header):
+    include_alone(prefix, compiler, header)
+
+
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("header", ["dlock.hpp", "dlock_types.hpp"])
+def test_a_header_of_cpp_needs_nothing_before_it(prefix, compiler, standard, header):
+    include_alone(prefix, f"{compiler} -std={standard} -x c++", header)
+
+
+def include_alone(prefix, compiler, header):
     subprocess.run([*compiler.split(), "-pedantic", *STRICT, "-fsyntax-only", "-I",
                     prefix / "include", "-"], input=f"#include <{header}>\n".encode(), check=True)
 
@@ -393,9 +466,25 @@ def test_a_program_in_cpp(run, server):
     assert server.client().dbsize() == 0
 
 
+def test_one_machine_writes_the_nightly_report(run, server, client):
+    code, out, complaints = run("nightly_report", url_of(server), "monday")
+    assert (code, complaints) == (0, "")
+    pages = "".join(f"page {i} of monday, fence ([1-9]\\d*)\n" for i in (1, 2, 3))
+    found = re.fullmatch(pages, out)
+    assert found and len(set(found.groups())) == 1, out
+    assert client.dbsize() == 0
+
+
+def test_another_machine_does_not_write_the_nightly_report(run, server, client):
+    client.execute_command("DLOCK.ACQUIRE", "nightly-report:monday", "somebody", "PX", 60_000)
+    assert run("nightly_report", url_of(server), "monday") == \
+        (1, "another machine writes the report of monday\n", "")
+
+
 @pytest.mark.parametrize("name, arguments", [
     ("quick_start", []), ("flash_sale", [10, 10]), ("fenced_file", ["store", "text"]),
-    ("guarded_counter", ["visits", 1]), ("rate_limit", [5, 5]), ("usable_from_cpp", [])])
+    ("guarded_counter", ["visits", 1]), ("rate_limit", [5, 5]), ("usable_from_cpp", []),
+    ("nightly_report", ["monday"])])
 def test_without_a_server_every_program_says_where_it_looked(run, tmp_path, name, arguments):
     address = f"127.0.0.1:{free_port()}"
     arguments = [tmp_path / word if word == "store" else word for word in arguments]

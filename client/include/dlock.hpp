@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// dlock.hpp - distributed locks inside Redis, from C++17. Header only; link with libdlock.
+//
+//     using namespace std::chrono_literals;
+//     auto client = dlock::client::open("redis://127.0.0.1?lease_ms=5000&renew=yes").value();
+//     dlock::guard held(client, "nightly-report", 5s);
+//     if (!held) return complain(held.message());
+//     write_report(held.fence());
+//                                                     // released at the end of the block
+//
+// Nothing here throws, except value(), require() and the standard library without memory: all other
+// functions return a status or a result. Everything compiles with -fno-exceptions -fno-rtti; then
+// value() and require() end the program instead of throwing.
+//
+// client and lock can be moved, not copied. A client lives until its last lock is gone, whichever
+// of the two objects is destroyed first. What dlock.h says of threads holds here too. handle()
+// gives the object of dlock.h, for all that is not wrapped.
+//
+// Durations are milliseconds, and coarser units convert by themselves. 0 in the options means the
+// default, as in dlock.h.
+#pragma once
+
+#include "dlock_types.hpp"
+#include <memory>
+
+namespace dlock {
+
+namespace detail {
+
+// The client of dlock.h, and the functions that it calls.
+struct client_core {
+    client_core() = default;
+    client_core(const client_core &) = delete;
+    client_core &operator=(const client_core &) = delete;
+    ~client_core() { dlock_client_free(handle); }
+
+    static void tell_event(void *arg, dlock_event kind, const char *name,
+                           dlock_status why) noexcept {
+        auto *core = static_cast<client_core *>(arg);
+        core->on_event(event{static_cast<event_kind>(kind), name, from_c(why)});
+    }
+    static void tell_line(void *arg, bool is_error, const char *line) noexcept {
+        static_cast<client_core *>(arg)->access_log(is_error, line);
+    }
+
+    dlock_client *handle = nullptr;
+    std::function<void(const event &)> on_event;
+    std::function<void(bool, const char *)> access_log;
+};
+
+using core_pointer = std::shared_ptr<client_core>;
+
+struct free_lock {
+    core_pointer core; // the client outlives the lock
+    void operator()(dlock_lock *lock) const noexcept { dlock_lock_free(lock); }
+};
+
+// Valid as long as the options that it was made of.
+inline dlock_lock_options to_c(const lock_options &options) {
+    dlock_lock_options c;
+    dlock_lock_options_init(&c);
+    c.lease_ms = to_ms(options.lease);
+    c.renew = options.renew;
+    c.renew_every_ms = to_ms(options.renew_every);
+    c.max_hold_ms = to_ms(options.max_hold);
+    c.min_replicas = options.min_replicas;
+    c.replica_timeout_ms = to_ms(options.replica_timeout);
+    c.session = options.session;
+    c.owner = or_null(options.owner);
+    c.mode = static_cast<dlock_mode>(options.mode);
+    c.max_holders = options.max_holders;
+    return c;
+}
+
+inline dlock_client_options to_c(const client_options &options, client_core &core,
+                                 const std::vector<const char *> &urls,
+                                 const dlock_lock_options &lock_defaults) {
+    dlock_client_options c;
+    dlock_client_options_init(&c);
+    c.urls = urls.data();
+    c.url_count = urls.size();
+    c.lock_defaults = &lock_defaults;
+    c.prefix = or_null(options.prefix);
+    c.connect_timeout_ms = to_ms(options.connect_timeout);
+    c.io_timeout_ms = to_ms(options.io_timeout);
+    c.wait_mode = static_cast<dlock_wait_mode>(options.wait_mode);
+    c.spin_min_ms = to_ms(options.spin_min);
+    c.spin_random_ms = to_ms(options.spin_random);
+    c.spin_max_ms = to_ms(options.spin_max);
+    c.hotspot_auto = options.hotspot_auto;
+    c.hotspot_queue_max = options.hotspot_queue_max;
+    c.hotspot_hand_on = options.hotspot_hand_on;
+    c.tls_ca_file = or_null(options.tls_ca_file);
+    c.tls_cert_file = or_null(options.tls_cert_file);
+    c.tls_key_file = or_null(options.tls_key_file);
+    c.on_event = core.on_event ? client_core::tell_event : nullptr;
+    c.access_log = core.access_log ? client_core::tell_line : nullptr;
+    c.event_arg = c.access_log_arg = &core;
+    c.access_log_dir = or_null(options.access_log_dir);
+    c.access_log_keep = options.access_log_keep;
+    return c;
+}
+
+// The list is the arg of dlock_inspect() and dlock_list().
+inline bool add_holder(void *list, const dlock_inspection *found) noexcept {
+    std::optional<milliseconds> remaining;
+    if (found->ttl_ms >= 0) remaining = milliseconds(found->ttl_ms);
+    static_cast<std::vector<holder> *>(list)->push_back(
+        {found->server, std::string(found->name, found->name_length),
+         std::string(found->token, found->token_length), found->fence, remaining,
+         milliseconds(found->lease_ms),
+         std::chrono::system_clock::time_point(milliseconds(found->since_ms)), found->waiters,
+         found->session, found->holders, found->is_string, static_cast<mode>(found->mode)});
+    return true;
+}
+
+inline result<reply> run_guarded(dlock_lock *lock, const std::vector<std::string_view> &command,
+                                 size_t text_max) {
+    std::vector<const char *> words;
+    std::vector<size_t> lengths;
+    for (std::string_view word : command) {
+        words.push_back(word.data());
+        lengths.push_back(word.size());
+    }
+    std::string text(text_max + 1, '\0');
+    dlock_reply c;
+    dlock_reply_init(&c, text.data(), text.size());
+    dlock_status done = dlock_guarded(lock, words.size(), words.data(), lengths.data(), &c);
+    if (done != DLOCK_OK) return {from_c(done), dlock_last_error(lock)};
+    text.resize(c.text_length < text_max ? c.text_length : text_max);
+    return reply{static_cast<reply_kind>(c.kind), c.integer, std::move(text), c.text_length};
+}
+
+} // namespace detail
+
+// One claim on one name; see dlock_lock. One thread at a time may call the functions, but for
+// cancel(), state() and remaining().
+class lock {
+  public:
+    status try_acquire() noexcept { return detail::from_c(dlock_try_acquire(handle())); }
+    status acquire(milliseconds wait) noexcept {
+        return detail::from_c(dlock_acquire(handle(), detail::to_wait(wait)));
+    }
+    status acquire(forever_type) noexcept {
+        return detail::from_c(dlock_acquire(handle(), DLOCK_WAIT_FOREVER));
+    }
+    // With a lease for this acquisition only.
+    status acquire_for(milliseconds wait, milliseconds lease) noexcept {
+        return detail::from_c(
+            dlock_acquire_for(handle(), detail::to_wait(wait), detail::to_ms(lease)));
+    }
+    status acquire_for(forever_type, milliseconds lease) noexcept {
+        return detail::from_c(
+            dlock_acquire_for(handle(), DLOCK_WAIT_FOREVER, detail::to_ms(lease)));
+    }
+    // 0: as long as the acquisition asked for.
+    status extend(milliseconds lease = milliseconds(0)) noexcept {
+        return detail::from_c(dlock_extend(handle(), detail::to_ms(lease)));
+    }
+    // Runs a Redis command only if this handle holds the lock: see dlock_guarded(). A text is cut
+    // at text_max bytes.
+    result<reply> guarded(const std::vector<std::string_view> &command, size_t text_max = 4096) {
+        return detail::run_guarded(handle(), command, text_max);
+    }
+    status release() noexcept { return detail::from_c(dlock_release(handle())); }
+    void cancel() noexcept { dlock_cancel(handle()); }
+    lock_state state() const noexcept { return static_cast<lock_state>(dlock_get_state(handle())); }
+    // How long the lock is certainly held.
+    milliseconds remaining() const noexcept { return milliseconds(dlock_remaining_ms(handle())); }
+    uint64_t fence() const noexcept { return dlock_fence(handle()); }
+    std::string token() const { return dlock_token(handle()); }
+    // Why the last call did not return status::ok.
+    std::string message() const { return dlock_last_error(handle()); }
+    // Readable once the lock is lost.
+    int lost_fd() noexcept { return dlock_lost_fd(handle()); }
+    dlock_timings timings() const noexcept {
+        dlock_timings timings{};
+        timings.struct_size = sizeof(timings);
+        dlock_get_timings(handle(), &timings);
+        return timings;
+    }
+    // lock.require(lock.acquire(5s)) throws dlock::error with the reason, unless the call returned
+    // status::ok.
+    void require(status code) const {
+        if (code != status::ok) detail::fail(code, message());
+    }
+    dlock_lock *handle() const noexcept { return handle_.get(); }
+
+  private:
+    friend class client;
+    lock(dlock_lock *handle, detail::core_pointer core) : handle_(handle, {std::move(core)}) {}
+
+    std::unique_ptr<dlock_lock, detail::free_lock> handle_;
+};
+
+// Where the service is; shared by threads.
+class client {
+  public:
+    client(client &&) noexcept = default;
+    client &operator=(client &&) noexcept = default;
+
+    static result<client> open(const client_options &options) {
+        auto core = std::make_shared<detail::client_core>();
+        core->on_event = options.on_event;
+        core->access_log = options.access_log;
+        std::vector<const char *> urls;
+        for (const std::string &url : options.urls)
+            urls.push_back(url.c_str());
+        dlock_lock_options lock_defaults = detail::to_c(options.lock_defaults);
+        dlock_client_options c = detail::to_c(options, *core, urls, lock_defaults);
+        dlock_status made = dlock_client_new(&core->handle, &c);
+        if (made != DLOCK_OK) return {detail::from_c(made), dlock_error()};
+        return client(std::move(core));
+    }
+    // Options can be parameters of the URL: see client/README.md, "In the URL".
+    static result<client> open(const std::string &url) { return open_url(url.c_str()); }
+    // By the environment variable DLOCK_URL.
+    static result<client> from_environment() { return open_url(nullptr); }
+    // Owns handle from now on. For clients with handlers or a store of their own (dlock_spi.h).
+    static client adopt(dlock_client *handle) {
+        auto core = std::make_shared<detail::client_core>();
+        core->handle = handle;
+        return client(std::move(core));
+    }
+
+    result<lock> make_lock(const std::string &name, const lock_options &options = {}) {
+        if (name.find('\0') != std::string::npos) return {status::invalid, detail::nul_in_name};
+        dlock_lock_options c = detail::to_c(options);
+        dlock_lock *made = nullptr;
+        dlock_status status = dlock_lock_new(&made, handle(), name.c_str(), &c);
+        if (status != DLOCK_OK) return {detail::from_c(status), dlock_error()};
+        return lock(made, core_);
+    }
+    status ping(milliseconds timeout) noexcept {
+        return detail::from_c(dlock_client_ping(handle(), detail::to_wait(timeout)));
+    }
+    dlock_client_stats stats() const noexcept {
+        dlock_client_stats stats{};
+        stats.struct_size = sizeof(stats);
+        dlock_client_get_stats(handle(), &stats);
+        return stats;
+    }
+    status hotspot_add(const std::string &name) noexcept {
+        return detail::from_c(dlock_hotspot_add(handle(), name.c_str()));
+    }
+    status hotspot_remove(const std::string &name) noexcept {
+        return detail::from_c(dlock_hotspot_remove(handle(), name.c_str()));
+    }
+
+    // The holders of a lock; none: the lock is free.
+    result<std::vector<holder>> inspect(const std::string &name, milliseconds timeout) {
+        return collect(dlock_inspect, name, detail::to_wait(timeout));
+    }
+    // Every lock whose name matches the pattern of KEYS; see dlock_list().
+    result<std::vector<holder>> list(const std::string &pattern, milliseconds timeout) {
+        return collect(dlock_list, pattern, detail::to_wait(timeout));
+    }
+    dlock_client *handle() const noexcept { return core_->handle; }
+
+  private:
+    friend class guard;
+    explicit client(detail::core_pointer core) : core_(std::move(core)) {}
+
+    static result<client> open_url(const char *url) {
+        dlock_client *made = nullptr;
+        dlock_status status = dlock_client_new_url(&made, url);
+        if (status != DLOCK_OK) return {detail::from_c(status), dlock_error()};
+        return adopt(made);
+    }
+
+    template <typename Query>
+    result<std::vector<holder>> collect(Query query, const std::string &word, int64_t timeout_ms) {
+        std::vector<holder> found;
+        char why[256];
+        dlock_status status =
+            query(handle(), word.c_str(), timeout_ms, detail::add_holder, &found, why, sizeof(why));
+        if (status == DLOCK_OK || status == DLOCK_NOT_HELD) return found;
+        return {detail::from_c(status), why};
+    }
+
+    detail::core_pointer core_;
+};
+
+// Takes the lock, and gives it back at the end of the block. Stays in the thread that made it.
+class guard {
+  public:
+    guard(client &client, const std::string &name, milliseconds wait,
+          const lock_options &options = {})
+        : guard(client, name, detail::to_wait(wait), options) {}
+    guard(client &client, const std::string &name, forever_type, const lock_options &options = {})
+        : guard(client, name, int64_t{DLOCK_WAIT_FOREVER}, options) {}
+    guard(const guard &) = delete;
+    guard &operator=(const guard &) = delete;
+    ~guard() { dlock_scope_end(&scope_); }
+
+    // Was the lock granted?
+    explicit operator bool() const noexcept { return scope_.got == DLOCK_OK; }
+    // The result of the acquire.
+    status code() const noexcept { return detail::from_c(scope_.got); }
+    // Why the lock was not granted, or why the last extend() failed.
+    std::string message() const {
+        return scope_.lock != nullptr ? dlock_last_error(scope_.lock) : message_;
+    }
+    // Throws dlock::error unless the lock was granted.
+    guard &require() {
+        if (!*this) detail::fail(code(), message());
+        return *this;
+    }
+    uint64_t fence() const noexcept { return *this ? dlock_fence(scope_.lock) : 0; }
+    milliseconds remaining() const noexcept {
+        return milliseconds(*this ? dlock_remaining_ms(scope_.lock) : 0);
+    }
+    lock_state state() const noexcept {
+        return *this ? static_cast<lock_state>(dlock_get_state(scope_.lock)) : lock_state::free;
+    }
+    status extend(milliseconds lease = milliseconds(0)) noexcept {
+        if (!*this) return status::not_held;
+        return detail::from_c(dlock_extend(scope_.lock, detail::to_ms(lease)));
+    }
+    result<reply> guarded(const std::vector<std::string_view> &command, size_t text_max = 4096) {
+        if (!*this) return {status::not_held, message()};
+        return detail::run_guarded(scope_.lock, command, text_max);
+    }
+    // NULL if there was no memory for a handle.
+    dlock_lock *handle() const noexcept { return scope_.lock; }
+
+  private:
+    guard(client &client, const std::string &name, int64_t wait_ms, const lock_options &options)
+        : core_(client.core_) {
+        dlock_lock_options c = detail::to_c(options);
+        if (name.find('\0') == std::string::npos) {
+            scope_ = dlock_scope_begin(client.handle(), name.c_str(), wait_ms, &c);
+            if (scope_.lock == nullptr) message_ = dlock_error();
+        } else {
+            scope_.got = DLOCK_INVALID;
+            message_ = detail::nul_in_name;
+        }
+    }
+
+    detail::core_pointer core_; // the client outlives the scope
+    dlock_scope scope_{};
+    std::string message_;
+};
+
+} // namespace dlock

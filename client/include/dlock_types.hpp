@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// dlock_types.hpp - statuses, results and options of dlock.hpp, which includes this file.
+#pragma once
+
+#include "dlock.h"
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#if defined(__cpp_exceptions)
+#include <stdexcept>
+#endif
+
+namespace dlock {
+
+using std::chrono::milliseconds;
+
+// The values of dlock_status, see dlock.h. From 100 on: failures.
+// clang-format off
+enum class [[nodiscard]] status {
+    ok = DLOCK_OK,
+    busy = DLOCK_BUSY,
+    timeout = DLOCK_TIMEOUT,
+    not_held = DLOCK_NOT_HELD,
+    lost = DLOCK_LOST,
+    canceled = DLOCK_CANCELED,
+    queue_full = DLOCK_QUEUE_FULL,
+    no_quorum = DLOCK_NO_QUORUM,
+    no_replicas = DLOCK_NO_REPLICAS,
+    in_doubt = DLOCK_IN_DOUBT,
+    unreachable = DLOCK_UNREACHABLE,
+    refused = DLOCK_REFUSED,
+    protocol = DLOCK_PROTOCOL,
+    invalid = DLOCK_INVALID,
+    no_memory = DLOCK_NO_MEMORY,
+    no_module = DLOCK_NO_MODULE
+};
+// clang-format on
+
+enum class mode { exclusive = DLOCK_EXCLUSIVE, shared = DLOCK_SHARED };
+
+enum class wait_mode {
+    automatic = DLOCK_WAIT_AUTO,
+    spin = DLOCK_WAIT_SPIN,
+    server = DLOCK_WAIT_SERVER
+};
+
+enum class lock_state {
+    free = DLOCK_FREE,
+    held = DLOCK_HELD,
+    suspect = DLOCK_SUSPECT,
+    gone = DLOCK_GONE
+};
+
+enum class event_kind {
+    acquired = DLOCK_EVENT_ACQUIRED,
+    released = DLOCK_EVENT_RELEASED,
+    suspect = DLOCK_EVENT_SUSPECT,
+    lost = DLOCK_EVENT_LOST
+};
+
+inline const char *name_of(status value) {
+    return dlock_status_name(static_cast<dlock_status>(value));
+}
+
+inline const char *text_of(status value) {
+    return dlock_status_text(static_cast<dlock_status>(value));
+}
+
+// True: no request reached the service, or no reply could be read. False: ok, or the service said
+// no.
+inline bool is_failure(status value) {
+    return value >= status::in_doubt;
+}
+
+// For acquire(): wait until the lock is granted or cancel() is called. A duration cannot mean this:
+// a computed one that is negative by accident does not wait at all.
+struct forever_type {};
+inline constexpr forever_type forever{};
+
+#if defined(__cpp_exceptions)
+class error : public std::runtime_error {
+  public:
+    error(dlock::status code, const std::string &message)
+        : std::runtime_error(std::string(text_of(code)) + ": " + message), code_(code) {}
+    dlock::status code() const noexcept { return code_; }
+
+  private:
+    dlock::status code_;
+};
+#endif
+
+namespace detail {
+
+[[noreturn]] inline void fail(status code, const std::string &message) {
+#if defined(__cpp_exceptions)
+    throw error(code, message);
+#else
+    std::fprintf(stderr, "dlock: %s: %s\n", text_of(code), message.c_str());
+    std::abort();
+#endif
+}
+
+inline status from_c(dlock_status value) {
+    return static_cast<status>(value);
+}
+
+// A negative duration becomes 1 ms, not 0, which would mean the default.
+inline uint32_t to_ms(milliseconds duration) {
+    if (duration.count() < 0) return 1;
+    return duration.count() > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(duration.count());
+}
+
+inline int64_t to_wait(milliseconds wait) {
+    return wait.count() > 0 ? wait.count() : DLOCK_NO_WAIT;
+}
+
+inline constexpr char nul_in_name[] = "the name has a byte 0";
+
+inline const char *or_null(const std::string &text) {
+    return text.empty() ? nullptr : text.c_str();
+}
+
+} // namespace detail
+
+// A value, or a status and a text for people that say why there is none.
+template <typename T> class [[nodiscard]] result {
+  public:
+    result(T value) : value_(std::move(value)) {}
+    result(dlock::status code, std::string message) : code_(code), message_(std::move(message)) {}
+    explicit operator bool() const noexcept { return value_.has_value(); }
+    dlock::status code() const noexcept { return code_; }
+    const std::string &message() const noexcept { return message_; }
+    // Throws dlock::error if there is no value.
+    T value() && {
+        require();
+        return std::move(*value_);
+    }
+    T &value() & {
+        require();
+        return *value_;
+    }
+    T &operator*() noexcept { return *value_; }
+    T *operator->() noexcept { return &*value_; }
+
+  private:
+    void require() const {
+        if (!value_) detail::fail(code_, message_);
+    }
+
+    std::optional<T> value_;
+    dlock::status code_ = status::ok;
+    std::string message_;
+};
+
+struct lock_options {
+    milliseconds lease{0};
+    bool renew = false; // three times in each lease, unless renew_every says how often
+    milliseconds renew_every{0};
+    milliseconds max_hold{0};
+    uint32_t min_replicas = 0;
+    milliseconds replica_timeout{0};
+    bool session = false;
+    std::string owner;
+    dlock::mode mode = dlock::mode::exclusive;
+    uint32_t max_holders = 0;
+};
+
+// Held together with other shared holders, never with an exclusive one.
+inline lock_options shared() {
+    lock_options options;
+    options.mode = mode::shared;
+    return options;
+}
+
+// At most so many hold the lock together.
+inline lock_options permits(uint32_t count) {
+    lock_options options = shared();
+    options.max_holders = count;
+    return options;
+}
+
+struct event {
+    event_kind kind;
+    const char *name; // with the prefix; until the function returns
+    status why;
+};
+
+struct client_options {
+    std::vector<std::string> urls; // several: independent servers (Redlock)
+    lock_options lock_defaults;    // for what is 0 in the options of a lock
+    std::string prefix;
+    milliseconds connect_timeout{0};
+    milliseconds io_timeout{0};
+    dlock::wait_mode wait_mode = dlock::wait_mode::automatic;
+    milliseconds spin_min{0};
+    milliseconds spin_random{0};
+    milliseconds spin_max{0};
+    uint32_t hotspot_auto = 0;
+    uint32_t hotspot_queue_max = 0;
+    uint32_t hotspot_hand_on = 0;
+    std::string tls_ca_file, tls_cert_file, tls_key_file;
+    // Both functions are called by any thread, must not block and must not throw.
+    std::function<void(const event &)> on_event;
+    std::function<void(bool is_error, const char *line)> access_log;
+    std::string access_log_dir;
+    size_t access_log_keep = 0;
+};
+
+enum class reply_kind {
+    null = DLOCK_REPLY_NULL,
+    integer = DLOCK_REPLY_INTEGER,
+    text = DLOCK_REPLY_TEXT,
+    array = DLOCK_REPLY_ARRAY
+};
+
+// The reply of a guarded command, see dlock_reply.
+struct reply {
+    reply_kind kind;
+    int64_t integer; // of an array: the number of its elements
+    std::string text;
+    size_t text_length; // of the whole text, if it was cut
+};
+
+// A holder of a lock, see dlock_inspection.
+struct holder {
+    std::string server, name, token;
+    uint64_t fence;
+    std::optional<milliseconds> remaining; // none: the lock does not end by itself
+    milliseconds lease;
+    std::chrono::system_clock::time_point since;
+    int64_t waiters, session, holders;
+    bool is_string;
+    dlock::mode mode;
+};
+
+} // namespace dlock

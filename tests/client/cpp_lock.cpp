@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cpp_lock.cpp - the facts about dlock.hpp that tests/client/test_cpp.py checks, one a run.
+//
+//   cpp_lock URL FACT
+#include <dlock.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+
+using namespace std::chrono_literals;
+using dlock::status;
+
+static_assert(!std::is_copy_constructible_v<dlock::client>);
+static_assert(!std::is_copy_assignable_v<dlock::client>);
+static_assert(!std::is_copy_constructible_v<dlock::lock>);
+static_assert(!std::is_copy_assignable_v<dlock::lock>);
+static_assert(std::is_nothrow_move_constructible_v<dlock::client>);
+static_assert(std::is_nothrow_move_assignable_v<dlock::client>);
+static_assert(std::is_nothrow_move_constructible_v<dlock::lock>);
+static_assert(std::is_nothrow_move_assignable_v<dlock::lock>);
+static_assert(!std::is_move_constructible_v<dlock::guard>);
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                   \
+            std::exit(1);                                                                          \
+        }                                                                                          \
+    } while (0)
+
+static dlock::client_options options_for(const std::string &url) {
+    dlock::client_options options;
+    options.urls.push_back(url);
+    options.prefix = "cpp:";
+    options.io_timeout = 20s; // however slow the machine is
+    return options;
+}
+
+static dlock::client open(const std::string &url) {
+    return dlock::client::open(options_for(url)).value();
+}
+
+static bool is_free(dlock::client &client, const std::string &name) {
+    return client.inspect(name, 20s).value().empty();
+}
+
+static void a_guard_gives_the_lock_back(const std::string &url) {
+    auto client = open(url);
+    {
+        dlock::guard held(client, "name", 5s);
+        CHECK(held);
+        CHECK(held.code() == status::ok);
+        CHECK(held.fence() > 0);
+        CHECK(held.state() == dlock::lock_state::held);
+        CHECK(held.remaining() > 5s && held.remaining() <= 10s);
+        CHECK(held.extend(60s) == status::ok);
+        CHECK(held.remaining() > 50s);
+        CHECK(&held.require() == &held);
+        CHECK(!is_free(client, "name"));
+    }
+    CHECK(is_free(client, "name"));
+}
+
+static void a_guard_says_why_it_has_no_lock(const std::string &url) {
+    auto client = open(url), other = open(url);
+    dlock::guard held(other, "name", 0ms);
+    dlock::guard refused(client, "name", 1ms);
+    CHECK(!refused);
+    CHECK(refused.code() == status::timeout);
+    CHECK(!refused.message().empty());
+    CHECK(refused.fence() == 0);
+    CHECK(refused.remaining() == 0ms);
+    CHECK(refused.state() == dlock::lock_state::free);
+    CHECK(refused.extend() == status::not_held);
+}
+
+static void a_lock_goes_through_its_life(const std::string &url) {
+    auto client = open(url);
+    dlock::lock_options options;
+    options.lease = 30s;
+    options.owner = "me";
+    auto lock = client.make_lock("name", options).value();
+    CHECK(lock.state() == dlock::lock_state::free);
+    CHECK(lock.release() == status::not_held);
+    CHECK(!lock.message().empty());
+    CHECK(lock.acquire(5s) == status::ok);
+    lock.require(status::ok);
+    CHECK(lock.token().find(":me:") != std::string::npos);
+    CHECK(lock.remaining() > 20s && lock.remaining() <= 30s);
+    CHECK(lock.extend() == status::ok);
+    CHECK(lock.extend(2min) == status::ok);
+    CHECK(lock.remaining() > 1min);
+    CHECK(lock.lost_fd() >= 0);
+    CHECK(lock.timings().attempts == 1);
+    uint64_t fence = lock.fence();
+    CHECK(lock.release() == status::ok);
+    CHECK(lock.try_acquire() == status::ok);
+    CHECK(lock.fence() > fence);
+    CHECK(client.stats().acquired == 2);
+}
+
+static void an_acquisition_can_have_a_lease_of_its_own(const std::string &url) {
+    auto client = open(url);
+    auto lock = client.make_lock("name").value();
+    CHECK(lock.acquire_for(0ms, 60s) == status::ok);
+    CHECK(lock.remaining() > 50s);
+    CHECK(lock.release() == status::ok);
+    CHECK(lock.acquire_for(dlock::forever, 90s) == status::ok);
+    CHECK(lock.remaining() > 80s);
+    CHECK(lock.release() == status::ok);
+    CHECK(lock.acquire(0ms) == status::ok);
+    CHECK(lock.remaining() <= 10s);
+}
+
+static void a_guarded_command_replies(const std::string &url) {
+    auto client = open(url);
+    auto lock = client.make_lock("name").value();
+    CHECK(lock.guarded({"SET", "data", "1"}).code() != status::ok);
+    CHECK(lock.acquire(5s) == status::ok);
+    auto set = lock.guarded({"SET", "data", std::string_view("a\0b", 3)}).value();
+    CHECK(set.kind == dlock::reply_kind::text && set.text == "OK");
+    CHECK(lock.guarded({"GET", "data"}).value().text == std::string("a\0b", 3));
+    auto cut = lock.guarded({"GET", "data"}, 2).value();
+    CHECK(cut.text == std::string("a\0", 2) && cut.text_length == 3);
+    CHECK(lock.guarded({"GET", "none"}).value().kind == dlock::reply_kind::null);
+    CHECK(lock.guarded({"LPUSH", "data", "x"}).code() == status::refused);
+    CHECK(lock.release() == status::ok);
+    dlock::guard held(client, "name", 5s);
+    auto gone = held.guarded({"DEL", "data"}).value();
+    CHECK(gone.kind == dlock::reply_kind::integer && gone.integer == 1);
+    CHECK(held.guarded({"LRANGE", "none", "0", "1"}).value().kind == dlock::reply_kind::array);
+    dlock::guard refused(client, std::string("a\0", 2), 0ms);
+    CHECK(refused.guarded({"DEL", "data"}).code() == status::not_held);
+}
+
+static void a_lock_outlives_its_client_object(const std::string &url) {
+    auto client = std::make_unique<dlock::client>(open(url));
+    auto lock = client->make_lock("name").value();
+    client.reset();
+    CHECK(lock.acquire(5s) == status::ok);
+    CHECK(lock.release() == status::ok);
+}
+
+static void a_moved_lock_is_the_same_lock(const std::string &url) {
+    auto client = open(url);
+    auto moved = std::move(client);
+    auto first = moved.make_lock("first").value();
+    CHECK(first.acquire(5s) == status::ok);
+    uint64_t fence = first.fence();
+    dlock::lock second = std::move(first);
+    CHECK(second.fence() == fence);
+    CHECK(second.release() == status::ok);
+}
+
+static void an_assigned_lock_releases_what_it_held(const std::string &url) {
+    auto lock = open(url).make_lock("first").value();
+    auto client = open(url);
+    CHECK(lock.acquire(5s) == status::ok);
+    lock = client.make_lock("second").value();
+    CHECK(is_free(client, "first"));
+    CHECK(lock.acquire(5s) == status::ok);
+    CHECK(!is_free(client, "second"));
+}
+
+static void a_negative_wait_is_no_wait(const std::string &url) {
+    auto client = open(url), other = open(url);
+    dlock::guard held(other, "name", 0ms);
+    auto lock = client.make_lock("name").value();
+    CHECK(lock.acquire(-1ms) == status::busy);
+    CHECK(lock.acquire(-1h) == status::busy);
+    dlock::guard refused(client, "name", -1ms);
+    CHECK(refused.code() == status::busy);
+}
+
+static void a_negative_lease_is_refused(const std::string &url) {
+    auto client = open(url);
+    dlock::lock_options options;
+    options.lease = -5s;
+    auto lock = client.make_lock("name", options);
+    CHECK(!lock);
+    CHECK(lock.code() == status::invalid);
+    CHECK(lock.message().find("lease_ms") != std::string::npos);
+}
+
+static void a_wait_for_ever_can_be_canceled(const std::string &url) {
+    auto client = open(url), other = open(url);
+    dlock::guard held(other, "name", 0ms);
+    auto lock = client.make_lock("name").value();
+    std::thread canceler([&] {
+        while (other.inspect("name", 20s).value().at(0).waiters == 0)
+            std::this_thread::sleep_for(1ms);
+        lock.cancel();
+    });
+    CHECK(lock.acquire(dlock::forever) == status::canceled);
+    canceler.join();
+}
+
+static void events_are_told_to_a_function_object(const std::string &url) {
+    std::mutex mutex;
+    std::vector<std::pair<dlock::event_kind, std::string>> told;
+    std::vector<std::string> lines;
+    auto options = options_for(url);
+    options.on_event = [&](const dlock::event &event) {
+        std::lock_guard<std::mutex> locked(mutex);
+        told.emplace_back(event.kind, event.name);
+    };
+    options.access_log = [&lines](bool is_error, const char *line) {
+        CHECK(!is_error);
+        lines.push_back(line);
+    };
+    auto client = dlock::client::open(options).value();
+    auto moved = std::move(client); // the functions stay where they are
+    { dlock::guard held(moved, "name", 5s); }
+    std::vector<std::pair<dlock::event_kind, std::string>> both = {
+        {dlock::event_kind::acquired, "cpp:name"}, {dlock::event_kind::released, "cpp:name"}};
+    CHECK(told == both);
+    CHECK(lines.size() == 2);
+}
+
+static void a_loss_is_told(const std::string &url) {
+    std::mutex mutex;
+    bool is_lost = false;
+    auto options = options_for(url);
+    options.on_event = [&](const dlock::event &event) {
+        std::lock_guard<std::mutex> locked(mutex);
+        is_lost = is_lost || event.kind == dlock::event_kind::lost;
+    };
+    auto client = dlock::client::open(options).value();
+    dlock::lock_options short_lease;
+    short_lease.lease = 200ms;
+    dlock::guard held(client, "name", 5s, short_lease);
+    CHECK(held);
+    for (bool is_told = false; !is_told; std::this_thread::sleep_for(1ms)) {
+        std::lock_guard<std::mutex> locked(mutex);
+        is_told = is_lost;
+    }
+    CHECK(held.state() == dlock::lock_state::gone);
+    CHECK(held.remaining() == 0ms);
+}
+
+static void readers_share_a_lock(const std::string &url) {
+    auto client = open(url);
+    dlock::guard first(client, "name", 0ms, dlock::shared());
+    auto second = client.make_lock("name", dlock::shared()).value();
+    auto writer = client.make_lock("name").value();
+    CHECK(first);
+    CHECK(second.try_acquire() == status::ok);
+    CHECK(writer.try_acquire() == status::busy);
+    auto holders = client.inspect("name", 20s).value();
+    CHECK(holders.size() == 2);
+    CHECK(holders[0].mode == dlock::mode::shared);
+    CHECK(holders[0].holders == 2);
+}
+
+static void permits_are_counted(const std::string &url) {
+    auto client = open(url);
+    std::vector<dlock::lock> locks;
+    for (int i = 0; i < 3; i++)
+        locks.push_back(client.make_lock("name", dlock::permits(2)).value());
+    CHECK(locks[0].try_acquire() == status::ok);
+    CHECK(locks[1].try_acquire() == status::ok);
+    CHECK(locks[2].try_acquire() == status::busy);
+}
+
+static void locks_can_be_listed(const std::string &url) {
+    auto client = open(url);
+    CHECK(client.ping(20s) == status::ok);
+    CHECK(client.hotspot_add("one") == status::ok);
+    dlock::guard one(client, "one", 5s), two(client, "two", 5s), other(client, "x", 5s);
+    auto found = client.list("*o*", 20s).value();
+    std::sort(found.begin(), found.end(), [](auto &a, auto &b) { return a.name < b.name; });
+    CHECK(found.size() == 2);
+    CHECK(found[0].name == "one" && found[0].fence == one.fence());
+    CHECK(found[1].name == "two" && found[1].token == dlock_token(two.handle()));
+    CHECK(found[0].lease == 10s);
+    CHECK(found[0].remaining && *found[0].remaining <= 10s);
+    CHECK(std::chrono::abs(found[0].since - std::chrono::system_clock::now()) < 10min);
+    CHECK(client.hotspot_remove("one") == status::ok);
+}
+
+static void a_name_with_a_zero_byte_is_refused(const std::string &url) {
+    auto client = open(url);
+    std::string name("na\0me", 5);
+    CHECK(client.make_lock(name).code() == status::invalid);
+    dlock::guard refused(client, name, 0ms);
+    CHECK(refused.code() == status::invalid);
+    CHECK(!refused.message().empty());
+}
+
+static void a_wrong_url_is_explained(const std::string &) {
+    auto client = dlock::client::open("http://127.0.0.1");
+    CHECK(!client);
+    CHECK(client.code() == status::invalid);
+    CHECK(dlock::is_failure(client.code()));
+    CHECK(!dlock::is_failure(status::busy));
+    CHECK(std::strcmp(dlock::name_of(client.code()), "DLOCK_INVALID") == 0);
+    CHECK(client.message().find("URL") != std::string::npos ||
+          client.message().find("url") != std::string::npos);
+}
+
+static void a_client_can_be_made_of_a_url(const std::string &url) {
+    auto client = dlock::client::open(url + "?lease_ms=45000&io_timeout_ms=20000").value();
+    dlock::guard held(client, "name", 5s);
+    CHECK(held.remaining() > 40s);
+    auto other = dlock::client::from_environment().value();
+    dlock::guard prefixed(other, "name", 5s);
+    CHECK(prefixed);
+    CHECK(client.list("e:*", 20s).value().size() == 1);
+}
+
+static void a_client_has_defaults_for_its_locks(const std::string &url) {
+    auto options = options_for(url);
+    options.lock_defaults.lease = 45s;
+    options.lock_defaults.owner = "default";
+    auto client = dlock::client::open(options).value();
+    dlock::lock_options renewed;
+    renewed.renew = true;
+    dlock::guard held(client, "name", 5s, renewed);
+    CHECK(held.remaining() > 40s);
+    CHECK(std::strstr(dlock_token(held.handle()), ":default:") != nullptr);
+}
+
+static void a_client_in_c_can_be_adopted(const std::string &url) {
+    const char *text = url.c_str();
+    dlock_client_options options;
+    dlock_client_options_init(&options);
+    options.urls = &text;
+    options.url_count = 1;
+    dlock_client *handle = nullptr;
+    CHECK(dlock_client_new(&handle, &options) == DLOCK_OK);
+    auto client = dlock::client::adopt(handle);
+    CHECK(client.handle() == handle);
+    CHECK(client.ping(20s) == status::ok);
+}
+
+#if defined(__cpp_exceptions)
+static void errors_can_be_thrown(const std::string &url) {
+    auto client = open(url), other = open(url);
+    dlock::guard held(other, "name", 0ms);
+    auto lock = client.make_lock("name").value();
+    try {
+        lock.require(lock.try_acquire());
+        CHECK(false);
+    } catch (const dlock::error &error) {
+        CHECK(error.code() == status::busy);
+        CHECK(std::strlen(error.what()) > 0);
+    }
+    try {
+        dlock::guard(client, "name", 0ms).require();
+        CHECK(false);
+    } catch (const std::runtime_error &) {
+    }
+}
+#endif
+
+static void a_value_that_is_not_there_ends_the_program(const std::string &) {
+    dlock::client::open("http://127.0.0.1").value();
+}
+
+struct fact {
+    const char *name;
+    void (*check)(const std::string &url);
+};
+
+#define FACT(name)                                                                                 \
+    { #name, name }
+static const fact facts[] = {
+    FACT(a_guard_gives_the_lock_back),
+    FACT(a_guard_says_why_it_has_no_lock),
+    FACT(a_lock_goes_through_its_life),
+    FACT(an_acquisition_can_have_a_lease_of_its_own),
+    FACT(a_guarded_command_replies),
+    FACT(a_lock_outlives_its_client_object),
+    FACT(a_moved_lock_is_the_same_lock),
+    FACT(an_assigned_lock_releases_what_it_held),
+    FACT(a_negative_wait_is_no_wait),
+    FACT(a_negative_lease_is_refused),
+    FACT(a_wait_for_ever_can_be_canceled),
+    FACT(events_are_told_to_a_function_object),
+    FACT(a_loss_is_told),
+    FACT(readers_share_a_lock),
+    FACT(permits_are_counted),
+    FACT(locks_can_be_listed),
+    FACT(a_name_with_a_zero_byte_is_refused),
+    FACT(a_wrong_url_is_explained),
+    FACT(a_client_can_be_made_of_a_url),
+    FACT(a_client_has_defaults_for_its_locks),
+    FACT(a_client_in_c_can_be_adopted),
+#if defined(__cpp_exceptions)
+    FACT(errors_can_be_thrown),
+#endif
+    FACT(a_value_that_is_not_there_ends_the_program),
+};
+
+int main(int argc, char **argv) {
+    for (const fact &each : facts) {
+        if (argc == 2) std::puts(each.name);
+        if (argc == 3 && std::strcmp(each.name, argv[2]) == 0) return each.check(argv[1]), 0;
+    }
+    return argc == 2 ? 0 : 2;
+}
