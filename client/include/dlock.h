@@ -205,7 +205,7 @@ DLOCK_API dlock_status dlock_client_new(dlock_client **out, const dlock_client_o
 DLOCK_API const char *dlock_error(void);
 
 /* All locks of the client must have been freed. Withdrawals that are under way get one more chance,
- * for one I/O timeout in all. Threads: no thread may use the client. */
+ * and replies in flight are awaited, for one I/O timeout in all. Threads: no thread may use the client. */
 DLOCK_API void dlock_client_free(dlock_client *client);
 
 /* DLOCK_OK: the server, or a majority of several, replies, accepts the user and has the module.

@@ -154,6 +154,33 @@ def test_a_grant_without_a_reply_is_given_back_when_the_client_goes(connect, ser
     wait_until(lambda: mute.asked("DLOCK.RELEASE"), "a release behind the acquire")
 
 
+def test_a_client_that_goes_waits_for_the_replies_in_flight(connect, servers, slow):
+    """A server whose reply finds a closed connection drops the commands that are still unread: the
+    release of a lock, for instance."""
+    dlock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS)
+    lock = dlock.lock()
+    assert lock.acquire() == Status.OK
+    assert lock.release() == Status.OK
+    lock.free()
+    opening = threading.Timer(0.2, slow.answer.is_open.set)
+    opening.start()
+    dlock.free()
+    assert [words[0] for words in slow.requests] == [b"DLOCK.ACQUIRE", b"DLOCK.RELEASE"]
+    assert slow.answer.given == 2
+    opening.join()
+
+
+def test_a_client_that_goes_waits_one_io_timeout_at_most(connect, servers, fake_server):
+    mute = fake_server(lambda words: SILENCE)
+    dlock = connect([mute, *servers[:2]], io_timeout_ms=SHORT_IO_MS)
+    lock = dlock.lock()
+    assert lock.acquire() == Status.OK
+    lock.free()
+    begin = time.monotonic()
+    dlock.free()
+    assert time.monotonic() - begin < SHORT_IO_MS / 1000 + 5
+
+
 def test_a_late_answer_is_not_taken_for_another(connect, servers, slow):
     """The acquire's late answer must not be read as that of the extend that came after it."""
     lock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS).lock()

@@ -139,7 +139,11 @@ void dlock_client_free(dlock_client *client) {
     if (client == NULL) return;
     if (client->deployment != NULL) {
         loop_lock(client->loop);
+        int64_t limit_us = deadline_after_ms(loop_now_us(client->loop), client->io_timeout_ms);
         withdrawals_finish(client->deployment);
+        /* A server that has not read the last RELEASE yet may never do so once its reply to an
+         * earlier command finds a closed connection. */
+        loop_drain(client->loop, limit_us);
         loop_unlock(client->loop);
     }
     free(client->chain);

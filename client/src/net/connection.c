@@ -33,6 +33,8 @@ static void disconnect(connection *conn, phase phase) {
     connecting *state = &conn->connecting;
     tls_free(conn->tls); /* says goodbye to the server */
     conn->tls = NULL;
+    bool was_owing = !connection_is_broken(conn);
+    if (was_owing) loop_count_owed(conn->loop, -(ptrdiff_t)conn->pipeline.marked);
     /* A child that was forked may have a copy: the server is to notice all the same. */
     if (connection_is_open(conn)) shutdown(conn->io.fd, SHUT_RDWR);
     conn->phase = phase;

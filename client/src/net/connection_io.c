@@ -87,8 +87,10 @@ void connection_on_overdue(loop_timer *timer) {
 static bool take_output(connection *conn, bytes *output) {
     if (!connection_is_open(conn) || conn->is_writing) return false;
     size_t limit = conn->phase == READY ? conn->pipeline.out.size : conn->greeting_size;
+    size_t marked = conn->pipeline.marked;
     unsigned commands = pipeline_take(&conn->pipeline, limit, loop_now_us(conn->loop), output);
     if (output->size == 0) return false;
+    loop_count_owed(conn->loop, (ptrdiff_t)(conn->pipeline.marked - marked));
     if (conn->phase == GREETING)
         conn->greeting_size = 0;
     else if (commands > 0)
@@ -161,6 +163,7 @@ static void take_reply(connection *conn, const reply *reply) {
     if (connection_is_broken(conn)) return;
     if (pipeline_at(&conn->pipeline, 0)->left == 0) {
         request = pipeline_pop(&conn->pipeline).request; /* NULL: abandoned by now */
+        loop_count_owed(conn->loop, -1);
         if (request != NULL) request->conn = NULL;
         if (request != NULL) request->on_done(request, DLOCK_OK, "");
     }

@@ -287,6 +287,34 @@ void loop_ready(loop *loop, waiter *waiter) {
         wake(loop, waiter);
 }
 
+void loop_count_owed(loop *loop, ptrdiff_t change) {
+    loop->owed += (size_t)change;
+    if (loop->owed == 0 && loop->drained != NULL) loop_ready(loop, loop->drained);
+}
+
+typedef struct drain {
+    waiter waiter;
+    loop_timer limit;
+    loop *loop;
+    bool is_over;
+} drain;
+
+static void on_drain_limit(loop_timer *timer) {
+    drain *drain = container_of(timer, struct drain, limit);
+    drain->is_over = true;
+    loop_ready(drain->loop, &drain->waiter);
+}
+
+void loop_drain(loop *loop, int64_t until_us) {
+    drain drain = {.limit.on_due = on_drain_limit, .loop = loop};
+    loop->drained = &drain.waiter;
+    loop_set_timer(loop, &drain.limit, until_us);
+    while (loop->owed > 0 && !drain.is_over)
+        loop_wait(loop, &drain.waiter);
+    loop_clear_timer(loop, &drain.limit);
+    loop->drained = NULL;
+}
+
 void loop_interrupt(loop *loop) {
     event_signal(loop->wake_fd);
 }

@@ -108,6 +108,11 @@ void loop_ready(loop *loop, waiter *waiter);
 /* Wakes waiters that are canceled. Not locked. Async-signal-safe. */
 void loop_interrupt(loop *loop);
 
+/* Counts replies that are still to come, on all descriptors. Locked. */
+void loop_count_owed(loop *loop, ptrdiff_t change);
+/* Waits until no reply is owed, or until the limit. Locked before and after. */
+void loop_drain(loop *loop, int64_t until_us);
+
 /* -- the background thread */
 
 /* Makes sure that it runs. False: no thread to be had. Locked. */

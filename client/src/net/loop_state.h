@@ -44,6 +44,8 @@ struct loop {
     sleepers sleepers;  /* threads that wait and do not poll */
     size_t woken_count; /* of these, threads that were woken and have not run yet */
     size_t gathered;    /* writes since bytes were sent last */
+    size_t owed;        /* replies that are still to come */
+    waiter *drained;    /* of loop_drain(), or NULL */
     background background;
 };
 
