@@ -110,18 +110,17 @@ def _check_told(process, report):
     for tenure in process.tenures:
         if not tenure.until or not tenure.is_over and tenure.lost is None:
             continue  # never certain (a session whose connection has just ended), or never over
-        over_at = tenure.until
-        slack = TELL_SLACK + process.stalls.within(tenure.begin, over_at + TELL_SLACK)
         seen_until = process.last_at if tenure.released is None else tenure.released
         events = process.lost_events.get(tenure.name, ())
-        told = bisect.bisect_left(events, tenure.asked)
-        told_at = events[told] if told < len(events) else None
-        if told_at is not None and told_at <= seen_until:
-            report.counts["losses"] += 1
-            late = told_at - over_at - process.stalls.within(over_at - TELL_SLACK, told_at)
+        place = bisect.bisect_left(events, tenure.asked)
+        is_told = place < len(events) and events[place] <= seen_until
+        told_at = events[place] if is_told else seen_until
+        late = told_at - tenure.until - process.stalls.within(tenure.until, told_at)
+        report.counts["losses"] += is_told
+        if is_told:
             report.worst["loss told late, ms"] = max(report.worst["loss told late, ms"], late / MS)
-        if seen_until > over_at + slack and (told_at is None or told_at > over_at + slack):
-            when = "never" if told_at is None else f"{(told_at - over_at) / MS:.0f} ms late"
+        if late > TELL_SLACK:
+            when = f"{late / MS:.0f} ms late" if is_told else f"not within {late / MS:.0f} ms"
             report.add("told", f"{name_text(tenure.name)}: {tenure} was told of its loss {when}")
 
 

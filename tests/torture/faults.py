@@ -183,8 +183,11 @@ class ServerFaults:
     def pause_clients(self, dice):
         pause = span(dice, PAUSES)
         with self.mutex, self.injector.noted("CLIENT PAUSE", self.server.port, self.is_outage):
-            self._call("CLIENT", "PAUSE", int(pause * 1000), dice.choice(("WRITE", "ALL")))
+            patient = self.server.connect(client_name="torture")
+            patient.execute_command("CLIENT", "PAUSE", 10_000, dice.choice(("WRITE", "ALL")))
             time.sleep(pause)
+            patient.execute_command("CLIENT", "UNPAUSE")  # before the next CLIENT UNBLOCK
+            patient.close()
 
     def stop_server(self, dice):
         pause = span(dice, SERVER_STOPS)

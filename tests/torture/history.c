@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "history.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,8 +11,8 @@
 #include <unistd.h>
 
 /* The file is sparse: only pages with records take room. */
-enum { CAPACITY = 16 * 1024 * 1024, PULSE_NS = 5000000, STALL_NS = 15000000 };
-enum { SECOND_NS = 1000000000 };
+enum { CAPACITY = 16 * 1024 * 1024, PULSE_NS = 4000000, STALL_NS = 8000000 };
+enum { SECOND_NS = 1000000000, DELAYS_MAX = 1024, DELAY_EVERY = 10 };
 
 static record *records;
 static atomic_size_t used;
@@ -60,15 +61,54 @@ void history_add(record_kind kind, unsigned thread, uint32_t name, int status, i
     history_add_at(now_ns(), kind, thread, name, status, number, other);
 }
 
+/* How long each thread of the process has been ready to run without being let, as the kernel counts
+ * it. */
+typedef struct run_delay {
+    long thread;
+    int64_t ns;
+} run_delay;
+
+static int64_t read_run_delay(const char *thread) {
+    char path[64];
+    long long running = 0, delayed = 0;
+    snprintf(path, sizeof(path), "/proc/self/task/%.20s/schedstat", thread);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return 0;
+    if (fscanf(file, "%lld %lld", &running, &delayed) != 2) delayed = 0;
+    fclose(file);
+    return delayed;
+}
+
+/* By how much the delay of any one thread has grown since it was asked last. */
+static int64_t largest_new_delay(run_delay delays[DELAYS_MAX]) {
+    int64_t largest = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    if (tasks == NULL) return 0;
+    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
+        long thread = strtol(entry->d_name, NULL, 10);
+        if (thread <= 0) continue;
+        run_delay *delay = &delays[thread % DELAYS_MAX];
+        int64_t ns = read_run_delay(entry->d_name);
+        if (delay->thread == thread && ns - delay->ns > largest) largest = ns - delay->ns;
+        *delay = (run_delay){.thread = thread, .ns = ns};
+    }
+    closedir(tasks);
+    return largest;
+}
+
 void *history_watch_stalls(void *unused) {
     (void)unused;
+    static run_delay delays[DELAYS_MAX];
     struct timespec pulse = {.tv_nsec = PULSE_NS};
-    for (int64_t before = now_ns();;) {
+    int64_t before = now_ns();
+    for (int count = 0;; count++) {
         nanosleep(&pulse, NULL);
         int64_t now = now_ns();
         if (now - before > STALL_NS)
             history_add_at(now, RECORD_STALL, 0, 0, 0, before + PULSE_NS, 0);
         before = now;
+        int64_t delay = count % DELAY_EVERY == 0 ? largest_new_delay(delays) : 0;
+        if (delay > PULSE_NS) history_add_at(now, RECORD_STALL, 0, 0, 0, now - delay, 0);
     }
     return NULL;
 }

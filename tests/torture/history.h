@@ -16,7 +16,7 @@ typedef enum record_kind {
     RECORD_START = 1,     /* number: the process id */
     RECORD_END = 2,       /* the worker frees its client now */
     RECORD_FREED = 3,     /* the client is free: the last record of an orderly end */
-    RECORD_STALL = 4,     /* a thread that only sleeps was late: from number to at_ns */
+    RECORD_STALL = 4,     /* the machine let a thread wait: from number to at_ns, about */
     RECORD_EVENT = 5,     /* on_event; number: the event, status: why */
     RECORD_ACQUIRE = 6,   /* call; number: wait_ms, other: 0 exclusive, -1 shared, else permits */
     RECORD_ACQUIRED = 7,  /* return; number: fence, other: certainly held until */
@@ -53,6 +53,7 @@ void history_add(record_kind kind, unsigned thread, uint32_t name, int status, i
 void history_add_at(int64_t at_ns, record_kind kind, unsigned thread, uint32_t name, int status,
                     int64_t number, int64_t other);
 
-/* Writes RECORD_STALL whenever this thread sleeps much longer than asked for, until the process
- * ends. The checker allows a call that much more time: the machine, not the library, was late. */
+/* Writes RECORD_STALL whenever this thread sleeps much longer than asked for, or the kernel says that
+ * a thread of the process was ready and did not get a processor, until the process ends. The checker
+ * allows a call that much more time: the machine, not the library, was late. */
 void *history_watch_stalls(void *unused);

@@ -14,7 +14,7 @@ from support import wall_clock
 from support.server import Server, destroy_all, wait_until
 
 LEASE_MS, IO_MS = 600, 200
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0")
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "4mb")
 LEFTOVER_PATIENCE_S = LEASE_MS / 1000 + 5
 
 

@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+import redis
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/torture")]
 FOLDER = ROOT / "build/torture"
@@ -91,8 +93,8 @@ class Run:
             scenario.prepare(self.folder, self.seed)
             self.version = scenario.version()
             self._torture(scenario)
-        except AssertionError as failure:
-            self.troubles.append(f"the run broke off: {failure}")
+        except (AssertionError, OSError, redis.RedisError) as failure:
+            self.troubles.append(f"the run broke off: {failure!r}")
         finally:
             for name, log in scenario.logs().items():
                 (self.folder / name).write_text(log)
@@ -107,12 +109,24 @@ class Run:
         return scenario.settings()
 
     def _torture(self, scenario):
-        from faults import Injector, WorkerFaults
         from workers import Workers
         words = [*self.settings(scenario), f"seed={self.seed}", f"way={self.way}"]
         workers = Workers(lambda number, history: [*self.program, *words, f"process={number}",
                                                    f"history={history}"],
                           self.folder, scenario.processes)
+        try:
+            self._throw_faults(scenario, workers)
+            workers.end()
+        finally:
+            workers.kill()
+            self.workers = workers.started
+            self.troubles += workers.troubles
+        if self.is_ours:
+            self.troubles += scenario.leftovers()
+        self.values = scenario.values()
+
+    def _throw_faults(self, scenario, workers):
+        from faults import Injector, WorkerFaults
         injector = Injector(self.folder / "faults.jsonl", self.seed)
         scenario.add_faults(injector)
         worker_faults = WorkerFaults(injector, workers)
@@ -121,14 +135,10 @@ class Run:
         injector.start()
         time.sleep(self.seconds)
         injector.stop()
+        self.faults = injector.counts
+        self.troubles += injector.failures
         scenario.settle()
         time.sleep(1)  # everybody works for a moment before the end
-        workers.end()
-        self.workers, self.faults = workers.started, injector.counts
-        self.troubles += injector.failures + workers.troubles
-        if self.is_ours:
-            self.troubles += scenario.leftovers()
-        self.values = scenario.values()
 
     def _write_run(self, scenario):
         rules = scenario.rules()

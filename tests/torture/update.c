@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* update.c - read, modify, write on a value in Redis.
  *
- *   read    GET, dlock_guarded(GET), or the script that also writes the fence: from then on no earlier holder can write
+ *   read    GET, dlock_guarded(GET), or the script that also writes the fence: from then on no
+ *           earlier holder can write
  *   modify  the caller's work; a pause of the process that falls in here outlives the lease
  *   write   SET, the script that compares the fence, or dlock_guarded(SET)
  *

@@ -65,3 +65,9 @@ class Workers:
                 self.troubles.append(f"worker {worker.number} hangs")
                 worker.process.kill()
                 worker.process.wait()
+
+    def kill(self):
+        """Whatever is left of them, when a run breaks off."""
+        for worker in self.alive:
+            worker.process.kill()
+            worker.process.wait()
