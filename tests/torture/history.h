@@ -53,7 +53,7 @@ void history_add(record_kind kind, unsigned thread, uint32_t name, int status, i
 void history_add_at(int64_t at_ns, record_kind kind, unsigned thread, uint32_t name, int status,
                     int64_t number, int64_t other);
 
-/* Writes RECORD_STALL whenever this thread sleeps much longer than asked for, or the kernel says that
- * a thread of the process was ready and did not get a processor, until the process ends. The checker
- * allows a call that much more time: the machine, not the library, was late. */
+/* Writes RECORD_STALL whenever this thread sleeps much longer than asked for, or the kernel says
+ * that a thread of the process was ready and did not get a processor, until the process ends. The
+ * checker allows a call that much more time: the machine, not the library, was late. */
 void *history_watch_stalls(void *unused);

@@ -139,15 +139,15 @@ class Clock(Single):
 
 class Guarded(Single):
     """Read, modify, write by workers that sleep through their leases, beside kills and restarts."""
-    kinds, names, threads = "g", 64, 16
-    work_us = 2000
+    kinds, names, threads = "g", 128, 16
+    work_us = 1000
     faults = {"restart_server": 3.0, "kill_client": 0.1}
     worker_faults = {"stop_worker": 0.1, "stop_worker_for_long": 0.3, "kill_worker": 1.0}
 
 
 class Contest(Guarded):
     """For the comparison of different locks: fewer names, so that they are contended."""
-    names, threads = 8, 6
+    names, threads, work_us = 8, 6, 2000
 
 
 class ContestClock(Clock):
