@@ -88,8 +88,8 @@ typedef enum dlock_event {
 } dlock_event;
 
 /* name: with the prefix. ACQUIRED and RELEASED are told in the thread of the call. SUSPECT and LOST
- * are told in a thread of the client, one after the other: the function must not block, and must
- * not free the lock. ACQUIRED is the first and RELEASED the last event of an acquisition. */
+ * are told in a thread of the client (with no_threads: by dlock_client_dispatch()), one after the
+ * other: the function must not block, and must not free the lock. ACQUIRED is the first and RELEASED the last event of an acquisition. */
 typedef void (*dlock_event_fn)(void *arg, dlock_event event, const char *name, dlock_status why);
 
 /* A line without a newline. is_error: the call ended in a failure. Must not block for long. */
@@ -135,6 +135,9 @@ typedef struct dlock_client_options {
     void *access_log_arg;
     const struct dlock_lock_options *lock_defaults; /* NULL, or the values of options that are 0 in
                                                      * the options of a lock; copied */
+    bool no_threads; /* the library starts no thread: the program dispatches (see
+                      * dlock_client_dispatch()). Not with backend or access_log_dir; a host name is
+                      * looked up within a call or a dispatch, which waits for the name server */
 } dlock_client_options;
 
 typedef struct dlock_lock_options {
@@ -226,7 +229,10 @@ DLOCK_API dlock_status dlock_hotspot_remove(dlock_client *client, const char *na
 DLOCK_API dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *name,
                                       const dlock_lock_options *options);
 
-/* Releases the lock first if it is held. Threads: owner. */
+/* Releases the lock first if it is held, and waits for that. An asynchronous call that is under way
+ * ends first: done() is called with DLOCK_CANCELED before this function returns, and must not use
+ * the lock. A release that is under way goes on in the background. Threads: owner, and no other
+ * thread dispatches while a call of the lock is under way. */
 DLOCK_API void dlock_lock_free(dlock_lock *lock);
 
 /* The same as dlock_acquire(lock, DLOCK_NO_WAIT). Threads: owner. */
@@ -335,6 +341,53 @@ DLOCK_API void dlock_get_timings(const dlock_lock *lock, dlock_timings *timings)
 /* Why the last call did not return DLOCK_OK, for people; "" if it did. Never contains a password.
  * Valid until the next call. Threads: owner. */
 DLOCK_API const char *dlock_last_error(const dlock_lock *lock);
+
+/* -- asynchronous: the same calls for programs with an event loop
+ *
+ *     struct pollfd source = {.fd = dlock_client_fd(client), .events = POLLIN};
+ *     dlock_acquire_start(lock, 5000, done, job);       // returns at once
+ *     while (there_is_work) {
+ *         poll(&source, 1, -1);
+ *         dlock_client_dispatch(client);                // calls done(job, lock, DLOCK_OK)
+ *     }
+ *
+ * A call that was started ends by done(), which is called exactly once, by dlock_client_dispatch().
+ * The function must not block, and may do everything with the lock: start the next call, free the
+ * lock, call blocking functions (which make the loop wait). Requests that it starts are sent when
+ * it has returned. Handlers and the access log run in the threads that start and dispatch.
+ * See client/README.md. */
+
+typedef void (*dlock_done_fn)(void *arg, dlock_lock *lock, dlock_status status);
+
+/* Like the functions without _start. DLOCK_OK: started; the status for done() is the result of the
+ * call. Else done() is never called: DLOCK_INVALID (also while a call of this lock is under way),
+ * DLOCK_NO_MEMORY. Until done(), the lock is the client's: only dlock_cancel(), dlock_get_state(),
+ * dlock_remaining_ms() and dlock_lock_free() may be called. dlock_cancel() ends an acquire.
+ * Threads: owner. */
+DLOCK_API dlock_status dlock_acquire_start(dlock_lock *lock, int64_t wait_ms, dlock_done_fn done,
+                                           void *arg);
+DLOCK_API dlock_status dlock_acquire_for_start(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
+                                               dlock_done_fn done, void *arg);
+DLOCK_API dlock_status dlock_extend_start(dlock_lock *lock, uint32_t lease_ms, dlock_done_fn done,
+                                          void *arg);
+DLOCK_API dlock_status dlock_release_start(dlock_lock *lock, dlock_done_fn done, void *arg);
+/* The words are copied; reply must live until done(). */
+DLOCK_API dlock_status dlock_guarded_start(dlock_lock *lock, size_t argc, const char *const *argv,
+                                           const size_t *argvlen, dlock_reply *reply,
+                                           dlock_done_fn done, void *arg);
+
+/* A descriptor for poll(2), select(2), epoll(7) and event loops: readable as long as there is
+ * something to dispatch. The descriptor belongs to the client and lives as long; do not read or
+ * close it. Negative: no descriptor is to be had. Threads: any. */
+DLOCK_API int dlock_client_fd(dlock_client *client);
+
+/* Goes on with all calls that can, and calls done() of those that have ended: how many is the
+ * result. Never waits. While a dispatch of the client goes on, another one, by another thread or
+ * within done(), does nothing and returns 0. With no_threads, dispatches also renew locks, withdraw
+ * requests in doubt and tell of losses: dispatch whenever the descriptor is readable, and never
+ * later than a renewal may be (a program that does not dispatch loses its locks when their leases
+ * end, and is told so by the next dispatch). Threads: any. */
+DLOCK_API size_t dlock_client_dispatch(dlock_client *client);
 
 /* -- without a handle: for tools and operators
  *

@@ -7,7 +7,7 @@
  * transaction, so that both are true even if the process is killed at any moment. Without the lock,
  * updates would be lost, and the counter would end below the sum of all successes. Prints successes
  * and tries. */
-#include "dlock.h"
+#include "either_form.h"
 
 #include <hiredis/hiredis.h>
 #include <pthread.h>

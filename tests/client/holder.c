@@ -6,7 +6,7 @@
  * With each line on its input: releases all, takes lock0 ... again, says "held". Every other lock
  * is shared. For each lock that is lost: "lost NUMBER WHEN END", in microseconds of CLOCK_BOOTTIME;
  * END is the end of its validity, as it was last seen. */
-#include "dlock.h"
+#include "either_form.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -6,7 +6,7 @@
  *
  * Leases are so short that some are lost. Every event but the first and the last of an acquisition
  * comes between these two. */
-#include "dlock.h"
+#include "either_form.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

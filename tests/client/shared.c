@@ -12,7 +12,7 @@
  *
  * hot: all names have local locks, with hand-on. Then the fence of a writer may be that of the
  * writer before. */
-#include "dlock.h"
+#include "either_form.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

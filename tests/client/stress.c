@@ -11,7 +11,7 @@
  * a fence may be that of the holder before, but never less.
  *
  * calm: cancels less often, for connections that take long to make; each cancel ends one. */
-#include "dlock.h"
+#include "either_form.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

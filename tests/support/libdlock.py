@@ -2,6 +2,9 @@
 
 Environment:
     DLOCK_LIBRARY   the library to load (default build/libdlock.so)
+    DLOCK_FORM      blocking (the default): calls return when they are done
+                    async: calls are started, and a thread of the tests dispatches each client
+                    loop: the same, and the library may start no thread
 """
 
 import ctypes
@@ -14,6 +17,7 @@ import time
 from support.server import ROOT
 
 LIBRARY = os.environ.get("DLOCK_LIBRARY", str(ROOT / "build/libdlock.so"))
+FORM = os.environ.get("DLOCK_FORM", "blocking")
 NO_WAIT, FOREVER = 0, -1
 
 
@@ -81,6 +85,7 @@ EXCLUSIVE, SHARED = 0, 1
 
 LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p)
 BODY_FN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+DONE_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
 
 
 class LockOptions(ctypes.Structure):
@@ -106,7 +111,7 @@ class ClientOptions(ctypes.Structure):
                 ("backend", ctypes.c_void_p), ("access_log_dir", ctypes.c_char_p),
                 ("access_log_keep", ctypes.c_size_t), ("access_log", LOG_FN),
                 ("access_log_arg", ctypes.c_void_p),
-                ("lock_defaults", ctypes.POINTER(LockOptions))]
+                ("lock_defaults", ctypes.POINTER(LockOptions)), ("no_threads", ctypes.c_bool)]
 
 
 class Inspection(ctypes.Structure):
@@ -172,6 +177,12 @@ def _load():
              ctypes.c_size_t),
             ("list", status, pointer, text, ctypes.c_int64, LIST_FN, pointer, pointer,
              ctypes.c_size_t),
+            ("acquire_start", status, pointer, ctypes.c_int64, DONE_FN, pointer),
+            ("extend_start", status, pointer, ctypes.c_uint32, DONE_FN, pointer),
+            ("release_start", status, pointer, DONE_FN, pointer),
+            ("guarded_start", status, pointer, ctypes.c_size_t, pointer, pointer, pointer, DONE_FN,
+             pointer),
+            ("client_fd", ctypes.c_int, pointer), ("client_dispatch", ctypes.c_size_t, pointer),
             ("last_error", text, pointer)]:
         function = getattr(library, f"dlock_{name}")
         function.restype, function.argtypes = result, arguments
@@ -204,31 +215,80 @@ def last_error():
     return lib.dlock_error().decode()
 
 
-class Client:
-    """on_event: a Told. lock_defaults: options of locks."""
+class Pump:
+    """A thread that dispatches a client, as a program with an event loop does."""
 
-    def __init__(self, url, on_event=None, lock_defaults=None, **options):
+    def __init__(self, client):
+        self.client, self.fd = client.handle, lib.dlock_client_fd(client.handle)
+        self.stop_fd, self.wake_fd = os.pipe()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        poll.register(self.stop_fd, select.POLLIN)
+        while self.stop_fd not in dict(poll.poll()):
+            lib.dlock_client_dispatch(self.client)
+
+    def stop(self):
+        os.write(self.wake_fd, b".")
+        self.thread.join()
+        os.close(self.stop_fd)
+        os.close(self.wake_fd)
+
+
+class Client:
+    """on_event: a Told. lock_defaults: options of locks. form: see DLOCK_FORM; "by hand": the test
+    itself dispatches."""
+
+    def __init__(self, url, on_event=None, lock_defaults=None, form=FORM, **options):
+        if form == "loop" and "access_log_dir" not in options:
+            options["no_threads"] = True
         self.told = on_event
         if on_event is not None:
             options["on_event"] = on_event.function
         made = client_options(url, **options)
         if lock_defaults is not None:
             made.lock_defaults = ctypes.pointer(_structure(LockOptions, **lock_defaults))
-        self._open(lib.dlock_client_new, ctypes.byref(made))
+        self._open(lib.dlock_client_new, ctypes.byref(made), form)
 
-    def _open(self, function, argument):
+    def _open(self, function, argument, form):
         self.handle, self.locks = ctypes.c_void_p(), []
         status = Status(function(ctypes.byref(self.handle), argument))
         if status != Status.OK:
             raise ValueError(status, last_error())
+        self.pump = Pump(self) if form in ("async", "loop") else None
 
     @classmethod
     def of_url(cls, url):
         """By dlock_client_new_url(); None: of the environment."""
         client = cls.__new__(cls)
         client.told = None
-        client._open(lib.dlock_client_new_url, None if url is None else url.encode())
+        client._open(lib.dlock_client_new_url, None if url is None else url.encode(), FORM)
         return client
+
+    @property
+    def fd(self):
+        return lib.dlock_client_fd(self.handle)
+
+    def is_readable(self, timeout_ms=0):
+        """Is there something to dispatch?"""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(timeout_ms))
+
+    def dispatch(self):
+        return lib.dlock_client_dispatch(self.handle)
+
+    def dispatch_until(self, is_true, timeout_s=60):
+        """As an event loop does."""
+        late = time.monotonic() + timeout_s
+        while not is_true():
+            left_s = late - time.monotonic()
+            assert left_s > 0, "never true"
+            if self.is_readable(left_s * 1000):
+                self.dispatch()
 
     def lock(self, name="lock", **options):
         lock = Lock(self, name, **options)
@@ -276,6 +336,9 @@ class Client:
         return stats
 
     def free(self):
+        if self.pump is not None:
+            self.pump.stop()
+            self.pump = None
         for lock in self.locks:
             lock.free()
         lib.dlock_client_free(self.handle)
@@ -293,8 +356,19 @@ class Lock:
         if status != Status.OK:
             raise ValueError(status, last_error())
 
+    def _call(self, name, *arguments):
+        pump = self.client.pump
+        is_in_callback = pump is not None and threading.current_thread() is pump.thread
+        if pump is None or is_in_callback:
+            return Status(getattr(lib, f"dlock_{name}")(self.handle, *arguments))
+        started = Started(self, name, *arguments)
+        if started.status != Status.OK:
+            return started.status
+        started.is_over.wait()
+        return started.result
+
     def acquire(self, wait_ms=NO_WAIT):
-        return Status(lib.dlock_acquire(self.handle, wait_ms))
+        return self._call("acquire", wait_ms)
 
     def acquire_for(self, lease_ms, wait_ms=NO_WAIT):
         return Status(lib.dlock_acquire_for(self.handle, wait_ms, lease_ms))
@@ -306,10 +380,14 @@ class Lock:
         return status, (time.monotonic() - begin) * 1000
 
     def extend(self, lease_ms=0):
-        return Status(lib.dlock_extend(self.handle, lease_ms))
+        return self._call("extend", lease_ms)
 
     def release(self):
-        return Status(lib.dlock_release(self.handle))
+        return self._call("release")
+
+    def start(self, name, *arguments, then=None):
+        """Starts acquire, extend, release or guarded: a Started."""
+        return Started(self, name, *arguments, then=then)
 
     def guarded(self, *words, room=64):
         """The status, and the reply of the command: bytes, a number, None, or [number]."""
@@ -318,8 +396,7 @@ class Lock:
         argvlen = (ctypes.c_size_t * len(given))(*map(len, given))
         text = ctypes.create_string_buffer(room)
         reply = _structure(Reply, text=ctypes.addressof(text), text_size=room)
-        status = Status(lib.dlock_guarded(self.handle, len(given), argv, argvlen,
-                                          ctypes.byref(reply)))
+        status = self._call("guarded", len(given), argv, argvlen, ctypes.byref(reply))
         kept = text.raw[:min(reply.text_length, room - 1)]
         assert text.raw[len(kept)] == 0
         value = {ReplyKind.NULL: None, ReplyKind.INTEGER: reply.integer, ReplyKind.TEXT: kept,
@@ -367,6 +444,28 @@ class Lock:
         timings = _structure(Timings)
         lib.dlock_get_timings(self.handle, ctypes.byref(timings))
         return timings
+
+
+class Started:
+    """An asynchronous call: its status, and its results so far. then(result) is called by done."""
+
+    def __init__(self, lock, name, *arguments, then=None):
+        self.results, self.then, self.is_over = [], then, threading.Event()
+        self.done = DONE_FN(self._done)  # lives as long as the call
+        start = getattr(lib, f"dlock_{name}_start")
+        self.status = Status(start(lock.handle, *arguments, self.done, None))
+
+    def _done(self, _arg, _lock, status):
+        self.results.append(Status(status))
+        if self.then is not None:
+            self.then(self.results[-1])
+        self.is_over.set()
+
+    @property
+    def result(self):
+        """The only one."""
+        assert len(self.results) == 1, self.results
+        return self.results[0]
 
 
 def assert_in_time(call, limit_ms):

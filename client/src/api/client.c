@@ -95,6 +95,7 @@ static bool build(dlock_client *client, const settings *settings) {
     token_source_init(&client->tokens);
     client->loop = loop_new(clock_system());
     if (client->prefix == NULL || client->loop == NULL) return false;
+    if (options->no_threads) loop_forbid_threads(client->loop);
     loop_lock(client->loop);
     bool is_built = build_locked(client, options, topology);
     loop_unlock(client->loop);

@@ -9,6 +9,7 @@
  * the call neither takes nor ends a lock, and its words are data of the program. */
 #include "api/guarded.h"
 
+#include "api/lock_calls.h"
 #include <stdlib.h>
 
 /* A server ends the connection at larger requests, and all threads share the connection. */
@@ -81,7 +82,9 @@ static dlock_status make(guarded **out, dlock_lock *lock, const guarded_words *g
 dlock_status guarded_new(guarded **out, dlock_lock *lock, const guarded_words *given,
                          dlock_reply *reply) {
     size_t bytes;
+    dlock_status answered;
     const deployment *deployment = lock->client->deployment;
+    if (lock_is_under_way(lock, &answered)) return answered;
     const char *wrong = check_words(given, &bytes);
     if (wrong == NULL) wrong = check_reply(reply);
     if (wrong != NULL) return lock_finish(lock, DLOCK_INVALID, wrong);
@@ -92,12 +95,19 @@ dlock_status guarded_new(guarded **out, dlock_lock *lock, const guarded_words *g
     return make(out, lock, given, bytes, reply);
 }
 
-void guarded_start(guarded *guarded, void (*on_done)(attempt *attempt), void *arg) {
+static void on_done(attempt *attempt) {
+    guarded *guarded = attempt->arg;
+    guarded->is_done = true;
+    loop_ready(guarded->lock->client->loop, guarded->waiter);
+}
+
+void guarded_start(guarded *guarded, waiter *waiter) {
     dlock_client *client = guarded->lock->client;
     int64_t limit_ms = (int64_t)client->connect_timeout_ms + client->io_timeout_ms;
     guarded->attempt.limit_us = deadline_after_ms(loop_now_us(client->loop), limit_ms);
     guarded->attempt.on_done = on_done;
-    guarded->attempt.arg = arg;
+    guarded->attempt.arg = guarded;
+    guarded->waiter = waiter;
     deployment_start(client->deployment, &guarded->attempt);
 }
 
@@ -117,18 +127,6 @@ dlock_status guarded_settle(guarded *guarded) {
 
 /* -- the call */
 
-typedef struct guarded_wait {
-    waiter waiter;
-    loop *loop;
-    bool is_done;
-} guarded_wait;
-
-static void on_done(attempt *attempt) {
-    guarded_wait *wait = attempt->arg;
-    wait->is_done = true;
-    loop_ready(wait->loop, &wait->waiter);
-}
-
 dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *argv,
                            const size_t *argvlen, dlock_reply *reply) {
     guarded *guarded;
@@ -136,11 +134,12 @@ dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *arg
     if (lock == NULL) return DLOCK_INVALID;
     dlock_status status = guarded_new(&guarded, lock, &words, reply);
     if (status != DLOCK_OK) return status;
-    guarded_wait wait = {.loop = lock->client->loop};
-    loop_lock(wait.loop);
-    guarded_start(guarded, on_done, &wait);
-    while (!wait.is_done)
-        loop_wait(wait.loop, &wait.waiter);
-    loop_unlock(wait.loop);
+    loop *loop = lock->client->loop;
+    waiter waiter = {0};
+    loop_lock(loop);
+    guarded_start(guarded, &waiter);
+    while (!guarded->is_done)
+        loop_wait(loop, &waiter);
+    loop_unlock(loop);
     return guarded_settle(guarded);
 }

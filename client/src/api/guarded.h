@@ -6,6 +6,8 @@
 typedef struct guarded {
     attempt attempt;
     dlock_lock *lock;
+    waiter *waiter;
+    bool is_done;        /* locked */
     guarded_words words; /* in the memory below */
     const char *memory[];
 } guarded;
@@ -14,9 +16,9 @@ typedef struct guarded {
  * status but DLOCK_OK is the result of the call, and there is nothing to settle. Not locked. */
 dlock_status guarded_new(guarded **out, dlock_lock *lock, const guarded_words *given,
                          dlock_reply *reply);
-/* on_done comes once, from the loop, and not from within this function. To give the request up:
- * deployment_abandon(). Locked. */
-void guarded_start(guarded *guarded, void (*on_done)(attempt *attempt), void *arg);
-/* After on_done, or after the request was given up: the result of the call. Frees the request. Not
+/* Once the request is done, the waiter is ready. To give the request up: deployment_abandon().
+ * Locked. */
+void guarded_start(guarded *guarded, waiter *waiter);
+/* Once done, or after the request was given up: the result of the call. Frees the request. Not
  * locked. */
 dlock_status guarded_settle(guarded *guarded);

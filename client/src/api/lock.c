@@ -3,9 +3,9 @@
  *
  *   new     the options are checked against the abilities of the deployment; all memory that a call
  *           will need is taken here
- *   free    a held lock is released first; a session that is left is closed
+ *   free    a call that is under way ends; a held lock is released first; a session that is left is closed
  *   state   by the local clock: any thread may look at the lease */
-#include "api/lock.h"
+#include "api/lock_calls.h"
 
 #include "api/error.h"
 #include "api/options.h"
@@ -85,6 +85,7 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
 
 void dlock_lock_free(dlock_lock *lock) {
     if (lock == NULL) return;
+    lock_stop_call(lock);
     if (lock->depth > 0) {
         lock->depth = 1;
         dlock_release(lock);

@@ -7,6 +7,22 @@
 #pragma once
 #include "api/client.h"
 
+/* The asynchronous call that goes on, if any. */
+typedef struct async_call {
+    enum {
+        ASYNC_NONE,
+        ASYNC_CHAIN,    /* in the chain */
+        ASYNC_LEFT,     /* through the chain: to be settled by a dispatch */
+        ASYNC_ANSWERED, /* never was in the chain: to be told by a dispatch */
+        ASYNC_GUARDED,  /* a guarded command */
+        ASYNC_STOPPED   /* the handle is being freed */
+    } stage;
+    dlock_status answered;
+    struct guarded *guarded;
+    dlock_done_fn done;
+    void *arg;
+} async_call;
+
 struct dlock_lock {
     dlock_client *client;
     char *name;  /* with the prefix */
@@ -25,6 +41,7 @@ struct dlock_lock {
     kept_lock kept;
     watched_lock watched;
     atomic_bool is_canceled; /* set by any thread, and by signal handlers */
+    async_call async;
 
     void *slots[]; /* one for each handler */
 };

@@ -41,6 +41,12 @@ static bool answer(dlock_lock *lock, dlock_status *answered, dlock_status status
     return false;
 }
 
+bool lock_is_under_way(dlock_lock *lock, dlock_status *answered) {
+    if (lock->async.stage == ASYNC_NONE) return false;
+    *answered = lock_finish(lock, DLOCK_INVALID, "a call of this lock is under way");
+    return true;
+}
+
 /* Prepares the call of the handle. A release and an extend are about the lock that is held. */
 static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uint32_t lease_ms) {
     call *call = &lock->call;
@@ -164,6 +170,7 @@ static bool begin_extension(dlock_lock *lock, uint32_t lease_ms, bool is_deepeni
 
 bool lock_begin_acquire(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
                         dlock_status *answered) {
+    if (lock_is_under_way(lock, answered)) return false;
     if (wait_ms < DLOCK_WAIT_FOREVER)
         return answer(lock, answered, DLOCK_INVALID, "wait_ms is negative");
     if (is_too_short(lease_ms)) return answer(lock, answered, DLOCK_INVALID, TOO_SHORT);
@@ -213,6 +220,7 @@ static dlock_status settle_extend(dlock_lock *lock) {
 }
 
 bool lock_begin_extend(dlock_lock *lock, uint32_t lease_ms, dlock_status *answered) {
+    if (lock_is_under_way(lock, answered)) return false;
     if (lock->depth == 0) return answer(lock, answered, DLOCK_NOT_HELD, "the lock is not held");
     if (is_too_short(lease_ms)) return answer(lock, answered, DLOCK_INVALID, TOO_SHORT);
     return begin_extension(lock, lease_ms, false, answered);
@@ -249,6 +257,7 @@ static void settle_session(dlock_lock *lock) {
 }
 
 bool lock_begin_release(dlock_lock *lock, dlock_status *answered) {
+    if (lock_is_under_way(lock, answered)) return false;
     if (lock->depth == 0) return answer(lock, answered, DLOCK_NOT_HELD, "the lock is not held");
     if (lock->depth > 1) {
         lock->depth--;
@@ -283,7 +292,8 @@ dlock_status lock_settle(dlock_lock *lock) {
 }
 
 static dlock_status run(dlock_lock *lock) {
-    chain_run(lock->client->chain, &lock->call);
+    chain_begin(&lock->call);
+    chain_finish(lock->client->chain, &lock->call);
     return lock_settle(lock);
 }
 

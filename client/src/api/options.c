@@ -41,6 +41,10 @@ static const char *check_extensions(const dlock_client_options *options) {
     if (store != NULL &&
         (store->acquire == NULL || store->extend == NULL || store->release == NULL))
         return "the backend lacks acquire, extend or release";
+    if (store != NULL && options->no_threads)
+        return "no_threads: a store needs threads, since its functions may block";
+    if (options->no_threads && options->access_log_dir != NULL)
+        return "no_threads: access_log_dir needs a thread that writes; use access_log";
     if (options->handler_count > 0 && options->handlers == NULL) return "handlers is NULL";
     for (size_t i = 0; i < options->handler_count; i++) {
         const dlock_handler *handler = options->handlers[i];

@@ -51,6 +51,7 @@ void chain_begin(call *call) {
     call->local = (local_place){0};
     call->waiting = (waiting_state){0};
     call->on_sent = NULL;
+    atomic_store(&call->is_stopped, false);
 }
 
 bool chain_advance(const chain *chain, call *call) {
@@ -67,18 +68,28 @@ bool chain_advance(const chain *chain, call *call) {
     return true;
 }
 
-/* A handler that has seen the cancel and suspends the call all the same is entered again only once
- * it resumes the call: the thread sleeps until then. */
-void chain_run(const chain *chain, call *call) {
+/* Advances; then, if the call is suspended, puts it into the loop: a thread waits for it or not. A
+ * handler that has seen the cancel and suspends the call all the same is entered again only once it
+ * resumes the call. */
+static bool advance_or_wait(const chain *chain, call *call,
+                            void (*wait)(loop *loop, waiter *waiter)) {
+    loop *loop = call->loop;
     bool is_cancel_seen = call_is_canceled(call);
-    chain_begin(call);
-    while (!chain_advance(chain, call)) {
-        loop_lock(call->loop);
-        call->waiter.is_canceled = is_cancel_seen ? NULL : call->is_canceled;
-        loop_wait(call->loop, &call->waiter);
-        loop_unlock(call->loop);
-        is_cancel_seen = call_is_canceled(call);
+    if (chain_advance(chain, call)) return true;
+    loop_lock(loop);
+    call->waiter.is_canceled = is_cancel_seen ? NULL : call->is_canceled;
+    wait(loop, &call->waiter);
+    loop_unlock(loop);
+    return false;
+}
+
+void chain_finish(const chain *chain, call *call) {
+    while (!advance_or_wait(chain, call, loop_wait)) {
     }
+}
+
+bool chain_go_on(const chain *chain, call *call) {
+    return advance_or_wait(chain, call, loop_suspend);
 }
 
 /* -- of dlock_spi.h */

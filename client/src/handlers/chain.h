@@ -32,6 +32,7 @@ typedef struct call {
     loop *loop;
     waiter waiter;            /* ready: chain_advance() again */
     atomic_bool *is_canceled; /* NULL: the call cannot be canceled */
+    atomic_bool is_stopped;   /* the handle is freed: the call ends as soon as possible */
     attempt attempt;
     void **slots; /* of the lock: one for each handler */
     bool is_gone; /* release: the lock was lost before, so no other thread may go on with it */
@@ -52,6 +53,7 @@ static inline call *call_of(dlock_call *pub) {
 }
 
 static inline bool call_is_canceled(const call *call) {
+    if (atomic_load(&call->is_stopped)) return true;
     return call->is_canceled != NULL && atomic_load(call->is_canceled);
 }
 
@@ -71,12 +73,17 @@ chain *chain_new(size_t capacity);
 /* Copies the handler to its place by order, behind handlers of the same order. */
 void chain_add(chain *chain, const dlock_handler *handler);
 
-/* Both: not locked, by one thread at a time.
+/* All: not locked, by one thread at a time.
  * begin     resets the state of all handlers for a new call
  * advance   goes as far as the call can go. True: the call is done, and call->pub.status is the
  *           answer. False: suspended; advance again once call->waiter is ready (or for nothing,
  *           which is harmless) */
 void chain_begin(call *call);
 bool chain_advance(const chain *chain, call *call);
-/* Advances, and waits in the loop while the call is suspended, until the call is done. */
-void chain_run(const chain *chain, call *call);
+/* After chain_begin(): advances, and waits in the loop while the call is suspended, until the call
+ * is done. */
+void chain_finish(const chain *chain, call *call);
+/* After chain_begin(), and whenever loop_next_ready() has given the call's waiter: advances. False:
+ * the call is suspended in the loop, and may go on in another thread at once, so the caller lets go
+ * of it. */
+bool chain_go_on(const chain *chain, call *call);

@@ -263,7 +263,8 @@ static bool judge_release(const waiting *waiting, call *call) {
     set_result(call, status, attempt->cause);
     if (status == DLOCK_OK || status == DLOCK_LOST) return true;
     int64_t resume_us = deadline_after_ms(loop_now_us(call->loop), RELEASE_PAUSE_MS);
-    if (attempt->is_transient && resume_us < io_limit_us(waiting, call)) {
+    bool is_stopped = call_is_canceled(call);
+    if (attempt->is_transient && !is_stopped && resume_us < io_limit_us(waiting, call)) {
         start_pause(call, resume_us);
         return false;
     }
@@ -279,6 +280,17 @@ static bool judge_extend(call *call) {
     return true;
 }
 
+/* The handle is freed. The attempt may not have been sent yet: a withdrawal goes on. */
+static bool stop_release_or_extend(const waiting *waiting, call *call) {
+    if (call->waiting.phase == WAITING_PAUSE)
+        loop_clear_timer(call->loop, &call->waiting.pause);
+    else if (call->waiting.phase != WAITING_IDLE)
+        deployment_abandon(waiting->deployment, &call->attempt);
+    if (call->pub.operation == DLOCK_RELEASING) withdraw(waiting, call);
+    set_result(call, DLOCK_CANCELED, "canceled");
+    return true;
+}
+
 /* Within one I/O timeout from the begin of the call. */
 static bool release_or_extend(const waiting *waiting, call *call) {
     waiting_state *state = &call->waiting;
@@ -286,11 +298,11 @@ static bool release_or_extend(const waiting *waiting, call *call) {
     if (state->phase == WAITING_IDLE) {
         state->begun_us = loop_now_us(call->loop);
         text_copy(call->attempt.token, sizeof(call->attempt.token), call->pub.token);
-    } else if (!state->is_step_done) {
-        return false;
-    } else if (state->phase == WAITING_ATTEMPT) {
-        return is_release ? judge_release(waiting, call) : judge_extend(call);
     }
+    bool is_judged = state->phase == WAITING_ATTEMPT && state->is_step_done;
+    if (call_is_canceled(call) && !is_judged) return stop_release_or_extend(waiting, call);
+    if (state->phase != WAITING_IDLE && !state->is_step_done) return false;
+    if (is_judged) return is_release ? judge_release(waiting, call) : judge_extend(call);
     state->phase = WAITING_ATTEMPT;
     start_attempt(waiting, call, call->pub.operation, 0, io_limit_us(waiting, call));
     return false;

@@ -56,6 +56,7 @@ static void deliver(notifier *notifier, watched_lock *watched) {
         set_timer(watched);
     if (news == DLOCK_FREE) return;
     notifier->told = watched;
+    notifier->teller = pthread_self();
     loop_unlock(notifier->loop);
     notifier->on_event(notifier->event_arg, event, name, why);
     loop_lock(notifier->loop);
@@ -100,7 +101,7 @@ void notifier_remove(watched_lock *watched) {
     watched->known = DLOCK_FREE;
     loop_clear_timer(notifier->loop, &watched->timer);
     list_remove(&watched->pending_node);
-    while (notifier->told == watched && !loop_is_background(notifier->loop)) {
+    while (notifier->told == watched && !pthread_equal(notifier->teller, pthread_self())) {
         unsigned seen = wakeup_seen(&notifier->was_told);
         loop_unlock(notifier->loop);
         wakeup_wait(&notifier->was_told, seen, -1);

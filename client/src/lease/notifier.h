@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* notifier.h - the loss notifier: tells the program that a lock is suspect or lost, in time, from
- * the background thread. All functions: locked (loop.h). */
+ * the background thread (without threads: from a dispatch). All functions: locked (loop.h). */
 #pragma once
 #include "lease/lease.h"
 #include "net/loop.h"
@@ -11,6 +11,7 @@ typedef struct notifier {
     void *event_arg;
     list pending;
     const struct watched_lock *told; /* the program is being told of this lock; NULL: none */
+    pthread_t teller;                /* the thread that tells */
     wakeup was_told;
 } notifier;
 

@@ -20,6 +20,7 @@ static void *run_background(void *arg) {
         unsigned seen = wakeup_seen(&self->nap);
         loop_lock(loop);
         bool is_needed = loop_turn(loop);
+        self->is_napping = !is_needed;
         loop_unlock(loop);
         if (self->work != NULL) self->work(self->arg);
         if (!is_needed) wakeup_wait(&self->nap, seen, NAP_US);
@@ -36,6 +37,7 @@ void background_stop(loop *loop) {
 
 bool loop_start_background(loop *loop) {
     background *self = &loop->background;
+    if (loop->has_no_threads) return true;
     if (!self->is_started) self->is_started = thread_start(&self->thread, run_background, loop);
     return self->is_started;
 }
@@ -46,10 +48,7 @@ void loop_set_background_work(loop *loop, void (*work)(void *arg), void *arg) {
 }
 
 void loop_wake_background(loop *loop) {
+    if (loop->has_no_threads) loop->is_work_due = true;
     event_signal(loop->background.wake_fd);
     wakeup_signal(&loop->background.nap);
-}
-
-bool loop_is_background(const loop *loop) {
-    return loop->background.is_started && pthread_equal(loop->background.thread, pthread_self());
 }

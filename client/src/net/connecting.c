@@ -174,7 +174,8 @@ static void on_lookup(loop_io *io, uint32_t ready) {
 static void begin_lookup(connection *conn) {
     connecting *state = &conn->connecting;
     endpoint *endpoint = conn->endpoint;
-    state->lookup = lookup_join(&endpoint->last_lookup, endpoint->url.host, endpoint->url.port);
+    state->lookup = lookup_join(&endpoint->last_lookup, endpoint->url.host, endpoint->url.port,
+                                loop_has_threads(conn->loop));
     /* The loop closes what it watches, so it gets a descriptor of its own. */
     int fd = state->lookup == NULL ? -1 : fcntl(lookup_fd(state->lookup), F_DUPFD_CLOEXEC, 0);
     state->lookup_io = (loop_io){.fd = fd, .on_ready = on_lookup};

@@ -42,6 +42,7 @@ loop *loop_new(const clock_source *clock) {
     list_init(&loop->writes);
     list_init(&loop->waiters);
     list_init(&loop->busy);
+    dispatching_init(&loop->dispatching);
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     loop->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -63,6 +64,7 @@ void loop_free(loop *loop) {
     close_if_open(loop->timer_fd);
     close_if_open(loop->wake_fd);
     close_if_open(loop->background.wake_fd);
+    dispatching_free(&loop->dispatching);
     pthread_mutex_destroy(&loop->mutex);
     free(loop->by_fd);
     free(loop);
@@ -78,10 +80,6 @@ int64_t loop_now_us(const loop *loop) {
 
 /* -- events */
 
-static bool can_go_on(const waiter *waiter) {
-    return waiter->is_ready || (waiter->is_canceled != NULL && atomic_load(waiter->is_canceled));
-}
-
 static void wake(loop *loop, waiter *waiter) {
     if (!waiter->is_on_futex || waiter->is_woken) return;
     waiter->is_woken = true;
@@ -93,8 +91,9 @@ static void wake_canceled(loop *loop) {
     for (list_node *node = list_first(&loop->waiters); node != NULL;
          node = list_next(&loop->waiters, node)) {
         waiter *waiter = container_of(node, struct waiter, node);
-        if (can_go_on(waiter)) wake(loop, waiter);
+        if (waiter_can_go_on(waiter)) wake(loop, waiter);
     }
+    dispatch_canceled(loop);
 }
 
 /* An event may be of a descriptor that was closed, and whose number was used again, since: then the
@@ -177,16 +176,15 @@ void loop_lock(loop *loop) {
 void loop_give_mutex(loop *loop) {
     seat_set marked;
     arm_timer(loop);
+    dispatch_signal(loop);
     bool is_any = sleepers_take_marks(&loop->sleepers, &marked);
     pthread_mutex_unlock(&loop->mutex);
     if (is_any) sleepers_wake(&loop->sleepers, &marked);
 }
 
-/* Afterwards nothing is deferred, and nothing is to be sent but what is being gathered. */
-static void finish_work(loop *loop) {
+void loop_send_all(loop *loop) {
     list_node *first;
     run_tasks(loop);
-    if (loop->woken_count > 0 && loop->gathered < GATHER_MAX) return;
     loop->gathered = 0;
     while ((first = list_first(&loop->writes)) != NULL) {
         loop_io *io = container_of(first, loop_io, write_node);
@@ -197,8 +195,17 @@ static void finish_work(loop *loop) {
     }
 }
 
+/* Afterwards nothing is deferred, and nothing is to be sent but what is being gathered. */
+static void finish_work(loop *loop) {
+    run_tasks(loop);
+    if (loop->woken_count == 0 || loop->gathered >= GATHER_MAX) loop_send_all(loop);
+}
+
 void loop_unlock(loop *loop) {
-    finish_work(loop);
+    if (dispatch_is_gathering(loop))
+        run_tasks(loop);
+    else
+        finish_work(loop);
     loop_give_mutex(loop);
 }
 
@@ -230,7 +237,7 @@ static bool can_read_briefly(const loop *loop) {
 static void turn(loop *loop, waiter *waiter) {
     run_timers(loop);
     finish_work(loop);
-    if (can_go_on(waiter) || next_due_us(loop) <= loop_now_us(loop)) return;
+    if (waiter_can_go_on(waiter) || next_due_us(loop) <= loop_now_us(loop)) return;
     if (can_read_briefly(loop))
         loop_read_briefly(loop);
     else
@@ -241,7 +248,8 @@ static void turn(loop *loop, waiter *waiter) {
 
 static void sleep_on_futex(loop *loop, waiter *waiter) {
     finish_work(loop);
-    if (can_go_on(waiter) || !loop->is_polling) return; /* the mutex was given back meanwhile */
+    if (waiter_can_go_on(waiter) || !loop->is_polling)
+        return; /* the mutex was given back meanwhile */
     waiter->seat = sleepers_take_seat(&loop->sleepers);
     waiter->is_on_futex = true;
     unsigned seen = sleepers_seen(&loop->sleepers, waiter->seat);
@@ -257,19 +265,22 @@ static void sleep_on_futex(loop *loop, waiter *waiter) {
 /* The thread that began to wait last polls from now on. */
 static void pass_on(loop *loop) {
     list_node *last = list_last(&loop->waiters);
-    if (loop->is_polling || last == NULL || loop->woken_count > 0) return;
-    wake(loop, container_of(last, waiter, node));
+    if (loop->is_polling || loop->woken_count > 0) return;
+    if (last != NULL)
+        wake(loop, container_of(last, waiter, node));
+    else if (loop->background.is_napping && !list_is_empty(&loop->dispatching.suspended))
+        wakeup_signal(&loop->background.nap);
 }
 
 void loop_wait(loop *loop, waiter *waiter) {
     list_append(&loop->waiters, &waiter->node);
-    while (!can_go_on(waiter)) {
+    while (!waiter_can_go_on(waiter)) {
         if (loop->is_polling) {
             sleep_on_futex(loop, waiter);
             continue;
         }
         loop->is_polling = true;
-        while (!can_go_on(waiter))
+        while (!waiter_can_go_on(waiter))
             turn(loop, waiter);
         loop->is_polling = false;
     }
@@ -279,9 +290,12 @@ void loop_wait(loop *loop, waiter *waiter) {
 }
 
 void loop_ready(loop *loop, waiter *waiter) {
+    bool was_ready = waiter->is_ready;
     waiter->is_ready = true;
-    if (!list_has(&waiter->node)) return;
-    if (waiter->is_asleep)
+    if (!list_has(&waiter->node) || (was_ready && waiter->is_suspended)) return;
+    if (waiter->is_suspended)
+        dispatch_ready(loop, waiter);
+    else if (waiter->is_asleep)
         event_signal(loop->wake_fd);
     else
         wake(loop, waiter);

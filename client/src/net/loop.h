@@ -4,7 +4,8 @@
  * All state below the API belongs to the loop's mutex: connections, servers, deployments, leases,
  * local queues. A thread that waits for its call polls, reads replies for everybody and runs
  * timers, until its own call can go on. One thread polls at a time; the others sleep on a futex
- * each. While nobody waits, a background thread polls.
+ * each. While nobody waits, a background thread polls; in a loop without threads, the program does
+ * so by dispatching.
  *
  * "Locked": the caller has the mutex. Callbacks are called locked, by the thread that polls; they
  * must not block. User code is never called locked. */
@@ -89,12 +90,13 @@ void loop_undefer(loop_task *task);
 
 /* -- waiting */
 
-/* A call that a thread waits for. {0} but for is_canceled. */
+/* A call that a thread waits for, or that is suspended. {0} but for is_canceled. */
 typedef struct waiter {
     list_node node;
     int seat;                              /* of the thread while it sleeps on a futex */
     bool is_ready, is_asleep, is_on_futex; /* locked; asleep: in epoll_wait */
     bool is_woken;                         /* on a futex, and about to run */
+    bool is_suspended;                     /* no thread waits: loop_suspend() */
     atomic_bool *is_canceled;              /* NULL: it cannot be canceled */
 } waiter;
 
@@ -113,11 +115,36 @@ void loop_count_owed(loop *loop, ptrdiff_t change);
 /* Waits until no reply is owed, or until the limit. Locked before and after. */
 void loop_drain(loop *loop, int64_t until_us);
 
+/* -- dispatching: how calls go on that no thread waits for. Locked, all of these. */
+
+/* No thread waits for the call. Once ready or canceled, the waiter is in line for
+ * loop_next_ready(), in any thread that dispatches; so the caller lets go of the call. */
+void loop_suspend(loop *loop, waiter *waiter);
+/* Takes a suspended waiter out of the loop. */
+void loop_unsuspend(waiter *waiter);
+
+/* The thread dispatches from now on: what this thread writes leaves together, at the end or after
+ * GATHER_US. False: another dispatch is going on. A loop without threads makes a turn first. */
+bool loop_begin_dispatch(loop *loop);
+/* The next waiter that was ready when the dispatch began, not suspended any more; NULL: none. */
+waiter *loop_next_ready(loop *loop);
+void loop_end_dispatch(loop *loop);
+
+/* Readable while a dispatch would find something to do. Negative: no descriptor to be had. The
+ * descriptor belongs to the loop. */
+int loop_dispatch_fd(loop *loop);
+
 /* -- the background thread */
 
-/* Makes sure that it runs. False: no thread to be had. Locked. */
+/* No thread will be started: dispatches do the work of the background thread. Right after
+ * loop_new(). */
+void loop_forbid_threads(loop *loop);
+bool loop_has_threads(const loop *loop);
+/* Of a loop without threads, not locked: does the background work if the loop was woken for it. */
+void loop_do_background_work(loop *loop);
+
+/* Makes sure that it runs, where threads are allowed. False: no thread to be had. Locked. */
 bool loop_start_background(loop *loop);
 /* Called by the background thread, not locked, whenever it has been woken; set before it starts. */
 void loop_set_background_work(loop *loop, void (*work)(void *arg), void *arg);
-void loop_wake_background(loop *loop);
-bool loop_is_background(const loop *loop); /* is that the calling thread? */
+void loop_wake_background(loop *loop); /* locked */

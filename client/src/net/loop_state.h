@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loop_state.h - what loop.c, loop_io.c and background.c share. No other file includes it. */
+/* loop_state.h - what loop.c, loop_io.c, dispatch.c and background.c share. No other file includes it. */
 #pragma once
 #include "net/loop.h"
 #include <errno.h>
@@ -26,9 +26,20 @@ typedef struct background {
     atomic_bool is_stopping;
     int wake_fd;
     wakeup nap;
+    bool is_napping;
     void (*work)(void *arg);
     void *arg;
 } background;
+
+/* Of dispatch.c. */
+typedef struct dispatching {
+    list suspended, ready, batch; /* waiter: not ready; ready; ready, of the dispatch under way */
+    int ready_fd, fd; /* the eventfd; what the program polls, maybe the same; -1: none yet */
+    bool is_signaled; /* the eventfd is readable */
+    bool is_going_on;
+    pthread_t thread;     /* that dispatches */
+    int64_t gather_by_us; /* what is written is sent by then; 0: nothing was written */
+} dispatching;
 
 struct loop {
     const clock_source *clock;
@@ -46,7 +57,10 @@ struct loop {
     size_t gathered;    /* writes since bytes were sent last */
     size_t owed;        /* replies that are still to come */
     waiter *drained;    /* of loop_drain(), or NULL */
+    bool has_no_threads;
+    bool is_work_due; /* background work, without threads */
     background background;
+    dispatching dispatching;
 };
 
 /* Makes a turn without sleeping if no thread polls. False: one does. Locked. */
@@ -58,6 +72,24 @@ void loop_give_mutex(loop *loop);
 /* Of loop_io.c. Both give the mutex back meanwhile. */
 void loop_send(loop *loop, loop_io *io, bytes *output);
 void loop_read_briefly(loop *loop);
+
+/* Sends what was written. Gives the mutex back meanwhile. */
+void loop_send_all(loop *loop);
+
+/* Of dispatch.c. Locked, all of these. */
+void dispatching_init(dispatching *dispatching);
+void dispatching_free(dispatching *dispatching);
+/* The waiter is suspended, and can go on. */
+void dispatch_ready(loop *loop, waiter *waiter);
+void dispatch_canceled(loop *loop); /* the same for all that are canceled */
+/* Before the mutex is given back: makes the descriptor readable if there is something to do. */
+void dispatch_signal(loop *loop);
+/* The calling thread dispatches: its writes are gathered. */
+bool dispatch_is_gathering(const loop *loop);
+
+static inline bool waiter_can_go_on(const waiter *waiter) {
+    return waiter->is_ready || (waiter->is_canceled != NULL && atomic_load(waiter->is_canceled));
+}
 
 /* Of background.c: ends the thread, if it was started. */
 void background_stop(loop *loop);

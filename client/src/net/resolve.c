@@ -63,7 +63,7 @@ static void *run(void *arg) {
 }
 
 /* The new look-up has two users: the thread and *last. */
-static lookup *start_lookup(const char *host, int port) {
+static lookup *start_lookup(const char *host, int port, bool may_start_thread) {
     size_t host_size = strlen(host) + 1;
     lookup *lookup = calloc(1, sizeof(*lookup) + host_size);
     if (lookup == NULL) return NULL;
@@ -72,7 +72,9 @@ static lookup *start_lookup(const char *host, int port) {
     atomic_init(&lookup->users, 2);
     atomic_init(&lookup->is_done, false);
     lookup->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (lookup->done_fd < 0 || !thread_start(NULL, run, lookup)) {
+    bool is_run = lookup->done_fd >= 0 && !may_start_thread;
+    if (is_run) run(lookup);
+    if (lookup->done_fd < 0 || !(is_run || thread_start(NULL, run, lookup))) {
         if (lookup->done_fd >= 0) close(lookup->done_fd);
         free(lookup);
         return NULL;
@@ -102,12 +104,12 @@ dlock_status lookup_result(const lookup *lookup, const addresses **found, const 
     return lookup->failure == EAI_MEMORY ? DLOCK_NO_MEMORY : DLOCK_UNREACHABLE;
 }
 
-lookup *lookup_join(lookup **last, const char *host, int port) {
+lookup *lookup_join(lookup **last, const char *host, int port, bool may_start_thread) {
     if (*last != NULL && atomic_load(&(*last)->is_done)) {
         lookup_leave(*last);
         *last = NULL;
     }
-    if (*last == NULL) *last = start_lookup(host, port);
+    if (*last == NULL) *last = start_lookup(host, port, may_start_thread);
     if (*last != NULL) atomic_fetch_add(&(*last)->users, 1);
     return *last;
 }

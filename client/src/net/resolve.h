@@ -16,13 +16,14 @@ typedef struct addresses {
 /* False: the host is a name, not an address. */
 bool resolve_literal(addresses *addresses, const char *host, int port);
 
-/* A look-up of a host name in a thread of its own, which ends by itself. */
+/* A look-up of a host name in a thread of its own, which ends by itself; or, where no thread may be
+ * started, within lookup_join(), which then takes as long as getaddrinfo(3). */
 typedef struct lookup lookup;
 
 /* *last: the last look-up of that host, NULL at first; lookup_leave() it at the end. All callers at
  * a time share one, so that names that never resolve do not pile up threads: joins the look-up in
  * flight, or begins a new one. NULL: no memory, descriptor or thread. Locked (loop.h). */
-lookup *lookup_join(lookup **last, const char *host, int port);
+lookup *lookup_join(lookup **last, const char *host, int port, bool may_start_thread);
 void lookup_leave(lookup *lookup); /* NULL is fine */
 
 /* An eventfd: readable from the moment there is a result, and never emptied. Only for watching; the

@@ -25,9 +25,4 @@ void loop_wake_background(loop *loop) {
     (void)loop;
 }
 
-bool loop_is_background(const loop *loop) {
-    (void)loop;
-    return false;
-}
-
 #endif

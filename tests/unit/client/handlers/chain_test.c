@@ -374,7 +374,8 @@ typedef struct running {
 
 static void *run_in_thread(void *arg) {
     running *running = arg;
-    chain_run(running->chain, &running->call);
+    chain_begin(&running->call);
+    chain_finish(running->chain, &running->call);
     return NULL;
 }
 

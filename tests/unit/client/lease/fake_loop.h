@@ -14,7 +14,6 @@
 #define loop_start_background    fake_loop_start_background
 #define loop_set_background_work fake_loop_set_background_work
 #define loop_wake_background     fake_loop_wake_background
-#define loop_is_background       fake_loop_is_background
 
 #include "net/loop.h"
 #include <pthread.h>
@@ -28,7 +27,6 @@ struct loop {
     pthread_mutex_t mutex;
     bool is_locked;
     bool has_no_thread;
-    bool is_background; /* the test plays the background thread */
     void (*work)(void *arg);
     void *arg;
     int wakes, timer_sets, timer_runs;
@@ -75,10 +73,6 @@ void loop_set_background_work(loop *loop, void (*work)(void *arg), void *arg) {
 
 void loop_wake_background(loop *loop) {
     loop->wakes++;
-}
-
-bool loop_is_background(const loop *loop) {
-    return loop->is_background;
 }
 
 /* Runs the timers that are due by then, each in its time. Locked. */

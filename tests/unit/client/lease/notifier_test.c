@@ -60,9 +60,7 @@ static void begin_with_one(void) {
 }
 
 static void play_background(void) {
-    fake_loop.is_background = true;
     fake_loop.work(fake_loop.arg);
-    fake_loop.is_background = false;
 }
 
 /* The background thread comes as soon as it is woken. */

@@ -42,8 +42,8 @@ static const addresses *wait_for(lookup *lookup, dlock_status *status) {
 static void callers_share_a_look_up(void) {
     dlock_status status;
     lookup *last = NULL;
-    lookup *one = lookup_join(&last, "127.0.0.1", 7000);
-    lookup *other = lookup_join(&last, "127.0.0.1", 7000);
+    lookup *one = lookup_join(&last, "127.0.0.1", 7000, true);
+    lookup *other = lookup_join(&last, "127.0.0.1", 7000, true);
     CHECK(one != NULL && other != NULL);
     if (one == NULL || other == NULL) return;
     const addresses *found = wait_for(one, &status);
@@ -58,9 +58,9 @@ static void callers_share_a_look_up(void) {
 static void a_new_look_up_begins_after_the_last_has_ended(void) {
     dlock_status status;
     lookup *last = NULL;
-    lookup *first = lookup_join(&last, "127.0.0.1", 7000);
+    lookup *first = lookup_join(&last, "127.0.0.1", 7000, true);
     wait_for(first, &status);
-    lookup *second = lookup_join(&last, "127.0.0.1", 7000);
+    lookup *second = lookup_join(&last, "127.0.0.1", 7000, true);
     CHECK(first != second);
     lookup_leave(first);
     wait_for(second, &status);
@@ -70,7 +70,7 @@ static void a_new_look_up_begins_after_the_last_has_ended(void) {
 
 static void a_look_up_outlives_everybody(void) {
     lookup *last = NULL;
-    lookup_leave(lookup_join(&last, "127.0.0.1", 7000));
+    lookup_leave(lookup_join(&last, "127.0.0.1", 7000, true));
     lookup_leave(last);
     lookup_leave(NULL);
 }
@@ -78,7 +78,7 @@ static void a_look_up_outlives_everybody(void) {
 static void a_bad_name_is_unreachable(void) {
     dlock_status status;
     lookup *last = NULL;
-    lookup *lookup = lookup_join(&last, "a..b", 7000);
+    lookup *lookup = lookup_join(&last, "a..b", 7000, true);
     CHECK(wait_for(lookup, &status) == NULL);
     CHECK_EQUAL(status, DLOCK_UNREACHABLE);
     lookup_leave(lookup);

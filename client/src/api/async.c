@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* async.c - calls that return at once, and the dispatch that goes on with them.
+ *
+ *   start      lock_begin_...() -> the chain as far as it goes. Then the call is suspended in the
+ *              loop, ready or not
+ *   dispatch   each call that is ready: the rest of the chain -> lock_settle() -> done()
+ *   free       of a handle with a call under way: the chain ends at once, as canceled -> done()
+ *
+ * Handlers, on_event and done() run not locked, in the thread that starts, dispatches or frees.
+ * Nothing touches the handle after done(), which may free it. */
+#include "api/guarded.h"
+#include "api/lock_calls.h"
+
+/* Nothing to suspend: the next dispatch is to take the call. */
+static void make_ready(dlock_lock *lock) {
+    loop *loop = lock->client->loop;
+    loop_lock(loop);
+    lock->call.waiter.is_ready = true;
+    loop_suspend(loop, &lock->call.waiter);
+    loop_unlock(loop);
+}
+
+/* Somebody has to read the replies. */
+static bool has_background(dlock_lock *lock) {
+    loop *loop = lock->client->loop;
+    loop_lock(loop);
+    bool is_started = loop_start_background(loop);
+    loop_unlock(loop);
+    return is_started;
+}
+
+/* is_begun: the chain is to be run; else answered is the result of the call. */
+static dlock_status start(dlock_lock *lock, bool is_begun, dlock_status answered,
+                          dlock_done_fn done, void *arg) {
+    if (!is_begun && (answered == DLOCK_INVALID || answered == DLOCK_NO_MEMORY)) return answered;
+    lock->async = (async_call){.stage = is_begun ? ASYNC_CHAIN : ASYNC_ANSWERED,
+                               .answered = answered,
+                               .done = done,
+                               .arg = arg};
+    if (is_begun) {
+        chain_begin(&lock->call);
+        if (!chain_go_on(lock->client->chain, &lock->call)) return DLOCK_OK;
+        lock->async.stage = ASYNC_LEFT;
+    }
+    make_ready(lock);
+    return DLOCK_OK;
+}
+
+dlock_status dlock_acquire_start(dlock_lock *lock, int64_t wait_ms, dlock_done_fn done, void *arg) {
+    return dlock_acquire_for_start(lock, wait_ms, 0, done, arg);
+}
+
+dlock_status dlock_acquire_for_start(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
+                                     dlock_done_fn done, void *arg) {
+    dlock_status answered = DLOCK_OK;
+    if (lock == NULL || done == NULL) return DLOCK_INVALID;
+    if (!has_background(lock)) return DLOCK_NO_MEMORY;
+    bool is_begun = lock_begin_acquire(lock, wait_ms, lease_ms, &answered);
+    return start(lock, is_begun, answered, done, arg);
+}
+
+dlock_status dlock_extend_start(dlock_lock *lock, uint32_t lease_ms, dlock_done_fn done,
+                                void *arg) {
+    dlock_status answered = DLOCK_OK;
+    if (lock == NULL || done == NULL) return DLOCK_INVALID;
+    if (!has_background(lock)) return DLOCK_NO_MEMORY;
+    bool is_begun = lock_begin_extend(lock, lease_ms, &answered);
+    return start(lock, is_begun, answered, done, arg);
+}
+
+dlock_status dlock_release_start(dlock_lock *lock, dlock_done_fn done, void *arg) {
+    dlock_status answered = DLOCK_OK;
+    if (lock == NULL || done == NULL) return DLOCK_INVALID;
+    if (!has_background(lock)) return DLOCK_NO_MEMORY;
+    bool is_begun = lock_begin_release(lock, &answered);
+    return start(lock, is_begun, answered, done, arg);
+}
+
+dlock_status dlock_guarded_start(dlock_lock *lock, size_t argc, const char *const *argv,
+                                 const size_t *argvlen, dlock_reply *reply, dlock_done_fn done,
+                                 void *arg) {
+    guarded *guarded;
+    guarded_words words = {.count = argc, .words = argv, .lengths = argvlen};
+    if (lock == NULL || done == NULL) return DLOCK_INVALID;
+    if (!has_background(lock)) return DLOCK_NO_MEMORY;
+    dlock_status answered = guarded_new(&guarded, lock, &words, reply);
+    if (answered != DLOCK_OK) return start(lock, false, answered, done, arg);
+    lock->async =
+        (async_call){.stage = ASYNC_GUARDED, .guarded = guarded, .done = done, .arg = arg};
+    waiter *waiter = &lock->call.waiter;
+    loop *loop = lock->client->loop;
+    *waiter = (struct waiter){0};
+    loop_lock(loop);
+    guarded_start(guarded, waiter);
+    loop_suspend(loop, waiter);
+    loop_unlock(loop);
+    return DLOCK_OK;
+}
+
+/* -- dispatch */
+
+static dlock_status settle(dlock_lock *lock, const async_call *ended) {
+    if (ended->stage == ASYNC_ANSWERED) return ended->answered;
+    return ended->stage == ASYNC_GUARDED ? guarded_settle(ended->guarded) : lock_settle(lock);
+}
+
+/* True: the call is over, and the program was told. The handle may be gone. */
+static bool go_on(dlock_lock *lock) {
+    async_call *async = &lock->async;
+    if (async->stage == ASYNC_CHAIN && !chain_go_on(lock->client->chain, &lock->call)) return false;
+    async_call ended = *async;
+    async->stage = ASYNC_NONE; /* settling tells of events, and on_event may use the lock */
+    dlock_status status = settle(lock, &ended);
+    ended.done(ended.arg, lock, status);
+    return true;
+}
+
+int dlock_client_fd(dlock_client *client) {
+    loop_lock(client->loop);
+    int fd = loop_dispatch_fd(client->loop);
+    loop_unlock(client->loop);
+    return fd;
+}
+
+static dlock_lock *take_ready(loop *loop) {
+    loop_lock(loop);
+    waiter *ready = loop_next_ready(loop);
+    loop_unlock(loop);
+    return ready == NULL ? NULL : container_of(ready, dlock_lock, call.waiter);
+}
+
+size_t dlock_client_dispatch(dlock_client *client) {
+    loop *loop = client->loop;
+    size_t count = 0;
+    dlock_lock *ready;
+    loop_lock(loop);
+    bool is_begun = loop_begin_dispatch(loop);
+    loop_unlock(loop);
+    if (!is_begun) return 0;
+    loop_do_background_work(loop);
+    while ((ready = take_ready(loop)) != NULL)
+        count += go_on(ready);
+    loop_lock(loop);
+    loop_end_dispatch(loop);
+    loop_unlock(loop);
+    return count;
+}
+
+/* -- the end of a handle */
+
+void lock_stop_call(dlock_lock *lock) {
+    async_call *async = &lock->async;
+    loop *loop = lock->client->loop;
+    if (async->stage == ASYNC_NONE) return;
+    async_call ended = *async;
+    loop_lock(loop);
+    loop_unsuspend(&lock->call.waiter);
+    if (ended.stage == ASYNC_GUARDED && !ended.guarded->is_done)
+        deployment_abandon(lock->client->deployment, &ended.guarded->attempt);
+    loop_unlock(loop);
+    async->stage = ASYNC_STOPPED;
+    if (ended.stage == ASYNC_CHAIN) {
+        atomic_store(&lock->call.is_stopped, true);
+        chain_finish(lock->client->chain, &lock->call);
+    }
+    settle(lock, &ended);
+    ended.done(ended.arg, lock, DLOCK_CANCELED);
+    async->stage = ASYNC_NONE;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dispatch.c - calls that no thread waits for: see loop.h.
+ *
+ *   suspend    a call cannot go on yet: its waiter is in the list of suspended ones
+ *   ready      an attempt ended, a timer, a cancel: the waiter moves to the list of ready ones, and
+ *              the descriptor becomes readable before the mutex is given back
+ *   dispatch   the program takes the ready ones of that moment. Waiters that become ready
+ *              meanwhile are for the next dispatch, so a dispatch ends
+ *   gather     calls that the program starts while it dispatches usually follow each other at
+ *              once: their requests leave in one piece, not later than GATHER_US, rounded up to the
+ *              end of the program's function
+ *
+ * The descriptor is an eventfd. A loop without threads also has to be polled for its sockets and
+ * its timer: then the descriptor is an epoll descriptor over both.
+ *
+ * Invariant: a waiter that is suspended is in exactly one of the three lists. While no dispatch
+ * goes on and the mutex is free, the eventfd is readable if and only if a waiter is ready or
+ * background work is due. */
+#include "net/loop_state.h"
+
+#include <sys/epoll.h>
+
+enum { GATHER_US = 100 };
+
+void dispatching_init(dispatching *dispatching) {
+    list_init(&dispatching->suspended);
+    list_init(&dispatching->ready);
+    list_init(&dispatching->batch);
+    dispatching->ready_fd = dispatching->fd = -1;
+}
+
+void dispatching_free(dispatching *dispatching) {
+    if (dispatching->fd != dispatching->ready_fd) close_if_open(dispatching->fd);
+    close_if_open(dispatching->ready_fd);
+}
+
+/* -- suspended and ready */
+
+void dispatch_ready(loop *loop, waiter *waiter) {
+    list_remove(&waiter->node);
+    list_append(&loop->dispatching.ready, &waiter->node);
+}
+
+void loop_suspend(loop *loop, waiter *waiter) {
+    bool is_ready = waiter_can_go_on(waiter);
+    waiter->is_suspended = true;
+    list_append(is_ready ? &loop->dispatching.ready : &loop->dispatching.suspended, &waiter->node);
+}
+
+void loop_unsuspend(waiter *waiter) {
+    list_remove(&waiter->node);
+    waiter->is_suspended = waiter->is_ready = false;
+}
+
+void dispatch_canceled(loop *loop) {
+    list *suspended = &loop->dispatching.suspended;
+    list_node *next;
+    for (list_node *node = list_first(suspended); node != NULL; node = next) {
+        waiter *waiter = container_of(node, struct waiter, node);
+        next = list_next(suspended, node);
+        if (waiter_can_go_on(waiter)) dispatch_ready(loop, waiter);
+    }
+}
+
+/* -- the descriptor */
+
+void dispatch_signal(loop *loop) {
+    dispatching *self = &loop->dispatching;
+    bool is_wanted = !list_is_empty(&self->ready) || loop->is_work_due;
+    if (!is_wanted || self->is_signaled || self->is_going_on || self->ready_fd < 0) return;
+    self->is_signaled = true;
+    event_signal(self->ready_fd);
+}
+
+static bool watch(int epoll_fd, int fd) {
+    struct epoll_event event = {.events = EPOLLIN};
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+/* Readable when one of the two is. */
+static int join(int fd, int other_fd) {
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll_fd >= 0 && watch(epoll_fd, fd) && watch(epoll_fd, other_fd)) return epoll_fd;
+    close_if_open(epoll_fd);
+    return -1;
+}
+
+int loop_dispatch_fd(loop *loop) {
+    dispatching *self = &loop->dispatching;
+    if (self->ready_fd < 0) self->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (self->ready_fd < 0 || self->fd >= 0) return self->fd;
+    self->fd = loop->has_no_threads ? join(loop->epoll_fd, self->ready_fd) : self->ready_fd;
+    return self->fd;
+}
+
+/* -- a dispatch */
+
+bool dispatch_is_gathering(const loop *loop) {
+    return loop->dispatching.is_going_on && pthread_equal(loop->dispatching.thread, pthread_self());
+}
+
+bool loop_begin_dispatch(loop *loop) {
+    dispatching *self = &loop->dispatching;
+    list_node *node;
+    eventfd_t count;
+    if (self->is_going_on) return false;
+    self->is_going_on = true; /* the turn gives the mutex back */
+    self->thread = pthread_self();
+    if (loop->has_no_threads) loop_turn(loop);
+    if (self->is_signaled) eventfd_read(self->ready_fd, &count);
+    self->is_signaled = false;
+    self->gather_by_us = 0;
+    while ((node = list_first(&self->ready)) != NULL) {
+        list_remove(node);
+        list_append(&self->batch, node);
+    }
+    return true;
+}
+
+waiter *loop_next_ready(loop *loop) {
+    dispatching *self = &loop->dispatching;
+    list_node *node = list_first(&self->batch);
+    if (node == NULL) return NULL;
+    if (!list_is_empty(&loop->writes)) {
+        int64_t now_us = loop_now_us(loop);
+        if (self->gather_by_us == 0) self->gather_by_us = now_us + GATHER_US;
+        if (now_us >= self->gather_by_us) {
+            self->gather_by_us = 0;
+            loop_send_all(loop);
+            node = list_first(&self->batch); /* the mutex was given back meanwhile */
+            if (node == NULL) return NULL;
+        }
+    }
+    waiter *waiter = container_of(node, struct waiter, node);
+    loop_unsuspend(waiter);
+    return waiter;
+}
+
+void loop_end_dispatch(loop *loop) {
+    loop->dispatching.is_going_on = false;
+}
+
+/* -- a loop without threads */
+
+void loop_forbid_threads(loop *loop) {
+    loop->has_no_threads = true;
+}
+
+bool loop_has_threads(const loop *loop) {
+    return !loop->has_no_threads;
+}
+
+void loop_do_background_work(loop *loop) {
+    loop_lock(loop);
+    bool is_due = loop->is_work_due;
+    loop->is_work_due = false;
+    loop_unlock(loop);
+    if (is_due && loop->background.work != NULL) loop->background.work(loop->background.arg);
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dispatch_test.c - calls that no thread waits for: how they become ready, when the descriptor is
+ * readable, and what a dispatch takes. */
+#include "threads_world.h"
+
+#include <poll.h>
+
+static bool is_readable(int fd, int timeout_ms) {
+    struct pollfd source = {.fd = fd, .events = POLLIN};
+    return poll(&source, 1, timeout_ms) == 1;
+}
+
+static int begin_with_fd(bool has_threads) {
+    begin();
+    if (!has_threads) loop_forbid_threads(the_loop);
+    loop_lock(the_loop);
+    CHECK(loop_start_background(the_loop));
+    int fd = loop_dispatch_fd(the_loop);
+    CHECK(fd >= 0);
+    CHECK_EQUAL(loop_dispatch_fd(the_loop), fd);
+    loop_unlock(the_loop);
+    CHECK(!is_readable(fd, 0));
+    return fd;
+}
+
+static void suspend(waiter *waiter) {
+    loop_lock(the_loop);
+    loop_suspend(the_loop, waiter);
+    loop_unlock(the_loop);
+}
+
+static void make_ready(waiter *waiter) {
+    loop_lock(the_loop);
+    loop_ready(the_loop, waiter);
+    loop_unlock(the_loop);
+}
+
+/* How many waiters a dispatch takes; each() is called, not locked, for each of them. */
+static int dispatch(void (*each)(waiter *waiter)) {
+    int count = 0;
+    loop_lock(the_loop);
+    if (!loop_begin_dispatch(the_loop)) count = -1;
+    waiter *ready;
+    while (count >= 0 && (ready = loop_next_ready(the_loop)) != NULL) {
+        loop_unlock(the_loop);
+        if (each != NULL) each(ready);
+        loop_lock(the_loop);
+        count++;
+    }
+    if (count >= 0) loop_end_dispatch(the_loop);
+    loop_unlock(the_loop);
+    return count;
+}
+
+/* -- ready */
+
+static void a_waiter_that_becomes_ready_is_dispatched_once(void) {
+    int fd = begin_with_fd(true);
+    waiter one = {0};
+    suspend(&one);
+    CHECK_EQUAL(dispatch(NULL), 0);
+    make_ready(&one);
+    CHECK(is_readable(fd, 0));
+    CHECK_EQUAL(dispatch(NULL), 1);
+    CHECK(!is_readable(fd, 0));
+    CHECK_EQUAL(dispatch(NULL), 0);
+    end();
+}
+
+static void a_waiter_that_was_ready_before_it_is_suspended_is_dispatched(void) {
+    int fd = begin_with_fd(true);
+    waiter one = {0};
+    make_ready(&one);
+    CHECK(!is_readable(fd, 0));
+    suspend(&one);
+    CHECK(is_readable(fd, 0));
+    CHECK_EQUAL(dispatch(NULL), 1);
+    end();
+}
+
+static void a_waiter_that_is_taken_back_is_not_dispatched(void) {
+    begin_with_fd(true);
+    waiter one = {0}, other = {0};
+    suspend(&one);
+    suspend(&other);
+    make_ready(&one);
+    make_ready(&other);
+    loop_lock(the_loop);
+    loop_unsuspend(&one);
+    loop_unlock(the_loop);
+    CHECK_EQUAL(dispatch(NULL), 1);
+    end();
+}
+
+static void ready_waiters_are_dispatched_in_their_order(void) {
+    begin_with_fd(true);
+    waiter waiters[3] = {{.is_ready = false}};
+    for (int i = 0; i < 3; i++)
+        suspend(&waiters[i]);
+    make_ready(&waiters[2]);
+    make_ready(&waiters[0]);
+    make_ready(&waiters[2]);
+    loop_lock(the_loop);
+    CHECK(loop_begin_dispatch(the_loop));
+    CHECK(loop_next_ready(the_loop) == &waiters[2]); /* once, though told twice */
+    CHECK(loop_next_ready(the_loop) == &waiters[0]);
+    CHECK(loop_next_ready(the_loop) == NULL);
+    loop_end_dispatch(the_loop);
+    loop_unsuspend(&waiters[1]);
+    loop_unlock(the_loop);
+    end();
+}
+
+static void a_ready_waiter_shows_when_the_descriptor_is_asked_for_later(void) {
+    begin();
+    waiter one = {0};
+    suspend(&one);
+    make_ready(&one);
+    loop_lock(the_loop);
+    int fd = loop_dispatch_fd(the_loop);
+    loop_unlock(the_loop);
+    CHECK(is_readable(fd, 0));
+    CHECK_EQUAL(dispatch(NULL), 1);
+    end();
+}
+
+static waiter again;
+
+static void suspend_ready_again(waiter *waiter) {
+    make_ready(waiter);
+    suspend(waiter);
+}
+
+static void a_waiter_that_is_ready_again_at_once_is_for_the_next_dispatch(void) {
+    int fd = begin_with_fd(true);
+    again = (waiter){0};
+    suspend(&again);
+    make_ready(&again);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQUAL(dispatch(suspend_ready_again), 1);
+        CHECK(is_readable(fd, 0));
+    }
+    CHECK_EQUAL(dispatch(NULL), 1);
+    CHECK(!is_readable(fd, 0));
+    end();
+}
+
+static void dispatch_within(waiter *waiter) {
+    (void)waiter;
+    CHECK_EQUAL(dispatch(NULL), -1);
+}
+
+static void a_dispatch_within_a_dispatch_is_refused(void) {
+    begin_with_fd(true);
+    waiter one = {0};
+    suspend(&one);
+    make_ready(&one);
+    CHECK_EQUAL(dispatch(dispatch_within), 1);
+    end();
+}
+
+/* -- cancel */
+
+static void a_canceled_waiter_is_ready(bool has_threads) {
+    int fd = begin_with_fd(has_threads);
+    atomic_bool is_canceled = false;
+    waiter one = {.is_canceled = &is_canceled}, other = {0};
+    suspend(&one);
+    suspend(&other);
+    atomic_store(&is_canceled, true);
+    loop_interrupt(the_loop);
+    CHECK(is_readable(fd, PROMPT_MS));
+    CHECK_EQUAL(dispatch(NULL), 1);
+    CHECK(!is_readable(fd, 0));
+    loop_lock(the_loop);
+    loop_unsuspend(&other);
+    loop_unlock(the_loop);
+    end();
+}
+
+static void a_canceled_waiter_is_ready_with_threads(void) {
+    a_canceled_waiter_is_ready(true);
+}
+
+static void a_canceled_waiter_is_ready_without_threads(void) {
+    a_canceled_waiter_is_ready(false);
+}
+
+/* -- timers and descriptors */
+
+static void a_timer_makes_a_suspended_waiter_ready(bool has_threads) {
+    int fd = begin_with_fd(has_threads);
+    sleeper one = {.timer.on_due = wake_sleeper};
+    loop_lock(the_loop);
+    loop_set_timer(the_loop, &one.timer, now_us() + 20000);
+    loop_suspend(the_loop, &one.waiter);
+    loop_unlock(the_loop);
+    int count = 0;
+    while (count == 0) {
+        CHECK(is_readable(fd, PROMPT_MS));
+        count = dispatch(NULL);
+    }
+    CHECK_EQUAL(count, 1);
+    end();
+}
+
+static void a_timer_makes_a_suspended_waiter_ready_with_threads(void) {
+    a_timer_makes_a_suspended_waiter_ready(true);
+}
+
+static void a_timer_makes_a_suspended_waiter_ready_without_threads(void) {
+    a_timer_makes_a_suspended_waiter_ready(false);
+}
+
+static void a_ready_waiter_does_not_keep_a_thread_that_waits_busy(void) {
+    int fd = begin_with_fd(false);
+    sleeper self = {.timer.on_due = wake_sleeper};
+    waiter one = {0};
+    suspend(&one);
+    make_ready(&one);
+    struct timespec begin_cpu, end_cpu;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin_cpu);
+    loop_lock(the_loop);
+    loop_set_timer(the_loop, &self.timer, now_us() + 200000);
+    loop_wait(the_loop, &self.waiter);
+    loop_unlock(the_loop);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end_cpu);
+    int64_t used_us = (end_cpu.tv_sec - begin_cpu.tv_sec) * INT64_C(1000000) +
+                      (end_cpu.tv_nsec - begin_cpu.tv_nsec) / 1000;
+    CHECK(used_us < 100000);
+    CHECK(is_readable(fd, 0));
+    CHECK_EQUAL(dispatch(NULL), 1);
+    end();
+}
+
+/* -- without threads */
+
+static int works;
+
+static void work(void *arg) {
+    (void)arg;
+    loop_lock(the_loop); /* a deadlock if the caller were locked */
+    loop_unlock(the_loop);
+    works++;
+}
+
+static void background_work_is_done_by_the_program(void) {
+    int fd = begin_with_fd(false);
+    works = 0;
+    loop_set_background_work(the_loop, work, NULL);
+    loop_do_background_work(the_loop);
+    CHECK_EQUAL(works, 0);
+    loop_lock(the_loop);
+    loop_wake_background(the_loop);
+    loop_unlock(the_loop);
+    CHECK(is_readable(fd, 0));
+    CHECK_EQUAL(dispatch(NULL), 0);
+    loop_do_background_work(the_loop);
+    CHECK_EQUAL(works, 1);
+    end();
+}
+
+/* -- another thread makes waiters ready */
+
+enum { ROUNDS = 20000 };
+static waiter shared_waiter;
+static atomic_int signals;
+
+static void *signal_often(void *arg) {
+    for (int i = 0; i < ROUNDS; i++) {
+        while (atomic_load(&signals) != i)
+            sched_yield();
+        make_ready(&shared_waiter);
+    }
+    return arg;
+}
+
+static void suspend_and_count(waiter *waiter) {
+    suspend(waiter);
+    atomic_fetch_add(&signals, 1);
+}
+
+static void no_wakeup_is_lost_between_two_dispatches(void) {
+    int fd = begin_with_fd(true), count = 0;
+    shared_waiter = (waiter){0};
+    atomic_store(&signals, 0);
+    suspend(&shared_waiter);
+    pthread_t other;
+    pthread_create(&other, NULL, signal_often, NULL);
+    while (count < ROUNDS) {
+        CHECK(is_readable(fd, PROMPT_MS));
+        count += dispatch(suspend_and_count);
+    }
+    pthread_join(other, NULL);
+    loop_lock(the_loop);
+    loop_unsuspend(&shared_waiter);
+    loop_unlock(the_loop);
+    end();
+}
+
+int main(void) {
+    alarm(WATCHDOG_S);
+    UNIT_RUN(a_waiter_that_becomes_ready_is_dispatched_once);
+    UNIT_RUN(a_waiter_that_was_ready_before_it_is_suspended_is_dispatched);
+    UNIT_RUN(a_waiter_that_is_taken_back_is_not_dispatched);
+    UNIT_RUN(ready_waiters_are_dispatched_in_their_order);
+    UNIT_RUN(a_ready_waiter_shows_when_the_descriptor_is_asked_for_later);
+    UNIT_RUN(a_waiter_that_is_ready_again_at_once_is_for_the_next_dispatch);
+    UNIT_RUN(a_dispatch_within_a_dispatch_is_refused);
+    UNIT_RUN(a_canceled_waiter_is_ready_with_threads);
+    UNIT_RUN(a_canceled_waiter_is_ready_without_threads);
+    UNIT_RUN(a_timer_makes_a_suspended_waiter_ready_with_threads);
+    UNIT_RUN(a_timer_makes_a_suspended_waiter_ready_without_threads);
+    UNIT_RUN(a_ready_waiter_does_not_keep_a_thread_that_waits_busy);
+    UNIT_RUN(background_work_is_done_by_the_program);
+    UNIT_RUN(no_wakeup_is_lost_between_two_dispatches);
+    return unit_summary();
+}
