@@ -162,6 +162,13 @@ def parts(folder):
                files_in("client", "programs", "install", "fencing", "cpp", "cluster_failover"),
                {"LD_PRELOAD": sanitizers, "ASAN_OPTIONS": "detect_leaks=0",
                 "DLOCK_LIBRARY": str(ROOT / SANITIZED / "libdlock.so")})
+    # These look at descriptors and threads of the test itself, or use no call of a lock.
+    forms = files_in("client", "programs", "install", "fencing", "descriptors", "async",
+                     "cluster_failover")
+    yield Part("client, asynchronous", forms, {"DLOCK_FORM": "async"})
+    yield Part(f"client without threads under {SANITIZERS}", forms,
+               {"DLOCK_FORM": "loop", "LD_PRELOAD": sanitizers, "ASAN_OPTIONS": "detect_leaks=0",
+                "DLOCK_LIBRARY": str(ROOT / SANITIZED / "libdlock.so"), "DLOCK_BUILD": SANITIZED})
     yield Part("command line", files_in("cli"))
     yield Part(f"command line under {SANITIZERS}",
                files_of("cli", "run", "run_safety", "scripts", "config", "operators", "metrics",
@@ -175,6 +182,10 @@ def parts(folder):
     yield Part("client's threads under TSan", threads,
                {"DLOCK_BUILD": "build/sanitize-thread",
                 "TSAN_OPTIONS": f"suppressions={ROOT}/tests/tsan.supp"})
+    for form in "async", "loop":
+        yield Part(f"client's threads under TSan, {form}", files_of("client", "programs"),
+                   {"DLOCK_BUILD": "build/sanitize-thread", "DLOCK_FORM": form,
+                    "TSAN_OPTIONS": f"suppressions={ROOT}/tests/tsan.supp"})
     core = files_of("module", "commands", "replication", "session", "wait", "wait_end", "told",
                     "idempotence", "leases", "fence", "clock")
     for server in SERVERS:
