@@ -249,11 +249,11 @@ bench-build:
 	@$(MAKE) -s all
 
 .PHONY: check-figures
-check-figures: ## compare the README's figures with those of the last make bench
+check-figures: ## compare the figures of the pages with those of the last make bench
 	@scripts/check-figures
 
 .PHONY: plots
-plots: ## draw what the benchmark has measured: build/bench/*.svg and *.png, and the README's
+plots: ## draw what the benchmark has measured: build/bench/*.svg and *.png, and those of the pages
 	@scripts/bootstrap bench
 	@scripts/python tests/bench/plots.py
 
@@ -277,8 +277,9 @@ install-module: module install-doc
 
 # The pages lie as they do here, so that their links work.
 DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md client/README.md client/ARCHITECTURE.md \
-    client/cli/dlock.1 module/README.md scripts/Containerfile $(filter-out %/__pycache__, \
-    $(wildcard client/include/* client/examples/* module/examples/* tests/bench/plots/*.svg))
+    client/cli/dlock.1 module/README.md scripts/Containerfile tests/bench/README.md \
+    $(filter-out %/__pycache__, $(wildcard client/include/* client/examples/* module/examples/* \
+    tests/bench/plots/*.svg))
 .PHONY: install-doc
 install-doc:
 	for file in $(DOC_FILES); do install -D -m 644 "$$file" "$(DOC_DIR)/$$file" || exit; done

@@ -23,7 +23,7 @@ def block(page, language):
 def shown_session(page=README, title="In redis-cli"):
     """What is typed in redis-cli, each with its answer."""
     shown = checker.section(page, title)
-    return re.findall(rf"^ {{4}}127.0.0.1:{PORT}> (.*)\n {{4}}(.*)$", shown, re.M)
+    return re.findall(rf"^ {{4,6}}127.0.0.1:{PORT}> (.*)\n {{4,6}}(.*)$", shown, re.M)
 
 
 def release_soon(server):
@@ -55,6 +55,16 @@ def test_the_session_in_redis_cli(server):
         if releaser:
             releaser.join()
         assert shown == re.sub(r"\d{16}", "FENCE", answer)
+
+
+def test_the_guarded_write_of_a_late_holder(server):
+    (typed, answer), = shown_session(title="The pause that no lock survives")
+    assert said(server, typed) == answer
+    assert server.observer.dbsize() == 0
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 205
 
 
 def test_the_session_with_shared_holders(server):
