@@ -73,6 +73,11 @@ typedef enum dlock_mode {
     DLOCK_SHARED = 1     /* held together with other shared holders, never with an exclusive one */
 } dlock_mode;
 
+typedef enum dlock_module {
+    DLOCK_MODULE_REQUIRED = 0,
+    DLOCK_MODULE_NONE = 1 /* plain Redis: SET NX PX and scripts. See client/README.md */
+} dlock_module;
+
 typedef enum dlock_state {
     DLOCK_FREE = 0, /* never acquired, or released */
     DLOCK_HELD = 1,
@@ -135,9 +140,10 @@ typedef struct dlock_client_options {
     void *access_log_arg;
     const struct dlock_lock_options *lock_defaults; /* NULL, or the values of options that are 0 in
                                                      * the options of a lock; copied */
-    bool no_threads; /* the library starts no thread: the program dispatches (see
+    bool no_threads;     /* the library starts no thread: the program dispatches (see
                       * dlock_client_dispatch()). Not with backend or access_log_dir; a host name is
                       * looked up within a call or a dispatch, which waits for the name server */
+    dlock_module module; /* DLOCK_MODULE_NONE: for servers without the dlock module */
 } dlock_client_options;
 
 typedef struct dlock_lock_options {
@@ -211,7 +217,8 @@ DLOCK_API const char *dlock_error(void);
  * and replies in flight are awaited, for one I/O timeout in all. Threads: no thread may use the client. */
 DLOCK_API void dlock_client_free(dlock_client *client);
 
-/* DLOCK_OK: the server, or a majority of several, replies, accepts the user and has the module.
+/* DLOCK_OK: the server, or a majority of several, replies, accepts the user and, unless the option
+ * module says otherwise, has the module.
  * Threads: any. */
 DLOCK_API dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms);
 

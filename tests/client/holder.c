@@ -4,8 +4,8 @@
  *   holder URL COUNT LEASE_MS IO_TIMEOUT_MS
  *
  * With each line on its input: releases all, takes lock0 ... again, says "held". Every other lock
- * is shared. For each lock that is lost: "lost NUMBER WHEN END", in microseconds of CLOCK_BOOTTIME;
- * END is the end of its validity, as it was last seen. */
+ * is shared, unless the URL says module=none. For each lock that is lost: "lost NUMBER WHEN END",
+ * in microseconds of CLOCK_BOOTTIME; END is the end of its validity, as it was last seen. */
 #include "either_form.h"
 
 #include <poll.h>
@@ -70,6 +70,7 @@ static void take_all(int count) {
 
 int main(int argc, char **argv) {
     if (argc != 5) return 2;
+    bool can_share = strstr(argv[1], "module=none") == NULL;
     static int count;
     count = atoi(argv[2]);
     dlock_lock_options kept;
@@ -89,7 +90,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++) {
         char name[16];
         snprintf(name, sizeof(name), "lock%d", i);
-        kept.mode = i % 2 == 0 ? DLOCK_EXCLUSIVE : DLOCK_SHARED;
+        kept.mode = i % 2 == 0 || !can_share ? DLOCK_EXCLUSIVE : DLOCK_SHARED;
         if (dlock_lock_new(&locks[i], client, name, &kept) != DLOCK_OK) return 2;
     }
     if (pthread_create(&looker, NULL, look, &count) != 0) return 2;

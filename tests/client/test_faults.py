@@ -64,11 +64,12 @@ class Holder:
         self.process.wait()
 
 
-@pytest.fixture
-def world(start_server):
-    server = start_server(*OPTIONS)
+@pytest.fixture(params=["with the module", "plain"])
+def world(request, start_server):
+    server = start_server(*OPTIONS, **({"module": None} if request.param == "plain" else {}))
+    server.is_plain = request.param == "plain"
     proxy = Proxy(server.port)
-    holder = Holder(proxy.url)
+    holder = Holder(proxy.url + ("?module=none" if server.is_plain else ""))
     yield server, proxy, holder
     holder.end()
     proxy.close()
@@ -99,15 +100,36 @@ def cut(_, proxy, pause):
         time.sleep(0.01)
 
 
+class PlainLock:
+    """As any client does it without the module."""
+
+    def __init__(self, client, key):
+        self.client, self.key = client, key
+
+    def acquire(self, token, lease_ms, *_):
+        taken = self.client.set(self.key, token, nx=True, px=lease_ms)
+        if not taken:
+            time.sleep(0.005)
+        return taken
+
+    def info(self):
+        return {"token": self.client.get(self.key)}
+
+    def release(self, _):
+        self.client.delete(self.key)
+
+
 def rival(server, number, until, taken):
-    """Waits in line for it, and keeps it for as long as the holder could still think it has it."""
-    fence = None
+    """Waits for it, and keeps it for as long as the holder could still think it has it."""
+    fence, lock = None, None
     while fence is None and now() < until:
         try:
-            lock = Lock(server.connect(), f"lock{number}")
+            if lock is None:
+                lock = (PlainLock if server.is_plain else Lock)(server.connect(), f"lock{number}")
             wait_ms = max(1, int((until - now()) * 1000))
             fence = lock.acquire("rival", 60000, "WAIT", wait_ms)
         except redis.RedisError:  # it is being restarted
+            lock = None
             time.sleep(0.01)
     if fence is None:
         return

@@ -8,7 +8,7 @@ import time
 import redis
 
 from support.commands import plain
-from support.server import Server, destroy_all, free_port, wait_until
+from support.server import MODULE, Server, destroy_all, free_port, wait_until
 
 SLOTS = 16384
 NODE_TIMEOUT_MS = 5000  # much less, and a busy machine fails over without need
@@ -28,20 +28,20 @@ class Cluster:
     """Masters 0, 1, ..., each with its share of the slots; who has which is in owners. With
     replicas, replica 0 follows master 0, and so on."""
 
-    def __init__(self, masters=3, replicas=0, tls=None):
-        """tls(port): options of a server that speaks TLS there."""
+    def __init__(self, masters=3, replicas=0, tls=None, module=MODULE):
+        """tls(port): options of a server that speaks TLS there. module None: without it."""
         self.owners = [slot * masters // SLOTS for slot in range(SLOTS)]
-        members = [self._member(tls) for _ in range(masters + replicas)]
+        members = [self._member(tls, module) for _ in range(masters + replicas)]
         self.nodes, self.replicas = members[:masters], members[masters:]
         self.moving = set()
 
     @staticmethod
-    def _member(tls):
+    def _member(tls, module):
         bus_port, tls_port = free_port(), free_port() if tls else None
         member = Server("--cluster-enabled", "yes", "--cluster-port", bus_port,
                         "--cluster-node-timeout", NODE_TIMEOUT_MS,
                         "--cluster-replica-validity-factor", 0,
-                        *([*tls(tls_port), "--tls-cluster", "yes"] if tls else []))
+                        *([*tls(tls_port), "--tls-cluster", "yes"] if tls else []), module=module)
         member.bus_port, member.tls_port = bus_port, tls_port
         return member
 

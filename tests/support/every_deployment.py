@@ -11,8 +11,8 @@ import time
 import pytest
 
 from support.commands import Lock as Commands
-from support.libdlock import (LOG_FN, SERVER_WAIT, SHARED, SPIN, Background, Event, State, Status,
-                              Told)
+from support.libdlock import (LOG_FN, NO_MODULE, SERVER_WAIT, SHARED, SPIN, Background, Event,
+                              State, Status, Told)
 from support.server import wait_until
 
 IO_MS = 5000  # where an answer comes, it may be late
@@ -21,20 +21,29 @@ LONG_MS = 60_000
 
 class Deployment:
     """url: one or several. names: of some locks, at different servers if there are several.
-    servers_of(name): those that keep it. options: of all its clients."""
+    servers_of(name): those that keep it. options: of all its clients; with module=NO_MODULE the
+    servers are plain ones."""
 
     def __init__(self, url, names, servers_of, replicas=0, **options):
         self.url, self.names, self.servers_of = url, names, servers_of
         self.replicas = replicas
         self.options = {"io_timeout_ms": IO_MS, **options}
         self.is_redlock = not isinstance(url, str)
+        self.is_plain = options.get("module") == NO_MODULE
+        self.has_queue = not (self.is_redlock or self.is_plain)
+
+    def _look(self, server, name):
+        if not self.is_plain:
+            return Commands(server.observer, name).info()
+        token, ttl = server.observer.get(name), server.observer.pttl(name)
+        return token and {"token": token, "ttl": ttl, "fence": 0, "waiters": 0}
 
     def infos(self, name):
         """Of several servers, once they agree: a call does not wait for more than a majority."""
         seen = []
 
         def do_agree():
-            seen[:] = [Commands(server.observer, name).info() for server in self.servers_of(name)]
+            seen[:] = [self._look(server, name) for server in self.servers_of(name)]
             return len({info and info["token"] for info in seen}) == 1
         wait_until(do_agree, "all servers to have heard of it")
         return seen
@@ -58,8 +67,8 @@ class Deployment:
 
     def wait_for_waiter(self, name, dlock):
         """Somebody waits for it, by this client; until then nothing else goes on there."""
-        if self.is_redlock:
-            enough = dlock.stats().commands + 2 * len(self.url)
+        if not self.has_queue:
+            enough = dlock.stats().commands + 2 * len(self.servers_of(name))
             wait_until(lambda: dlock.stats().commands >= enough, "two attempts")
         else:
             wait_until(lambda: self.info(name)["waiters"] == 1, "a waiter")
@@ -95,7 +104,7 @@ def take_turns(dlock, name, threads=4, rounds=6):
 def assert_refused(dlock, **options):
     with pytest.raises(ValueError) as refusal:
         dlock.lock(**options)
-    assert refusal.value.args == (Status.INVALID,)
+    assert refusal.value.args[0] == Status.INVALID
 
 
 class EveryDeployment:
@@ -133,6 +142,10 @@ class EveryDeployment:
 
     @pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
     def test_a_wait_for_a_held_lock_ends_in_time(self, deployment, client_of, mode):
+        if deployment.is_plain and mode == SERVER_WAIT:
+            with pytest.raises(ValueError, match="queue"):
+                client_of(wait_mode=mode)
+            return
         dlock = client_of(wait_mode=mode)
         dlock.lock(deployment.names[0]).acquire()
         status, took_ms = dlock.lock(deployment.names[0]).timed_acquire(150)
@@ -148,8 +161,8 @@ class EveryDeployment:
             first_fence = holder.fence
             assert holder.release() == Status.OK
             assert waiting.result() == Status.OK
-            assert waiter.fence > first_fence
-            assert deployment.is_redlock or waiter.timings.attempts == 1
+            assert deployment.is_plain or waiter.fence > first_fence
+            assert not deployment.has_queue or waiter.timings.attempts == 1
 
     def test_an_extension_lengthens_the_lease(self, deployment, dlock):
         for name in deployment.names:
@@ -196,7 +209,7 @@ class EveryDeployment:
             assert lock.acquire() == Status.OK, lock.error
             fences.append(lock.fence)
             assert lock.release() == Status.OK
-        assert fences == sorted(set(fences))
+        assert fences == ([0] * len(fences) if deployment.is_plain else sorted(set(fences)))
 
     def test_a_prefix_is_put_before_the_name(self, deployment, client_of):
         lock = client_of(prefix="order:").lock(deployment.names[0])
@@ -204,12 +217,14 @@ class EveryDeployment:
         assert deployment.info(f"order:{deployment.names[0]}")["token"] == lock.token
         assert deployment.is_free(deployment.names[0])
 
-    def test_ping_finds_servers_with_the_module(self, dlock):
+    def test_ping_finds_servers(self, dlock):
         assert dlock.ping(IO_MS) == Status.OK
 
     def test_finding_the_server_costs_no_request_once_it_is_known(self, deployment, dlock):
         name = deployment.names[0]
         lock = dlock.lock(name)
+        assert lock.acquire() == lock.release() == Status.OK  # a plain server gets a script once
+        assert deployment.is_free(name)
         assert lock.acquire() == Status.OK
         assert all(deployment.infos(name))  # servers that are slow have been asked by now
         before = dlock.stats().commands
@@ -263,6 +278,9 @@ class EveryDeployment:
 
     def test_readers_share_and_a_writer_is_alone(self, deployment, client_of):
         dlock, stranger = client_of(), client_of()
+        if deployment.is_plain:
+            assert_refused(dlock, mode=SHARED)
+            return
         for name in deployment.names:
             one, two = dlock.lock(name, mode=SHARED), stranger.lock(name, mode=SHARED)
             writer = stranger.lock(name)
@@ -282,6 +300,8 @@ class EveryDeployment:
 
     def test_a_shared_lock_is_renewed_beyond_its_lease(self, deployment, dlock):
         name = deployment.names[-1]
+        if deployment.is_plain:
+            return  # refused: the test before
         kept = dlock.lock(name, mode=SHARED, lease_ms=1500, renew_every_ms=100)
         left = dlock.lock(name, mode=SHARED, lease_ms=300)
         assert kept.acquire() == left.acquire() == Status.OK
@@ -294,7 +314,7 @@ class EveryDeployment:
         assert deployment.is_free(name)
 
     def test_permits_are_counted_by_one_server(self, deployment, dlock):
-        if deployment.is_redlock:
+        if not deployment.has_queue:
             assert_refused(dlock, mode=SHARED, max_holders=2)
             return
         for name in deployment.names:
@@ -311,7 +331,7 @@ class EveryDeployment:
 
     def test_a_session_ends_with_its_connection(self, deployment, client_of, told):
         dlock = client_of(on_event=told)
-        if deployment.is_redlock:
+        if not deployment.has_queue:
             assert_refused(dlock, session=True)
             return
         for name in deployment.names:
@@ -354,15 +374,18 @@ class EveryDeployment:
         fences = turns.result()
         assert fences == sorted(fences)
         assert deployment.is_free(name)
-        if hand_on == 0:
+        if hand_on > 0:
+            assert dlock.stats().hand_ons > 0
+        if deployment.is_plain:
+            assert set(fences) == {0}
+        elif hand_on == 0:
             assert len(set(fences)) == len(fences)
         else:
-            assert dlock.stats().hand_ons > 0
             assert len(set(fences)) >= len(fences) // (hand_on + 1)
 
     def test_threads_take_turns_without_a_local_lock(self, deployment, dlock):
         fences = take_turns(dlock, deployment.names[0], rounds=4)
-        assert fences == sorted(set(fences))
+        assert deployment.is_plain or fences == sorted(set(fences))
 
     def test_a_guarded_body_runs_under_the_lock(self, deployment, dlock):
         seen = []

@@ -81,6 +81,7 @@ class Told:
 
 SPIN, SERVER_WAIT = 1, 2
 EXCLUSIVE, SHARED = 0, 1
+NO_MODULE = 1
 
 
 LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p)
@@ -111,7 +112,8 @@ class ClientOptions(ctypes.Structure):
                 ("backend", ctypes.c_void_p), ("access_log_dir", ctypes.c_char_p),
                 ("access_log_keep", ctypes.c_size_t), ("access_log", LOG_FN),
                 ("access_log_arg", ctypes.c_void_p),
-                ("lock_defaults", ctypes.POINTER(LockOptions)), ("no_threads", ctypes.c_bool)]
+                ("lock_defaults", ctypes.POINTER(LockOptions)), ("no_threads", ctypes.c_bool),
+                ("module", ctypes.c_int)]
 
 
 class Inspection(ctypes.Structure):

@@ -6,7 +6,7 @@ import time
 import redis
 
 from support.commands import plain
-from support.server import ROOT, Server, destroy_all, free_port, wait_until
+from support.server import MODULE, ROOT, Server, destroy_all, free_port, wait_until
 
 DOWN_AFTER_MS = 1000  # less, and a busy machine fails over without need
 FAILOVER_TIMEOUT_MS = 2000
@@ -62,9 +62,9 @@ class Sentinel(Server):
 class SentinelSet:
     """servers[0] is the first master. Each fail_over() kills the master of the moment."""
 
-    def __init__(self, *options, tls=None):
-        """tls(port): options of a server that speaks TLS there."""
-        self.options, self.tls = options, tls
+    def __init__(self, *options, tls=None, module=MODULE):
+        """tls(port): options of a server that speaks TLS there. module None: without it."""
+        self.options, self.tls, self.module = options, tls, module
         self.servers, self.sentinels = [], []
 
     def start(self):
@@ -83,7 +83,7 @@ class SentinelSet:
     def _add_server(self, *options):
         tls_port = free_port() if self.tls else None
         tls = [*self.tls(tls_port), "--tls-replication", "yes"] if self.tls else []
-        server = Server(*self.options, *tls, *options)
+        server = Server(*self.options, *tls, *options, module=self.module)
         server.tls_port = tls_port
         self.servers.append(server)
         return server.start()

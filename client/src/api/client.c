@@ -10,6 +10,7 @@
 
 #include "api/error.h"
 #include "api/options.h"
+#include "protocol/plain_commands.h"
 
 enum { OWN_HANDLERS = 3 };
 
@@ -37,6 +38,7 @@ static bool build_locked(dlock_client *client, const dlock_client_options *optio
                          const topology *topology) {
     client->deployment = make_deployment(client, options, topology);
     if (client->deployment == NULL) return false;
+    if (options->module == DLOCK_MODULE_NONE) client->deployment->protocol = &plain_protocol;
     renewal_init(&client->renewal, client->deployment);
     if (options->on_event != NULL)
         notifier_init(&client->notifier, client->loop, options->on_event, options->event_arg);

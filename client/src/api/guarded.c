@@ -88,6 +88,8 @@ dlock_status guarded_new(guarded **out, dlock_lock *lock, const guarded_words *g
     const char *wrong = check_words(given, &bytes);
     if (wrong == NULL) wrong = check_reply(reply);
     if (wrong != NULL) return lock_finish(lock, DLOCK_INVALID, wrong);
+    if (!deployment->protocol->has_module)
+        return lock_finish(lock, DLOCK_INVALID, "only the dlock module has guarded commands");
     if (deployment->table->guarded_error != NULL)
         return lock_finish(lock, DLOCK_INVALID, deployment->table->guarded_error);
     if (lock->depth == 0) return lock_finish(lock, DLOCK_NOT_HELD, "the lock is not held");

@@ -15,6 +15,14 @@ static dlock_status explain(dlock_status status, const char *cause, char *why, s
     return status;
 }
 
+/* What only the module can tell. */
+#define NO_LIST "without the dlock module nobody can tell locks from other strings"
+#define NO_INFO "without the dlock module no server has statistics of locks"
+
+static bool is_plain(const dlock_client *client) {
+    return !client->deployment->protocol->has_module;
+}
+
 /* -- by token */
 
 typedef struct attempt_wait {
@@ -146,6 +154,8 @@ static dlock_status query_name(dlock_client *client, const char *name, query *qu
     bool has_function = query->tell != NULL || query->tell_waiting != NULL;
     if (client == NULL || name == NULL || name[0] == '\0' || !has_function || timeout_ms < 0)
         return explain(DLOCK_INVALID, "no client, name or function", why, why_size);
+    if (is_plain(client) && run == query_waiters) return explain(DLOCK_OK, "", why, why_size);
+    if (is_plain(client)) run = query_string;
     char *full = client_full_name(client, name);
     if (full == NULL) return explain(DLOCK_NO_MEMORY, "no memory", why, why_size);
     query->name = full;
@@ -187,6 +197,7 @@ dlock_status dlock_list(dlock_client *client, const char *pattern, int64_t timeo
                         dlock_list_fn tell, void *arg, char *why, size_t why_size) {
     if (client == NULL || tell == NULL || timeout_ms < 0)
         return explain(DLOCK_INVALID, "no client or function", why, why_size);
+    if (is_plain(client)) return explain(DLOCK_INVALID, NO_LIST, why, why_size);
     char *full = make_pattern(client->prefix, pattern == NULL ? "*" : pattern);
     if (full == NULL) return explain(DLOCK_NO_MEMORY, "no memory", why, why_size);
     query query = {.pattern = full, .tell = tell, .arg = arg};
@@ -199,6 +210,7 @@ dlock_status dlock_server_info(dlock_client *client, int64_t timeout_ms, dlock_i
                                void *arg, char *why, size_t why_size) {
     if (client == NULL || tell == NULL || timeout_ms < 0)
         return explain(DLOCK_INVALID, "no client or function", why, why_size);
+    if (is_plain(client)) return explain(DLOCK_INVALID, NO_INFO, why, why_size);
     query query = {.tell_field = tell, .arg = arg};
     return query_servers(client, &query, query_info, timeout_ms, why, why_size);
 }

@@ -17,6 +17,10 @@ static const char *read_options(dlock_lock_options *options, const dlock_client 
     const deployment *deployment = client->deployment;
     const char *error = options_read_lock(options, given, &client->lock_defaults, text);
     if (error != NULL) return error;
+    bool has_module = deployment->protocol->has_module;
+    if (options->session && !has_module) return "session: only the dlock module has sessions";
+    if (options->mode == DLOCK_SHARED && !has_module)
+        return "mode: only the dlock module has shared locks";
     if (options->session && !deployment->table->has_sessions)
         return "session: several servers have none, nor has a store";
     if (options->min_replicas > 0 && !deployment->table->has_replicas)

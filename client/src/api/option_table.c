@@ -32,6 +32,8 @@ typedef struct row {
 
 static const char *const wait_modes[] = {"auto", "spin", "server", NULL};
 
+static const char *const modules[] = {"required", "none", NULL};
+
 static const row rows[] = {
     {CLIENT(prefix), .kind = TEXT},
     {CLIENT(connect_timeout_ms), .min = 1, .max = DAY_MS},
@@ -47,6 +49,7 @@ static const row rows[] = {
     {CLIENT(tls_cert_file), .kind = TEXT},
     {CLIENT(tls_key_file), .kind = TEXT},
     {CLIENT(access_log_dir), .kind = TEXT},
+    {CLIENT(module), .kind = WORD, .words = modules},
     {CLIENT(access_log_keep), .kind = COUNT, .min = 1, .max = INT32_MAX},
     {LOCK(lease_ms), .min = LEASE_MIN_MS, .max = UINT32_MAX},
     {LOCK(renew), .kind = FLAG},

@@ -63,6 +63,14 @@ static const char *first_tls_option(const dlock_client_options *options) {
     return options->tls_key_file != NULL ? "tls_key_file" : NULL;
 }
 
+static const char *check_module(const dlock_client_options *options) {
+    if (options->module == DLOCK_MODULE_REQUIRED) return NULL;
+    if (options->backend != NULL) return "module is none, but a backend is given";
+    if (options->wait_mode == DLOCK_WAIT_SERVER)
+        return "wait_mode is server, but module is none: without the module no server has a queue";
+    return NULL;
+}
+
 static const char *check_client(const dlock_client_options *options) {
     if (options->spin_max_ms != 0 && options->spin_max_ms < options->spin_min_ms)
         return "spin_max_ms is less than spin_min_ms";
@@ -72,7 +80,8 @@ static const char *check_client(const dlock_client_options *options) {
         return "access_log_dir is not a folder that can be written to";
     if ((options->tls_cert_file == NULL) != (options->tls_key_file == NULL))
         return "of tls_cert_file and tls_key_file only one is given";
-    return check_extensions(options);
+    const char *error = check_module(options);
+    return error != NULL ? error : check_extensions(options);
 }
 
 static const char *read_urls(settings *settings) {

@@ -2,6 +2,7 @@
 /* server_query.c - see server_query.h.
  *
  *   one lock    DLOCK.INFO. A node of a cluster that does not have the name replies MOVED: skipped
+ *   a string    GET and PTTL, where there is no module
  *   waiters     DLOCK.INFO WAITERS, and its queue
  *   all locks   SCAN, then DLOCK.INFO for the names of the page, in pipelined groups; and again
  *               until the cursor is 0
@@ -12,6 +13,7 @@
 #include "api/server_query.h"
 
 #include "deployment/deployment.h"
+#include "protocol/plain_commands.h"
 
 #define LOCK_TYPE "dlock-key" /* as TYPE says it: module/README.md */
 
@@ -159,6 +161,34 @@ static dlock_status inspect_group(query *query, server *server, const char *cons
 dlock_status query_lock(query *query, server *server) {
     size_t length = strlen(query->name);
     return inspect_group(query, server, &query->name, &length, 1);
+}
+
+/* -- GET and PTTL */
+
+static dlock_status tell_string(query *query, const server *server, reply *const replies[2]) {
+    dlock_inspection lock = {.struct_size = sizeof(lock),
+                             .server = server_name(server),
+                             .name = query->name + query->prefix_length,
+                             .name_length = strlen(query->name) - query->prefix_length};
+    if (replies[0] == NULL || replies[1] == NULL) return refuse_reply(query, server, NULL);
+    if (is_free(query, replies[0])) return DLOCK_OK;
+    if (replies[0]->kind == REPLY_ERROR) return refuse_reply(query, server, replies[0]);
+    if (!string_read(&lock, replies[0], replies[1])) return DLOCK_OK;
+    query->is_found = true;
+    if (!query->is_enough) query->is_enough = !query->tell(query->arg, &lock);
+    return DLOCK_OK;
+}
+
+dlock_status query_string(query *query, server *server) {
+    reply *replies[2];
+    command commands[2] = {{0}};
+    string_command(&commands[0], query->name);
+    string_ttl_command(&commands[1], query->name);
+    dlock_status status = ask(query, server, commands, 2, replies);
+    if (status == DLOCK_OK) status = tell_string(query, server, replies);
+    free(replies[0]);
+    free(replies[1]);
+    return status;
 }
 
 /* -- DLOCK.INFO WAITERS */

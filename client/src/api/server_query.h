@@ -26,6 +26,8 @@ typedef struct query {
 /* Each waits for the server and tells in the thread of the caller. Not locked. */
 typedef dlock_status (*query_fn)(query *query, server *server);
 dlock_status query_lock(query *query, server *server);
+/* The lock of a server without the module. */
+dlock_status query_string(query *query, server *server);
 dlock_status query_waiters(query *query, server *server);
 dlock_status query_locks(query *query, server *server);
 dlock_status query_info(query *query, server *server);

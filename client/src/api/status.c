@@ -26,7 +26,7 @@ static const row rows[] = {
     ROW(DLOCK_PROTOCOL, "the server gave an answer that a server with dlock does not give"),
     ROW(DLOCK_INVALID, "an argument is wrong"),
     ROW(DLOCK_NO_MEMORY, "out of memory, descriptors or threads"),
-    ROW(DLOCK_NO_MODULE, "the server has no dlock module (MODULE LOAD)"),
+    ROW(DLOCK_NO_MODULE, "the server has no dlock module (MODULE LOAD, or ?module=none)"),
 };
 
 static const row *find(dlock_status status) {

@@ -5,6 +5,7 @@
 void deployment_init(deployment *deployment, const deployment_table *table,
                      const server_options *options) {
     deployment->table = table;
+    deployment->protocol = &module_protocol;
     deployment->loop = options->loop;
     deployment->io_timeout_ms = options->io_timeout_ms;
     deployment->connect_timeout_ms = options->connect_timeout_ms;
@@ -14,6 +15,7 @@ void deployment_init(deployment *deployment, const deployment_table *table,
 
 bool attempt_prepare(attempt *attempt, const deployment *deployment) {
     size_t size = deployment->table->run_size;
+    attempt->protocol = deployment->protocol;
     if (attempt->run == NULL && size > 0) attempt->run = calloc(1, size);
     return attempt->run != NULL || size == 0;
 }
@@ -23,22 +25,22 @@ void attempt_free(attempt *attempt) {
     attempt->run = NULL;
 }
 
-void attempt_command(const attempt *attempt, dlock_operation operation, uint32_t wait_ms,
-                     uint64_t fence, command *command) {
-    if (attempt->guarded != NULL) {
-        guard_command(command, attempt->name, attempt->token, attempt->guarded);
-        return;
-    }
-    lock_words words = {.operation = operation,
+lock_words attempt_words(const attempt *attempt, dlock_operation operation) {
+    return (lock_words){.operation = operation,
                         .name = attempt->name,
                         .token = attempt->token,
                         .lease_ms = attempt->lease_ms,
-                        .wait_ms = wait_ms,
                         .is_session = attempt->session != NULL,
                         .mode = attempt->mode,
                         .max_holders = attempt->max_holders,
-                        .fence = fence};
-    lock_command(command, &words);
+                        .is_repeated = attempt->is_repeated};
+}
+
+void attempt_write(const attempt *attempt, const lock_words *words, command *command) {
+    if (attempt->guarded != NULL)
+        guard_command(command, attempt->name, attempt->token, attempt->guarded);
+    else
+        attempt->protocol->write(command, words);
 }
 
 void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient,

@@ -45,7 +45,8 @@ struct attempt {
     session *session;            /* NULL: not a session lock */
     dlock_mode mode;             /* every acquire of the lock repeats these two, a renewal too */
     uint32_t max_holders;
-    uint64_t fence; /* in: of an extension, of the held lock. Out: of a granted acquire */
+    bool is_repeated; /* acquire: an earlier one with the token may have been granted */
+    uint64_t fence;   /* in: of an extension, of the held lock. Out: of a granted acquire */
     /* The token holds the lock already, and nobody waits. Extend: take the lock again where it was
      * forgotten. Acquire: moves a session, and is never undone, neither at limit_us nor when
      * abandoned. */
@@ -66,7 +67,8 @@ struct attempt {
     int64_t asked_us;             /* the lease counts from here: before the request was sent */
     char cause[DLOCK_CAUSE_SIZE]; /* of anything but DLOCK_OK; names the server */
 
-    void *run; /* the deployment's: attempt_prepare() */
+    const lock_protocol *protocol; /* both: attempt_prepare() */
+    void *run;                     /* the deployment's */
 };
 
 enum { SERVER_LIST_MAX = 1000 };
@@ -114,6 +116,7 @@ typedef struct withdrawals {
 
 struct deployment {
     const deployment_table *table;
+    const lock_protocol *protocol; /* of the module, unless set otherwise after construction */
     loop *loop;
     uint32_t io_timeout_ms, connect_timeout_ms;
     bool can_share; /* a lock can have shared holders */
@@ -128,10 +131,11 @@ void deployment_init(deployment *deployment, const deployment_table *table,
 bool attempt_prepare(attempt *attempt, const deployment *deployment);
 void attempt_free(attempt *attempt); /* not under way */
 
-/* The guarded command, or the command for this operation, with the name and the token of the
- * attempt. wait_ms, fence: of an acquire, or 0. */
-void attempt_command(const attempt *attempt, dlock_operation operation, uint32_t wait_ms,
-                     uint64_t fence, command *command);
+/* The words for this operation, which may differ from that of the attempt, without a wait, a fence
+ * and a hash. */
+lock_words attempt_words(const attempt *attempt, dlock_operation operation);
+/* The command of these words, or the guarded command. */
+void attempt_write(const attempt *attempt, const lock_words *words, command *command);
 
 /* Sets the result; does not call on_done. */
 void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient,
@@ -156,6 +160,10 @@ deployment *redlock_new(const topology *topology, const server_options *options)
 /* The functions of the store may block, so threads of their own call them. Copies the table of the
  * store, which stays the caller's if the result is NULL. */
 deployment *custom_new(const dlock_backend *store, const server_options *options);
+
+static inline bool deployment_can_wait(const deployment *deployment) {
+    return deployment->table->can_wait && deployment->protocol->has_module;
+}
 
 static inline void deployment_start(deployment *deployment, attempt *attempt) {
     deployment->table->start(deployment, attempt);

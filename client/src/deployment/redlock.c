@@ -148,6 +148,7 @@ static void on_voted(round *round, dlock_status result) {
 static uint64_t propose_fence(const redlock *redlock) {
     const clock_source *clock = loop_clock(redlock->base.loop);
     if (loop_now_us(redlock->base.loop) < redlock->no_fence_until_us) return 0;
+    if (!redlock->base.protocol->has_module) return 0;
     uint64_t ahead = (uint64_t)clock->unix_us(clock) + FENCE_AHEAD_US;
     return ahead > redlock->last_fence ? ahead : redlock->last_fence + 1;
 }
@@ -209,9 +210,10 @@ static void start_release(round *round) {
     attempt *attempt = round->attempt;
     round_plan plan = {
         .operation = DLOCK_RELEASING, .limit_us = attempt->limit_us, .on_done = on_done};
+    lock_words words = attempt_words(attempt, DLOCK_RELEASING);
     command release = {0};
     round_start(round, &plan, NULL, 0);
-    attempt_command(attempt, DLOCK_RELEASING, 0, 0, &release);
+    attempt_write(attempt, &words, &release);
     for (size_t i = 0; i < round->redlock->count; i++)
         server_send_behind(round->redlock->servers[i], (const command *const[]){&release}, 1);
     if (attempt->on_sent != NULL) attempt->on_sent(attempt);

@@ -46,8 +46,10 @@ static void note_failure(const round_vote *vote, bool is_named, const char *caus
 /* request NULL: nobody waits for the reply. */
 static bool send_command(const round_vote *vote, request *request) {
     const round_plan *plan = &vote->round->plan;
+    lock_words words = attempt_words(vote->round->attempt, plan->operation);
     command command = {0};
-    attempt_command(vote->round->attempt, plan->operation, 0, plan->fence, &command);
+    words.fence = plan->fence;
+    attempt_write(vote->round->attempt, &words, &command);
     return server_send(vote->server, (const struct command *const[]){&command}, 1, request);
 }
 
@@ -146,8 +148,9 @@ static void on_reply(request *request, int index, const reply *reply) {
     (void)index;
     round_vote *vote = container_of(request, round_vote, request);
     round *round = vote->round;
+    const lock_protocol *protocol = round->attempt->protocol;
     verdict verdict = {0};
-    (is_acquire(round) ? read_acquire_reply : read_holder_reply)(&verdict, reply);
+    (is_acquire(round) ? protocol->read_acquire : protocol->read_holder)(&verdict, reply);
     vote->status = verdict.status;
     vote->is_transient = verdict.is_transient;
     vote->fence = verdict.fence;
@@ -225,7 +228,9 @@ void vote_send_behind(const round_vote *vote, dlock_operation operation) {
     const attempt *attempt = vote->round->attempt;
     command command = {0};
     const struct command *const commands[] = {&command};
-    attempt_command(attempt, operation, 0, attempt->fence, &command);
+    lock_words words = attempt_words(attempt, operation);
+    words.fence = attempt->fence;
+    attempt_write(attempt, &words, &command);
     if (vote->conn != NULL)
         connection_send(vote->conn, commands, 1, NULL);
     else

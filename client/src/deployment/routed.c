@@ -6,6 +6,7 @@
  *   doubt      the server of a parked request gives no sign of life: if a discovery finds another
  *              server, the acquire goes there. Else the request stays, and keeps its place
  *   redirect   MOVED or ASK: the same request to another node
+ *   script     plain Redis: a server that does not know the hash of a script gets the script
  *   undo       granted, but too few replicas know: a RELEASE on the same connection. The attempt
  *              ends with the reply, so the next acquire, by whomever, does not find the lock taken
  *   retry      a failure that may pass, and nothing was done: if the router knows another server,
@@ -208,6 +209,13 @@ static void follow(routed_run *run) {
     }
 }
 
+/* The next request, to another server maybe, has the text of the script as well. */
+static void send_script(routed_run *run) {
+    run->needs_script = true;
+    run_return_own(run);
+    send_request(run);
+}
+
 static void note_busy(routed_run *run) {
     busy_names_note(&run->router->busy, run->attempt->name, now_of(run));
 }
@@ -246,6 +254,8 @@ static void on_done(request *request, dlock_status status, const char *cause) {
         fail(run, status, is_transient, NULL, cause);
     else if (run->verdict.is_redirect)
         follow(run);
+    else if (run->verdict.is_no_script && !run->needs_script)
+        send_script(run);
     else if (run->verdict.status == DLOCK_OK)
         judge_success(run);
     else if (run->verdict.status == DLOCK_BUSY)

@@ -18,11 +18,12 @@ typedef struct routed_run {
     server *server;      /* a share: the last one that was chosen; NULL: none yet */
     own_connection *own; /* NULL: the command connection is used */
     int redirect_count;
-    bool is_asking;  /* after ASK */
-    bool is_retry;   /* a request failed: another server gets one more try */
-    bool is_parked;  /* the request may wait inside the server */
-    bool was_busy;   /* a request that does not wait found the lock busy */
-    bool is_granted; /* granted, or may be, although the verdict is a failure */
+    bool is_asking;    /* after ASK */
+    bool is_retry;     /* a request failed: another server gets one more try */
+    bool is_parked;    /* the request may wait inside the server */
+    bool was_busy;     /* a request that does not wait found the lock busy */
+    bool needs_script; /* the server does not know the hash of a script */
+    bool is_granted;   /* granted, or may be, although the verdict is a failure */
     verdict verdict;
 } routed_run;
 

@@ -87,7 +87,8 @@ static void release_behind(const routed_run *run) {
     command release = {0};
     const attempt *attempt = run->attempt;
     if (attempt->operation != DLOCK_RELEASING || !attempt->may_hold || run->server == NULL) return;
-    attempt_command(attempt, DLOCK_RELEASING, 0, 0, &release);
+    lock_words words = attempt_words(attempt, DLOCK_RELEASING);
+    attempt_write(attempt, &words, &release);
     server_send_behind(run->server, (const command *const[]){&release}, 1);
 }
 
@@ -122,7 +123,10 @@ static bool send_commands(routed_run *run, dlock_operation operation, uint32_t w
         command_add(&asking, "ASKING");
         commands[count++] = &asking;
     }
-    attempt_command(attempt, operation, wait_ms, 0, &locking);
+    lock_words words = attempt_words(attempt, operation);
+    words.wait_ms = wait_ms;
+    words.has_hash = run->phase == RUN_REQUEST && request != NULL && !run->needs_script;
+    attempt_write(attempt, &words, &locking);
     commands[count++] = &locking;
     if (has_replicas(attempt) && operation != DLOCK_RELEASING) {
         replicas_command(&replicas, attempt->min_replicas, attempt->replica_timeout_ms);
@@ -174,13 +178,14 @@ void run_read_reply(request *request, int index, const reply *reply) {
     verdict *verdict = &run->verdict;
     if (part == 0 && run->phase == RUN_UNDO) {
         struct verdict undone;
-        read_holder_reply(&undone, reply);
+        run->attempt->protocol->read_holder(&undone, reply);
         run->is_granted = undone.status != DLOCK_OK && undone.status != DLOCK_LOST;
     } else if (part == 0 && run->attempt->guarded != NULL) {
         read_guard_reply(verdict, run->attempt->reply, reply);
     } else if (part == 0) {
+        const lock_protocol *protocol = run->attempt->protocol;
         bool is_acquire = run->attempt->operation == DLOCK_ACQUIRING;
-        (is_acquire ? read_acquire_reply : read_holder_reply)(verdict, reply);
+        (is_acquire ? protocol->read_acquire : protocol->read_holder)(verdict, reply);
         run->is_granted = verdict->status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR;
     } else if (part == 1 && verdict->status == DLOCK_OK) {
         uint64_t fence = verdict->fence;

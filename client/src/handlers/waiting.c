@@ -67,6 +67,7 @@ static void start_attempt(const waiting *waiting, call *call, dlock_operation op
     attempt->limit_us = limit_us;
     attempt->fence = operation == DLOCK_ACQUIRING ? 0 : call->pub.fence;
     attempt->is_renewal = false;
+    attempt->is_repeated = operation == DLOCK_ACQUIRING && call->waiting.may_hold;
     attempt->may_hold = is_release && call->has_straggler;
     attempt->on_sent = is_release ? on_attempt_sent : NULL;
     attempt->on_done = on_attempt_done;
@@ -106,7 +107,7 @@ static bool give_up(const waiting *waiting, call *call) {
 }
 
 static bool can_park(const waiting *waiting) {
-    return waiting->is_parked && waiting->deployment->table->can_wait;
+    return waiting->is_parked && deployment_can_wait(waiting->deployment);
 }
 
 /* An acquire ends one I/O timeout after the deadline, or after the begin of the only attempt. */

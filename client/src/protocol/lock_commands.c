@@ -77,30 +77,31 @@ void replicas_command(command *command, uint32_t count, uint32_t timeout_ms) {
 
 /* -- replies */
 
-static void set_verdict(verdict *verdict, dlock_status status, const char *cause) {
+void verdict_set(verdict *verdict, dlock_status status, const char *cause) {
     *verdict = (struct verdict){.status = status};
     text_copy(verdict->cause, sizeof(verdict->cause), cause);
 }
 
 void read_failure(verdict *verdict, const reply *reply) {
     if (reply->kind != REPLY_ERROR) {
-        set_verdict(verdict, DLOCK_PROTOCOL, "the server sent a reply that makes no sense");
+        verdict_set(verdict, DLOCK_PROTOCOL, "the server sent a reply that makes no sense");
         return;
     }
-    set_verdict(verdict, DLOCK_PROTOCOL, "");
+    verdict_set(verdict, DLOCK_PROTOCOL, "");
     reply_copy_text(reply, verdict->cause, sizeof(verdict->cause));
     error_meaning meaning = error_reply_meaning(verdict->cause);
     verdict->status = meaning.status;
     verdict->is_transient = meaning.is_transient;
     verdict->is_fence_refused = reply_begins_with(reply, "ERR FENCE ");
     verdict->is_redirect = reply_begins_with(reply, "MOVED ") || reply_begins_with(reply, "ASK ");
+    verdict->is_no_script = reply_begins_with(reply, "NOSCRIPT ");
 }
 
 void read_acquire_reply(verdict *verdict, const reply *reply) {
     if (reply->kind == REPLY_NIL) {
-        set_verdict(verdict, DLOCK_BUSY, "another holds it");
+        verdict_set(verdict, DLOCK_BUSY, "another holds it");
     } else if (reply->kind == REPLY_INTEGER && reply->integer > 0) {
-        set_verdict(verdict, DLOCK_OK, "");
+        verdict_set(verdict, DLOCK_OK, "");
         verdict->fence = (uint64_t)reply->integer;
     } else {
         read_failure(verdict, reply);
@@ -110,9 +111,9 @@ void read_acquire_reply(verdict *verdict, const reply *reply) {
 void read_holder_reply(verdict *verdict, const reply *reply) {
     bool is_integer = reply->kind == REPLY_INTEGER;
     if (is_integer && reply->integer == 1)
-        set_verdict(verdict, DLOCK_OK, "");
+        verdict_set(verdict, DLOCK_OK, "");
     else if (is_integer && reply->integer == 0)
-        set_verdict(verdict, DLOCK_LOST, "the server says that the token does not hold it");
+        verdict_set(verdict, DLOCK_LOST, "the server says that the token does not hold it");
     else
         read_failure(verdict, reply);
 }
@@ -122,9 +123,9 @@ void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed) 
     if (!is_count)
         read_failure(verdict, reply);
     else if (reply->integer < (int64_t)needed)
-        set_verdict(verdict, DLOCK_NO_REPLICAS, "too few replicas have acknowledged it in time");
+        verdict_set(verdict, DLOCK_NO_REPLICAS, "too few replicas have acknowledged it in time");
     else
-        set_verdict(verdict, DLOCK_OK, "");
+        verdict_set(verdict, DLOCK_OK, "");
 }
 
 /* A text that does not fit is cut; a NUL follows in any case. */
@@ -147,10 +148,10 @@ static void set_value(dlock_reply *value, const reply *reply) {
 
 void read_guard_reply(verdict *verdict, dlock_reply *value, const reply *reply) {
     if (reply->kind != REPLY_ERROR) {
-        set_verdict(verdict, DLOCK_OK, "");
+        verdict_set(verdict, DLOCK_OK, "");
         if (value != NULL) set_value(value, reply);
     } else if (reply_begins_with(reply, "NOTHELD ")) {
-        set_verdict(verdict, DLOCK_LOST, "the server says that the token does not hold it");
+        verdict_set(verdict, DLOCK_LOST, "the server says that the token does not hold it");
     } else {
         read_failure(verdict, reply);
         bool is_unknown = reply_begins_with(reply, "ERR unknown command") &&
@@ -228,3 +229,8 @@ bool waiting_read(dlock_waiting *waiting, const reply *element) {
     return read_numbers(element, numbers, 3, true) &&
            read_token(element, &waiting->token, &waiting->token_length);
 }
+
+const lock_protocol module_protocol = {.write = lock_command,
+                                       .read_acquire = read_acquire_reply,
+                                       .read_holder = read_holder_reply,
+                                       .has_module = true};

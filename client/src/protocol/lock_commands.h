@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lock_commands.h - the DLOCK.* commands as words, and what their replies mean. Pure: nothing is
- * sent here. */
+/* lock_commands.h - locks as commands, and what the replies mean: the DLOCK.* commands of the
+ * module, and the table that plain Redis has too (plain_commands.h). Pure: nothing is sent here. */
 #pragma once
 #include "dlock_spi.h"
 #include "net/resp.h"
@@ -15,6 +15,9 @@ typedef struct lock_words {
     dlock_mode mode;
     uint32_t max_holders; /* of a shared acquire; 0: no limit */
     uint64_t fence;       /* at least; 0: whatever the server gives */
+    /* Of plain Redis. */
+    bool is_repeated; /* an acquire: one with the token may have been granted before */
+    bool has_hash;    /* of a script, instead of its text: the reply may be NOSCRIPT */
 } lock_words;
 
 /* Each fills an empty command; names and tokens are borrowed. */
@@ -41,10 +44,14 @@ typedef struct verdict {
     bool is_transient;            /* of a failure: another attempt may succeed */
     bool is_fence_refused;        /* FENCE was minutes ahead of the server's clock */
     bool is_redirect;             /* MOVED or ASK: see redirect.h */
+    bool is_no_script;            /* to be sent again, without has_hash */
     uint64_t fence;               /* of DLOCK_OK to an acquire */
     char cause[DLOCK_CAUSE_SIZE]; /* of anything but DLOCK_OK */
 } verdict;
 
+void verdict_set(verdict *verdict, dlock_status status, const char *cause);
+/* An error, or a reply that makes no sense. */
+void read_failure(verdict *verdict, const reply *reply);
 /* DLOCK_OK with a fence; DLOCK_BUSY: another token holds the lock. */
 void read_acquire_reply(verdict *verdict, const reply *reply);
 /* Extend and release. DLOCK_OK; DLOCK_LOST: the token does not hold the lock. */
@@ -66,3 +73,13 @@ bool inspection_read(dlock_inspection *inspection, const reply *reply, const str
 const reply *waiters_queue(const reply *reply);
 /* An element of the queue: fills in all but server. False: the element makes no sense. */
 bool waiting_read(dlock_waiting *waiting, const reply *element);
+
+/* How servers are asked for locks. Options that need more than that are refused: dlock.h. */
+typedef struct lock_protocol {
+    void (*write)(command *command, const lock_words *words);
+    void (*read_acquire)(verdict *verdict, const reply *reply);
+    void (*read_holder)(verdict *verdict, const reply *reply);
+    bool has_module; /* servers have queues, sessions, fences, shared and guarded locks */
+} lock_protocol;
+
+extern const lock_protocol module_protocol;

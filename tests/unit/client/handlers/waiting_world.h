@@ -146,6 +146,7 @@ static inline call *begin(script acquires, int64_t wait_ms) {
     world.release = SCRIPT(granted);
     world.free_at_us = DEADLINE_NEVER;
     world.deployment = (deployment){.table = &table,
+                                    .protocol = &module_protocol,
                                     .loop = world.loop,
                                     .io_timeout_ms = IO_MS,
                                     .connect_timeout_ms = CONNECT_MS};

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* routed_plain_test.c - one server without the module: a script is sent by its hash, and as a text
+ * where the server does not know it, or where nobody reads the reply. */
+#include "routed_world.h"
+
+#include "protocol/plain_commands.h"
+
+#define SET     "SET lock me NX PX 10000"
+#define UNKNOWN "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+
+static void begin_plain(void) {
+    begin_stage();
+    stage.deployment->protocol = &plain_protocol;
+    CHECK(attempt_prepare(&stage.attempt, stage.deployment));
+}
+
+/* The nth connection has heard one more command, which begins so. */
+static void check_begins(int index, const char *expected) {
+    char *heard = link_at(index)->heard;
+    CHECK_BYTES(heard, strlen(expected), expected, strlen(expected));
+    heard[0] = '\0';
+}
+
+static void an_acquire_is_one_command(void) {
+    begin_plain();
+    start_acquire(0);
+    CHECK_HEARD(0, SET);
+    say(0, "+OK\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_EQUAL((int64_t)stage.attempt.fence, 0);
+    end_stage();
+}
+
+static void a_server_that_does_not_know_the_script_gets_its_text(void) {
+    begin_plain();
+    start(DLOCK_RELEASING, 0, IO_MS);
+    check_begins(0, "EVALSHA ");
+    say(0, UNKNOWN);
+    CHECK_EQUAL(stage.done_count, 0);
+    check_begins(0, "EVAL if ");
+    say(0, ":1\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    end_stage();
+}
+
+static void a_server_that_knows_no_script_is_asked_no_third_time(void) {
+    begin_plain();
+    start(DLOCK_EXTENDING, 0, IO_MS);
+    say(0, UNKNOWN);
+    say(0, UNKNOWN);
+    CHECK_DONE(DLOCK_PROTOCOL, false);
+    end_stage();
+}
+
+static void a_release_that_nobody_reads_the_reply_of_has_the_text(void) {
+    begin_plain();
+    start_acquire(0);
+    CHECK_HEARD(0, SET);
+    deployment_abandon(stage.deployment, &stage.attempt);
+    settle();
+    check_begins(0, "EVAL if ");
+    finish_withdrawals();
+    end_stage();
+}
+
+static void a_grant_that_too_few_replicas_have_is_undone_by_text(void) {
+    begin_plain();
+    stage.attempt.min_replicas = 1;
+    stage.attempt.replica_timeout_ms = 50;
+    start_acquire(0);
+    CHECK_HEARD(0, SET "; WAIT 1 50");
+    say(0, "+OK\r\n:0\r\n");
+    check_begins(0, "EVAL if ");
+    say(0, ":1\r\n");
+    CHECK_DONE(DLOCK_NO_REPLICAS, false);
+    end_stage();
+}
+
+static void an_acquire_that_may_have_been_granted_before_looks_for_its_token(void) {
+    begin_plain();
+    stage.attempt.is_repeated = true;
+    start_acquire(0);
+    check_begins(0, "EVALSHA ");
+    say(0, ":1\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    end_stage();
+}
+
+int main(void) {
+    UNIT_RUN(an_acquire_is_one_command);
+    UNIT_RUN(a_server_that_does_not_know_the_script_gets_its_text);
+    UNIT_RUN(a_server_that_knows_no_script_is_asked_no_third_time);
+    UNIT_RUN(a_release_that_nobody_reads_the_reply_of_has_the_text);
+    UNIT_RUN(a_grant_that_too_few_replicas_have_is_undone_by_text);
+    UNIT_RUN(an_acquire_that_may_have_been_granted_before_looks_for_its_token);
+    return unit_summary();
+}
