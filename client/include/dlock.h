@@ -468,14 +468,24 @@ typedef void (*dlock_info_fn)(void *arg, const char *server, const char *field, 
 DLOCK_API dlock_status dlock_server_info(dlock_client *client, int64_t timeout_ms,
                                          dlock_info_fn tell, void *arg, char *why, size_t why_size);
 
-/* -- on every way out */
+/* -- on every way out
+ *
+ * Both forms are re-entrant for a thread and a name: inside the body, the same thread gets the lock
+ * of the same client again, at once and without a request. A nested body shares the acquisition of
+ * the outer one. If that was lost, the nested body gets DLOCK_LOST. A nested body may ask for a
+ * longer lease (the lease is extended, with a request), and for DLOCK_SHARED where the outer one is
+ * exclusive. To ask for more than the outer body has (DLOCK_EXCLUSIVE inside DLOCK_SHARED, a session,
+ * more replicas) is DLOCK_INVALID. A body ends in the thread in which it began. */
 
 /* Takes the lock, runs body, and gives the lock back when body returns, unless body has done so.
- * Body runs in any case: got is the result of dlock_acquire(), and if there was no memory for a
- * handle, lock is NULL. The result is body's. Threads: any. */
-typedef int (*dlock_body)(dlock_lock *lock, dlock_status got, void *arg);
-DLOCK_API int dlock_guard(dlock_client *client, const char *name, int64_t wait_ms,
-                          const dlock_lock_options *options, dlock_body body, void *arg);
+ * Body runs in any case: got is the result of dlock_acquire(), and if there is no handle, since
+ * dlock_lock_new() failed, lock is NULL. Body passes its own results through arg. The result:
+ * DLOCK_OK: the lock was held from before body until after it. DLOCK_LOST: body had the lock, and
+ * lost it before it returned. Another status: got, or, if got was DLOCK_OK, the failure of the
+ * release, which goes on in the background. Threads: any. */
+typedef void (*dlock_body)(dlock_lock *lock, dlock_status got, void *arg);
+DLOCK_API dlock_status dlock_guard(dlock_client *client, const char *name, int64_t wait_ms,
+                                   const dlock_lock_options *options, dlock_body body, void *arg);
 
 /* The same for a block, with GCC and Clang:
  *
@@ -483,17 +493,21 @@ DLOCK_API int dlock_guard(dlock_client *client, const char *name, int64_t wait_m
  *         DLOCK_SCOPED(held, client, "nightly-report", 5000, NULL);
  *         if (held.got != DLOCK_OK) return;        // nothing to give back
  *         write_report(dlock_fence(held.lock));
+ *         if (dlock_scope_end(&held) != DLOCK_OK) discard_report(); // lost, or not known
  *     }                                            // given back, on every way out
  *
- * held.lock is NULL if there was no memory for a handle. */
+ * held.lock is NULL if there is no handle, and after the end. Inside, dlock_get_state(held.lock)
+ * says whether the lock is lost. */
 typedef struct dlock_scope {
     dlock_lock *lock;
-    dlock_status got;
+    dlock_status got; /* of the acquire; after the end, as the result of dlock_guard() */
 } dlock_scope;
 
+/* Threads: any; the end in the thread of the begin. dlock_scope_end() returns scope->got, and does
+ * nothing else the second time. */
 DLOCK_API dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wait_ms,
                                         const dlock_lock_options *options);
-DLOCK_API void dlock_scope_end(dlock_scope *scope);
+DLOCK_API dlock_status dlock_scope_end(dlock_scope *scope);
 
 #if defined(__GNUC__)
 #define DLOCK_SCOPED(variable, client, name, wait_ms, options)                                     \

@@ -32,71 +32,66 @@ static bool is_held(const char *name) {
 
 /* -- the guard */
 
-static int look(dlock_lock *lock, dlock_status got, void *arg) {
+static void look(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(got == DLOCK_OK);
     CHECK(dlock_get_state(lock) == DLOCK_HELD);
     CHECK(is_held("n"));
     *(uint64_t *)arg = dlock_fence(lock);
-    return 42;
 }
 
 static void guard_returns(void) {
     uint64_t first = 0, second = 0;
-    CHECK(dlock_guard(client, "n", 0, NULL, look, &first) == 42);
+    CHECK(dlock_guard(client, "n", 0, NULL, look, &first) == DLOCK_OK);
     CHECK(!is_held("n"));
-    CHECK(dlock_guard(client, "n", 0, NULL, look, &second) == 42);
+    CHECK(dlock_guard(client, "n", 0, NULL, look, &second) == DLOCK_OK);
     CHECK(second > first && first > 0);
 }
 
-static int release_it(dlock_lock *lock, dlock_status got, void *arg) {
+static void release_it(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(got == DLOCK_OK && arg == NULL);
     CHECK(dlock_release(lock) == DLOCK_OK);
     CHECK(!is_held("n"));
-    return -1;
 }
 
 static void guard_body_released(void) {
-    CHECK(dlock_guard(client, "n", 0, NULL, release_it, NULL) == -1);
+    CHECK(dlock_guard(client, "n", 0, NULL, release_it, NULL) == DLOCK_OK);
 }
 
-static int take_it_thrice(dlock_lock *lock, dlock_status got, void *arg) {
+static void take_it_thrice(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(got == DLOCK_OK && arg == NULL);
     CHECK(dlock_acquire(lock, 0) == DLOCK_OK && dlock_acquire(lock, 0) == DLOCK_OK);
-    return 0;
 }
 
 static void guard_several_levels(void) {
-    CHECK(dlock_guard(client, "n", 0, NULL, take_it_thrice, NULL) == 0);
+    CHECK(dlock_guard(client, "n", 0, NULL, take_it_thrice, NULL) == DLOCK_OK);
 }
 
-static int be_told(dlock_lock *lock, dlock_status got, void *arg) {
+static void be_told(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(lock != NULL && dlock_last_error(lock)[0] != '\0');
     CHECK(dlock_get_state(lock) == DLOCK_FREE);
     *(dlock_status *)arg = got;
-    return 7;
 }
 
-static int hold_against(dlock_lock *lock, dlock_status got, void *arg) {
+static void hold_against(dlock_lock *lock, dlock_status got, void *arg) {
     (void)lock;
     CHECK(got == DLOCK_OK);
     dlock_status told = DLOCK_OK;
     int64_t wait_ms = *(int64_t *)arg;
-    CHECK(dlock_guard(client, "n", wait_ms, NULL, be_told, &told) == 7);
-    CHECK(told == (wait_ms == 0 ? DLOCK_BUSY : DLOCK_TIMEOUT));
+    dlock_status result = dlock_guard(client, "n", wait_ms, NULL, be_told, &told);
+    CHECK(told == (wait_ms == 0 ? DLOCK_BUSY : DLOCK_TIMEOUT) && result == told);
     CHECK(is_held("n")); /* still ours: the one who did not get it gave nothing back */
-    return 0;
 }
 
 static void guard_not_got(void) {
     int64_t wait_ms = 0;
-    CHECK(dlock_guard(other, "n", 0, NULL, hold_against, &wait_ms) == 0);
+    CHECK(dlock_guard(other, "n", 0, NULL, hold_against, &wait_ms) == DLOCK_OK);
     wait_ms = 20;
-    CHECK(dlock_guard(other, "n", 0, NULL, hold_against, &wait_ms) == 0);
+    CHECK(dlock_guard(other, "n", 0, NULL, hold_against, &wait_ms) == DLOCK_OK);
 }
 
-static int be_told_of_a_mistake(dlock_lock *lock, dlock_status got, void *arg) {
+static void be_told_of_a_mistake(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(lock == NULL && got == DLOCK_INVALID);
-    return ++*(int *)arg;
+    ++*(int *)arg;
 }
 
 static void guard_mistakes(void) {
@@ -104,39 +99,42 @@ static void guard_mistakes(void) {
     dlock_lock_options options;
     dlock_lock_options_init(&options);
     options.lease_ms = 1;
-    CHECK(dlock_guard(client, "", 0, NULL, be_told_of_a_mistake, &calls) == 1);
-    CHECK(dlock_guard(NULL, "n", 0, NULL, be_told_of_a_mistake, &calls) == 2);
-    CHECK(dlock_guard(client, "n", 0, &options, be_told_of_a_mistake, &calls) == 3);
+    CHECK(dlock_guard(client, "", 0, NULL, be_told_of_a_mistake, &calls) == DLOCK_INVALID);
+    CHECK(strcmp(dlock_error(), "the name is empty") == 0);
+    CHECK(dlock_guard(NULL, "n", 0, NULL, be_told_of_a_mistake, &calls) == DLOCK_INVALID);
+    CHECK(dlock_guard(client, "n", 0, &options, be_told_of_a_mistake, &calls) == DLOCK_INVALID);
+    CHECK(calls == 3);
 }
 
-static int count_lease(dlock_lock *lock, dlock_status got, void *arg) {
-    CHECK(got == DLOCK_OK && arg == NULL);
-    return (int)dlock_remaining_ms(lock);
+static void count_lease(dlock_lock *lock, dlock_status got, void *arg) {
+    CHECK(got == DLOCK_OK);
+    *(int64_t *)arg = dlock_remaining_ms(lock);
 }
 
 static void guard_options(void) {
     dlock_lock_options options;
     dlock_lock_options_init(&options);
     options.lease_ms = 100000;
-    CHECK(dlock_guard(client, "n", 0, &options, count_lease, NULL) > 90000);
+    int64_t left_ms = 0;
+    CHECK(dlock_guard(client, "n", 0, &options, count_lease, &left_ms) == DLOCK_OK);
+    CHECK(left_ms > 90000);
 }
 
-static int nest_deeper(dlock_lock *lock, dlock_status got, void *arg) {
+static void nest_deeper(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(got == DLOCK_OK && lock != NULL);
     static const char *const names[] = {"n", "m", "o"};
     int depth = *(int *)arg;
     for (int i = 0; i < 3; i++)
         CHECK(is_held(names[i]) == (i <= depth));
-    if (depth == 2) return 1;
+    if (depth == 2) return;
     int deeper = depth + 1;
-    int result = dlock_guard(client, names[deeper], 0, NULL, nest_deeper, &deeper);
+    CHECK(dlock_guard(client, names[deeper], 0, NULL, nest_deeper, &deeper) == DLOCK_OK);
     CHECK(!is_held(names[deeper]) && is_held(names[depth]));
-    return result + 1;
 }
 
 static void guard_nested(void) {
     int depth = 0;
-    CHECK(dlock_guard(client, "n", 0, NULL, nest_deeper, &depth) == 3);
+    CHECK(dlock_guard(client, "n", 0, NULL, nest_deeper, &depth) == DLOCK_OK);
 }
 
 /* -- the scope */
@@ -194,7 +192,7 @@ static void scope_body_released(void) {
     }
     {
         DLOCK_SCOPED(held, client, "n", 0, NULL);
-        dlock_scope_end(&held); /* and a second time at the end */
+        CHECK(dlock_scope_end(&held) == DLOCK_OK); /* and a second time at the end */
         CHECK(!is_held("n"));
     }
 }

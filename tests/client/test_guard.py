@@ -1,4 +1,5 @@
-"""The guard and the scope give the lock back on every way out. The cases are in guard.c."""
+"""The guard and the scope give the lock back on every way out, and are re-entrant. The cases are in
+guard.c and reentry.c."""
 
 import os
 import re
@@ -9,17 +10,18 @@ import pytest
 from support.server import ROOT
 
 BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
-CASES = re.findall(r'^ *(?:\} cases\[\] = \{)?\{"(\w+)", \w+\}',
-                   (ROOT / "tests/client/guard.c").read_text(), re.M)
+CASES = [(program, case) for program in ("guard", "reentry") for case in
+         re.findall(r'^ *(?:\} cases\[\] = \{)?\{"(\w+)", \w+\}',
+                    (ROOT / f"tests/client/{program}.c").read_text(), re.M)]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_lock_is_given_back_and_the_body_is_told(server, client, case):
-    done = subprocess.run([BUILD / "tests/client/guard", f"redis://127.0.0.1:{server.port}", case],
+@pytest.mark.parametrize("program, case", CASES)
+def test_the_lock_is_given_back_and_the_body_is_told(server, client, program, case):
+    done = subprocess.run([BUILD / f"tests/client/{program}", f"redis://127.0.0.1:{server.port}", case],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "")
     assert client.dbsize() == 0
 
 
 def test_every_case_is_run():
-    assert len(CASES) == len(set(CASES)) == 12
+    assert len(CASES) == len(set(CASES)) == 12 + 13

@@ -19,7 +19,7 @@ CPP = {"usable_from_cpp": ("-std=c++11", ROOT / "tests/client/usable_from_cpp.cp
        "nightly_report": ("-std=c++17", EXAMPLES / "nightly_report.cpp")}
 FENCED = ["fenced_file", "fenced_sqlite", "fenced_redis"]
 PROGRAMS = ["quick_start", "flash_sale", *FENCED, "guarded_counter", "shared_cache", "export_slots",
-            "rate_limit", "memory_store", *CPP]
+            "rate_limit", "memory_store", "nested_scopes", *CPP]
 NEEDS = {"flash_sale": "hiredis", "fenced_redis": "hiredis", "fenced_sqlite": "sqlite3"}
 KINDS = ["shared", "static"]
 STRICT = ["-Wall", "-Wextra", "-Werror"]
@@ -459,6 +459,15 @@ def test_a_store_in_memory_needs_no_server(run, threads, rounds):
     assert run("memory_store", threads, rounds) == (0, f"counted to {total} of {total}\n", "")
 
 
+def test_scopes_inside_scopes_share_the_lock_of_their_thread(run, server, client):
+    """Two transfers take two locks each, however often they are locked inside."""
+    code, out, complaints = run("nested_scopes", url_of(server), prepare=client.config_resetstat)
+    assert (code, complaints) == (0, "")
+    assert out.splitlines()[-1] == "anna has 80, bela has 20"
+    assert client.info("commandstats")["cmdstat_dlock.acquire"]["calls"] == 4
+    assert client.dbsize() == 0
+
+
 def test_a_program_in_cpp(run, server):
     code, out, complaints = run("usable_from_cpp", url_of(server))
     assert (code, complaints) == (0, "")
@@ -483,8 +492,8 @@ def test_another_machine_does_not_write_the_nightly_report(run, server, client):
 
 @pytest.mark.parametrize("name, arguments", [
     ("quick_start", []), ("flash_sale", [10, 10]), ("fenced_file", ["store", "text"]),
-    ("guarded_counter", ["visits", 1]), ("rate_limit", [5, 5]), ("usable_from_cpp", []),
-    ("nightly_report", ["monday"])])
+    ("guarded_counter", ["visits", 1]), ("rate_limit", [5, 5]), ("nested_scopes", []),
+    ("usable_from_cpp", []), ("nightly_report", ["monday"])])
 def test_without_a_server_every_program_says_where_it_looked(run, tmp_path, name, arguments):
     address = f"127.0.0.1:{free_port()}"
     arguments = [tmp_path / word if word == "store" else word for word in arguments]

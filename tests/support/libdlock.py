@@ -85,7 +85,7 @@ NO_MODULE = 1
 
 
 LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p)
-BODY_FN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+BODY_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 DONE_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
 
 
@@ -307,10 +307,11 @@ class Client:
         return Status(lib.dlock_hotspot_remove(self.handle, name.encode()))
 
     def guard(self, name, body, wait_ms=NO_WAIT, **options):
-        """body(status): its result."""
+        """body(status)."""
         call = BODY_FN(lambda lock, got, arg: body(Status(got)))
         made = _structure(LockOptions, **options)
-        return lib.dlock_guard(self.handle, name.encode(), wait_ms, ctypes.byref(made), call, None)
+        return Status(lib.dlock_guard(self.handle, name.encode(), wait_ms, ctypes.byref(made), call,
+                                      None))
 
     def _read(self, function, text, enough):
         told = []

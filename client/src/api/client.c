@@ -93,6 +93,8 @@ static bool build(dlock_client *client, const settings *settings) {
     client->on_event = options->on_event;
     client->event_arg = options->event_arg;
     client->prefix = strdup(options->prefix);
+    for (size_t i = 0; i < CLIENT_GUARD_BUCKETS; i++)
+        list_init(&client->guarded[i]);
     if (!copy_lock_defaults(client, &settings->lock)) return false;
     token_source_init(&client->tokens);
     client->loop = loop_new(clock_system());

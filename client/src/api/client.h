@@ -19,6 +19,8 @@ typedef enum client_counter {
     COUNTERS
 } client_counter;
 
+enum { CLIENT_GUARD_BUCKETS = 64 };
+
 struct dlock_client {
     loop *loop;
     tls_context *tls; /* NULL: no rediss:// */
@@ -33,6 +35,7 @@ struct dlock_client {
     chain *chain;
     token_source tokens;
     char *prefix;
+    list guarded[CLIENT_GUARD_BUCKETS]; /* of guard.c: handles of open scopes */
     dlock_lock_options lock_defaults;
     char *default_owner; /* of lock_defaults */
     uint32_t connect_timeout_ms, io_timeout_ms;

@@ -1,24 +1,130 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* guard.c - a lock that is given back on every way out. Uses the public API alone. */
-#include "dlock.h"
+/* guard.c - a lock that is given back on every way out; re-entrant for a thread and a name.
+ *
+ *   begin   the thread has a scope of the name already: one level more of that handle, without a
+ *           request (with one, if a longer lease is asked for). Else a handle of its own
+ *   end     one level less; the handle is freed with its last scope
+ *
+ * The handles of open scopes are in a table of the client, under the mutex of the loop. Threads are
+ * known by a number that no later thread gets again: a thread that ends within a scope leaves the
+ * handle behind, and nobody must find it.
+ *
+ * A nested scope shares the acquisition of the outer one. So it may ask for less than the outer one
+ * has, not for more: who holds the lock shared would wait for itself to get it exclusively. */
+#include "api/error.h"
+#include "api/lock.h"
+#include "api/options.h"
+#include "base/text.h"
+
+static atomic_uint_least64_t last_thread;
+static _Thread_local uint64_t thread_number;
+
+static uint64_t this_thread(void) {
+    if (thread_number == 0) thread_number = atomic_fetch_add(&last_thread, 1) + 1;
+    return thread_number;
+}
+
+/* -- the table */
+
+static list *find_bucket(dlock_client *client, const char *name) {
+    return &client->guarded[(text_hash(name) + this_thread()) % CLIENT_GUARD_BUCKETS];
+}
+
+/* The handle by which the thread holds this name (without the prefix); NULL: none. */
+static dlock_lock *find(dlock_client *client, const char *name) {
+    const list *bucket = find_bucket(client, name);
+    size_t prefix_length = strlen(client->prefix);
+    dlock_lock *found = NULL;
+    loop_lock(client->loop);
+    for (list_node *node = list_first(bucket); node != NULL && found == NULL;
+         node = list_next(bucket, node)) {
+        dlock_lock *lock = container_of(node, dlock_lock, guard_node);
+        bool is_mine = lock->guard_thread == this_thread() && lock->depth > 0;
+        if (is_mine && strcmp(lock->name + prefix_length, name) == 0) found = lock;
+    }
+    loop_unlock(client->loop);
+    return found;
+}
+
+static void add(dlock_lock *lock, const char *name) {
+    lock->guard_thread = this_thread();
+    loop_lock(lock->client->loop);
+    list_append(find_bucket(lock->client, name), &lock->guard_node);
+    loop_unlock(lock->client->loop);
+}
+
+static void remove_and_free(dlock_lock *lock) {
+    loop_lock(lock->client->loop);
+    list_remove(&lock->guard_node);
+    loop_unlock(lock->client->loop);
+    dlock_lock_free(lock);
+}
+
+/* -- a nested scope */
+
+/* NULL, or why the acquisition of the outer scope is not enough. */
+static const char *find_lack(const dlock_lock *outer, const dlock_lock_options *options) {
+    if (options->mode == DLOCK_EXCLUSIVE && outer->call.attempt.mode == DLOCK_SHARED)
+        return "mode: the thread holds the lock shared, and would wait for itself";
+    if (options->session && !lock_is_session(outer))
+        return "session: the thread holds the lock without one";
+    if (options->min_replicas > outer->min_replicas)
+        return "min_replicas: the thread holds the lock with fewer";
+    return NULL;
+}
+
+static dlock_status begin_nested(dlock_lock *outer, int64_t wait_ms,
+                                 const dlock_lock_options *given) {
+    dlock_lock_options options;
+    char text[OPTION_ERROR_SIZE];
+    const char *wrong = lock_read_options(&options, outer->client, given, text);
+    if (wrong == NULL) wrong = find_lack(outer, &options);
+    error_set(wrong == NULL ? DLOCK_OK : DLOCK_INVALID, wrong == NULL ? "" : wrong);
+    if (wrong != NULL) return lock_finish(outer, DLOCK_INVALID, wrong);
+    bool is_longer = options.lease_ms > outer->lease.rule.lease_ms;
+    return dlock_acquire_for(outer, wait_ms, is_longer ? options.lease_ms : 0);
+}
+
+/* -- public */
 
 dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wait_ms,
                               const dlock_lock_options *options) {
     dlock_scope scope = {.lock = NULL};
-    scope.got = dlock_lock_new(&scope.lock, client, name, options);
-    if (scope.got == DLOCK_OK) scope.got = dlock_acquire(scope.lock, wait_ms);
+    if (client != NULL && name != NULL) scope.lock = find(client, name);
+    if (scope.lock != NULL) {
+        scope.got = begin_nested(scope.lock, wait_ms, options);
+    } else {
+        scope.got = dlock_lock_new(&scope.lock, client, name, options);
+        if (scope.got != DLOCK_OK) return scope;
+        add(scope.lock, name);
+        scope.got = dlock_acquire(scope.lock, wait_ms);
+    }
+    scope.lock->guards++;
     return scope;
 }
 
-void dlock_scope_end(dlock_scope *scope) {
-    dlock_lock_free(scope->lock);
-    scope->lock = NULL;
+/* Levels that the program took and did not give back end with the last scope. A level that the
+ * program has given back is fine. */
+static dlock_status release_level(dlock_lock *lock) {
+    bool is_gone = dlock_get_state(lock) == DLOCK_GONE;
+    if (lock->guards == 1 && lock->depth > 1) lock->depth = 1;
+    dlock_status status = dlock_release(lock);
+    if (status == DLOCK_NOT_HELD) return DLOCK_OK;
+    return status == DLOCK_OK && is_gone ? DLOCK_LOST : status;
 }
 
-int dlock_guard(dlock_client *client, const char *name, int64_t wait_ms,
-                const dlock_lock_options *options, dlock_body body, void *arg) {
+dlock_status dlock_scope_end(dlock_scope *scope) {
+    dlock_lock *lock = scope->lock;
+    if (lock == NULL) return scope->got;
+    scope->lock = NULL;
+    if (scope->got == DLOCK_OK) scope->got = release_level(lock);
+    if (--lock->guards == 0) remove_and_free(lock);
+    return scope->got;
+}
+
+dlock_status dlock_guard(dlock_client *client, const char *name, int64_t wait_ms,
+                         const dlock_lock_options *options, dlock_body body, void *arg) {
     dlock_scope scope = dlock_scope_begin(client, name, wait_ms, options);
-    int result = body(scope.lock, scope.got, arg);
-    dlock_scope_end(&scope);
-    return result;
+    body(scope.lock, scope.got, arg);
+    return dlock_scope_end(&scope);
 }

@@ -10,9 +10,8 @@
 #include "api/error.h"
 #include "api/options.h"
 
-/* NULL, or why the client has no such lock. */
-static const char *read_options(dlock_lock_options *options, const dlock_client *client,
-                                const dlock_lock_options *given, char text[OPTION_ERROR_SIZE]) {
+const char *lock_read_options(dlock_lock_options *options, const dlock_client *client,
+                              const dlock_lock_options *given, char *text) {
     if (client == NULL) return "no client is given";
     const deployment *deployment = client->deployment;
     const char *error = options_read_lock(options, given, &client->lock_defaults, text);
@@ -65,7 +64,7 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
     *out = NULL;
     dlock_lock_options options;
     char text[OPTION_ERROR_SIZE];
-    const char *wrong = read_options(&options, client, given, text);
+    const char *wrong = lock_read_options(&options, client, given, text);
     if (wrong == NULL && (name == NULL || name[0] == '\0')) wrong = "the name is empty";
     if (wrong != NULL) return error_set(DLOCK_INVALID, wrong);
 
@@ -73,6 +72,7 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
     dlock_lock *lock = calloc(1, sizeof(*lock) + slots * sizeof(lock->slots[0]));
     if (lock == NULL) return error_set(DLOCK_NO_MEMORY, "");
     lock->client = client;
+    lock->min_replicas = options.min_replicas;
     lock->name = client_full_name(client, name);
     if (options.owner != NULL) lock->owner = strdup(options.owner);
     init_call(lock, &options);

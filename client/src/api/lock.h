@@ -37,6 +37,12 @@ struct dlock_lock {
     dlock_timings timings;
     char error[DLOCK_CAUSE_SIZE];
 
+    /* Of guard.c. */
+    list_node guard_node; /* in a bucket of the client */
+    uint64_t guard_thread;
+    unsigned guards;       /* open scopes */
+    uint32_t min_replicas; /* as in the options */
+
     lease lease;
     kept_lock kept;
     watched_lock watched;
@@ -64,3 +70,7 @@ dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *erro
 
 /* A server says that the token does not hold the lock. Locked. */
 void lock_lose(dlock_lock *lock);
+
+/* NULL, or why the client has no lock with these options; text: room for the words. */
+const char *lock_read_options(dlock_lock_options *options, const dlock_client *client,
+                              const dlock_lock_options *given, char *text);

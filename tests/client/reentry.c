@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* reentry.c - scopes inside scopes of the same name, and locks that are lost inside.
+ *
+ *   reentry URL CASE
+ *
+ * A case ends with the lock given back; the caller looks. Prints nothing; a failed check is told
+ * with its line. */
+#include "dlock.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(condition) check(condition, __LINE__, #condition)
+
+enum { LEASE_MS = 60000 };
+
+static dlock_client *client, *other;
+
+static void check(bool is_true, int line, const char *expression) {
+    if (is_true) return;
+    fprintf(stderr, "reentry.c:%d: %s: %s\n", line, expression, dlock_error());
+    exit(1);
+}
+
+static uint64_t commands(void) {
+    dlock_client_stats stats = {.struct_size = sizeof(stats)};
+    dlock_client_get_stats(client, &stats);
+    return stats.commands;
+}
+
+static dlock_lock_options options_of(uint32_t lease_ms, dlock_mode mode) {
+    dlock_lock_options options;
+    dlock_lock_options_init(&options);
+    options.lease_ms = lease_ms;
+    options.mode = mode;
+    return options;
+}
+
+static bool count_lease(void *arg, const dlock_inspection *lock) {
+    *(int64_t *)arg = lock->lease_ms;
+    return true;
+}
+
+/* The lease as the server knows it; 0: the lock is free. */
+static int64_t lease_at_server(void) {
+    int64_t lease_ms = 0;
+    dlock_inspect(other, "n", 20000, count_lease, &lease_ms, NULL, 0);
+    return lease_ms;
+}
+
+static bool take_away(void *arg, const dlock_inspection *lock) {
+    (void)arg;
+    CHECK(dlock_release_token(other, "n", lock->token, NULL, 0) == DLOCK_OK);
+    return true;
+}
+
+/* As an operator would. */
+static void force_release(void) {
+    CHECK(dlock_inspect(other, "n", 20000, take_away, NULL, NULL, 0) == DLOCK_OK);
+}
+
+/* -- the same thread */
+
+static void nested_scope_needs_no_request(void) {
+    DLOCK_SCOPED(outer, client, "n", 0, NULL);
+    CHECK(outer.got == DLOCK_OK);
+    uint64_t before = commands();
+    for (int i = 0; i < 3; i++) {
+        DLOCK_SCOPED(inner, client, "n", 0, NULL);
+        CHECK(inner.got == DLOCK_OK && inner.lock == outer.lock);
+        CHECK(dlock_fence(inner.lock) == dlock_fence(outer.lock));
+        CHECK(dlock_scope_end(&inner) == DLOCK_OK);
+    }
+    CHECK(commands() == before);
+    CHECK(dlock_get_state(outer.lock) == DLOCK_HELD && lease_at_server() > 0);
+}
+
+static void count_down(dlock_lock *lock, dlock_status got, void *arg) {
+    int *left = arg;
+    CHECK(got == DLOCK_OK && dlock_get_state(lock) == DLOCK_HELD);
+    if (--*left > 0) CHECK(dlock_guard(client, "n", 0, NULL, count_down, left) == DLOCK_OK);
+}
+
+static void guard_calls_itself(void) {
+    int left = 100;
+    CHECK(dlock_guard(client, "n", 0, NULL, count_down, &left) == DLOCK_OK);
+    CHECK(left == 0 && lease_at_server() == 0);
+}
+
+static void scopes_end_in_any_order(void) {
+    dlock_scope outer = dlock_scope_begin(client, "n", 0, NULL);
+    dlock_scope inner = dlock_scope_begin(client, "n", 0, NULL);
+    CHECK(dlock_scope_end(&outer) == DLOCK_OK && lease_at_server() > 0);
+    CHECK(dlock_scope_end(&inner) == DLOCK_OK && lease_at_server() == 0);
+}
+
+static void longer_lease_is_extended(void) {
+    dlock_lock_options shorter = options_of(1000, DLOCK_EXCLUSIVE);
+    dlock_lock_options longer = options_of(2 * LEASE_MS, DLOCK_EXCLUSIVE);
+    DLOCK_SCOPED(outer, client, "n", 0, NULL);
+    DLOCK_SCOPED(inner, client, "n", 0, &shorter);
+    CHECK(inner.got == DLOCK_OK && lease_at_server() == LEASE_MS);
+    DLOCK_SCOPED(innermost, client, "n", 0, &longer);
+    CHECK(innermost.got == DLOCK_OK && lease_at_server() == 2 * LEASE_MS);
+}
+
+/* -- modes and more */
+
+static void shared_inside_exclusive(void) {
+    dlock_lock_options shared = options_of(0, DLOCK_SHARED);
+    DLOCK_SCOPED(outer, client, "n", 0, NULL);
+    DLOCK_SCOPED(inner, client, "n", 0, &shared);
+    CHECK(inner.got == DLOCK_OK);
+    DLOCK_SCOPED(stranger, other, "n", 0, &shared);
+    CHECK(stranger.got == DLOCK_BUSY); /* held exclusively all the same */
+}
+
+static void exclusive_inside_shared_is_refused(void) {
+    dlock_lock_options shared = options_of(0, DLOCK_SHARED);
+    DLOCK_SCOPED(outer, client, "n", 0, &shared);
+    DLOCK_SCOPED(inner, client, "n", 1000, NULL);
+    CHECK(inner.got == DLOCK_INVALID);
+    CHECK(strcmp(dlock_error(),
+                 "mode: the thread holds the lock shared, and would wait for itself") == 0);
+    CHECK(strcmp(dlock_last_error(inner.lock), dlock_error()) == 0);
+    CHECK(dlock_scope_end(&inner) == DLOCK_INVALID);
+    CHECK(dlock_get_state(outer.lock) == DLOCK_HELD && lease_at_server() > 0);
+}
+
+static void more_than_the_outer_scope_has_is_refused(void) {
+    dlock_lock_options more = options_of(0, DLOCK_EXCLUSIVE);
+    DLOCK_SCOPED(outer, client, "n", 0, NULL);
+    more.session = true;
+    DLOCK_SCOPED(session, client, "n", 0, &more);
+    CHECK(session.got == DLOCK_INVALID);
+    more.session = false;
+    more.min_replicas = 1;
+    DLOCK_SCOPED(replicas, client, "n", 0, &more);
+    CHECK(replicas.got == DLOCK_INVALID);
+}
+
+/* -- others */
+
+static void *try_in_thread(void *arg) {
+    DLOCK_SCOPED(held, client, "n", 0, NULL);
+    *(dlock_status *)arg = held.got;
+    return NULL;
+}
+
+static dlock_status try_elsewhere(void) {
+    pthread_t thread;
+    dlock_status got = DLOCK_OK;
+    CHECK(pthread_create(&thread, NULL, try_in_thread, &got) == 0);
+    pthread_join(thread, NULL);
+    return got;
+}
+
+static void another_thread_does_not_get_it(void) {
+    DLOCK_SCOPED(outer, client, "n", 0, NULL);
+    DLOCK_SCOPED(inner, client, "n", 0, NULL);
+    CHECK(try_elsewhere() == DLOCK_BUSY);
+}
+
+static void another_client_does_not_get_it(void) {
+    DLOCK_SCOPED(outer, client, "n", 0, NULL);
+    DLOCK_SCOPED(stranger, other, "n", 0, NULL);
+    CHECK(stranger.got == DLOCK_BUSY);
+}
+
+static void inside_a_scope_that_did_not_get_it(void) {
+    dlock_scope holder = dlock_scope_begin(other, "n", 0, NULL);
+    DLOCK_SCOPED(outer, client, "n", 0, NULL);
+    CHECK(outer.got == DLOCK_BUSY);
+    DLOCK_SCOPED(inner, client, "n", 0, NULL);
+    CHECK(inner.got == DLOCK_BUSY);
+    CHECK(dlock_scope_end(&holder) == DLOCK_OK);
+    DLOCK_SCOPED(last, client, "n", 0, NULL);
+    CHECK(last.got == DLOCK_OK);
+}
+
+/* -- losses */
+
+static void lose_it(dlock_lock *lock, dlock_status got, void *arg) {
+    (void)arg, (void)lock;
+    CHECK(got == DLOCK_OK);
+    force_release();
+}
+
+static void guard_tells_of_a_loss(void) {
+    CHECK(dlock_guard(client, "n", 0, NULL, lose_it, NULL) == DLOCK_LOST);
+}
+
+static void scope_tells_of_a_loss(void) {
+    DLOCK_SCOPED(held, client, "n", 0, NULL);
+    force_release();
+    CHECK(dlock_scope_end(&held) == DLOCK_LOST);
+    CHECK(dlock_scope_end(&held) == DLOCK_LOST && held.lock == NULL);
+}
+
+static void after_a_loss_a_nested_scope_is_refused(void) {
+    DLOCK_SCOPED(outer, client, "n", 0, NULL);
+    DLOCK_SCOPED(inner, client, "n", 0, NULL);
+    force_release();
+    CHECK(dlock_extend(outer.lock, 0) == DLOCK_LOST); /* the loss is known from now on */
+    CHECK(dlock_get_state(outer.lock) == DLOCK_GONE);
+    uint64_t before = commands();
+    DLOCK_SCOPED(innermost, client, "n", 1000, NULL);
+    CHECK(innermost.got == DLOCK_LOST && commands() == before);
+    CHECK(dlock_scope_end(&innermost) == DLOCK_LOST);
+    CHECK(dlock_scope_end(&inner) == DLOCK_LOST && dlock_scope_end(&outer) == DLOCK_LOST);
+    DLOCK_SCOPED(again, client, "n", 0, NULL);
+    CHECK(again.got == DLOCK_OK);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    {"nested_scope_needs_no_request", nested_scope_needs_no_request},
+    {"guard_calls_itself", guard_calls_itself},
+    {"scopes_end_in_any_order", scopes_end_in_any_order},
+    {"longer_lease_is_extended", longer_lease_is_extended},
+    {"shared_inside_exclusive", shared_inside_exclusive},
+    {"exclusive_inside_shared_is_refused", exclusive_inside_shared_is_refused},
+    {"more_than_the_outer_scope_has_is_refused", more_than_the_outer_scope_has_is_refused},
+    {"another_thread_does_not_get_it", another_thread_does_not_get_it},
+    {"another_client_does_not_get_it", another_client_does_not_get_it},
+    {"inside_a_scope_that_did_not_get_it", inside_a_scope_that_did_not_get_it},
+    {"guard_tells_of_a_loss", guard_tells_of_a_loss},
+    {"scope_tells_of_a_loss", scope_tells_of_a_loss},
+    {"after_a_loss_a_nested_scope_is_refused", after_a_loss_a_nested_scope_is_refused},
+};
+
+int main(int argc, char **argv) {
+    char url[200];
+    if (argc != 3) return 2;
+    snprintf(url, sizeof(url), "%s?lease_ms=%d&io_timeout_ms=20000&connect_timeout_ms=20000",
+             argv[1], LEASE_MS); /* sanitizers are slow */
+    CHECK(dlock_client_new_url(&client, url) == DLOCK_OK);
+    CHECK(dlock_client_new_url(&other, url) == DLOCK_OK);
+    int found = 0;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (strcmp(cases[i].name, argv[2]) != 0) continue;
+        found = 1;
+        cases[i].run();
+    }
+    dlock_client_free(client);
+    dlock_client_free(other);
+    return found ? 0 : 2;
+}
