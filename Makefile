@@ -234,6 +234,11 @@ torture: ## throw faults at locks, and judge what their holders saw: see tests/t
 	    --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) --server "$(SERVER)" \
 	    $(if $(WAY),--way $(WAY))
 
+.PHONY: model
+model: ## let spin check the models of tests/model, and that it catches their mutants
+	@scripts/bootstrap model
+	@scripts/python tests/model/check.py
+
 .PHONY: bench
 bench: bench-build ## measure it against the alternatives, in a few minutes
 	@scripts/get-servers valkey-9.1 || echo "dlock: the bench goes on without Valkey 9.1" >&2

@@ -174,6 +174,7 @@ def parts(folder):
                files_of("cli", "run", "run_safety", "scripts", "config", "operators", "metrics",
                         "shared"),
                {"DLOCK_BUILD": SANITIZED})
+    yield Part("models", files_in("model"))
     yield Part("pages, scripts and benchmark",
                files_in("docs") + files_in("scripts") + files_in("bench"))
     yield Part("torture", files_in("torture"))
