@@ -5,6 +5,9 @@ hiredis and does nothing else. With ten handlers that do nothing in the chain, i
 chain costs. Then sixteen threads with a name each: libdlock has one connection for all of them, the
 bare loop one for each.
 
+Forms: one thread with sixteen pairs under way by asynchronous calls, with a background thread of the
+library and without, against the same thread with blocking calls.
+
 Beside waiters: a thread takes and gives back a free lock, while 100 threads of the same client wait
 for another one; and the same without them.
 
@@ -27,6 +30,7 @@ from support.server import free_port
 
 NAME = "client"
 THREADS = 16
+PIPELINE = 16
 WAITERS = 100
 WAIT_MAX_MS = 20
 IO_TIMEOUT_MS = 20
@@ -60,6 +64,27 @@ def _compare_pairs(quick, progress, threads, title, bar):
     table.add("bare hiredis", samples["hiredis"])
     if "handlers" in samples:
         table.add("libdlock, 10 handlers", samples["handlers"])
+    return table
+
+
+def _compare_forms(progress):
+    rounds, run_ms = 12, 400
+    program = driver.build("async_pairs", uses_libdlock=True)
+    server = ways.DLOCK.server(wrapper=driver.pinned_to(0)).start()
+    samples = {"blocking": [], "threads": [], "loop": []}
+    try:
+        for i in range(rounds):
+            progress(f"asynchronous pairs, round {i + 1} of {rounds}")
+            for mode, taken in samples.items():
+                taken.append(_pairs(server, program, PIPELINE, mode, run_ms))
+    finally:
+        server.destroy()
+    table = Table(f"One thread, {PIPELINE} acquire + release pairs under way: pairs per second",
+                  f"{rounds} interleaved runs of {run_ms} ms, medians", "pairs/s",
+                  bars={"blocking calls": Bar(">=", 3.0)}, subject="asynchronous, no_threads")
+    table.add("asynchronous, no_threads", samples["loop"])
+    table.add("asynchronous, background thread", samples["threads"])
+    table.add("blocking calls", samples["blocking"])
     return table
 
 
@@ -166,5 +191,6 @@ def run(quick, progress):
         _compare_pairs(quick, progress, THREADS,
                        f"Many threads: {THREADS} through libdlock, a name each: pairs per second",
                        Bar(">=", 1.0))]
-    return tables if quick else [*tables, _measure_beside_waiters(progress),
+    return tables if quick else [*tables, _compare_forms(progress),
+                                 _measure_beside_waiters(progress),
                                  _measure_waits(progress)]

@@ -4,6 +4,7 @@ without."""
 import ctypes
 import os
 import signal
+import subprocess
 import threading
 import time
 
@@ -11,9 +12,11 @@ import pytest
 
 from support.commands import Lock as Commands
 from support.fake_server import SILENCE
+from support.figures import tell
 from support.libdlock import DONE_FN, FOREVER, Event, State, Status, Told, lib
-from support.server import stopped, wait_until
+from support.server import ROOT, stopped, wait_until
 
+BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
 LEASE_MS = 60_000
 SHORT_MS = 400
 
@@ -509,3 +512,31 @@ def test_blocking_calls_work_without_threads(threadless):
     assert other.acquire(100) == Status.TIMEOUT
     assert lock.extend() == Status.OK
     assert lock.release() == Status.OK
+
+
+# -- many at once
+
+
+def start_many(server, names, pending):
+    return subprocess.Popen([BUILD / "tests/client/many", f"redis://127.0.0.1:{server.port}",
+                             str(names), str(pending)],
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_ten_thousand_acquisitions_in_one_thread_are_served_in_order(start_server):
+    """By two processes that want the same names."""
+    names, pending = 1000, 10
+    server = start_server("--maxclients", "10000")
+    processes = [start_many(server, names, pending) for _ in range(2)]
+    for process in processes:
+        each_bytes = int(process.stdout.readline().removeprefix("bytes "))
+        assert process.stdout.readline() == "waiting\n"
+        tell(f"an acquisition under way takes {each_bytes} bytes")
+        if "sanitize" not in str(BUILD):
+            assert each_bytes < 10240
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in processes:
+        assert process.communicate(timeout=300)[0] == f"served {names * pending}\n"
+        assert process.returncode == 0
