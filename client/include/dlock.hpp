@@ -98,6 +98,7 @@ inline dlock_client_options to_c(const client_options &options, client_core &cor
     c.event_arg = c.access_log_arg = &core;
     c.access_log_dir = or_null(options.access_log_dir);
     c.access_log_keep = options.access_log_keep;
+    c.no_threads = options.no_threads;
     return c;
 }
 
@@ -255,6 +256,9 @@ class client {
     result<std::vector<holder>> list(const std::string &pattern, milliseconds timeout) {
         return collect(dlock_list, pattern, detail::to_wait(timeout));
     }
+    // For asynchronous calls, which are those of dlock.h with lock.handle().
+    int fd() const noexcept { return dlock_client_fd(handle()); }
+    size_t dispatch() noexcept { return dlock_client_dispatch(handle()); }
     dlock_client *handle() const noexcept { return core_->handle; }
 
   private:

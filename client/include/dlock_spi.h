@@ -68,7 +68,8 @@ typedef enum dlock_step {
                        * is canceled, or for nothing */
 } dlock_step;
 
-/* A handler. Its functions are called by many threads at once, each in the thread of its call, and
+/* A handler. Its functions are called by many threads at once, each in the thread of its call (of an
+ * asynchronous call: in the threads that start and dispatch it, which should not block at all), and
  * must not block beyond the call's deadline. NULL functions are skipped. */
 typedef struct dlock_handler {
     size_t struct_size;

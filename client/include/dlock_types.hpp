@@ -211,6 +211,7 @@ struct client_options {
     std::function<void(bool is_error, const char *line)> access_log;
     std::string access_log_dir;
     size_t access_log_keep = 0;
+    bool no_threads = false;
 };
 
 enum class reply_kind {

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -16,11 +17,15 @@ from support.server import ROOT, free_port, wait_until
 EXAMPLES = ROOT / "client/examples"
 CMAKE_PROJECT = ROOT / "tests/client/cmake"
 CPP = {"usable_from_cpp": ("-std=c++11", ROOT / "tests/client/usable_from_cpp.cpp"),
-       "nightly_report": ("-std=c++17", EXAMPLES / "nightly_report.cpp")}
+       "nightly_report": ("-std=c++17", EXAMPLES / "nightly_report.cpp"),
+       "coroutine": ("-std=c++20", EXAMPLES / "coroutine.cpp")}
 FENCED = ["fenced_file", "fenced_sqlite", "fenced_redis"]
 PROGRAMS = ["quick_start", "flash_sale", *FENCED, "guarded_counter", "shared_cache", "export_slots",
-            "rate_limit", "memory_store", "nested_scopes", *CPP]
-NEEDS = {"flash_sale": "hiredis", "fenced_redis": "hiredis", "fenced_sqlite": "sqlite3"}
+            "rate_limit", "memory_store", "nested_scopes", "poll_loop", "libuv_loop",
+            "libev_loop", *CPP]
+NEEDS = {"flash_sale": "hiredis", "fenced_redis": "hiredis", "fenced_sqlite": "sqlite3",
+         "libuv_loop": "libuv"}
+NEEDS_FLAGS = {"libev_loop": ["-lev", "-lm"]}  # has no file for pkg-config
 KINDS = ["shared", "static"]
 STRICT = ["-Wall", "-Wextra", "-Werror"]
 
@@ -71,6 +76,7 @@ def build(prefix, folder, name, kind):
     """Users need no option of ours, and libraries of others only for what they do themselves."""
     packages = ["dlock", NEEDS[name]] if name in NEEDS else ["dlock"]
     static = ["--static"] if kind == "static" else []
+    packages = [f"{each}-static" if static and each == "libuv" else each for each in packages]
     flags = pkg_config(prefix, *static, "--cflags", "--libs", *packages)
     if name in CPP:
         standard, source = CPP[name]
@@ -80,7 +86,7 @@ def build(prefix, folder, name, kind):
         compiler, sources = ["cc"], [*common, EXAMPLES / f"{name}.c"]
     # What the static libc says about getaddrinfo() is no concern of ours.
     subprocess.run([*compiler, *STRICT, *(["-static"] if static else []), "-o", folder / name,
-                    *sources, *flags], check=True, stderr=subprocess.DEVNULL if static else None)
+                    *sources, *flags, *NEEDS_FLAGS.get(name, [])], check=True, stderr=subprocess.DEVNULL if static else None)
 
 
 @pytest.fixture(scope="module")
@@ -506,3 +512,48 @@ def test_without_a_server_every_program_says_where_it_looked(run, tmp_path, name
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_that_is_called_in_a_wrong_way_says_so_by_its_exit_code(run, name):
     assert run(name)[0] == 2
+
+
+# -- event loops ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", ["poll_loop", "coroutine"])
+def test_locks_are_taken_all_at_a_time_in_one_thread(run, server, client, program):
+    code, out, complaints = run(program, url_of(server), "red", "green", "blue")
+    assert (code, complaints) == (0, "")
+    assert sorted(re.findall(r"^(\w+) is ours, with fence \d+$", out, re.M)) == \
+        ["blue", "green", "red"]
+    assert client.dbsize() == 0
+
+
+@pytest.mark.parametrize("program", ["poll_loop", "coroutine"])
+def test_a_lock_that_is_freed_in_time_is_awaited_beside_others(start, server, client, program):
+    client.execute_command("DLOCK.ACQUIRE", "red", "another", "PX", 60_000)
+    process = start(program, url_of(server), "red", "green")
+    assert process.stdout.readline().startswith("green is ours")
+    client.execute_command("DLOCK.RELEASE", "red", "another")
+    out, complaints = process.communicate(timeout=60)
+    assert "red is ours" in out and complaints == ""
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("program", ["libuv_loop", "libev_loop"])
+def test_a_lock_is_kept_in_the_loop_of_another_library(start, server, client, program):
+    """For longer than its lease."""
+    process = start(program, url_of(server), "kept", 2500)
+    assert process.stdout.readline().startswith("it is ours")
+    begin = time.monotonic()
+    while process.poll() is None and time.monotonic() < begin + 2:
+        assert client.exists("kept")
+        time.sleep(0.05)
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 0
+    assert not client.exists("kept")
+
+
+@pytest.mark.parametrize("program", ["poll_loop", "coroutine", "libuv_loop", "libev_loop"])
+def test_an_event_loop_is_told_of_a_server_that_is_not_there(run, program):
+    arguments = ["kept", 10] if program.startswith("lib") else ["kept"]
+    code, out, complaints = run(program, f"redis://127.0.0.1:{free_port()}", *arguments)
+    assert (code, out) == (1, "")
+    assert "Connection refused" in complaints
