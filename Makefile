@@ -282,9 +282,9 @@ install-module: module install-doc
 
 # The pages lie as they do here, so that their links work.
 DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md client/README.md client/ARCHITECTURE.md \
-    client/cli/dlock.1 module/README.md scripts/Containerfile tests/bench/README.md \
-    $(filter-out %/__pycache__, $(wildcard client/include/* client/examples/* module/examples/* \
-    tests/bench/plots/*.svg))
+    client/cli/dlock.1 module/README.md module/ARCHITECTURE.md scripts/Containerfile \
+    tests/bench/README.md $(filter-out %/__pycache__, $(wildcard client/include/* \
+    client/examples/* module/examples/* tests/bench/plots/*.svg))
 .PHONY: install-doc
 install-doc:
 	for file in $(DOC_FILES); do install -D -m 644 "$$file" "$(DOC_DIR)/$$file" || exit; done

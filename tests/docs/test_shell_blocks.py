@@ -17,9 +17,9 @@ from support.server import ROOT, cli, free_port
 from support.tool import BUILD
 
 COMMANDS = ("apt-get", "cc", "dlock", "dlock-module", "git", "make", "redis-cli", "scripts/python",
-            "sudo", "systemctl")
+            "scripts/run-tests", "sudo", "systemctl")
 PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", "module/README.md",
-         "tests/bench/README.md", "tests/torture/README.md"]
+         "tests/bench/README.md", "tests/model/README.md", "tests/torture/README.md"]
 FAKES = {
     "sudo": 'exec "$@"',
     # No network: packages must be known to scripts/bootstrap, or be files.
@@ -45,8 +45,8 @@ FAKES = {
     # Targets that take minutes, or need results of these, are only read: make -n.
     "make": """
         case " $* " in
-        *" test "* | *" bench"* | *" plots "* | *" test-servers "* | *" torture "* | *" lint "* | \\
-            *" format "* | *" check-figures "*)
+        *CFLAGS=* | *SANITIZE=* | *" test "* | *" bench"* | *" plots "* | *" test-servers "* | \\
+            *" torture "* | *" model "* | *" lint "* | *" format "* | *" check-figures "*)
             exec /usr/bin/make -n "$@" >/dev/null ;;
         *" deb "*)
             /usr/bin/make -n "$@" >/dev/null && mkdir -p build/deb
@@ -59,6 +59,7 @@ FAKES = {
 # Run with these, a test is only looked for and a scenario only known.
 MORE = [(r"^(scripts/python -m pytest\b.*)", r"\1 --collect-only"),
         (r"^(scripts/python tests/bench/bench.py\b.*)", r"\1 --list"),
+        (r"^(scripts/python tests/model/check.py\b.*)", r"\1 --help"),
         (r"/path/to/redis-server", "$REDIS_SERVER_PATH")]
 
 
