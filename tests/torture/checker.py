@@ -122,6 +122,10 @@ def _check_told(process, report):
         if late > TELL_SLACK:
             when = f"{late / MS:.0f} ms late" if is_told else f"not within {late / MS:.0f} ms"
             report.add("told", f"{name_text(tenure.name)}: {tenure} was told of its loss {when}")
+        mute = tenure.silent - tenure.until - process.stalls.within(tenure.until, tenure.silent)
+        if mute > TELL_SLACK:
+            report.add("told", f"{name_text(tenure.name)}: {tenure}: the descriptor did not tell of "
+                       f"its loss for {mute / MS:.0f} ms")
 
 
 # -- one name -------------------------------------------------------------------------------------

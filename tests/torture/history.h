@@ -20,7 +20,8 @@ typedef enum record_kind {
     RECORD_EVENT = 5,     /* on_event; number: the event, status: why */
     RECORD_ACQUIRE = 6,   /* call; number: wait_ms, other: 0 exclusive, -1 shared, else permits */
     RECORD_ACQUIRED = 7,  /* return; number: fence, other: certainly held until */
-    RECORD_SAMPLE = 8,    /* dlock_remaining_ms() was asked; other: certainly held until, or 0 */
+    RECORD_SAMPLE = 8,    /* dlock_remaining_ms() was asked; other: certainly held until, or 0;
+                           * status 1: and dlock_lost_fd() was not readable just before */
     RECORD_EXTEND = 9,    /* call; number: lease_ms */
     RECORD_EXTENDED = 10, /* return; other: certainly held until, or 0 */
     RECORD_LOST = 11,     /* dlock_lost_fd() was seen to be readable */

@@ -98,14 +98,17 @@ static bool is_held(void *arg) {
 static void hold(user *user, uint32_t name, const char *key) {
     char data_key[KEY_SIZE + sizeof(":data")];
     snprintf(data_key, sizeof(data_key), "%s:data", key);
-    unsigned work_us = (unsigned)user->settings->work_us;
-    store_update(&user->store, &(update){.way = UPDATE_BARE,
-                                         .thread = user->thread,
-                                         .name = name,
-                                         .data_key = data_key,
-                                         .is_held = is_held,
-                                         .arg = user,
-                                         .work_ns = work_us > 0 ? roll(user, work_us) * 1000 : 0});
+    const settings *settings = user->settings;
+    update update = {.way = UPDATE_BARE,
+                     .thread = user->thread,
+                     .name = name,
+                     .data_key = data_key,
+                     .is_held = is_held,
+                     .arg = user};
+    if (settings->work_us > 0) update.work_ns = roll(user, (unsigned)settings->work_us) * 1000;
+    if (settings->pause_every > 0 && roll(user, (unsigned)settings->pause_every) == 0)
+        update.work_ns = (int64_t)(settings->lease_ms + roll(user, settings->lease_ms)) * MS_NS;
+    store_update(&user->store, &update);
 }
 
 static void visit(user *user) {

@@ -49,7 +49,7 @@ def name_of(text):
 class Tenure:
     """One grant, as its holder saw it: certainly held from begin to end()."""
     __slots__ = ("process", "thread", "name", "mode", "fence", "asked", "begin", "until",
-                 "released", "lost", "is_over")
+                 "released", "lost", "is_over", "silent")
 
     def __init__(self, process, thread, name, mode, fence, asked, begin, until):
         self.process, self.thread, self.name, self.mode = process, thread, name, mode
@@ -59,6 +59,7 @@ class Tenure:
         self.released = None                   # when the release was called
         self.lost = None                       # when the holder saw the descriptor readable
         self.is_over = False                   # the library said: not certain any more
+        self.silent = 0                        # when the descriptor was last not readable then
 
     def end(self):
         return self.until if self.released is None else min(self.until, self.released)
@@ -152,9 +153,12 @@ class Process:
             tenure = self._held.get(thread)
             if kind == EXTENDED:
                 self._return("extend", thread, at, 0)
+                status = 0
             if tenure is not None:
                 tenure.until = max(tenure.until, other)
                 tenure.is_over = not other
+                if status and not other:
+                    tenure.silent = at
         elif kind in (ACQUIRE, EXTEND, END):
             self._calls[thread] = (at, number, other, name)
         elif kind == RELEASE:

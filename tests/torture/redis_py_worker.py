@@ -108,7 +108,10 @@ class User(threading.Thread):
         before = int(self.client.get(key) or 0)
         if now_ns() >= until:
             return
-        time.sleep(self.dice.uniform(0, int(self.settings["work_us"])) / 1e6)
+        if self.dice.randrange(int(self.settings["pause_every"])):
+            time.sleep(self.dice.uniform(0, int(self.settings["work_us"])) / 1e6)
+        else:
+            time.sleep(self.dice.uniform(1, 2) * self.lease / 1000)
         self.last_id += 1
         self.history.add(records.WRITE, self.number, name, number=self.last_id, other=before)
         try:

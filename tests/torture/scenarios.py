@@ -21,7 +21,7 @@ LEFTOVER_PATIENCE_S = LEASE_MS / 1000 + 5
 class Scenario:
     kinds = "xrshwpg"
     names, processes, threads = 8, 3, 12
-    work_us = 0
+    work_us, pause_every = 0, 0
     replicas = 0
     promises = {}
     worker_faults = {"stop_worker": 0.03, "kill_worker": 1.5}
@@ -38,7 +38,7 @@ class Scenario:
         words = [f"url={url}" for url in self.urls()]
         words += [f"kinds={self.kinds}", f"names={self.names}", f"threads={self.threads}",
                   f"lease_ms={LEASE_MS}", f"io_timeout_ms={IO_MS}", f"replicas={self.replicas}",
-                  f"work_us={self.work_us}"]
+                  f"work_us={self.work_us}", f"pause_every={self.pause_every}"]
         return words + ([f"data_port={self.data_port()}"] if "g" in self.kinds else [])
 
     def start(self, folder):
@@ -140,7 +140,7 @@ class Clock(Single):
 class Guarded(Single):
     """Read, modify, write by workers that sleep through their leases, beside kills and restarts."""
     kinds, names, threads = "g", 128, 16
-    work_us = 1000
+    work_us, pause_every = 1000, 300
     faults = {"restart_server": 3.0, "kill_client": 0.1}
     worker_faults = {"stop_worker": 0.1, "stop_worker_for_long": 0.3, "kill_worker": 1.0}
 
@@ -152,7 +152,7 @@ class Contest(Guarded):
 
 class ContestClock(Clock):
     """The same while the wall clock of the server jumps."""
-    kinds, names, threads, work_us = "g", 8, 6, 2000
+    kinds, names, threads, work_us, pause_every = "g", 8, 6, 2000, 300
     faults = {"step_clock": 0.3, "restart_server": 4.0}
     worker_faults = Guarded.worker_faults
 

@@ -35,6 +35,8 @@ static void read_number(settings *settings, const char *name, const char *word, 
         settings->replicas = (uint32_t)number;
     else if (strcmp(name, "data_port") == 0)
         settings->data_port = (int)number;
+    else if (strcmp(name, "pause_every") == 0)
+        settings->pause_every = number;
     else if (strcmp(name, "work_us") == 0)
         settings->work_us = (int64_t)number;
     else

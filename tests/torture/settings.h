@@ -25,6 +25,8 @@ typedef struct settings {
     int data_port;
     update_way way;
     int64_t work_us; /* up to so long between the read and the write of an update */
+    uint64_t
+        pause_every; /* one update of so many sleeps beyond the lease before it writes; 0: none */
 } settings;
 
 /* Ends the process with a line on stderr if a word is wrong. */

@@ -146,6 +146,12 @@ def test_a_loss_that_is_told_late_or_never_is_found():
     assert violations(lost_lock(told_at=350)).keys() == {"told"}
 
 
+def test_a_descriptor_that_does_not_tell_of_a_loss_is_found():
+    history = lost_lock(told_at=95).add(390, records.SAMPLE, "r0", status=1)
+    assert violations(history).keys() == {"told"}
+    assert not violations(lost_lock(told_at=95).add(150, records.SAMPLE, "r0", status=1))
+
+
 def test_a_process_that_stood_still_could_not_be_told():
     stopped = lost_lock(told_at=350).add(349, records.STALL, number=50 * MS)
     assert not violations(stopped)

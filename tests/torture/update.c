@@ -85,7 +85,7 @@ static update_result guarded_write(const update *update, const char *id) {
 }
 
 static update_result read_value(store *store, const update *update, uint64_t *id) {
-    if (update->way == UPDATE_GUARD) return guarded_read(update, id);
+    if (update->way == UPDATE_GUARD && !update->is_raw) return guarded_read(update, id);
     char fence[ID_TEXT];
     snprintf(fence, sizeof(fence), "%" PRIu64, update->fence);
     const char *get[] = {"GET", update->data_key};
@@ -105,7 +105,7 @@ static update_result judge(const redisReply *reply) {
     if (reply->type == REDIS_REPLY_STATUS) return UPDATE_DONE;
     if (reply->type == REDIS_REPLY_INTEGER)
         return reply->integer == 1 ? UPDATE_DONE : UPDATE_REFUSED;
-    return UPDATE_REFUSED; /* a server that loads, is a replica or is out of memory */
+    return UPDATE_REFUSED; /* NOTHELD, or a server that loads, is a replica or is out of memory */
 }
 
 static update_result write_value(store *store, const update *update, uint64_t id) {
@@ -114,8 +114,12 @@ static update_result write_value(store *store, const update *update, uint64_t id
     snprintf(fence, sizeof(fence), "%" PRIu64, update->fence);
     const char *set[] = {"SET", update->data_key, text};
     const char *write[] = {"EVAL", WRITE, "1", update->data_key, fence, text};
-    if (update->way == UPDATE_GUARD) return guarded_write(update, text);
-    redisReply *reply = update->way == UPDATE_FENCE ? call(store, 6, write) : call(store, 3, set);
+    const char *token = update->is_raw ? dlock_token(update->lock) : "";
+    const char *guard[] = {"DLOCK.GUARD", update->lock_key, token, "SET", update->data_key, text};
+    if (update->way == UPDATE_GUARD && !update->is_raw) return guarded_write(update, text);
+    redisReply *reply = update->way == UPDATE_GUARD   ? call(store, 6, guard)
+                        : update->way == UPDATE_FENCE ? call(store, 6, write)
+                                                      : call(store, 3, set);
     update_result result = judge(reply);
     if (reply != NULL) freeReplyObject(reply);
     return result;
@@ -139,8 +143,8 @@ static update_result write_surely(store *store, const update *update, uint64_t i
 
 update_result store_update(store *store, const update *update) {
     uint64_t before = 0;
-    if (read_value(store, update, &before) != UPDATE_DONE || !update->is_held(update->arg))
-        return UPDATE_NOT_BEGUN;
+    if (read_value(store, update, &before) != UPDATE_DONE) return UPDATE_NOT_BEGUN;
+    if (!update->is_raw && !update->is_held(update->arg)) return UPDATE_NOT_BEGUN;
     work(update->work_ns);
     uint64_t id = ++store->last_id;
     history_add(RECORD_WRITE, update->thread, update->name, 0, (int64_t)id, (int64_t)before);

@@ -42,6 +42,10 @@ typedef struct update {
     const char *data_key;
     uint64_t fence;   /* only for UPDATE_FENCE */
     dlock_lock *lock; /* only for UPDATE_GUARD */
+    /* Of UPDATE_GUARD: DLOCK.GUARD over a connection of the program's own, without a look at any
+     * clock, as by a client in another language. Then the server alone refuses. */
+    bool is_raw;
+    const char *lock_key;
     /* How long the program computes between its read and its write. */
     int64_t work_ns;
     /* Asked once, after the read: does the program still hold the lock, as far as it can know? */

@@ -16,7 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { MS_NS = 1000000, LONG_HOLD_MS = 1500, STEP_MS = 8, KEEPERS = 4, SLOW_NAMES = 2 };
+enum { MS_NS = 1000000, LONG_HOLD_MS = 1500, STEP_MS = 8, LINGER_MS = 250 };
+enum { KEEPERS = 4, SLOW_NAMES = 2, CROWDED_NAMES = 4 };
 
 /* Waits in ms, each as likely as the others. */
 static const int64_t WAITS[] = {0, 0, 20, 200, 1000, 1000, 3000, 3000};
@@ -89,8 +90,11 @@ static bool is_keeper(const visitor *visitor) {
     return visitor->thread % KEEPERS == 0;
 }
 
-static unsigned choose_number(visitor *visitor) {
+/* Permits run out only where many want one, so there are fewer names of them. */
+static unsigned choose_number(visitor *visitor, char kind) {
     unsigned names = visitor->settings->names;
+    if (kind == 'g') return (unsigned)roll(visitor, names);
+    if (kind == 'p' && names > CROWDED_NAMES) names = CROWDED_NAMES;
     if (names <= SLOW_NAMES) return (unsigned)roll(visitor, names);
     if (is_keeper(visitor) || roll(visitor, 100) == 0) return (unsigned)roll(visitor, SLOW_NAMES);
     return SLOW_NAMES + (unsigned)roll(visitor, names - SLOW_NAMES);
@@ -100,8 +104,7 @@ static claim choose(visitor *visitor) {
     const settings *settings = visitor->settings;
     size_t place = roll(visitor, strlen(settings->kinds));
     claim claim = {.kind = settings->kinds[place]};
-    claim.number =
-        claim.kind == 'g' ? (unsigned)roll(visitor, settings->names) : choose_number(visitor);
+    claim.number = choose_number(visitor, claim.kind);
     claim.is_shared = claim.kind == 'p' || (claim.kind == 'w' && roll(visitor, 4) != 0);
     claim.name = (uint32_t)(unsigned char)claim.kind << 16 | claim.number;
     dlock_lock **handle =
@@ -128,9 +131,14 @@ static bool acquire(visitor *visitor, claim *claim) {
     return is_held;
 }
 
-static void sample(const visitor *visitor, claim *claim) {
+static void sample(const visitor *visitor, claim *claim, bool is_silent) {
     claim->until_ns = certain_until(claim);
-    history_add(RECORD_SAMPLE, visitor->thread, claim->name, 0, 0, claim->until_ns);
+    history_add(RECORD_SAMPLE, visitor->thread, claim->name, is_silent, 0, claim->until_ns);
+}
+
+static void nap(int64_t ns) {
+    struct timespec pause = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    nanosleep(&pause, NULL);
 }
 
 /* Sleeps on the descriptor that tells of a loss, and asks how long the lock is certain after every
@@ -140,9 +148,10 @@ static void hold_long(visitor *visitor, claim *claim, int64_t hold_ms) {
     for (int64_t end = now_ns() + hold_ms * MS_NS; now_ns() < end;) {
         if (poll(&lost, 1, STEP_MS) > 0) {
             history_add(RECORD_LOST, visitor->thread, claim->name, 0, 0, 0);
+            nap((int64_t)LINGER_MS * MS_NS); /* the event must come as well */
             return;
         }
-        sample(visitor, claim);
+        sample(visitor, claim, true);
     }
 }
 
@@ -169,16 +178,16 @@ static void update_value(visitor *visitor, claim *claim) {
                      .data_key = data_key,
                      .fence = dlock_fence(claim->lock),
                      .lock = claim->lock,
+                     .lock_key = lock_key,
                      .is_held = is_held,
                      .arg = claim->lock};
-    int64_t work_us = visitor->settings->work_us;
-    if (work_us > 0) update.work_ns = (int64_t)roll(visitor, (uint64_t)work_us) * 1000;
+    const settings *settings = visitor->settings;
+    update.is_raw = settings->way == UPDATE_GUARD && claim->number % 2 == 1;
+    if (settings->work_us > 0)
+        update.work_ns = (int64_t)roll(visitor, (uint64_t)settings->work_us) * 1000;
+    if (settings->pause_every > 0 && roll(visitor, settings->pause_every) == 0)
+        update.work_ns = (int64_t)(settings->lease_ms + roll(visitor, settings->lease_ms)) * MS_NS;
     store_update(&visitor->store, &update);
-}
-
-static void nap(int64_t ns) {
-    struct timespec pause = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-    nanosleep(&pause, NULL);
 }
 
 static void hold(visitor *visitor, claim *claim) {
@@ -187,14 +196,14 @@ static void hold(visitor *visitor, claim *claim) {
     } else if (is_keeper(visitor) && claim->kind != 'h') {
         int64_t hold_ms = roll(visitor, 4) == 0 ? LONG_HOLD_MS : 50;
         hold_long(visitor, claim, (int64_t)roll(visitor, (uint64_t)hold_ms));
-    } else if (roll(visitor, 10) == 0) {
+    } else if (claim->kind == 'p' || roll(visitor, 10) == 0) {
         nap((int64_t)roll(visitor, 2 * MS_NS));
     }
     if (roll(visitor, 20) == 0) extend(visitor, claim);
 }
 
 static void release(const visitor *visitor, claim *claim) {
-    sample(visitor, claim);
+    sample(visitor, claim, false);
     history_add(RECORD_RELEASE, visitor->thread, claim->name, 0, 0, 0);
     dlock_status status = dlock_release(claim->lock);
     history_add(RECORD_RELEASED, visitor->thread, claim->name, (int)status, 0, 0);
