@@ -88,7 +88,10 @@ typedef enum dlock_state {
 typedef enum dlock_event {
     DLOCK_EVENT_ACQUIRED = 1,
     DLOCK_EVENT_RELEASED = 2, /* by the holder, maybe after a loss */
-    DLOCK_EVENT_SUSPECT = 3,  /* a renewal is overdue; why: the result of the last attempt */
+    DLOCK_EVENT_SUSPECT = 3,  /* a renewal is overdue. why: the result of the last attempt, never
+                               * DLOCK_OK; DLOCK_IN_DOUBT: no reply yet; DLOCK_UNREACHABLE: also if
+                               * the connection of a session has ended; DLOCK_TIMEOUT: max_hold_ms
+                               * allows no more renewal */
     DLOCK_EVENT_LOST = 4      /* not later than the end of the validity */
 } dlock_event;
 
@@ -97,8 +100,14 @@ typedef enum dlock_event {
  * other: the function must not block, and must not free the lock. ACQUIRED is the first and RELEASED the last event of an acquisition. */
 typedef void (*dlock_event_fn)(void *arg, dlock_event event, const char *name, dlock_status why);
 
-/* A line without a newline. is_error: the call ended in a failure. Must not block for long. */
-typedef void (*dlock_log_fn)(void *arg, bool is_error, const char *line);
+typedef enum dlock_log_level {
+    DLOCK_LOG_INFO = 0,
+    DLOCK_LOG_WARNING = 1, /* a release that found the lock lost */
+    DLOCK_LOG_ERROR = 2    /* the call ended in a failure: a status from 100 on */
+} dlock_log_level;
+
+/* A line without a newline. Must not block for long. */
+typedef void (*dlock_log_fn)(void *arg, dlock_log_level level, const char *line);
 
 /* 0 always means "the default". Fields are only ever appended: a program built against an older
  * header works; a program built against a newer header gets DLOCK_INVALID if an option is set that
@@ -164,11 +173,19 @@ typedef struct dlock_lock_options {
     bool renew;           /* as renew_every_ms = lease_ms / 3, unless renew_every_ms is set */
 } dlock_lock_options;
 
+/* Where an acquire was answered. */
+typedef enum dlock_leg {
+    DLOCK_LEG_NONE = 0,
+    DLOCK_LEG_LOCAL = 1, /* in this process: the queue of a hot name, or a handler */
+    DLOCK_LEG_REMOTE = 2 /* the service, or the way there */
+} dlock_leg;
+
 typedef struct dlock_timings {
     size_t struct_size;
-    double local_ms;   /* of the last acquire: before the first request to the service */
-    double remote_ms;  /* from then on */
-    uint32_t attempts; /* how often the service was asked */
+    double local_ms;      /* of the last acquire: before the first request to the service */
+    double remote_ms;     /* from then on */
+    uint32_t attempts;    /* how often the service was asked */
+    dlock_leg refused_by; /* of an acquire that did not get the lock: who said no */
 } dlock_timings;
 
 typedef struct dlock_client_stats {

@@ -39,8 +39,8 @@ struct client_core {
         auto *core = static_cast<client_core *>(arg);
         core->on_event(event{static_cast<event_kind>(kind), name, from_c(why)});
     }
-    static void tell_line(void *arg, bool is_error, const char *line) noexcept {
-        static_cast<client_core *>(arg)->access_log(is_error, line);
+    static void tell_line(void *arg, dlock_log_level level, const char *line) noexcept {
+        static_cast<client_core *>(arg)->access_log(level, line);
     }
 
     dlock_client *handle = nullptr;

@@ -208,7 +208,7 @@ struct client_options {
     std::string tls_ca_file, tls_cert_file, tls_key_file;
     // Both functions are called by any thread, must not block and must not throw.
     std::function<void(const event &)> on_event;
-    std::function<void(bool is_error, const char *line)> access_log;
+    std::function<void(dlock_log_level level, const char *line)> access_log;
     std::string access_log_dir;
     size_t access_log_keep = 0;
     bool no_threads = false;

@@ -207,8 +207,8 @@ static void events_are_told_to_a_function_object(const std::string &url) {
         std::lock_guard<std::mutex> locked(mutex);
         told.emplace_back(event.kind, event.name);
     };
-    options.access_log = [&lines](bool is_error, const char *line) {
-        CHECK(!is_error);
+    options.access_log = [&lines](dlock_log_level level, const char *line) {
+        CHECK(level == DLOCK_LOG_INFO);
         lines.push_back(line);
     };
     auto client = dlock::client::open(options).value();

@@ -24,7 +24,7 @@ ENTRY = (rf"(?:acquire\|{TEXT}\|{TEXT}\|true\|{MS}\|\d+\|{MS}\|{MS}"
          rf"|release\|{TEXT}\|{TEXT}\|true\|{MS}\|\d+"
          rf"|release\|{TEXT}\|{TEXT}\|false\|{MS}\|\d+\|DLOCK_[A-Z_]+\|{TEXT})")
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
-LINE = re.compile(rf"{STAMP} (INFO|ERROR) ({ENTRY}|\d+ lines were lost)")
+LINE = re.compile(rf"{STAMP} (INFO|WARNING|ERROR) ({ENTRY}|\d+ lines were lost)")
 FIELDS = {("acquire", "true"): 8, ("acquire", "false"): 10, ("release", "true"): 6,
           ("release", "false"): 8}
 
@@ -50,15 +50,17 @@ def read_lines(folder, name=NAME):
     assert text == "" or text.endswith("\n")
     return text.split("\n")[:-1]
 
+INFO, WARNING, ERROR = 0, 1, 2
+
 
 @pytest.fixture
 def log(connect, server):
-    """log(**options): a client, and the list of (is_error, line) that its callback was told."""
+    """log(**options): a client, and the list of (level, line) that its callback was told."""
     kept = []
 
     def make(to=server, **options):
         lines = []
-        callback = LOG_FN(lambda _, is_error, line: lines.append((is_error, line.decode("ascii"))))
+        callback = LOG_FN(lambda _, level, line: lines.append((level, line.decode("ascii"))))
         kept.append(callback)
         return connect(to, access_log=callback, **options), lines
 
@@ -91,7 +93,7 @@ def test_an_acquire_and_a_release(log):
     assert lock.acquire(1000) == Status.OK
     token, fence, timings = lock.token.decode(), lock.fence, lock.timings
     lock.release()
-    assert [is_error for is_error, _ in lines] == [False, False]
+    assert [level for level, _ in lines] == [INFO, INFO]
     taken, given = (check_entry(line) for _, line in lines)
     assert taken[:4] == ["acquire", "p:n", token, "true"]
     assert int(taken[5]) == fence
@@ -108,8 +110,8 @@ def test_a_lock_that_is_busy_is_no_error(log):
     dlock.lock().acquire()
     other = dlock.lock()
     assert other.acquire() == Status.BUSY
-    is_error, line = lines[1]
-    assert not is_error
+    level, line = lines[1]
+    assert level == INFO
     fields = check_entry(line)
     assert fields[:4] == ["acquire", "lock", other.token.decode(), "false"]
     assert fields[5] == "0"
@@ -147,16 +149,16 @@ def test_a_canceled_wait(log):
     assert check_entry(lines[1][1])[8] == "DLOCK_CANCELED"
 
 
-def test_a_lost_lock_is_no_error_and_has_its_fence(log, client):
+def test_a_lost_lock_is_a_warning_and_has_its_fence(log, client):
     dlock, lines = log()
     lock = dlock.lock()
     lock.acquire()
     fence = lock.fence
     client.delete("lock")
     assert lock.release() == Status.LOST
-    is_error, line = lines[1]
+    level, line = lines[1]
     fields = check_entry(line)
-    assert not is_error
+    assert level == WARNING
     assert fields[:4] == ["release", "lock", lock.token.decode(), "false"]
     assert int(fields[5]) == fence
     assert fields[6] == "DLOCK_LOST"
@@ -167,9 +169,9 @@ def test_a_service_that_cannot_be_asked_is_an_error_with_its_cause(log):
     dlock, lines = log(f"redis://{address}")
     lock = dlock.lock()
     assert lock.acquire() == Status.UNREACHABLE
-    is_error, line = lines[0]
+    level, line = lines[0]
     fields = check_entry(line)
-    assert is_error
+    assert level == ERROR
     assert fields[8] == "DLOCK_UNREACHABLE"
     assert address in fields[9]
     assert fields[9] == lock.error
@@ -182,7 +184,7 @@ def test_a_release_without_an_answer_is_an_error(log, fake_server):
     lock = dlock.lock()
     assert lock.acquire(20_000) == Status.OK  # so long it may take to answer
     assert lock.release() == Status.IN_DOUBT
-    assert [is_error for is_error, _ in lines] == [False, True]
+    assert [level for level, _ in lines] == [INFO, ERROR]
     fields = check_entry(lines[1][1])
     assert (fields[5], fields[6]) == ("7", "DLOCK_IN_DOUBT")
     assert fields[7] != ""

@@ -3,6 +3,7 @@
 import pytest
 
 from support.libdlock import Background, Client, Status, last_error
+from support.server import free_port
 
 
 def test_the_reason_names_the_option(dlock):
@@ -39,3 +40,23 @@ def test_no_reason_contains_a_password(url):
         Client(url)
     status, words = refusal.value.args
     assert status == Status.INVALID and words and "geheim" not in words
+
+
+# -- who said no ----------------------------------------------------------------------------------
+
+NONE, LOCAL, REMOTE = 0, 1, 2
+
+
+def test_the_timings_say_which_leg_said_no(connect, server):
+    dlock, other = connect(server), connect(server)
+    dlock.hotspot_add("hot")
+    holder = dlock.lock("hot")
+    assert holder.acquire() == Status.OK and holder.timings.refused_by == NONE
+    here, there = dlock.lock("hot"), other.lock("hot")
+    assert here.acquire(20) == Status.TIMEOUT and here.timings.refused_by == LOCAL
+    assert there.acquire(20) == Status.TIMEOUT and there.timings.refused_by == REMOTE
+
+
+def test_a_service_that_cannot_be_reached_is_on_the_remote_leg(connect):
+    lock = connect(f"redis://127.0.0.1:{free_port()}").lock()
+    assert lock.acquire() == Status.UNREACHABLE and lock.timings.refused_by == REMOTE

@@ -75,6 +75,19 @@ def test_a_replica_that_does_not_answer(dlock, replica, client, wait_ms):
         assert not client.exists("lock"), "it is undone"
 
 
+def test_a_replica_that_is_well_again_within_the_wait(connect, server, replica, client):
+    dlock = connect(server, io_timeout_ms=PATIENT_MS)
+    lock = lock_of(dlock, replica_timeout_ms=100)
+    with stopped(replica):
+        waiting = Background(lock.acquire, 60_000)
+        wait_until(lambda: client.info("commandstats").get("cmdstat_dlock.release",
+                                                           {"calls": 0})["calls"] >= 2,
+                   "that two grants are undone")
+    assert waiting.result() == Status.OK
+    assert lock.timings.attempts >= 3
+    assert replica.client().exists("lock")
+
+
 def test_too_few_replicas(dlock, client):
     lock = lock_of(dlock, min_replicas=2, replica_timeout_ms=100)
     assert lock.acquire() == Status.NO_REPLICAS

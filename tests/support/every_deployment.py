@@ -399,14 +399,14 @@ class EveryDeployment:
 
     def test_a_line_for_each_acquire_and_release(self, deployment, client_of):
         lines = []
-        log = LOG_FN(lambda _, is_error, line: lines.append((is_error, line.decode())))
+        log = LOG_FN(lambda _, level, line: lines.append((level, line.decode())))
         dlock = client_of(access_log=log)
         lock, other = dlock.lock(deployment.names[0]), dlock.lock(deployment.names[0])
         assert lock.acquire() == Status.OK
         about, fence = f"{deployment.names[0]}|{lock.token.decode()}|true|", lock.fence
         assert other.acquire() == Status.BUSY
         assert lock.release() == Status.OK
-        assert not any(is_error for is_error, _ in lines)
+        assert not any(level for level, _ in lines)
         (_, taken), (_, refused), (_, given_back) = lines
         assert taken.startswith(f"acquire|{about}") and taken.split("|")[5] == str(fence)
         assert "|false|" in refused and "|DLOCK_BUSY|" in refused

@@ -84,7 +84,7 @@ EXCLUSIVE, SHARED = 0, 1
 NO_MODULE = 1
 
 
-LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p)
+LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
 BODY_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 DONE_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
 
@@ -131,7 +131,8 @@ LIST_FN = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.POINTER(Inspec
 
 class Timings(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("local_ms", ctypes.c_double),
-                ("remote_ms", ctypes.c_double), ("attempts", ctypes.c_uint32)]
+                ("remote_ms", ctypes.c_double), ("attempts", ctypes.c_uint32),
+                ("refused_by", ctypes.c_int)]
 
 
 class ReplyKind(enum.IntEnum):

@@ -103,6 +103,9 @@ static void take_timings(dlock_lock *lock) {
     lock->timings.local_ms = (double)(remote_us - call->started_us) / 1000;
     lock->timings.remote_ms = (double)(now_us - remote_us) / 1000;
     lock->timings.attempts = call->attempts;
+    lock->timings.refused_by = call->status == DLOCK_OK ? DLOCK_LEG_NONE
+                               : call->remote_us == 0   ? DLOCK_LEG_LOCAL
+                                                        : DLOCK_LEG_REMOTE;
 }
 
 static void begin_hold(dlock_lock *lock) {

@@ -58,10 +58,13 @@ static void write_line(char line[LINE_SIZE], const dlock_call *call, int64_t now
 static void leave(void *arg, dlock_call *call) {
     const access_log *log = arg;
     char line[LINE_SIZE];
-    bool is_error = call->status >= DLOCK_IN_DOUBT;
+    bool is_loss = call->operation == DLOCK_RELEASING && call->status == DLOCK_LOST;
+    dlock_log_level level = call->status >= DLOCK_IN_DOUBT ? DLOCK_LOG_ERROR
+                            : is_loss                      ? DLOCK_LOG_WARNING
+                                                           : DLOCK_LOG_INFO;
     if (call->operation == DLOCK_EXTENDING) return;
     write_line(line, call, clock_now_us(log->clock));
-    log->sink(log->sink_arg, is_error, line);
+    log->sink(log->sink_arg, level, line);
 }
 
 dlock_handler access_log_handler(access_log *log) {

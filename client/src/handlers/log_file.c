@@ -140,20 +140,21 @@ static bool write_line(log_file *file, const char *line, size_t length) {
 
 /* -- the lines */
 
-static void put_stamp(char stamp[STAMP_SIZE], bool is_error) {
+static void put_stamp(char stamp[STAMP_SIZE], dlock_log_level level) {
+    static const char *const names[] = {"INFO", "WARNING", "ERROR"};
     struct timespec now;
     struct tm parts;
     char seconds[24];
     clock_gettime(CLOCK_REALTIME, &now);
     strftime(seconds, sizeof(seconds), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &parts));
     snprintf(stamp, STAMP_SIZE, "%s.%03dZ %s ", seconds, (int)(now.tv_nsec / 1000000),
-             is_error ? "ERROR" : "INFO");
+             names[level]);
 }
 
 static void tell_lost(log_file *file) {
     char stamp[STAMP_SIZE], line[2 * STAMP_SIZE];
     if (file->lost == 0) return;
-    put_stamp(stamp, true);
+    put_stamp(stamp, DLOCK_LOG_ERROR);
     int length = snprintf(line, sizeof(line), "%s%llu lines were lost\n", stamp,
                           (unsigned long long)file->lost);
     if (write_line(file, line, (size_t)length)) file->lost = 0;
@@ -233,10 +234,10 @@ void log_file_free(log_file *file) {
     free(file);
 }
 
-void log_file_write(void *arg, bool is_error, const char *line) {
+void log_file_write(void *arg, dlock_log_level level, const char *line) {
     log_file *file = arg;
     char stamp[STAMP_SIZE];
-    put_stamp(stamp, is_error);
+    put_stamp(stamp, level);
     pthread_mutex_lock(&file->mutex);
     line_buffer *buffer = file->filling;
     size_t room = BUFFER_SIZE - buffer->used;

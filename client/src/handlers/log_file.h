@@ -2,6 +2,7 @@
 /* log_file.h - a file of lines that rolls over every day. The caller of log_file_write() does not
  * wait for the disk: a thread writes. */
 #pragma once
+#include "dlock.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,4 +20,4 @@ void log_file_free(log_file *file);
 
 /* A dlock_log_fn; arg: the file. Puts the time before the line. If the disk is so slow that the
  * buffer is full, the line is lost, and a later line says how many were. */
-void log_file_write(void *arg, bool is_error, const char *line);
+void log_file_write(void *arg, dlock_log_level level, const char *line);

@@ -140,10 +140,10 @@ static bool try_again(const waiting *waiting, call *call) {
     if (loop_now_us(call->loop) >= call->pub.deadline_us) return give_up(waiting, call);
     /* A session lock that an earlier request gets ends with its connection. The same token on a new
      * connection would be tied to the old one if the earlier request arrives late. */
-    if (call->attempt.session != NULL && call->waiting.may_hold) {
-        withdraw(waiting, call);
-        token_vary(call->attempt.token);
-    }
+    bool is_session = call->attempt.session != NULL;
+    bool is_undone = call->pub.status == DLOCK_NO_REPLICAS; /* by a RELEASE of the token */
+    if (call->waiting.may_hold && (is_session || is_undone)) withdraw(waiting, call);
+    if (is_undone || (call->waiting.may_hold && is_session)) token_vary(call->attempt.token);
     return start_acquire(waiting, call);
 }
 
@@ -220,7 +220,8 @@ static bool settle_attempt(const waiting *waiting, call *call) {
     if (attempt->status == DLOCK_OK) return take_grant(waiting, call);
     if (attempt->may_hold) call->waiting.may_hold = call->has_straggler = true;
     if (attempt->status == DLOCK_IN_DOUBT) call->waiting.is_in_doubt = true;
-    return judge_failure(waiting, call, attempt->status, attempt->is_transient, attempt->cause);
+    bool is_transient = attempt->is_transient || attempt->status == DLOCK_NO_REPLICAS;
+    return judge_failure(waiting, call, attempt->status, is_transient, attempt->cause);
 }
 
 /* The call was canceled meanwhile. */

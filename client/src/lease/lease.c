@@ -160,3 +160,13 @@ int lease_lost_fd(lease *lease) {
     set_gone(lease, number < 0 ? number + late_us : number - late_us);
     return lease->lost_fd;
 }
+
+dlock_status lease_why(const lease *lease, dlock_state state) {
+    dlock_status why = (dlock_status)atomic_load(&lease->why);
+    if (why != DLOCK_OK) return why;
+    if (state == DLOCK_GONE) return DLOCK_LOST; /* the lease has just ended */
+    if (atomic_load(&lease->gone_us) < 0) return DLOCK_UNREACHABLE;
+    bool is_held_longest =
+        lease->rule.max_hold_ms > 0 && lease_renew_at_us(lease) == DEADLINE_NEVER;
+    return is_held_longest ? DLOCK_TIMEOUT : DLOCK_IN_DOUBT;
+}

@@ -68,6 +68,9 @@ int64_t lease_left_us(const lease *lease, int64_t now_us);
 int64_t lease_suspect_at_us(const lease *lease);
 int64_t lease_gone_at_us(const lease *lease);
 
+/* Why the lock is suspect or gone; never DLOCK_OK. */
+dlock_status lease_why(const lease *lease, dlock_state state);
+
 /* When to renew next (INT64_MAX: never), and for how long then (0: a renewal would gain too little,
  * see max_hold_ms). */
 int64_t lease_renew_at_us(const lease *lease);

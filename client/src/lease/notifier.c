@@ -46,9 +46,8 @@ static void on_due(loop_timer *timer) {
 static void deliver(notifier *notifier, watched_lock *watched) {
     const char *name = watched->name;
     dlock_state news = find_news(watched);
-    dlock_status why = (dlock_status)atomic_load(&watched->lease->why);
+    dlock_status why = lease_why(watched->lease, news);
     dlock_event event = news == DLOCK_GONE ? DLOCK_EVENT_LOST : DLOCK_EVENT_SUSPECT;
-    if (news == DLOCK_GONE && why == DLOCK_OK) why = DLOCK_LOST; /* the lease has just ended */
     if (news != DLOCK_FREE) watched->known = news;
     if (news == DLOCK_GONE)
         lease_lose(watched->lease, why);

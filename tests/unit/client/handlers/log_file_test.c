@@ -41,7 +41,7 @@ static void write_lines(log_file *file, int count) {
     char line[200];
     for (int i = 0; i < count; i++) {
         snprintf(line, sizeof(line), "line %d %0150d", i, i);
-        log_file_write(file, false, line);
+        log_file_write(file, DLOCK_LOG_INFO, line);
     }
 }
 
@@ -147,7 +147,7 @@ static void a_pipe_whose_reader_comes_late_tells_how_many_lines_were_lost(void) 
         nap(10);
         read_more(reader);
     }
-    log_file_write(file, false, "afterwards");
+    log_file_write(file, DLOCK_LOG_INFO, "afterwards");
     log_file_free(file);
     read_more(reader);
     CHECK(lost_lines() > 0);
@@ -165,12 +165,12 @@ static void a_reader_that_goes_away_kills_nobody_and_no_number_is_forgotten(void
     log_file *file = log_file_new(dir, 7);
     close(reader);
     for (int i = 0; i < LINES; i++) {
-        log_file_write(file, false, "unheard");
+        log_file_write(file, DLOCK_LOG_INFO, "unheard");
         if (i % 50 == 0) nap(5); /* so that gap lines fail as well */
     }
     nap(50);
     reader = open(path, O_RDONLY | O_NONBLOCK);
-    log_file_write(file, true, "heard");
+    log_file_write(file, DLOCK_LOG_ERROR, "heard");
     log_file_free(file);
     text[0] = '\0';
     read_more(reader);

@@ -19,13 +19,23 @@ static void a_transient_failure_is_tried_again(void) {
 static void a_failure_that_stays_is_returned_at_once(void) {
     const dlock_status all[] = {
         DLOCK_REFUSED,     DLOCK_PROTOCOL,   DLOCK_INVALID,   DLOCK_NO_MEMORY, DLOCK_IN_DOUBT,
-        DLOCK_UNREACHABLE, DLOCK_QUEUE_FULL, DLOCK_NO_QUORUM, DLOCK_CANCELED,  DLOCK_NO_REPLICAS};
+        DLOCK_UNREACHABLE, DLOCK_QUEUE_FULL, DLOCK_NO_QUORUM, DLOCK_CANCELED,  DLOCK_NO_MODULE};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         call *call = begin(SCRIPT(for_good(all[i]), granted), 1000);
         CHECK_EQUAL(run(call, &spin), all[i]);
         CHECK_CALLS(world.acquire, 1);
         CHECK_EQUAL(fake.now_us, START_US);
     }
+}
+
+static void too_few_replicas_are_asked_again_with_another_token(void) {
+    call *call = begin(SCRIPT(for_good(DLOCK_NO_REPLICAS), granted), 1000);
+    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
+    CHECK_CALLS(world.acquire, 2);
+    CHECK(strcmp(world.acquire.seen[0].token, world.acquire.seen[1].token) != 0);
+    call = begin(SCRIPT(for_good(DLOCK_NO_REPLICAS)), 0);
+    CHECK_EQUAL(run(call, &spin), DLOCK_NO_REPLICAS);
+    CHECK_CALLS(world.acquire, 1);
 }
 
 static void a_failure_that_stays_ends_a_wait_that_went_on(void) {
@@ -224,6 +234,7 @@ static void a_call_that_cannot_be_canceled_waits(void) {
 int main(void) {
     UNIT_RUN(a_transient_failure_is_tried_again);
     UNIT_RUN(a_failure_that_stays_is_returned_at_once);
+    UNIT_RUN(too_few_replicas_are_asked_again_with_another_token);
     UNIT_RUN(a_failure_that_stays_ends_a_wait_that_went_on);
     UNIT_RUN(a_failure_that_lasts_until_the_deadline_is_what_is_returned);
     UNIT_RUN(unreachable_after_something_was_sent_is_in_doubt);

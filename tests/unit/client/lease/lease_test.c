@@ -245,6 +245,19 @@ static void who_asks_for_the_descriptor_is_told_before_the_end_from_then_on(void
     CHECK(fd >= 0);
 }
 
+static void a_suspect_or_lost_lock_has_a_reason(void) {
+    begin_renewed();
+    CHECK_EQUAL(lease_why(&held, DLOCK_SUSPECT), DLOCK_IN_DOUBT); /* no reply yet */
+    CHECK_EQUAL(lease_why(&held, DLOCK_GONE), DLOCK_LOST);
+    lease_question(&held, true);
+    CHECK_EQUAL(lease_why(&held, DLOCK_SUSPECT), DLOCK_UNREACHABLE); /* the session's connection */
+    begin_with((lease_rule){
+        .lease_ms = LEASE_MS, .renew_every_ms = EVERY_MS, .max_hold_ms = LEASE_MS + 1});
+    CHECK_EQUAL(lease_why(&held, DLOCK_SUSPECT), DLOCK_TIMEOUT);
+    atomic_store(&held.why, DLOCK_REFUSED);
+    CHECK_EQUAL(lease_why(&held, DLOCK_SUSPECT), DLOCK_REFUSED);
+}
+
 int main(void) {
     UNIT_RUN(before_and_after_the_lock_is_free);
     UNIT_RUN(a_lock_is_held_until_its_validity_ends);
@@ -266,5 +279,6 @@ int main(void) {
     UNIT_RUN(an_extension_does_not_end_a_question);
     UNIT_RUN(the_descriptor_is_readable_while_the_lock_is_lost);
     UNIT_RUN(who_asks_for_the_descriptor_is_told_before_the_end_from_then_on);
+    UNIT_RUN(a_suspect_or_lost_lock_has_a_reason);
     return unit_summary();
 }

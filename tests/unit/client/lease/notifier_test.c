@@ -89,7 +89,7 @@ static void a_lock_is_told_suspect_and_then_lost(void) {
     CHECK_EQUAL(told_count, 2);
     CHECK_EQUAL(tellings[0].event, DLOCK_EVENT_SUSPECT);
     CHECK_EQUAL(tellings[0].at_us, suspect_us);
-    CHECK_EQUAL(tellings[0].why, DLOCK_OK);
+    CHECK_EQUAL(tellings[0].why, DLOCK_IN_DOUBT);
     CHECK(tellings[0].name == names[0]);
     CHECK_EQUAL(tellings[1].event, DLOCK_EVENT_LOST);
     CHECK_EQUAL(tellings[1].at_us, gone_us);
