@@ -207,6 +207,7 @@ test: ## build and run every test
 	@$(MAKE) -s $(JOBS) test-build
 	@$(MAKE) -s $(JOBS) test-build SANITIZE=address,undefined
 	@$(MAKE) -s $(JOBS) test-build-client SANITIZE=thread
+	@$(MAKE) -s $(JOBS) fuzz-build
 	@scripts/get-servers redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1 redict-7.3 || \
 	    [ $$? -eq 3 ] # run-tests skips those that cannot be had
 	@scripts/run-tests
@@ -238,6 +239,32 @@ torture: ## throw faults at locks, and judge what their holders saw: see tests/t
 model: ## let spin check the models of tests/model, and that it catches their mutants
 	@scripts/bootstrap model
 	@scripts/python tests/model/check.py
+
+# The targets of tests/fuzz, each with the files that it fuzzes. libFuzzer is a part of clang.
+FUZZ_CFLAGS := -std=c11 -D_DEFAULT_SOURCE -g -O1 -Wall -Wextra -Itests/fuzz \
+    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
+FUZZ_TARGETS := codec args resp urls replies
+codec_FUZZES := module/lock_codec.c
+args_FUZZES := module/args.c module/fence.c
+resp_FUZZES := client/src/net/resp.c client/src/base/text.c
+urls_FUZZES := client/src/deployment/topology.c client/src/base/text.c
+replies_FUZZES := $(sort $(wildcard client/src/protocol/*.c)) client/src/net/error_reply.c \
+    client/src/net/resp.c client/src/base/text.c
+
+.PHONY: fuzz
+fuzz: ## fuzz the readers of bytes for SECONDS (default 300) in all, see tests/fuzz/README.md
+	@scripts/bootstrap fuzz
+	@$(MAKE) -s $(JOBS) fuzz-build
+	@scripts/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),300)
+
+.PHONY: fuzz-build
+fuzz-build: $(patsubst %,build/fuzz/%,$(FUZZ_TARGETS))
+
+.SECONDEXPANSION:
+build/fuzz/%: tests/fuzz/%.c tests/fuzz/fuzz.h $$($$*_FUZZES) $(HEADER) Makefile
+	@mkdir -p $(@D)
+	clang $(FUZZ_CFLAGS) -Iclient/include -Iclient/src -Imodule -isystem "$(dir $(HEADER))" \
+	    -o $@ $< $($*_FUZZES)
 
 .PHONY: bench
 bench: bench-build ## measure it against the alternatives, in a few minutes

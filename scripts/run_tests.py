@@ -175,6 +175,7 @@ def parts(folder):
                         "shared"),
                {"DLOCK_BUILD": SANITIZED})
     yield Part("models", files_in("model"))
+    yield Part("fuzz targets", files_in("fuzz"))
     yield Part("pages, scripts and benchmark",
                files_in("docs") + files_in("scripts") + files_in("bench"))
     yield Part("torture", files_in("torture"))
