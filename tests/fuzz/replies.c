@@ -3,12 +3,18 @@
  * reader gives a status and a cause, and no more fields than the reply has. */
 #include "fuzz.h"
 #include "protocol/lock_commands.h"
+#include "protocol/plain_commands.h"
 #include "protocol/redirect.h"
 
 static void check_verdict(const verdict *verdict) {
     MUST(memchr(verdict->cause, '\0', sizeof(verdict->cause)) != NULL);
     MUST((verdict->status == DLOCK_OK) <= (verdict->cause[0] == '\0'));
     MUST(verdict->status != DLOCK_OK || (!verdict->is_transient && !verdict->is_redirect));
+}
+
+/* The token lies within the bytes. */
+static void check_token(const char *token, size_t length, const char *bytes, size_t size) {
+    MUST(token >= bytes && length <= size && token + length <= bytes + size);
 }
 
 static void read_verdicts(const reply *root) {
@@ -25,11 +31,34 @@ static void read_verdicts(const reply *root) {
     check_verdict(&verdict);
     read_replicas_reply(&verdict, root, 1);
     check_verdict(&verdict);
+    plain_protocol.read_acquire(&verdict, root);
+    check_verdict(&verdict);
+    plain_protocol.read_holder(&verdict, root);
+    check_verdict(&verdict);
 }
 
-/* The token lies within the bytes. */
-static void check_token(const char *token, size_t length, const char *bytes, size_t size) {
-    MUST(token >= bytes && length <= size && token + length <= bytes + size);
+/* The text is cut to the room for it, and ended by a NUL. */
+static void read_guarded(const reply *root) {
+    verdict verdict;
+    dlock_reply value;
+    size_t room = root->length % 7 + 1;
+    char *text = malloc(room);
+    MUST(text != NULL);
+    dlock_reply_init(&value, text, room);
+    read_guard_reply(&verdict, &value, root);
+    check_verdict(&verdict);
+    MUST((verdict.status == DLOCK_OK) == (root->kind != REPLY_ERROR));
+    if (verdict.status == DLOCK_OK) MUST(memchr(text, '\0', room) != NULL);
+    free(text);
+}
+
+/* A lock without the module: a string and its TTL, here the first two elements. */
+static void read_string(const reply *root, const char *bytes, size_t size) {
+    const reply *value = reply_element(root, 0), *ttl = reply_element(root, 1);
+    dlock_inspection inspection = {0};
+    if (value == NULL || ttl == NULL) return;
+    if (string_read(&inspection, value, ttl))
+        check_token(inspection.token, inspection.token_length, bytes, size);
 }
 
 static void read_inspection(const reply *root, const char *bytes, size_t size) {
@@ -54,6 +83,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *bytes = fuzz_copy(data, size);
     if (resp_read(&reader, bytes, size, &root, &used) == RESP_REPLY) {
         read_verdicts(root);
+        read_guarded(root);
+        read_string(root, bytes, size);
         read_inspection(root, bytes, size);
     }
     resp_reader_free(&reader);
