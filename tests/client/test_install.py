@@ -361,6 +361,14 @@ def test_quick_start_on_a_lock_that_is_held(run, server, client):
     assert "DLOCK_TIMEOUT" in complaints
 
 
+def test_quick_start_in_plain_redis(run, start_server):
+    server = start_server(module=None)
+    code, out, complaints = run("quick_start", url_of(server) + "?module=none")
+    assert (code, complaints) == (0, "")
+    assert out.startswith("it is ours, with fence 0\n")
+    assert server.client().dbsize() == 0
+
+
 def test_quick_start_at_a_server_without_the_module(run, start_server):
     code, out, complaints = run("quick_start", url_of(start_server(module=None)))
     assert (code, out) == (1, "")

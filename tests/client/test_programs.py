@@ -90,6 +90,12 @@ def test_every_nth_allocation_fails(server):
 
 
 @pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")
+def test_every_nth_allocation_fails_in_plain_redis(start_server):
+    server = start_server(module=None)
+    print(run("failing_memory", url_of(server) + "?module=none"))
+
+
+@pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")
 def test_every_nth_allocation_fails_over_tls(tls_server, authority):
     print(run("failing_memory", tls_server.url, SSL_CERT_FILE=authority.ca))
 
