@@ -210,11 +210,12 @@ void lock_store_join(lock_entry *entry, const lock_state *state) {
     if (end_us < table->first_end_us) table->first_end_us = end_us;
 }
 
+/* No modification in the eyes of WATCH and of client-side caching: the holders stay the same. So
+ * clients that track the key are not told of each renewal. */
 void lock_store_renew(lock_entry *entry, int64_t lease_ms) {
     entry->holder->lease_ms = (uint32_t)lease_ms;
     entry->holder->is_over = false;
     leases_restart(entry->hold, lease_ms, entry->now_us);
-    entry->is_changed = true;
     entry->held.lease_ms = lease_ms;
     entry->held.left_us = lease_ms * 1000;
 }

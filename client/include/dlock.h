@@ -345,7 +345,9 @@ DLOCK_API dlock_state dlock_get_state(const dlock_lock *lock);
 DLOCK_API int64_t dlock_remaining_ms(const dlock_lock *lock);
 
 /* A descriptor that becomes readable once the lock is lost, and stays so until the release; for
- * poll(2) and event loops. The descriptor belongs to the lock and lives as long; do not read or
+ * poll(2) and event loops. (With renewal, on_event or this descriptor, a lock that is deleted,
+ * flushed, overwritten or evicted is lost within a round trip, where one server decides and permits
+ * CLIENT TRACKING; else at the next renewal, or when the lease ends.) The descriptor belongs to the lock and lives as long; do not read or
  * close it. Negative: no descriptor is to be had. Threads: owner. */
 DLOCK_API int dlock_lost_fd(dlock_lock *lock);
 
@@ -479,6 +481,25 @@ typedef bool (*dlock_waiting_fn)(void *arg, const dlock_waiting *waiting);
 DLOCK_API dlock_status dlock_list_waiters(dlock_client *client, const char *name, uint32_t max,
                                           int64_t timeout_ms, dlock_waiting_fn tell, void *arg,
                                           char *why, size_t why_size);
+
+/* Calls changed with the holder of the name now, and again whenever the holder is another one;
+ * NULL: the lock is free. Of a shared lock, the holder with the smallest fence; another number of
+ * holders is a change too, an extension is none. Several changes in a row may be told as one, but
+ * the last one is always told, also after lost connections and failovers. Where the server does not
+ * permit CLIENT TRACKING, the name is read once a second instead. name and holder are valid until
+ * changed returns, or frees the watcher.
+ *
+ * changed is called by the thread that calls on_event, and must not wait for locks of this client.
+ * DLOCK_INVALID: with several independent servers or a store of the program's own; dlock_error()
+ * says why. Threads: any. */
+typedef struct dlock_watcher dlock_watcher;
+typedef void (*dlock_watch_fn)(void *arg, const char *name, const dlock_inspection *holder);
+DLOCK_API dlock_status dlock_watch(dlock_client *client, const char *name, dlock_watch_fn changed,
+                                   void *arg, dlock_watcher **out);
+
+/* changed is not called any more; waits while it is being called, unless called from there. NULL is
+ * fine. Before dlock_client_free(). Threads: any. */
+DLOCK_API void dlock_watcher_free(dlock_watcher *watcher);
 
 /* Tells, of every server, each field of INFO dlock: see module/README.md. Threads: any. */
 typedef void (*dlock_info_fn)(void *arg, const char *server, const char *field, const char *value);

@@ -127,6 +127,7 @@ class Inspection(ctypes.Structure):
 
 
 LIST_FN = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.POINTER(Inspection))
+WATCH_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(Inspection))
 
 
 class Timings(ctypes.Structure):
@@ -186,6 +187,8 @@ def _load():
             ("guarded_start", status, pointer, ctypes.c_size_t, pointer, pointer, pointer, DONE_FN,
              pointer),
             ("client_fd", ctypes.c_int, pointer), ("client_dispatch", ctypes.c_size_t, pointer),
+            ("watch", status, pointer, text, WATCH_FN, pointer, pointer),
+            ("watcher_free", None, pointer),
             ("last_error", text, pointer)]:
         function = getattr(library, f"dlock_{name}")
         function.restype, function.argtypes = result, arguments
@@ -257,7 +260,7 @@ class Client:
         self._open(lib.dlock_client_new, ctypes.byref(made), form)
 
     def _open(self, function, argument, form):
-        self.handle, self.locks = ctypes.c_void_p(), []
+        self.handle, self.locks, self.watchers = ctypes.c_void_p(), [], []
         status = Status(function(ctypes.byref(self.handle), argument))
         if status != Status.OK:
             raise ValueError(status, last_error())
@@ -297,6 +300,10 @@ class Client:
         lock = Lock(self, name, **options)
         self.locks.append(lock)
         return lock
+
+    def watch(self, name="lock", also=None):
+        self.watchers.append(Watcher(self, name, also))
+        return self.watchers[-1]
 
     def ping(self, timeout_ms=20_000):
         return Status(lib.dlock_client_ping(self.handle, timeout_ms))
@@ -343,10 +350,40 @@ class Client:
         if self.pump is not None:
             self.pump.stop()
             self.pump = None
-        for lock in self.locks:
-            lock.free()
+        for each in self.locks + self.watchers:
+            each.free()
         lib.dlock_client_free(self.handle)
         self.handle = None
+
+
+class Watcher:
+    """told: the token of each holder that was told, None for a free lock. also: a function that is
+    called in between."""
+
+    def __init__(self, client, name, also=None):
+        self.told, self.holders, self.names = [], [], []
+        self.handle = ctypes.c_void_p()
+
+        def changed(_, of, holder):
+            self.names.append(of)
+            self.holders.append(holder.contents.holders if holder else 0)
+            self.told.append(holder.contents.token[:holder.contents.token_length]
+                             if holder else None)
+            if also is not None:
+                also(self)
+
+        self.function = WATCH_FN(changed)
+        status = Status(lib.dlock_watch(client.handle, name.encode(), self.function, None,
+                                        ctypes.byref(self.handle)))
+        if status != Status.OK:
+            raise ValueError(status, last_error())
+
+    def now(self):
+        return self.told[-1] if self.told else "nothing"
+
+    def free(self):
+        lib.dlock_watcher_free(self.handle)
+        self.handle = ctypes.c_void_p()
 
 
 class Lock:

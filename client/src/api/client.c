@@ -40,8 +40,8 @@ static bool build_locked(dlock_client *client, const dlock_client_options *optio
     if (client->deployment == NULL) return false;
     if (options->module == DLOCK_MODULE_NONE) client->deployment->protocol = &plain_protocol;
     renewal_init(&client->renewal, client->deployment);
-    if (options->on_event != NULL)
-        notifier_init(&client->notifier, client->loop, options->on_event, options->event_arg);
+    tracking_init(&client->tracking, client->deployment);
+    notifier_init(&client->notifier, client->loop, options->on_event, options->event_arg);
     return true;
 }
 
@@ -157,6 +157,7 @@ void dlock_client_free(dlock_client *client) {
 
     if (client->deployment != NULL) {
         loop_lock(client->loop);
+        tracking_close(&client->tracking);
         client->deployment->table->free(client->deployment);
         loop_unlock(client->loop);
     }

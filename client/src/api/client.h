@@ -6,6 +6,7 @@
 #include "handlers/hotspot.h"
 #include "handlers/log_file.h"
 #include "handlers/waiting.h"
+#include "lease/hints.h"
 #include "lease/renewal.h"
 
 typedef enum client_counter {
@@ -27,7 +28,8 @@ struct dlock_client {
     deployment *deployment;
     bool has_quorum; /* Redlock: a majority of the servers is enough */
     renewal renewal;
-    notifier notifier; /* unused without on_event */
+    tracking tracking;
+    notifier notifier;
     hotspot hotspot;
     waiting waiting;
     access_log log;

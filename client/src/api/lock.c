@@ -55,6 +55,8 @@ static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {
                        .is_watched = lock->client->on_event != NULL};
     lease_init(&lock->lease, &rule);
     lock->watched = (watched_lock){.lease = &lock->lease, .name = lock->name};
+    lock->hinted = (hinted_lock){
+        .lease = &lock->lease, .watched = &lock->watched, .name = lock->name, .token = lock->token};
     lock->kept = (kept_lock){
         .lease = &lock->lease, .attempt = &lock->call.attempt, .watched = &lock->watched};
 }
@@ -119,6 +121,8 @@ int64_t dlock_remaining_ms(const dlock_lock *lock) {
 int dlock_lost_fd(dlock_lock *lock) {
     loop_lock(lock->client->loop);
     int fd = lease_lost_fd(&lock->lease);
+    bool is_held = lease_state(&lock->lease, lock_now_us(lock)) != DLOCK_FREE;
+    if (fd >= 0 && is_held) hints_begin(&lock->hinted, &lock->client->tracking);
     loop_unlock(lock->client->loop);
     return fd;
 }

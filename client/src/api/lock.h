@@ -46,6 +46,7 @@ struct dlock_lock {
     lease lease;
     kept_lock kept;
     watched_lock watched;
+    hinted_lock hinted;
     atomic_bool is_canceled; /* set by any thread, and by signal handlers */
     async_call async;
 

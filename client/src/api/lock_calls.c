@@ -119,6 +119,7 @@ static void begin_hold(dlock_lock *lock) {
     lease_begin(&lock->lease, call->asked_us, call->lease_ms);
     prepare_renewal_attempt(lock);
     if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept);
+    if (lock->lease.has_lead) hints_begin(&lock->hinted, &client->tracking);
     loop_unlock(client->loop);
 
     /* Before any other event of the lock is told. The function may do anything with the lock, even
@@ -238,6 +239,7 @@ static bool end_hold(dlock_lock *lock) {
     bool is_in_question = atomic_load(&lock->lease.gone_us) < 0;
     bool is_lost = is_in_question || lock_is_gone(lock);
     renewal_end(&lock->kept);
+    hints_end(&lock->hinted);
     notifier_remove(&lock->watched);
     lease_end(&lock->lease);
     loop_unlock(client->loop);

@@ -38,9 +38,13 @@ void text_append(char *text, size_t size, const char *more) {
     text_copy(text + length, size - length, more);
 }
 
-uint64_t text_hash(const char *text) {
+uint64_t text_hash_bytes(const char *bytes, size_t count) {
     uint64_t hash = 1469598103934665603u; /* FNV-1a */
-    for (; *text != '\0'; text++)
-        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ (unsigned char)bytes[i]) * 1099511628211u;
     return hash;
+}
+
+uint64_t text_hash(const char *text) {
+    return text_hash_bytes(text, strlen(text));
 }

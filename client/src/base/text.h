@@ -17,3 +17,4 @@ void text_copy(char *text, size_t size, const char *source);
 void text_append(char *text, size_t size, const char *more);
 
 uint64_t text_hash(const char *text);
+uint64_t text_hash_bytes(const char *bytes, size_t count);

@@ -42,6 +42,26 @@ static void on_due(loop_timer *timer) {
     loop_wake_background(watched->notifier->loop);
 }
 
+static void begin_telling(notifier *notifier, const void *told) {
+    notifier->told = told;
+    notifier->teller = pthread_self();
+}
+
+static void end_telling(notifier *notifier) {
+    notifier->told = NULL;
+    wakeup_signal(&notifier->was_told);
+}
+
+/* Unless this thread tells it. */
+static void await_told(notifier *notifier, const void *told) {
+    while (notifier->told == told && !pthread_equal(notifier->teller, pthread_self())) {
+        unsigned seen = wakeup_seen(&notifier->was_told);
+        loop_unlock(notifier->loop);
+        wakeup_wait(&notifier->was_told, seen, -1);
+        loop_lock(notifier->loop);
+    }
+}
+
 /* Locked before and after. The handle may be gone once the program was told. */
 static void deliver(notifier *notifier, watched_lock *watched) {
     const char *name = watched->name;
@@ -54,13 +74,11 @@ static void deliver(notifier *notifier, watched_lock *watched) {
     else
         set_timer(watched);
     if (news == DLOCK_FREE) return;
-    notifier->told = watched;
-    notifier->teller = pthread_self();
+    begin_telling(notifier, watched);
     loop_unlock(notifier->loop);
     notifier->on_event(notifier->event_arg, event, name, why);
     loop_lock(notifier->loop);
-    notifier->told = NULL;
-    wakeup_signal(&notifier->was_told);
+    end_telling(notifier);
 }
 
 /* In the background thread, not locked. */
@@ -72,12 +90,20 @@ static void deliver_pending(void *arg) {
         list_remove(first);
         deliver(notifier, container_of(first, watched_lock, pending_node));
     }
+    while ((first = list_first(&notifier->notices)) != NULL) {
+        notice *notice = container_of(first, struct notice, node);
+        list_remove(first);
+        begin_telling(notifier, notice);
+        notice->tell(notice);
+        end_telling(notifier);
+    }
     loop_unlock(notifier->loop);
 }
 
 void notifier_init(notifier *notifier, loop *loop, dlock_event_fn on_event, void *event_arg) {
     *notifier = (struct notifier){.loop = loop, .on_event = on_event, .event_arg = event_arg};
     list_init(&notifier->pending);
+    list_init(&notifier->notices);
     loop_set_background_work(loop, deliver_pending, notifier);
 }
 
@@ -100,10 +126,15 @@ void notifier_remove(watched_lock *watched) {
     watched->known = DLOCK_FREE;
     loop_clear_timer(notifier->loop, &watched->timer);
     list_remove(&watched->pending_node);
-    while (notifier->told == watched && !pthread_equal(notifier->teller, pthread_self())) {
-        unsigned seen = wakeup_seen(&notifier->was_told);
-        loop_unlock(notifier->loop);
-        wakeup_wait(&notifier->was_told, seen, -1);
-        loop_lock(notifier->loop);
-    }
+    await_told(notifier, watched);
+}
+
+void notifier_post(notifier *notifier, notice *notice) {
+    if (!list_has(&notice->node)) list_append(&notifier->notices, &notice->node);
+    loop_wake_background(notifier->loop);
+}
+
+void notifier_forget(notifier *notifier, notice *notice) {
+    list_remove(&notice->node);
+    await_told(notifier, notice);
 }

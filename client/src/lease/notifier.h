@@ -7,13 +7,21 @@
 
 typedef struct notifier {
     loop *loop;
-    dlock_event_fn on_event;
+    dlock_event_fn on_event; /* NULL: no lock is watched */
     void *event_arg;
-    list pending;
-    const struct watched_lock *told; /* the program is being told of this lock; NULL: none */
-    pthread_t teller;                /* the thread that tells */
+    list pending, notices; /* watched_lock, notice */
+    const void *told;      /* the program is being told of this lock or notice; NULL: none */
+    pthread_t teller;      /* the thread that tells */
     wakeup was_told;
 } notifier;
+
+/* Something else to tell, inside the struct of its owner. {0} but for tell. */
+typedef struct notice {
+    /* Locked before and after; gives the mutex back while the program is told. The notice may be
+     * gone after that. */
+    void (*tell)(struct notice *notice);
+    list_node node;
+} notice;
 
 /* A lock, inside its handle. {0} but for the first two. */
 typedef struct watched_lock {
@@ -29,6 +37,12 @@ typedef struct watched_lock {
 /* Takes the background work of the loop, so call before the background thread starts, which uses
  * the notifier until loop_free(). */
 void notifier_init(notifier *notifier, loop *loop, dlock_event_fn on_event, void *event_arg);
+
+/* Calls tell once from the background thread, which runs; once, however often it is posted
+ * before. */
+void notifier_post(notifier *notifier, notice *notice);
+/* As notifier_remove(). */
+void notifier_forget(notifier *notifier, notice *notice);
 
 /* After lease_begin() and loop_start_background(). Each acquisition is told of anew. Does nothing
  * if the lock is watched already. */

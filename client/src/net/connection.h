@@ -62,6 +62,8 @@ typedef struct connection_owner {
     void (*on_answered)(void *arg, connection *conn);
     /* The oldest request has been unanswered for an I/O timeout. Told once. */
     void (*on_stalled)(void *arg, connection *conn);
+    /* A reply that no request asked for. False: the connection is to end. */
+    bool (*on_push)(void *arg, const reply *reply);
     /* The connection is not the owner's any more: it tells its requests, and is gone after that. */
     void (*on_broken)(void *arg, connection *conn);
     void *arg;

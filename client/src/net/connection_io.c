@@ -151,8 +151,11 @@ void connection_on_written(loop_io *io, bytes *output, ssize_t count, int fault)
 /* -- reading */
 
 static void take_reply(connection *conn, const reply *reply) {
+    bool (*on_push)(void *arg, const struct reply *reply) = conn->owner.on_push;
     if (conn->pipeline.marked == 0) {
-        connection_fail(conn, DLOCK_PROTOCOL, "a reply that no request asked for");
+        bool is_taken = on_push != NULL && on_push(conn->owner.arg, reply);
+        if (!is_taken && !connection_is_broken(conn))
+            connection_fail(conn, DLOCK_PROTOCOL, "a reply that no request asked for");
         return;
     }
     conn->heard_us = loop_now_us(conn->loop);
@@ -173,7 +176,8 @@ static void take_reply(connection *conn, const reply *reply) {
 
 /* How long a reply to the oldest request may be. */
 static size_t reply_limit(connection *conn) {
-    return conn->pipeline.count > 0 ? pipeline_at(&conn->pipeline, 0)->reply_bytes_max : 0;
+    if (conn->pipeline.count > 0) return pipeline_at(&conn->pipeline, 0)->reply_bytes_max;
+    return conn->owner.on_push != NULL ? REPLY_BYTES_MAX : 0;
 }
 
 /* The result is how many bytes were used. */

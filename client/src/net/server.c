@@ -31,6 +31,7 @@ struct server {
     size_t kept_count;
     breaker breaker;
     loop_timer probe_timer;
+    loop_task *reset_task; /* NULL: nobody wants to know */
 };
 
 /* -- the end of an own connection */
@@ -131,6 +132,11 @@ static void on_answered(void *arg, connection *conn) {
     }
 }
 
+static void drop_command(server *server) {
+    server->command = NULL;
+    if (server->reset_task != NULL) loop_defer(server->loop, server->reset_task);
+}
+
 static void note_failure(server *server) {
     breaker_note(&server->breaker, false, loop_now_us(server->loop));
 }
@@ -142,7 +148,7 @@ static void on_stalled(void *arg, connection *conn) {
     if (server->draining != NULL)
         connection_fail(server->draining, DLOCK_UNREACHABLE, "no reply in time");
     server->draining = conn;
-    server->command = NULL;
+    drop_command(server);
     doubt_parked(server);
 }
 
@@ -150,7 +156,7 @@ static void on_broken(void *arg, connection *conn) {
     server *server = arg;
     note_failure(server);
     bool is_unreachable = conn == server->command && connection_heard_us(conn) == 0;
-    if (conn == server->command) server->command = NULL;
+    if (conn == server->command) drop_command(server);
     if (conn == server->draining) server->draining = NULL;
     if (is_unreachable) doubt_parked(server);
 }
@@ -160,7 +166,7 @@ static void on_broken(void *arg, connection *conn) {
 bool server_send(server *server, const command *const commands[], int count, request *request) {
     if (server->command != NULL && !connection_is_alive(server->command)) {
         connection_close(server->command);
-        server->command = NULL;
+        drop_command(server);
     }
     if (server->command == NULL)
         server->command =
@@ -200,6 +206,13 @@ static void on_own_broken(void *arg, connection *conn) {
         own->on_broken(own->arg);
 }
 
+static bool on_own_push(void *arg, const reply *reply) {
+    own_connection *own = arg;
+    if (own->on_message == NULL) return false;
+    own->on_message(own->arg, reply);
+    return true;
+}
+
 /* A kept connection that owes no reply. NULL: there is none. */
 static own_connection *take_idle(server *server) {
     list_node *next;
@@ -226,8 +239,10 @@ static own_connection *new_own(server *server) {
     own->server = server;
     own->kept_timer.on_due = on_kept_due;
     own->doubt_task.run = run_doubt_task;
-    connection_owner owner = {
-        .on_answered = on_own_answered, .on_broken = on_own_broken, .arg = own};
+    connection_owner owner = {.on_answered = on_own_answered,
+                              .on_push = on_own_push,
+                              .on_broken = on_own_broken,
+                              .arg = own};
     own->conn = connection_open(&server->endpoint, &owner);
     if (own->conn != NULL) return own;
     free(own);
@@ -299,6 +314,10 @@ void server_send_behind(server *server, const command *const commands[], int cou
 }
 
 /* -- the rest */
+
+void server_watch_resets(server *server, loop_task *task) {
+    server->reset_task = task;
+}
 
 bool server_is_available(server *server) {
     return breaker_allows(&server->breaker, loop_now_us(server->loop));

@@ -42,6 +42,10 @@ bool server_send(server *server, const command *const commands[], int count, req
  * that arrives late is followed by these. Nobody wants the replies. */
 void server_send_behind(server *server, const command *const commands[], int count);
 
+/* The task is deferred whenever a command connection has ended, or another one takes over. NULL:
+ * nobody wants to know. One at a time. */
+void server_watch_resets(server *server, loop_task *task);
+
 /* A connection of one's own, idle or being made; requests on it go through connection_send(). The
  * callbacks come from the loop, with arg; each may be NULL. */
 typedef struct own_connection {
@@ -52,6 +56,8 @@ typedef struct own_connection {
     void (*on_doubt)(void *arg);
     /* Once, when it breaks while no request is under way on it (a session). */
     void (*on_broken)(void *arg);
+    /* A message of a subscription. Where nobody wants any, one ends the connection. */
+    void (*on_message)(void *arg, const reply *message);
     void *arg;
     /* Of server.c. */
     list_node node; /* in parked or kept of its server, or in no list */

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tracking.c - see tracking.h.
+ *
+ *   link      of a server: CLIENT ID and SUBSCRIBE on the subscriber; then the names are read.
+ *             Refused by the server: no hints. Broken: opened again after a pause
+ *   read      CLIENT TRACKING ON once for each command connection; then for each name CLIENT
+ *             CACHING YES (only names that are asked for in this way are remembered) and DLOCK.INFO
+ *   hint      the name is read again; a hint for all names (FLUSHALL) likewise
+ *   reset     the command connection was lost, and with it the memory of the server: all names of
+ *             the link are read again
+ *   failure   the server of the name is looked for again, after a pause
+ *
+ * Invariants: a tracked name has a request under way, or a timer, or a link with a subscriber or a
+ * timer. A link without names is closed after LINGER_MS. No failure leads to another request
+ * without a pause. */
+#include "deployment/tracking.h"
+
+#include "net/error_reply.h"
+
+enum { RETRY_MS = 200, REOPEN_MS = 1000, LINGER_MS = 10000, SAFETY_MS = 10000, COMMANDS_MAX = 4 };
+
+#define CHANNEL "__redis__:invalidate"
+
+typedef struct tracked_server {
+    tracking *tracking;
+    list_node node;
+    list names; /* tracked_name */
+    server *server;
+    enum { LINK_CLOSED, LINK_OPENING, LINK_OPEN, LINK_REFUSED } phase;
+    own_connection *subscriber; /* NULL: none */
+    request subscription;
+    int64_t subscriber_id; /* 0: the server refuses */
+    bool is_enabled;       /* CLIENT TRACKING ON was sent on the command connection */
+    loop_task reset;
+    loop_timer timer; /* without names: closes the link. Else: opens the subscriber again */
+} tracked_server;
+
+static loop *loop_of(const tracking *tracking) {
+    return tracking->router->base.loop;
+}
+
+static void set_timer(tracking *tracking, loop_timer *timer, int64_t pause_ms) {
+    loop *loop = loop_of(tracking);
+    loop_set_timer(loop, timer, deadline_after_ms(loop_now_us(loop), pause_ms));
+}
+
+static void doubt(tracking *tracking) {
+    tracking->router->is_doubted = true;
+    router_discover(tracking->router);
+}
+
+/* A read under way may be older than the change: the name is read once more then. */
+static void read_later(tracked_name *tracked, int64_t pause_ms) {
+    tracked->is_stale = tracked->is_reading && pause_ms == 0;
+    if (!tracked->is_stale) set_timer(tracked->tracking, &tracked->timer, pause_ms);
+}
+
+static void stop_reading(tracked_name *tracked) {
+    if (tracked->is_reading) connection_abandon(&tracked->request);
+    tracked->is_reading = false;
+}
+
+/* -- links */
+
+static void add_words(command *command, const char *const words[]) {
+    for (; *words != NULL; words++)
+        command_add(command, *words);
+}
+
+static void read_all(tracked_server *link, int64_t pause_ms) {
+    for (list_node *node = list_first(&link->names); node != NULL;
+         node = list_next(&link->names, node))
+        read_later(container_of(node, tracked_name, link_node), pause_ms);
+}
+
+static void close_subscriber(tracked_server *link) {
+    own_connection *subscriber = link->subscriber;
+    link->subscriber = NULL;
+    link->phase = LINK_CLOSED;
+    link->is_enabled = false;
+    if (subscriber == NULL) return;
+    connection_abandon(&link->subscription);
+    own_connection_close(subscriber);
+}
+
+static void reopen_later(tracked_server *link) {
+    close_subscriber(link);
+    set_timer(link->tracking, &link->timer, REOPEN_MS);
+}
+
+/* The server has no such commands, or does not permit them. */
+static void refuse(tracked_server *link) {
+    close_subscriber(link);
+    link->phase = LINK_REFUSED;
+}
+
+static void on_broken(void *arg) {
+    tracked_server *link = arg;
+    reopen_later(link);
+    doubt(link->tracking);
+    read_all(link, RETRY_MS);
+}
+
+static void read_hinted(const tracked_server *link, const reply *name) {
+    uint64_t hash = text_hash_bytes(name->text, name->length);
+    const list *bucket = &link->tracking->buckets[hash % TRACKING_BUCKETS];
+    for (list_node *node = list_first(bucket); node != NULL; node = list_next(bucket, node)) {
+        tracked_name *tracked = container_of(node, tracked_name, bucket_node);
+        if (tracked->link == link && reply_is_text(name, tracked->name)) read_later(tracked, 0);
+    }
+}
+
+static void on_message(void *arg, const reply *message) {
+    tracked_server *link = arg;
+    const reply *kind = reply_element(message, 0), *names = reply_element(message, 2);
+    if (kind == NULL || names == NULL || !reply_is_text(kind, "message")) return;
+    if (names->kind == REPLY_NIL) read_all(link, 0);
+    for (const reply *name = NULL; (name = reply_next(names, name)) != NULL;)
+        if (name->kind == REPLY_TEXT) read_hinted(link, name);
+}
+
+static void on_subscription_reply(request *request, int index, const reply *reply) {
+    tracked_server *link = container_of(request, tracked_server, subscription);
+    if (index == 0) link->subscriber_id = reply->kind == REPLY_INTEGER ? reply->integer : 0;
+    if (index == 1 && reply->kind != REPLY_ARRAY) link->subscriber_id = 0;
+}
+
+/* A connection that broke has called on_broken() before. */
+static void on_subscribed(request *request, dlock_status status, const char *cause) {
+    (void)cause;
+    tracked_server *link = container_of(request, tracked_server, subscription);
+    if (status != DLOCK_OK) return;
+    link->phase = LINK_OPEN;
+    if (link->subscriber_id <= 0) refuse(link);
+    read_all(link, 0);
+}
+
+static void open_subscriber(tracked_server *link) {
+    command id = {0}, subscribe = {0};
+    const command *const commands[] = {&id, &subscribe};
+    add_words(&id, (const char *const[]){"CLIENT", "ID", NULL});
+    add_words(&subscribe, (const char *const[]){"SUBSCRIBE", CHANNEL, NULL});
+    link->subscription = (request){.on_reply = on_subscription_reply, .on_done = on_subscribed};
+    own_connection *subscriber = link->subscriber = server_open_own(link->server, false);
+    if (subscriber == NULL ||
+        !connection_send(subscriber->conn, commands, 2, &link->subscription)) {
+        reopen_later(link);
+        return;
+    }
+    link->phase = LINK_OPENING;
+    subscriber->on_message = on_message;
+    subscriber->on_broken = on_broken;
+    subscriber->arg = link;
+    loop_start_background(loop_of(link->tracking)); /* best effort: else the next call reads */
+}
+
+static void free_link(tracked_server *link) {
+    close_subscriber(link);
+    loop_clear_timer(loop_of(link->tracking), &link->timer);
+    loop_undefer(&link->reset);
+    server_watch_resets(link->server, NULL);
+    server_free(link->server);
+    list_remove(&link->node);
+    free(link);
+}
+
+static void on_link_due(loop_timer *timer) {
+    tracked_server *link = container_of(timer, tracked_server, timer);
+    if (list_is_empty(&link->names))
+        free_link(link);
+    else if (link->phase == LINK_CLOSED)
+        open_subscriber(link);
+}
+
+/* A stalled connection may never answer: its requests are given up. */
+static void on_reset(loop_task *task) {
+    tracked_server *link = container_of(task, tracked_server, reset);
+    link->is_enabled = false;
+    for (list_node *node = list_first(&link->names); node != NULL;
+         node = list_next(&link->names, node))
+        stop_reading(container_of(node, tracked_name, link_node));
+    read_all(link, RETRY_MS);
+}
+
+/* NULL: no memory. */
+static tracked_server *link_of(tracking *tracking, server *server) {
+    for (list_node *node = list_first(&tracking->links); node != NULL;
+         node = list_next(&tracking->links, node)) {
+        tracked_server *link = container_of(node, tracked_server, node);
+        if (link->server == server) return link;
+    }
+    tracked_server *link = calloc(1, sizeof(*link));
+    if (link == NULL) return NULL;
+    link->tracking = tracking;
+    link->server = server_share(server);
+    link->reset.run = on_reset;
+    link->timer.on_due = on_link_due;
+    list_init(&link->names);
+    list_append(&tracking->links, &link->node);
+    server_watch_resets(server, &link->reset);
+    open_subscriber(link);
+    return link;
+}
+
+static void leave_link(tracked_name *tracked) {
+    tracked_server *link = tracked->link;
+    tracked->link = NULL;
+    list_remove(&tracked->link_node);
+    if (link != NULL && list_is_empty(&link->names))
+        set_timer(link->tracking, &link->timer, LINGER_MS);
+}
+
+/* False: the server of the name is not known now. */
+static bool find_link(tracked_name *tracked) {
+    router *router = tracked->tracking->router;
+    server *server = router->table->find(router, tracked->name);
+    if (server != NULL && tracked->link != NULL && tracked->link->server == server) return true;
+    leave_link(tracked);
+    tracked_server *link = server == NULL ? NULL : link_of(tracked->tracking, server);
+    if (link == NULL) return false;
+    if (list_is_empty(&link->names) && link->phase == LINK_CLOSED)
+        set_timer(tracked->tracking, &link->timer, REOPEN_MS); /* instead of the end of the link */
+    list_append(&link->names, &tracked->link_node);
+    tracked->link = link;
+    return true;
+}
+
+/* -- replies */
+
+/* The server does not accept CLIENT TRACKING, has closed the subscriber meanwhile, or the command
+ * connection is another one than the one that was put into tracking mode. */
+static void lose_tracking(tracked_name *tracked, const reply *error) {
+    tracked_server *link = tracked->link;
+    link->is_enabled = false;
+    if (link->phase != LINK_OPEN) return;
+    if (reply_begins_with(error, "ERR CLIENT CACHING"))
+        read_later(tracked, RETRY_MS);
+    else if (reply_begins_with(error, "ERR The client ID"))
+        reopen_later(link);
+    else
+        refuse(link);
+}
+
+/* A name that is not polled is given up by a lasting error. */
+static void read_error(tracked_name *tracked, const reply *error) {
+    router *router = tracked->tracking->router;
+    char text[CAUSE_SIZE];
+    redirect redirect;
+    reply_copy_text(error, text, sizeof(text));
+    bool is_redirect = router->table->follow != NULL && redirect_read(&redirect, text);
+    if (is_redirect && !redirect.is_ask)
+        router->table->follow(router, tracked->link->server, &redirect);
+    if (is_redirect || error_reply_meaning(text).is_transient)
+        read_later(tracked, RETRY_MS);
+    else if (tracked->is_polled)
+        read_later(tracked, TRACKING_POLL_MS);
+}
+
+static void on_reply(request *request, int index, const reply *reply) {
+    tracked_name *tracked = container_of(request, tracked_name, request);
+    if (index < tracked->info_index) {
+        const struct reply *role = reply_element(reply, 0); /* NULL: no reply to ROLE */
+        if (reply->kind == REPLY_ERROR) lose_tracking(tracked, reply);
+        if (role != NULL) tracked->is_replica = !reply_is_text(role, "master");
+        return;
+    }
+    if (tracked->is_replica) {
+        doubt(tracked->tracking);
+        read_later(tracked, RETRY_MS);
+    } else if (reply->kind == REPLY_ERROR) {
+        read_error(tracked, reply);
+    } else {
+        tracked->on_read(tracked, tracked->link->server, reply);
+    }
+}
+
+static void on_done(request *request, dlock_status status, const char *cause) {
+    (void)cause;
+    tracked_name *tracked = container_of(request, tracked_name, request);
+    bool is_open = tracked->link->phase == LINK_OPEN;
+    tracked->is_reading = false;
+    if (status != DLOCK_OK) {
+        doubt(tracked->tracking);
+        read_later(tracked, RETRY_MS);
+    } else if (tracked->is_stale) {
+        read_later(tracked, 0);
+    } else if (!tracked->timer.node.is_queued && tracked->is_polled) {
+        read_later(tracked, is_open ? SAFETY_MS : TRACKING_POLL_MS);
+    }
+}
+
+/* -- reading */
+
+/* CLIENT CACHING YES counts for the next command only. False: no memory. */
+static bool send_read(tracked_name *tracked) {
+    tracked_server *link = tracked->link;
+    command on = {0}, role = {0}, caching = {0}, info = {0};
+    const command *commands[COMMANDS_MAX];
+    int count = 0;
+    bool is_open = link->phase == LINK_OPEN;
+    if (is_open && !link->is_enabled) {
+        add_words(&on,
+                  (const char *const[]){"CLIENT", "TRACKING", "ON", "OPTIN", "REDIRECT", NULL});
+        command_add_number(&on, (uint64_t)link->subscriber_id);
+        commands[count++] = &on;
+    }
+    if (server_url(link->server)->must_be_master) {
+        command_add(&role, "ROLE");
+        commands[count++] = &role;
+    }
+    if (is_open) {
+        add_words(&caching, (const char *const[]){"CLIENT", "CACHING", "YES", NULL});
+        commands[count++] = &caching;
+    }
+    inspect_command(&info, tracked->name, strlen(tracked->name));
+    commands[count] = &info;
+    tracked->info_index = count++;
+    tracked->request =
+        (request){.on_reply = on_reply, .on_done = on_done, .reply_bytes_max = REPLY_BYTES_MAX};
+    link->is_enabled = is_open;
+    return server_send(link->server, commands, count, &tracked->request);
+}
+
+static void on_due(loop_timer *timer) {
+    tracked_name *tracked = container_of(timer, tracked_name, timer);
+    if (tracked->is_reading) {
+        tracked->is_stale = true;
+        return;
+    }
+    if (!find_link(tracked)) {
+        router_discover(tracked->tracking->router);
+        read_later(tracked, RETRY_MS);
+        return;
+    }
+    const tracked_server *link = tracked->link;
+    bool is_wanted = link->phase == LINK_OPEN || tracked->is_polled;
+    if (link->phase == LINK_OPENING || !is_wanted) return; /* read once there is a subscriber */
+    tracked->is_stale = tracked->is_replica = false;
+    tracked->is_reading = send_read(tracked);
+    if (!tracked->is_reading) read_later(tracked, TRACKING_POLL_MS);
+}
+
+/* -- public */
+
+void tracking_init(tracking *tracking, deployment *deployment) {
+    if (deployment->table == &routed_table) tracking->router = (router *)deployment;
+    list_init(&tracking->links);
+    for (size_t i = 0; i < TRACKING_BUCKETS; i++)
+        list_init(&tracking->buckets[i]);
+}
+
+void tracking_close(tracking *tracking) {
+    list_node *node;
+    if (tracking->router == NULL) return;
+    while ((node = list_first(&tracking->links)) != NULL)
+        free_link(container_of(node, tracked_server, node));
+}
+
+void tracking_add(tracking *tracking, tracked_name *tracked) {
+    if (tracking->router == NULL || tracked->tracking != NULL) return;
+    tracked->tracking = tracking;
+    tracked->timer.on_due = on_due;
+    list_append(&tracking->buckets[text_hash(tracked->name) % TRACKING_BUCKETS],
+                &tracked->bucket_node);
+    read_later(tracked, 0);
+}
+
+void tracking_remove(tracked_name *tracked) {
+    if (tracked->tracking == NULL) return;
+    stop_reading(tracked);
+    loop_clear_timer(loop_of(tracked->tracking), &tracked->timer);
+    list_remove(&tracked->bucket_node);
+    leave_link(tracked);
+    tracked->tracking = NULL;
+}
+
+bool tracking_send(const tracked_name *tracked, const command *command, request *request) {
+    return server_send(tracked->link->server, &command, 1, request);
+}

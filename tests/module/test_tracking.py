@@ -1,0 +1,105 @@
+"""Client-side caching: who has read a lock by DLOCK.INFO is told when its holders change."""
+
+import pytest
+
+from support.waiting import queue_up
+
+
+class Tracker:
+    """A connection that reads, and one that is told: CLIENT TRACKING with REDIRECT, in RESP2."""
+
+    def __init__(self, server):
+        self.told = server.client().pubsub()
+        self.told.execute_command("CLIENT", "ID")
+        told_id = self.told.connection.read_response()
+        self.told.subscribe("__redis__:invalidate")
+        assert self.told.get_message(timeout=20)["type"] == "subscribe"
+        self.reader = server.client(single_connection_client=True)
+        self.reader.execute_command("CLIENT", "TRACKING", "ON", "REDIRECT", told_id, "NOLOOP")
+
+    def read(self, name="lock"):
+        return self.reader.execute_command("DLOCK.INFO", name)
+
+    def hear(self, timeout=20):
+        """The names that have changed; None: all."""
+        message = self.told.handle_message(self.told.parse_response(block=True, timeout=timeout))
+        return message["data"]
+
+    def hears_nothing(self):
+        return self.told.parse_response(block=False, timeout=0.3) is None
+
+
+@pytest.fixture
+def tracker(server):
+    return Tracker(server)
+
+
+def acquire(client, token, *more):
+    return client.execute_command("DLOCK.ACQUIRE", "lock", token, "PX", 60_000, *more)
+
+
+CHANGES = {
+    "release": lambda client: client.execute_command("DLOCK.RELEASE", "lock", "a"),
+    "delete": lambda client: client.delete("lock"),
+    "unlink": lambda client: client.unlink("lock"),
+    "overwrite": lambda client: client.set("lock", "text"),
+    "rename": lambda client: client.rename("lock", "other"),
+    "expire": lambda client: client.pexpire("lock", 1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_who_has_read_a_held_lock_is_told_of(client, tracker, change):
+    acquire(client, "a")
+    assert tracker.read() is not None
+    CHANGES[change](client)
+    assert tracker.hear() == [b"lock"]
+
+
+def test_who_has_read_a_free_lock_is_told_of_the_next_holder(client, tracker):
+    assert tracker.read() is None
+    acquire(client, "a")
+    assert tracker.hear() == [b"lock"]
+
+
+def test_who_has_read_a_shared_lock_is_told_of_one_more_holder_and_of_one_less(client, tracker):
+    acquire(client, "a", "SHARED")
+    tracker.read()
+    acquire(client, "b", "SHARED")
+    assert tracker.hear() == [b"lock"]
+    tracker.read()
+    client.execute_command("DLOCK.RELEASE", "lock", "a")
+    assert tracker.hear() == [b"lock"]
+
+
+def test_who_has_read_a_lock_is_told_when_it_is_handed_over(server, client, tracker):
+    acquire(client, "a")
+    queue_up(server, ["b"])
+    tracker.read()
+    client.execute_command("DLOCK.RELEASE", "lock", "a")
+    assert tracker.hear() == [b"lock"]
+
+
+@pytest.mark.parametrize("command", ["FLUSHALL", "FLUSHDB"])
+def test_who_has_read_a_lock_is_told_of_a_flush(client, tracker, command):
+    acquire(client, "a")
+    tracker.read()
+    client.execute_command(command)
+    assert tracker.hear() is None
+
+
+def test_who_has_read_a_lock_is_told_when_its_lease_is_over(client, tracker):
+    client.execute_command("DLOCK.ACQUIRE", "lock", "a", "PX", 50)
+    tracker.read()
+    assert tracker.hear() == [b"lock"]
+    assert tracker.read() is None
+
+
+def test_an_extension_is_no_change(client, tracker):
+    acquire(client, "a")
+    tracker.read()
+    client.execute_command("DLOCK.EXTEND", "lock", "a", "PX", 70_000)
+    acquire(client, "a")
+    assert tracker.hears_nothing()
+    client.delete("lock")
+    assert tracker.hear() == [b"lock"]
