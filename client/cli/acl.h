@@ -5,6 +5,9 @@
 #define DLOCK_CLI_ACL_H
 
 #define ACL_INFO "+dlock.info %R~*"
+#define ACL_WATCH                                                                                  \
+    "+dlock.info %R~*; to be told at once: +client|id +client|tracking +client|caching "           \
+    "+subscribe &__redis__:invalidate"
 #define ACL_LIST "+scan +dlock.info %R~*"
 #define ACL_TOP  "+scan +dlock.info +info %R~*"
 

@@ -59,7 +59,7 @@ _dlock() {
         return
     fi
     case $command in
-    run | acquire | extend | release | wait | info)
+    run | acquire | extend | release | wait | info | watch)
         local name
         while IFS= read -r name; do
             [[ $name == "$word"* && $name != *[[:space:]\\\'\"\$\`]* ]] && COMPREPLY+=("$name")

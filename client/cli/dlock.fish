@@ -54,5 +54,5 @@ complete -c dlock -n 'not __dlock_is_first; and not __dlock_is_behind; and strin
 complete -c dlock -n '__dlock_follows --password-file --tls-ca-file --tls-cert-file --tls-key-file --output -o' -F
 complete -c dlock -n '__dlock_follows --sort' -a 'waiters age ttl name'
 complete -c dlock -n '__dlock_follows --format' -a 'openmetrics prometheus'
-complete -c dlock -n '__dlock_uses run acquire extend release wait info; and not __dlock_is_behind; and not string match -q -- "-*" (commandline -ct)' -a '(__dlock_names)'
+complete -c dlock -n '__dlock_uses run acquire extend release wait info watch; and not __dlock_is_behind; and not string match -q -- "-*" (commandline -ct)' -a '(__dlock_names)'
 complete -c dlock -n '__dlock_uses run; and __dlock_is_behind' -a '(__dlock_command)'

@@ -52,7 +52,7 @@ _dlock() {
         return
     fi
     case $command in
-    run | acquire | extend | release | wait | info)
+    run | acquire | extend | release | wait | info | watch)
         _dlock_names
         ;;
     esac

@@ -4,6 +4,7 @@
  *   request      options (option), DLOCK_URL, configuration files (config_file), passwords (secret)
  *   run          the runner; keeper holds the lock, child is the command; wire, group, terminal
  *   claim        acquire, release, extend, wait for scripts; force: release --force
+ *   watch        each change of a lock
  *   inspect      info and list; sightings: locks as they were seen; column: names in tables
  *   top          on a screen; statistics: INFO dlock
  *   metrics      the same for Prometheus; exposition: the format; http: one scrape
@@ -18,6 +19,7 @@
 #include "metrics.h"
 #include "run.h"
 #include "top.h"
+#include "watch.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,8 @@ static const subcommand subcommands[] = {
     {"wait", FOR_WAIT, "NAME", "wait until a lock is free, and do not take it", NULL, 1, 1,
      claim_wait},
     {"info", FOR_INFO, "NAME", "who holds a lock, since when, who waits", NULL, 1, 1, inspect_info},
+    {"watch", FOR_WATCH, "NAME", "print a line whenever a lock changes hands",
+     "ACL rules: " ACL_WATCH, 1, 1, watch},
     {"list", FOR_LIST, "[PATTERN]", "all locks that are held, or those that match",
      "ACL rules: " ACL_LIST, 0, 1, inspect_list},
     {"top", FOR_TOP, "[PATTERN]", "watch the locks that most wait for", "ACL rules: " ACL_TOP, 0, 1,

@@ -25,7 +25,8 @@ enum {
     FOR_TOP = 128,
     FOR_METRICS = 256,
     FOR_BENCH = 512,
-    FOR_ALL = 1023
+    FOR_WATCH = 1024,
+    FOR_ALL = 2047
 };
 
 enum { REQUEST_URLS_MAX = 16 };

@@ -490,8 +490,8 @@ DLOCK_API dlock_status dlock_list_waiters(dlock_client *client, const char *name
  * changed returns, or frees the watcher.
  *
  * changed is called by the thread that calls on_event, and must not wait for locks of this client.
- * DLOCK_INVALID: with several independent servers or a store of the program's own; dlock_error()
- * says why. Threads: any. */
+ * DLOCK_INVALID: with several independent servers, with DLOCK_MODULE_NONE, or with a store of the
+ * program's own; dlock_error() says why. Threads: any. */
 typedef struct dlock_watcher dlock_watcher;
 typedef void (*dlock_watch_fn)(void *arg, const char *name, const dlock_inspection *holder);
 DLOCK_API dlock_status dlock_watch(dlock_client *client, const char *name, dlock_watch_fn changed,

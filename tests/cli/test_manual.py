@@ -15,8 +15,8 @@ from support.server import ROOT, free_port
 from support.terminal import Terminal
 from support.tool import TOOL
 
-COMMANDS = ["run", "acquire", "extend", "release", "wait", "info", "list", "top", "metrics",
-            "bench"]
+COMMANDS = ["run", "acquire", "extend", "release", "wait", "info", "watch", "list", "top",
+            "metrics", "bench"]
 FILES = {"bin/dlock", "share/man/man1/dlock.1", "share/bash-completion/completions/dlock",
          "share/zsh/site-functions/_dlock", "share/fish/vendor_completions.d/dlock.fish"}
 MANUAL = (ROOT / "client/cli/dlock.1").read_text()

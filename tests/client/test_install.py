@@ -21,8 +21,8 @@ CPP = {"usable_from_cpp": ("-std=c++11", ROOT / "tests/client/usable_from_cpp.cp
        "coroutine": ("-std=c++20", EXAMPLES / "coroutine.cpp")}
 FENCED = ["fenced_file", "fenced_sqlite", "fenced_redis"]
 PROGRAMS = ["quick_start", "flash_sale", *FENCED, "guarded_counter", "shared_cache", "export_slots",
-            "rate_limit", "memory_store", "nested_scopes", "poll_loop", "libuv_loop",
-            "libev_loop", *CPP]
+            "rate_limit", "memory_store", "nested_scopes", "leader", "poll_loop",
+            "libuv_loop", "libev_loop", *CPP]
 NEEDS = {"flash_sale": "hiredis", "fenced_redis": "hiredis", "fenced_sqlite": "sqlite3",
          "libuv_loop": "libuv"}
 NEEDS_FLAGS = {"libev_loop": ["-lev", "-lm"]}  # has no file for pkg-config
@@ -447,6 +447,37 @@ def test_at_most_five_exports_at_a_time(start, server, client):
     for process in processes:
         process.kill()
     wait_until(lambda: client.dbsize() == 0, "that nothing is left behind")
+
+
+def read_until(process, wanted):
+    """Lines until this one, or one that begins so."""
+    line = "-"
+    while line and not line.startswith(wanted):
+        line = process.stdout.readline()
+    assert line.startswith(wanted), process.stderr.read()
+
+
+def test_a_leader_is_elected_and_found_and_replaced(start, server, client):
+    anna, bert = start("leader", url_of(server), "anna"), None
+    read_until(anna, "I lead")
+    read_until(anna, "anna leads")
+    bert = start("leader", url_of(server), "bert")
+    read_until(bert, "anna leads")
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "bert in the queue")
+    anna.terminate()
+    read_until(anna, "I do not lead any more: ok")
+    assert anna.wait(60) == 0
+    read_until(bert, "I lead")
+    cleo = start("leader", url_of(server), "cleo")
+    read_until(cleo, "bert leads")
+    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "cleo in the queue")
+    bert.kill()
+    read_until(cleo, "I lead")
+    client.delete("leader")
+    read_until(cleo, "I do not lead any more: the lock was lost")
+    read_until(cleo, "I lead")
+    cleo.terminate()
+    assert cleo.wait(60) == 0
 
 
 def test_a_rate_limiter_lets_in_so_many_and_the_server_hears_of_no_more(run, server, client):

@@ -97,8 +97,9 @@ dlock_status dlock_watch(dlock_client *client, const char *name, dlock_watch_fn 
     if (client == NULL || name == NULL || name[0] == '\0' || changed == NULL)
         return error_set(DLOCK_INVALID, "no client, name or function");
     if (client->tracking.router == NULL)
-        return error_set(DLOCK_INVALID,
-                         "watch: several servers cannot be watched, nor can a store");
+        return error_set(
+            DLOCK_INVALID,
+            "several servers cannot be watched, nor can a store, nor a server without the module");
     dlock_watcher *watcher = calloc(1, sizeof(*watcher));
     if (watcher == NULL) return error_set(DLOCK_NO_MEMORY, "no memory");
     watcher->client = client;

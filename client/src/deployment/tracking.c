@@ -343,7 +343,8 @@ static void on_due(loop_timer *timer) {
 /* -- public */
 
 void tracking_init(tracking *tracking, deployment *deployment) {
-    if (deployment->table == &routed_table) tracking->router = (router *)deployment;
+    bool is_routed = deployment->table == &routed_table;
+    if (is_routed && deployment->protocol->has_module) tracking->router = (router *)deployment;
     list_init(&tracking->links);
     for (size_t i = 0; i < TRACKING_BUCKETS; i++)
         list_init(&tracking->buckets[i]);

@@ -1,0 +1,57 @@
+"""dlock watch: a line for each change of a lock."""
+
+import json
+import re
+
+from support.server import free_port
+
+USAGE, UNREACHABLE = 64, 69
+WHEN = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+def test_each_change_is_a_line(tool, lock):
+    process = tool.start("watch", "--rounds", 3, "lock")
+    assert re.fullmatch(f"{WHEN} free\n", process.stdout.readline())
+    fence = lock.acquire("alice", 60_000)
+    assert re.fullmatch(f"{WHEN} held alice fence {fence}\n", process.stdout.readline())
+    lock.client.delete("lock")
+    assert re.fullmatch(f"{WHEN} free\n", process.stdout.readline())
+    assert process.communicate(timeout=60) == ("", "")
+    assert process.returncode == 0
+
+
+def test_shared_holders_are_counted(tool, client):
+    for token in "ab":
+        client.execute_command("DLOCK.ACQUIRE", "lock", token, "PX", 60_000, "SHARED")
+    _, out, _ = tool.run("watch", "-r", 1, "lock")
+    assert re.fullmatch(f"{WHEN} held a fence \\d+ shared by 2\n", out)
+
+
+def test_each_change_is_an_object_of_json(tool, lock):
+    fence = lock.acquire("alice", 60_000)
+    code, out, _ = tool.run("watch", "--json", "-r", 1, "lock")
+    seen = json.loads(out)
+    assert code == 0
+    assert (seen["token"], seen["fence"], seen["free"]) == ("alice", fence, False)
+    lock.release("alice")
+    _, out, _ = tool.run("watch", "--json", "-r", 1, "lock")
+    assert json.loads(out)["free"]
+
+
+def test_a_hostile_token_cannot_forge_a_line(tool, lock):
+    lock.acquire("a\nb", 60_000)
+    _, out, _ = tool.run("watch", "-r", 1, "lock")
+    assert out.count("\n") == 1 and "\\x0a" in out
+
+
+def test_without_a_server_it_says_so(make_tool):
+    code, out, complaints = make_tool(f"redis://127.0.0.1:{free_port()}").run("watch", "lock")
+    assert (code, out) == (UNREACHABLE, "")
+    assert "Connection refused" in complaints
+
+
+def test_several_servers_are_refused(make_tool, start_server):
+    urls = " ".join(f"redis://127.0.0.1:{start_server().port}" for _ in range(3))
+    code, out, complaints = make_tool(urls).run("watch", "lock")
+    assert (code, out) == (USAGE, "")
+    assert "several servers" in complaints
