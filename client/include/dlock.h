@@ -345,10 +345,11 @@ DLOCK_API dlock_state dlock_get_state(const dlock_lock *lock);
 DLOCK_API int64_t dlock_remaining_ms(const dlock_lock *lock);
 
 /* A descriptor that becomes readable once the lock is lost, and stays so until the release; for
- * poll(2) and event loops. (With renewal, on_event or this descriptor, a lock that is deleted,
+ * poll(2) and event loops. With renewal, on_event or this descriptor, a lock that is deleted,
  * flushed, overwritten or evicted is lost within a round trip, where one server decides and permits
- * CLIENT TRACKING; else at the next renewal, or when the lease ends.) The descriptor belongs to the lock and lives as long; do not read or
- * close it. Negative: no descriptor is to be had. Threads: owner. */
+ * CLIENT TRACKING; else at the next renewal, or when the lease ends. The descriptor belongs to the
+ * lock and lives as long; do not read or close it. Negative: no descriptor is to be had. Threads:
+ * owner. */
 DLOCK_API int dlock_lost_fd(dlock_lock *lock);
 
 /* The number of the grant: larger than of any holder of the name before (with hotspot_hand_on: in

@@ -6,8 +6,8 @@
 #define DLOCK_REDLOCK_WORLD_H
 
 #include "base/text.h"
-#include "deployment/redlock.h"
 #include "deployment/deployment.h"
+#include "deployment/redlock.h"
 #include "unit.h"
 #include <stdlib.h>
 

@@ -7,8 +7,8 @@
 
 #include "single_thread.h"
 
-#include "deployment/router.h"
 #include "deployment/deployment.h"
+#include "deployment/router.h"
 
 enum { LEASE_MS = 10000, WAIT_MS = 5000 };
 
