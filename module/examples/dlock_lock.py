@@ -9,6 +9,8 @@
     with Lock(client, "cache", shared=True): ...         # one of many readers
     with Lock(client, "exports", slots=5, wait=60): ...  # at most 5 at a time
 
+The client may also be a redis.RedisCluster. dlock_lock_async.py is the same for asyncio.
+
 A busy lock is not an error: acquire() returns False, and the with statement raises Busy. If Redis
 cannot be reached, redis.ConnectionError or redis.TimeoutError is raised, and nobody knows who has
 the lock. Times are seconds. A Lock is used by one thread at a time. Set socket_timeout to less than
@@ -25,6 +27,7 @@ import redis
 # A clock that continues while the machine sleeps, where there is one.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 ANSWER = 2.0  # how long a reply may take beyond the wait
+PAUSE = 0.05  # while a slot of a cluster moves
 
 
 class Busy(Exception):
@@ -52,15 +55,12 @@ class Lock:
         self.lost.clear()
         asked = time.clock_gettime(CLOCK)
         words = ["DLOCK.ACQUIRE", self.name, self.token, "PX", int(self.lease * 1000)]
-        if self.wait > 0:
-            words += ["WAIT", max(1, int(self.wait * 1000))]
         if self.shared:
             words.append("SHARED")
         if self.slots is not None:
             words += ["MAX", self.slots]
         try:
-            with patient(self.client, self.wait) as client:
-                self.fence = client.execute_command(*words) or 0
+            self.fence = self._ask(words) or 0
             self._count_from(asked if self.fence else None)
             # We count the lease from before the wait. After a long wait, start it anew.
             if self.fence and self.remaining() < 0.9 * self.lease and not self.renew():
@@ -72,6 +72,26 @@ class Lock:
                 self.client.execute_command("DLOCK.RELEASE", self.name, self.token)
             raise
         return self.fence > 0
+
+    def _ask(self, words):
+        """The fence, or None. A client of a cluster finds the server by a first request, which it
+        may have to send again to another server. The wait goes straight to the server found."""
+        is_cluster = isinstance(self.client, redis.RedisCluster)
+        if self.wait <= 0:
+            return self.client.execute_command(*words)
+        end = time.clock_gettime(CLOCK) + self.wait
+        while True:
+            fence = self.client.execute_command(*words) if is_cluster else None
+            left = end - time.clock_gettime(CLOCK)
+            if fence is not None or left <= 0:
+                return fence
+            try:
+                with patient(self.client, self.name, left) as client:
+                    return client.execute_command(*words, "WAIT", max(1, int(left * 1000)))
+            except redis.ResponseError as error:
+                if not is_cluster or not is_moving(error):
+                    raise
+            time.sleep(PAUSE)
 
     def renew(self):
         """The lease starts anew. False: the lock is not ours any more."""
@@ -139,12 +159,22 @@ class Lock:
                     self.lost.set()
 
 
+def is_moving(error):
+    """Is the slot of the lock moving, or elsewhere? Some releases of redis-py have classes for it,
+    others leave the words of the server."""
+    known = redis.exceptions.AskError, redis.exceptions.MovedError, redis.exceptions.TryAgainError
+    return isinstance(error, known) or str(error).startswith(("ASK ", "MOVED ", "TRYAGAIN "))
+
+
 @contextlib.contextmanager
-def patient(client, wait):
-    """This client, or one with a longer timeout if its sockets would give up too early."""
+def patient(client, name, wait):
+    """A client of the server of this lock, with a longer timeout if its sockets would give up too
+    early."""
+    if isinstance(client, redis.RedisCluster):
+        client = client.get_redis_connection(client.get_node_from_key(name))
     pool = client.connection_pool
     limit = pool.connection_kwargs.get("socket_timeout")
-    if limit is None or limit >= wait + ANSWER or not wait:
+    if limit is None or limit >= wait + ANSWER:
         yield client
         return
     options = {**pool.connection_kwargs, "socket_timeout": wait + ANSWER}
