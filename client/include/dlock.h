@@ -420,7 +420,7 @@ DLOCK_API size_t dlock_client_dispatch(dlock_client *client);
  *
  * Each returns by timeout_ms, or an I/O timeout later at the very worst. why: NULL, or room for the
  * cause of a failure, for people; "" when there is none. DLOCK_INVALID: also where the store is a
- * program's own. */
+ * program's own; of dlock_list() and dlock_server_info(), also without the module. */
 
 /* Of a lock that any process holds by the token: see dlock_token(). DLOCK_NOT_HELD: the token does
  * not hold the lock, and nothing has changed. Threads: any. */
