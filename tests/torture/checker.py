@@ -69,7 +69,7 @@ def check(processes, rules, outages=(), values=None):
     for process in processes:
         for tenure in process.tenures:
             by_name[tenure.name].append(tenure)
-        _check_bounds(process, report)
+        _check_bounds(process, report, rules.bounds.slack)
         _check_told(process, report)
     _count(processes, report)
     for name, tenures in by_name.items():
@@ -98,12 +98,14 @@ def _count(processes, report):
 # -- one process ----------------------------------------------------------------------------------
 
 
-def _check_bounds(process, report):
-    report.worst["call beyond its bound, ms"] = max(report.worst["call beyond its bound, ms"],
-                                                    process.worst / MS)
+def _check_bounds(process, report, slack):
     for late in process.late:
-        report.add("bounds", f"{late.what} of {name_text(late.name)} by process {late.process} at "
-                   f"{late.at / 1e9:.6f} took {late.took / MS:.0f} ms, bound {late.bound / MS:.0f}")
+        report.worst["call beyond its bound, ms"] = max(report.worst["call beyond its bound, ms"],
+                                                        late.over / MS)
+        if late.over > slack:
+            report.add("bounds", f"{late.what} of {name_text(late.name)} by process {late.process} "
+                       f"at {late.at / 1e9:.6f} took {late.took / MS:.0f} ms, "
+                       f"bound {late.bound / MS:.0f}")
 
 
 def _check_told(process, report):
@@ -194,16 +196,22 @@ def _longest_gap(covered, begins, begin, end):
 
 def _check_stuck(processes, by_name, rules, outages, report):
     """A wait during which nobody certainly held the lock, and nothing was broken, for longer than a
-    lease: a grant that nobody heard of may take so long to end."""
+    lease: a grant that nobody heard of may take so long to end. A process that is stopped while it
+    waits may get the lock, once for each of its threads, and never hear of it."""
     covered, limit = {}, rules.lease + STUCK_SLACK
-    waits = collections.defaultdict(list)
+    waits, spans = collections.defaultdict(list), collections.defaultdict(list)
+    for process in processes:
+        for name, begin, end in process.unheard(rules.lease):
+            spans[name].append((begin, end))
+    for name, tenures in by_name.items():
+        spans[name] += [(each.begin, max(each.begin, each.end())) for each in tenures]
     for process in processes:
         for name, begin, end, _ in process.waits:
             waits[name].append((begin, end + WAIT_TOLERANCE))
             if end - begin < rules.lease:
                 continue
             if name not in covered:
-                covered[name] = _coverage(by_name.get(name, ()), outages)
+                covered[name] = _coverage(spans[name], outages)
             gap = _longest_gap(*covered[name], begin, end) - process.stalls.within(begin, end)
             report.worst["waiting beside a free lock, ms"] = max(
                 report.worst["waiting beside a free lock, ms"], gap / MS)
@@ -211,16 +219,16 @@ def _check_stuck(processes, by_name, rules, outages, report):
                 report.add("stuck", f"{name_text(name)}: process {process.number} waited from "
                            f"{begin / 1e9:.6f} to {end / 1e9:.6f}, {gap / MS:.0f} ms of it with "
                            "nobody there")
-    for name, spans in waits.items():
-        covering = covered.get(name) or _coverage(by_name.get(name, ()), outages)
-        stuck = max(_longest_gap(*covering, begin, end) for begin, end in merge(spans))
+    for name, asked in waits.items():
+        covering = covered.get(name) or _coverage(spans[name], outages)
+        stuck = max(_longest_gap(*covering, begin, end) for begin, end in merge(asked))
         report.worst["name without a holder, ms"] = max(report.worst["name without a holder, ms"],
                                                         stuck / MS)
 
 
-def _coverage(tenures, outages):
+def _coverage(spans, outages):
     """When somebody held a name, or nobody could: spans in order, and their begins."""
-    merged = merge([*((each.begin, max(each.begin, each.end())) for each in tenures), *outages])
+    merged = merge([*spans, *outages])
     return merged, [span[0] for span in merged]
 
 

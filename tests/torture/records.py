@@ -13,6 +13,8 @@ import struct
 RECORD = struct.Struct("=qqqIHBB")  # at, number, other, name, thread, status, kind
 MS = 1_000_000
 EVENT_LOST = 4
+STALLED, THREADS_MAX = 50 * MS, 64
+STALLS_KNOWN = 100 * MS  # a worker that was killed could not record its last stalls any more
 OK = 0
 
 
@@ -78,6 +80,7 @@ class Late:
     at: int
     took: int
     bound: int
+    over: int  # by how much, less the time in which the process stood still
 
 
 @dataclasses.dataclass
@@ -135,7 +138,7 @@ class Process:
         self.tenures, self.waits = [], []   # waits: (name, call, return, status)
         self.lost_events = collections.defaultdict(list)
         self.writes = {}                    # by id
-        self.late, self.worst = [], 0       # worst: the largest delay beyond a bound, slack and all
+        self.late = []                      # calls beyond their bound, slack and all
         self.statuses = collections.Counter()
         self.stalls = Stalls()
         self.last_at, self.is_freed = 0, False
@@ -145,6 +148,8 @@ class Process:
                                    if record[6] == STALL)])
         for record in records:
             self._read(*record)
+        known_until = self.last_at if self.is_freed else self.last_at - STALLS_KNOWN
+        self.late = [late for late in self.late if late.at + late.took <= known_until]
 
     def _read(self, at, number, other, name, thread, status, kind):
         if at > self.last_at:
@@ -204,14 +209,25 @@ class Process:
         over = at - begin - bound
         if over > 0:
             over -= self.stalls.within(begin, at)
-            self.worst = max(self.worst, over)
-            if over > self.bounds.slack:
-                self.late.append(Late(what, self.number, name, begin, at - begin, bound))
+            self.late.append(Late(what, self.number, name, begin, at - begin, bound, over))
         return call
 
-    def unreturned(self, now):
-        """Calls that were under way at the last record, of a process that should have ended."""
-        return [(begin, name) for begin, _, _, name in self._calls.values()]
+    def unheard(self, lease):
+        """(name, from, to): the process asked for the lock and stood still, or was killed, so it
+        may have been granted the lock without hearing of it."""
+        returns = [wait[2] for wait in self.waits]
+        for begin, end in zip(self.stalls.begins, self.stalls.ends):
+            if end - begin < STALLED:
+                continue
+            first = bisect.bisect_left(returns, begin)
+            for name, asked, _, _ in self.waits[first:first + THREADS_MAX]:
+                if asked <= begin:
+                    yield name, begin, end + lease
+            for asked, _, _, name in self._calls.values():
+                if asked <= begin:
+                    yield name, begin, end + lease
+        for _, _, _, name in self._calls.values():
+            yield name, self.last_at, self.last_at + lease
 
 
 def read_file(path):

@@ -145,6 +145,27 @@ class Guarded(Single):
     worker_faults = {"stop_worker": 0.1, "stop_worker_for_long": 0.3, "kill_worker": 1.0}
 
 
+class Plain(Single):
+    """Plain Redis without the module: SET NX PX and scripts, by the same library."""
+    kinds = "xrh"
+    faults = {"kill_client": 0.03, "stop_server": 0.5, "pause_clients": 0.5, "restart_server": 3.0}
+    promises = {"has_fences": False}
+
+    def start(self, folder):
+        self.servers.append(Server(*DURABLE, module=None).start())
+        return self
+
+    def urls(self):
+        return [f"{url}?module=none" for url in super().urls()]
+
+    def leftovers(self):
+        client = self.servers[0].observer
+        try:
+            wait_until(lambda: not client.dbsize(), "nothing to be left", LEFTOVER_PATIENCE_S)
+        except AssertionError:
+            yield f"left over: {client.keys()}"
+
+
 class Contest(Guarded):
     """For the comparison of different locks: fewer names, so that they are contended."""
     names, threads, work_us = 8, 6, 2000
@@ -158,4 +179,5 @@ class ContestClock(Clock):
 
 
 CONTESTS = {"contest": Contest, "contest-clock": ContestClock}
-SCENARIOS = {"single": Single, "restart": Restart, "clock": Clock, "guarded": Guarded}
+SCENARIOS = {"single": Single, "restart": Restart, "clock": Clock, "guarded": Guarded,
+             "plain": Plain}

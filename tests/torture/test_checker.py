@@ -53,6 +53,9 @@ class History:
 
 def violations(*histories, rules=None, **more):
     rules = rules or Rules()
+    for each in histories:
+        each.records = [record for record in each.records if record[6] != records.FREED]
+        each.add(max(record[0] for record in each.records) / MS, records.FREED)
     processes = [Process(each.number, sorted(each.records, key=lambda record: record[0]),
                          rules.bounds) for each in histories]
     return check(processes, rules, **more).violations
@@ -176,6 +179,14 @@ def test_a_wait_belongs_to_the_bound_of_an_acquire():
 
 
 # -- waits ----------------------------------------------------------------------------------------
+
+
+def test_a_waiter_behind_one_that_was_stopped_waits_for_its_lease():
+    waiter = History(0).add(0, records.ACQUIRE, number=3000)
+    waiter.add(3000, records.ACQUIRED, status=TIMEOUT)
+    stopped = History(1).add(0, records.ACQUIRE, number=3000)
+    stopped.add(2500, records.ACQUIRED, status=TIMEOUT).add(2400, records.STALL, number=300 * MS)
+    assert not violations(waiter, stopped)
 
 
 def test_a_waiter_beside_a_lock_that_nobody_has_is_found():

@@ -16,7 +16,8 @@ from support.server import ROOT
 
 SECONDS = os.environ.get("DLOCK_TORTURE_SECONDS", "6")
 SEED = os.environ.get("DLOCK_SEED")
-SCENARIOS = ["single", "restart", "clock", "guarded", "network", "sentinel", "cluster", "redlock"]
+SCENARIOS = ["single", "restart", "clock", "guarded", "plain", "network", "sentinel", "cluster",
+             "redlock"]
 
 
 @pytest.mark.alone
