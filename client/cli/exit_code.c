@@ -15,6 +15,7 @@ exit_code exit_code_of(dlock_status status) {
     case DLOCK_QUEUE_FULL:
     case DLOCK_NO_QUORUM:
     case DLOCK_NO_REPLICAS:
+    case DLOCK_LIMITED:
     case DLOCK_IN_DOUBT:
         return EXIT_CODE_IN_DOUBT;
     case DLOCK_UNREACHABLE:

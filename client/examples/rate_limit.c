@@ -7,8 +7,9 @@
  * takes and gives back a lock 100 times as fast as possible, with 5 acquires per second allowed. A
  * handler sees every call on the way to the service (enter) and on the way back (leave). This
  * handler counts acquires by a bucket of tokens: each acquire takes a token, a second brings RATE
- * tokens, and no more than RATE are kept. Without a token the handler answers DLOCK_BUSY itself,
- * and neither the server nor any handler behind hears of the call. */
+ * tokens, and no more than RATE are kept. Without a token the handler answers DLOCK_LIMITED itself
+ * (not DLOCK_BUSY: nobody may hold the lock), and neither the server nor any handler behind hears of
+ * the call. */
 #include <dlock_spi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ static dlock_step limit(void *arg, dlock_call *call) {
     bool is_let_in = call->operation != DLOCK_ACQUIRING || take_token(arg, call->started_us);
     if (is_let_in) return DLOCK_PASS;
     snprintf(call->cause, sizeof(call->cause), "too many acquires per second");
-    call->status = DLOCK_BUSY;
+    call->status = DLOCK_LIMITED;
     return DLOCK_ANSWER;
 }
 
@@ -49,11 +50,12 @@ static int take_and_give_back(dlock_client *client, long tries) {
     dlock_lock *lock;
     if (dlock_lock_new(&lock, client, "rate-limit", NULL) != DLOCK_OK) return 1;
     dlock_status status = DLOCK_OK;
-    for (long i = 0; i < tries && (status == DLOCK_OK || status == DLOCK_BUSY); i++) {
+    for (long i = 0; i < tries && (status == DLOCK_OK || status == DLOCK_LIMITED); i++) {
         status = dlock_acquire(lock, DLOCK_NO_WAIT);
         if (status == DLOCK_OK) granted++;
-        if (status == DLOCK_BUSY) refused++;
-        if (status == DLOCK_BUSY && refused == 1) printf("busy: %s\n", dlock_last_error(lock));
+        if (status == DLOCK_LIMITED) refused++;
+        if (status == DLOCK_LIMITED && refused == 1)
+            printf("limited: %s\n", dlock_last_error(lock));
         if (status == DLOCK_OK) status = dlock_release(lock);
     }
     bool is_done = granted + refused == tries;

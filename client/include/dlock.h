@@ -47,6 +47,7 @@ typedef enum dlock_status {
     DLOCK_QUEUE_FULL = 6,    /* too many threads of this process, or waiters on the server, wait */
     DLOCK_NO_QUORUM = 7,     /* too few of several servers agreed; their grants are being undone */
     DLOCK_NO_REPLICAS = 8,   /* too few replicas acknowledged; undone */
+    DLOCK_LIMITED = 9,       /* a handler of the program refused the call: flow control */
     DLOCK_IN_DOUBT = 100,    /* sent, but no reply: a lock that was granted is being withdrawn */
     DLOCK_UNREACHABLE = 101, /* nothing was sent */
     DLOCK_REFUSED = 102,     /* authentication, permission, or a server that refuses writes */
@@ -207,6 +208,11 @@ static inline void dlock_lock_options_init(dlock_lock_options *options) {
     options->struct_size = sizeof(*options);
 }
 
+/* A failure, not an answer: nobody knows more about the lock than before. Threads: any. */
+static inline bool dlock_is_failure(dlock_status status) {
+    return status >= DLOCK_IN_DOUBT;
+}
+
 /* Major * 10000 + minor * 100 + patch, of the library that runs. Threads: any. */
 DLOCK_API int dlock_version(void);
 
@@ -247,6 +253,22 @@ DLOCK_API void dlock_client_get_stats(const dlock_client *client, dlock_client_s
  * or await the lock. See client/README.md. Threads: any. */
 DLOCK_API dlock_status dlock_hotspot_add(dlock_client *client, const char *name);
 DLOCK_API dlock_status dlock_hotspot_remove(dlock_client *client, const char *name);
+
+/* A name with a local lock. */
+typedef struct dlock_hot_name {
+    size_t struct_size;
+    const char *name; /* without the prefix; until the function returns */
+    uint32_t waiting; /* threads in line here */
+    bool is_held;     /* a thread here holds the lock, or is on its way to the service */
+    bool is_found;    /* by contention (hotspot_auto); else added */
+} dlock_hot_name;
+
+/* False: no more. */
+typedef bool (*dlock_hotspot_fn)(void *arg, const dlock_hot_name *hot);
+
+/* Tells of each name with a local lock, as of one moment, in no order. tell may call any function of
+ * the library. Threads: any. */
+DLOCK_API dlock_status dlock_hotspot_list(dlock_client *client, dlock_hotspot_fn tell, void *arg);
 
 /* No I/O. The name is 1 byte or more; the client must outlive the lock. On any status but DLOCK_OK
  * *out is NULL, and dlock_error() says why. Threads: any. */

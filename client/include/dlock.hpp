@@ -45,7 +45,7 @@ struct client_core {
 
     dlock_client *handle = nullptr;
     std::function<void(const event &)> on_event;
-    std::function<void(bool, const char *)> access_log;
+    std::function<void(dlock_log_level, const char *)> access_log;
 };
 
 using core_pointer = std::shared_ptr<client_core>;

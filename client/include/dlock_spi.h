@@ -78,10 +78,11 @@ typedef struct dlock_handler {
     void *arg;
     /* Acquire, release and extend alike: call->operation says which. DLOCK_ANSWER with DLOCK_OK to
      * an acquire: token, fence and asked_us are set, and the handler answers for the lock; the lock
-     * must have neither renew_every_ms nor session, as renewals go to the service directly. */
+     * must have neither renew_every_ms nor session, as renewals go to the service directly. A
+     * handler that limits the flow of calls answers with DLOCK_LIMITED and a cause. */
     dlock_step (*enter)(void *arg, dlock_call *call);
-    /* call->status is what the handlers behind have answered: from 100 on it is a failure. An
-     * acquire that failed is undone here. May change status and cause, but not DLOCK_OK of an
+    /* call->status is what the handlers behind have answered: from 100 on it is a failure, see
+     * dlock_is_failure(). An acquire that failed is undone here. May change status and cause, but not DLOCK_OK of an
      * acquire into something else: the lock is held. */
     void (*leave)(void *arg, dlock_call *call);
 } dlock_handler;

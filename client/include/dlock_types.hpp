@@ -33,6 +33,7 @@ enum class [[nodiscard]] status {
     queue_full = DLOCK_QUEUE_FULL,
     no_quorum = DLOCK_NO_QUORUM,
     no_replicas = DLOCK_NO_REPLICAS,
+    limited = DLOCK_LIMITED,
     in_doubt = DLOCK_IN_DOUBT,
     unreachable = DLOCK_UNREACHABLE,
     refused = DLOCK_REFUSED,

@@ -390,3 +390,34 @@ def test_a_contended_name_gets_a_local_lock(connect, server, client, calls):
     assert calls() == before  # by the local lock
     waiter.cancel()
     assert waiting.result() == Status.CANCELED
+
+
+# -- the list --------------------------------------------------------------------------------------
+
+
+def test_hot_names_and_their_queues_can_be_listed(connect, server):
+    dlock = connect(server, prefix="p:", hotspot_auto=5)
+    assert dlock.hotspot_list() == {}
+    for name in "cold", "hot":
+        dlock.hotspot_add(name)
+    holder = dlock.lock("hot")
+    assert holder.acquire() == Status.OK
+    waiting = [Background(dlock.lock("hot").acquire, 60_000) for _ in range(3)]
+    wait_until(lambda: dlock.hotspot_list()["hot"] == (3, True, False), "three threads in line")
+    assert dlock.hotspot_list()["cold"] == (0, False, False)
+    assert len(dlock.hotspot_list(enough=1)) == 1
+    dlock.hotspot_remove("cold")
+    assert set(dlock.hotspot_list()) == {"hot"}
+    assert holder.release() == Status.OK
+    wait_until(lambda: dlock.hotspot_list()["hot"][0] == 2, "that one of them goes on")
+    for lock in dlock.locks:
+        lock.cancel()
+    for each in waiting:
+        each.result()
+
+
+def test_names_that_contention_has_found_are_listed_as_such(connect, server):
+    dlock, other = connect(server, hotspot_auto=5), connect(server)
+    assert other.lock("busy").acquire() == Status.OK
+    assert dlock.lock("busy").acquire() == Status.BUSY
+    assert dlock.hotspot_list() == {"busy": (0, False, True)}

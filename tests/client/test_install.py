@@ -21,7 +21,7 @@ CPP = {"usable_from_cpp": ("-std=c++11", ROOT / "tests/client/usable_from_cpp.cp
        "coroutine": ("-std=c++20", EXAMPLES / "coroutine.cpp")}
 FENCED = ["fenced_file", "fenced_sqlite", "fenced_redis"]
 PROGRAMS = ["quick_start", "flash_sale", *FENCED, "guarded_counter", "shared_cache", "export_slots",
-            "rate_limit", "memory_store", "nested_scopes", "leader", "poll_loop",
+            "rate_limit", "call_metrics", "memory_store", "nested_scopes", "leader", "poll_loop",
             "libuv_loop", "libev_loop", *CPP]
 NEEDS = {"flash_sale": "hiredis", "fenced_redis": "hiredis", "fenced_sqlite": "sqlite3",
          "libuv_loop": "libuv"}
@@ -484,7 +484,7 @@ def test_a_rate_limiter_lets_in_so_many_and_the_server_hears_of_no_more(run, ser
     code, out, complaints = run("rate_limit", url_of(server), 5, 200,
                                 prepare=client.config_resetstat)
     assert (code, complaints) == (0, "")
-    found = re.fullmatch("busy: too many acquires per second\n"
+    found = re.fullmatch("limited: too many acquires per second\n"
                          "granted (\\d+), refused (\\d+)\n", out)
     assert found, out
     granted, refused = map(int, found.groups())
@@ -502,6 +502,18 @@ def test_a_rate_limiter_that_allows_enough_refuses_nobody(run, server):
 def test_a_store_in_memory_needs_no_server(run, threads, rounds):
     total = threads * rounds
     assert run("memory_store", threads, rounds) == (0, f"counted to {total} of {total}\n", "")
+
+
+def test_a_metrics_handler_tells_answers_from_failures(run, server, client):
+    client.execute_command("DLOCK.ACQUIRE", "held", "somebody", "PX", 60_000)
+    unreachable = f"redis://127.0.0.1:{free_port()}"
+    code, out, complaints = run("call_metrics", url_of(server), unreachable)
+    assert (code, complaints) == (0, "")
+    shown = dict(line.split() for line in out.splitlines())
+    assert shown["acquire_ok"] == "1" and shown["release_ok"] == "1"
+    assert shown["acquire_no"] == "1" and shown["acquire_failed"] == "1"
+    assert shown["undone"] == "2"
+    assert float(shown["acquire_ms"]) > 0
 
 
 def test_scopes_inside_scopes_share_the_lock_of_their_thread(run, server, client):

@@ -31,6 +31,7 @@ class Status(enum.IntEnum):
     QUEUE_FULL = 6
     NO_QUORUM = 7
     NO_REPLICAS = 8
+    LIMITED = 9
     IN_DOUBT = 100
     UNREACHABLE = 101
     REFUSED = 102
@@ -149,6 +150,15 @@ class Reply(ctypes.Structure):
                 ("integer", ctypes.c_int64), ("text_length", ctypes.c_size_t)]
 
 
+class HotName(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p),
+                ("waiting", ctypes.c_uint32), ("is_held", ctypes.c_bool),
+                ("is_found", ctypes.c_bool)]
+
+
+HOTSPOT_FN = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.POINTER(HotName))
+
+
 class Stats(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t)] + [
         (name, ctypes.c_uint64) for name in
@@ -165,6 +175,7 @@ def _load():
             ("client_new_url", status, pointer, text),
             ("error", text),
             ("hotspot_add", status, pointer, text), ("hotspot_remove", status, pointer, text),
+            ("hotspot_list", status, pointer, HOTSPOT_FN, pointer),
             ("client_free", None, pointer), ("client_ping", status, pointer, ctypes.c_int64),
             ("client_get_stats", None, pointer, pointer),
             ("lock_new", status, pointer, pointer, text, pointer), ("lock_free", None, pointer),
@@ -313,6 +324,18 @@ class Client:
 
     def hotspot_remove(self, name="lock"):
         return Status(lib.dlock_hotspot_remove(self.handle, name.encode()))
+
+    def hotspot_list(self, enough=10**9):
+        """name: (waiting, is_held, is_found)."""
+        told = {}
+
+        def tell(_, hot):
+            seen = hot.contents
+            told[seen.name.decode()] = (seen.waiting, seen.is_held, seen.is_found)
+            return len(told) < enough
+
+        assert lib.dlock_hotspot_list(self.handle, HOTSPOT_FN(tell), None) == Status.OK
+        return told
 
     def guard(self, name, body, wait_ms=NO_WAIT, **options):
         """body(status)."""

@@ -196,26 +196,3 @@ char *client_full_name(const dlock_client *client, const char *name) {
     memcpy(full + prefix_length, name, name_size);
     return full;
 }
-
-static dlock_status set_hot(dlock_client *client, const char *name, bool is_hot) {
-    if (client == NULL || name == NULL || name[0] == '\0') return DLOCK_INVALID;
-    char *full = client_full_name(client, name);
-    if (full == NULL) return DLOCK_NO_MEMORY;
-    bool is_done = true;
-    loop_lock(client->loop);
-    if (is_hot)
-        is_done = hot_names_add(&client->hotspot.names, full);
-    else
-        hot_names_remove(&client->hotspot.names, full);
-    loop_unlock(client->loop);
-    free(full);
-    return is_done ? DLOCK_OK : DLOCK_NO_MEMORY;
-}
-
-dlock_status dlock_hotspot_add(dlock_client *client, const char *name) {
-    return set_hot(client, name, true);
-}
-
-dlock_status dlock_hotspot_remove(dlock_client *client, const char *name) {
-    return set_hot(client, name, false);
-}

@@ -20,6 +20,7 @@ static const row rows[] = {
     ROW(DLOCK_QUEUE_FULL, "too many wait for this lock already"),
     ROW(DLOCK_NO_QUORUM, "too few servers agreed"),
     ROW(DLOCK_NO_REPLICAS, "too few replicas acknowledged"),
+    ROW(DLOCK_LIMITED, "the program itself refused the call"),
     ROW(DLOCK_IN_DOUBT, "the request was sent, and no answer came"),
     ROW(DLOCK_UNREACHABLE, "the server could not be reached"),
     ROW(DLOCK_REFUSED, "the server refused"),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* hot_names.c - see hot_names.h.
  *
- * A tree of all names, and a list of the names that were found by contention.
+ * A tree and a list of all names, and a list of the names that were found by contention.
  *
  * Invariants: a name is in the list if and only if contention found it and nobody registered it
  * since; auto_count is the length of the list, at most auto_max. A name that was removed while the
@@ -24,6 +24,7 @@ static void forget_contention(hot_names *names, hot_name *hot) {
 static void unlist(hot_names *names, hot_name *hot) {
     tdelete(hot->name, &names->root, compare);
     forget_contention(names, hot);
+    list_remove(&hot->all);
     hot->is_listed = false;
     atomic_fetch_sub(&names->count, 1);
     if (!hot->is_held) free(hot);
@@ -39,6 +40,7 @@ static hot_name *list_new(hot_names *names, const char *name) {
         return NULL;
     }
     list_init(&hot->queue);
+    list_append(&names->all, &hot->all);
     hot->is_listed = true;
     atomic_fetch_add(&names->count, 1);
     return hot;
@@ -59,6 +61,7 @@ static bool make_room(hot_names *names) {
 
 void hot_names_init(hot_names *names, size_t auto_max) {
     *names = (hot_names){.auto_max = auto_max};
+    list_init(&names->all);
     list_init(&names->recent);
 }
 

@@ -19,6 +19,7 @@ typedef struct hot_lock {
 
 typedef struct hot_name {
     list_node recent; /* in the list of names found by contention */
+    list_node all;    /* in the list of all names */
     bool is_listed;   /* can be found by name */
 
     /* Of hotspot.c. Calls are queued only while the local lock is held. */
@@ -32,6 +33,7 @@ typedef struct hot_name {
 
 typedef struct hot_names {
     void *root;  /* a tree of tsearch(3) */
+    list all;    /* the same names, the newest last */
     list recent; /* names found by contention, the least recently used first */
     size_t auto_count, auto_max;
     atomic_size_t count; /* may be read without the mutex */
