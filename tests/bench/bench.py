@@ -25,14 +25,15 @@ import instructions  # noqa: E402
 import latency  # noqa: E402
 import machine  # noqa: E402
 import memory  # noqa: E402
+import peers  # noqa: E402
 import redlock  # noqa: E402
 import renewal  # noqa: E402
 import results  # noqa: E402
 import throughput  # noqa: E402
 from support.server import ROOT  # noqa: E402
 
-SCENARIOS = [instructions, throughput, memory, hot, handover, latency, endings, client, hotspot,
-             renewal, redlock]
+SCENARIOS = [instructions, throughput, memory, hot, peers, handover, latency, endings, client,
+             hotspot, renewal, redlock]
 FULL, QUICK = ROOT / "build/bench/results.json", ROOT / "build/bench/quick.json"
 
 

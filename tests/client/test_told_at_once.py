@@ -39,6 +39,16 @@ def test_the_program_is_told_at_once(server, connect, way):
     assert lock.release() == Status.LOST
 
 
+def test_an_evicted_lock_is_lost_at_once(server, connect):
+    lock = connect(server).lock(**RENEWED)
+    assert lock.acquire() == Status.OK
+    wait_until_tracked(server)
+    server.client().config_set("maxmemory-policy", "allkeys-random")
+    server.client().config_set("maxmemory", 1)
+    wait_until(lambda: lock.state == State.GONE, "the loss", timeout=SOON)
+    server.client().config_set("maxmemory", 0)
+
+
 def test_a_lock_that_another_holds_by_now_is_lost(server, connect):
     lock = connect(server).lock(**RENEWED)
     assert lock.acquire() == Status.OK
