@@ -132,6 +132,19 @@ inline result<reply> run_guarded(dlock_lock *lock, const std::vector<std::string
     return reply{static_cast<reply_kind>(c.kind), c.integer, std::move(text), c.text_length};
 }
 
+inline void tell_done(void *arg, dlock_lock *, dlock_status done) noexcept {
+    std::unique_ptr<done_function> told(static_cast<done_function *>(arg));
+    (*told)(from_c(done));
+}
+
+// The function lives until tell_done() has called it, or until the call could not be started.
+template <typename Call> status start(done_function done, Call call) {
+    auto kept = std::make_unique<done_function>(std::move(done));
+    dlock_status started = call(tell_done, kept.get());
+    if (started == DLOCK_OK) static_cast<void>(kept.release());
+    return from_c(started);
+}
+
 } // namespace detail
 
 // One claim on one name; see dlock_lock. One thread at a time may call the functions, but for
@@ -164,6 +177,23 @@ class lock {
         return detail::run_guarded(handle(), command, text_max);
     }
     status release() noexcept { return detail::from_c(dlock_release(handle())); }
+    // The same without waiting. status::ok: the call is under way, and dispatch() of the client
+    // will call the function once. Else the function is never called. The function must not throw.
+    status acquire_start(milliseconds wait, done_function done) {
+        return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
+            return dlock_acquire_start(handle(), detail::to_wait(wait), tell, arg);
+        });
+    }
+    status extend_start(milliseconds lease, done_function done) {
+        return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
+            return dlock_extend_start(handle(), detail::to_ms(lease), tell, arg);
+        });
+    }
+    status release_start(done_function done) {
+        return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
+            return dlock_release_start(handle(), tell, arg);
+        });
+    }
     void cancel() noexcept { dlock_cancel(handle()); }
     lock_state state() const noexcept { return static_cast<lock_state>(dlock_get_state(handle())); }
     // How long the lock is certainly held.
@@ -297,9 +327,11 @@ class guard {
     guard &operator=(const guard &) = delete;
     ~guard() { dlock_scope_end(&scope_); }
 
-    // Was the lock granted?
-    explicit operator bool() const noexcept { return scope_.got == DLOCK_OK; }
-    // The result of the acquire.
+    // Was the lock granted, and not given back yet?
+    explicit operator bool() const noexcept {
+        return scope_.lock != nullptr && scope_.got == DLOCK_OK;
+    }
+    // The result of the acquire; after release(), of both.
     status code() const noexcept { return detail::from_c(scope_.got); }
     // Why the lock was not granted, or why the last extend() failed.
     std::string message() const {
@@ -325,7 +357,10 @@ class guard {
         if (!*this) return {status::not_held, message()};
         return detail::run_guarded(scope_.lock, command, text_max);
     }
-    // NULL if there was no memory for a handle.
+    // Before the end of the block, to know whether the lock was held until now: see
+    // dlock_scope_end().
+    status release() noexcept { return detail::from_c(dlock_scope_end(&scope_)); }
+    // NULL if there was no memory for a handle, and after release().
     dlock_lock *handle() const noexcept { return scope_.lock; }
 
   private:

@@ -187,6 +187,9 @@ inline lock_options permits(uint32_t count) {
     return options;
 }
 
+// Told of the result of a call that was started.
+using done_function = std::function<void(status)>;
+
 struct event {
     event_kind kind;
     const char *name; // with the prefix; until the function returns

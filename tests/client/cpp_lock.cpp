@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <poll.h>
 #include <thread>
 #include <type_traits>
 
@@ -323,6 +324,54 @@ static void a_client_has_defaults_for_its_locks(const std::string &url) {
     CHECK(std::strstr(dlock_token(held.handle()), ":default:") != nullptr);
 }
 
+static void a_guard_can_end_early(const std::string &url) {
+    auto client = open(url);
+    dlock::guard held(client, "name", 5s);
+    CHECK(held.release() == status::ok);
+    CHECK(!held);
+    CHECK(held.fence() == 0);
+    CHECK(held.extend() == status::not_held);
+    CHECK(is_free(client, "name"));
+    dlock::guard lost(client, "name", 5s);
+    CHECK(client.handle() != nullptr && lost);
+    auto told =
+        dlock_release_token(client.handle(), "name", dlock_token(lost.handle()), nullptr, 0);
+    CHECK(told == DLOCK_OK);
+    CHECK(lost.release() == status::lost);
+    CHECK(lost.code() == status::lost);
+}
+
+static void wait_for(dlock::client &client, const bool &is_done) {
+    while (!is_done) {
+        pollfd source{client.fd(), POLLIN, 0};
+        CHECK(poll(&source, 1, 60000) == 1);
+        client.dispatch();
+    }
+}
+
+static void a_call_can_be_started(const std::string &url) {
+    auto client = open(url);
+    auto lock = client.make_lock("name").value();
+    std::vector<status> told;
+    bool is_done = false;
+    auto done = [&](status result) {
+        told.push_back(result);
+        is_done = true;
+    };
+    CHECK(lock.acquire_start(5s, done) == status::ok);
+    CHECK(lock.acquire_start(5s, done) == status::invalid); // one call at a time
+    wait_for(client, is_done);
+    CHECK(lock.fence() > 0);
+    is_done = false;
+    CHECK(lock.extend_start(60s, done) == status::ok);
+    wait_for(client, is_done);
+    CHECK(lock.remaining() > 50s);
+    is_done = false;
+    CHECK(lock.release_start(done) == status::ok);
+    wait_for(client, is_done);
+    CHECK(told == std::vector<status>(3, status::ok));
+}
+
 static void a_client_in_c_can_be_adopted(const std::string &url) {
     const char *text = url.c_str();
     dlock_client_options options;
@@ -388,6 +437,8 @@ static const fact facts[] = {
     FACT(a_wrong_url_is_explained),
     FACT(a_client_can_be_made_of_a_url),
     FACT(a_client_has_defaults_for_its_locks),
+    FACT(a_guard_can_end_early),
+    FACT(a_call_can_be_started),
     FACT(a_client_in_c_can_be_adopted),
 #if defined(__cpp_exceptions)
     FACT(errors_can_be_thrown),
