@@ -90,6 +90,21 @@ static void see_field(void *arg, const char *server, const char *field, const ch
     (void)arg, (void)server, (void)field, (void)value;
 }
 
+static void see_change(void *arg, const char *name, const dlock_inspection *holder) {
+    (void)arg, (void)name, (void)holder;
+}
+
+/* NULL: no memory, or several servers. */
+static dlock_watcher *watch(dlock_client *client) {
+    dlock_watcher *watcher = NULL;
+    dlock_status status = dlock_watch(client, "memory", see_change, NULL, &watcher);
+    check("watch", status, (status == DLOCK_OK) == (watcher != NULL));
+    check("watch", status,
+          url_count > 1 || is_plain ? status == DLOCK_INVALID
+                                    : status == DLOCK_OK || status == DLOCK_NO_MEMORY);
+    return watcher;
+}
+
 /* What can be done without a handle. */
 static void look(dlock_client *client, const char *token) {
     char why[100];
@@ -117,6 +132,7 @@ static void use(dlock_client *client, bool is_kept) {
     check("lock_new", status, (status == DLOCK_OK) == (lock != NULL));
     check("lock_new", status, status == DLOCK_OK || status == DLOCK_NO_MEMORY);
     if (status != DLOCK_OK) return;
+    dlock_watcher *watcher = is_kept ? watch(client) : NULL;
     for (int i = 0; i < 3; i++) {
         status = dlock_acquire(lock, i * 20);
         /* BUSY: an earlier claim could not be withdrawn for want of memory. */
@@ -134,6 +150,7 @@ static void use(dlock_client *client, bool is_kept) {
         status = dlock_release(lock);
         check("release", status, status == DLOCK_OK || is_failure(status));
     }
+    dlock_watcher_free(watcher);
     dlock_lock_free(lock);
 }
 
