@@ -312,36 +312,35 @@ typedef struct command {
 static const command table[] = {
     {"dlock.acquire", cmd_acquire, "write deny-oom blocking fast", "write fast blocking", -3,
      "O(1)", REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
-     "Takes a lock, alone or with others, or waits for it. Replies with the fence, an integer "
-     "above 0, when token holds "
-     "the lock now, or with null when it does not, at once or when the wait is over.",
+     "Takes a lock, exclusive or shared, or waits for it. The reply is the fence, an integer above "
+     "0, if token holds the lock now; else null, at once or when the wait is over.",
      acquire_args},
     {"dlock.release", cmd_release, "write fast", "write fast", 3, "O(1)",
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_DELETE,
-     "Gives a lock back. Replies with 1 when token held it and does not any more, or with 0 when "
-     "token did not hold it. Ends the wait of a token that waits for it.",
+     "Releases a lock. The reply is 1 if token held the lock, else 0. If token waits for the lock "
+     "instead, its wait ends.",
      release_args},
     {"dlock.extend", cmd_extend, "write fast", "write fast", -3, "O(1)",
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
-     "Lets a lease end lease-ms from now, or later if it already did. Replies with 1 when token "
-     "holds the lock, or with 0 when it does not, and nothing has changed.",
+     "Makes a lease end lease-ms from now, or later if it already did. The reply is 1 if token "
+     "holds the lock; else 0, and nothing has changed.",
      extend_args},
     {"dlock.info", cmd_info, "readonly fast", "read fast", -2,
      "O(N), where N is the number of holders and of waiters shown",
      REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
-     "Tells who holds a lock, since when and for how long, and who waits for it. Replies with a "
-     "map of kind, mode, holders and waiters, or with null when the lock is free.",
+     "Shows who holds a lock, since when and for how long, and who waits for it. The reply is a "
+     "map of kind, mode, holders and waiters, or null if the lock is free.",
      info_args},
     {GUARD_COMMAND, guard_run, "may-replicate getkeys-api", "write slow", -4,
      "O(1) and the cost of the command",
      REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_INCOMPLETE,
-     "Runs a command only if token holds the lock, in one step. Replies with the reply of the "
-     "command, or with the error NOTHELD, and nothing was run.",
+     "Runs a command only if token holds the lock, in one step. The reply is that of the command, "
+     "or the error NOTHELD, and nothing was run.",
      guard_args},
     {REPLICATE_COMMAND, cmd_apply, "write admin fast", "write fast admin dangerous", -5, "O(1)",
      REDISMODULE_CMD_KEY_OW | REDISMODULE_CMD_KEY_UPDATE,
-     "Internal: sets the state of a holder as the master or the append-only file says. Replies "
-     "with OK.",
+     "Internal: sets the state of a holder as the master or the append-only file says. The "
+     "reply is OK.",
      apply_args},
 };
 

@@ -59,7 +59,7 @@ static int take(claim *claim, dlock_lock *lock) {
     if (status == DLOCK_OK) {
         /* Freeing the handle would release the lock, so nothing is freed. */
         if (show_grant(request, lock)) _exit(EXIT_CODE_OK);
-        complain("the token cannot be written: the lock is given back");
+        complain("the token cannot be written: the lock is released");
         return EXIT_CODE_INTERNAL;
     }
     if (cancel_signal() != 0) return EXIT_CODE_SIGNAL + cancel_signal();
@@ -106,8 +106,8 @@ int claim_release(request *request) {
     int code;
     char why[WHY_SIZE];
     if (request->word_count != (request->is_forced ? 1 : 2)) {
-        complain(request->is_forced ? "release --force wants a name and no token"
-                                    : "release wants a name and a token; see also --force");
+        complain(request->is_forced ? "release --force needs a name and no token"
+                                    : "release needs a name and a token; see also --force");
         return EXIT_CODE_USAGE;
     }
     if (request->is_forced) return force_release(request);

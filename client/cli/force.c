@@ -61,7 +61,7 @@ static size_t release_all(const request *request, dlock_client *client, const si
 
 static int release_seen(const request *request, dlock_client *client, const sightings *holders) {
     if (!request->is_sure && !isatty(STDIN_FILENO)) {
-        complain("--force asks, and there is no terminal to ask at: use --yes");
+        complain("--force asks first, and there is no terminal: use --yes");
         return EXIT_CODE_USAGE;
     }
     if (!request->is_sure && !is_confirmed(request, holders)) {

@@ -3,7 +3,7 @@
  *
  *   take     acquire; then the runner forks the command and says which group it is
  *   confirm  if the lock is still held: GO. A runner that does not reply within half of the
- *            validity is stopped: the lock is given back, and the runner begins anew
+ *            validity is stopped: the lock is released, and the runner begins anew
  *   keep     the library renews. If renewal fails: SIGTERM to the group, and after a grace SIGKILL,
  *            a margin before another could get the lock. If the server says that the lock is lost:
  *            SIGKILL at once

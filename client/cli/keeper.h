@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keeper.h - the process that takes the lock for "dlock run", renews it and gives it back.
+/* keeper.h - the process that takes the lock for "dlock run", renews and releases it.
  *
  * The keeper is neither the process that the shell sees nor the parent of the command. So it works
  * on while the runner is stopped (^Z), and ends the command and gives the lock back if the runner
@@ -16,7 +16,7 @@ typedef struct keeper {
     wire_times *times;
 } keeper;
 
-/* Before any thread. wait_ms: as of dlock_acquire(). False: no process or descriptor to be had. */
+/* Before any thread. wait_ms: as of dlock_acquire(). False: no process or descriptor. */
 bool keeper_start(keeper *keeper, const request *request, const char *name, int64_t wait_ms);
 
 /* Ends the wait for the lock. */

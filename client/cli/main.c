@@ -29,22 +29,24 @@
 static const subcommand subcommands[] = {
     {"run", FOR_RUN, "NAME [--] COMMAND [ARGUMENT...]", "run a command while a lock is held", NULL,
      1, -1, run},
-    {"acquire", FOR_ACQUIRE, "NAME", "take a lock and print its token; it stays held", NULL, 1, 1,
-     claim_acquire},
-    {"extend", FOR_EXTEND, "NAME TOKEN", "let its lease begin anew", NULL, 2, 2, claim_extend},
-    {"release", FOR_RELEASE, "NAME [TOKEN]", "give it back", NULL, 1, 2, claim_release},
-    {"wait", FOR_WAIT, "NAME", "wait until a lock is free, and do not take it", NULL, 1, 1,
+    {"acquire", FOR_ACQUIRE, "NAME", "take a lock and print its token; the lock stays held", NULL,
+     1, 1, claim_acquire},
+    {"extend", FOR_EXTEND, "NAME TOKEN", "start the lease of a lock anew", NULL, 2, 2,
+     claim_extend},
+    {"release", FOR_RELEASE, "NAME [TOKEN]", "release a lock", NULL, 1, 2, claim_release},
+    {"wait", FOR_WAIT, "NAME", "wait until a lock is free, without taking it", NULL, 1, 1,
      claim_wait},
-    {"info", FOR_INFO, "NAME", "who holds a lock, since when, who waits", NULL, 1, 1, inspect_info},
+    {"info", FOR_INFO, "NAME", "show who holds a lock, since when, and who waits", NULL, 1, 1,
+     inspect_info},
     {"watch", FOR_WATCH, "NAME", "print a line whenever a lock changes hands",
      "ACL rules: " ACL_WATCH, 1, 1, watch},
-    {"list", FOR_LIST, "[PATTERN]", "all locks that are held, or those that match",
+    {"list", FOR_LIST, "[PATTERN]", "show all held locks, or those that match a pattern",
      "ACL rules: " ACL_LIST, 0, 1, inspect_list},
-    {"top", FOR_TOP, "[PATTERN]", "watch the locks that most wait for", "ACL rules: " ACL_TOP, 0, 1,
-     top},
-    {"metrics", FOR_METRICS, "", "counters, histograms and the busiest locks, for Prometheus",
+    {"top", FOR_TOP, "[PATTERN]", "show the locks with the most waiters, again and again",
+     "ACL rules: " ACL_TOP, 0, 1, top},
+    {"metrics", FOR_METRICS, "", "print counters, histograms and busy locks for Prometheus",
      "ACL rules: " ACL_TOP "; with --busiest 0: +info", 0, 0, metrics},
-    {"bench", FOR_BENCH, "", "measure what a lock costs here", NULL, 0, 0, bench},
+    {"bench", FOR_BENCH, "", "measure the cost of a lock from this machine", NULL, 0, 0, bench},
 };
 
 enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
@@ -53,7 +55,7 @@ static void show_help(void) {
     printf("usage: dlock COMMAND [option...] ...\n\n");
     for (int i = 0; i < SUBCOMMANDS; i++)
         printf("  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
-    printf("\ndlock COMMAND --help has the options, dlock(1) the whole story.\n");
+    printf("\n\"dlock COMMAND --help\" shows the options of a command. The manual is dlock(1).\n");
 }
 
 /* Makes sure that no other file gets the numbers of stdin, stdout and stderr. */

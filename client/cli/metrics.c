@@ -231,7 +231,7 @@ int metrics(request *request) {
     int code;
     scrape scrape = {0};
     if (request->format != NULL && !is_format(request->format)) {
-        complain("--format wants openmetrics or prometheus");
+        complain("--format needs openmetrics or prometheus");
         return EXIT_CODE_USAGE;
     }
     dlock_client *client = connect_client(request, &code);

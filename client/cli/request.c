@@ -46,7 +46,7 @@ static void show_help(const subcommand *subcommand) {
            subcommand->summary);
     option_show_help(subcommand->bit);
     if (subcommand->note != NULL) printf("\n%s\n", subcommand->note);
-    printf("\nThe whole story is in dlock(1).\n");
+    printf("\nThe manual is dlock(1).\n");
 }
 
 /* False: *code is the exit code. */
@@ -115,7 +115,7 @@ static bool apply_options(request *request, const given givens[], int count, boo
     for (int i = 0; i < count; i++) {
         if ((givens[i].row->kind == OPTION_URL) != is_url) continue;
         if (set(&source, givens[i].row, givens[i].text)) continue;
-        complain("--%s wants %s", givens[i].row->name, option_describe(givens[i].row));
+        complain("--%s needs %s", givens[i].row->name, option_describe(givens[i].row));
         return false;
     }
     return true;

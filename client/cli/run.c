@@ -3,7 +3,7 @@
  *
  *   wait     the keeper (keeper.h) asks for the lock; a signal ends the wait
  *   start    fork the command, which begins once the keeper has confirmed that the lock is held. If
- *            the lock was given back meanwhile, because this process was stopped: wait again
+ *            the lock was released meanwhile, because this process was stopped: wait again
  *   attend   signals are passed on to the group. When the command stops, stop too, so that the
  *            shell can go on; the keeper keeps the lock. When the keeper is gone or silent for too
  *            long, kill the group
@@ -189,7 +189,7 @@ static void attend(running *running) {
 
 /* -- start and end */
 
-/* False: no process or descriptor to be had. */
+/* False: no process or descriptor is available. */
 static bool start(running *running, const wire_message *granted) {
     child_options options = {.words = running->words,
                              .mask = running->signals.original_mask,
@@ -270,7 +270,7 @@ static int attend_and_end(running *running) {
     if (done.status != DLOCK_OK)
         complain_status(running->request->at_least_ms > 0
                             ? "warning: the lock could not be kept for --at-least"
-                            : "warning: the lock could not be given back, its lease must end",
+                            : "warning: the lock could not be released; it ends with its lease",
                         done.status, done.text);
     return is_keeper_well ? code_of_child(running->child_status) : EXIT_CODE_INTERNAL;
 }
@@ -281,7 +281,7 @@ static int explain(const running *running, const wire_message *answer) {
     if (running->canceled_by != 0) return EXIT_CODE_SIGNAL + running->canceled_by;
     if (answer->kind == WIRE_DONE)
         return connect_explain(running->request, running->name, answer->status, answer->text);
-    complain("%s: the process that asks for the lock has died", running->name);
+    complain("%s: the process that holds the lock has died", running->name);
     return EXIT_CODE_INTERNAL;
 }
 
@@ -294,14 +294,14 @@ static int give_up(running *running) {
 }
 
 /* Each round has a keeper of its own. A second round is needed only if this process was stopped
- * between the grant and the start until the lock was given back. */
+ * between the grant and the start until the lock was released. */
 static int run_rounds(running *running) {
     int64_t wait_ms = running->request->wait_ms, until_ms = wire_now_ms() + wait_ms;
     for (;;) {
         running->is_keeper_gone = false;
         running->why_lost[0] = '\0';
         if (!keeper_start(&running->keeper, running->request, running->name, wait_ms)) {
-            complain("no process or descriptor to be had");
+            complain("no process or descriptor is available");
             return EXIT_CODE_NO_RESOURCES;
         }
         wire_message answer = wait_for_grant(running);
@@ -317,7 +317,7 @@ static int run_rounds(running *running) {
         if (wait_ms > 0) wait_ms = until_ms - wire_now_ms();
         if (wait_ms < 0 && running->request->wait_ms >= 0) wait_ms = DLOCK_NO_WAIT;
         if (running->request->is_verbose)
-            complain("%s: the lock had been given back before the command began", running->name);
+            complain("%s: the lock was lost before the command began", running->name);
     }
 }
 
@@ -331,7 +331,7 @@ int run(request *request) {
     }
     if (!connect_check(request)) return EXIT_CODE_USAGE;
     if (!run_signals_open(&running.signals)) {
-        complain("no descriptor to be had");
+        complain("no descriptor is available");
         return EXIT_CODE_NO_RESOURCES;
     }
     return run_rounds(&running);

@@ -12,7 +12,7 @@ typedef struct run_signals {
     sigset_t original_mask;
 } run_signals;
 
-/* False: no descriptor to be had. */
+/* False: no descriptor. */
 bool run_signals_open(run_signals *signals);
 
 /* From now on ^Z (SIGTSTP) also comes by the descriptor, for the command. */

@@ -314,7 +314,7 @@ int top(request *request) {
     watching watching = {.request = request, .seen = {.filter = request}};
     watching.change = (statistics_change){.wait_p50_ms = -1, .wait_p99_ms = -1};
     if (!sightings_can_sort(request->sort)) {
-        complain("--sort wants waiters, age, ttl or name");
+        complain("--sort needs waiters, age, ttl or name");
         return EXIT_CODE_USAGE;
     }
     watching.client = connect_client(request, &code);

@@ -53,7 +53,7 @@ typedef enum dlock_status {
     DLOCK_REFUSED = 102,     /* authentication, permission, or a server that refuses writes */
     DLOCK_PROTOCOL = 103,    /* an unreadable reply */
     DLOCK_INVALID = 104,     /* a caller's mistake */
-    DLOCK_NO_MEMORY = 105,   /* or no descriptor or thread to be had */
+    DLOCK_NO_MEMORY = 105,   /* or no descriptor or thread */
     DLOCK_NO_MODULE = 106    /* the server does not have the dlock module */
 } dlock_status;
 
@@ -370,7 +370,7 @@ DLOCK_API int64_t dlock_remaining_ms(const dlock_lock *lock);
  * poll(2) and event loops. With renewal, on_event or this descriptor, a lock that is deleted,
  * flushed, overwritten or evicted is lost within a round trip, where one server decides and permits
  * CLIENT TRACKING; else at the next renewal, or when the lease ends. The descriptor belongs to the
- * lock and lives as long; do not read or close it. Negative: no descriptor is to be had. Threads:
+ * lock and lives as long; do not read or close it. Negative: no descriptor is available. Threads:
  * owner. */
 DLOCK_API int dlock_lost_fd(dlock_lock *lock);
 
@@ -427,7 +427,7 @@ DLOCK_API dlock_status dlock_guarded_start(dlock_lock *lock, size_t argc, const 
 
 /* A descriptor for poll(2), select(2), epoll(7) and event loops: readable as long as there is
  * something to dispatch. The descriptor belongs to the client and lives as long; do not read or
- * close it. Negative: no descriptor is to be had. Threads: any. */
+ * close it. Negative: no descriptor is available. Threads: any. */
 DLOCK_API int dlock_client_fd(dlock_client *client);
 
 /* Goes on with all calls that can, and calls done() of those that have ended: how many is the
@@ -555,7 +555,7 @@ DLOCK_API dlock_status dlock_guard(dlock_client *client, const char *name, int64
  *         if (held.got != DLOCK_OK) return;        // nothing to give back
  *         write_report(dlock_fence(held.lock));
  *         if (dlock_scope_end(&held) != DLOCK_OK) discard_report(); // lost, or not known
- *     }                                            // given back, on every way out
+ *     }                                            // released, on every way out
  *
  * held.lock is NULL if there is no handle, and after the end. Inside, dlock_get_state(held.lock)
  * says whether the lock is lost. */

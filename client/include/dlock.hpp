@@ -315,7 +315,7 @@ class client {
     detail::core_pointer core_;
 };
 
-// Takes the lock, and gives it back at the end of the block. Stays in the thread that made it.
+// Takes the lock, and releases it at the end of the block. Stays in the thread that made it.
 class guard {
   public:
     guard(client &client, const std::string &name, milliseconds wait,

@@ -174,7 +174,7 @@ def test_the_module_cannot_be_unloaded_under_its_locks(client):
 def test_command_docs_are_complete(client, command):
     [_, fields] = plain(client, "COMMAND", "DOCS", command)
     docs = dict(zip(fields[::2], fields[1::2]))
-    assert b"Replies with" in docs[b"summary"]
+    assert b"reply is" in docs[b"summary"]
     assert docs[b"complexity"].startswith(b"O(N)" if command == "dlock.info" else b"O(1)")
     assert docs[b"since"] and docs[b"module"] == b"dlock"
     arguments = [dict(zip(a[::2], a[1::2])) for a in docs[b"arguments"]]

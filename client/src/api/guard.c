@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* guard.c - a lock that is given back on every way out; re-entrant for a thread and a name.
+/* guard.c - a lock that is released on every way out; re-entrant for a thread and a name.
  *
  *   begin   the thread has a scope of the name already: one level more of that handle, without a
  *           request (with one, if a longer lease is asked for). Else a handle of its own
@@ -104,7 +104,7 @@ dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wa
 }
 
 /* Levels that the program took and did not give back end with the last scope. A level that the
- * program has given back is fine. */
+ * program has released is fine. */
 static dlock_status release_level(dlock_lock *lock) {
     bool is_gone = dlock_get_state(lock) == DLOCK_GONE;
     if (lock->guards == 1 && lock->depth > 1) lock->depth = 1;

@@ -76,7 +76,7 @@ static void prepare_renewal_attempt(dlock_lock *lock) {
 
 /* -- acquire */
 
-/* The lock can be kept, and its loss can be told. False: no thread to be had. With Redlock the
+/* The lock can be kept, and its loss can be told. False: no thread is available. With Redlock the
  * thread also goes on with servers that are slower than the majority; else the next call does. */
 static bool prepare_background(dlock_lock *lock) {
     dlock_client *client = lock->client;

@@ -204,7 +204,7 @@ static void abandon(deployment *deployment, attempt *attempt) {
     if (run->job != NULL) detach(run);
 }
 
-/* The mutex is given back while threads end: they need it, and the store's functions may block. */
+/* The mutex is released while threads end: they need it, and the store's functions may block. */
 static void free_custom(deployment *deployment) {
     custom *custom = container_of(deployment, struct custom, base);
     custom->is_stopping = true;

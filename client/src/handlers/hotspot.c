@@ -119,7 +119,7 @@ static bool accept_lock(call *call, const hot_lock *lock) {
     return true;
 }
 
-/* Locked. A lock that was handed on and not renewed is given back, unless waiting.c did so: a
+/* Locked. A lock that was handed on and not renewed is released, unless waiting.c did so: a
  * handler in between has answered, or the service was asked with another token at last. */
 static void give_back(const hotspot *hotspot, const call *call) {
     const hot_lock *lock = &call->local.hot->lock;

@@ -3,7 +3,7 @@
  *
  *   suspend    a call cannot go on yet: its waiter is in the list of suspended ones
  *   ready      an attempt ended, a timer, a cancel: the waiter moves to the list of ready ones, and
- *              the descriptor becomes readable before the mutex is given back
+ *              the descriptor becomes readable before the mutex is released
  *   dispatch   the program takes the ready ones of that moment. Waiters that become ready
  *              meanwhile are for the next dispatch, so a dispatch ends
  *   gather     calls that the program starts while it dispatches usually follow each other at
@@ -127,7 +127,7 @@ waiter *loop_next_ready(loop *loop) {
         if (now_us >= self->gather_by_us) {
             self->gather_by_us = 0;
             loop_send_all(loop);
-            node = list_first(&self->batch); /* the mutex was given back meanwhile */
+            node = list_first(&self->batch); /* the mutex was released meanwhile */
             if (node == NULL) return NULL;
         }
     }

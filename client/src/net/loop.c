@@ -2,7 +2,7 @@
 /* loop.c - see loop.h.
  *
  *   turn         run deferred tasks and due timers; sleep until something is ready (the mutex is
- *                given back meanwhile); call the owners of ready descriptors
+ *                released meanwhile); call the owners of ready descriptors
  *   wait         a thread makes turns while no other one does; else it sleeps on a futex. When the
  *                thread that polls leaves, the thread that began to wait last takes over: it is
  *                likely to wait longest
@@ -249,7 +249,7 @@ static void turn(loop *loop, waiter *waiter) {
 static void sleep_on_futex(loop *loop, waiter *waiter) {
     finish_work(loop);
     if (waiter_can_go_on(waiter) || !loop->is_polling)
-        return; /* the mutex was given back meanwhile */
+        return; /* the mutex was released meanwhile */
     waiter->seat = sleepers_take_seat(&loop->sleepers);
     waiter->is_on_futex = true;
     unsigned seen = sleepers_seen(&loop->sleepers, waiter->seat);
