@@ -95,6 +95,20 @@ static void scopes_end_in_any_order(void) {
     CHECK(dlock_scope_end(&inner) == DLOCK_OK && lease_at_server() == 0);
 }
 
+static void release_it(dlock_lock *lock, dlock_status got, void *arg) {
+    (void)arg;
+    CHECK(got == DLOCK_OK && dlock_release(lock) == DLOCK_OK);
+}
+
+static void nested_body_releases_its_own_level(void) {
+    DLOCK_SCOPED(outer, client, "n", 0, NULL);
+    CHECK(dlock_guard(client, "n", 0, NULL, release_it, NULL) == DLOCK_OK);
+    CHECK(dlock_get_state(outer.lock) == DLOCK_HELD && lease_at_server() > 0);
+    dlock_scope inner = dlock_scope_begin(client, "n", 0, NULL);
+    CHECK(dlock_release(inner.lock) == DLOCK_OK && dlock_scope_end(&inner) == DLOCK_OK);
+    CHECK(dlock_get_state(outer.lock) == DLOCK_HELD && lease_at_server() > 0);
+}
+
 static void longer_lease_is_extended(void) {
     dlock_lock_options shorter = options_of(1000, DLOCK_EXCLUSIVE);
     dlock_lock_options longer = options_of(2 * LEASE_MS, DLOCK_EXCLUSIVE);
@@ -220,6 +234,7 @@ static const struct {
     {"nested_scope_needs_no_request", nested_scope_needs_no_request},
     {"guard_calls_itself", guard_calls_itself},
     {"scopes_end_in_any_order", scopes_end_in_any_order},
+    {"nested_body_releases_its_own_level", nested_body_releases_its_own_level},
     {"longer_lease_is_extended", longer_lease_is_extended},
     {"shared_inside_exclusive", shared_inside_exclusive},
     {"exclusive_inside_shared_is_refused", exclusive_inside_shared_is_refused},

@@ -100,16 +100,18 @@ dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wa
         scope.got = dlock_acquire(scope.lock, wait_ms);
     }
     scope.lock->guards++;
+    if (scope.got == DLOCK_OK) scope.lock->guard_levels++;
     return scope;
 }
 
 /* Levels that the program took and did not give back end with the last scope. A level that the
- * program has released is fine. */
+ * program has released is fine: the other scopes keep theirs. */
 static dlock_status release_level(dlock_lock *lock) {
     bool is_gone = dlock_get_state(lock) == DLOCK_GONE;
-    if (lock->guards == 1 && lock->depth > 1) lock->depth = 1;
-    dlock_status status = dlock_release(lock);
-    if (status == DLOCK_NOT_HELD) return DLOCK_OK;
+    int others = --lock->guard_levels;
+    bool is_released = lock->depth <= others;
+    if (others == 0 && lock->depth > 1) lock->depth = 1;
+    dlock_status status = is_released ? DLOCK_OK : dlock_release(lock);
     return status == DLOCK_OK && is_gone ? DLOCK_LOST : status;
 }
 

@@ -41,6 +41,7 @@ struct dlock_lock {
     list_node guard_node; /* in a bucket of the client */
     uint64_t guard_thread;
     unsigned guards;       /* open scopes */
+    int guard_levels;      /* of these, scopes that have got the lock */
     uint32_t min_replicas; /* as in the options */
 
     lease lease;
