@@ -43,7 +43,7 @@ static record *find(const char *name) {
 }
 
 static dlock_status refuse(dlock_call *call, dlock_status status, const char *cause) {
-    snprintf(call->cause, sizeof(call->cause), "%s", cause);
+    dlock_call_explain(call, cause);
     return status;
 }
 

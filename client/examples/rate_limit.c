@@ -39,7 +39,7 @@ static bool take_token(bucket *bucket, int64_t now_us) {
 static dlock_step limit(void *arg, dlock_call *call) {
     bool is_let_in = call->operation != DLOCK_ACQUIRING || take_token(arg, call->started_us);
     if (is_let_in) return DLOCK_PASS;
-    snprintf(call->cause, sizeof(call->cause), "too many acquires per second");
+    dlock_call_explain(call, "too many acquires per second");
     call->status = DLOCK_LIMITED;
     return DLOCK_ANSWER;
 }

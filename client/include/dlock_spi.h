@@ -50,15 +50,15 @@ typedef struct dlock_call {
                   * puts something there takes it away in the last release */
 
     /* The lock: set before a release or extend, and by whoever grants an acquire. */
-    char token[DLOCK_TOKEN_SIZE];
+    char *token; /* room for DLOCK_TOKEN_SIZE bytes */
     uint64_t fence;
     int64_t asked_us; /* the lease counts from here */
 
     /* The answer. */
     dlock_status status;
-    int64_t remote_us;            /* when the service was first asked; 0: it was not */
-    uint32_t attempts;            /* how often it was asked */
-    char cause[DLOCK_CAUSE_SIZE]; /* of anything but DLOCK_OK, for people */
+    int64_t remote_us; /* when the service was first asked; 0: it was not */
+    uint32_t attempts; /* how often it was asked */
+    const char *cause; /* of anything but DLOCK_OK, for people: dlock_call_explain() */
 } dlock_call;
 
 typedef enum dlock_step {
@@ -91,6 +91,9 @@ typedef struct dlock_handler {
  * not have ended. Threads: any. */
 DLOCK_API void dlock_call_resume(dlock_call *call);
 
+/* Sets call->cause: a copy of the text, cut at DLOCK_CAUSE_SIZE. Threads: that of the call. */
+DLOCK_API void dlock_call_explain(dlock_call *call, const char *cause);
+
 /* 0 when the deadline has passed; INT64_MAX for ever. Threads: any. */
 DLOCK_API int64_t dlock_call_left_ms(const dlock_call *call);
 
@@ -99,8 +102,8 @@ DLOCK_API int64_t dlock_call_left_ms(const dlock_call *call);
 DLOCK_API bool dlock_call_is_canceled(const dlock_call *call);
 
 /* A store: anything that can add-if-absent and compare-and-delete. Its functions may block and are
- * called by threads of the library, several at once; each tries once, sets call->cause to say why
- * not, and returns by limit_us. The call is a copy: only name, token, lease_ms, mode, max_holders,
+ * called by threads of the library, several at once; each tries once, says why not by
+ * dlock_call_explain(), and returns by limit_us. The call is a copy: only name, token, lease_ms, mode, max_holders,
  * fence, asked_us and cause are used. */
 typedef struct dlock_backend {
     size_t struct_size;

@@ -17,7 +17,7 @@ enum { AUTO_MAX = 1000, GROWTH_MAX_KB = 2048 };
 
 static dlock_status refuse(void *arg, dlock_call *call, int64_t limit_us) {
     (void)arg, (void)limit_us;
-    call->cause[0] = '\0';
+    dlock_call_explain(call, "");
     return DLOCK_BUSY;
 }
 

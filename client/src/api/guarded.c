@@ -74,7 +74,8 @@ static dlock_status make(guarded **out, dlock_lock *lock, const guarded_words *g
     made->attempt.guarded = &made->words;
     made->attempt.reply = reply;
     made->attempt.name = lock->name;
-    memcpy(made->attempt.token, lock->token, sizeof(made->attempt.token));
+    text_copy(made->token, sizeof(made->token), lock->token);
+    made->attempt.token = made->token;
     *out = made;
     return DLOCK_OK;
 }

@@ -7,7 +7,8 @@ typedef struct guarded {
     attempt attempt;
     dlock_lock *lock;
     waiter *waiter;
-    bool is_done;        /* locked */
+    bool is_done; /* locked */
+    char token[DLOCK_TOKEN_SIZE];
     guarded_words words; /* in the memory below */
     const char *memory[];
 } guarded;

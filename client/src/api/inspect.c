@@ -46,7 +46,7 @@ static void make_attempt(dlock_client *client, attempt *attempt, int64_t timeout
     loop_unlock(client->loop);
 }
 
-/* The attempt has operation, lease and token. */
+/* The attempt has operation, lease and token; the caller frees it. */
 static dlock_status change_by_token(dlock_client *client, const char *name, attempt *attempt,
                                     int64_t timeout_ms) {
     char *full = client_full_name(client, name);
@@ -54,7 +54,6 @@ static dlock_status change_by_token(dlock_client *client, const char *name, atte
     attempt_set_result(attempt, DLOCK_NO_MEMORY, false, "no memory");
     if (full != NULL && attempt_prepare(attempt, client->deployment))
         make_attempt(client, attempt, timeout_ms);
-    attempt_free(attempt);
     free(full);
     return attempt->status == DLOCK_LOST ? DLOCK_NOT_HELD : attempt->status;
 }
@@ -65,10 +64,14 @@ static dlock_status check_and_change(dlock_client *client, const char *name, con
         return explain(DLOCK_INVALID, "no client, name or token", why, why_size);
     if (token[0] == '\0' || strlen(token) > TOKEN_MAX)
         return explain(DLOCK_INVALID, "the token is not 1 to 256 bytes long", why, why_size);
-    text_copy(attempt->token, sizeof(attempt->token), token);
+    char copy[DLOCK_TOKEN_SIZE];
+    text_copy(copy, sizeof(copy), token);
+    attempt->token = copy;
     int64_t timeout_ms = (int64_t)client->connect_timeout_ms + client->io_timeout_ms;
     dlock_status status = change_by_token(client, name, attempt, timeout_ms);
-    return explain(status, attempt->cause, why, why_size);
+    explain(status, attempt->cause, why, why_size);
+    attempt_free(attempt);
+    return status;
 }
 
 dlock_status dlock_release_token(dlock_client *client, const char *name, const char *token,
@@ -87,10 +90,12 @@ dlock_status dlock_extend_token(dlock_client *client, const char *name, const ch
 /* A RELEASE by a token that holds nothing changes nothing, and is permitted to every user who may
  * lock; with the prefix, where the user may lock at all. */
 dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
-    attempt attempt = {.operation = DLOCK_RELEASING};
+    char token[DLOCK_TOKEN_SIZE];
+    attempt attempt = {.operation = DLOCK_RELEASING, .token = token};
     if (client == NULL || timeout_ms < 0) return DLOCK_INVALID;
-    if (!token_source_take(&client->tokens, NULL, attempt.token)) return DLOCK_NO_MEMORY;
+    if (!token_source_take(&client->tokens, NULL, token)) return DLOCK_NO_MEMORY;
     dlock_status status = change_by_token(client, "dlock:ping", &attempt, timeout_ms);
+    attempt_free(&attempt);
     if (status == DLOCK_NOT_HELD) return DLOCK_OK;
     return status == DLOCK_IN_DOUBT ? DLOCK_UNREACHABLE : status;
 }

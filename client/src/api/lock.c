@@ -38,6 +38,7 @@ static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
     call *call = &lock->call;
     call->loop = client->loop;
     call->slots = lock->slots;
+    call->pub.cause = text_nothing;
     call->attempt.name = lock->name;
     call->attempt.session = options->session ? &lock->session : NULL;
     call->attempt.mode = options->mode;
@@ -54,11 +55,46 @@ static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {
                        .io_timeout_ms = lock->client->io_timeout_ms,
                        .is_watched = lock->client->on_event != NULL};
     lease_init(&lock->lease, &rule);
-    lock->watched = (watched_lock){.lease = &lock->lease, .name = lock->name};
-    lock->hinted = (hinted_lock){
-        .lease = &lock->lease, .watched = &lock->watched, .name = lock->name, .token = lock->token};
-    lock->kept = (kept_lock){
-        .lease = &lock->lease, .attempt = &lock->call.attempt, .watched = &lock->watched};
+}
+
+/* What the lock needs to be kept, or to be told of a loss. False: no memory. */
+static bool make_parts(dlock_lock *lock) {
+    kept_parts *parts = calloc(1, sizeof(*parts));
+    if (parts == NULL) return false;
+    lease *lease = &lock->lease;
+    watched_lock *watched = &parts->watched;
+    *watched = (watched_lock){.lease = lease, .name = lock->name};
+    parts->hinted =
+        (hinted_lock){.lease = lease, .watched = watched, .name = lock->name, .token = lock->token};
+    parts->kept = (kept_lock){.lease = lease, .attempt = &lock->call.attempt, .watched = watched};
+    lock->kept = parts;
+    return true;
+}
+
+/* The next bytes of the memory behind the handle. */
+static void *take(char **memory, size_t size) {
+    void *taken = *memory;
+    *memory += size;
+    return taken;
+}
+
+/* One piece of memory: a program may have thousands of handles. NULL: no memory. */
+static dlock_lock *allocate(dlock_client *client, const char *name,
+                            const dlock_lock_options *options) {
+    size_t slots_size = client->chain->count * sizeof(void *);
+    size_t prefix_length = strlen(client->prefix), name_size = strlen(name) + 1;
+    size_t owner_size = options->owner == NULL ? 0 : strlen(options->owner) + 1;
+    dlock_lock *lock = calloc(1, sizeof(*lock) + slots_size + client->token_room + prefix_length +
+                                     name_size + owner_size);
+    if (lock == NULL) return NULL;
+    char *memory = (char *)lock->slots + slots_size;
+    lock->client = client;
+    lock->token = take(&memory, client->token_room);
+    lock->name = take(&memory, prefix_length + name_size);
+    memcpy(lock->name, client->prefix, prefix_length);
+    memcpy(lock->name + prefix_length, name, name_size);
+    if (owner_size > 0) lock->owner = memcpy(take(&memory, owner_size), options->owner, owner_size);
+    return lock;
 }
 
 dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *name,
@@ -70,18 +106,16 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
     if (wrong == NULL && (name == NULL || name[0] == '\0')) wrong = "the name is empty";
     if (wrong != NULL) return error_set(DLOCK_INVALID, wrong);
 
-    size_t slots = client->chain->count;
-    dlock_lock *lock = calloc(1, sizeof(*lock) + slots * sizeof(lock->slots[0]));
+    dlock_lock *lock = allocate(client, name, &options);
     if (lock == NULL) return error_set(DLOCK_NO_MEMORY, "");
-    lock->client = client;
     lock->min_replicas = options.min_replicas;
-    lock->name = client_full_name(client, name);
-    if (options.owner != NULL) lock->owner = strdup(options.owner);
     init_call(lock, &options);
     init_lease(lock, &options);
-    bool has_owner = options.owner == NULL || lock->owner != NULL;
-    if (lock->name == NULL || !has_owner ||
-        !attempt_prepare(&lock->call.attempt, client->deployment)) {
+    /* Else the first acquire that goes out does that. A handler may grant an acquire by itself. */
+    bool is_early = client->token_room == DLOCK_TOKEN_SIZE;
+    bool is_kept = options.renew_every_ms > 0 || options.session || client->on_event != NULL;
+    if ((is_kept && !make_parts(lock)) ||
+        (is_early && !attempt_prepare(&lock->call.attempt, client->deployment))) {
         dlock_lock_free(lock);
         return error_set(DLOCK_NO_MEMORY, "");
     }
@@ -102,9 +136,9 @@ void dlock_lock_free(dlock_lock *lock) {
         loop_unlock(lock->client->loop);
     }
     attempt_free(&lock->call.attempt);
+    text_drop(&lock->call.pub.cause);
     lease_free(&lock->lease);
-    free(lock->name);
-    free(lock->owner);
+    free(lock->kept);
     free(lock);
 }
 
@@ -119,10 +153,11 @@ int64_t dlock_remaining_ms(const dlock_lock *lock) {
 }
 
 int dlock_lost_fd(dlock_lock *lock) {
+    if (lock->kept == NULL && !make_parts(lock)) return -1;
     loop_lock(lock->client->loop);
     int fd = lease_lost_fd(&lock->lease);
     bool is_held = lease_state(&lock->lease, lock_now_us(lock)) != DLOCK_FREE;
-    if (fd >= 0 && is_held) hints_begin(&lock->hinted, &lock->client->tracking);
+    if (fd >= 0 && is_held) hints_begin(&lock->kept->hinted, &lock->client->tracking);
     loop_unlock(lock->client->loop);
     return fd;
 }
@@ -142,5 +177,5 @@ void dlock_get_timings(const dlock_lock *lock, dlock_timings *timings) {
 }
 
 const char *dlock_last_error(const dlock_lock *lock) {
-    return lock->error;
+    return lock->call.pub.cause;
 }

@@ -23,6 +23,13 @@ typedef struct async_call {
     void *arg;
 } async_call;
 
+/* Of a lock that is renewed, has a session, or whose loss is to be told. */
+typedef struct kept_parts {
+    kept_lock kept;
+    watched_lock watched;
+    hinted_lock hinted;
+} kept_parts;
+
 struct dlock_lock {
     dlock_client *client;
     char *name;  /* with the prefix */
@@ -33,9 +40,9 @@ struct dlock_lock {
     int depth;
     bool is_deepening; /* extend: of an acquire of a lock that is held already */
     uint64_t fence;
-    char token[TOKEN_MAX + 1];
+    char
+        *token; /* shared by call and attempt; the text of dlock_last_error() is the call's cause */
     dlock_timings timings;
-    char error[DLOCK_CAUSE_SIZE];
 
     /* Of guard.c. */
     list_node guard_node; /* in a bucket of the client */
@@ -45,9 +52,7 @@ struct dlock_lock {
     uint32_t min_replicas; /* as in the options */
 
     lease lease;
-    kept_lock kept;
-    watched_lock watched;
-    hinted_lock hinted;
+    kept_parts *kept;        /* NULL: nothing of this is wanted */
     atomic_bool is_canceled; /* set by any thread, and by signal handlers */
     async_call async;
 

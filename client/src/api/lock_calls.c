@@ -30,7 +30,7 @@ dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *erro
         error = "";
     else if (error[0] == '\0')
         error = dlock_status_text(status);
-    text_copy(lock->error, sizeof(lock->error), error);
+    dlock_call_explain(&lock->call.pub, error);
     return status;
 }
 
@@ -53,6 +53,7 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
     int64_t now_us = lock_now_us(lock);
     call->is_canceled = operation == DLOCK_ACQUIRING ? &lock->is_canceled : NULL;
     call->is_gone = false;
+    text_drop(&call->pub.cause);
     call->pub = (dlock_call){.struct_size = sizeof(dlock_call),
                              .operation = operation,
                              .name = lock->name,
@@ -61,16 +62,17 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
                              .max_holders = call->attempt.max_holders,
                              .started_us = now_us,
                              .deadline_us = now_us,
+                             .token = lock->token,
                              .fence = lock->fence,
-                             .asked_us = lock->lease.asked_us};
-    text_copy(call->pub.token, sizeof(call->pub.token), lock->token);
+                             .asked_us = lock->lease.asked_us,
+                             .cause = text_nothing};
     return &call->pub;
 }
 
 /* From here on the renewal uses the attempt. */
 static void prepare_renewal_attempt(dlock_lock *lock) {
     attempt *attempt = &lock->call.attempt;
-    text_copy(attempt->token, sizeof(attempt->token), lock->token);
+    attempt->token = lock->token;
     attempt->fence = lock->fence;
 }
 
@@ -113,13 +115,11 @@ static void begin_hold(dlock_lock *lock) {
     const dlock_call *call = &lock->call.pub;
     lock->depth = 1;
     lock->fence = call->fence;
-    text_copy(lock->token, sizeof(lock->token),
-              call->token); /* a handler may have chosen another */
     loop_lock(client->loop);
     lease_begin(&lock->lease, call->asked_us, call->lease_ms);
     prepare_renewal_attempt(lock);
-    if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept);
-    if (lock->lease.has_lead) hints_begin(&lock->hinted, &client->tracking);
+    if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept->kept);
+    if (lock->lease.has_lead) hints_begin(&lock->kept->hinted, &client->tracking);
     loop_unlock(client->loop);
 
     /* Before any other event of the lock is told. The function may do anything with the lock, even
@@ -127,7 +127,7 @@ static void begin_hold(dlock_lock *lock) {
     tell(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
     if (client->on_event == NULL || lock->depth == 0) return;
     loop_lock(client->loop);
-    notifier_add(&client->notifier, &lock->watched);
+    notifier_add(&client->notifier, &lock->kept->watched);
     loop_unlock(client->loop);
 }
 
@@ -136,7 +136,7 @@ static bool pause_renewal(dlock_lock *lock) {
     loop *loop = lock->client->loop;
     if (!is_to_be_kept(lock)) return true;
     loop_lock(loop);
-    bool is_paused = renewal_pause(&lock->kept);
+    bool is_paused = renewal_pause(&lock->kept->kept);
     loop_unlock(loop);
     return is_paused;
 }
@@ -202,7 +202,7 @@ static dlock_status settle_acquire(dlock_lock *lock) {
 void lock_lose(dlock_lock *lock) {
     client_count(lock->client, COUNT_LOST);
     lease_lose(&lock->lease, DLOCK_LOST);
-    notifier_look(&lock->watched);
+    if (lock->kept != NULL) notifier_look(&lock->kept->watched);
 }
 
 static dlock_status settle_extend(dlock_lock *lock) {
@@ -213,12 +213,12 @@ static dlock_status settle_extend(dlock_lock *lock) {
     if (call->status == DLOCK_OK &&
         !lease_extend(&lock->lease, call->asked_us, call->lease_ms, now_us)) {
         call->status = DLOCK_LOST;
-        text_copy(call->cause, sizeof(call->cause), "the lease had ended before the extension");
+        dlock_call_explain(call, "the lease had ended before the extension");
     }
     if (call->status == DLOCK_LOST) lock_lose(lock);
     if (call->status == DLOCK_OK && lock->is_deepening) lock->depth++;
     prepare_renewal_attempt(lock);
-    renewal_resume(&lock->kept);
+    if (lock->kept != NULL) renewal_resume(&lock->kept->kept);
     loop_unlock(loop);
     return lock_finish(lock, call->status, call->cause);
 }
@@ -238,9 +238,11 @@ static bool end_hold(dlock_lock *lock) {
     loop_lock(client->loop);
     bool is_in_question = atomic_load(&lock->lease.gone_us) < 0;
     bool is_lost = is_in_question || lock_is_gone(lock);
-    renewal_end(&lock->kept);
-    hints_end(&lock->hinted);
-    notifier_remove(&lock->watched);
+    if (lock->kept != NULL) {
+        renewal_end(&lock->kept->kept);
+        hints_end(&lock->kept->hinted);
+        notifier_remove(&lock->kept->watched);
+    }
     lease_end(&lock->lease);
     loop_unlock(client->loop);
     return is_lost;
@@ -253,7 +255,7 @@ static void settle_session(dlock_lock *lock) {
     dlock_call *call = &lock->call.pub;
     if (call->status == DLOCK_OK && lock->call.is_gone) {
         call->status = DLOCK_LOST;
-        text_copy(call->cause, sizeof(call->cause), "the connection of the session had ended");
+        dlock_call_explain(call, "the connection of the session had ended");
     }
     if (lock->session.own == NULL || call->status == DLOCK_OK) return;
     loop_lock(loop);

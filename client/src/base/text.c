@@ -2,7 +2,10 @@
 /* text.c - see text.h. */
 #include "base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+const char text_nothing[] = "";
 
 size_t text_put_number(char text[TEXT_NUMBER_SIZE], uint64_t number) {
     char reversed[TEXT_NUMBER_SIZE];
@@ -36,6 +39,19 @@ void text_copy(char *text, size_t size, const char *source) {
 void text_append(char *text, size_t size, const char *more) {
     size_t length = strlen(text);
     text_copy(text + length, size - length, more);
+}
+
+void text_drop(const char **text) {
+    if (*text != text_nothing) free((void *)*text);
+    *text = text_nothing;
+}
+
+void text_keep(const char **text, size_t size, const char *source) {
+    size_t length = strnlen(source, size - 1);
+    char *kept = length == 0 ? NULL : malloc(length + 1); /* the source may be the old text */
+    if (kept != NULL) text_copy(kept, length + 1, source);
+    text_drop(text);
+    if (kept != NULL) *text = kept;
 }
 
 uint64_t text_hash_bytes(const char *bytes, size_t count) {

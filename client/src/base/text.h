@@ -16,5 +16,11 @@ void text_put_hex(char *text, const unsigned char *bytes, size_t count);
 void text_copy(char *text, size_t size, const char *source);
 void text_append(char *text, size_t size, const char *more);
 
+/* A text in memory of its own, for texts that are rare: text_nothing ("") or NULL takes none. Cuts
+ * what is longer than size. Without memory the text is text_nothing. */
+extern const char text_nothing[];
+void text_keep(const char **text, size_t size, const char *source);
+void text_drop(const char **text);
+
 uint64_t text_hash(const char *text);
 uint64_t text_hash_bytes(const char *bytes, size_t count);

@@ -21,7 +21,12 @@ void token_source_init(token_source *source) {
     snprintf(source->prefix, sizeof(source->prefix), "%s:%ld:", host, (long)getpid());
 }
 
-bool token_source_take(token_source *source, const char *owner, char token[TOKEN_MAX + 1]) {
+size_t token_source_room(const token_source *source) {
+    return strlen(source->prefix) + TOKEN_OWNER_MAX + sizeof(":") + 2 * TOKEN_RANDOM_BYTES +
+           sizeof("~") + TEXT_NUMBER_SIZE;
+}
+
+bool token_source_take(token_source *source, const char *owner, char *token) {
     text_copy(token, TOKEN_MAX + 1, source->prefix);
     if (owner != NULL && owner[0] != '\0') {
         text_append(token, TOKEN_MAX + 1, owner);
@@ -40,7 +45,7 @@ bool token_source_take(token_source *source, const char *owner, char token[TOKEN
 }
 
 /* An owner with a ~ is not mistaken for a number: the random digits follow after a colon. */
-void token_vary(char token[TOKEN_MAX + 1]) {
+void token_vary(char *token) {
     char *mark = strrchr(token, '~');
     bool has_number = mark != NULL && mark[1] != '\0';
     bool is_varied = has_number && mark[1 + strspn(mark + 1, "0123456789")] == '\0';

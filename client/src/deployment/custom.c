@@ -22,6 +22,7 @@ typedef struct job {
     list_node node;   /* in the queue, until a thread begins */
     attempt *attempt; /* NULL: detached */
     dlock_call call;
+    char token[DLOCK_TOKEN_SIZE];
     dlock_status status;
     char name[];
 } job;
@@ -88,6 +89,7 @@ static void end_by_job(job *job) {
 static void free_job(custom *custom, job *job) {
     list_remove(&job->node);
     custom->job_count--;
+    text_drop(&job->call.cause);
     free(job);
 }
 
@@ -181,7 +183,9 @@ static bool queue_job(custom *custom, custom_run *run) {
                              .max_holders = attempt->max_holders,
                              .deadline_us = attempt->limit_us,
                              .fence = attempt->fence};
-    text_copy(job->call.token, sizeof(job->call.token), attempt->token);
+    text_copy(job->token, sizeof(job->token), attempt->token);
+    job->call.token = job->token;
+    job->call.cause = text_nothing;
     run->job = job;
     custom->job_count++;
     list_append(&custom->queue, &job->node);

@@ -21,6 +21,7 @@ bool attempt_prepare(attempt *attempt, const deployment *deployment) {
 }
 
 void attempt_free(attempt *attempt) {
+    text_drop(&attempt->cause);
     free(attempt->run);
     attempt->run = NULL;
 }
@@ -47,7 +48,7 @@ void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient
                         const char *cause) {
     attempt->status = status;
     attempt->is_transient = is_transient;
-    text_copy(attempt->cause, sizeof(attempt->cause), cause);
+    text_keep(&attempt->cause, DLOCK_CAUSE_SIZE, cause);
 }
 
 void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text) {

@@ -36,7 +36,7 @@ struct attempt {
     const char *name;   /* borrowed until the attempt is done */
     /* Of a granted lock: as it is in here when the acquire is done. A failed acquire may have
      * changed the token for the next attempt. */
-    char token[DLOCK_TOKEN_SIZE];
+    char *token; /* room for DLOCK_TOKEN_SIZE bytes, borrowed like the name */
     uint32_t lease_ms;
     int64_t wait_until_us;       /* acquire: may be parked in the server until then; 0: not */
     int64_t limit_us;            /* done by then; parked ones and connecting included */
@@ -64,8 +64,8 @@ struct attempt {
      * withdrawal is needed. Release, set by the caller: an ACQUIRE with the token
      * was in doubt and may arrive late, so the RELEASE follows wherever replies are overdue. */
     bool may_hold;
-    int64_t asked_us;             /* the lease counts from here: before the request was sent */
-    char cause[DLOCK_CAUSE_SIZE]; /* of anything but DLOCK_OK; names the server */
+    int64_t asked_us;  /* the lease counts from here: before the request was sent */
+    const char *cause; /* of anything but DLOCK_OK; names the server. Until attempt_free() */
 
     const lock_protocol *protocol; /* both: attempt_prepare() */
     void *run;                     /* the deployment's */

@@ -150,8 +150,9 @@ static void fail(routed_run *run, dlock_status status, bool is_transient, const 
     attempt *attempt = run->attempt;
     bool is_over = now_of(run) >= run->limit_us;
     bool is_in_doubt = status == DLOCK_IN_DOUBT || run->is_granted;
-    attempt_set_result(attempt, status, is_transient, "");
-    cause_write(attempt->cause, named, cause);
+    char text[CAUSE_SIZE];
+    cause_write(text, named, cause);
+    attempt_set_result(attempt, status, is_transient, text);
     if (is_in_doubt && attempt->operation == DLOCK_ACQUIRING) {
         attempt->may_hold = true;
         bool is_given_up = run->is_granted || is_over || attempt->session != NULL;
@@ -170,9 +171,9 @@ static void fail(routed_run *run, dlock_status status, bool is_transient, const 
 }
 
 static void fail_by_verdict(routed_run *run) {
-    const verdict *verdict = &run->verdict;
+    const run_verdict *verdict = &run->verdict;
     const server *named = verdict->status >= DLOCK_IN_DOUBT ? run->server : NULL;
-    fail(run, verdict->status, verdict->is_transient, named, verdict->cause);
+    fail(run, verdict->status, verdict->is_transient, named, run->attempt->cause);
 }
 
 /* unanswered: the cause if the request was sent. */
@@ -194,12 +195,12 @@ static void give_up_request(routed_run *run, const char *unanswered) {
 static void follow(routed_run *run) {
     router *router = run->router;
     redirect redirect;
-    bool is_clear = redirect_read(&redirect, run->verdict.cause);
+    bool is_clear = redirect_read(&redirect, run->attempt->cause);
     if (router->table->follow == NULL || !is_clear) {
         fail_by_verdict(run);
     } else if (run->redirect_count++ == REDIRECTS_MAX) {
         run->is_retry = true; /* one more try would go round in the same circle */
-        fail(run, DLOCK_REFUSED, true, run->server, run->verdict.cause);
+        fail(run, DLOCK_REFUSED, true, run->server, run->attempt->cause);
     } else {
         server *next = router->table->follow(router, run->server, &redirect);
         if (next == NULL)
@@ -223,7 +224,7 @@ static void note_busy(routed_run *run) {
 static void judge_busy(routed_run *run) {
     note_busy(run);
     if (run->own != NULL || run->attempt->wait_until_us <= now_of(run)) {
-        end(run, DLOCK_BUSY, false, run->verdict.cause);
+        end(run, DLOCK_BUSY, false, run->attempt->cause);
         return;
     }
     run->was_busy = true;

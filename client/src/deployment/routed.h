@@ -6,6 +6,13 @@
 #pragma once
 #include "deployment/router.h"
 
+/* A verdict (lock_commands.h) whose cause is that of the attempt. */
+typedef struct run_verdict {
+    dlock_status status;
+    bool is_transient, is_redirect, is_no_script;
+    uint64_t fence;
+} run_verdict;
+
 /* An attempt under way. */
 typedef struct routed_run {
     request request;
@@ -24,7 +31,7 @@ typedef struct routed_run {
     bool was_busy;     /* a request that does not wait found the lock busy */
     bool needs_script; /* the server does not know the hash of a script */
     bool is_granted;   /* granted, or may be, although the verdict is a failure */
-    verdict verdict;
+    run_verdict verdict;
 } routed_run;
 
 /* Will the lock have to be given back if the attempt is given up? */

@@ -17,6 +17,7 @@ typedef struct withdrawal {
     loop_timer timer;
     int64_t until_us; /* the end of the lease */
     int64_t pause_ms;
+    char token[DLOCK_TOKEN_SIZE];
     char name[];
 } withdrawal;
 
@@ -73,7 +74,8 @@ void withdrawals_add(deployment *deployment, const char *name, const char *token
                                .lease_ms = lease_ms,
                                .on_done = on_done,
                                .arg = added};
-    text_copy(added->attempt.token, sizeof(added->attempt.token), token);
+    text_copy(added->token, sizeof(added->token), token);
+    added->attempt.token = added->token;
     if (!attempt_prepare(&added->attempt, deployment)) {
         free(added);
         return;

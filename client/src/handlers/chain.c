@@ -7,6 +7,7 @@
  * The last handler (waiting.c) answers every call. */
 #include "handlers/chain.h"
 
+#include "base/text.h"
 #include <stdlib.h>
 
 chain *chain_new(size_t capacity) {
@@ -48,6 +49,7 @@ static void leave_last(const chain *chain, call *call) {
 void chain_begin(call *call) {
     call->position = 0;
     call->is_leaving = false;
+    call->timer = (loop_timer){0};
     call->local = (local_place){0};
     call->waiting = (waiting_state){0};
     call->on_sent = NULL;
@@ -99,6 +101,10 @@ void dlock_call_resume(dlock_call *pub) {
     loop_lock(call->loop);
     loop_ready(call->loop, &call->waiter);
     loop_unlock(call->loop);
+}
+
+void dlock_call_explain(dlock_call *pub, const char *cause) {
+    text_keep(&pub->cause, DLOCK_CAUSE_SIZE, cause);
 }
 
 int64_t dlock_call_left_ms(const dlock_call *pub) {

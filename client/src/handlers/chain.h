@@ -8,7 +8,6 @@
 /* Of hotspot.c: a part in the local lock of a hot name. */
 typedef struct local_place {
     list_node node;       /* in the local queue; in no list once the call holds the local lock */
-    loop_timer deadline;  /* of a queued call */
     struct hot_name *hot; /* NULL: neither queued nor holder of a local lock */
     bool is_handed_on;    /* with the token of the thread before */
 } local_place;
@@ -16,7 +15,6 @@ typedef struct local_place {
 /* Of waiting.c: the state of an acquire, release or extend. */
 typedef struct waiting_state {
     enum { WAITING_IDLE, WAITING_ATTEMPT, WAITING_PAUSE, WAITING_CONFIRM } phase;
-    loop_timer pause;
     bool is_step_done; /* the attempt or the pause is over */
     bool may_hold;     /* acquire: a server may hold the lock for the token; to be withdrawn */
     bool is_in_doubt;  /* an earlier attempt was sent and not answered */
@@ -43,6 +41,7 @@ typedef struct call {
     size_t position; /* the handler to enter next, or the last one that was left */
     bool is_leaving;
 
+    loop_timer timer; /* of the handler that has suspended the call: deadline or pause */
     local_place local;
     waiting_state waiting;
     void (*on_sent)(struct call *call); /* NULL, or hotspot.c: a release is on its way. Locked */

@@ -24,14 +24,14 @@ enum { LONG_US = 5000 };
 
 static dlock_step answer(call *call, dlock_status status, const char *cause) {
     call->pub.status = status;
-    text_copy(call->pub.cause, sizeof(call->pub.cause), cause);
+    dlock_call_explain(&call->pub, cause);
     return DLOCK_ANSWER;
 }
 
 /* -- the local lock. Locked, all of these */
 
 static void on_deadline(loop_timer *timer) {
-    call *call = container_of(timer, struct call, local.deadline);
+    call *call = container_of(timer, struct call, timer);
     loop_ready(call->loop, &call->waiter);
 }
 
@@ -39,14 +39,14 @@ static void join_queue(call *call, hot_name *hot) {
     list_append(&hot->queue, &call->local.node);
     hot->length++;
     call->local.hot = hot;
-    call->local.deadline.on_due = on_deadline;
-    loop_set_timer(call->loop, &call->local.deadline, call->pub.deadline_us);
+    call->timer.on_due = on_deadline;
+    loop_set_timer(call->loop, &call->timer, call->pub.deadline_us);
 }
 
 static void leave_queue(call *call) {
     list_remove(&call->local.node);
     call->local.hot->length--;
-    loop_clear_timer(call->loop, &call->local.deadline);
+    loop_clear_timer(call->loop, &call->timer);
 }
 
 /* The first queued call holds the local lock from now on, or nobody. is_handed_on: and goes on with
@@ -102,14 +102,16 @@ static bool hand_on(hotspot *hotspot, const call *call, hot_name *hot) {
 
 /* The lock was handed on to this call. True: with half of the wanted lease or more, and as safe as
  * wanted. Else the call asks for the lock with the same token, which renews a lock still held. */
-static bool accept_lock(call *call, const hot_lock *lock) {
+static bool accept_lock(const hotspot *hotspot, call *call, const hot_lock *lock) {
     int64_t left_us = end_us(lock) - loop_now_us(call->loop);
     bool is_long_enough = left_us * 2 >= (int64_t)call->pub.lease_ms * 1000;
     bool is_safe_enough =
         call->attempt.session == NULL && call->attempt.min_replicas <= lock->min_replicas;
-    text_copy(call->pub.token, sizeof(call->pub.token), lock->token);
+    text_copy(call->pub.token, DLOCK_TOKEN_SIZE, lock->token);
     call->has_straggler = lock->has_straggler;
-    if (!is_long_enough || !is_safe_enough) {
+    /* The release must not fail for want of memory. */
+    bool has_memory = attempt_prepare(&call->attempt, hotspot->deployment);
+    if (!is_long_enough || !is_safe_enough || !has_memory) {
         call->waiting.may_hold = true; /* after a failure, waiting.c withdraws the lock */
         return false;
     }
@@ -124,7 +126,7 @@ static bool accept_lock(call *call, const hot_lock *lock) {
 static void give_back(const hotspot *hotspot, const call *call) {
     const hot_lock *lock = &call->local.hot->lock;
     bool is_ok = call->pub.status == DLOCK_OK;
-    bool is_same = strcmp(is_ok ? call->pub.token : call->attempt.token, lock->token) == 0;
+    bool is_same = strcmp(call->pub.token, lock->token) == 0;
     bool is_withdrawn = !is_ok && !call->waiting.may_hold;
     if (is_same && (is_ok || is_withdrawn)) return;
     withdrawals_add(hotspot->deployment, call->pub.name, lock->token, lock->lease_ms);
@@ -136,7 +138,7 @@ static void give_back(const hotspot *hotspot, const call *call) {
 static dlock_step go_on(hotspot *hotspot, call *call) {
     hot_name *hot = call->local.hot;
     hot_names_touch(&hotspot->names, hot);
-    if (!call->local.is_handed_on || !accept_lock(call, &hot->lock)) return DLOCK_PASS;
+    if (!call->local.is_handed_on || !accept_lock(hotspot, call, &hot->lock)) return DLOCK_PASS;
     *call->pub.slot = hot;
     return answer(call, DLOCK_OK, "");
 }

@@ -13,7 +13,7 @@
  * a bool: true if the call is answered.
  *
  * Invariants: no attempt but the first begins after the deadline. While an acquire goes on, the
- * attempt has the token in use, which the deployment may change, and the call's status and cause
+ * deployment may change the token, which call and attempt share, and the call's status and cause
  * are of the attempt before. An acquire that fails while a server may hold the lock is withdrawn. A
  * cancel never undoes a grant. */
 #include "handlers/waiting.h"
@@ -29,7 +29,7 @@ enum { LONG_WAIT_PARTS = 10 };
 
 static void set_result(call *call, dlock_status status, const char *cause) {
     call->pub.status = status;
-    text_copy(call->pub.cause, sizeof(call->pub.cause), status == DLOCK_OK ? "" : cause);
+    dlock_call_explain(&call->pub, status == DLOCK_OK ? "" : cause);
 }
 
 static void withdraw(const waiting *waiting, const call *call) {
@@ -53,7 +53,7 @@ static void on_attempt_sent(attempt *attempt) {
 }
 
 static void on_pause_over(loop_timer *timer) {
-    finish_step(container_of(timer, call, waiting.pause));
+    finish_step(container_of(timer, call, timer));
 }
 
 static void start_attempt(const waiting *waiting, call *call, dlock_operation operation,
@@ -80,8 +80,8 @@ static void start_pause(call *call, int64_t until_us) {
     waiting_state *state = &call->waiting;
     state->phase = WAITING_PAUSE;
     state->is_step_done = false;
-    state->pause.on_due = on_pause_over;
-    loop_set_timer(call->loop, &state->pause, until_us);
+    call->timer.on_due = on_pause_over;
+    loop_set_timer(call->loop, &call->timer, until_us);
 }
 
 /* -- acquire */
@@ -123,6 +123,10 @@ static bool start_acquire(const waiting *waiting, call *call) {
     int64_t now_us = loop_now_us(call->loop), deadline_us = call->pub.deadline_us;
     bool is_parked = can_park(waiting) && deadline_us > now_us;
     state->begun_us = now_us;
+    if (!attempt_prepare(&call->attempt, waiting->deployment)) {
+        set_result(call, DLOCK_NO_MEMORY, "no memory");
+        return answer_failure(waiting, call);
+    }
     state->phase = WAITING_ATTEMPT;
     if (call->pub.attempts == 0) call->pub.remote_us = now_us;
     if (call->pub.attempts < UINT32_MAX) call->pub.attempts++;
@@ -183,7 +187,6 @@ static bool judge_grant(const waiting *waiting, call *call) {
     int64_t end_us = validity_end_us(call->pub.asked_us, call->pub.lease_ms);
     if (loop_now_us(call->loop) < end_us) {
         set_result(call, DLOCK_OK, "");
-        text_copy(call->pub.token, sizeof(call->pub.token), call->attempt.token);
         return true;
     }
     call->waiting.may_hold = true;
@@ -227,7 +230,7 @@ static bool settle_attempt(const waiting *waiting, call *call) {
 /* The call was canceled meanwhile. */
 static bool stop_acquire(const waiting *waiting, call *call) {
     if (call->waiting.phase == WAITING_PAUSE)
-        loop_clear_timer(call->loop, &call->waiting.pause);
+        loop_clear_timer(call->loop, &call->timer);
     else
         deployment_abandon(waiting->deployment, &call->attempt);
     return call->waiting.phase == WAITING_CONFIRM ? judge_grant(waiting, call)
@@ -237,7 +240,7 @@ static bool stop_acquire(const waiting *waiting, call *call) {
 static bool acquire(const waiting *waiting, call *call) {
     const waiting_state *state = &call->waiting;
     if (state->phase == WAITING_IDLE) {
-        text_copy(call->attempt.token, sizeof(call->attempt.token), call->pub.token);
+        call->attempt.token = call->pub.token;
         if (call_is_canceled(call)) return answer_canceled(waiting, call);
         return start_acquire(waiting, call);
     }
@@ -285,7 +288,7 @@ static bool judge_extend(call *call) {
 /* The handle is freed. The attempt may not have been sent yet: a withdrawal goes on. */
 static bool stop_release_or_extend(const waiting *waiting, call *call) {
     if (call->waiting.phase == WAITING_PAUSE)
-        loop_clear_timer(call->loop, &call->waiting.pause);
+        loop_clear_timer(call->loop, &call->timer);
     else if (call->waiting.phase != WAITING_IDLE)
         deployment_abandon(waiting->deployment, &call->attempt);
     if (call->pub.operation == DLOCK_RELEASING) withdraw(waiting, call);
@@ -299,7 +302,7 @@ static bool release_or_extend(const waiting *waiting, call *call) {
     bool is_release = call->pub.operation == DLOCK_RELEASING;
     if (state->phase == WAITING_IDLE) {
         state->begun_us = loop_now_us(call->loop);
-        text_copy(call->attempt.token, sizeof(call->attempt.token), call->pub.token);
+        call->attempt.token = call->pub.token;
     }
     bool is_judged = state->phase == WAITING_ATTEMPT && state->is_step_done;
     if (call_is_canceled(call) && !is_judged) return stop_release_or_extend(waiting, call);

@@ -58,7 +58,8 @@ static dlock_status acquire(void *arg, dlock_call *call, int64_t limit_us) {
     CHECK(arg == &store && strcmp(call->name, "lock") == 0 && limit_us > 0);
     CHECK(!dlock_call_is_canceled(call));
     call->fence = 42;
-    text_copy(call->cause, sizeof(call->cause), status == DLOCK_OK ? "" : "as the test wants");
+    const char *cause = status == DLOCK_OK ? "" : "as the test wants";
+    text_keep(&call->cause, DLOCK_CAUSE_SIZE, cause);
     return status;
 }
 
@@ -67,7 +68,7 @@ static dlock_status extend(void *arg, dlock_call *call, int64_t limit_us) {
     (void)limit_us;
     enter(&store.extends);
     pthread_mutex_unlock(&store.mutex);
-    text_copy(call->cause, sizeof(call->cause), "gone");
+    text_keep(&call->cause, DLOCK_CAUSE_SIZE, "gone");
     return DLOCK_LOST;
 }
 
@@ -110,6 +111,7 @@ static void wait_for(const int *count, int expected) {
 
 typedef struct try {
     attempt attempt;
+    char token[DLOCK_TOKEN_SIZE];
     waiter waiter;
     bool is_done;
 }
@@ -153,7 +155,8 @@ static void start(try *try, dlock_operation operation, int64_t limit_ms) {
     attempt *attempt = &try->attempt;
     loop_lock(test_loop);
     CHECK(attempt_prepare(attempt, custom));
-    if (attempt->token[0] == '\0') text_copy(attempt->token, sizeof(attempt->token), "me");
+    if (attempt->token == NULL) text_copy(try->token, sizeof(try->token), "me");
+    attempt->token = try->token;
     attempt->operation = operation;
     attempt->name = "lock";
     attempt->lease_ms = 1000;

@@ -184,7 +184,7 @@ static void every_attempt_has_a_token_of_its_own(void) {
         for (size_t i = 0; i < SERVERS; i++)
             reply_nil(i);
     }
-    text_copy(world.attempt.token, sizeof(world.attempt.token), "other");
+    text_copy(world.token, sizeof(world.token), "other");
     start(DLOCK_ACQUIRING);
     CHECK_TEXT(world.attempt.token, "other");
     deployment_abandon(world.redlock, &world.attempt);

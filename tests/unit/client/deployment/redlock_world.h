@@ -51,6 +51,7 @@ static struct {
     char withdrawn[DLOCK_TOKEN_SIZE];
     deployment *redlock;
     attempt attempt;
+    char token[DLOCK_TOKEN_SIZE];
     size_t done_count, on_sent_count, sent_at_on_sent;
 } world;
 
@@ -259,7 +260,8 @@ static void make_world(void) {
     server_options options = {.loop = &world.loop, .io_timeout_ms = IO_MS};
     world.redlock = redlock_new(&five, &options);
     CHECK(attempt_prepare(&world.attempt, world.redlock));
-    text_copy(world.attempt.token, sizeof(world.attempt.token), "me");
+    text_copy(world.token, sizeof(world.token), "me");
+    world.attempt.token = world.token;
 }
 
 static void end_world(void) {

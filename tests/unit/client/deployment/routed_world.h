@@ -28,6 +28,7 @@ static struct {
     redirect followed;
     deployment *deployment;
     attempt attempt;
+    char token[DLOCK_TOKEN_SIZE];
     session session;
     int done_count, sent_count;
 } stage;
@@ -83,7 +84,8 @@ static inline void begin_stage(void) {
     stage.next = stage.b = server_new(&world.url, &stage.options);
     stage.deployment = &stage.router.base;
     CHECK(attempt_prepare(&stage.attempt, stage.deployment));
-    text_copy(stage.attempt.token, sizeof(stage.attempt.token), TOKEN);
+    text_copy(stage.token, sizeof(stage.token), TOKEN);
+    stage.attempt.token = stage.token;
     stage.attempt.name = NAME;
     stage.attempt.lease_ms = LEASE_MS;
     stage.attempt.on_done = on_stage_done;

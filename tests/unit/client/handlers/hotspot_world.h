@@ -15,7 +15,7 @@ enum { HANDLES = 64, LEASE_MS = 10000, WAIT_MS = 1000, NAMES = 100 };
 typedef struct handle {
     call call;
     void *slots[2];
-    char name[16];
+    char name[16], token[DLOCK_TOKEN_SIZE];
     dlock_mode mode;
     dlock_status status; /* of the last call that is done */
     bool is_waiting;     /* a call is suspended */
@@ -57,7 +57,6 @@ static inline void tell_sent(call *call) {
 
 static inline void grant(call *call) {
     call->pub.fence = ++world.fence;
-    if (world.is_asked) text_copy(call->pub.token, sizeof(call->pub.token), call->attempt.token);
 }
 
 static inline dlock_step serve(void *arg, dlock_call *pub) {
@@ -76,8 +75,8 @@ static inline dlock_step serve(void *arg, dlock_call *pub) {
         world.acquires++;
         if (world.is_asked && pub->remote_us == 0) pub->remote_us = asked_us;
         if (world.is_asked) pub->attempts += world.attempts_each;
-        const char *token = world.is_token_varied ? "another" : pub->token;
-        if (world.is_asked) text_copy(call->attempt.token, sizeof(call->attempt.token), token);
+        if (world.is_asked && world.is_token_varied)
+            text_copy(pub->token, DLOCK_TOKEN_SIZE, "another");
         if (pub->status == DLOCK_OK) grant(call);
         if (pub->status != DLOCK_OK && world.is_withdrawing) call->waiting.may_hold = false;
     }
@@ -88,6 +87,8 @@ static inline dlock_step serve(void *arg, dlock_call *pub) {
 
 static inline void begin(hotspot layer) {
     memset(&world, 0, sizeof(world));
+    static const deployment_table table = {0};
+    world.deployment.table = &table;
     world.deployment.loop = fake_begin();
     world.attempts_each = 1;
     world.is_asked = true;
@@ -104,8 +105,10 @@ static inline void begin(hotspot layer) {
 }
 
 static inline void end(void) {
-    for (size_t i = 0; i < HANDLES; i++)
+    for (size_t i = 0; i < HANDLES; i++) {
         CHECK(!world.handles[i].is_waiting);
+        text_drop(&world.handles[i].call.pub.cause);
+    }
     CHECK_EQUAL((int64_t)atomic_load(&world.layer.waiting), 0);
     free(world.all);
     hot_names_free(&world.layer.names);
@@ -114,6 +117,7 @@ static inline void end(void) {
 /* A handle that nobody uses by now: there are more than a case has at a time. */
 static inline handle *handle_of(const char *name) {
     handle *made = &world.handles[world.taken++ % HANDLES];
+    text_drop(&made->call.pub.cause);
     memset(made, 0, sizeof(*made));
     text_copy(made->name, sizeof(made->name), name);
     return made;
@@ -125,22 +129,24 @@ static inline void begin_call(handle *handle, dlock_operation operation, uint32_
                               int64_t wait_ms) {
     call *call = &handle->call;
     dlock_call before = call->pub;
+    text_drop(&call->pub.cause);
     call->pub = (dlock_call){.operation = operation,
                              .name = handle->name,
                              .lease_ms = lease_ms,
                              .mode = handle->mode,
                              .started_us = fake.now_us,
-                             .deadline_us = deadline_after_ms(fake.now_us, wait_ms)};
+                             .deadline_us = deadline_after_ms(fake.now_us, wait_ms),
+                             .token = handle->token,
+                             .cause = text_nothing};
     call->loop = world.deployment.loop;
     call->slots = handle->slots;
     call->is_canceled = operation == DLOCK_ACQUIRING ? &fake.is_canceled : NULL;
     call->waiter.is_canceled = call->is_canceled;
     if (operation == DLOCK_ACQUIRING) {
-        snprintf(call->pub.token, sizeof(call->pub.token), "token %d", ++world.tokens);
+        snprintf(handle->token, sizeof(handle->token), "token %d", ++world.tokens);
     } else {
         call->pub.fence = before.fence;
         call->pub.asked_us = before.asked_us;
-        text_copy(call->pub.token, sizeof(call->pub.token), before.token);
     }
     chain_begin(call);
 }

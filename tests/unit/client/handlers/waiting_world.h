@@ -66,7 +66,7 @@ static inline void on_fake_done(loop_timer *timer) {
     attempt->status = status;
     attempt->is_transient = world.now.is_transient;
     attempt->may_hold = is_acquire && world.now.may_hold;
-    text_copy(attempt->cause, sizeof(attempt->cause), status == DLOCK_OK ? "" : "as scripted");
+    attempt->cause = status == DLOCK_OK ? text_nothing : "as scripted";
     if (is_acquire && status == DLOCK_OK) attempt->fence = FENCE;
     if (status == DLOCK_OK && world.granted_lease_ms != 0)
         attempt->lease_ms = world.granted_lease_ms;
@@ -139,6 +139,7 @@ static inline step slowly(step slow, int64_t takes_us) {
 }
 
 static inline call *begin(script acquires, int64_t wait_ms) {
+    text_drop(&world.call.pub.cause);
     memset(&world, 0, sizeof(world));
     world.loop = fake_begin();
     world.acquire = acquires;
@@ -150,9 +151,12 @@ static inline call *begin(script acquires, int64_t wait_ms) {
                                     .loop = world.loop,
                                     .io_timeout_ms = IO_MS,
                                     .connect_timeout_ms = CONNECT_MS};
+    static char token[DLOCK_TOKEN_SIZE];
+    text_copy(token, sizeof(token), "token");
     world.call = (call){.pub = {.operation = DLOCK_ACQUIRING,
                                 .name = "name",
-                                .token = "token",
+                                .token = token,
+                                .cause = text_nothing,
                                 .lease_ms = LEASE_MS,
                                 .started_us = START_US,
                                 .deadline_us = deadline_after_ms(START_US, wait_ms)},

@@ -99,7 +99,8 @@ static inline void begin_world(void) {
 static inline void init(lock *lock, const lease_rule *rule) {
     lease_init(&lock->lease, rule);
     lock->attempt.name = "name";
-    strcpy(lock->attempt.token, "token");
+    static char token[] = "token";
+    lock->attempt.token = token;
     lock->attempt.fence = FENCE;
     lock->kept =
         (kept_lock){.lease = &lock->lease, .attempt = &lock->attempt, .watched = &lock->watched};
