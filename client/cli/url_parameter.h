@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* url_parameter.h - parameters of URLs that the tool has to know. The library reads all of them, and
- * complains if one is wrong. */
+/* url_parameter.h - parameters of URLs that the tool has to know. The library reads all of them,
+ * and complains if one is wrong. */
 #pragma once
 
 #include "request.h"

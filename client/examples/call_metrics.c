@@ -4,10 +4,10 @@
  *   cc -o call_metrics call_metrics.c $(pkg-config --cflags --libs dlock)
  *   ./call_metrics redis://127.0.0.1:6379 redis://127.0.0.1:1
  *
- * takes the locks "free" and "held" of the first service once each, and "free" of the second one, and
- * shows the counters. leave() is called for every call that passed enter(), whatever became of it:
- * a status from 100 on is a failure (dlock_is_failure()), one below an answer of the service. What
- * enter() has begun for an acquire that did not get the lock, leave() undoes. */
+ * takes the locks "free" and "held" of the first service once each, and "free" of the second one,
+ * and shows the counters. leave() is called for every call that passed enter(), whatever became of
+ * it: a status from 100 on is a failure (dlock_is_failure()), one below an answer of the service.
+ * What enter() has begun for an acquire that did not get the lock, leave() undoes. */
 #include <dlock_spi.h>
 #include <inttypes.h>
 #include <stdatomic.h>

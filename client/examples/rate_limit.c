@@ -8,8 +8,8 @@
  * handler sees every call on the way to the service (enter) and on the way back (leave). This
  * handler counts acquires by a bucket of tokens: each acquire takes a token, a second brings RATE
  * tokens, and no more than RATE are kept. Without a token the handler answers DLOCK_LIMITED itself
- * (not DLOCK_BUSY: nobody may hold the lock), and neither the server nor any handler behind hears of
- * the call. */
+ * (not DLOCK_BUSY: nobody may hold the lock), and neither the server nor any handler behind hears
+ * of the call. */
 #include <dlock_spi.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  *
  *     dlock_client *client;
  *     dlock_lock *lock;
- *     if (dlock_client_new_url(&client, "redis://127.0.0.1?lease_ms=5000&renew=yes") != DLOCK_OK) ...
+ *     if (dlock_client_new_url(&client, "redis://127.0.0.1?lease_ms=5000&renew=yes") != 0) ...
  *     if (dlock_lock_new(&lock, client, "nightly-report", NULL) != DLOCK_OK) ...
  *     if (dlock_acquire(lock, 2000) == DLOCK_OK) write_report(dlock_fence(lock));
  *     dlock_lock_free(lock); // releases the lock
@@ -98,7 +98,8 @@ typedef enum dlock_event {
 
 /* name: with the prefix. ACQUIRED and RELEASED are told in the thread of the call. SUSPECT and LOST
  * are told in a thread of the client (with no_threads: by dlock_client_dispatch()), one after the
- * other: the function must not block, and must not free the lock. ACQUIRED is the first and RELEASED the last event of an acquisition. */
+ * other: the function must not block, and must not free the lock. ACQUIRED is the first and
+ * RELEASED the last event of an acquisition. */
 typedef void (*dlock_event_fn)(void *arg, dlock_event event, const char *name, dlock_status why);
 
 typedef enum dlock_log_level {
@@ -232,12 +233,14 @@ DLOCK_API dlock_status dlock_client_new_url(dlock_client **out, const char *url)
 DLOCK_API dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *options);
 
 /* Why the last dlock_client_new(), dlock_client_new_url() or dlock_lock_new() of the calling thread
- * failed, for people; "" if it did not. Names the option that is wrong; never contains a password. The text belongs to the
- * thread, and is valid until the next such call of the thread. Threads: any. */
+ * failed, for people; "" if it did not. Names the option that is wrong; never contains a password.
+ * The text belongs to the thread, and is valid until the next such call of the thread. Threads:
+ * any. */
 DLOCK_API const char *dlock_error(void);
 
 /* All locks of the client must have been freed. Withdrawals that are under way get one more chance,
- * and replies in flight are awaited, for one I/O timeout in all. Threads: no thread may use the client. */
+ * and replies in flight are awaited, for one I/O timeout in all. Threads: no thread may use the
+ * client. */
 DLOCK_API void dlock_client_free(dlock_client *client);
 
 /* DLOCK_OK: the server, or a majority of several, replies, accepts the user and, unless the option
@@ -266,8 +269,8 @@ typedef struct dlock_hot_name {
 /* False: no more. */
 typedef bool (*dlock_hotspot_fn)(void *arg, const dlock_hot_name *hot);
 
-/* Tells of each name with a local lock, as of one moment, in no order. tell may call any function of
- * the library. Threads: any. */
+/* Tells of each name with a local lock, as of one moment, in no order. tell may call any function
+ * of the library. Threads: any. */
 DLOCK_API dlock_status dlock_hotspot_list(dlock_client *client, dlock_hotspot_fn tell, void *arg);
 
 /* No I/O. The name is 1 byte or more; the client must outlive the lock. On any status but DLOCK_OK
@@ -292,14 +295,14 @@ DLOCK_API dlock_status dlock_try_acquire(dlock_lock *lock);
  * dlock_release(); DLOCK_LOST if the lease has ended meanwhile. Threads: owner. */
 DLOCK_API dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms);
 
-/* The same with a lease of lease_ms (0: the lock's own; else 10 at least) for this acquisition alone;
- * renewals, if any, follow in proportion. On a handle that holds the lock, the lease is extended as
- * by dlock_extend(), and one more dlock_release() is needed. Threads: owner. */
+/* The same with a lease of lease_ms (0: the lock's own; else 10 at least) for this acquisition
+ * alone; renewals, if any, follow in proportion. On a handle that holds the lock, the lease is
+ * extended as by dlock_extend(), and one more dlock_release() is needed. Threads: owner. */
 DLOCK_API dlock_status dlock_acquire_for(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms);
 
 /* The lease ends lease_ms from now (0: that of this acquisition; else 10 at least), or later if it
- * already did: a lease is never made shorter. DLOCK_LOST: the lease has ended before, or the server says
- * that the lock is not held. On a failure the lock is certainly held as long as before; with a
+ * already did: a lease is never made shorter. DLOCK_LOST: the lease has ended before, or the server
+ * says that the lock is not held. On a failure the lock is certainly held as long as before; with a
  * session, DLOCK_UNREACHABLE also means that the connection of the session has ended and is being
  * replaced. Threads: owner. */
 DLOCK_API dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms);
@@ -535,8 +538,8 @@ DLOCK_API dlock_status dlock_server_info(dlock_client *client, int64_t timeout_m
  * of the same client again, at once and without a request. A nested body shares the acquisition of
  * the outer one. If that was lost, the nested body gets DLOCK_LOST. A nested body may ask for a
  * longer lease (the lease is extended, with a request), and for DLOCK_SHARED where the outer one is
- * exclusive. To ask for more than the outer body has (DLOCK_EXCLUSIVE inside DLOCK_SHARED, a session,
- * more replicas) is DLOCK_INVALID. A body ends in the thread in which it began. */
+ * exclusive. To ask for more than the outer body has (DLOCK_EXCLUSIVE inside DLOCK_SHARED, a
+ * session, more replicas) is DLOCK_INVALID. A body ends in the thread in which it began. */
 
 /* Takes the lock, runs body, and gives the lock back when body returns, unless body has done so.
  * Body runs in any case: got is the result of dlock_acquire(), and if there is no handle, since

@@ -68,9 +68,9 @@ typedef enum dlock_step {
                        * is canceled, or for nothing */
 } dlock_step;
 
-/* A handler. Its functions are called by many threads at once, each in the thread of its call (of an
- * asynchronous call: in the threads that start and dispatch it, which should not block at all), and
- * must not block beyond the call's deadline. NULL functions are skipped. */
+/* A handler. Its functions are called by many threads at once, each in the thread of its call (of
+ * an asynchronous call: in the threads that start and dispatch it, which should not block at all),
+ * and must not block beyond the call's deadline. NULL functions are skipped. */
 typedef struct dlock_handler {
     size_t struct_size;
     const char *name; /* for people */
@@ -82,8 +82,8 @@ typedef struct dlock_handler {
      * handler that limits the flow of calls answers with DLOCK_LIMITED and a cause. */
     dlock_step (*enter)(void *arg, dlock_call *call);
     /* call->status is what the handlers behind have answered: from 100 on it is a failure, see
-     * dlock_is_failure(). An acquire that failed is undone here. May change status and cause, but not DLOCK_OK of an
-     * acquire into something else: the lock is held. */
+     * dlock_is_failure(). An acquire that failed is undone here. May change status and cause, but
+     * not DLOCK_OK of an acquire into something else: the lock is held. */
     void (*leave)(void *arg, dlock_call *call);
 } dlock_handler;
 

@@ -5,8 +5,8 @@ hiredis and does nothing else. With ten handlers that do nothing in the chain, i
 chain costs. Then sixteen threads with a name each: libdlock has one connection for all of them, the
 bare loop one for each.
 
-Forms: one thread with sixteen pairs under way by asynchronous calls, with a background thread of the
-library and without, against the same thread with blocking calls.
+Forms: one thread with sixteen pairs under way by asynchronous calls, with a background thread of
+the library and without, against the same thread with blocking calls.
 
 Beside waiters: a thread takes and gives back a free lock, while 100 threads of the same client wait
 for another one; and the same without them.

@@ -17,7 +17,8 @@ CASES = [(program, case) for program in ("guard", "reentry") for case in
 
 @pytest.mark.parametrize("program, case", CASES)
 def test_the_lock_is_given_back_and_the_body_is_told(server, client, program, case):
-    done = subprocess.run([BUILD / f"tests/client/{program}", f"redis://127.0.0.1:{server.port}", case],
+    url = f"redis://127.0.0.1:{server.port}"
+    done = subprocess.run([BUILD / f"tests/client/{program}", url, case],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "")
     assert client.dbsize() == 0

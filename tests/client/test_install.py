@@ -86,7 +86,8 @@ def build(prefix, folder, name, kind):
         compiler, sources = ["cc"], [*common, EXAMPLES / f"{name}.c"]
     # What the static libc says about getaddrinfo() is no concern of ours.
     subprocess.run([*compiler, *STRICT, *(["-static"] if static else []), "-o", folder / name,
-                    *sources, *flags, *NEEDS_FLAGS.get(name, [])], check=True, stderr=subprocess.DEVNULL if static else None)
+                    *sources, *flags, *NEEDS_FLAGS.get(name, [])], check=True,
+                   stderr=subprocess.DEVNULL if static else None)
 
 
 @pytest.fixture(scope="module")

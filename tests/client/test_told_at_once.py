@@ -1,4 +1,4 @@
-"""A lock that somebody takes away is lost within a round trip, where the server tells of changes."""
+"""A lock that is taken away is lost within a round trip, where the server tells of changes."""
 
 import statistics
 import time

@@ -126,8 +126,8 @@ def _check_told(process, report):
             report.add("told", f"{name_text(tenure.name)}: {tenure} was told of its loss {when}")
         mute = tenure.silent - tenure.until - process.stalls.within(tenure.until, tenure.silent)
         if mute > TELL_SLACK:
-            report.add("told", f"{name_text(tenure.name)}: {tenure}: the descriptor did not tell of "
-                       f"its loss for {mute / MS:.0f} ms")
+            report.add("told", f"{name_text(tenure.name)}: {tenure}: the descriptor did not tell "
+                       f"of its loss for {mute / MS:.0f} ms")
 
 
 # -- one name -------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
  *
  *   new     the options are checked against the abilities of the deployment; all memory that a call
  *           will need is taken here
- *   free    a call that is under way ends; a held lock is released first; a session that is left is closed
+ *   free    a call that is under way ends; a held lock is released; a session is closed
  *   state   by the local clock: any thread may look at the lease */
 #include "api/lock_calls.h"
 

@@ -16,8 +16,8 @@ typedef struct url_options {
     char error[OPTION_ERROR_SIZE];
 } url_options;
 
-/* Of a url_taker; arg: a url_options. A name that is unknown, a value out of its range and URLs that
- * contradict each other are errors, and the message names the parameter. */
+/* Of a url_taker; arg: a url_options. A name that is unknown, a value out of its range and URLs
+ * that contradict each other are errors, and the message names the parameter. */
 const char *url_options_take(void *arg, const char *name, const char *value);
 
 /* Fills in those options of a client or lock that are 0 or NULL. The texts are not copied. */

@@ -144,9 +144,9 @@ void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient
 /* The text of a cause with the name of the server in front. NULL: the text has the name already. */
 void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text);
 
-/* Releases that nobody waits for: of an acquire that was given up while its fate was unknown, and of
- * a release that was not answered. Each is sent again until it is answered or the lease would have
- * ended. Best effort: forgotten if there is no memory, or if there are too many already. */
+/* Releases that nobody waits for: of an acquire that was given up while its fate was unknown, and
+ * of a release that was not answered. Each is sent again until it is answered or the lease would
+ * have ended. Best effort: forgotten if there is no memory, or if there are too many already. */
 void withdrawals_add(deployment *deployment, const char *name, const char *token,
                      uint32_t lease_ms);
 /* Tries all of them once more, now, and waits for the replies, for an I/O timeout at most. After

@@ -3,7 +3,7 @@
  *
  *   timer   HINTS_AFTER_MS after the grant: the name is tracked from now on
  *   read    the token is among the holders: nothing to do. Else ask for a proof
- *   proof   EXTEND for a moment, which never shortens a lease: 0 says that the token holds nothing */
+ *   proof   EXTEND for a moment, which never shortens a lease: 0 says that nothing is held */
 #include "lease/hints.h"
 
 enum { PROOF_LEASE_MS = 1 };

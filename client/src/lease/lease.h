@@ -45,8 +45,8 @@ typedef struct lease {
 void lease_init(lease *lease, const lease_rule *rule);
 void lease_free(lease *lease);
 
-/* Before an acquire: the lease that this acquisition is to have, with renewals in proportion. 0: the
- * lock's own. */
+/* Before an acquire: the lease that this acquisition is to have, with renewals in proportion. 0:
+ * the lock's own. */
 void lease_plan(lease *lease, uint32_t lease_ms);
 /* The lock was granted, asked for at asked_us. */
 void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms);

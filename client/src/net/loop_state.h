@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loop_state.h - what loop.c, loop_io.c, dispatch.c and background.c share. No other file includes it. */
+/* loop_state.h - shared by loop.c, loop_io.c, dispatch.c and background.c, and by no other file. */
 #pragma once
 #include "net/loop.h"
 #include <errno.h>
