@@ -165,8 +165,8 @@ $(OUT)/tests/unit/client/%_test: tests/unit/client/%_test.c tests/unit/unit.h $(
 # These see the library as its users do.
 $(OUT)/tests/client/%: tests/client/%.c $(OUT)/libdlock.a
 	@mkdir -p $(@D)
-	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ $^ \
-	    $(CLIENT_LIBS) $(if $(filter counter,$*),-lhiredis)
+	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ $< \
+	    $(OUT)/libdlock.a $(CLIENT_LIBS) $(if $(filter counter,$*),-lhiredis)
 
 # A worker of the torture: several files, and hiredis for the data that the locks protect.
 $(TORTURE_WORKERS): $(OUT)/tests/torture/%: tests/torture/%.c $(OUT)/libdlock.a \
