@@ -482,6 +482,25 @@ def test_a_lock_may_be_released_from_where_a_loss_is_told(threadless, client):
     assert results == [Status.LOST]
 
 
+def test_a_lock_may_be_released_from_where_its_grant_is_told(connect, server, no_threads):
+    told, releases = Told(), []
+    original = told._tell
+
+    def tell(arg, event, name, why):
+        original(arg, event, name, why)
+        if event == Event.ACQUIRED and not releases:
+            releases.append(lock.start("release"))
+
+    told.function = type(told.function)(tell)
+    dlock = connect(server, form="by hand", no_threads=no_threads, on_event=told)
+    lock = dlock.lock(lease_ms=SHORT_MS)
+    assert acquire(dlock, lock) == Status.OK
+    assert run(dlock, releases[0]) == Status.OK
+    assert acquire(dlock, lock) == Status.OK
+    with stopped(server):  # which cannot tell of the loss either
+        wait_until(lambda: dlock.dispatch() == 0 and told.find(Event.LOST), "a loss that is told")
+
+
 def test_dispatches_withdraw_what_is_in_doubt(threadless, client, server):
     dlock = threadless(io_timeout_ms=100)
     assert dlock.ping() == Status.OK

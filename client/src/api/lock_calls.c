@@ -125,7 +125,8 @@ static void begin_hold(dlock_lock *lock) {
     /* Before any other event of the lock is told. The function may do anything with the lock, even
      * release and acquire again. */
     tell(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
-    if (client->on_event == NULL || lock->depth == 0) return;
+    bool is_released = dlock_get_state(lock) == DLOCK_FREE; /* or the release is under way */
+    if (client->on_event == NULL || is_released) return;
     loop_lock(client->loop);
     notifier_add(&client->notifier, &lock->kept->watched);
     loop_unlock(client->loop);
