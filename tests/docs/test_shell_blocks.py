@@ -59,7 +59,7 @@ FAKES = {
 # Run with these, a test is only looked for and a scenario only known.
 MORE = [(r"^(scripts/python -m pytest\b.*)", r"\1 --collect-only"),
         (r"^(scripts/python tests/bench/bench.py\b.*)", r"\1 --list"),
-        (r"^(scripts/python tests/model/check.py\b.*)", r"\1 --help"),
+        (r"^(scripts/python tests/(?:model|torture)/\w+.py\b.*)", r"\1 --help"),
         (r"/path/to/redis-server", "$REDIS_SERVER_PATH")]
 
 

@@ -285,7 +285,7 @@ def check_folder(folder):
                  for number, path in paths.items() if path.exists()]  # else killed at once
     report = check(processes, rules, outages, run["values"])
     report.counts["faults"] = len(faults)
-    for sentence in run["troubles"]:
+    for sentence in run["troubles"] if rules.is_judged else ():
         report.add("leftovers", sentence)
     return report
 
@@ -303,6 +303,9 @@ def print_report(report):
 
 
 def main():
+    if "--help" in sys.argv:
+        print(__doc__)
+        return 0
     report = check_folder(sys.argv[1])
     print_report(report)
     return int(report.total() > 0)

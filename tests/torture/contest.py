@@ -48,6 +48,9 @@ def row(label, report):
 
 
 def main():
+    if "--help" in sys.argv:
+        print(__doc__)
+        return 0
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     torture.use_memory()

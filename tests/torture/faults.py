@@ -181,12 +181,13 @@ class ServerFaults:
                 self.mutex.release()
 
     def pause_clients(self, dice):
-        pause = span(dice, PAUSES)
+        pause, kind = span(dice, PAUSES), dice.choice(("WRITE", "ALL"))
         with self.mutex, self.injector.noted("CLIENT PAUSE", self.server.port, self.is_outage):
             patient = self.server.connect(client_name="torture")
-            patient.execute_command("CLIENT", "PAUSE", 10_000, dice.choice(("WRITE", "ALL")))
+            patient.execute_command("CLIENT", "PAUSE", int(pause * 1000), kind)
             time.sleep(pause)
-            patient.execute_command("CLIENT", "UNPAUSE")  # before the next CLIENT UNBLOCK
+            # The pause must be over before the next CLIENT UNBLOCK. ALL holds back PING, too.
+            patient.execute_command(*(("PING",) if kind == "ALL" else ("CLIENT", "UNPAUSE")))
             patient.close()
 
     def stop_server(self, dice):

@@ -7,6 +7,7 @@ violations. Without arguments this prints their sum, by scenario and by server.
 import collections
 import json
 import pathlib
+import sys
 
 FILE = pathlib.Path(__file__).resolve().parents[2] / "build/torture/results.jsonl"
 COUNTS = ("grants", "faults", "updates", "updates lost", "losses")
@@ -46,6 +47,9 @@ def table(runs, by):
 
 
 def main():
+    if "--help" in sys.argv:
+        print(__doc__)
+        return 0
     runs = read()
     for by in "scenario", "server":
         print("\n".join(table(runs, by)), end="\n\n")
@@ -56,4 +60,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,6 +14,9 @@ from records import Kind, name_text, read_file  # noqa: E402
 
 
 def main():
+    if "--help" in sys.argv:
+        print(__doc__)
+        return 0
     folder, process, *rest = sys.argv[1:]
     begin, end = (float(word) for word in rest[:2]) if len(rest) >= 2 else (0, float("inf"))
     name = rest[2] if len(rest) > 2 else None
@@ -36,4 +39,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""mutants.py [NAME...]: break dlock on purpose, in a copy, and see whether the torture notices.
+
+Each mutant is one change of the source and the promise that it must break. A mutant that survives
+means that the workload is too gentle, or that the checker sleeps.
+"""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TREE = ("Makefile", "client", "module", "scripts", "tests", "build/include")
+
+# name: file, old text, new text, scenario, the promise
+MUTANTS = {
+    "validity": ("client/src/lease/lease.c", "asked_us + lease_us - drift_us :",
+                 "asked_us + lease_us + 150000 :", "single", "exclusion"),
+    "permits": ("module/lock_state.c", "holder_count >= request->max_holders",
+                "holder_count > request->max_holders", "single", "exclusion"),
+    "fence": ("module/fence.c", "last = lowest > last ? lowest : last + 1;", "last = lowest;",
+              "clock", "fences"),
+    "loss": ("client/src/lease/notifier.c",
+             "news == DLOCK_GONE ? DLOCK_EVENT_LOST : DLOCK_EVENT_SUSPECT", "DLOCK_EVENT_SUSPECT",
+             "single", "told"),
+    "wake-up": ("client/src/net/loop.c", "    waiter->is_woken = true;",
+                "    static int n; if (++n % 1000 == 0) return;\n    waiter->is_woken = true;",
+                "single", "bounds"),
+    "guard": ("module/guard.c", "return is_held ? GUARD_HELD : GUARD_NOT_HELD;",
+              "return is_held ? GUARD_HELD : GUARD_HELD;", "guarded", "updates"),
+}
+
+
+def is_caught(folder, name):
+    file, old, new, scenario, promise = MUTANTS[name]
+    path = folder / file
+    source = path.read_text()
+    if old not in source:
+        print(f"{name}: the text to change is not in {file} any more")
+        return False
+    path.write_text(source.replace(old, new, 1))
+    try:
+        subprocess.run(["make", "-s", "test-build"], cwd=folder, check=True)
+        run = subprocess.run(
+            ["scripts/python", "tests/torture/torture.py", "--scenario", scenario, "--seconds",
+             "15", "--seed", "1"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    finally:
+        path.write_text(source)
+    is_found = f"VIOLATED: {promise}" in run.stdout
+    print(f"{name}: {'caught' if is_found else 'SURVIVED'}, {scenario}, {promise}", flush=True)
+    return is_found
+
+
+def main():
+    if "--help" in sys.argv:
+        print(__doc__)
+        return 0
+    with tempfile.TemporaryDirectory(prefix="dlock-mutants-") as folder:
+        folder = pathlib.Path(folder)
+        for name in TREE:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, folder / name)
+            else:
+                shutil.copy(ROOT / name, folder / name)
+        results = [is_caught(folder, name) for name in sys.argv[1:] or MUTANTS]
+    return int(not all(results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
