@@ -53,6 +53,17 @@ def test_a_reply_that_does_not_fit_is_cut(lock):
     assert lock.guarded("GET", "data", room=4) == (Status.OK, b"abc")
 
 
+def test_the_room_of_the_reply_may_be_that_of_a_word(lock, client):
+    room = ctypes.create_string_buffer(b"new", 16)
+    reply = Reply(struct_size=ctypes.sizeof(Reply), text=ctypes.addressof(room), text_size=16)
+    argv = (ctypes.c_char_p * 3)(b"GETSET", b"data")
+    client.set("data", "old")
+    argv_pointers = ctypes.cast(argv, ctypes.POINTER(ctypes.c_void_p))
+    argv_pointers[2] = ctypes.addressof(room)  # and not a copy of it
+    assert lib.dlock_guarded(lock.handle, 3, argv, None, ctypes.byref(reply)) == Status.OK
+    assert client.get("data") == b"new" and room.value == b"old"
+
+
 def test_large_commands_and_replies_pass(lock):
     data = b"x" * (8 * MEGABYTE)
     assert lock.guarded("SET", "data", data) == (Status.OK, b"OK")

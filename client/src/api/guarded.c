@@ -50,15 +50,20 @@ static void copy_words(guarded_words *copy, const guarded_words *given, void *me
 
 /* -- the request */
 
-static const char *check_reply(dlock_reply *reply) {
+static const char *check_reply(const dlock_reply *reply) {
     if (reply == NULL) return NULL;
     if (reply->struct_size < sizeof(*reply)) return "the struct_size of the reply is not set";
     if (reply->text == NULL && reply->text_size > 0) return "the reply has no room for its text";
+    return NULL;
+}
+
+/* After the words were copied: the room may be that of a word. */
+static void clear_reply(dlock_reply *reply) {
+    if (reply == NULL || check_reply(reply) != NULL) return;
     reply->kind = DLOCK_REPLY_NULL;
     reply->integer = 0;
     reply->text_length = 0;
     if (reply->text_size > 0) reply->text[0] = '\0';
-    return NULL;
 }
 
 static dlock_status make(guarded **out, dlock_lock *lock, const guarded_words *given, size_t bytes,
@@ -80,12 +85,10 @@ static dlock_status make(guarded **out, dlock_lock *lock, const guarded_words *g
     return DLOCK_OK;
 }
 
-dlock_status guarded_new(guarded **out, dlock_lock *lock, const guarded_words *given,
-                         dlock_reply *reply) {
+static dlock_status check_and_make(guarded **out, dlock_lock *lock, const guarded_words *given,
+                                   dlock_reply *reply) {
     size_t bytes;
-    dlock_status answered;
     const deployment *deployment = lock->client->deployment;
-    if (lock_is_under_way(lock, &answered)) return answered;
     const char *wrong = check_words(given, &bytes);
     if (wrong == NULL) wrong = check_reply(reply);
     if (wrong != NULL) return lock_finish(lock, DLOCK_INVALID, wrong);
@@ -96,6 +99,15 @@ dlock_status guarded_new(guarded **out, dlock_lock *lock, const guarded_words *g
     if (lock->depth == 0) return lock_finish(lock, DLOCK_NOT_HELD, "the lock is not held");
     if (lock_is_gone(lock)) return lock_finish(lock, DLOCK_LOST, "the lease has ended meanwhile");
     return make(out, lock, given, bytes, reply);
+}
+
+dlock_status guarded_new(guarded **out, dlock_lock *lock, const guarded_words *given,
+                         dlock_reply *reply) {
+    dlock_status status;
+    if (lock_is_under_way(lock, &status)) return status; /* maybe with the same reply */
+    status = check_and_make(out, lock, given, reply);
+    clear_reply(reply);
+    return status;
 }
 
 static void on_done(attempt *attempt) {
