@@ -255,6 +255,14 @@ def test_no_reply_is_a_doubt_and_nothing_is_sent_twice(fake_server, connect, act
     wait_until(lambda: lock.guarded("INCR", "stock") == (Status.OK, 7), "a server that replies")
 
 
+def test_an_error_about_a_script_is_no_reason_to_send_it_again(fake_server, connect):
+    server = fake_server(Once(resp(Exception("NOSCRIPT No matching script."))))
+    lock = connect(server).lock(lease_ms=60_000)
+    assert lock.acquire(20_000) == Status.OK
+    assert lock.guarded("INCR", "stock") == (Status.REFUSED, None)
+    assert len(server.asked("DLOCK.GUARD")) == 1
+
+
 def test_a_server_that_is_away_gets_nothing(start_server, connect):
     server = start_server()
     lock = connect(server, io_timeout_ms=IO_MS).lock(lease_ms=60_000)

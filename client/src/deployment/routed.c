@@ -255,7 +255,7 @@ static void on_done(request *request, dlock_status status, const char *cause) {
         fail(run, status, is_transient, NULL, cause);
     else if (run->verdict.is_redirect)
         follow(run);
-    else if (run->verdict.is_no_script && !run->needs_script)
+    else if (run->verdict.is_no_script && !run->needs_script && run->attempt->guarded == NULL)
         send_script(run);
     else if (run->verdict.status == DLOCK_OK)
         judge_success(run);
