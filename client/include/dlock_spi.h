@@ -103,8 +103,8 @@ DLOCK_API bool dlock_call_is_canceled(const dlock_call *call);
 
 /* A store: anything that can add-if-absent and compare-and-delete. Its functions may block and are
  * called by threads of the library, several at once; each tries once, says why not by
- * dlock_call_explain(), and returns by limit_us. The call is a copy: only name, token, lease_ms, mode, max_holders,
- * fence, asked_us and cause are used. */
+ * dlock_call_explain(), and returns by limit_us. The call is a copy: only name, token, lease_ms,
+ * mode, max_holders, fence, asked_us and cause are used. */
 typedef struct dlock_backend {
     size_t struct_size;
     const char *name;

@@ -245,7 +245,10 @@ def test_a_session_that_the_server_has_ended(tool, client, lock):
     assert not any(map(is_alive, pids))
 
 
-def test_the_lock_ended_unnoticed_before_the_command_did(tool, client):
+def test_the_lock_ended_unnoticed_before_the_command_did(tool, server, client):
+    """The server tells of the loss at once only if the user may use CLIENT TRACKING."""
+    client.execute_command("ACL", "SETUSER", "untold", "on", "nopass", "~*", "+@all", "-client")
+    tool.env["DLOCK_URL"] = f"redis://untold:any@127.0.0.1:{server.port}"
     process = tool.start("run", "lock", "--", "sleep", "1")
     wait_until(lambda: client.exists("lock"), "the lock")
     client.delete("lock")

@@ -188,10 +188,20 @@ def test_a_lock_shows_its_size_and_encoding(lock):
     assert lock.client.object("idletime", "lock") < 10  # seconds, of a clock that ticks seldom
 
 
+@pytest.mark.parametrize("change", [lambda lock: lock.acquire("me", 90_000),
+                                    lambda lock: lock.extend("me")])
+def test_an_extension_of_a_watched_lock_aborts_no_transaction(server, lock, change):
+    lock.acquire("me", 10_000)
+    with server.client().pipeline() as pipe:
+        pipe.watch("lock")
+        assert change(lock)
+        pipe.multi()
+        pipe.ping()
+        assert pipe.execute() == [True]
+
+
 @pytest.mark.parametrize("is_held, change", [
     (False, lambda lock: lock.acquire("me")),
-    (True, lambda lock: lock.acquire("me", 90_000)),
-    (True, lambda lock: lock.extend("me")),
     (True, lambda lock: lock.release("me")),
 ])
 def test_a_change_of_a_watched_lock_aborts_the_transaction(server, lock, is_held, change):
