@@ -178,6 +178,7 @@ def test_without_a_url_the_reason_names_the_variable():
 @pytest.mark.parametrize("url", [
     "redis://:geheim@h?lease_ms=1", "redis://:a?geheim=1@h", "redis://:a?b=1&geheim=2@h",
     "redis://h?password=geheim", "redis://h?prefix=geheim%", "redis://h?wait_mode=geheim",
-    "redis+sentinel://h/m?sentinel_password=a&geheim=b", "redis://h?GEHEIM=geheim"])
+    "redis+sentinel://h/m?sentinel_password=a&geheim=b", "redis://h?GEHEIM=geheim",
+    "redis+sentinel://h/m?sentinel_password=&geheim=b"])
 def test_no_reason_contains_a_secret(url):
     assert "geheim" not in refusal_of(url).lower()

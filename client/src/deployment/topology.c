@@ -148,7 +148,7 @@ static const char *pass_on(const url_taker *taker, const char *name, char *value
 
 /* locks: of the servers with locks. sentinel: NULL, or gets the login of the sentinels. */
 static const char *read_query(url *locks, url *sentinel, const url_taker *taker, char *rest) {
-    const char *wrong = NULL, *user = "", *password = "";
+    const char *wrong = NULL, *user = "", *password = NULL;
     while (rest != NULL && rest[0] != '\0' && wrong == NULL) {
         char *name = rest;
         rest = cut(name, '&');
@@ -161,11 +161,12 @@ static const char *read_query(url *locks, url *sentinel, const url_taker *taker,
             user = value;
         else if (sentinel != NULL && strcmp(name, "sentinel_password") == 0)
             password = value;
-        else if (password[0] != '\0')
+        else if (password != NULL)
             wrong = "sentinel_password comes behind other parameters; an & in it is written %26";
         else
             wrong = pass_on(taker, name, value);
     }
+    if (password == NULL) password = "";
     if (wrong == NULL && user[0] != '\0' && password[0] == '\0')
         wrong = "there is a sentinel_user without a password";
     return wrong != NULL || sentinel == NULL ? wrong : set_login(sentinel, user, password);
