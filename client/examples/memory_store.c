@@ -2,20 +2,24 @@
 /* memory_store.c - a store of your own: locks that live in this process. No server is needed.
  *
  *   cc -pthread -o memory_store memory_store.c $(pkg-config --cflags --libs dlock)
- *   ./memory_store 8 1000
+ *   ./memory_store 8 1000 [spin]
  *
  * 8 threads count to 1000 each, on one counter, under one lock. A store only has to add a name that
- * is not there, and to remove the name for the token that added it; the library does the waiting
- * and all the rest. This store has one holder for a name, so can_share is false, and the library
- * refuses shared locks. A store of yours would send requests to a database, and may block: threads
- * of the library call it. */
+ * is not there, and to remove the name for the token that added it; the library does the rest. This
+ * store has one holder for a name, so can_share is false, and the library refuses shared locks. A
+ * store of yours would send requests to a database, and may block: threads of the library call it.
+ *
+ * This store learns of every release, so waits is true, and acquire() waits for a busy lock. A store
+ * without waits returns DLOCK_BUSY at once, and the library asks again after a pause. With "spin"
+ * the library does so here, too. */
 #include <dlock_spi.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-enum { NAMES_MAX = 16, THREADS_MAX = 64, WAIT_MS = 60000 };
+enum { NAMES_MAX = 16, THREADS_MAX = 64, WAIT_MS = 60000, LOOK_EVERY_US = 50000 };
 
 typedef struct record {
     char *name;                   /* NULL: not used yet */
@@ -26,6 +30,7 @@ typedef struct record {
 
 static record records[NAMES_MAX];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t released; /* on CLOCK_MONOTONIC */
 
 static int64_t now_us(void) {
     struct timespec now;
@@ -68,16 +73,37 @@ static dlock_status change(record *record, dlock_call *call, dlock_operation ope
     return DLOCK_OK;
 }
 
-static dlock_status ask(dlock_call *call, dlock_operation operation) {
+/* Locked. Until a release, the given time, or the next look at the lease and at the call. */
+static void wait_for_release(int64_t until_us) {
+    struct timespec until;
+    int64_t left_us = until_us - now_us();
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += 1000 * (long)(left_us < LOOK_EVERY_US ? left_us : LOOK_EVERY_US);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&released, &mutex, &until); /* others use the store meanwhile */
+}
+
+/* A deadline that has passed means one try. */
+static dlock_status acquire(void *arg, dlock_call *call, int64_t limit_us) {
+    (void)arg, (void)limit_us;  /* memory is never late */
     pthread_mutex_lock(&mutex); /* a store is used by many threads at once */
-    dlock_status status = change(find(call->name), call, operation);
+    record *record = find(call->name);
+    dlock_status status = change(record, call, DLOCK_ACQUIRING);
+    while (status == DLOCK_BUSY && now_us() < call->deadline_us && !dlock_call_is_canceled(call)) {
+        wait_for_release(call->deadline_us);
+        status = change(record, call, DLOCK_ACQUIRING);
+    }
     pthread_mutex_unlock(&mutex);
     return status;
 }
 
-static dlock_status acquire(void *arg, dlock_call *call, int64_t limit_us) {
-    (void)arg, (void)limit_us; /* memory is never late */
-    return ask(call, DLOCK_ACQUIRING);
+static dlock_status ask(dlock_call *call, dlock_operation operation) {
+    pthread_mutex_lock(&mutex);
+    dlock_status status = change(find(call->name), call, operation);
+    if (operation == DLOCK_RELEASING) pthread_cond_broadcast(&released);
+    pthread_mutex_unlock(&mutex);
+    return status;
 }
 
 static dlock_status extend(void *arg, dlock_call *call, int64_t limit_us) {
@@ -106,19 +132,33 @@ static void *count(void *unused) {
     return unused;
 }
 
-int main(int argc, char **argv) {
-    int threads = argc == 3 ? atoi(argv[1]) : 0;
-    if (threads < 1 || threads > THREADS_MAX) {
-        fprintf(stderr, "usage: memory_store THREADS ROUNDS\n");
-        return 2;
-    }
-    rounds = atol(argv[2]);
-    dlock_backend memory = {sizeof(memory), "memory", NULL, acquire, extend, release, NULL, false};
+static bool open_store(bool is_spinning) {
+    dlock_backend memory = {.struct_size = sizeof(memory),
+                            .name = "memory",
+                            .acquire = acquire,
+                            .extend = extend,
+                            .release = release,
+                            .waits = true};
+    pthread_condattr_t monotonic;
+    if (pthread_condattr_init(&monotonic) != 0) return false;
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    if (pthread_cond_init(&released, &monotonic) != 0) return false;
     dlock_client_options options;
     dlock_client_options_init(&options);
     options.backend = &memory; /* instead of a URL */
-    options.spin_min_ms = 1;   /* it cannot say when a lock becomes free, so it is asked often */
-    if (dlock_client_new(&client, &options) != DLOCK_OK) return 1;
+    options.wait_mode = is_spinning ? DLOCK_WAIT_SPIN : DLOCK_WAIT_AUTO;
+    options.spin_min_ms = 1;
+    return dlock_client_new(&client, &options) == DLOCK_OK;
+}
+
+int main(int argc, char **argv) {
+    int threads = argc == 3 || argc == 4 ? atoi(argv[1]) : 0;
+    if (threads < 1 || threads > THREADS_MAX || (argc == 4 && strcmp(argv[3], "spin") != 0)) {
+        fprintf(stderr, "usage: memory_store THREADS ROUNDS [spin]\n");
+        return 2;
+    }
+    rounds = atol(argv[2]);
+    if (!open_store(argc == 4)) return 1;
     pthread_t started[THREADS_MAX];
     for (int i = 0; i < threads; i++)
         if (pthread_create(&started[i], NULL, count, NULL) != 0) return 1;

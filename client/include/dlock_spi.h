@@ -59,6 +59,8 @@ typedef struct dlock_call {
     int64_t remote_us; /* when the service was first asked; 0: it was not */
     uint32_t attempts; /* how often it was asked */
     const char *cause; /* of anything but DLOCK_OK, for people: dlock_call_explain() */
+
+    const void *internal; /* of the library */
 } dlock_call;
 
 typedef enum dlock_step {
@@ -97,14 +99,27 @@ DLOCK_API void dlock_call_explain(dlock_call *call, const char *cause);
 /* 0 when the deadline has passed; INT64_MAX for ever. Threads: any. */
 DLOCK_API int64_t dlock_call_left_ms(const dlock_call *call);
 
-/* True once dlock_cancel() was called for the call. Long work in a handler or store should look.
- * Threads: any. */
+/* True once dlock_cancel() was called for the call; in a store also when the library has given the
+ * call up at its limit. Long work in a handler or store should look. Threads: any. */
 DLOCK_API bool dlock_call_is_canceled(const dlock_call *call);
 
 /* A store: anything that can add-if-absent and compare-and-delete. Its functions may block and are
- * called by threads of the library, several at once; each tries once, says why not by
- * dlock_call_explain(), and returns by limit_us. The call is a copy: only name, token, lease_ms,
- * mode, max_holders, fence, asked_us and cause are used. */
+ * called by threads of the library, several at once: at most 8 for acquires, 32 more for acquires
+ * that wait, and 8 of their own for releases and extensions. Each function tries once, says why
+ * not by dlock_call_explain(), and returns by limit_us. The call is a copy: only name, token,
+ * lease_ms, mode, max_holders, deadline_us, fence, asked_us and cause are used.
+ *
+ * Without waits, the library asks again after a pause while a lock is busy. A store that learns
+ * when a lock becomes free sets waits, and its acquire() waits itself:
+ *   - until call->deadline_us (INT64_MAX: for ever), and then returns DLOCK_BUSY. A deadline that
+ *     has passed, or 0, means one try without waiting: for dlock_try_acquire(), with
+ *     DLOCK_WAIT_SPIN, or when 32 acquires of the client wait already.
+ *   - while dlock_call_is_canceled(call) is false, else returns DLOCK_BUSY. Look at least every
+ *     100 ms: dlock_cancel() and dlock_lock_free() do not wait for the store, but
+ *     dlock_client_free() does.
+ *   - while release() and extend() of the same name go on working.
+ * After the wait, just before taking the lock, acquire() sets call->asked_us again: the lease
+ * counts from there. Otherwise the library extends the lock after a long wait. */
 typedef struct dlock_backend {
     size_t struct_size;
     const char *name;
@@ -126,6 +141,7 @@ typedef struct dlock_backend {
     /* acquire() looks at call->mode and call->max_holders, and several tokens can hold a name. Else
      * dlock_lock_new() refuses shared locks, and the store need not look. */
     bool can_share;
+    bool waits; /* acquire() waits until call->deadline_us while the lock is busy */
 } dlock_backend;
 
 #ifdef __cplusplus

@@ -499,10 +499,10 @@ def test_a_rate_limiter_that_allows_enough_refuses_nobody(run, server):
     assert run("rate_limit", url_of(server), 1000, 1000) == (0, "granted 1000, refused 0\n", "")
 
 
-@pytest.mark.parametrize("threads, rounds", [(1, 10), (8, 500)])
-def test_a_store_in_memory_needs_no_server(run, threads, rounds):
+@pytest.mark.parametrize("threads, rounds, how", [(1, 10, []), (40, 100, []), (8, 500, ["spin"])])
+def test_a_store_in_memory_needs_no_server(run, threads, rounds, how):
     total = threads * rounds
-    assert run("memory_store", threads, rounds) == (0, f"counted to {total} of {total}\n", "")
+    assert run("memory_store", threads, rounds, *how) == (0, f"counted to {total} of {total}\n", "")
 
 
 def test_a_metrics_handler_tells_answers_from_failures(run, server, client):

@@ -110,6 +110,18 @@ def test_many_names_need_no_more_memory_than_the_first():
     print(run("names", 200_000))
 
 
+@pytest.mark.parametrize("fact", [
+    "waiters_are_served_in_their_order",
+    "a_crowd_keeps_no_other_name_busy",
+    "a_canceled_wait_ends_in_the_store",
+    "a_wait_ends_at_its_deadline",
+    "without_a_wait_the_store_is_asked_once",
+])
+def test_a_store_that_waits(fact):
+    """Run again under the sanitizers too."""
+    run("waiting_store", fact)
+
+
 def test_a_child_has_a_client_of_its_own_and_leaves_the_parents_alone(server):
     run("fork", url_of(server))
     assert server.client().dbsize() == 0

@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* custom.c - a program's own store (dlock_spi.h), called by threads since it may block.
  *
- *   start    copy the attempt into a job, queue the job, wake a thread or start one
+ *   start    copy the attempt into a job, queue the job in a pool, wake a thread or start one
  *   work     a thread takes the oldest job, calls the store without the mutex, and ends the attempt
  *            with the mutex
  *   limit    the attempt ends on time even if the store does not return
  *   detach   nobody waits any more, because of the limit or of abandon(). A job that no thread has
  *            begun is dropped. Else the thread finishes alone, and undoes an acquire
+ *
+ * Each pool has threads of its own:
+ *
+ *   pool      jobs                         when all threads are in use
+ *   TRIES     acquires that do not wait    the job is queued
+ *   WAITS     acquires that wait in the    the acquire goes to TRIES, is answered at once, and
+ *             store (dlock_backend.waits)  comes again after a pause
+ *   CHANGES   releases and extensions      the job is queued
+ *
+ * So a release never stands behind the acquires that wait for this release, and a free name is
+ * granted however many acquires wait for other names.
  *
  * Invariants: the store is never called with the loop's mutex, which protects everything else here.
  * A job outlives its attempt if need be, and has a copy of all that the store sees. A detached
@@ -15,12 +26,27 @@
 #include "base/token.h"
 #include "deployment/deployment.h"
 
-enum { THREADS_MAX = 8 };
+enum { TRIES, WAITS, CHANGES, POOL_COUNT };
+
+enum { THREADS_MAX = 32 };
+static const size_t pool_sizes[POOL_COUNT] = {[TRIES] = 8, [WAITS] = THREADS_MAX, [CHANGES] = 8};
+
+typedef struct pool {
+    struct custom *custom;
+    list queue;       /* job */
+    size_t job_count; /* queued, or in the hands of a thread */
+    pthread_t threads[THREADS_MAX];
+    size_t thread_count, thread_max;
+    wakeup wakeup; /* of all threads: a job is queued */
+} pool;
 
 /* One call of the store. */
 typedef struct job {
-    list_node node;   /* in the queue, until a thread begins */
-    attempt *attempt; /* NULL: detached */
+    list_node node; /* in the queue, until a thread begins */
+    pool *pool;
+    attempt *attempt;         /* NULL: detached */
+    atomic_bool is_abandoned; /* for dlock_call_is_canceled() */
+    int64_t limit_us;
     dlock_call call;
     char token[DLOCK_TOKEN_SIZE];
     dlock_status status;
@@ -31,11 +57,7 @@ typedef struct custom {
     deployment base;
     dlock_backend store;
     atomic_uint_least64_t *command_count;
-    list queue;       /* job */
-    size_t job_count; /* queued, or in the hands of a thread */
-    pthread_t threads[THREADS_MAX];
-    size_t thread_count;
-    wakeup wakeup; /* of all threads: a job is queued */
+    pool pools[POOL_COUNT];
     bool is_stopping;
 } custom;
 
@@ -47,15 +69,16 @@ typedef struct custom_run {
 } custom_run;
 
 /* Locked before and after, but not while the store works. */
-static dlock_status call_store(custom *custom, dlock_call *call) {
+static dlock_status call_store(custom *custom, job *job) {
     const dlock_backend *store = &custom->store;
-    dlock_status (*function)(void *arg, dlock_call *call, int64_t deadline_us) = store->release;
+    dlock_call *call = &job->call;
+    dlock_status (*function)(void *arg, dlock_call *call, int64_t limit_us) = store->release;
     if (call->operation == DLOCK_ACQUIRING) function = store->acquire;
     if (call->operation == DLOCK_EXTENDING) function = store->extend;
     loop_unlock(custom->base.loop);
     atomic_fetch_add_explicit(custom->command_count, 1, memory_order_relaxed);
     call->asked_us = clock_now_us(loop_clock(custom->base.loop));
-    dlock_status status = function(store->arg, call, call->deadline_us);
+    dlock_status status = function(store->arg, call, job->limit_us);
     loop_lock(custom->base.loop);
     return status;
 }
@@ -86,9 +109,9 @@ static void end_by_job(job *job) {
     end_attempt(attempt->run, job->status, job->status == DLOCK_OK ? "" : call->cause);
 }
 
-static void free_job(custom *custom, job *job) {
+static void free_job(job *job) {
     list_remove(&job->node);
-    custom->job_count--;
+    job->pool->job_count--;
     text_drop(&job->call.cause);
     free(job);
 }
@@ -99,10 +122,9 @@ static bool detach(custom_run *run) {
     bool is_dropped = list_has(&job->node);
     run->job = NULL;
     job->attempt = NULL;
-    if (is_dropped)
-        free_job(run->custom, job);
-    else if (job->call.operation == DLOCK_ACQUIRING)
-        token_vary(run->attempt->token);
+    atomic_store(&job->is_abandoned, true);
+    if (!is_dropped && job->call.operation == DLOCK_ACQUIRING) token_vary(run->attempt->token);
+    if (is_dropped) free_job(job);
     return is_dropped;
 }
 
@@ -127,36 +149,38 @@ static void on_limit(loop_timer *timer) {
 static void undo(custom *custom, job *job) {
     dlock_call *call = &job->call;
     call->operation = DLOCK_RELEASING;
-    call->deadline_us =
-        deadline_after_ms(loop_now_us(custom->base.loop), custom->base.io_timeout_ms);
-    bool is_undone = !is_transient(call_store(custom, call));
+    call->internal = NULL; /* the release is wanted */
+    call->deadline_us = 0;
+    job->limit_us = deadline_after_ms(loop_now_us(custom->base.loop), custom->base.io_timeout_ms);
+    bool is_undone = !is_transient(call_store(custom, job));
     if (!is_undone) withdrawals_add(&custom->base, job->name, call->token, call->lease_ms);
 }
 
 static void run_job(custom *custom, job *job) {
     list_remove(&job->node);
-    job->status = call_store(custom, &job->call);
+    job->status = call_store(custom, job);
     bool may_hold = job->status == DLOCK_OK || job->status == DLOCK_IN_DOUBT;
     if (job->attempt != NULL)
         end_by_job(job);
     else if (job->call.operation == DLOCK_ACQUIRING && may_hold)
         undo(custom, job);
-    free_job(custom, job);
+    free_job(job);
 }
 
 static void *work(void *arg) {
-    custom *custom = arg;
+    pool *pool = arg;
+    custom *custom = pool->custom;
     loop *loop = custom->base.loop;
     loop_lock(loop);
     while (!custom->is_stopping) {
-        unsigned seen = wakeup_seen(&custom->wakeup);
-        list_node *node = list_first(&custom->queue);
+        unsigned seen = wakeup_seen(&pool->wakeup);
+        list_node *node = list_first(&pool->queue);
         if (node != NULL) {
             run_job(custom, container_of(node, job, node));
             continue;
         }
         loop_unlock(loop);
-        wakeup_wait(&custom->wakeup, seen, -1);
+        wakeup_wait(&pool->wakeup, seen, -1);
         loop_lock(loop);
     }
     loop_unlock(loop);
@@ -165,31 +189,54 @@ static void *work(void *arg) {
 
 /* -- the deployment */
 
-/* False: no memory, or no thread at all will take the job. */
-static bool queue_job(custom *custom, custom_run *run) {
-    const attempt *attempt = run->attempt;
-    size_t name_size = strlen(attempt->name) + 1, count = custom->thread_count;
-    bool is_thread_wanted = custom->job_count >= count && count < THREADS_MAX;
-    if (is_thread_wanted && thread_start(&custom->threads[count], work, custom))
-        custom->thread_count++;
-    job *job = custom->thread_count == 0 ? NULL : calloc(1, sizeof(*job) + name_size);
-    if (job == NULL) return false;
-    job->attempt = run->attempt;
+/* Starts a thread if all are in use. True: a thread is free. */
+static bool find_thread(pool *pool) {
+    size_t count = pool->thread_count;
+    if (pool->job_count < count) return true;
+    if (count == pool->thread_max || !thread_start(&pool->threads[count], work, pool)) return false;
+    pool->thread_count++;
+    return true;
+}
+
+/* NULL: no thread at all will take the job. */
+static pool *choose_pool(custom *custom, const attempt *attempt) {
+    pool *waits = &custom->pools[WAITS];
+    bool is_acquire = attempt->operation == DLOCK_ACQUIRING;
+    if (is_acquire && attempt->wait_until_us != 0 && find_thread(waits)) return waits;
+    pool *pool = &custom->pools[is_acquire ? TRIES : CHANGES];
+    return find_thread(pool) || pool->thread_count > 0 ? pool : NULL;
+}
+
+static void fill_job(job *job, attempt *attempt) {
+    bool is_wait = job->pool == &job->pool->custom->pools[WAITS];
+    job->attempt = attempt;
+    job->limit_us = attempt->limit_us;
     job->call = (dlock_call){.struct_size = sizeof(dlock_call),
                              .operation = attempt->operation,
-                             .name = memcpy(job->name, attempt->name, name_size),
+                             .name = memcpy(job->name, attempt->name, strlen(attempt->name) + 1),
                              .lease_ms = attempt->lease_ms,
                              .mode = attempt->mode,
                              .max_holders = attempt->max_holders,
-                             .deadline_us = attempt->limit_us,
-                             .fence = attempt->fence};
+                             .deadline_us = is_wait ? attempt->wait_until_us : 0,
+                             .fence = attempt->fence,
+                             .internal = &job->is_abandoned};
     text_copy(job->token, sizeof(job->token), attempt->token);
     job->call.token = job->token;
     job->call.cause = text_nothing;
+}
+
+/* False: no memory or no thread. */
+static bool queue_job(custom *custom, custom_run *run) {
+    attempt *attempt = run->attempt;
+    pool *pool = choose_pool(custom, attempt);
+    job *job = pool == NULL ? NULL : calloc(1, sizeof(*job) + strlen(attempt->name) + 1);
+    if (job == NULL) return false;
+    job->pool = pool;
+    fill_job(job, attempt);
     run->job = job;
-    custom->job_count++;
-    list_append(&custom->queue, &job->node);
-    wakeup_signal(&custom->wakeup);
+    pool->job_count++;
+    list_append(&pool->queue, &job->node);
+    wakeup_signal(&pool->wakeup);
     return true;
 }
 
@@ -208,33 +255,44 @@ static void abandon(deployment *deployment, attempt *attempt) {
     if (run->job != NULL) detach(run);
 }
 
+static void join_threads(pool *pool) {
+    for (size_t i = 0; i < pool->thread_count; i++)
+        wakeup_signal(&pool->wakeup);
+    for (size_t i = 0; i < pool->thread_count; i++)
+        pthread_join(pool->threads[i], NULL);
+}
+
 /* The mutex is released while threads end: they need it, and the store's functions may block. */
 static void free_custom(deployment *deployment) {
     custom *custom = container_of(deployment, struct custom, base);
     custom->is_stopping = true;
-    for (size_t i = 0; i < custom->thread_count; i++)
-        wakeup_signal(&custom->wakeup);
     loop_unlock(deployment->loop);
-    for (size_t i = 0; i < custom->thread_count; i++)
-        pthread_join(custom->threads[i], NULL);
+    for (size_t i = 0; i < POOL_COUNT; i++)
+        join_threads(&custom->pools[i]);
     if (custom->store.free != NULL) custom->store.free(custom->store.arg);
     loop_lock(deployment->loop);
     free(custom);
 }
 
-static const deployment_table table = {.start = start,
-                                       .abandon = abandon,
-                                       .free = free_custom,
-                                       .run_size = sizeof(custom_run),
-                                       .guarded_error = "a store has no commands to run"};
+#define TABLE(waits)                                                                               \
+    {                                                                                              \
+        .start = start, .abandon = abandon, .free = free_custom, .run_size = sizeof(custom_run),   \
+        .can_wait = (waits), .guarded_error = "a store has no commands to run"                     \
+    }
+
+static const deployment_table table = TABLE(false), table_of_waits = TABLE(true);
 
 deployment *custom_new(const dlock_backend *store, const server_options *options) {
     custom *custom = calloc(1, sizeof(*custom));
     if (custom == NULL) return NULL;
-    deployment_init(&custom->base, &table, options);
+    deployment_init(&custom->base, store->waits ? &table_of_waits : &table, options);
     custom->store = *store;
     custom->base.can_share = store->can_share;
     custom->command_count = options->command_count;
-    list_init(&custom->queue);
+    for (size_t i = 0; i < POOL_COUNT; i++) {
+        custom->pools[i].custom = custom;
+        custom->pools[i].thread_max = pool_sizes[i];
+        list_init(&custom->pools[i].queue);
+    }
     return &custom->base;
 }

@@ -112,8 +112,9 @@ int64_t dlock_call_left_ms(const dlock_call *pub) {
     return left_us == DEADLINE_NEVER ? INT64_MAX : left_us / 1000;
 }
 
-/* The copy that a store is given has no start, and cannot be canceled. */
+/* The copy that a store is given has no start; internal is the flag of custom.c. */
 bool dlock_call_is_canceled(const dlock_call *pub) {
-    if (pub->started_us == 0) return false;
+    const atomic_bool *is_abandoned = pub->internal;
+    if (pub->started_us == 0) return is_abandoned != NULL && atomic_load(is_abandoned);
     return call_is_canceled((const call *)pub);
 }

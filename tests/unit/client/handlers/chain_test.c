@@ -419,6 +419,10 @@ static void a_call_tells_whether_it_is_canceled(void) {
     CHECK(!dlock_call_is_canceled(&call.pub));
     dlock_call copy = {.name = "the copy that a store is given"};
     CHECK(!dlock_call_is_canceled(&copy));
+    copy.internal = &is_canceled;
+    CHECK(dlock_call_is_canceled(&copy));
+    atomic_store(&is_canceled, false);
+    CHECK(!dlock_call_is_canceled(&copy));
 }
 
 static void a_call_tells_how_much_time_is_left(void) {
