@@ -44,13 +44,9 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: export_slots URL WHAT MILLISECONDS\n");
         return 2;
     }
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const[]){argv[1]};
-    options.url_count = 1;
     dlock_client *client;
-    if (dlock_client_new(&client, &options) != DLOCK_OK) {
-        fprintf(stderr, "export_slots: not a URL: %s\n", argv[1]);
+    if (dlock_client_new_url(&client, argv[1]) != DLOCK_OK) {
+        fprintf(stderr, "export_slots: no client: %s\n", dlock_error());
         return 2;
     }
     dlock_lock_options how;

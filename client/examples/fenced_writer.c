@@ -82,13 +82,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: %s [--unfenced] URL STORE TEXT|-\n", argv[0]);
         return EXIT_USAGE;
     }
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const[]){words[0]};
-    options.url_count = 1;
     dlock_client *client;
-    dlock_status status = dlock_client_new(&client, &options);
-    if (status != DLOCK_OK) return give_up(dlock_status_text(status));
+    if (dlock_client_new_url(&client, words[0]) != DLOCK_OK) return give_up(dlock_error());
     int exit_code = write_locked(client, &(job){words[1], words[2], is_fenced});
     dlock_client_free(client);
     return exit_code;

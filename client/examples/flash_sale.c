@@ -70,11 +70,10 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: flash_sale redis://HOST:PORT STOCK BUYERS\n");
         return 2;
     }
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const[]){argv[1]};
-    options.url_count = 1;
-    if (dlock_client_new(&client, &options) != DLOCK_OK) return 2;
+    if (dlock_client_new_url(&client, argv[1]) != DLOCK_OK) {
+        fprintf(stderr, "flash_sale: no client: %s\n", dlock_error());
+        return 2;
+    }
     redisContext *stock = stock_open();
     stock_ask(stock, "SET flash-sale:stock %ld", atol(argv[2]));
     atomic_store(&buyers_left, atoi(argv[3]));

@@ -99,13 +99,9 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: guarded_counter URL NAME UPDATES [PAUSE_MS]\n");
         return 2;
     }
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const[]){argv[1]};
-    options.url_count = 1;
     dlock_client *client;
-    if (dlock_client_new(&client, &options) != DLOCK_OK) {
-        fprintf(stderr, "guarded_counter: not a URL: %s\n", argv[1]);
+    if (dlock_client_new_url(&client, argv[1]) != DLOCK_OK) {
+        fprintf(stderr, "guarded_counter: no client: %s\n", dlock_error());
         return 2;
     }
     counter counter = {.pause_ms = argc == 5 ? atoi(argv[4]) : 0};

@@ -84,13 +84,9 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: shared_cache URL FILE\n");
         return 2;
     }
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const[]){argv[1]};
-    options.url_count = 1;
     dlock_client *client;
-    dlock_status status = dlock_client_new(&client, &options);
-    if (status != DLOCK_OK) return explain("no client", dlock_status_text(status));
+    if (dlock_client_new_url(&client, argv[1]) != DLOCK_OK)
+        return explain("no client", dlock_error());
     int code = get_prices(client, argv[2]);
     dlock_client_free(client);
     return code;

@@ -21,7 +21,6 @@
 #pragma once
 
 #include "dlock_types.hpp"
-#include <memory>
 
 namespace dlock {
 
@@ -99,50 +98,8 @@ inline dlock_client_options to_c(const client_options &options, client_core &cor
     c.access_log_dir = or_null(options.access_log_dir);
     c.access_log_keep = options.access_log_keep;
     c.no_threads = options.no_threads;
+    c.module = static_cast<dlock_module>(options.module);
     return c;
-}
-
-// The list is the arg of dlock_inspect() and dlock_list().
-inline bool add_holder(void *list, const dlock_inspection *found) noexcept {
-    std::optional<milliseconds> remaining;
-    if (found->ttl_ms >= 0) remaining = milliseconds(found->ttl_ms);
-    static_cast<std::vector<holder> *>(list)->push_back(
-        {found->server, std::string(found->name, found->name_length),
-         std::string(found->token, found->token_length), found->fence, remaining,
-         milliseconds(found->lease_ms),
-         std::chrono::system_clock::time_point(milliseconds(found->since_ms)), found->waiters,
-         found->session, found->holders, found->is_string, static_cast<mode>(found->mode)});
-    return true;
-}
-
-inline result<reply> run_guarded(dlock_lock *lock, const std::vector<std::string_view> &command,
-                                 size_t text_max) {
-    std::vector<const char *> words;
-    std::vector<size_t> lengths;
-    for (std::string_view word : command) {
-        words.push_back(word.data());
-        lengths.push_back(word.size());
-    }
-    std::string text(text_max + 1, '\0');
-    dlock_reply c;
-    dlock_reply_init(&c, text.data(), text.size());
-    dlock_status done = dlock_guarded(lock, words.size(), words.data(), lengths.data(), &c);
-    if (done != DLOCK_OK) return {from_c(done), dlock_last_error(lock)};
-    text.resize(c.text_length < text_max ? c.text_length : text_max);
-    return reply{static_cast<reply_kind>(c.kind), c.integer, std::move(text), c.text_length};
-}
-
-inline void tell_done(void *arg, dlock_lock *, dlock_status done) noexcept {
-    std::unique_ptr<done_function> told(static_cast<done_function *>(arg));
-    (*told)(from_c(done));
-}
-
-// The function lives until tell_done() has called it, or until the call could not be started.
-template <typename Call> status start(done_function done, Call call) {
-    auto kept = std::make_unique<done_function>(std::move(done));
-    dlock_status started = call(tell_done, kept.get());
-    if (started == DLOCK_OK) static_cast<void>(kept.release());
-    return from_c(started);
 }
 
 } // namespace detail
@@ -183,6 +140,34 @@ class lock {
         return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
             return dlock_acquire_start(handle(), detail::to_wait(wait), tell, arg);
         });
+    }
+    status acquire_start(forever_type, done_function done) {
+        return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
+            return dlock_acquire_start(handle(), DLOCK_WAIT_FOREVER, tell, arg);
+        });
+    }
+    status acquire_for_start(milliseconds wait, milliseconds lease, done_function done) {
+        return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
+            return dlock_acquire_for_start(handle(), detail::to_wait(wait), detail::to_ms(lease),
+                                           tell, arg);
+        });
+    }
+    status acquire_for_start(forever_type, milliseconds lease, done_function done) {
+        return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
+            return dlock_acquire_for_start(handle(), DLOCK_WAIT_FOREVER, detail::to_ms(lease), tell,
+                                           arg);
+        });
+    }
+    // The words are copied.
+    status guarded_start(const std::vector<std::string_view> &command, reply_function done,
+                         size_t text_max = 4096) {
+        auto call = std::make_unique<detail::guarded_call>(command, text_max);
+        call->done = std::move(done);
+        dlock_status started =
+            dlock_guarded_start(handle(), call->words.size(), call->words.data(),
+                                call->lengths.data(), &call->c, detail::tell_reply, call.get());
+        if (started == DLOCK_OK) static_cast<void>(call.release());
+        return detail::from_c(started);
     }
     status extend_start(milliseconds lease, done_function done) {
         return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
@@ -277,6 +262,13 @@ class client {
     status hotspot_remove(const std::string &name) noexcept {
         return detail::from_c(dlock_hotspot_remove(handle(), name.c_str()));
     }
+    // Every name with a local lock, in no order.
+    result<std::vector<hot_name>> hotspot_list() {
+        std::vector<hot_name> found;
+        dlock_status status = dlock_hotspot_list(handle(), detail::add_hot_name, &found);
+        if (status != DLOCK_OK) return {detail::from_c(status), dlock_status_text(status)};
+        return found;
+    }
 
     // The holders of a lock; none: the lock is free.
     result<std::vector<holder>> inspect(const std::string &name, milliseconds timeout) {
@@ -286,7 +278,7 @@ class client {
     result<std::vector<holder>> list(const std::string &pattern, milliseconds timeout) {
         return collect(dlock_list, pattern, detail::to_wait(timeout));
     }
-    // For asynchronous calls, which are those of dlock.h with lock.handle().
+    // For calls that were started: see dlock_client_fd() and dlock_client_dispatch().
     int fd() const noexcept { return dlock_client_fd(handle()); }
     size_t dispatch() noexcept { return dlock_client_dispatch(handle()); }
     dlock_client *handle() const noexcept { return core_->handle; }

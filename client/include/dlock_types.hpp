@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// dlock_types.hpp - statuses, results and options of dlock.hpp, which includes this file.
+// dlock_types.hpp - statuses, results and options of dlock.hpp, which includes this file; and how
+// replies and callbacks of dlock.h become theirs.
 #pragma once
 
 #include "dlock.h"
@@ -7,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,6 +53,9 @@ enum class wait_mode {
     spin = DLOCK_WAIT_SPIN,
     server = DLOCK_WAIT_SERVER
 };
+
+// none: for servers without the dlock module.
+enum class module { required = DLOCK_MODULE_REQUIRED, none = DLOCK_MODULE_NONE };
 
 enum class lock_state {
     free = DLOCK_FREE,
@@ -216,6 +221,7 @@ struct client_options {
     std::string access_log_dir;
     size_t access_log_keep = 0;
     bool no_threads = false;
+    dlock::module module = dlock::module::required;
 };
 
 enum class reply_kind {
@@ -233,6 +239,16 @@ struct reply {
     size_t text_length; // of the whole text, if it was cut
 };
 
+// Told of the reply to a guarded command that was started, or why there is none.
+using reply_function = std::function<void(result<reply>)>;
+
+// A name with a local lock, see dlock_hot_name.
+struct hot_name {
+    std::string name;
+    uint32_t waiting;
+    bool is_held, is_found;
+};
+
 // A holder of a lock, see dlock_inspection.
 struct holder {
     std::string server, name, token;
@@ -244,5 +260,81 @@ struct holder {
     bool is_string;
     dlock::mode mode;
 };
+
+namespace detail {
+
+// The list is the arg of dlock_inspect() and dlock_list().
+inline bool add_holder(void *list, const dlock_inspection *found) noexcept {
+    std::optional<milliseconds> remaining;
+    if (found->ttl_ms >= 0) remaining = milliseconds(found->ttl_ms);
+    static_cast<std::vector<holder> *>(list)->push_back(
+        {found->server, std::string(found->name, found->name_length),
+         std::string(found->token, found->token_length), found->fence, remaining,
+         milliseconds(found->lease_ms),
+         std::chrono::system_clock::time_point(milliseconds(found->since_ms)), found->waiters,
+         found->session, found->holders, found->is_string, static_cast<mode>(found->mode)});
+    return true;
+}
+
+// The list is the arg of dlock_hotspot_list().
+inline bool add_hot_name(void *list, const dlock_hot_name *hot) noexcept {
+    static_cast<std::vector<hot_name> *>(list)->push_back(
+        {hot->name, hot->waiting, hot->is_held, hot->is_found});
+    return true;
+}
+
+// A command as the C functions want it. Not moved, as the reply points to the text.
+struct guarded_call {
+    guarded_call(const std::vector<std::string_view> &command, size_t text_max)
+        : text(text_max + 1, '\0') {
+        for (std::string_view word : command) {
+            words.push_back(word.data());
+            lengths.push_back(word.size());
+        }
+        dlock_reply_init(&c, text.data(), text.size());
+    }
+    guarded_call(const guarded_call &) = delete;
+    guarded_call &operator=(const guarded_call &) = delete;
+
+    // Once: takes the text.
+    result<reply> take_result(dlock_lock *lock, dlock_status code) {
+        if (code != DLOCK_OK) return {from_c(code), dlock_last_error(lock)};
+        text.resize(c.text_length < text.size() ? c.text_length : text.size() - 1);
+        return reply{static_cast<reply_kind>(c.kind), c.integer, std::move(text), c.text_length};
+    }
+
+    std::vector<const char *> words;
+    std::vector<size_t> lengths;
+    std::string text;
+    dlock_reply c;
+    reply_function done; // empty: the call is not started, but run
+};
+
+inline result<reply> run_guarded(dlock_lock *lock, const std::vector<std::string_view> &command,
+                                 size_t text_max) {
+    guarded_call call(command, text_max);
+    return call.take_result(lock, dlock_guarded(lock, call.words.size(), call.words.data(),
+                                                call.lengths.data(), &call.c));
+}
+
+inline void tell_reply(void *arg, dlock_lock *lock, dlock_status done) noexcept {
+    std::unique_ptr<guarded_call> call(static_cast<guarded_call *>(arg));
+    call->done(call->take_result(lock, done));
+}
+
+inline void tell_done(void *arg, dlock_lock *, dlock_status done) noexcept {
+    std::unique_ptr<done_function> told(static_cast<done_function *>(arg));
+    (*told)(from_c(done));
+}
+
+// The function lives until tell_done() has called it, or until the call could not be started.
+template <typename Call> status start(done_function done, Call call) {
+    auto kept = std::make_unique<done_function>(std::move(done));
+    dlock_status started = call(tell_done, kept.get());
+    if (started == DLOCK_OK) static_cast<void>(kept.release());
+    return from_c(started);
+}
+
+} // namespace detail
 
 } // namespace dlock

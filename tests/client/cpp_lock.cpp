@@ -372,6 +372,81 @@ static void a_call_can_be_started(const std::string &url) {
     CHECK(told == std::vector<status>(3, status::ok));
 }
 
+static void a_started_acquire_can_have_a_lease_of_its_own(const std::string &url) {
+    auto client = open(url);
+    auto lock = client.make_lock("name").value();
+    bool is_done = false;
+    auto done = [&](status result) {
+        CHECK(result == status::ok);
+        is_done = true;
+    };
+    CHECK(lock.acquire_for_start(5s, 2min, done) == status::ok);
+    wait_for(client, is_done);
+    CHECK(lock.remaining() > 1min);
+    CHECK(lock.release() == status::ok);
+    is_done = false;
+    CHECK(lock.acquire_for_start(dlock::forever, 2min, done) == status::ok);
+    wait_for(client, is_done);
+    CHECK(lock.remaining() > 1min);
+    CHECK(lock.release() == status::ok);
+    is_done = false;
+    CHECK(lock.acquire_start(dlock::forever, done) == status::ok);
+    wait_for(client, is_done);
+    CHECK(lock.remaining() <= 1min);
+}
+
+static void a_started_guarded_command_replies(const std::string &url) {
+    auto client = open(url);
+    auto lock = client.make_lock("{t}name").value();
+    bool is_done = false;
+    dlock::result<dlock::reply> told(status::invalid, "not told");
+    auto done = [&](dlock::result<dlock::reply> result) {
+        told = std::move(result);
+        is_done = true;
+    };
+    auto run = [&](const std::vector<std::string_view> &command, size_t text_max) {
+        is_done = false;
+        CHECK(lock.guarded_start(command, done, text_max) == status::ok);
+        CHECK(lock.guarded_start(command, done) == status::invalid); // one call at a time
+        wait_for(client, is_done);
+    };
+    CHECK(lock.acquire(5s) == status::ok);
+    run({"SET", "{t}key", "seven letters"}, 100);
+    CHECK(told && told->text == "OK");
+    run({"GET", "{t}key"}, 5);
+    CHECK(told->kind == dlock::reply_kind::text);
+    CHECK(told->text == "seven" && told->text_length == 13);
+    run({"DEL", "{t}key"}, 100);
+    CHECK(told->kind == dlock::reply_kind::integer && told->integer == 1);
+    CHECK(dlock_release_token(client.handle(), "{t}name", lock.token().c_str(), nullptr, 0) ==
+          DLOCK_OK);
+    run({"DEL", "{t}key"}, 100);
+    CHECK(!told && told.code() == status::lost && !told.message().empty());
+}
+
+static void hot_names_can_be_listed(const std::string &url) {
+    auto client = open(url);
+    CHECK(client.hotspot_list().value().empty());
+    CHECK(client.hotspot_add("name") == status::ok);
+    dlock::guard held(client, "name", 5s);
+    auto found = client.hotspot_list().value();
+    CHECK(found.size() == 1);
+    CHECK(found[0].name == "name");
+    CHECK(found[0].waiting == 0 && found[0].is_held && !found[0].is_found);
+}
+
+static void the_module_is_not_needed(const std::string &url) {
+    auto options = options_for(url);
+    options.module = dlock::module::none;
+    auto client = dlock::client::open(options).value();
+    auto lock = client.make_lock("name").value();
+    CHECK(lock.acquire(5s) == status::ok);
+    CHECK(lock.fence() == 0); // SET NX PX has none
+    CHECK(open(url).inspect("name", 20s).value().at(0).is_string);
+    auto refused = client.make_lock("name", dlock::shared());
+    CHECK(!refused && refused.code() == status::invalid && !refused.message().empty());
+}
+
 static void a_client_in_c_can_be_adopted(const std::string &url) {
     const char *text = url.c_str();
     dlock_client_options options;
@@ -439,6 +514,10 @@ static const fact facts[] = {
     FACT(a_client_has_defaults_for_its_locks),
     FACT(a_guard_can_end_early),
     FACT(a_call_can_be_started),
+    FACT(a_started_acquire_can_have_a_lease_of_its_own),
+    FACT(a_started_guarded_command_replies),
+    FACT(hot_names_can_be_listed),
+    FACT(the_module_is_not_needed),
     FACT(a_client_in_c_can_be_adopted),
 #if defined(__cpp_exceptions)
     FACT(errors_can_be_thrown),
