@@ -9,9 +9,9 @@
  * store has one holder for a name, so can_share is false, and the library refuses shared locks. A
  * store of yours would send requests to a database, and may block: threads of the library call it.
  *
- * This store learns of every release, so waits is true, and acquire() waits for a busy lock. A store
- * without waits returns DLOCK_BUSY at once, and the library asks again after a pause. With "spin"
- * the library does so here, too. */
+ * This store learns of every release, so waits is true, and acquire() waits for a busy lock. A
+ * store without waits returns DLOCK_BUSY at once, and the library asks again after a pause. With
+ * "spin" the library does so here, too. */
 #include <dlock_spi.h>
 #include <pthread.h>
 #include <stdio.h>
