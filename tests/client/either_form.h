@@ -5,8 +5,8 @@
  *   async                    each call is started, and a thread of the program dispatches
  *   loop                     the same, and the library may start no thread
  *
- * Include it after dlock.h, in a program of one file with one client. Calls from within on_event
- * block in every form. */
+ * Include it after dlock.h, in a program with one client. Calls from within on_event block in every
+ * form; only the file that makes the client may make such calls. */
 #pragma once
 
 #include "dlock.h"
@@ -19,11 +19,19 @@
 #include <unistd.h>
 
 static struct {
-    bool is_async, has_no_threads;
     dlock_client *client;
     pthread_t thread;
     int stop_fds[2];
 } form;
+
+static inline bool form_is(const char *name) {
+    const char *wanted = getenv("DLOCK_FORM");
+    return wanted != NULL && strcmp(wanted, name) == 0;
+}
+
+static inline bool form_is_async(void) {
+    return form_is("async") || form_is("loop");
+}
 
 static inline void *form_dispatch(void *arg) {
     struct pollfd sources[] = {{.fd = dlock_client_fd(form.client), .events = POLLIN},
@@ -36,13 +44,10 @@ static inline void *form_dispatch(void *arg) {
 }
 
 static inline dlock_status form_client_new(dlock_client **out, const dlock_client_options *given) {
-    const char *name = getenv("DLOCK_FORM");
     dlock_client_options options = *given;
-    form.has_no_threads = name != NULL && strcmp(name, "loop") == 0;
-    form.is_async = form.has_no_threads || (name != NULL && strcmp(name, "async") == 0);
-    options.no_threads = form.has_no_threads;
+    options.no_threads = form_is("loop");
     dlock_status status = dlock_client_new(out, &options);
-    if (status != DLOCK_OK || !form.is_async) return status;
+    if (status != DLOCK_OK || !form_is_async()) return status;
     form.client = *out;
     if (pipe(form.stop_fds) != 0) abort();
     if (pthread_create(&form.thread, NULL, form_dispatch, NULL) != 0) abort();
@@ -50,7 +55,7 @@ static inline dlock_status form_client_new(dlock_client **out, const dlock_clien
 }
 
 static inline void form_client_free(dlock_client *client) {
-    if (client != NULL && form.is_async) {
+    if (client != NULL && form_is_async()) {
         if (write(form.stop_fds[1], ".", 1) != 1) abort();
         pthread_join(form.thread, NULL);
     }
@@ -89,7 +94,7 @@ static inline dlock_status form_wait(form_call *call, dlock_status started) {
     { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, DLOCK_OK }
 
 static inline bool form_blocks(void) {
-    return !form.is_async || pthread_equal(form.thread, pthread_self());
+    return !form_is_async() || pthread_equal(form.thread, pthread_self());
 }
 
 static inline dlock_status form_acquire(dlock_lock *lock, int64_t wait_ms) {

@@ -20,12 +20,18 @@ SCENARIOS = ["single", "restart", "clock", "guarded", "plain", "network", "senti
              "redlock"]
 
 
+FORMS = [*((scenario, "blocking") for scenario in SCENARIOS), ("single", "async"),
+         ("network", "async"), ("redlock", "async"), ("restart", "loop"), ("network", "loop")]
+
+
 @pytest.mark.alone
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_no_promise_is_broken(scenario):
+@pytest.mark.parametrize("scenario, form", FORMS)
+def test_no_promise_is_broken(scenario, form):
+    """The forms are those of either_form.h: blocking calls, started ones, no thread at all."""
     words = ["--scenario", scenario, "--seconds", SECONDS, *(["--seed", SEED] if SEED else [])]
     run = subprocess.run([sys.executable, ROOT / "tests/torture/torture.py", *words],
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                         env={**os.environ, "DLOCK_FORM": form}, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True)
     assert run.returncode == 0, run.stdout
     counted = next(line for line in run.stdout.splitlines() if line.startswith("counted"))
-    tell(f"torture, {scenario}: {counted}")
+    tell(f"torture, {scenario}, {form}: {counted}")

@@ -9,6 +9,7 @@
  * "Certainly held until" is the clock read before dlock_remaining_ms() is asked, plus the answer:
  * never later than what the library promised. */
 #include "visit.h"
+#include "../client/either_form.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@
  *
  * settings.h has all words. The worker goes on until SIGTERM, and then ends in good order: every
  * lock is released, and the client is freed. */
+#include "../client/either_form.h"
 #include "visit.h"
 
 #include <pthread.h>
