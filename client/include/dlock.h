@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 /* Numbers are ABI: never renumbered, never reused. 1..99 are answers: the service worked and said
- * no. 100.. are failures: no request reached the service, or no reply could be read. */
+ * no. 100.. are failures: no request was sent, no usable reply came, or the request was refused. */
 typedef enum dlock_status {
     DLOCK_OK = 0,
     DLOCK_BUSY = 1,          /* another holder has the lock (asked only once) */
@@ -82,8 +82,8 @@ typedef enum dlock_module {
 typedef enum dlock_state {
     DLOCK_FREE = 0, /* never acquired, or released */
     DLOCK_HELD = 1,
-    DLOCK_SUSPECT = 2, /* held, but a renewal is overdue */
-    DLOCK_GONE = 3     /* the validity of the lock has ended */
+    DLOCK_SUSPECT = 2, /* a renewal is overdue, or the connection of the session has ended */
+    DLOCK_GONE = 3     /* the validity has ended or is about to, or the server denies the lock */
 } dlock_state;
 
 typedef enum dlock_event {
@@ -232,10 +232,10 @@ DLOCK_API dlock_status dlock_client_new_url(dlock_client **out, const char *url)
  * status but DLOCK_OK *out is NULL, and dlock_error() says why. Threads: any. */
 DLOCK_API dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *options);
 
-/* Why the last dlock_client_new(), dlock_client_new_url() or dlock_lock_new() of the calling thread
- * failed, for people; "" if it did not. Names the option that is wrong; never contains a password.
- * The text belongs to the thread, and is valid until the next such call of the thread. Threads:
- * any. */
+/* Why the last dlock_client_new(), dlock_client_new_url(), dlock_lock_new() or dlock_watch() of the
+ * calling thread failed, for people; "" if it did not. Names the option that is wrong; never
+ * contains a password. The text belongs to the thread, and is valid until the next such call of the
+ * thread. Threads: any. */
 DLOCK_API const char *dlock_error(void);
 
 /* All locks of the client must have been freed. Withdrawals that are under way get one more chance,
@@ -350,7 +350,7 @@ static inline void dlock_reply_init(dlock_reply *reply, char *text, size_t size)
  * not once dlock_release() has returned DLOCK_OK or DLOCK_LOST (unless the client has
  * hotspot_hand_on). It is never sent twice: see client/README.md. DLOCK_INVALID: several
  * independent servers, plain Redis and stores have no guarded commands. Returns within
- * connect_timeout_ms and io_timeout_ms. Threads: owner. */
+ * connect_timeout_ms plus io_timeout_ms. Threads: owner. */
 DLOCK_API dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *argv,
                                      const size_t *argvlen, dlock_reply *reply);
 
@@ -404,8 +404,8 @@ DLOCK_API const char *dlock_last_error(const dlock_lock *lock);
  *     }
  *
  * A call that was started ends by done(), which is called exactly once, by dlock_client_dispatch().
- * The function must not block, and may do everything with the lock: start the next call, free the
- * lock, call blocking functions (which make the loop wait). Requests that it starts are sent when
+ * The function may do everything with the lock: start the next call, free the lock, and even call
+ * blocking functions, but the event loop waits meanwhile. Requests that it starts are sent when
  * it has returned. Handlers and the access log run in the threads that start and dispatch.
  * See client/README.md. */
 
@@ -443,9 +443,10 @@ DLOCK_API size_t dlock_client_dispatch(dlock_client *client);
 
 /* -- without a handle: for tools and operators
  *
- * Each returns by timeout_ms, or an I/O timeout later at the very worst. why: NULL, or room for the
- * cause of a failure, for people; "" when there is none. DLOCK_INVALID: also where the store is a
- * program's own; of dlock_list() and dlock_server_info(), also without the module. */
+ * Each returns by timeout_ms, or an I/O timeout later at the very worst; those without timeout_ms
+ * return by connect_timeout_ms plus io_timeout_ms. why: NULL, or room for the cause of a failure,
+ * for people; "" when there is none. DLOCK_INVALID: also where the store is a program's own; of
+ * dlock_list() and dlock_server_info(), also without the module. */
 
 /* Of a lock that any process holds by the token: see dlock_token(). DLOCK_NOT_HELD: the token does
  * not hold the lock, and nothing has changed. Threads: any. */
