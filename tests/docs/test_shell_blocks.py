@@ -19,7 +19,8 @@ from support.tool import BUILD
 COMMANDS = ("apt-get", "cc", "dlock", "dlock-module", "git", "make", "redis-cli", "scripts/python",
             "scripts/run-tests", "sudo", "systemctl")
 PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", "module/README.md",
-         "tests/bench/README.md", "tests/model/README.md", "tests/torture/README.md"]
+         "tests/bench/README.md", "tests/fuzz/README.md", "tests/model/README.md",
+         "tests/torture/README.md"]
 FAKES = {
     "sudo": 'exec "$@"',
     # No network: packages must be known to scripts/bootstrap, or be files.
@@ -60,7 +61,7 @@ FAKES = {
 # Run with these, a test is only looked for and a scenario only known.
 MORE = [(r"^(scripts/python -m pytest\b.*)", r"\1 --collect-only"),
         (r"^(scripts/python tests/bench/bench.py\b.*)", r"\1 --list"),
-        (r"^(scripts/python tests/(?:model|torture)/\w+.py\b.*)", r"\1 --help"),
+        (r"^(scripts/python tests/(?:fuzz|model|torture)/\w+.py\b.*)", r"\1 --help"),
         (r"/path/to/redis-server", "$REDIS_SERVER_PATH")]
 
 
