@@ -77,6 +77,8 @@ static int take_part(dlock_client *client, const char *owner) {
     }
     if (!is_stopping) fprintf(stderr, "leader: %s\n", dlock_last_error(lock));
     dlock_watcher_free(watcher);
+    signal(SIGTERM, SIG_IGN); /* the lock cannot be canceled any more */
+    signal(SIGINT, SIG_IGN);
     dlock_lock_free(lock);
     return is_stopping ? 0 : 1;
 }

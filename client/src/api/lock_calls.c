@@ -241,8 +241,8 @@ static bool end_hold(dlock_lock *lock) {
     bool is_lost = is_in_question || lock_is_gone(lock);
     if (lock->kept != NULL) {
         renewal_end(&lock->kept->kept);
+        notifier_remove(&lock->kept->watched); /* gives the mutex back: no hints begin after it */
         hints_end(&lock->kept->hinted);
-        notifier_remove(&lock->kept->watched);
     }
     lease_end(&lock->lease);
     loop_unlock(client->loop);

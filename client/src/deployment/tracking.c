@@ -12,13 +12,13 @@
  *
  * Invariants: a tracked name has a request under way, or a timer, or a link with a subscriber or a
  * timer. A link without names is closed after LINGER_MS. No failure leads to another request
- * without a pause. */
+ * without a pause; hints do so only a few times in a row. */
 #include "deployment/tracking.h"
 
 #include "net/error_reply.h"
 
 enum { RETRY_MS = 200, REOPEN_MS = 1000, LINGER_MS = 10000, SAFETY_MS = 10000, COMMANDS_MAX = 4 };
-
+enum { OPENING_MS = 5000, POLLED_PAUSE_MS = 20, PAUSE_MAX_MS = 5000 }; /* pacing.h */
 #define CHANNEL "__redis__:invalidate"
 
 typedef struct tracked_server {
@@ -29,7 +29,7 @@ typedef struct tracked_server {
     enum { LINK_CLOSED, LINK_OPENING, LINK_OPEN, LINK_REFUSED } phase;
     own_connection *subscriber; /* NULL: none */
     request subscription;
-    int64_t subscriber_id; /* 0: the server refuses */
+    int64_t subscriber_id; /* 0: the server refuses; negative: not now */
     bool is_enabled;       /* CLIENT TRACKING ON was sent on the command connection */
     loop_task reset;
     loop_timer timer; /* without names: closes the link. Else: opens the subscriber again */
@@ -49,10 +49,18 @@ static void doubt(tracking *tracking) {
     router_discover(tracking->router);
 }
 
+static int64_t pause_max_ms(const tracked_name *tracked) {
+    return tracked->is_polled ? POLLED_PAUSE_MS : PAUSE_MAX_MS;
+}
+
 /* A read under way may be older than the change: the name is read once more then. */
 static void read_later(tracked_name *tracked, int64_t pause_ms) {
+    loop *loop = loop_of(tracked->tracking);
+    int64_t due_us = deadline_after_ms(loop_now_us(loop), pause_ms);
+    int64_t least_us = pacing_next_us(&tracked->pacing, pause_max_ms(tracked));
     tracked->is_stale = tracked->is_reading && pause_ms == 0;
-    if (!tracked->is_stale) set_timer(tracked->tracking, &tracked->timer, pause_ms);
+    if (!tracked->is_stale)
+        loop_set_timer(loop, &tracked->timer, due_us > least_us ? due_us : least_us);
 }
 
 static void stop_reading(tracked_name *tracked) {
@@ -119,10 +127,17 @@ static void on_message(void *arg, const reply *message) {
         if (name->kind == REPLY_TEXT) read_hinted(link, name);
 }
 
+static bool is_transient(const reply *error) {
+    char text[CAUSE_SIZE];
+    reply_copy_text(error, text, sizeof(text));
+    return error->kind == REPLY_ERROR && error_reply_meaning(text).is_transient;
+}
+
 static void on_subscription_reply(request *request, int index, const reply *reply) {
     tracked_server *link = container_of(request, tracked_server, subscription);
     if (index == 0) link->subscriber_id = reply->kind == REPLY_INTEGER ? reply->integer : 0;
     if (index == 1 && reply->kind != REPLY_ARRAY) link->subscriber_id = 0;
+    if (is_transient(reply)) link->subscriber_id = -1;
 }
 
 /* A connection that broke has called on_broken() before. */
@@ -131,7 +146,8 @@ static void on_subscribed(request *request, dlock_status status, const char *cau
     tracked_server *link = container_of(request, tracked_server, subscription);
     if (status != DLOCK_OK) return;
     link->phase = LINK_OPEN;
-    if (link->subscriber_id <= 0) refuse(link);
+    if (link->subscriber_id < 0) reopen_later(link);
+    if (link->subscriber_id == 0) refuse(link);
     read_all(link, 0);
 }
 
@@ -148,6 +164,7 @@ static void open_subscriber(tracked_server *link) {
         return;
     }
     link->phase = LINK_OPENING;
+    set_timer(link->tracking, &link->timer, OPENING_MS);
     subscriber->on_message = on_message;
     subscriber->on_broken = on_broken;
     subscriber->arg = link;
@@ -170,6 +187,8 @@ static void on_link_due(loop_timer *timer) {
         free_link(link);
     else if (link->phase == LINK_CLOSED)
         open_subscriber(link);
+    else if (link->phase == LINK_OPENING)
+        on_broken(link); /* the server hangs */
 }
 
 /* A stalled connection may never answer: its requests are given up. */
@@ -233,7 +252,7 @@ static void lose_tracking(tracked_name *tracked, const reply *error) {
     tracked_server *link = tracked->link;
     link->is_enabled = false;
     if (link->phase != LINK_OPEN) return;
-    if (reply_begins_with(error, "ERR CLIENT CACHING"))
+    if (reply_begins_with(error, "ERR CLIENT CACHING") || is_transient(error))
         read_later(tracked, RETRY_MS);
     else if (reply_begins_with(error, "ERR The client ID"))
         reopen_later(link);
@@ -335,6 +354,7 @@ static void on_due(loop_timer *timer) {
     const tracked_server *link = tracked->link;
     bool is_wanted = link->phase == LINK_OPEN || tracked->is_polled;
     if (link->phase == LINK_OPENING || !is_wanted) return; /* read once there is a subscriber */
+    pacing_note_read(&tracked->pacing, loop_now_us(loop_of(link->tracking)), pause_max_ms(tracked));
     tracked->is_stale = tracked->is_replica = false;
     tracked->is_reading = send_read(tracked);
     if (!tracked->is_reading) read_later(tracked, TRACKING_POLL_MS);

@@ -11,6 +11,7 @@
  * the server or the ACL does not allow tracking, names are read every TRACKING_POLL_MS if polls are
  * wanted, else not at all. All functions: locked (loop.h). */
 #pragma once
+#include "deployment/pacing.h"
 #include "deployment/router.h"
 
 enum { TRACKING_POLL_MS = 1000, TRACKING_BUCKETS = 512 };
@@ -38,6 +39,7 @@ typedef struct tracked_name {
     loop_timer timer;          /* the next read without a hint */
     bool is_reading, is_stale; /* stale: changed since the read under way was sent */
     bool is_replica;           /* the server has said so: its word does not count */
+    pacing pacing;
 } tracked_name;
 
 void tracking_init(tracking *tracking, deployment *deployment);

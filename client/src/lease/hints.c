@@ -28,16 +28,17 @@ static void on_proof_reply(request *request, int index, const reply *reply) {
 }
 
 static void on_proof_done(request *request, dlock_status status, const char *cause) {
-    (void)status, (void)cause;
-    container_of(request, hinted_lock, proof)->is_proving = false;
+    (void)request, (void)status, (void)cause;
 }
 
 /* The renewal finds out about the lock of a session whose connection has ended. */
 static void on_read(tracked_name *tracked, const server *server, const reply *info) {
     (void)server;
     hinted_lock *hinted = container_of(tracked, hinted_lock, tracked);
-    bool is_certain = atomic_load(&hinted->lease->gone_us) > LEASE_OVER;
-    if (!is_certain || hinted->is_proving || has_token(info, hinted->token)) return;
+    int64_t gone_us = atomic_load(&hinted->lease->gone_us);
+    if (gone_us == LEASE_OVER) tracking_remove(tracked); /* lost, and not given back yet */
+    bool is_proving = hinted->proof.conn != NULL;
+    if (gone_us <= LEASE_OVER || is_proving || has_token(info, hinted->token)) return;
     command extend = {0};
     lock_words words = {.operation = DLOCK_EXTENDING,
                         .name = hinted->name,
@@ -45,7 +46,7 @@ static void on_read(tracked_name *tracked, const server *server, const reply *in
                         .lease_ms = PROOF_LEASE_MS};
     lock_command(&extend, &words);
     hinted->proof = (request){.on_reply = on_proof_reply, .on_done = on_proof_done};
-    hinted->is_proving = tracking_send(tracked, &extend, &hinted->proof);
+    tracking_send(tracked, &extend, &hinted->proof); /* no memory: the renewal finds out */
 }
 
 static void on_due(loop_timer *timer) {
@@ -67,7 +68,6 @@ void hints_end(hinted_lock *hinted) {
     if (hinted->tracking == NULL) return;
     loop_clear_timer(hinted->tracking->router->base.loop, &hinted->timer);
     tracking_remove(&hinted->tracked);
-    if (hinted->is_proving) connection_abandon(&hinted->proof);
-    hinted->is_proving = false;
+    connection_abandon(&hinted->proof);
     hinted->tracking = NULL;
 }

@@ -22,7 +22,6 @@ typedef struct hinted_lock {
     tracked_name tracked;
     loop_timer timer; /* the first read */
     request proof;
-    bool is_proving;
 } hinted_lock;
 
 /* The lock is held: lease_begin() was called. Does nothing if hints are wanted already. */

@@ -81,22 +81,26 @@ static void deliver(notifier *notifier, watched_lock *watched) {
     end_telling(notifier);
 }
 
-/* In the background thread, not locked. */
+static void tell_notice(notifier *notifier, notice *notice) {
+    list_remove(&notice->node);
+    begin_telling(notifier, notice);
+    notice->tell(notice);
+    end_telling(notifier);
+}
+
+/* In the background thread, not locked. Locks first: there may be news of a name all the time. */
 static void deliver_pending(void *arg) {
     notifier *notifier = arg;
     list_node *first;
     loop_lock(notifier->loop);
-    while ((first = list_first(&notifier->pending)) != NULL) {
-        list_remove(first);
-        deliver(notifier, container_of(first, watched_lock, pending_node));
-    }
-    while ((first = list_first(&notifier->notices)) != NULL) {
-        notice *notice = container_of(first, struct notice, node);
-        list_remove(first);
-        begin_telling(notifier, notice);
-        notice->tell(notice);
-        end_telling(notifier);
-    }
+    do {
+        while ((first = list_first(&notifier->pending)) != NULL) {
+            list_remove(first);
+            deliver(notifier, container_of(first, watched_lock, pending_node));
+        }
+        first = list_first(&notifier->notices);
+        if (first != NULL) tell_notice(notifier, container_of(first, notice, node));
+    } while (first != NULL);
     loop_unlock(notifier->loop);
 }
 

@@ -6,6 +6,7 @@
 #include "deployment/tracking.h"
 
 enum { RETRY_MS = 200, REOPEN_MS = 1000, LINGER_MS = 10000, SAFETY_MS = 10000 };
+enum { OPENING_MS = 5000, PAUSE_MAX_MS = 5000 };
 
 #define SUBSCRIBE  "CLIENT ID; SUBSCRIBE __redis__:invalidate"
 #define SUBSCRIBED ":7\r\n*3\r\n+subscribe\r\n+__redis__:invalidate\r\n:1\r\n"
@@ -275,6 +276,48 @@ static void a_link_without_names_is_used_again(void) {
     end_tracking();
 }
 
+static void a_name_that_changes_all_the_time_is_read_with_pauses(void) {
+    track(false);
+    for (int i = 0; i < 20; i++) {
+        pass_ms(PAUSE_MAX_MS);
+        say(0, HINT);
+        CHECK_HEARD(1, CACHING INFO);
+        say(1, OK FREE);
+    }
+    say(0, HINT);
+    pass_ms(PAUSE_MAX_MS - 1);
+    CHECK_HEARD(1, "");
+    pass_ms(1);
+    CHECK_HEARD(1, CACHING INFO);
+    say(1, OK FREE);
+    end_tracking();
+}
+
+static void a_server_that_is_busy_is_asked_again(void) {
+    begin_tracking(false);
+    say(0, "-BUSY x\r\n-BUSY x\r\n");
+    pass_ms(REOPEN_MS);
+    CHECK_HEARD(1, SUBSCRIBE);
+    say(1, SUBSCRIBED);
+    CHECK_HEARD(2, ON CACHING INFO);
+    say(2, "-BUSY x\r\n-BUSY x\r\n-BUSY x\r\n");
+    pass_ms(RETRY_MS);
+    CHECK_HEARD(2, ON CACHING INFO);
+    end_tracking();
+}
+
+static void a_subscriber_that_gets_no_reply_is_replaced(void) {
+    begin_tracking(true);
+    pass_ms(OPENING_MS + RETRY_MS);
+    CHECK(!link_at(0)->is_open);
+    CHECK_HEARD(1, INFO);
+    say(1, FREE);
+    CHECK_EQUAL(seen.reads, 1);
+    pass_ms(REOPEN_MS);
+    CHECK_HEARD(2, SUBSCRIBE);
+    end_tracking();
+}
+
 int main(void) {
     UNIT_RUN(a_name_is_read_once_there_is_a_subscriber);
     UNIT_RUN(a_hint_makes_the_name_be_read_again);
@@ -295,5 +338,8 @@ int main(void) {
     UNIT_RUN(a_name_may_be_removed_when_it_is_told);
     UNIT_RUN(a_link_without_names_is_closed_after_a_while);
     UNIT_RUN(a_link_without_names_is_used_again);
+    UNIT_RUN(a_name_that_changes_all_the_time_is_read_with_pauses);
+    UNIT_RUN(a_server_that_is_busy_is_asked_again);
+    UNIT_RUN(a_subscriber_that_gets_no_reply_is_replaced);
     return unit_summary();
 }

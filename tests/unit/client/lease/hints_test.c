@@ -139,6 +139,18 @@ static void a_proof_that_comes_after_the_release_changes_nothing(void) {
     end_hold();
 }
 
+static void a_lost_lock_is_not_read_for_ever(void) {
+    begin_tracked_hold();
+    change(FREE);
+    CHECK_HEARD(1, PROOF);
+    say(1, ":0\r\n");
+    change(FREE);
+    CHECK_HEARD(1, "");
+    say(0, HINT);
+    CHECK_HEARD(1, "");
+    end_hold();
+}
+
 int main(void) {
     UNIT_RUN(a_lock_that_is_held_for_a_moment_is_not_read);
     UNIT_RUN(a_token_among_the_holders_needs_no_proof);
@@ -147,5 +159,6 @@ int main(void) {
     UNIT_RUN(a_loss_before_the_first_read_is_found_by_it);
     UNIT_RUN(a_lock_in_question_is_left_to_the_renewal);
     UNIT_RUN(a_proof_that_comes_after_the_release_changes_nothing);
+    UNIT_RUN(a_lost_lock_is_not_read_for_ever);
     return unit_summary();
 }

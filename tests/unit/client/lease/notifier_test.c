@@ -323,6 +323,29 @@ static void a_release_waits_while_the_program_is_told_of_the_lock(void) {
     end();
 }
 
+static int news_count;
+
+/* There is news again whenever it was told, until a lock is told of. */
+static void tell_news(notice *news) {
+    if (news_count++ == 0) {
+        lease_lose(&leases[0], DLOCK_LOST);
+        notifier_look(&watched[0]);
+        run_until(fake_loop.now_us);
+    }
+    if (told_count == 0 && news_count < 100) notifier_post(&tested, news);
+}
+
+static void a_loss_does_not_wait_for_the_end_of_other_news(void) {
+    notice news = {.tell = tell_news};
+    begin_with_one();
+    news_count = 0;
+    notifier_post(&tested, &news);
+    play_background();
+    CHECK_EQUAL(told_count, 1);
+    CHECK_EQUAL(news_count, 2);
+    end();
+}
+
 int main(void) {
     UNIT_RUN(a_lock_is_told_suspect_and_then_lost);
     UNIT_RUN(the_program_is_told_why);
@@ -341,5 +364,6 @@ int main(void) {
     UNIT_RUN(the_callback_may_release_the_lock);
     UNIT_RUN(the_callback_may_acquire_the_lock_again);
     UNIT_RUN(a_release_waits_while_the_program_is_told_of_the_lock);
+    UNIT_RUN(a_loss_does_not_wait_for_the_end_of_other_news);
     return unit_summary();
 }
