@@ -458,10 +458,17 @@ def read_until(process, wanted):
     assert line.startswith(wanted), process.stderr.read()
 
 
+def read_both(process, *wanted):
+    """Lines until one begins with each of these."""
+    missing = set(wanted)
+    while missing and (line := process.stdout.readline()):
+        missing -= {text for text in missing if line.startswith(text)}
+    assert not missing, process.stderr.read()
+
+
 def test_a_leader_is_elected_and_found_and_replaced(start, server, client):
     anna, bert = start("leader", url_of(server), "anna"), None
-    read_until(anna, "I lead")
-    read_until(anna, "anna leads")
+    read_both(anna, "I lead", "anna leads")  # told by two threads, in any order
     bert = start("leader", url_of(server), "bert")
     read_until(bert, "anna leads")
     wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "bert in the queue")
