@@ -8,13 +8,15 @@
  *                likely to wait longest
  *   gather       threads whose replies came together usually send their next requests at once. So
  *                while woken threads have not run yet, up to GATHER_MAX requests are gathered, and
- *                go out in one piece; the last of these threads sends, and finds the next to poll
+ *                go out in one piece; the last of these threads sends, and finds the next to poll.
+ *                A thread that gets no processor holds up the others for GATHER_US at most: a timer
+ *                ends the gathering
  *
  * Time: a timerfd on CLOCK_BOOTTIME in the epoll set wakes the sleeper, with an absolute time, so
  * neither SIGSTOP nor suspend delay a timer. The timerfd may go off too early, never too late.
  *
- * Invariants: nobody sleeps while tasks are deferred or bytes are to be sent, unless a woken thread
- * is about to run and does it. Whoever takes an event out of epoll handles it. Descriptors:
+ * Invariants: nobody sleeps while tasks are deferred or bytes are to be sent, unless these are being
+ * gathered, with a timer. Whoever takes an event out of epoll handles it. Descriptors:
  * loop_io.c. */
 #include "net/loop_state.h"
 
@@ -24,17 +26,23 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { EVENTS_MAX = 64, GATHER_MAX = 8 };
+enum { EVENTS_MAX = 64, GATHER_MAX = 8, GATHER_US = 1000 };
 
 static bool watch_own(loop *loop, int fd) {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
     return fd >= 0 && epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+static void on_gather_due(loop_timer *timer) {
+    loop *loop = container_of(timer, struct loop, gather_timer);
+    loop->gathered = GATHER_MAX;
+}
+
 loop *loop_new(const clock_source *clock) {
     loop *loop = calloc(1, sizeof(*loop));
     if (loop == NULL) return NULL;
     loop->clock = clock;
+    loop->gather_timer.on_due = on_gather_due;
     loop->armed_us = DEADLINE_NEVER;
     loop->brief.busy_fd = -1;
     pthread_mutex_init(&loop->mutex, NULL);
@@ -186,6 +194,7 @@ void loop_send_all(loop *loop) {
     list_node *first;
     run_tasks(loop);
     loop->gathered = 0;
+    loop_clear_timer(loop, &loop->gather_timer);
     while ((first = list_first(&loop->writes)) != NULL) {
         loop_io *io = container_of(first, loop_io, write_node);
         bytes output;
@@ -198,7 +207,10 @@ void loop_send_all(loop *loop) {
 /* Afterwards nothing is deferred, and nothing is to be sent but what is being gathered. */
 static void finish_work(loop *loop) {
     run_tasks(loop);
-    if (loop->woken_count == 0 || loop->gathered >= GATHER_MAX) loop_send_all(loop);
+    if (loop->woken_count == 0 || loop->gathered >= GATHER_MAX)
+        loop_send_all(loop);
+    else if (loop->gathered > 0 && !loop->gather_timer.node.is_queued)
+        loop_set_timer(loop, &loop->gather_timer, loop_now_us(loop) + GATHER_US);
 }
 
 void loop_unlock(loop *loop) {

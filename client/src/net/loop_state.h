@@ -52,11 +52,12 @@ struct loop {
     list tasks, writes, waiters, busy; /* loop_task, loop_io, waiter, busy_fd */
     bool is_polling;                   /* a thread makes turns */
     brief_read brief;
-    sleepers sleepers;  /* threads that wait and do not poll */
-    size_t woken_count; /* of these, threads that were woken and have not run yet */
-    size_t gathered;    /* writes since bytes were sent last */
-    size_t owed;        /* replies that are still to come */
-    waiter *drained;    /* of loop_drain(), or NULL */
+    sleepers sleepers;       /* threads that wait and do not poll */
+    size_t woken_count;      /* of these, threads that were woken and have not run yet */
+    size_t gathered;         /* writes since bytes were sent last */
+    loop_timer gather_timer; /* set while writes are gathered */
+    size_t owed;             /* replies that are still to come */
+    waiter *drained;         /* of loop_drain(), or NULL */
     bool has_no_threads;
     bool is_work_due; /* background work, without threads */
     background background;

@@ -2,6 +2,9 @@
 /* loop_threads_test.c - one thread or several wait: who makes turns, who is woken. */
 #include "threads_world.h"
 
+#include "net/loop_state.h"
+
+#include <semaphore.h>
 #include <signal.h>
 
 enum { THREADS = 5, ROUNDS = 300 };
@@ -216,6 +219,58 @@ static void a_full_gathering_is_sent_at_once(void) {
     CHECK(pthread_equal(sender, pthread_self()));
 }
 
+static sem_t is_stuck, may_run;
+
+static void get_stuck(int number) {
+    (void)number;
+    sem_post(&is_stuck);
+    while (sem_wait(&may_run) != 0)
+        ;
+}
+
+/* As if the thread got no processor. */
+static void hold_up(sleeper *sleeper) {
+    sem_init(&is_stuck, 0, 0);
+    sem_init(&may_run, 0, 0);
+    signal(SIGUSR2, get_stuck);
+    pthread_kill(sleeper->thread, SIGUSR2);
+    while (sem_wait(&is_stuck) != 0)
+        ;
+}
+
+static int await_sends(void) {
+    int count = 0;
+    for (int64_t late_us = now_us() + PROMPT_MS * 1000; count == 0 && now_us() < late_us;) {
+        pause_ms(1);
+        loop_lock(the_loop);
+        count = send_count;
+        loop_give_mutex(the_loop); /* sends nothing by itself */
+    }
+    return count;
+}
+
+static void a_woken_thread_that_does_not_run_holds_up_no_request(void) {
+    begin();
+    sleeper sleepers[2] = {0};
+    start_sleepers(sleepers, 2);
+    loop_io io = {.fd = -1, .take_output = note_sender};
+    send_count = 0;
+    hold_up(&sleepers[1]);
+    loop_lock(the_loop);
+    loop_ready(the_loop, &sleepers[1].waiter);
+    loop_write(the_loop, &io);
+    loop_unlock(the_loop);
+    CHECK_EQUAL(await_sends(), 1);
+    sem_post(&may_run);
+    CHECK(await_returned(sleepers, 2, 1));
+    loop_lock(the_loop);
+    loop_ready(the_loop, &sleepers[0].waiter);
+    loop_unlock(the_loop);
+    join_sleepers(sleepers, 2);
+    signal(SIGUSR2, SIG_DFL);
+    end();
+}
+
 static void *sleep_often(void *arg) {
     sleeper *sleeper = arg;
     unsigned seed = (unsigned)(uintptr_t)sleeper;
@@ -261,6 +316,7 @@ int main(void) {
     UNIT_RUN(a_canceled_sleeper_returns_and_the_others_go_on);
     UNIT_RUN(the_last_woken_thread_sends_what_was_gathered);
     UNIT_RUN(a_full_gathering_is_sent_at_once);
+    UNIT_RUN(a_woken_thread_that_does_not_run_holds_up_no_request);
     UNIT_RUN(many_short_waits_of_many_threads_end_each);
     return unit_summary();
 }
