@@ -24,11 +24,13 @@ def wait_until_tracked(server, count=1):
     wait_until(is_tracked, "the server to remember the reader")
 
 
-WAYS = ["DEL lock", "UNLINK lock", "FLUSHALL", "FLUSHDB", "SET lock text", "RENAME lock other"]
+WAYS = ["DEL lock", "UNLINK lock", "FLUSHALL", "FLUSHDB", "SET lock text", "RENAME lock other",
+        "RENAME hash lock", "COPY hash lock REPLACE"]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_program_is_told_at_once(server, connect, way):
+    server.client().hset("hash", "field", "value")
     told = Told()
     lock = connect(server, on_event=told).lock(**RENEWED)
     assert lock.acquire() == Status.OK

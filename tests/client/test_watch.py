@@ -30,6 +30,12 @@ def release(client, token, name="lock"):
     return client.execute_command("DLOCK.RELEASE", name, token)
 
 
+def overwrite(client):
+    """By a value that is neither a lock nor a string."""
+    client.hset("hash", "field", "value")
+    client.rename("hash", "lock")
+
+
 def wait_for(watcher, state, timeout=20):
     wait_until(lambda: watcher.now() == state, f"{state} instead of {watcher.told[-3:]}", timeout)
 
@@ -48,6 +54,8 @@ def test_every_way_to_change_the_holder_is_told(server, client, watch):
     changes = [(lambda: acquire(client, "a"), b"a"), (lambda: release(client, "a"), None),
                (lambda: acquire(client, "b"), b"b"), (lambda: client.delete("lock"), None),
                (lambda: acquire(client, "c"), b"c"), (lambda: client.flushall(), None),
+               (lambda: acquire(client, "d"), b"d"), (lambda: overwrite(client), None),
+               (lambda: client.delete("lock") and acquire(client, "e"), b"e"),
                (lambda: client.set("lock", "text"), b"text"),
                (lambda: client.set("lock", "other"), b"other"),
                (lambda: client.pexpire("lock", 1), None)]

@@ -97,8 +97,7 @@ static bool build(dlock_client *client, const settings *settings) {
         list_init(&client->guarded[i]);
     if (!copy_lock_defaults(client, &settings->lock)) return false;
     token_source_init(&client->tokens);
-    client->token_room =
-        options->handler_count > 0 ? DLOCK_TOKEN_SIZE : token_source_room(&client->tokens);
+    client->has_handlers = options->handler_count > 0;
     client->loop = loop_new(clock_system());
     if (client->prefix == NULL || client->loop == NULL) return false;
     if (options->no_threads) loop_forbid_threads(client->loop);

@@ -36,7 +36,7 @@ struct dlock_client {
     log_file *log_file; /* NULL: none */
     chain *chain;
     token_source tokens;
-    size_t token_room; /* of a handle: for tokens of this client, or of handlers as well */
+    bool has_handlers; /* of the program: these may set tokens */
     char *prefix;
     list guarded[CLIENT_GUARD_BUCKETS]; /* of guard.c: handles of open scopes */
     dlock_lock_options lock_defaults;

@@ -16,6 +16,15 @@
 #include "api/options.h"
 #include "base/text.h"
 
+/* The open scopes of one handle. */
+typedef struct guard {
+    list_node node; /* in a bucket of the client */
+    dlock_lock *lock;
+    uint64_t thread;
+    unsigned scopes;
+    int levels; /* of these, scopes that have got the lock */
+} guard;
+
 static atomic_uint_least64_t last_thread;
 static _Thread_local uint64_t thread_number;
 
@@ -38,26 +47,43 @@ static dlock_lock *find(dlock_client *client, const char *name) {
     loop_lock(client->loop);
     for (list_node *node = list_first(bucket); node != NULL && found == NULL;
          node = list_next(bucket, node)) {
-        dlock_lock *lock = container_of(node, dlock_lock, guard_node);
-        bool is_mine = lock->guard_thread == this_thread() && lock->depth > 0;
-        if (is_mine && strcmp(lock->name + prefix_length, name) == 0) found = lock;
+        const guard *guard = container_of(node, struct guard, node);
+        bool is_mine = guard->thread == this_thread() && guard->lock->depth > 0;
+        if (is_mine && strcmp(guard->lock->name + prefix_length, name) == 0) found = guard->lock;
     }
     loop_unlock(client->loop);
     return found;
 }
 
-static void add(dlock_lock *lock, const char *name) {
-    lock->guard_thread = this_thread();
+/* False: no memory. */
+static bool add(dlock_lock *lock, const char *name) {
+    guard *guard = lock->guard = calloc(1, sizeof(*guard));
+    if (guard == NULL) return false;
+    guard->lock = lock;
+    guard->thread = this_thread();
     loop_lock(lock->client->loop);
-    list_append(find_bucket(lock->client, name), &lock->guard_node);
+    list_append(find_bucket(lock->client, name), &guard->node);
     loop_unlock(lock->client->loop);
+    return true;
 }
 
 static void remove_and_free(dlock_lock *lock) {
+    guard *guard = lock->guard;
     loop_lock(lock->client->loop);
-    list_remove(&lock->guard_node);
+    list_remove(&guard->node);
     loop_unlock(lock->client->loop);
     dlock_lock_free(lock);
+    free(guard);
+}
+
+static dlock_status begin_first(dlock_lock **out, dlock_client *client, const char *name,
+                                int64_t wait_ms, const dlock_lock_options *options) {
+    dlock_status status = dlock_lock_new(out, client, name, options);
+    if (status != DLOCK_OK) return status;
+    if (add(*out, name)) return dlock_acquire(*out, wait_ms);
+    dlock_lock_free(*out);
+    *out = NULL;
+    return error_set(DLOCK_NO_MEMORY, "");
 }
 
 /* -- a nested scope */
@@ -91,16 +117,11 @@ dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wa
                               const dlock_lock_options *options) {
     dlock_scope scope = {.lock = NULL};
     if (client != NULL && name != NULL) scope.lock = find(client, name);
-    if (scope.lock != NULL) {
-        scope.got = begin_nested(scope.lock, wait_ms, options);
-    } else {
-        scope.got = dlock_lock_new(&scope.lock, client, name, options);
-        if (scope.got != DLOCK_OK) return scope;
-        add(scope.lock, name);
-        scope.got = dlock_acquire(scope.lock, wait_ms);
-    }
-    scope.lock->guards++;
-    if (scope.got == DLOCK_OK) scope.lock->guard_levels++;
+    scope.got = scope.lock != NULL ? begin_nested(scope.lock, wait_ms, options)
+                                   : begin_first(&scope.lock, client, name, wait_ms, options);
+    if (scope.lock == NULL) return scope;
+    scope.lock->guard->scopes++;
+    if (scope.got == DLOCK_OK) scope.lock->guard->levels++;
     return scope;
 }
 
@@ -108,7 +129,7 @@ dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wa
  * program has released is fine: the other scopes keep theirs. */
 static dlock_status release_level(dlock_lock *lock) {
     bool is_gone = dlock_get_state(lock) == DLOCK_GONE;
-    int others = --lock->guard_levels;
+    int others = --lock->guard->levels;
     bool is_released = lock->depth <= others;
     if (others == 0 && lock->depth > 1) lock->depth = 1;
     dlock_status status = is_released ? DLOCK_OK : dlock_release(lock);
@@ -120,7 +141,7 @@ dlock_status dlock_scope_end(dlock_scope *scope) {
     if (lock == NULL) return scope->got;
     scope->lock = NULL;
     if (scope->got == DLOCK_OK) scope->got = release_level(lock);
-    if (--lock->guards == 0) remove_and_free(lock);
+    if (--lock->guard->scopes == 0) remove_and_free(lock);
     return scope->got;
 }
 

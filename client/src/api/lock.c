@@ -84,12 +84,14 @@ static dlock_lock *allocate(dlock_client *client, const char *name,
     size_t slots_size = client->chain->count * sizeof(void *);
     size_t prefix_length = strlen(client->prefix), name_size = strlen(name) + 1;
     size_t owner_size = options->owner == NULL ? 0 : strlen(options->owner) + 1;
-    dlock_lock *lock = calloc(1, sizeof(*lock) + slots_size + client->token_room + prefix_length +
-                                     name_size + owner_size);
+    size_t token_room = client->has_handlers ? DLOCK_TOKEN_SIZE
+                                             : token_source_room(&client->tokens, options->owner);
+    dlock_lock *lock =
+        calloc(1, sizeof(*lock) + slots_size + token_room + prefix_length + name_size + owner_size);
     if (lock == NULL) return NULL;
     char *memory = (char *)lock->slots + slots_size;
     lock->client = client;
-    lock->token = take(&memory, client->token_room);
+    lock->token = take(&memory, token_room);
     lock->name = take(&memory, prefix_length + name_size);
     memcpy(lock->name, client->prefix, prefix_length);
     memcpy(lock->name + prefix_length, name, name_size);
@@ -112,10 +114,9 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
     init_call(lock, &options);
     init_lease(lock, &options);
     /* Else the first acquire that goes out does that. A handler may grant an acquire by itself. */
-    bool is_early = client->token_room == DLOCK_TOKEN_SIZE;
     bool is_kept = options.renew_every_ms > 0 || options.session || client->on_event != NULL;
     if ((is_kept && !make_parts(lock)) ||
-        (is_early && !attempt_prepare(&lock->call.attempt, client->deployment))) {
+        (client->has_handlers && !attempt_prepare(&lock->call.attempt, client->deployment))) {
         dlock_lock_free(lock);
         return error_set(DLOCK_NO_MEMORY, "");
     }
@@ -171,8 +172,12 @@ const char *dlock_token(const dlock_lock *lock) {
 }
 
 void dlock_get_timings(const dlock_lock *lock, dlock_timings *timings) {
-    dlock_timings all = lock->timings;
-    all.struct_size = timings->struct_size;
+    const legs *legs = &lock->legs;
+    dlock_timings all = {.struct_size = timings->struct_size,
+                         .local_ms = (double)legs->local_us / 1000,
+                         .remote_ms = (double)legs->remote_us / 1000,
+                         .attempts = legs->attempts,
+                         .refused_by = legs->refused_by};
     memcpy(timings, &all, all.struct_size < sizeof(all) ? all.struct_size : sizeof(all));
 }
 

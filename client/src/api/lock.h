@@ -23,6 +23,13 @@ typedef struct async_call {
     void *arg;
 } async_call;
 
+/* Of the last acquire, as in dlock_timings. */
+typedef struct legs {
+    int64_t local_us, remote_us;
+    uint32_t attempts;
+    dlock_leg refused_by;
+} legs;
+
 /* Of a lock that is renewed, has a session, or whose loss is to be told. */
 typedef struct kept_parts {
     kept_lock kept;
@@ -38,22 +45,17 @@ struct dlock_lock {
     call call; /* the one that goes on, if any */
 
     int depth;
-    bool is_deepening; /* extend: of an acquire of a lock that is held already */
+    bool is_deepening;       /* extend: of an acquire of a lock that is held already */
+    atomic_bool is_canceled; /* set by any thread, and by signal handlers */
     uint64_t fence;
-    char
-        *token; /* shared by call and attempt; the text of dlock_last_error() is the call's cause */
-    dlock_timings timings;
+    char *token; /* shared by call and attempt. The cause of the call is dlock_last_error() */
+    legs legs;
 
-    /* Of guard.c. */
-    list_node guard_node; /* in a bucket of the client */
-    uint64_t guard_thread;
-    unsigned guards;       /* open scopes */
-    int guard_levels;      /* of these, scopes that have got the lock */
     uint32_t min_replicas; /* as in the options */
 
     lease lease;
-    kept_parts *kept;        /* NULL: nothing of this is wanted */
-    atomic_bool is_canceled; /* set by any thread, and by signal handlers */
+    kept_parts *kept;    /* NULL: nothing of this is wanted */
+    struct guard *guard; /* of guard.c; NULL: not of a scope */
     async_call async;
 
     void *slots[]; /* one for each handler */

@@ -98,16 +98,16 @@ static void count_acquire(dlock_client *client, dlock_status status) {
                                                       : COUNT_FAILURES);
 }
 
-static void take_timings(dlock_lock *lock) {
+static void note_legs(dlock_lock *lock) {
     const dlock_call *call = &lock->call.pub;
     int64_t now_us = lock_now_us(lock);
     int64_t remote_us = call->remote_us != 0 ? call->remote_us : now_us;
-    lock->timings.local_ms = (double)(remote_us - call->started_us) / 1000;
-    lock->timings.remote_ms = (double)(now_us - remote_us) / 1000;
-    lock->timings.attempts = call->attempts;
-    lock->timings.refused_by = call->status == DLOCK_OK ? DLOCK_LEG_NONE
-                               : call->remote_us == 0   ? DLOCK_LEG_LOCAL
-                                                        : DLOCK_LEG_REMOTE;
+    lock->legs = (legs){.local_us = remote_us - call->started_us,
+                        .remote_us = now_us - remote_us,
+                        .attempts = call->attempts,
+                        .refused_by = call->status == DLOCK_OK ? DLOCK_LEG_NONE
+                                      : call->remote_us == 0   ? DLOCK_LEG_LOCAL
+                                                               : DLOCK_LEG_REMOTE};
 }
 
 static void begin_hold(dlock_lock *lock) {
@@ -190,7 +190,7 @@ bool lock_begin_acquire(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
 static dlock_status settle_acquire(dlock_lock *lock) {
     const dlock_call *call = &lock->call.pub;
     dlock_status status = call->status;
-    take_timings(lock);
+    note_legs(lock);
     count_acquire(lock->client, status);
     lock_finish(lock, status, call->cause);
     atomic_store(&lock->is_canceled, false);

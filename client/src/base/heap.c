@@ -4,8 +4,8 @@
  * A pairing heap: a tree in which no node is due before the parent. The children of a node are a
  * list: node->child is the first, sibling the next; previous leads back, from the first child to
  * the parent. Adding joins two trees in constant time; removing joins the children of the node in
- * logarithmic time on average. Nodes with equal due times leave in no particular order. A root has
- * neither sibling nor previous: both pointers are stale. */
+ * logarithmic time on average. Nodes with equal due times leave in no particular order. The
+ * sibling of a root is stale. */
 #include "base/heap.h"
 
 /* Joins two trees: the later root becomes the first child of the earlier root. */
@@ -49,19 +49,24 @@ static void cut(heap_node *node) {
     if (node->sibling != NULL) node->sibling->previous = previous;
 }
 
+static void set_root(heap *heap, heap_node *root) {
+    heap->root = root;
+    if (root != NULL) root->previous = root;
+}
+
 void heap_add(heap *heap, heap_node *node, int64_t due_us) {
-    *node = (heap_node){.due_us = due_us, .is_queued = true};
-    heap->root = link_roots(heap->root, node);
+    *node = (heap_node){.due_us = due_us, .previous = node};
+    set_root(heap, link_roots(heap->root, node));
 }
 
 void heap_remove(heap *heap, heap_node *node) {
-    if (!node->is_queued) return;
+    if (!heap_has(node)) return;
     heap_node *children = link_siblings(node->child);
     if (node == heap->root) {
-        heap->root = children;
+        set_root(heap, children);
     } else {
         cut(node);
-        heap->root = link_roots(heap->root, children);
+        set_root(heap, link_roots(heap->root, children));
     }
     *node = (heap_node){.due_us = node->due_us};
 }

@@ -6,11 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* {0}: in no heap. */
 typedef struct heap_node {
     int64_t due_us;
-    struct heap_node *child, *sibling, *previous; /* previous: the parent of a first child */
-    bool is_queued;
+    struct heap_node *child, *sibling;
+    struct heap_node *previous; /* the parent of a first child; a root: itself; NULL: in no heap */
 } heap_node;
+
+static inline bool heap_has(const heap_node *node) {
+    return node->previous != NULL;
+}
 
 /* All zero: empty. */
 typedef struct heap {

@@ -21,9 +21,10 @@ void token_source_init(token_source *source) {
     snprintf(source->prefix, sizeof(source->prefix), "%s:%ld:", host, (long)getpid());
 }
 
-size_t token_source_room(const token_source *source) {
-    return strlen(source->prefix) + TOKEN_OWNER_MAX + sizeof(":") + 2 * TOKEN_RANDOM_BYTES +
-           sizeof("~") + TEXT_NUMBER_SIZE;
+size_t token_source_room(const token_source *source, const char *owner) {
+    size_t owner_size = owner == NULL ? 0 : strlen(owner) + strlen(":");
+    return strlen(source->prefix) + owner_size + 2 * TOKEN_RANDOM_BYTES + strlen("~") +
+           TEXT_NUMBER_SIZE;
 }
 
 bool token_source_take(token_source *source, const char *owner, char *token) {

@@ -21,12 +21,11 @@ typedef struct token_source {
 
 void token_source_init(token_source *source);
 
-/* How many bytes a token of this source takes at most, with its NUL and whatever the owner and the
- * variant are; not more than TOKEN_MAX + 1. */
-size_t token_source_room(const token_source *source);
+/* How many bytes a token of this source and owner takes at most, with its NUL and whatever the
+ * variant is; not more than TOKEN_MAX + 1. owner: NULL or at most TOKEN_OWNER_MAX bytes. */
+size_t token_source_room(const token_source *source, const char *owner);
 
-/* owner: NULL or at most TOKEN_OWNER_MAX bytes. token: token_source_room(). False: no random
- * bytes. */
+/* owner: as above. token: token_source_room(). False: no random bytes. */
 bool token_source_take(token_source *source, const char *owner, char *token);
 
 /* Changes the token into a fresh variant. token: room as above for a token of a source, else for

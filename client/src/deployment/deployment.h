@@ -28,7 +28,6 @@ static inline void session_close(session *session) {
 /* One attempt: what is wanted, and the result. Memory of the caller's, zeroed; not moved while the
  * attempt is under way. */
 struct attempt {
-    dlock_operation operation; /* 0 with a guarded command */
     /* NULL, or: run this command under the lock, and nothing else. Sent once: after a doubt, not
      * again. */
     const guarded_words *guarded;
@@ -36,34 +35,35 @@ struct attempt {
     const char *name;   /* borrowed until the attempt is done */
     /* Of a granted lock: as it is in here when the acquire is done. A failed acquire may have
      * changed the token for the next attempt. */
-    char *token; /* room for DLOCK_TOKEN_SIZE bytes, borrowed like the name */
+    char *token;               /* room for DLOCK_TOKEN_SIZE bytes, borrowed like the name */
+    session *session;          /* NULL: not a session lock */
+    dlock_operation operation; /* 0 with a guarded command */
     uint32_t lease_ms;
     int64_t wait_until_us;       /* acquire: may be parked in the server until then; 0: not */
     int64_t limit_us;            /* done by then; parked ones and connecting included */
     uint32_t min_replicas;       /* must acknowledge; 0: none */
     uint32_t replica_timeout_ms; /* may come on top of limit_us */
-    session *session;            /* NULL: not a session lock */
     dlock_mode mode;             /* every acquire of the lock repeats these two, a renewal too */
     uint32_t max_holders;
+    uint64_t fence; /* in: of an extension, of the held lock. Out: of a granted acquire */
+    void (*on_done)(attempt *attempt); /* never from within deployment_start() */
+    /* NULL, or, maybe several times: a release is on its way, before all later requests of this
+     * client to that server. */
+    void (*on_sent)(attempt *attempt);
+    void *arg;
     bool is_repeated; /* acquire: an earlier one with the token may have been granted */
-    uint64_t fence;   /* in: of an extension, of the held lock. Out: of a granted acquire */
     /* The token holds the lock already, and nobody waits. Extend: take the lock again where it was
      * forgotten. Acquire: moves a session, and is never undone, neither at limit_us nor when
      * abandoned. */
     bool is_renewal;
-    /* NULL, or, maybe several times: a release is on its way, before all later requests of this
-     * client to that server. */
-    void (*on_sent)(attempt *attempt);
-    void (*on_done)(attempt *attempt); /* never from within deployment_start() */
-    void *arg;
 
     /* The result. */
-    dlock_status status;
     bool is_transient; /* of a failure: another attempt may succeed */
     /* Acquire, not OK: a server may have granted the lock, and nothing undoes that yet: a
      * withdrawal is needed. Release, set by the caller: an ACQUIRE with the token
      * was in doubt and may arrive late, so the RELEASE follows wherever replies are overdue. */
     bool may_hold;
+    dlock_status status;
     int64_t asked_us;  /* the lease counts from here: before the request was sent */
     const char *cause; /* of anything but DLOCK_OK; names the server. Until attempt_free() */
 

@@ -20,18 +20,18 @@ typedef struct routed_run {
     loop_timer timer; /* ends the phase */
     router *router;
     attempt *attempt;
-    enum { RUN_IDLE, RUN_DISCOVERY, RUN_REQUEST, RUN_UNDO, RUN_ENDING } phase;
     int64_t limit_us;    /* of the whole attempt */
     server *server;      /* a share: the last one that was chosen; NULL: none yet */
     own_connection *own; /* NULL: the command connection is used */
-    int redirect_count;
-    bool is_asking;    /* after ASK */
-    bool is_retry;     /* a request failed: another server gets one more try */
-    bool is_parked;    /* the request may wait inside the server */
-    bool was_busy;     /* a request that does not wait found the lock busy */
-    bool needs_script; /* the server does not know the hash of a script */
-    bool is_granted;   /* granted, or may be, although the verdict is a failure */
     run_verdict verdict;
+    enum { RUN_IDLE, RUN_DISCOVERY, RUN_REQUEST, RUN_UNDO, RUN_ENDING } phase;
+    uint8_t redirect_count;
+    bool is_asking : 1;    /* after ASK */
+    bool is_retry : 1;     /* a request failed: another server gets one more try */
+    bool is_parked : 1;    /* the request may wait inside the server */
+    bool was_busy : 1;     /* a request that does not wait found the lock busy */
+    bool needs_script : 1; /* the server does not know the hash of a script */
+    bool is_granted : 1;   /* granted, or may be, although the verdict is a failure */
 } routed_run;
 
 /* Will the lock have to be given back if the attempt is given up? */

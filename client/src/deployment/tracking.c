@@ -286,7 +286,7 @@ static void on_reply(request *request, int index, const reply *reply) {
     if (tracked->is_replica) {
         doubt(tracked->tracking);
         read_later(tracked, RETRY_MS);
-    } else if (reply->kind == REPLY_ERROR) {
+    } else if (reply->kind == REPLY_ERROR && !reply_is_no_lock(reply)) {
         read_error(tracked, reply);
     } else {
         tracked->on_read(tracked, tracked->link->server, reply);
@@ -303,7 +303,7 @@ static void on_done(request *request, dlock_status status, const char *cause) {
         read_later(tracked, RETRY_MS);
     } else if (tracked->is_stale) {
         read_later(tracked, 0);
-    } else if (!tracked->timer.node.is_queued && tracked->is_polled) {
+    } else if (!heap_has(&tracked->timer.node) && tracked->is_polled) {
         read_later(tracked, is_open ? SAFETY_MS : TRACKING_POLL_MS);
     }
 }

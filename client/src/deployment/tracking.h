@@ -25,8 +25,8 @@ typedef struct tracking {
 /* Memory of the caller's, {0} but for the first group; not moved. */
 typedef struct tracked_name {
     const char *name; /* borrowed */
-    /* The reply of the server to DLOCK.INFO: an array, or null if the lock is free. From the loop;
-     * may remove this name, and no other. */
+    /* The reply of the server to DLOCK.INFO: an array; null if the lock is free; the error of
+     * reply_is_no_lock(). From the loop; may remove this name, and no other. */
     void (*on_read)(struct tracked_name *tracked, const server *server, const reply *info);
     bool is_polled; /* read every TRACKING_POLL_MS without tracking, and now and then with it */
 

@@ -95,7 +95,7 @@ void withdrawals_finish(deployment *deployment) {
     list_node *node = list_first(&withdrawals->all);
     for (; node != NULL; node = list_next(&withdrawals->all, node)) {
         withdrawal *each = container_of(node, withdrawal, node);
-        bool is_under_way = !each->timer.node.is_queued;
+        bool is_under_way = !heap_has(&each->timer.node);
         if (!is_under_way) start(each);
     }
     while (withdrawals->count > 0)

@@ -30,16 +30,16 @@ typedef struct call {
     loop *loop;
     waiter waiter;            /* ready: chain_advance() again */
     atomic_bool *is_canceled; /* NULL: the call cannot be canceled */
-    atomic_bool is_stopped;   /* the handle is freed: the call ends as soon as possible */
     attempt attempt;
-    void **slots; /* of the lock: one for each handler */
+    void **slots;           /* of the lock: one for each handler */
+    atomic_bool is_stopped; /* the handle is freed: the call ends as soon as possible */
     bool is_gone; /* release: the lock was lost before, so no other thread may go on with it */
     bool has_straggler; /* an ACQUIRE with the token was in doubt, and may arrive after the RELEASE;
                            set by an acquire, for the release */
 
     /* Of chain.c. */
-    size_t position; /* the handler to enter next, or the last one that was left */
     bool is_leaving;
+    uint32_t position; /* the handler to enter next, or the last one that was left */
 
     loop_timer timer; /* of the handler that has suspended the call: deadline or pause */
     local_place local;

@@ -52,18 +52,18 @@ static void set_rule(lease *lease, const lease_rule *rule) {
 }
 
 void lease_init(lease *lease, const lease_rule *rule) {
-    *lease = (struct lease){.own = *rule, .lost_fd = -1};
+    *lease = (struct lease){
+        .own_lease_ms = rule->lease_ms, .own_renew_every_ms = rule->renew_every_ms, .lost_fd = -1};
     lease->has_lead = rule->is_watched || rule->renew_every_ms > 0;
     set_rule(lease, rule);
 }
 
 void lease_plan(lease *lease, uint32_t lease_ms) {
-    lease_rule rule = lease->own;
-    if (lease_ms == 0) lease_ms = rule.lease_ms;
-    if (lease_ms == lease->rule.lease_ms) return;
-    uint64_t every_ms = (uint64_t)rule.renew_every_ms * lease_ms / rule.lease_ms;
+    lease_rule rule = lease->rule;
+    rule.lease_ms = lease_ms != 0 ? lease_ms : lease->own_lease_ms;
+    if (rule.lease_ms == lease->rule.lease_ms) return;
+    uint64_t every_ms = (uint64_t)lease->own_renew_every_ms * rule.lease_ms / lease->own_lease_ms;
     if (rule.renew_every_ms > 0) rule.renew_every_ms = every_ms > 0 ? (uint32_t)every_ms : 1;
-    rule.lease_ms = lease_ms;
     set_rule(lease, &rule);
 }
 

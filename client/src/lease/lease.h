@@ -26,9 +26,10 @@ typedef struct lease_rule {
 
 typedef struct lease {
     lease_rule rule; /* of this acquisition */
-    lease_rule own;  /* of the lock */
     bool has_lead;
-    int64_t renew_before_us; /* this long before the lock is gone */
+    uint32_t own_lease_ms, own_renew_every_ms; /* of the lock */
+    uint32_t lease_ms;                         /* of the last grant or extension */
+    int64_t renew_before_us;                   /* this long before the lock is gone */
     atomic_int_least64_t suspect_before_us;
     /* End of validity less the lead. 0: not held. LEASE_OVER: gone for good. Negative: in question,
      * since the connection of a session has ended. */
@@ -37,7 +38,6 @@ typedef struct lease {
     int lost_fd;    /* a timer; negative: nobody wanted one */
     int64_t acquired_us;
     int64_t asked_us; /* the lease counts from here */
-    uint32_t lease_ms;
 } lease;
 
 #define LEASE_OVER 1

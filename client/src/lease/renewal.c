@@ -35,7 +35,7 @@ static void set_timer(renewal *renewal) {
     const heap_node *first = heap_first(&renewal->due), *set = &renewal->timer.node;
     int64_t due_us = first == NULL ? DEADLINE_NEVER : first->due_us;
     if (can_unblock(renewal)) due_us = 0;
-    if (set->is_queued && set->due_us == due_us) return;
+    if (heap_has(set) && set->due_us == due_us) return;
     loop_set_timer(renewal->deployment->loop, &renewal->timer, due_us);
 }
 

@@ -67,7 +67,7 @@ static int64_t unanswered_since_us(connection *conn) {
 static void watch_for_stall(connection *conn) {
     int64_t since_us = unanswered_since_us(conn);
     bool is_watched = conn->owner.on_stalled != NULL && !conn->is_stalled && since_us != 0;
-    if (!is_watched || conn->timer.node.is_queued) return;
+    if (!is_watched || heap_has(&conn->timer.node)) return;
     loop_set_timer(conn->loop, &conn->timer,
                    deadline_after_ms(since_us, conn->endpoint->options.io_timeout_ms));
 }

@@ -209,7 +209,7 @@ static void finish_work(loop *loop) {
     run_tasks(loop);
     if (loop->woken_count == 0 || loop->gathered >= GATHER_MAX)
         loop_send_all(loop);
-    else if (loop->gathered > 0 && !loop->gather_timer.node.is_queued)
+    else if (loop->gathered > 0 && !heap_has(&loop->gather_timer.node))
         loop_set_timer(loop, &loop->gather_timer, loop_now_us(loop) + GATHER_US);
 }
 

@@ -97,6 +97,10 @@ void read_failure(verdict *verdict, const reply *reply) {
     verdict->is_no_script = reply_begins_with(reply, "NOSCRIPT ");
 }
 
+bool reply_is_no_lock(const reply *reply) {
+    return reply->kind == REPLY_ERROR && reply_begins_with(reply, "WRONGTYPE ");
+}
+
 void read_acquire_reply(verdict *verdict, const reply *reply) {
     if (reply->kind == REPLY_NIL) {
         verdict_set(verdict, DLOCK_BUSY, "another holds it");
@@ -114,6 +118,8 @@ void read_holder_reply(verdict *verdict, const reply *reply) {
         verdict_set(verdict, DLOCK_OK, "");
     else if (is_integer && reply->integer == 0)
         verdict_set(verdict, DLOCK_LOST, "the server says that the token does not hold it");
+    else if (reply_is_no_lock(reply))
+        verdict_set(verdict, DLOCK_LOST, "the key has been overwritten, and is no lock any more");
     else
         read_failure(verdict, reply);
 }

@@ -54,6 +54,8 @@ void verdict_set(verdict *verdict, dlock_status status, const char *cause);
 void read_failure(verdict *verdict, const reply *reply);
 /* DLOCK_OK with a fence; DLOCK_BUSY: another token holds the lock. */
 void read_acquire_reply(verdict *verdict, const reply *reply);
+/* The key has a value that is neither a lock nor a string: nobody holds the lock. */
+bool reply_is_no_lock(const reply *reply);
 /* Extend and release. DLOCK_OK; DLOCK_LOST: the token does not hold the lock. */
 void read_holder_reply(verdict *verdict, const reply *reply);
 /* DLOCK_OK; DLOCK_NO_REPLICAS: fewer than needed have acknowledged. */
@@ -62,8 +64,6 @@ void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed);
  * token does not hold the lock; DLOCK_REFUSED: the error of the guarded command. Whatever the
  * failure is: the command was not run, or has failed itself. */
 void read_guard_reply(verdict *verdict, dlock_reply *value, const reply *reply);
-/* An error, or a reply that makes no sense. */
-void read_failure(verdict *verdict, const reply *reply);
 /* The holders in a reply to inspect_command(), at least one; NULL: the reply makes no sense. */
 const reply *inspection_holders(const reply *reply);
 /* Fills in all but server and name, from the reply and one of its holders; the token points into

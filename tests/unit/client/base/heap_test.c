@@ -72,7 +72,7 @@ static void nodes_leave_in_order_however_they_came(void) {
 static int64_t earliest_us(void) {
     int64_t earliest = INT64_MAX;
     for (size_t i = 0; i < MANY; i++)
-        if (nodes[i].is_queued && nodes[i].due_us < earliest) earliest = nodes[i].due_us;
+        if (heap_has(&nodes[i]) && nodes[i].due_us < earliest) earliest = nodes[i].due_us;
     return earliest;
 }
 
@@ -80,7 +80,7 @@ static void the_first_node_is_the_earliest_after_any_changes(void) {
     begin();
     for (int i = 0; i < ROUNDS * MANY; i++) {
         heap_node *any = &nodes[unit_random() % MANY];
-        if (any->is_queued)
+        if (heap_has(any))
             heap_remove(&all, any);
         else
             heap_add(&all, any, (int64_t)(unit_random() % 1000));

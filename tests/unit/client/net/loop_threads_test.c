@@ -278,7 +278,7 @@ static void *sleep_often(void *arg) {
         loop_lock(the_loop);
         loop_set_timer(the_loop, &sleeper->timer, now_us() + rand_r(&seed) % 500);
         loop_wait(the_loop, &sleeper->waiter);
-        sleeper->returned += !sleeper->timer.node.is_queued;
+        sleeper->returned += !heap_has(&sleeper->timer.node);
         loop_unlock(the_loop);
     }
     return NULL;

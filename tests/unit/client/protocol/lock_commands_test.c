@@ -118,6 +118,11 @@ static void one_and_zero_tell_whether_the_token_holds_the_lock(void) {
     check_verdict(DLOCK_LOST, false, "the server says that the token does not hold it");
 }
 
+static void a_key_of_another_type_is_held_by_nobody(void) {
+    read_holder("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n");
+    check_verdict(DLOCK_LOST, false, "the key has been overwritten, and is no lock any more");
+}
+
 static void enough_replicas_are_needed(void) {
     read_replicas_reply(&got, parse(":2\r\n"), 2);
     check_verdict(DLOCK_OK, false, "");
@@ -187,6 +192,7 @@ int main(void) {
     UNIT_RUN(a_fence_is_a_grant);
     UNIT_RUN(a_null_means_that_another_holds_the_lock);
     UNIT_RUN(one_and_zero_tell_whether_the_token_holds_the_lock);
+    UNIT_RUN(a_key_of_another_type_is_held_by_nobody);
     UNIT_RUN(enough_replicas_are_needed);
     UNIT_RUN(an_error_is_the_cause);
     UNIT_RUN(a_fence_far_ahead_is_refused);
