@@ -1,5 +1,6 @@
 """The access log: what a line says, that nobody can forge one, and that it holds nobody up."""
 
+import collections
 import datetime
 import os
 import re
@@ -470,12 +471,12 @@ def test_lines_of_several_processes_do_not_mix(server, tmp_path):
         [sys.executable, "-c", PROGRAM, ROOT / "tests", f"redis://127.0.0.1:{server.port}",
          tmp_path, f"process {number}"]) for number in range(3)]
     assert [process.wait(120) for process in processes] == [0] * 3
-    checked = [check_line(line) for line in read_lines(tmp_path)]
-    counts = {}
-    for _, fields in checked:
-        counts[fields[1]] = counts.get(fields[1], 0) + 1
-    assert len(counts) == 12
-    assert set(counts.values()) == {400}
+    lines = [check_line(line)[1] for line in read_lines(tmp_path)]
+    names = collections.Counter(fields[1] for fields in lines if len(fields) > 1)
+    # A disk that is too slow for the buffer costs lines, which are counted.
+    lost = sum(int(fields[0].split()[0]) for fields in lines if len(fields) == 1)
+    assert len(names) == 12 and max(names.values()) <= 400
+    assert names.total() + lost == 12 * 400
 
 
 @pytest.fixture

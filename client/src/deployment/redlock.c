@@ -182,8 +182,21 @@ static void heal(round *round) {
     }
 }
 
+/* A RELEASE follows an ACQUIRE that may arrive late. Not sooner than the votes are counted: served
+ * before the RELEASE of the round, this one would make the lock look lost. */
+static void release_behind(const round *round) {
+    command release = {0};
+    const attempt *attempt = round->attempt;
+    if (attempt->operation != DLOCK_RELEASING) return;
+    lock_words words = attempt_words(attempt, DLOCK_RELEASING);
+    attempt_write(attempt, &words, &release);
+    for (size_t i = 0; i < round->redlock->count; i++)
+        server_send_behind(round->redlock->servers[i], (const command *const[]){&release}, 1);
+}
+
 static void on_done(round *round, dlock_status result) {
     if (result == DLOCK_OK && round->attempt->is_renewal) heal(round);
+    release_behind(round);
     round_end(round, result, NULL);
 }
 
@@ -210,12 +223,7 @@ static void start_release(round *round) {
     attempt *attempt = round->attempt;
     round_plan plan = {
         .operation = DLOCK_RELEASING, .limit_us = attempt->limit_us, .on_done = on_done};
-    lock_words words = attempt_words(attempt, DLOCK_RELEASING);
-    command release = {0};
     round_start(round, &plan, NULL, 0);
-    attempt_write(attempt, &words, &release);
-    for (size_t i = 0; i < round->redlock->count; i++)
-        server_send_behind(round->redlock->servers[i], (const command *const[]){&release}, 1);
     if (attempt->on_sent != NULL) attempt->on_sent(attempt);
 }
 
@@ -236,6 +244,7 @@ static void start(deployment *deployment, attempt *attempt) {
 static void abandon(deployment *deployment, attempt *attempt) {
     (void)deployment;
     round_stop(attempt->run);
+    release_behind(attempt->run);
     if (attempt->operation == DLOCK_ACQUIRING) undo(attempt->run, true);
 }
 
