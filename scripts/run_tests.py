@@ -39,7 +39,7 @@ exit status:
   130  interrupted
 
 environment:
-  DLOCK_TEST_JOBS       jobs at a time (default: three for each processor, at most 24)
+  DLOCK_TEST_JOBS       jobs at a time (default: four for each processor, at most 24)
   DLOCK_SEED            the random numbers of fuzz and stress; each failure prints its seed
   REDIS_SERVER          the server to test with
 
@@ -59,8 +59,9 @@ LONG = ["clock", "redlock", "redlock_healing", "redlock_fences", "redlock_votes"
 
 
 class Part:
-    def __init__(self, title, files, env=None):
-        self.title, self.files, self.env = title, files, env or {}
+    def __init__(self, title, files, env=None, has_alone=True):
+        """has_alone: tests that are marked "alone" are run as well."""
+        self.title, self.files, self.env, self.has_alone = title, files, env or {}, has_alone
         self.counts = collections.Counter()
         self.seconds = 0.0
         self.failures = []
@@ -153,22 +154,24 @@ def parts(folder):
     # The long failovers are for test-servers; most of the fuzz and of the stress is done below.
     yield Part("module", files_in("module", "failover"),
                {"DLOCK_FUZZ_CALLS": "100000", "DLOCK_STRESS_SECONDS": "15"})
-    yield Part("client", files_in("client", "cluster_failover"), {"DLOCK_STRESS_SECONDS": "2"})
     yield Part(f"module under {SANITIZERS}", files_in("module", "failover"),
                {"DLOCK_PRELOAD": f"{sanitizers} {plain_malloc(folder)}",
                 "DLOCK_MODULE": f"{SANITIZED}/dlock.so", "DLOCK_STRESS_SECONDS": "15"})
-    # Python itself leaks; the programs of test_programs.py and test_fencing.py are checked.
-    yield Part(f"client under {SANITIZERS}",
-               files_in("client", "programs", "install", "fencing", "cpp", "cluster_failover"),
+    # What runs programs of its own, and what looks at descriptors and threads of the test itself.
+    programs = ["programs", "install", "fencing", "cpp"]
+    itself = ["descriptors", "async"]
+    yield Part("client's programs", files_of("client", *programs, *itself),
+               {"DLOCK_STRESS_SECONDS": "2"})
+    # Python itself leaks; the programs are checked.
+    yield Part(f"client under {SANITIZERS}", files_in("client", *programs, "cluster_failover"),
                {"LD_PRELOAD": sanitizers, "ASAN_OPTIONS": "detect_leaks=0",
                 "DLOCK_LIBRARY": str(ROOT / SANITIZED / "libdlock.so")})
-    # These look at descriptors and threads of the test itself, or use no call of a lock.
-    forms = files_in("client", "programs", "install", "fencing", "descriptors", "async",
-                     "cluster_failover")
+    forms = files_in("client", *programs, *itself, "cluster_failover")
     yield Part("client, asynchronous", forms, {"DLOCK_FORM": "async"})
     yield Part(f"client without threads under {SANITIZERS}", forms,
                {"DLOCK_FORM": "loop", "LD_PRELOAD": sanitizers, "ASAN_OPTIONS": "detect_leaks=0",
-                "DLOCK_LIBRARY": str(ROOT / SANITIZED / "libdlock.so"), "DLOCK_BUILD": SANITIZED})
+                "DLOCK_LIBRARY": str(ROOT / SANITIZED / "libdlock.so"), "DLOCK_BUILD": SANITIZED},
+               has_alone=False)
     yield Part("command line", files_in("cli"))
     yield Part(f"command line under {SANITIZERS}",
                files_of("cli", "run", "run_safety", "scripts", "config", "operators", "metrics",
@@ -214,10 +217,10 @@ class Run:
             for file in part.files:
                 is_mixed = file.endswith(".py") and ALONE in (ROOT / file).read_text()
                 beside.append(self._job(part, file, "not alone", is_mixed))
-                if is_mixed:
+                if is_mixed and part.has_alone:
                     alone.append(self._job(part, file, "alone", is_mixed))
         beside.sort(key=order)
-        at_once = min(3 * len(os.sched_getaffinity(0)), 24)
+        at_once = min(4 * len(os.sched_getaffinity(0)), 24)
         self._run(beside, int(os.environ.get("DLOCK_TEST_JOBS", at_once)))
         self._run(alone, 1)
 
