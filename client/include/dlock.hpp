@@ -12,8 +12,8 @@
 // functions return a status or a result. Everything compiles with -fno-exceptions -fno-rtti; then
 // value() and require() end the program instead of throwing.
 //
-// client and lock can be moved, not copied. A client lives until its last lock is gone, whichever
-// of the two objects is destroyed first. What dlock.h says of threads holds here too. handle()
+// client, lock and watcher can be moved, not copied. A client lives until its last lock and watcher
+// are gone, whichever of the objects is destroyed first. What dlock.h says of threads holds here too. handle()
 // gives the object of dlock.h, for all that is not wrapped.
 //
 // Durations are milliseconds, and coarser units convert by themselves. 0 in the options means the
@@ -52,6 +52,17 @@ using core_pointer = std::shared_ptr<client_core>;
 struct free_lock {
     core_pointer core; // the client outlives the lock
     void operator()(dlock_lock *lock) const noexcept { dlock_lock_free(lock); }
+};
+
+struct watch_state {
+    watch_state() = default;
+    watch_state(const watch_state &) = delete;
+    watch_state &operator=(const watch_state &) = delete;
+    ~watch_state() { dlock_watcher_free(handle); }
+
+    core_pointer core; // the client outlives the watcher
+    watch_function changed;
+    dlock_watcher *handle = nullptr;
 };
 
 // Valid as long as the options that it was made of.
@@ -209,6 +220,16 @@ class lock {
     std::unique_ptr<dlock_lock, detail::free_lock> handle_;
 };
 
+// Watches a name until it is destroyed. The function that is told may destroy its watcher, while
+// the client object is still there. See dlock_watch().
+class watcher {
+  private:
+    friend class client;
+    explicit watcher(std::unique_ptr<detail::watch_state> state) : state_(std::move(state)) {}
+
+    std::unique_ptr<detail::watch_state> state_;
+};
+
 // Where the service is; shared by threads.
 class client {
   public:
@@ -277,6 +298,19 @@ class client {
     // Every lock whose name matches the pattern of KEYS; see dlock_list().
     result<std::vector<holder>> list(const std::string &pattern, milliseconds timeout) {
         return collect(dlock_list, pattern, detail::to_wait(timeout));
+    }
+    // Calls the function with the holder of the name, now and whenever the holder is another one,
+    // also before watch() has returned. The function must not throw, nor wait for locks of this
+    // client.
+    result<watcher> watch(const std::string &name, watch_function changed) {
+        if (name.find('\0') != std::string::npos) return {status::invalid, detail::nul_in_name};
+        auto state = std::make_unique<detail::watch_state>();
+        state->core = core_;
+        state->changed = std::move(changed);
+        dlock_status status = dlock_watch(handle(), name.c_str(), detail::tell_change,
+                                          &state->changed, &state->handle);
+        if (status != DLOCK_OK) return {detail::from_c(status), dlock_error()};
+        return watcher(std::move(state));
     }
     // For calls that were started: see dlock_client_fd() and dlock_client_dispatch().
     int fd() const noexcept { return dlock_client_fd(handle()); }

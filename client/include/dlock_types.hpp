@@ -261,19 +261,38 @@ struct holder {
     dlock::mode mode;
 };
 
+// Told of the holder of a watched name; none: the lock is free.
+using watch_function = std::function<void(const std::optional<holder> &)>;
+
 namespace detail {
+
+inline holder to_holder(const dlock_inspection *found) {
+    std::optional<milliseconds> remaining;
+    if (found->ttl_ms >= 0) remaining = milliseconds(found->ttl_ms);
+    return {found->server,
+            std::string(found->name, found->name_length),
+            std::string(found->token, found->token_length),
+            found->fence,
+            remaining,
+            milliseconds(found->lease_ms),
+            std::chrono::system_clock::time_point(milliseconds(found->since_ms)),
+            found->waiters,
+            found->session,
+            found->holders,
+            found->is_string,
+            static_cast<mode>(found->mode)};
+}
 
 // The list is the arg of dlock_inspect() and dlock_list().
 inline bool add_holder(void *list, const dlock_inspection *found) noexcept {
-    std::optional<milliseconds> remaining;
-    if (found->ttl_ms >= 0) remaining = milliseconds(found->ttl_ms);
-    static_cast<std::vector<holder> *>(list)->push_back(
-        {found->server, std::string(found->name, found->name_length),
-         std::string(found->token, found->token_length), found->fence, remaining,
-         milliseconds(found->lease_ms),
-         std::chrono::system_clock::time_point(milliseconds(found->since_ms)), found->waiters,
-         found->session, found->holders, found->is_string, static_cast<mode>(found->mode)});
+    static_cast<std::vector<holder> *>(list)->push_back(to_holder(found));
     return true;
+}
+
+// A copy is called, since the function may destroy its watcher.
+inline void tell_change(void *arg, const char *, const dlock_inspection *found) noexcept {
+    watch_function changed = *static_cast<watch_function *>(arg);
+    changed(found == nullptr ? std::nullopt : std::optional<holder>(to_holder(found)));
 }
 
 // The list is the arg of dlock_hotspot_list().

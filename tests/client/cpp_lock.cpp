@@ -5,6 +5,7 @@
 #include <dlock.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <poll.h>
@@ -18,6 +19,8 @@ static_assert(!std::is_copy_constructible_v<dlock::client>);
 static_assert(!std::is_copy_assignable_v<dlock::client>);
 static_assert(!std::is_copy_constructible_v<dlock::lock>);
 static_assert(!std::is_copy_assignable_v<dlock::lock>);
+static_assert(!std::is_copy_constructible_v<dlock::watcher>);
+static_assert(std::is_nothrow_move_constructible_v<dlock::watcher>);
 static_assert(std::is_nothrow_move_constructible_v<dlock::client>);
 static_assert(std::is_nothrow_move_assignable_v<dlock::client>);
 static_assert(std::is_nothrow_move_constructible_v<dlock::lock>);
@@ -435,6 +438,53 @@ static void hot_names_can_be_listed(const std::string &url) {
     CHECK(found[0].waiting == 0 && found[0].is_held && !found[0].is_found);
 }
 
+static void a_name_can_be_watched(const std::string &url) {
+    std::mutex mutex;
+    std::vector<std::string> told; // tokens; "": free
+    auto count = [&] {
+        std::lock_guard<std::mutex> locked(mutex);
+        return told.size();
+    };
+    auto note = [&](const std::optional<dlock::holder> &holder) {
+        std::lock_guard<std::mutex> locked(mutex);
+        told.push_back(holder ? holder->token : "");
+    };
+    auto wait_for_count = [&](size_t wanted) {
+        for (int i = 0; i < 20000 && count() < wanted; i++)
+            std::this_thread::sleep_for(1ms);
+        CHECK(count() == wanted);
+    };
+    auto watcher = open(url).watch("a", note).value();
+    wait_for_count(1);
+    auto client = open(url);
+    auto lock = client.make_lock("a").value();
+    CHECK(lock.acquire(20s) == status::ok);
+    wait_for_count(2);
+    std::string token = lock.token();
+    { auto ended = std::move(watcher); }
+    CHECK(lock.release() == status::ok);
+    CHECK((told == std::vector<std::string>{"", token}));
+
+    std::atomic<int> calls{0};
+    std::optional<dlock::watcher> own;
+    std::mutex is_set;
+    {
+        std::lock_guard<std::mutex> locked(is_set);
+        own.emplace(client
+                        .watch("a",
+                               [&](const std::optional<dlock::holder> &) {
+                                   std::lock_guard<std::mutex> waits(is_set);
+                                   own.reset();
+                                   calls++;
+                               })
+                        .value());
+    }
+    for (int i = 0; i < 20000 && calls == 0; i++)
+        std::this_thread::sleep_for(1ms);
+    CHECK(calls == 1);
+    CHECK(client.watch("", note).code() == status::invalid);
+}
+
 static void the_module_is_not_needed(const std::string &url) {
     auto options = options_for(url);
     options.module = dlock::module::none;
@@ -517,6 +567,7 @@ static const fact facts[] = {
     FACT(a_started_acquire_can_have_a_lease_of_its_own),
     FACT(a_started_guarded_command_replies),
     FACT(hot_names_can_be_listed),
+    FACT(a_name_can_be_watched),
     FACT(the_module_is_not_needed),
     FACT(a_client_in_c_can_be_adopted),
 #if defined(__cpp_exceptions)
