@@ -11,8 +11,8 @@
  *
  * Times are milliseconds, on a clock that nobody sets and that goes on while the machine sleeps
  * (CLOCK_BOOTTIME). Pointers passed in are borrowed for the call. The free functions accept NULL.
- * There is no global state, but for OpenSSL's and the text of dlock_error(), which each thread has
- * for itself; and no signal handler. SIGPIPE is never raised.
+ * The library has no global state except OpenSSL's, and the text of dlock_error(), of which each
+ * thread has its own. It installs no signal handler and never raises SIGPIPE.
  * After fork() the child must not use clients and locks of the parent, not even to free them; a
  * client of the child's own is fine. A thread must not be ended by pthread_cancel() within a call.
  *
@@ -46,7 +46,7 @@ typedef enum dlock_status {
     DLOCK_CANCELED = 5,      /* dlock_cancel() ended the wait */
     DLOCK_QUEUE_FULL = 6,    /* too many threads of this process, or waiters on the server, wait */
     DLOCK_NO_QUORUM = 7,     /* too few of several servers agreed; their grants are being undone */
-    DLOCK_NO_REPLICAS = 8,   /* too few replicas acknowledged; undone */
+    DLOCK_NO_REPLICAS = 8,   /* too few replicas acknowledged; the grant is released */
     DLOCK_LIMITED = 9,       /* a handler of the program refused the call: flow control */
     DLOCK_IN_DOUBT = 100,    /* sent, but no reply: a lock that was granted is being withdrawn */
     DLOCK_UNREACHABLE = 101, /* nothing was sent */
@@ -58,7 +58,7 @@ typedef enum dlock_status {
 } dlock_status;
 
 #define DLOCK_NO_WAIT      0
-#define DLOCK_WAIT_FOREVER (-1) /* until cancelled; never the default */
+#define DLOCK_WAIT_FOREVER (-1) /* until canceled; never the default */
 
 typedef struct dlock_client dlock_client; /* where the service is; shared by threads */
 typedef struct dlock_lock dlock_lock;     /* one claim on one name; one thread at a time */
@@ -120,7 +120,7 @@ typedef struct dlock_client_options {
     /* redis://[[user:]password@]host[:port][/db], unix:///path[?db=n],
      * redis+sentinel://[[user:]password@]host[:port],.../mastername[?db=n], or
      * redis+cluster://[[user:]password@]host[:port],... Several of the first two, up to 15:
-     * independent servers, of which a majority decides (Redlock). Parameters behind a ? are options
+     * independent servers, of which a majority decides (Redlock). Parameters behind a ? set options
      * that are 0 in this struct. See client/README.md */
     const char *const *urls;
     size_t url_count;
@@ -131,8 +131,8 @@ typedef struct dlock_client_options {
     uint32_t spin_min_ms;        /* default 10 */
     uint32_t spin_random_ms;     /* default 10: the pause is random in [min, min + random) */
     uint32_t spin_max_ms;  /* 0: no growth; else the pause doubles with each attempt up to this */
-    uint32_t hotspot_auto; /* 0: only names that were added have a local lock; else up to so many
-                            * more, found by contention */
+    uint32_t hotspot_auto; /* 0: only names that were added have a local lock; else up to this many
+                            * more names, found by contention */
     uint32_t hotspot_queue_max; /* threads that may wait for a local lock; default 1000 */
     uint32_t hotspot_hand_on;   /* how often in a row a lock is passed on to the next thread here
                                  * without a request to the server; default 0 = never */
@@ -163,7 +163,7 @@ typedef struct dlock_lock_options {
     uint32_t renew_every_ms; /* 0: no renewal; else the lease is extended in the background, as long
                               * as the lock is held and the process lives; at most nine tenths of
                               * lease_ms. lease_ms / 3 is a good choice: see renew */
-    uint32_t max_hold_ms;    /* 0: no bound; else no renewal beyond so long after the acquire */
+    uint32_t max_hold_ms;    /* 0: no bound; else no renewal beyond this time after the acquire */
     uint32_t min_replicas;   /* must acknowledge the grant, and each extension */
     uint32_t replica_timeout_ms; /* for the acknowledgements; default io_timeout_ms */
     bool session;                /* the server releases the lock at once when the connection ends */
@@ -209,7 +209,7 @@ static inline void dlock_lock_options_init(dlock_lock_options *options) {
     options->struct_size = sizeof(*options);
 }
 
-/* A failure, not an answer: nobody knows more about the lock than before. Threads: any. */
+/* A failure, not an answer: it does not tell who holds the lock. Threads: any. */
 static inline bool dlock_is_failure(dlock_status status) {
     return status >= DLOCK_IN_DOUBT;
 }
@@ -300,16 +300,17 @@ DLOCK_API dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms);
  * extended as by dlock_extend(), and one more dlock_release() is needed. Threads: owner. */
 DLOCK_API dlock_status dlock_acquire_for(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms);
 
-/* The lease ends lease_ms from now (0: that of this acquisition; else 10 at least), or later if it
- * already did: a lease is never made shorter. DLOCK_LOST: the lease has ended before, or the server
- * says that the lock is not held. On a failure the lock is certainly held as long as before; with a
- * session, DLOCK_UNREACHABLE also means that the connection of the session has ended and is being
- * replaced. Threads: owner. */
+/* The lease ends lease_ms from now (0: the lease of this acquisition; else 10 at least). A lease
+ * that ends later stays as it is. DLOCK_LOST: the lease has ended before, or the server says that
+ * the lock is not held. On a failure the lock is certainly held as long as before; with a session,
+ * DLOCK_UNREACHABLE also means that the connection of the session has ended and is being replaced.
+ * Threads: owner. */
 DLOCK_API dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms);
 
-/* Gives the lock back, at the last level of a lock that was taken several times. The handle is free
- * whatever the result: DLOCK_LOST means that the lock had ended before, a failure means that the
- * release goes on in the background until the lease ends. Threads: owner. */
+/* Releases the lock. A handle that acquired the lock several times releases it with the last of as
+ * many calls. Then the handle is free, whatever the result: DLOCK_LOST means that the lock had
+ * ended before, a failure means that the release goes on in the background until the lease ends.
+ * Threads: owner. */
 DLOCK_API dlock_status dlock_release(dlock_lock *lock);
 
 /* -- writes that only the holder can make */
@@ -354,10 +355,10 @@ static inline void dlock_reply_init(dlock_reply *reply, char *text, size_t size)
 DLOCK_API dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *argv,
                                      const size_t *argvlen, dlock_reply *reply);
 
-/* The acquire that goes on ends with DLOCK_CANCELED, unless the lock is granted already; if no
- * acquire goes on, the next acquire that would ask the service ends so. A cancel that comes while
- * an acquire returns may be forgotten, so a program that wants to end keeps a flag of its own.
- * Threads: any, and signal handlers. */
+/* Ends the acquire that is under way with DLOCK_CANCELED, unless the lock is granted already. If no
+ * acquire is under way, the next acquire that would send a request ends with it. A cancel that
+ * comes while an acquire returns may have no effect, so a program that wants to exit also needs a
+ * flag of its own. Threads: any, and signal handlers. */
 DLOCK_API void dlock_cancel(dlock_lock *lock);
 
 /* By the local clock alone: one atomic load. Threads: any. */
@@ -377,10 +378,10 @@ DLOCK_API int64_t dlock_remaining_ms(const dlock_lock *lock);
  * owner. */
 DLOCK_API int dlock_lost_fd(dlock_lock *lock);
 
-/* The number of the grant: larger than of any holder of the name before (with hotspot_hand_on: in
- * another process). Shared holders that hold together are in no order. The number stays until the
- * release, even when the lease has ended: from then on the resource must refuse it. 0 when not
- * held. Threads: owner. */
+/* The number of the grant: larger than that of every earlier holder of the name (with
+ * hotspot_hand_on: of every earlier process). Shared holders that hold together are in no order.
+ * The number stays until the release, even when the lease has ended: from then on the resource must
+ * refuse it. 0 when not held. Threads: owner. */
 DLOCK_API uint64_t dlock_fence(const dlock_lock *lock);
 
 /* Of the last acquire: host:pid[:owner]:random digits; "" before the first. Valid until the next
@@ -433,23 +434,23 @@ DLOCK_API dlock_status dlock_guarded_start(dlock_lock *lock, size_t argc, const 
  * close it. Negative: no descriptor is available. Threads: any. */
 DLOCK_API int dlock_client_fd(dlock_client *client);
 
-/* Goes on with all calls that can, and calls done() of those that have ended: how many is the
- * result. Never waits. While a dispatch of the client goes on, another one, by another thread or
- * within done(), does nothing and returns 0. With no_threads, dispatches also renew locks, withdraw
- * requests in doubt and tell of losses: dispatch whenever the descriptor is readable, and never
- * later than a renewal may be (a program that does not dispatch loses its locks when their leases
- * end, and is told so by the next dispatch). Threads: any. */
+/* Continues all calls that can continue, calls done() for those that have ended, and returns how
+ * many have ended. Never waits. While a dispatch of the client goes on, another one, by another
+ * thread or within done(), does nothing and returns 0. With no_threads, dispatches also renew
+ * locks, withdraw requests in doubt and tell of losses: dispatch whenever the descriptor is
+ * readable, and always in time for the next renewal (a program that does not dispatch loses its
+ * locks when their leases end, and learns of it by the next dispatch). Threads: any. */
 DLOCK_API size_t dlock_client_dispatch(dlock_client *client);
 
 /* -- without a handle: for tools and operators
  *
  * Each returns by timeout_ms, or an I/O timeout later at the very worst; those without timeout_ms
  * return by connect_timeout_ms plus io_timeout_ms. why: NULL, or room for the cause of a failure,
- * for people; "" when there is none. DLOCK_INVALID: also where the store is a program's own; of
- * dlock_list() and dlock_server_info(), also without the module. */
+ * for people; "" when there is none. DLOCK_INVALID: also with a store of the program's own;
+ * dlock_list() and dlock_server_info(): also without the module. */
 
-/* Of a lock that any process holds by the token: see dlock_token(). DLOCK_NOT_HELD: the token does
- * not hold the lock, and nothing has changed. Threads: any. */
+/* Release or extend a lock by its token (see dlock_token()), whichever process holds it.
+ * DLOCK_NOT_HELD: the token does not hold the lock, and nothing has changed. Threads: any. */
 DLOCK_API dlock_status dlock_release_token(dlock_client *client, const char *name,
                                            const char *token, char *why, size_t why_size);
 DLOCK_API dlock_status dlock_extend_token(dlock_client *client, const char *name, const char *token,
@@ -509,12 +510,12 @@ DLOCK_API dlock_status dlock_list_waiters(dlock_client *client, const char *name
                                           int64_t timeout_ms, dlock_waiting_fn tell, void *arg,
                                           char *why, size_t why_size);
 
-/* Calls changed with the holder of the name now, and again whenever the holder is another one;
- * NULL: the lock is free. Of a shared lock, the holder with the smallest fence; another number of
- * holders is a change too, an extension is none. Several changes in a row may be told as one, but
- * the last one is always told, also after lost connections and failovers. Where the server does not
- * permit CLIENT TRACKING, the name is read once a second instead. name and holder are valid until
- * changed returns, or frees the watcher.
+/* Calls changed with the present holder of the name, and again whenever the holder changes; NULL:
+ * the lock is free. Of a shared lock, the holder with the smallest fence; another number of holders
+ * is a change too, an extension is none. Several changes in a row may be told as one, but the last
+ * one is always told, also after lost connections and failovers. Where the server does not permit
+ * CLIENT TRACKING, the name is read once a second instead. name and holder are valid until changed
+ * returns, or frees the watcher.
  *
  * changed is called by the thread that calls on_event, and must not wait for locks of this client.
  * DLOCK_INVALID: with several independent servers, with DLOCK_MODULE_NONE, or with a store of the
@@ -524,8 +525,9 @@ typedef void (*dlock_watch_fn)(void *arg, const char *name, const dlock_inspecti
 DLOCK_API dlock_status dlock_watch(dlock_client *client, const char *name, dlock_watch_fn changed,
                                    void *arg, dlock_watcher **out);
 
-/* changed is not called any more; waits while it is being called, unless called from there. NULL is
- * fine. Before dlock_client_free(). Threads: any. */
+/* Ends the watch: afterwards changed is not called any more. Waits while changed runs, unless
+ * changed itself makes this call. NULL is fine. Call this before dlock_client_free().
+ * Threads: any. */
 DLOCK_API void dlock_watcher_free(dlock_watcher *watcher);
 
 /* Tells, of every server, each field of INFO dlock: see module/README.md. Threads: any. */
@@ -533,7 +535,7 @@ typedef void (*dlock_info_fn)(void *arg, const char *server, const char *field, 
 DLOCK_API dlock_status dlock_server_info(dlock_client *client, int64_t timeout_ms,
                                          dlock_info_fn tell, void *arg, char *why, size_t why_size);
 
-/* -- on every way out
+/* -- guards and scopes, which release the lock however the body ends
  *
  * Both forms are re-entrant for a thread and a name: inside the body, the same thread gets the lock
  * of the same client again, at once and without a request. A nested body shares the acquisition of
@@ -542,12 +544,12 @@ DLOCK_API dlock_status dlock_server_info(dlock_client *client, int64_t timeout_m
  * exclusive. To ask for more than the outer body has (DLOCK_EXCLUSIVE inside DLOCK_SHARED, a
  * session, more replicas) is DLOCK_INVALID. A body ends in the thread in which it began. */
 
-/* Takes the lock, runs body, and gives the lock back when body returns, unless body has done so.
- * Body runs in any case: got is the result of dlock_acquire(), and if there is no handle, since
- * dlock_lock_new() failed, lock is NULL. Body passes its own results through arg. The result:
- * DLOCK_OK: the lock was held from before body until after it. DLOCK_LOST: body had the lock, and
- * lost it before it returned. Another status: got, or, if got was DLOCK_OK, the failure of the
- * release, which goes on in the background. Threads: any. */
+/* Takes the lock, runs body, and releases the lock when body returns, unless body has done so. Body
+ * runs in any case: got is the result of dlock_acquire(). If dlock_lock_new() failed, lock is NULL.
+ * Body passes its own results through arg. The result: DLOCK_OK: the lock was held from before body
+ * until after it. DLOCK_LOST: body had the lock, and lost it before it returned. Another status:
+ * got, or, if got was DLOCK_OK, the failure of the release, which goes on in the background.
+ * Threads: any. */
 typedef void (*dlock_body)(dlock_lock *lock, dlock_status got, void *arg);
 DLOCK_API dlock_status dlock_guard(dlock_client *client, const char *name, int64_t wait_ms,
                                    const dlock_lock_options *options, dlock_body body, void *arg);
