@@ -54,18 +54,32 @@ static bool has_connection(RedisModuleCtx *ctx) {
     return RedisModule_GetClientInfoById(NULL, RedisModule_GetClientId(ctx)) == REDISMODULE_OK;
 }
 
-/* Some well-formed requests are refused all the same: because of a setting, or because the
- * client has no connection. */
-static bool is_allowed_or_reply(RedisModuleCtx *ctx, const lock_request *request) {
+/* Some well-formed requests are refused all the same: because the client has no connection, or
+ * because of a setting. A token that has the lock, or a place in the queue, keeps it. */
+static bool is_allowed_or_reply(lock_entry *entry, const lock_request *request) {
     const char *error = NULL;
-    if (settings.drain)
-        error = "ERR the server is about to run without locks: dlock.drain is yes";
-    else if (settings.require_noeviction && server_may_evict_locks())
-        error = "ERR maxmemory-policy can evict locks, and dlock.require-noeviction is yes";
-    else if (request->is_session && !has_connection(ctx))
+    if (request->is_session && !has_connection(entry->ctx))
         error = "ERR SESSION needs a connection: neither a script nor DLOCK.GUARD has one";
-    if (error != NULL) RedisModule_ReplyWithError(ctx, error);
+    else if (settings.drain && !transition_knows(entry, request->token))
+        error = "ERR the server is about to run without locks: dlock.drain is yes";
+    else if (settings.require_noeviction && server_may_evict_locks() &&
+             !transition_knows(entry, request->token))
+        error = "ERR maxmemory-policy can evict locks, and dlock.require-noeviction is yes";
+    if (error != NULL) RedisModule_ReplyWithError(entry->ctx, error);
     return error == NULL;
+}
+
+static void acquire(lock_entry *entry, const lock_request *request) {
+    RedisModuleCtx *ctx = entry->ctx;
+    transition_answer answer = transition_acquire(entry, request);
+    if (answer == TRANSITION_HELD)
+        RedisModule_ReplyWithLongLong(ctx, entry->held.fence);
+    else if (answer == TRANSITION_OTHER_MODE)
+        RedisModule_ReplyWithError(ctx, request->is_shared ? HELD_EXCLUSIVE : HELD_SHARED);
+    else if (request->wait_ms > 0 && may_block(ctx))
+        transition_wait_or_reply(entry, request);
+    else
+        RedisModule_ReplyWithNull(ctx);
 }
 
 /* DLOCK.ACQUIRE key token PX lease-ms [WAIT wait-ms] [SESSION] [SHARED [MAX n]] [FENCE fence] */
@@ -73,17 +87,8 @@ static int cmd_acquire(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     lock_request request;
     lock_entry entry;
     if (!args_parse_acquire_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
-    if (!is_allowed_or_reply(ctx, &request)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
-    transition_answer answer = transition_acquire(&entry, &request);
-    if (answer == TRANSITION_HELD)
-        RedisModule_ReplyWithLongLong(ctx, entry.held.fence);
-    else if (answer == TRANSITION_OTHER_MODE)
-        RedisModule_ReplyWithError(ctx, request.is_shared ? HELD_EXCLUSIVE : HELD_SHARED);
-    else if (request.wait_ms > 0 && may_block(ctx))
-        transition_wait_or_reply(&entry, &request);
-    else
-        RedisModule_ReplyWithNull(ctx);
+    if (is_allowed_or_reply(&entry, &request)) acquire(&entry, &request);
     lock_store_close(&entry);
     return REDISMODULE_OK;
 }

@@ -13,7 +13,7 @@ typedef struct settings_values {
     long long max_waiters;        /* per lock */
     long long max_holders;        /* per lock */
     long long require_noeviction; /* 1: no ACQUIRE while maxmemory-policy could evict the lock */
-    long long drain;              /* 1: no ACQUIRE, and no last fence in files */
+    long long drain;              /* 1: no new locks, and no last fence in files */
 } settings_values;
 
 extern settings_values settings;

@@ -267,6 +267,16 @@ transition_answer transition_acquire(lock_entry *entry, const lock_request *requ
     return grant_or_refuse(entry, request, verdict);
 }
 
+static waiter *find_waiter(const lock_entry *entry, lock_token token) {
+    const wait_queue *waiting = queues_find(entry->db, entry->name);
+    return waiting == NULL ? NULL : queues_find_token(waiting, token);
+}
+
+bool transition_knows(lock_entry *entry, lock_token token) {
+    end_if_over(entry);
+    return find_holder(entry, token) || find_waiter(entry, token) != NULL;
+}
+
 /* A request that was waiting already may have come with other options, and may fit now. */
 void transition_wait_or_reply(lock_entry *entry, const lock_request *request) {
     if (!blocked_park_or_reply(entry->ctx, entry->name, request)) return;
@@ -277,8 +287,7 @@ void transition_wait_or_reply(lock_entry *entry, const lock_request *request) {
 }
 
 static void end_wait(const lock_entry *entry, lock_token token) {
-    wait_queue *waiting = queues_find(entry->db, entry->name);
-    waiter *found = waiting == NULL ? NULL : queues_find_token(waiting, token);
+    waiter *found = find_waiter(entry, token);
     if (found != NULL) blocked_refuse(found);
 }
 

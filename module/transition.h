@@ -17,6 +17,9 @@ typedef enum transition_answer {
 /* Never overtakes a waiter. */
 transition_answer transition_acquire(lock_entry *entry, const lock_request *request);
 
+/* Does the token hold the lock, or wait for it? */
+bool transition_knows(lock_entry *entry, lock_token token);
+
 /* Lets the client wait after transition_acquire() has found the lock busy. Sends an error now, or
  * takes care of the later reply. */
 void transition_wait_or_reply(lock_entry *entry, const lock_request *request);
