@@ -123,9 +123,15 @@ static bool apply_options(request *request, const given givens[], int count, boo
 
 /* -- checks */
 
-static const char *find_mistake(const request *request) {
-    if (request->lease_ms < 100) return "--lease is less than 100ms";
+/* The lease may be a parameter of the URL that other subcommands do not use. */
+static const char *find_lease_mistake(const request *request, const subcommand *subcommand) {
+    if ((subcommand->bit & (FOR_RUN | FOR_ACQUIRE | FOR_EXTEND)) == 0) return NULL;
+    if (request->lease_ms < 100) return "--lease, or lease_ms in the URL, is less than 100ms";
     if (request->lease_ms > UINT32_MAX) return "--lease is more than 49 days";
+    return NULL;
+}
+
+static const char *find_mistake(const request *request) {
     if (request->at_least_ms > UINT32_MAX) return "--at-least is more than 49 days";
     if (request->at_least_ms > 0 && (request->is_session || request->is_session_by_url))
         return "--at-least does not go with --session, which ends with the process";
@@ -140,7 +146,8 @@ static const char *find_mistake(const request *request) {
 }
 
 static bool check(const request *request, const subcommand *subcommand) {
-    const char *mistake = find_mistake(request);
+    const char *mistake = find_lease_mistake(request, subcommand);
+    if (mistake == NULL) mistake = find_mistake(request);
     if (subcommand->bit == FOR_ACQUIRE && request->is_session_by_url)
         mistake = "session=yes in the URL: the lock would end with this command";
     int words = request->word_count, most = subcommand->words_max;

@@ -35,10 +35,15 @@ static const char *find(const char *url, const char *name) {
     return NULL;
 }
 
+/* A text that is no number is left to the library, which refuses the URL by the parameter's
+ * name. */
 static void set(request *request, const row *row, const char *value) {
     void *field = (char *)request + row->offset;
-    if (row->kind == NUMBER)
+    bool is_number = value[0] >= '0' && value[0] <= '9';
+    if (row->kind == NUMBER && is_number)
         *(int64_t *)field = strtoll(value, NULL, 10);
+    else if (row->kind == NUMBER)
+        return;
     else if (row->kind == FLAG)
         *(bool *)field = strncmp(value, "yes", 3) == 0;
     else

@@ -90,12 +90,18 @@ def test_a_session_in_the_url_would_end_a_lock_that_is_to_stay(tool, server, cli
 
 @pytest.mark.parametrize("query, words", [
     ("leese_ms=5000", "there is no parameter leese_ms"),
-    ("lease_ms=5", "--lease is less than 100ms"),
+    ("lease_ms=50", "lease_ms in the URL, is less than 100ms"),
+    ("lease_ms=long", "lease_ms: not 10 to"),
     ("io_timeout_ms=soon", "io_timeout_ms: not 1 to 86400000")])
 def test_a_wrong_parameter_is_named(tool, server, query, words):
     tool.env["DLOCK_URL"] = f"{url(server)}?{query}"
     code, out, complaints = tool.run("acquire", "lock")
     assert (code, out) == (64, "") and words in complaints
+
+
+def test_a_lease_that_is_not_used_is_not_refused(tool, server, client):
+    tool.env["DLOCK_URL"] = f"{url(server)}?lease_ms=50"
+    assert tool.run("info", "lock")[0] == 1
 
 
 # -- files -----------------------------------------------------------------------------------------
