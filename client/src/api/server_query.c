@@ -84,18 +84,15 @@ static void on_due(loop_timer *timer) {
 /* Waits until all replies have come, or none will. The copies are the caller's to free. */
 static dlock_status ask(query *query, server *server, const command *commands, int count,
                         reply *replies[]) {
-    const command *pointers[GROUP_MAX];
     exchange exchange = {
         .request = {.on_reply = on_reply, .on_done = on_done, .reply_bytes_max = REPLY_BYTES_MAX},
         .query = query,
         .timer.on_due = on_due,
         .replies = replies};
-    for (int i = 0; i < count; i++) {
-        pointers[i] = &commands[i];
+    for (int i = 0; i < count; i++)
         replies[i] = NULL;
-    }
     loop_lock(query->loop);
-    if (!server_send(server, pointers, count, &exchange.request))
+    if (!server_send(server, commands, count, &exchange.request))
         on_done(&exchange.request, DLOCK_NO_MEMORY, "no memory");
     on_due(&exchange.timer);
     while (!exchange.is_done && !exchange.is_late)
@@ -182,8 +179,7 @@ static dlock_status tell_string(query *query, const server *server, reply *const
 dlock_status query_string(query *query, server *server) {
     reply *replies[2];
     command commands[2] = {{0}};
-    string_command(&commands[0], query->name);
-    string_ttl_command(&commands[1], query->name);
+    string_commands(commands, query->name);
     dlock_status status = ask(query, server, commands, 2, replies);
     if (status == DLOCK_OK) status = tell_string(query, server, replies);
     free(replies[0]);
@@ -238,9 +234,8 @@ static dlock_status inspect_page(query *query, server *server, const reply *name
 static dlock_status scan_page(query *query, server *server, char cursor[CURSOR_SIZE]) {
     reply *page;
     command command = {0};
-    const char *words[] = {"SCAN", cursor, "MATCH", query->pattern, "TYPE", LOCK_TYPE, "COUNT"};
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        command_add(&command, words[i]);
+    command_add_words(&command, COMMAND_WORDS("SCAN", cursor, "MATCH", query->pattern, "TYPE",
+                                              LOCK_TYPE, "COUNT"));
     command_add_number(&command, PAGE_SIZE);
     dlock_status status = ask(query, server, &command, 1, &page);
     if (status != DLOCK_OK) return status;
@@ -285,8 +280,7 @@ static void tell_line(query *query, const char *server, const char *line, size_t
 dlock_status query_info(query *query, server *server) {
     reply *info;
     command command = {0};
-    command_add(&command, "INFO");
-    command_add(&command, "dlock");
+    command_add_words(&command, COMMAND_WORDS("INFO", "dlock"));
     query->is_found = false;
     dlock_status status = ask(query, server, &command, 1, &info);
     if (status == DLOCK_OK && (info == NULL || info->kind != REPLY_TEXT))

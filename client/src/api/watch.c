@@ -25,7 +25,7 @@ struct dlock_watcher {
 
 /* -- reading */
 
-static void on_read(tracked_name *tracked, const server *server, const reply *info) {
+static void on_read(tracked_name *tracked, server *server, const reply *info) {
     dlock_watcher *watcher = container_of(tracked, dlock_watcher, tracked);
     free(watcher->news);
     free(watcher->server_name);

@@ -123,8 +123,7 @@ static const char *read_slots(router *base, const router_probe *probe, int index
 static size_t prepare(router *base, server *servers[], command commands[]) {
     cluster_router *cluster = (cluster_router *)base;
     size_t count = 0;
-    command_add(&commands[0], "CLUSTER");
-    command_add(&commands[0], "SLOTS");
+    command_add_words(&commands[0], COMMAND_WORDS("CLUSTER", "SLOTS"));
     for (size_t i = 0; i < cluster->node_end && count < ASKED_AT_ONCE; i++) {
         server *node = cluster->nodes[cluster->next_asked++ % cluster->node_end];
         if (node != NULL) servers[count++] = node;

@@ -26,22 +26,19 @@ void attempt_free(attempt *attempt) {
     attempt->run = NULL;
 }
 
-lock_words attempt_words(const attempt *attempt, dlock_operation operation) {
-    return (lock_words){.operation = operation,
-                        .name = attempt->name,
-                        .token = attempt->token,
-                        .lease_ms = attempt->lease_ms,
-                        .is_session = attempt->session != NULL,
-                        .mode = attempt->mode,
-                        .max_holders = attempt->max_holders,
-                        .is_repeated = attempt->is_repeated};
-}
-
-void attempt_write(const attempt *attempt, const lock_words *words, command *command) {
-    if (attempt->guarded != NULL)
+void attempt_command(const attempt *attempt, lock_words words, command *command) {
+    if (attempt->guarded != NULL) {
         guard_command(command, attempt->name, attempt->token, attempt->guarded);
-    else
-        attempt->protocol->write(command, words);
+        return;
+    }
+    words.name = attempt->name;
+    words.token = attempt->token;
+    words.lease_ms = attempt->lease_ms;
+    words.is_session = attempt->session != NULL;
+    words.mode = attempt->mode;
+    words.max_holders = attempt->max_holders;
+    words.is_repeated = attempt->is_repeated;
+    attempt->protocol->write(command, &words);
 }
 
 void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient,

@@ -131,11 +131,9 @@ void deployment_init(deployment *deployment, const deployment_table *table,
 bool attempt_prepare(attempt *attempt, const deployment *deployment);
 void attempt_free(attempt *attempt); /* not under way */
 
-/* The words for this operation, which may differ from that of the attempt, without a wait, a fence
- * and a hash. */
-lock_words attempt_words(const attempt *attempt, dlock_operation operation);
-/* The command of these words, or the guarded command. */
-void attempt_write(const attempt *attempt, const lock_words *words, command *command);
+/* The command of an operation, which may differ from that of the attempt, or the guarded command.
+ * words: the operation, and wait, fence and hash if there are any; the rest is the attempt's. */
+void attempt_command(const attempt *attempt, lock_words words, command *command);
 
 /* Sets the result; does not call on_done. */
 void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient,

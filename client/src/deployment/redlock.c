@@ -188,10 +188,9 @@ static void release_behind(const round *round) {
     command release = {0};
     const attempt *attempt = round->attempt;
     if (attempt->operation != DLOCK_RELEASING) return;
-    lock_words words = attempt_words(attempt, DLOCK_RELEASING);
-    attempt_write(attempt, &words, &release);
+    attempt_command(attempt, (lock_words){.operation = DLOCK_RELEASING}, &release);
     for (size_t i = 0; i < round->redlock->count; i++)
-        server_send_behind(round->redlock->servers[i], (const command *const[]){&release}, 1);
+        server_send_behind(round->redlock->servers[i], &release);
 }
 
 static void on_done(round *round, dlock_status result) {

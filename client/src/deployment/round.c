@@ -46,11 +46,10 @@ static void note_failure(const round_vote *vote, bool is_named, const char *caus
 /* request NULL: nobody waits for the reply. */
 static bool send_command(const round_vote *vote, request *request) {
     const round_plan *plan = &vote->round->plan;
-    lock_words words = attempt_words(vote->round->attempt, plan->operation);
+    lock_words words = {.operation = plan->operation, .fence = plan->fence};
     command command = {0};
-    words.fence = plan->fence;
-    attempt_write(vote->round->attempt, &words, &command);
-    return server_send(vote->server, (const struct command *const[]){&command}, 1, request);
+    attempt_command(vote->round->attempt, words, &command);
+    return server_send(vote->server, &command, 1, request);
 }
 
 /* A straggler that still waited for its connection is taken back by connection_abandon(); its
@@ -226,15 +225,13 @@ void round_stop(round *round) {
 
 void vote_send_behind(const round_vote *vote, dlock_operation operation) {
     const attempt *attempt = vote->round->attempt;
+    lock_words words = {.operation = operation, .fence = attempt->fence};
     command command = {0};
-    const struct command *const commands[] = {&command};
-    lock_words words = attempt_words(attempt, operation);
-    words.fence = attempt->fence;
-    attempt_write(attempt, &words, &command);
+    attempt_command(attempt, words, &command);
     if (vote->conn != NULL)
-        connection_send(vote->conn, commands, 1, NULL);
+        connection_send(vote->conn, &command, 1, NULL);
     else
-        server_send(vote->server, commands, 1, NULL);
+        server_send(vote->server, &command, 1, NULL);
 }
 
 /* The lease of a majority began when the first of its requests was sent. */

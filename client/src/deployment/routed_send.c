@@ -87,9 +87,8 @@ static void release_behind(const routed_run *run) {
     command release = {0};
     const attempt *attempt = run->attempt;
     if (attempt->operation != DLOCK_RELEASING || !attempt->may_hold || run->server == NULL) return;
-    lock_words words = attempt_words(attempt, DLOCK_RELEASING);
-    attempt_write(attempt, &words, &release);
-    server_send_behind(run->server, (const command *const[]){&release}, 1);
+    attempt_command(attempt, (lock_words){.operation = DLOCK_RELEASING}, &release);
+    server_send_behind(run->server, &release);
 }
 
 void run_settle_own(routed_run *run) {
@@ -116,22 +115,14 @@ void run_limit_reply(request *request) {
 static bool send_commands(routed_run *run, dlock_operation operation, uint32_t wait_ms,
                           connection *conn, request *request) {
     const attempt *attempt = run->attempt;
-    command asking = {0}, locking = {0}, replicas = {0};
-    const command *commands[COMMANDS_MAX];
+    command commands[COMMANDS_MAX] = {{0}};
     int count = 0;
-    if (run->is_asking) {
-        command_add(&asking, "ASKING");
-        commands[count++] = &asking;
-    }
-    lock_words words = attempt_words(attempt, operation);
-    words.wait_ms = wait_ms;
+    if (run->is_asking) command_add(&commands[count++], "ASKING");
+    lock_words words = {.operation = operation, .wait_ms = wait_ms};
     words.has_hash = run->phase == RUN_REQUEST && request != NULL && !run->needs_script;
-    attempt_write(attempt, &words, &locking);
-    commands[count++] = &locking;
-    if (has_replicas(attempt) && operation != DLOCK_RELEASING) {
-        replicas_command(&replicas, attempt->min_replicas, attempt->replica_timeout_ms);
-        commands[count++] = &replicas;
-    }
+    attempt_command(attempt, words, &commands[count++]);
+    if (has_replicas(attempt) && operation != DLOCK_RELEASING)
+        replicas_command(&commands[count++], attempt->min_replicas, attempt->replica_timeout_ms);
     if (conn != NULL) return connection_send(conn, commands, count, request);
     return server_send(run->server, commands, count, request);
 }

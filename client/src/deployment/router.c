@@ -85,7 +85,6 @@ static void on_due(loop_timer *timer) {
 static void start(router *router, int64_t now_us) {
     server *servers[DISCOVERY_SERVERS_MAX];
     command commands[DISCOVERY_COMMANDS_MAX] = {{0}};
-    const command *const pointers[] = {&commands[0], &commands[1]};
     size_t count = router->table->prepare(router, servers, commands);
     int64_t limit_us = deadline_after_ms(now_us, router->base.connect_timeout_ms);
     router->probe_count = router->pending_count = count;
@@ -101,7 +100,7 @@ static void start(router *router, int64_t now_us) {
                                 .router = router,
                                 .server = server_share(servers[i]),
                                 .is_pending = true};
-        if (!server_send(probe->server, pointers, router->table->command_count, &probe->request))
+        if (!server_send(probe->server, commands, router->table->command_count, &probe->request))
             on_done(&probe->request, DLOCK_NO_MEMORY, "no memory");
     }
 }

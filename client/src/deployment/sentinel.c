@@ -57,13 +57,10 @@ static const char *read_reply(router *base, const router_probe *probe, int index
 }
 
 static size_t prepare(router *base, server *servers[], command commands[]) {
-    static const char *const verbs[] = {"GET-MASTER-ADDR-BY-NAME", "MASTER"};
     master_router *router = (master_router *)base;
-    for (int i = 0; i < base->table->command_count; i++) {
-        command_add(&commands[i], "SENTINEL");
-        command_add(&commands[i], verbs[i]);
-        command_add(&commands[i], router->name);
-    }
+    const char *name = router->name;
+    command_add_words(&commands[0], COMMAND_WORDS("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name));
+    command_add_words(&commands[1], COMMAND_WORDS("SENTINEL", "MASTER", name));
     for (size_t i = 0; i < router->count; i++) {
         servers[i] = router->sentinels[i];
         router->named[i] = router->login;

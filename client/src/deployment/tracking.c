@@ -70,11 +70,6 @@ static void stop_reading(tracked_name *tracked) {
 
 /* -- links */
 
-static void add_words(command *command, const char *const words[]) {
-    for (; *words != NULL; words++)
-        command_add(command, *words);
-}
-
 static void read_all(tracked_server *link, int64_t pause_ms) {
     for (list_node *node = list_first(&link->names); node != NULL;
          node = list_next(&link->names, node))
@@ -152,10 +147,9 @@ static void on_subscribed(request *request, dlock_status status, const char *cau
 }
 
 static void open_subscriber(tracked_server *link) {
-    command id = {0}, subscribe = {0};
-    const command *const commands[] = {&id, &subscribe};
-    add_words(&id, (const char *const[]){"CLIENT", "ID", NULL});
-    add_words(&subscribe, (const char *const[]){"SUBSCRIBE", CHANNEL, NULL});
+    command commands[2] = {{0}};
+    command_add_words(&commands[0], COMMAND_WORDS("CLIENT", "ID"));
+    command_add_words(&commands[1], COMMAND_WORDS("SUBSCRIBE", CHANNEL));
     link->subscription = (request){.on_reply = on_subscription_reply, .on_done = on_subscribed};
     own_connection *subscriber = link->subscriber = server_open_own(link->server, false);
     if (subscriber == NULL ||
@@ -313,26 +307,17 @@ static void on_done(request *request, dlock_status status, const char *cause) {
 /* CLIENT CACHING YES counts for the next command only. False: no memory. */
 static bool send_read(tracked_name *tracked) {
     tracked_server *link = tracked->link;
-    command on = {0}, role = {0}, caching = {0}, info = {0};
-    const command *commands[COMMANDS_MAX];
+    command commands[COMMANDS_MAX] = {{0}};
     int count = 0;
     bool is_open = link->phase == LINK_OPEN;
     if (is_open && !link->is_enabled) {
-        add_words(&on,
-                  (const char *const[]){"CLIENT", "TRACKING", "ON", "OPTIN", "REDIRECT", NULL});
-        command_add_number(&on, (uint64_t)link->subscriber_id);
-        commands[count++] = &on;
+        command *on = &commands[count++];
+        command_add_words(on, COMMAND_WORDS("CLIENT", "TRACKING", "ON", "OPTIN", "REDIRECT"));
+        command_add_number(on, (uint64_t)link->subscriber_id);
     }
-    if (server_url(link->server)->must_be_master) {
-        command_add(&role, "ROLE");
-        commands[count++] = &role;
-    }
-    if (is_open) {
-        add_words(&caching, (const char *const[]){"CLIENT", "CACHING", "YES", NULL});
-        commands[count++] = &caching;
-    }
-    inspect_command(&info, tracked->name, strlen(tracked->name));
-    commands[count] = &info;
+    if (server_url(link->server)->must_be_master) command_add(&commands[count++], "ROLE");
+    if (is_open) command_add_words(&commands[count++], COMMAND_WORDS("CLIENT", "CACHING", "YES"));
+    inspect_command(&commands[count], tracked->name, strlen(tracked->name));
     tracked->info_index = count++;
     tracked->request =
         (request){.on_reply = on_reply, .on_done = on_done, .reply_bytes_max = REPLY_BYTES_MAX};
@@ -393,8 +378,4 @@ void tracking_remove(tracked_name *tracked) {
     list_remove(&tracked->bucket_node);
     leave_link(tracked);
     tracked->tracking = NULL;
-}
-
-bool tracking_send(const tracked_name *tracked, const command *command, request *request) {
-    return server_send(tracked->link->server, &command, 1, request);
 }

@@ -26,8 +26,9 @@ typedef struct tracking {
 typedef struct tracked_name {
     const char *name; /* borrowed */
     /* The reply of the server to DLOCK.INFO: an array; null if the lock is free; the error of
-     * reply_is_no_lock(). From the loop; may remove this name, and no other. */
-    void (*on_read)(struct tracked_name *tracked, const server *server, const reply *info);
+     * reply_is_no_lock(). From the loop; may remove this name, and no other. What is sent to the
+     * server from here goes behind the read, on the same connection. */
+    void (*on_read)(struct tracked_name *tracked, server *server, const reply *info);
     bool is_polled; /* read every TRACKING_POLL_MS without tracking, and now and then with it */
 
     /* Of tracking.c. */
@@ -51,6 +52,3 @@ void tracking_close(tracking *tracking);
 void tracking_add(tracking *tracking, tracked_name *tracked);
 /* Does nothing if the name is not tracked. */
 void tracking_remove(tracked_name *tracked);
-
-/* Behind the last read of the name, on the same connection. False: no memory. */
-bool tracking_send(const tracked_name *tracked, const command *command, request *request);

@@ -32,8 +32,7 @@ static void on_proof_done(request *request, dlock_status status, const char *cau
 }
 
 /* The renewal finds out about the lock of a session whose connection has ended. */
-static void on_read(tracked_name *tracked, const server *server, const reply *info) {
-    (void)server;
+static void on_read(tracked_name *tracked, server *server, const reply *info) {
     hinted_lock *hinted = container_of(tracked, hinted_lock, tracked);
     int64_t gone_us = atomic_load(&hinted->lease->gone_us);
     if (gone_us == LEASE_OVER) tracking_remove(tracked); /* lost, and not given back yet */
@@ -46,7 +45,7 @@ static void on_read(tracked_name *tracked, const server *server, const reply *in
                         .lease_ms = PROOF_LEASE_MS};
     lock_command(&extend, &words);
     hinted->proof = (request){.on_reply = on_proof_reply, .on_done = on_proof_done};
-    tracking_send(tracked, &extend, &hinted->proof); /* no memory: the renewal finds out */
+    server_send(server, &extend, 1, &hinted->proof); /* no memory: the renewal finds out */
 }
 
 static void on_due(loop_timer *timer) {

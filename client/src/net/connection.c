@@ -113,8 +113,7 @@ static void run_task(loop_task *task) {
         connection_flush(conn);
 }
 
-bool connection_send(connection *conn, const command *const commands[], int count,
-                     request *request) {
+bool connection_send(connection *conn, const command commands[], int count, request *request) {
     if (!pipeline_add(&conn->pipeline, commands, count, request)) return false;
     if (conn->phase != CLOSED) loop_defer(conn->loop, &conn->task);
     if (request == NULL) return true;
@@ -132,11 +131,9 @@ bool connection_abandon(request *request) {
 
 /* -- the greeting */
 
-/* The result is how many commands there are. They borrow from the URL. */
+/* The result is how many commands there are. They are empty before, and borrow from the URL. */
 static int greeting_commands(command commands[GREETING_MAX], const url *url) {
     int count = 0;
-    for (int i = 0; i < GREETING_MAX; i++)
-        commands[i] = (command){0};
     if (url->password[0] != '\0') {
         command *auth = &commands[count++];
         command_add(auth, "AUTH");
@@ -190,14 +187,12 @@ void connection_on_open(connection *conn) {
 }
 
 static bool queue_greeting(connection *conn) {
-    command commands[GREETING_MAX];
+    command commands[GREETING_MAX] = {{0}};
     int count = greeting_commands(commands, &conn->endpoint->url);
     if (count == 0) return true;
     conn->greeting.on_reply = on_greeting;
     conn->greeting.on_done = on_greeted;
-    bool is_queued =
-        connection_send(conn, (const command *const[]){&commands[0], &commands[1], &commands[2]},
-                        count, &conn->greeting);
+    bool is_queued = connection_send(conn, commands, count, &conn->greeting);
     conn->greeting_size = conn->pipeline.out.size;
     return is_queued;
 }

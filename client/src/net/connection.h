@@ -79,8 +79,7 @@ void connection_fail(connection *conn, dlock_status failure, const char *cause);
 
 /* Sends these commands after all that were sent before; they are copied. request NULL: nobody wants
  * the replies. False: no memory, and nothing is told. */
-bool connection_send(connection *conn, const command *const commands[], int count,
-                     request *request);
+bool connection_send(connection *conn, const command commands[], int count, request *request);
 
 /* Nobody waits for it any more: no callback comes. True: something of it was sent, or may be.
  * False: nothing was, and nothing will be. */

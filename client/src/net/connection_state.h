@@ -30,7 +30,7 @@ typedef struct pipeline {
 void pipeline_free(pipeline *pipeline);
 
 /* Appends the commands, and sets request->sequence. False: no memory, nothing changed. */
-bool pipeline_add(pipeline *pipeline, const command *const commands[], int count, request *request);
+bool pipeline_add(pipeline *pipeline, const command commands[], int count, request *request);
 
 entry *pipeline_at(pipeline *pipeline, size_t index);
 entry pipeline_pop(pipeline *pipeline);

@@ -35,12 +35,11 @@ static bool reserve_entry(pipeline *pipeline) {
     return true;
 }
 
-bool pipeline_add(pipeline *pipeline, const command *const commands[], int count,
-                  request *request) {
+bool pipeline_add(pipeline *pipeline, const command commands[], int count, request *request) {
     size_t size = 0;
     bytes *out = &pipeline->out;
     for (int i = 0; i < count; i++)
-        size += command_size(commands[i]);
+        size += command_size(&commands[i]);
     if (!bytes_reserve(out, size) || !reserve_entry(pipeline)) return false;
     entry *added = pipeline_at(pipeline, pipeline->count);
     *added = (entry){.request = request,
@@ -51,8 +50,8 @@ bool pipeline_add(pipeline *pipeline, const command *const commands[], int count
     if (request != NULL && request->reply_bytes_max > 0)
         added->reply_bytes_max = request->reply_bytes_max;
     for (int i = 0; i < count; i++) {
-        command_write(commands[i], out->data + out->size);
-        out->size += command_size(commands[i]);
+        command_write(&commands[i], out->data + out->size);
+        out->size += command_size(&commands[i]);
     }
     if (request != NULL) request->sequence = pipeline->first_sequence + pipeline->count;
     pipeline->count++;

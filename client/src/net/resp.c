@@ -30,6 +30,11 @@ void command_add(command *command, const char *word) {
     command_add_bytes(command, word, strlen(word));
 }
 
+void command_add_words(command *command, const char *const words[]) {
+    for (; *words != NULL; words++)
+        command_add(command, *words);
+}
+
 void command_add_number(command *command, uint64_t number) {
     assert(command->number_count < COMMAND_NUMBERS_MAX);
     char *digits = command->numbers[command->number_count++];

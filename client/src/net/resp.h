@@ -31,6 +31,9 @@ typedef struct command {
 void command_add(command *command, const char *word);
 void command_add_bytes(command *command, const char *bytes, size_t length);
 void command_add_number(command *command, uint64_t number);
+/* All words of a COMMAND_WORDS(...). */
+void command_add_words(command *command, const char *const words[]);
+#define COMMAND_WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* The number of bytes on the wire, and the bytes. */
 size_t command_size(const command *command);

@@ -59,7 +59,7 @@ static void on_probe_due(loop_timer *timer) {
     if (now_us - heard_us >= (int64_t)PROBE_MS * 1000) {
         command ping = {0};
         command_add(&ping, "PING"); /* an error is a sign of life as well */
-        server_send(server, (const command *const[]){&ping}, 1, NULL);
+        server_send(server, &ping, 1, NULL);
     }
     loop_set_timer(server->loop, timer, deadline_after_ms(now_us, PROBE_MS));
 }
@@ -163,7 +163,7 @@ static void on_broken(void *arg, connection *conn) {
 
 /* -- short commands */
 
-bool server_send(server *server, const command *const commands[], int count, request *request) {
+bool server_send(server *server, const command commands[], int count, request *request) {
     if (server->command != NULL && !connection_is_alive(server->command)) {
         connection_close(server->command);
         drop_command(server);
@@ -304,12 +304,12 @@ void own_connection_unpark(own_connection *own) {
     if (list_is_empty(&server->parked)) loop_clear_timer(server->loop, &server->probe_timer);
 }
 
-void server_send_behind(server *server, const command *const commands[], int count) {
-    if (server->draining != NULL) connection_send(server->draining, commands, count, NULL);
+void server_send_behind(server *server, const command *command) {
+    if (server->draining != NULL) connection_send(server->draining, command, 1, NULL);
     for (list_node *node = list_first(&server->kept); node != NULL;
          node = list_next(&server->kept, node)) {
         const own_connection *own = container_of(node, own_connection, node);
-        if (!connection_is_idle(own->conn)) connection_send(own->conn, commands, count, NULL);
+        if (!connection_is_idle(own->conn)) connection_send(own->conn, command, 1, NULL);
     }
 }
 

@@ -37,10 +37,10 @@ const url *server_url(const server *server);
 const char *server_name(const server *server); /* host:port or a path, for messages */
 
 /* Short commands, on the command connection. False: no memory, and nothing is told. */
-bool server_send(server *server, const command *const commands[], int count, request *request);
-/* The same commands on every connection that still owes replies to abandoned requests: a request
- * that arrives late is followed by these. Nobody wants the replies. */
-void server_send_behind(server *server, const command *const commands[], int count);
+bool server_send(server *server, const command commands[], int count, request *request);
+/* The command on every connection that still owes replies to abandoned requests: a request that
+ * arrives late is followed by the command. Nobody wants the replies. */
+void server_send_behind(server *server, const command *command);
 
 /* The task is deferred whenever a command connection has ended, or another one takes over. NULL:
  * nobody wants to know. One at a time. */

@@ -23,11 +23,8 @@
 void lock_command(command *command, const lock_words *words) {
     bool is_acquire = words->operation == DLOCK_ACQUIRING;
     bool is_release = words->operation == DLOCK_RELEASING;
-    command_add(command, is_acquire   ? "DLOCK.ACQUIRE"
-                         : is_release ? "DLOCK.RELEASE"
-                                      : "DLOCK.EXTEND");
-    command_add(command, words->name);
-    command_add(command, words->token);
+    const char *verb = is_acquire ? "DLOCK.ACQUIRE" : is_release ? "DLOCK.RELEASE" : "DLOCK.EXTEND";
+    command_add_words(command, COMMAND_WORDS(verb, words->name, words->token));
     if (is_release) return;
     command_add(command, "PX");
     command_add_number(command, words->lease_ms);
@@ -50,9 +47,7 @@ void lock_command(command *command, const lock_words *words) {
 
 void guard_command(command *command, const char *name, const char *token,
                    const guarded_words *guarded) {
-    command_add(command, GUARD);
-    command_add(command, name);
-    command_add(command, token);
+    command_add_words(command, COMMAND_WORDS(GUARD, name, token));
     command->rest_count = guarded->count;
     command->rest = guarded->words;
     command->rest_lengths = guarded->lengths;

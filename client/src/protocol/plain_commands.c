@@ -37,11 +37,9 @@ static const script extend = {plain_extend, "567e0819f463db4b68d5c55e479cc7e7119
 static const script release = {plain_release, "3518922bc982336f43f932c6665d05e5d564b4bd"};
 
 static void write_script(command *command, const script *script, const lock_words *words) {
-    command_add(command, words->has_hash ? "EVALSHA" : "EVAL");
-    command_add(command, words->has_hash ? script->hash : script->text);
-    command_add(command, "1");
-    command_add(command, words->name);
-    command_add(command, words->token);
+    const char *verb = words->has_hash ? "EVALSHA" : "EVAL";
+    const char *body = words->has_hash ? script->hash : script->text;
+    command_add_words(command, COMMAND_WORDS(verb, body, "1", words->name, words->token));
     if (words->operation != DLOCK_RELEASING) command_add_number(command, words->lease_ms);
 }
 
@@ -52,11 +50,7 @@ static void write(command *command, const lock_words *words) {
         write_script(command, is_acquire ? &acquire : is_release ? &release : &extend, words);
         return;
     }
-    command_add(command, "SET");
-    command_add(command, words->name);
-    command_add(command, words->token);
-    command_add(command, "NX");
-    command_add(command, "PX");
+    command_add_words(command, COMMAND_WORDS("SET", words->name, words->token, "NX", "PX"));
     command_add_number(command, words->lease_ms);
 }
 
@@ -74,14 +68,9 @@ static void read_acquire(verdict *verdict, const reply *reply) {
 
 /* -- inspection */
 
-void string_command(command *command, const char *name) {
-    command_add(command, "GET");
-    command_add(command, name);
-}
-
-void string_ttl_command(command *command, const char *name) {
-    command_add(command, "PTTL");
-    command_add(command, name);
+void string_commands(command commands[2], const char *name) {
+    command_add_words(&commands[0], COMMAND_WORDS("GET", name));
+    command_add_words(&commands[1], COMMAND_WORDS("PTTL", name));
 }
 
 /* A TTL of -1: the string does not end by itself; -2: ended between the two commands. */

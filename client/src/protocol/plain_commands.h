@@ -9,9 +9,8 @@ extern const lock_protocol plain_protocol;
 /* The scripts, for tests. */
 extern const char plain_acquire[], plain_extend[], plain_release[];
 
-/* A lock takes two commands to look at. Each fills an empty command; the name is borrowed. */
-void string_command(command *command, const char *name);
-void string_ttl_command(command *command, const char *name);
+/* A lock takes two commands to look at. Fills empty commands; the name is borrowed. */
+void string_commands(command commands[2], const char *name);
 /* Fills in all but server and name, from the replies; the token points into the first one. False:
  * there is no lock. */
 bool string_read(dlock_inspection *inspection, const reply *value, const reply *ttl);

@@ -150,9 +150,9 @@ static sent_command *note_sent(size_t server, const command *command) {
     return sent;
 }
 
-bool server_send(server *server, const command *const commands[], int count, request *request) {
+bool server_send(server *server, const command commands[], int count, request *request) {
     CHECK_EQUAL(count, 1);
-    note_sent(server->index, commands[0])->is_waited_for = request != NULL;
+    note_sent(server->index, &commands[0])->is_waited_for = request != NULL;
     if (request == NULL) return true;
     CHECK(server->pending == NULL);
     server->pending = request;
@@ -161,16 +161,14 @@ bool server_send(server *server, const command *const commands[], int count, req
     return true;
 }
 
-void server_send_behind(server *server, const command *const commands[], int count) {
-    CHECK_EQUAL(count, 1);
-    if (server->is_overdue) note_sent(server->index, commands[0])->is_behind = true;
+void server_send_behind(server *server, const command *command) {
+    if (server->is_overdue) note_sent(server->index, command)->is_behind = true;
 }
 
-bool connection_send(connection *conn, const command *const commands[], int count,
-                     request *request) {
+bool connection_send(connection *conn, const command commands[], int count, request *request) {
     server *server = container_of(conn, struct server, conn);
     CHECK(count == 1 && request == NULL);
-    note_sent(server->index, commands[0])->is_on_same_conn = true;
+    note_sent(server->index, &commands[0])->is_on_same_conn = true;
     return true;
 }
 

@@ -27,7 +27,7 @@ static struct {
     bool removes;
 } seen;
 
-static void on_read(tracked_name *tracked, const server *server, const reply *info) {
+static void on_read(tracked_name *tracked, server *server, const reply *info) {
     CHECK(tracked == &seen.name);
     CHECK(server == stage.known);
     seen.reads++;

@@ -158,7 +158,7 @@ static void send_number(connection *conn, numbered *numbered, int64_t number) {
         .number = number, .got = -1, .request = {.on_reply = take_number, .on_done = count_done}};
     line line;
     line_read(&line, text);
-    connection_send(conn, line.list, line.count, &numbered->request);
+    connection_send(conn, line.commands, line.count, &numbered->request);
 }
 
 static void many_requests_get_their_replies_and_abandoned_ones_get_none(void) {

@@ -11,7 +11,7 @@ static void send_long(connection *conn, record *record) {
     command command = {0};
     command_add(&command, "SET");
     command_add_bytes(&command, word, sizeof(word));
-    connection_send(conn, (const struct command *const[]){&command}, 1, &record->request);
+    connection_send(conn, &command, 1, &record->request);
 }
 
 /* A connection to a server that has stopped to read. */

@@ -90,7 +90,7 @@ static void ask_once(asker *asker, bool is_abandoned) {
     asker->is_done = false;
     asker->got = -1;
     loop_lock(the_loop);
-    server_send(shared.server, (const struct command *const[]){&command}, 1, &asker->request);
+    server_send(shared.server, &command, 1, &asker->request);
     if (is_abandoned) {
         if (asker->expected % 2 == 0) { /* others may send it meanwhile */
             loop_unlock(the_loop);

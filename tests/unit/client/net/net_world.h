@@ -155,7 +155,6 @@ static inline record new_record(const char *name) {
 typedef struct line {
     char text[512];
     command commands[LINE_COMMANDS_MAX];
-    const command *list[LINE_COMMANDS_MAX];
     int count;
 } line;
 
@@ -165,8 +164,7 @@ static inline void line_read(line *line, const char *text) {
     char *next_command = NULL, *next_word = NULL;
     for (char *part = strtok_r(line->text, ";", &next_command); part != NULL;
          part = strtok_r(NULL, ";", &next_command)) {
-        command *command = &line->commands[line->count];
-        line->list[line->count++] = command;
+        command *command = &line->commands[line->count++];
         for (char *word = strtok_r(part, " ", &next_word); word != NULL;
              word = strtok_r(NULL, " ", &next_word))
             command_add(command, word);
@@ -176,7 +174,7 @@ static inline void line_read(line *line, const char *text) {
 static inline void send_line(connection *conn, const char *text, record *record) {
     line line;
     line_read(&line, text);
-    connection_send(conn, line.list, line.count, record == NULL ? NULL : &record->request);
+    connection_send(conn, line.commands, line.count, record == NULL ? NULL : &record->request);
 }
 
 /* -- the owner of a connection */

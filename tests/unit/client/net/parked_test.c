@@ -321,7 +321,7 @@ static void commands_follow_what_may_arrive_late(void) {
     own_connection_free(lingering);
     line line;
     line_read(&line, "RELEASE");
-    server_send_behind(the_server, line.list, line.count);
+    server_send_behind(the_server, line.commands);
     settle();
     CHECK_TEXT(link_at(0)->heard, "ACQUIRE WAIT; RELEASE");
     CHECK_TEXT(link_at(1)->heard, "ACQUIRE WAIT");
@@ -336,7 +336,7 @@ static void commands_follow_on_a_command_connection_that_is_late(void) {
     server_line("GET a", NULL);
     line line;
     line_read(&line, "RELEASE");
-    server_send_behind(the_server, line.list, line.count);
+    server_send_behind(the_server, line.commands);
     settle();
     CHECK_TEXT(link_at(0)->heard, "ACQUIRE; RELEASE");
     CHECK_TEXT(link_at(1)->heard, "GET a");
@@ -355,7 +355,7 @@ static void nothing_follows_where_nothing_is_owed(void) {
     settle();
     line line;
     line_read(&line, "RELEASE");
-    server_send_behind(the_server, line.list, line.count);
+    server_send_behind(the_server, line.commands);
     settle();
     CHECK_TEXT(link_at(0)->heard, "");
     CHECK_TEXT(link_at(1)->heard, "GET a");

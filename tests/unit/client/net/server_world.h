@@ -38,7 +38,7 @@ static inline void end_server(void) {
 static inline void server_line(const char *text, record *record) {
     line line;
     line_read(&line, text);
-    server_send(the_server, line.list, line.count, record == NULL ? NULL : &record->request);
+    server_send(the_server, line.commands, line.count, record == NULL ? NULL : &record->request);
 }
 
 /* -- connections of one's own */
