@@ -45,11 +45,9 @@ static dlock_lock *find(dlock_client *client, const char *name) {
     size_t prefix_length = strlen(client->prefix);
     dlock_lock *found = NULL;
     loop_lock(client->loop);
-    for (list_node *node = list_first(bucket); node != NULL && found == NULL;
-         node = list_next(bucket, node)) {
-        const guard *guard = container_of(node, struct guard, node);
-        bool is_mine = guard->thread == this_thread() && guard->lock->depth > 0;
-        if (is_mine && strcmp(guard->lock->name + prefix_length, name) == 0) found = guard->lock;
+    list_each (guard, each, bucket, node) {
+        bool is_mine = each->thread == this_thread() && each->lock->depth > 0;
+        if (is_mine && strcmp(each->lock->name + prefix_length, name) == 0) found = each->lock;
     }
     loop_unlock(client->loop);
     return found;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* list.h - a doubly linked list whose nodes are members of the linked structs. Pure.
  *
- *     list_node *node = list_first(&server->parked);
- *     connection *conn = container_of(node, connection, node); */
+ *     list_each(connection, conn, &server->parked, node)
+ *         connection_close(conn); */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,3 +67,17 @@ static inline list_node *list_last(const list *list) {
 static inline list_node *list_next(const list *list, const list_node *node) {
     return node->next == &list->ring ? NULL : node->next;
 }
+
+/* As container_of(); NULL for NULL. */
+#define list_owner(node, type, member) ((type *)list_outer(node, offsetof(type, member)))
+
+static inline void *list_outer(list_node *node, size_t offset) {
+    return node == NULL ? NULL : (char *)node - offset;
+}
+
+/* A loop over the structs of the list. The body may remove the struct from the list. */
+#define list_each(type, each, list, member)                                                        \
+    for (type *each = list_owner(list_first(list), type, member), *each##_next;                    \
+         each != NULL &&                                                                           \
+         (each##_next = list_owner(list_next(list, &each->member), type, member), true);           \
+         each = each##_next)

@@ -166,12 +166,11 @@ void router_init(router *router, const router_table *table, const server_options
 }
 
 void router_tell_waits(router *router, dlock_status failure, const char *cause) {
-    list_node *node;
     router->failure = failure;
     if (failure != DLOCK_OK) router->is_doubted = true;
     text_copy(router->cause, sizeof(router->cause), cause);
-    while ((node = list_first(&router->waits)) != NULL) {
-        list_remove(node);
-        loop_defer(router->base.loop, container_of(node, loop_task, node));
+    list_each (loop_task, wait, &router->waits, node) {
+        list_remove(&wait->node);
+        loop_defer(router->base.loop, wait);
     }
 }

@@ -71,9 +71,8 @@ static void stop_reading(tracked_name *tracked) {
 /* -- links */
 
 static void read_all(tracked_server *link, int64_t pause_ms) {
-    for (list_node *node = list_first(&link->names); node != NULL;
-         node = list_next(&link->names, node))
-        read_later(container_of(node, tracked_name, link_node), pause_ms);
+    list_each (tracked_name, tracked, &link->names, link_node)
+        read_later(tracked, pause_ms);
 }
 
 static void close_subscriber(tracked_server *link) {
@@ -107,10 +106,8 @@ static void on_broken(void *arg) {
 static void read_hinted(const tracked_server *link, const reply *name) {
     uint64_t hash = text_hash_bytes(name->text, name->length);
     const list *bucket = &link->tracking->buckets[hash % TRACKING_BUCKETS];
-    for (list_node *node = list_first(bucket); node != NULL; node = list_next(bucket, node)) {
-        tracked_name *tracked = container_of(node, tracked_name, bucket_node);
+    list_each (tracked_name, tracked, bucket, bucket_node)
         if (tracked->link == link && reply_is_text(name, tracked->name)) read_later(tracked, 0);
-    }
 }
 
 static void on_message(void *arg, const reply *message) {
@@ -189,19 +186,15 @@ static void on_link_due(loop_timer *timer) {
 static void on_reset(loop_task *task) {
     tracked_server *link = container_of(task, tracked_server, reset);
     link->is_enabled = false;
-    for (list_node *node = list_first(&link->names); node != NULL;
-         node = list_next(&link->names, node))
-        stop_reading(container_of(node, tracked_name, link_node));
+    list_each (tracked_name, tracked, &link->names, link_node)
+        stop_reading(tracked);
     read_all(link, RETRY_MS);
 }
 
 /* NULL: no memory. */
 static tracked_server *link_of(tracking *tracking, server *server) {
-    for (list_node *node = list_first(&tracking->links); node != NULL;
-         node = list_next(&tracking->links, node)) {
-        tracked_server *link = container_of(node, tracked_server, node);
-        if (link->server == server) return link;
-    }
+    list_each (tracked_server, known, &tracking->links, node)
+        if (known->server == server) return known;
     tracked_server *link = calloc(1, sizeof(*link));
     if (link == NULL) return NULL;
     link->tracking = tracking;
@@ -356,10 +349,9 @@ void tracking_init(tracking *tracking, deployment *deployment) {
 }
 
 void tracking_close(tracking *tracking) {
-    list_node *node;
     if (tracking->router == NULL) return;
-    while ((node = list_first(&tracking->links)) != NULL)
-        free_link(container_of(node, tracked_server, node));
+    list_each (tracked_server, link, &tracking->links, node)
+        free_link(link);
 }
 
 void tracking_add(tracking *tracking, tracked_name *tracked) {

@@ -92,9 +92,7 @@ void withdrawals_finish(deployment *deployment) {
     withdrawals *withdrawals = &deployment->withdrawals;
     waiter waiter = {0};
     withdrawals->waiter = &waiter;
-    list_node *node = list_first(&withdrawals->all);
-    for (; node != NULL; node = list_next(&withdrawals->all, node)) {
-        withdrawal *each = container_of(node, withdrawal, node);
+    list_each (withdrawal, each, &withdrawals->all, node) {
         bool is_under_way = !heap_has(&each->timer.node);
         if (!is_under_way) start(each);
     }

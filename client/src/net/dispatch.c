@@ -53,13 +53,8 @@ void loop_unsuspend(waiter *waiter) {
 }
 
 void dispatch_canceled(loop *loop) {
-    list *suspended = &loop->dispatching.suspended;
-    list_node *next;
-    for (list_node *node = list_first(suspended); node != NULL; node = next) {
-        waiter *waiter = container_of(node, struct waiter, node);
-        next = list_next(suspended, node);
-        if (waiter_can_go_on(waiter)) dispatch_ready(loop, waiter);
-    }
+    list_each (waiter, each, &loop->dispatching.suspended, node)
+        if (waiter_can_go_on(each)) dispatch_ready(loop, each);
 }
 
 /* -- the descriptor */
@@ -101,7 +96,6 @@ bool dispatch_is_gathering(const loop *loop) {
 
 bool loop_begin_dispatch(loop *loop) {
     dispatching *self = &loop->dispatching;
-    list_node *node;
     eventfd_t count;
     if (self->is_going_on) return false;
     self->is_going_on = true; /* the turn gives the mutex back */
@@ -110,9 +104,9 @@ bool loop_begin_dispatch(loop *loop) {
     if (self->is_signaled) eventfd_read(self->ready_fd, &count);
     self->is_signaled = false;
     self->gather_by_us = 0;
-    while ((node = list_first(&self->ready)) != NULL) {
-        list_remove(node);
-        list_append(&self->batch, node);
+    list_each (waiter, ready, &self->ready, node) {
+        list_remove(&ready->node);
+        list_append(&self->batch, &ready->node);
     }
     return true;
 }

@@ -96,11 +96,8 @@ static void wake(loop *loop, waiter *waiter) {
 }
 
 static void wake_canceled(loop *loop) {
-    for (list_node *node = list_first(&loop->waiters); node != NULL;
-         node = list_next(&loop->waiters, node)) {
-        waiter *waiter = container_of(node, struct waiter, node);
-        if (waiter_can_go_on(waiter)) wake(loop, waiter);
-    }
+    list_each (waiter, each, &loop->waiters, node)
+        if (waiter_can_go_on(each)) wake(loop, each);
     dispatch_canceled(loop);
 }
 

@@ -45,9 +45,7 @@ bool loop_watch(loop *loop, loop_io *io, uint32_t events) {
 /* A thread that uses the descriptor without the mutex closes it afterwards. */
 static void close_when_idle(loop *loop, int fd) {
     bool is_busy = false;
-    for (list_node *node = list_first(&loop->busy); node != NULL;
-         node = list_next(&loop->busy, node)) {
-        busy_fd *busy = container_of(node, busy_fd, node);
+    list_each (busy_fd, busy, &loop->busy, node) {
         if (busy->fd != fd) continue;
         busy->is_closed = is_busy = true;
     }

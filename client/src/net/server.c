@@ -71,9 +71,8 @@ static void run_doubt_task(loop_task *task) {
 
 /* By tasks: a callback may close any own connection, and give up the last share of the server. */
 static void doubt_parked(server *server) {
-    for (list_node *node = list_first(&server->parked); node != NULL;
-         node = list_next(&server->parked, node))
-        loop_defer(server->loop, &container_of(node, own_connection, node)->doubt_task);
+    list_each (own_connection, own, &server->parked, node)
+        loop_defer(server->loop, &own->doubt_task);
 }
 
 /* -- life */
@@ -112,9 +111,8 @@ server *server_share(server *server) {
 
 void server_free(server *server) {
     if (server == NULL || --server->shares > 0) return;
-    list_node *node;
-    while ((node = list_first(&server->kept)) != NULL)
-        close_kept(container_of(node, own_connection, node));
+    list_each (own_connection, own, &server->kept, node)
+        close_kept(own);
     connection_close(server->command);
     connection_close(server->draining);
     lookup_leave(server->endpoint.last_lookup);
@@ -215,16 +213,13 @@ static bool on_own_push(void *arg, const reply *reply) {
 
 /* A kept connection that owes no reply. NULL: there is none. */
 static own_connection *take_idle(server *server) {
-    list_node *next;
-    for (list_node *node = list_first(&server->kept); node != NULL; node = next) {
-        next = list_next(&server->kept, node);
-        own_connection *own = container_of(node, own_connection, node);
+    list_each (own_connection, own, &server->kept, node) {
         if (!connection_is_idle(own->conn)) continue;
         if (!connection_is_alive(own->conn)) {
             close_kept(own);
             continue;
         }
-        list_remove(node);
+        list_remove(&own->node);
         loop_clear_timer(server->loop, &own->kept_timer);
         server->kept_count--;
         own->is_kept = false;
@@ -306,11 +301,8 @@ void own_connection_unpark(own_connection *own) {
 
 void server_send_behind(server *server, const command *command) {
     if (server->draining != NULL) connection_send(server->draining, command, 1, NULL);
-    for (list_node *node = list_first(&server->kept); node != NULL;
-         node = list_next(&server->kept, node)) {
-        const own_connection *own = container_of(node, own_connection, node);
+    list_each (own_connection, own, &server->kept, node)
         if (!connection_is_idle(own->conn)) connection_send(own->conn, command, 1, NULL);
-    }
 }
 
 /* -- the rest */
