@@ -105,7 +105,6 @@ dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
 static void list_servers(dlock_client *client, int64_t limit_us, server_list *list) {
     loop_lock(client->loop);
     client->deployment->table->list_servers(client->deployment, limit_us, list);
-    loop_wait(client->loop, &list->waiter);
     loop_unlock(client->loop);
 }
 
@@ -137,9 +136,8 @@ static dlock_status query_servers(dlock_client *client, query *query, query_fn r
     server_list list = {0};
     if (client->deployment->table->list_servers == NULL)
         return explain(DLOCK_INVALID, "the store has no servers to look at", why, why_size);
-    query->loop = client->loop;
+    query->deployment = client->deployment;
     query->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
-    query->io_timeout_ms = client->io_timeout_ms;
     query->prefix_length = strlen(client->prefix);
     list_servers(client, query->limit_us, &list);
     dlock_status status = list.status;

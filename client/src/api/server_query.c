@@ -12,7 +12,6 @@
  * caller reads the copies and tells. A timer ends an exchange that makes no progress. */
 #include "api/server_query.h"
 
-#include "deployment/deployment.h"
 #include "protocol/plain_commands.h"
 
 #define LOCK_TYPE "dlock-key" /* as TYPE says it: module/README.md */
@@ -24,8 +23,7 @@ typedef struct exchange {
     request request;
     query *query;
     waiter waiter;
-    loop_timer timer;
-    bool is_done, is_late;
+    bool is_done;
     dlock_status status;
     int64_t heard_us; /* the last reply */
     reply **replies;  /* NULL: not there, or no memory for the copy */
@@ -37,10 +35,10 @@ static dlock_status refuse(query *query, const server *server, dlock_status stat
     return status;
 }
 
-/* A reply that is not what was asked for; or NULL: no memory. */
+/* A reply that is not what was asked for. */
 static dlock_status refuse_reply(query *query, const server *server, const reply *reply) {
-    verdict verdict = {.status = DLOCK_NO_MEMORY, .cause = "no memory"};
-    if (reply != NULL) read_failure(&verdict, reply);
+    verdict verdict;
+    read_failure(&verdict, reply);
     return refuse(query, server, verdict.status, verdict.cause);
 }
 
@@ -48,7 +46,7 @@ static dlock_status refuse_reply(query *query, const server *server, const reply
 
 static void on_reply(request *request, int index, const reply *reply) {
     exchange *exchange = container_of(request, struct exchange, request);
-    exchange->heard_us = loop_now_us(exchange->query->loop);
+    exchange->heard_us = loop_now_us(exchange->query->deployment->loop);
     exchange->replies[index] = reply_copy(reply);
 }
 
@@ -58,52 +56,55 @@ static void on_done(request *request, dlock_status status, const char *cause) {
     exchange->is_done = true;
     exchange->status = status == DLOCK_IN_DOUBT ? DLOCK_UNREACHABLE : status;
     if (status != DLOCK_OK) text_copy(query->cause, sizeof(query->cause), cause);
-    loop_ready(query->loop, &exchange->waiter);
+    loop_ready(query->deployment->loop, &exchange->waiter);
 }
 
-/* Before the request is sent, there is time until the limit; then each reply has an I/O timeout.
- * Looks again after an I/O timeout at the latest: the request may have been sent meanwhile. */
-static void on_due(loop_timer *timer) {
-    exchange *exchange = container_of(timer, struct exchange, timer);
-    loop *loop = exchange->query->loop;
-    uint32_t io_timeout_ms = exchange->query->io_timeout_ms;
-    int64_t now_us = loop_now_us(loop), sent_us = exchange->request.sent_us;
+/* Before the request is sent, there is time until the limit; then each reply has an I/O timeout. */
+static int64_t end_us(const exchange *exchange) {
+    const query *query = exchange->query;
+    uint32_t io_timeout_ms = query->deployment->io_timeout_ms;
+    int64_t sent_us = exchange->request.sent_us;
+    if (sent_us == 0) return query->limit_us;
     int64_t heard_us = exchange->heard_us > sent_us ? exchange->heard_us : sent_us;
-    int64_t end_us = exchange->query->limit_us;
-    if (sent_us != 0)
-        end_us = deadline_earlier(deadline_after_ms(heard_us, io_timeout_ms),
-                                  deadline_after_ms(end_us, io_timeout_ms));
-    exchange->is_late = now_us >= end_us;
-    if (exchange->is_late)
-        loop_ready(loop, &exchange->waiter);
-    else
-        loop_set_timer(loop, timer,
-                       deadline_earlier(end_us, deadline_after_ms(now_us, io_timeout_ms)));
+    int64_t last_us = deadline_earlier(heard_us, query->limit_us);
+    return deadline_after_ms(last_us, io_timeout_ms);
 }
 
-/* Waits until all replies have come, or none will. The copies are the caller's to free. */
+/* Looks again after an I/O timeout at the latest: the request may have been sent meanwhile. */
+static void wait_for_replies(exchange *exchange) {
+    const deployment *deployment = exchange->query->deployment;
+    int64_t now_us;
+    while (!exchange->is_done && (now_us = loop_now_us(deployment->loop)) < end_us(exchange)) {
+        int64_t again_us = deadline_after_ms(now_us, deployment->io_timeout_ms);
+        loop_wait_until(deployment->loop, &exchange->waiter,
+                        deadline_earlier(end_us(exchange), again_us));
+    }
+}
+
+/* Waits until all replies have come, or none will. The copies are the caller's to free; with
+ * DLOCK_OK there are all. */
 static dlock_status ask(query *query, server *server, const command *commands, int count,
                         reply *replies[]) {
     exchange exchange = {
         .request = {.on_reply = on_reply, .on_done = on_done, .reply_bytes_max = REPLY_BYTES_MAX},
         .query = query,
-        .timer.on_due = on_due,
         .replies = replies};
+    loop *loop = query->deployment->loop;
     for (int i = 0; i < count; i++)
         replies[i] = NULL;
-    loop_lock(query->loop);
+    loop_lock(loop);
     if (!server_send(server, commands, count, &exchange.request))
         on_done(&exchange.request, DLOCK_NO_MEMORY, "no memory");
-    on_due(&exchange.timer);
-    while (!exchange.is_done && !exchange.is_late)
-        loop_wait(query->loop, &exchange.waiter);
-    loop_clear_timer(query->loop, &exchange.timer);
+    wait_for_replies(&exchange);
     if (!exchange.is_done) {
         bool was_sent = connection_abandon(&exchange.request);
         exchange.status = refuse(query, server, DLOCK_UNREACHABLE,
                                  was_sent ? "no reply in time" : "no connection in time");
     }
-    loop_unlock(query->loop);
+    loop_unlock(loop);
+    for (int i = 0; i < count && exchange.status == DLOCK_OK; i++)
+        if (replies[i] == NULL)
+            exchange.status = refuse(query, server, DLOCK_NO_MEMORY, "no memory");
     return exchange.status;
 }
 
@@ -122,8 +123,8 @@ static dlock_status tell_lock(query *query, const server *server, const char *na
                              .name = name + query->prefix_length,
                              .name_length = length - query->prefix_length};
     dlock_inspection oldest = {.fence = UINT64_MAX};
-    const struct reply *holders = reply == NULL ? NULL : inspection_holders(reply), *holder = NULL;
-    if (query->is_enough || (reply != NULL && is_free(query, reply))) return DLOCK_OK;
+    const struct reply *holders = inspection_holders(reply), *holder = NULL;
+    if (query->is_enough || is_free(query, reply)) return DLOCK_OK;
     if (holders == NULL) return refuse_reply(query, server, reply);
     while (!query->is_enough && (holder = reply_next(holders, holder)) != NULL) {
         if (!inspection_read(&lock, reply, holder)) return refuse_reply(query, server, reply);
@@ -140,14 +141,13 @@ static dlock_status inspect_group(query *query, server *server, const char *cons
                                   const size_t lengths[], size_t count) {
     reply *replies[GROUP_MAX];
     command *commands = calloc(count, sizeof(commands[0]));
-    if (commands == NULL) return refuse_reply(query, server, NULL);
+    if (commands == NULL) return refuse(query, server, DLOCK_NO_MEMORY, "no memory");
     for (size_t i = 0; i < count; i++)
         inspect_command(&commands[i], names[i], lengths[i]);
     dlock_status status = ask(query, server, commands, (int)count, replies);
     for (size_t i = 0; i < count; i++) {
-        bool is_missing = replies[i] == NULL && status != DLOCK_OK;
-        dlock_status told =
-            is_missing ? status : tell_lock(query, server, names[i], lengths[i], replies[i]);
+        if (replies[i] == NULL) continue;
+        dlock_status told = tell_lock(query, server, names[i], lengths[i], replies[i]);
         if (status == DLOCK_OK) status = told;
         free(replies[i]);
     }
@@ -167,7 +167,6 @@ static dlock_status tell_string(query *query, const server *server, reply *const
                              .server = server_name(server),
                              .name = query->name + query->prefix_length,
                              .name_length = strlen(query->name) - query->prefix_length};
-    if (replies[0] == NULL || replies[1] == NULL) return refuse_reply(query, server, NULL);
     if (is_free(query, replies[0])) return DLOCK_OK;
     if (replies[0]->kind == REPLY_ERROR) return refuse_reply(query, server, replies[0]);
     if (!string_read(&lock, replies[0], replies[1])) return DLOCK_OK;
@@ -190,8 +189,8 @@ dlock_status query_string(query *query, server *server) {
 /* -- DLOCK.INFO WAITERS */
 
 static dlock_status tell_queue(query *query, const server *server, const reply *reply) {
-    const struct reply *queue = reply == NULL ? NULL : waiters_queue(reply), *element = NULL;
-    if (reply != NULL && is_free(query, reply)) return DLOCK_OK;
+    const struct reply *queue = waiters_queue(reply), *element = NULL;
+    if (is_free(query, reply)) return DLOCK_OK;
     if (queue == NULL) return refuse_reply(query, server, reply);
     while (!query->is_enough && (element = reply_next(queue, element)) != NULL) {
         dlock_waiting waiting = {.struct_size = sizeof(waiting), .server = server_name(server)};
@@ -239,8 +238,7 @@ static dlock_status scan_page(query *query, server *server, char cursor[CURSOR_S
     command_add_number(&command, PAGE_SIZE);
     dlock_status status = ask(query, server, &command, 1, &page);
     if (status != DLOCK_OK) return status;
-    const reply *next = page == NULL ? NULL : reply_element(page, 0);
-    const reply *names = page == NULL ? NULL : reply_element(page, 1);
+    const reply *next = reply_element(page, 0), *names = reply_element(page, 1);
     bool is_page = next != NULL && next->kind == REPLY_TEXT && next->length < CURSOR_SIZE &&
                    names != NULL && names->kind == REPLY_ARRAY;
     if (is_page) {
@@ -283,8 +281,7 @@ dlock_status query_info(query *query, server *server) {
     command_add_words(&command, COMMAND_WORDS("INFO", "dlock"));
     query->is_found = false;
     dlock_status status = ask(query, server, &command, 1, &info);
-    if (status == DLOCK_OK && (info == NULL || info->kind != REPLY_TEXT))
-        status = refuse_reply(query, server, info);
+    if (status == DLOCK_OK && info->kind != REPLY_TEXT) status = refuse_reply(query, server, info);
     for (const char *line = status == DLOCK_OK ? info->text : ""; *line != '\0';) {
         size_t length = strcspn(line, "\r\n");
         tell_line(query, server_name(server), line, length);

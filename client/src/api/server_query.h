@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* server_query.h - reads locks and statistics of one server. Nothing is changed there. */
 #pragma once
-#include "dlock_spi.h"
-#include "net/server.h"
+#include "deployment/deployment.h"
 
 /* A query, to one server after the other: the wanted, the functions to tell, and the result. */
 typedef struct query {
-    loop *loop;
-    int64_t limit_us; /* no request is sent later; replies have an I/O timeout more */
-    uint32_t io_timeout_ms;
+    deployment *deployment;
+    int64_t limit_us;              /* no request is sent later; replies have an I/O timeout more */
     const char *name;              /* of query_lock(): with the prefix */
     const char *pattern;           /* of query_locks(): with the prefix */
     size_t prefix_length;          /* names are told without the prefix */

@@ -75,16 +75,10 @@ enum { SERVER_LIST_MAX = 1000 };
 
 /* Which servers have locks (of a cluster: the masters). Memory of the caller's, {0}. */
 typedef struct server_list {
-    waiter waiter; /* ready once the list is done */
     dlock_status status;
     char cause[CAUSE_SIZE]; /* of anything but DLOCK_OK */
     size_t count;
     server *servers[SERVER_LIST_MAX]; /* shares, the caller's to free */
-
-    /* Of the deployment. */
-    void *source;
-    loop_task found;
-    loop_timer timer;
 } server_list;
 
 typedef struct deployment_table {
@@ -96,7 +90,7 @@ typedef struct deployment_table {
     /* Nobody waits any more: on_done is not called. After an acquire that may have been sent, a
      * RELEASE follows on the same connection, and a withdrawal goes on if that fails. */
     void (*abandon)(deployment *deployment, attempt *attempt);
-    /* The waiter is ready by limit_us, or at once. NULL: there are no servers. */
+    /* May wait in the loop, until limit_us at most. NULL: there are no servers. */
     void (*list_servers)(deployment *deployment, int64_t limit_us, server_list *list);
     void (*free)(deployment *deployment);
     size_t run_size; /* memory for an attempt under way */

@@ -252,7 +252,6 @@ static void list_servers(deployment *deployment, int64_t limit_us, server_list *
     const redlock *redlock = container_of(deployment, struct redlock, base);
     for (; list->count < redlock->count; list->count++)
         list->servers[list->count] = server_share(redlock->servers[list->count]);
-    loop_ready(deployment->loop, &list->waiter);
 }
 
 static void free_redlock(deployment *deployment) {

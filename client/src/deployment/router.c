@@ -117,44 +117,38 @@ bool router_discover(router *router) {
 
 /* -- the list of servers */
 
-static void end_list(server_list *list) {
-    router *router = list->source;
-    loop_clear_timer(router->base.loop, &list->timer);
-    list_remove(&list->found.node);
+typedef struct discovery_wait {
+    loop_task found;
+    loop *loop;
+    waiter waiter;
+} discovery_wait;
+
+static void on_found(loop_task *found) {
+    discovery_wait *wait = container_of(found, discovery_wait, found);
+    loop_ready(wait->loop, &wait->waiter);
+}
+
+static void await_discovery(router *router, int64_t limit_us) {
+    discovery_wait wait = {.found.run = on_found, .loop = router->base.loop};
+    list_append(&router->waits, &wait.found.node);
+    loop_wait_until(wait.loop, &wait.waiter, limit_us);
+    list_remove(&wait.found.node);
+}
+
+void router_list(deployment *base, int64_t limit_us, server_list *list) {
+    router *router = (struct router *)base;
+    router->is_doubted = true; /* a node that is not in an old map would not be missed */
+    if (router_discover(router)) await_discovery(router, limit_us);
     server *known = router->table->find(router, "");
     if (router->table->list != NULL)
         list->count = router->table->list(router, list->servers, SERVER_LIST_MAX);
     else if (known != NULL)
         list->servers[list->count++] = server_share(known);
-    if (list->count == 0) {
-        bool has_failed = router->failure != DLOCK_OK;
-        list->status = has_failed ? router->failure : DLOCK_UNREACHABLE;
-        text_copy(list->cause, sizeof(list->cause),
-                  has_failed ? router->cause : "no server was found in time");
-    }
-    loop_ready(router->base.loop, &list->waiter);
-}
-
-static void on_list_found(loop_task *found) {
-    end_list(container_of(found, server_list, found));
-}
-
-static void on_list_due(loop_timer *timer) {
-    end_list(container_of(timer, server_list, timer));
-}
-
-void router_list(deployment *base, int64_t limit_us, server_list *list) {
-    router *router = (struct router *)base;
-    list->source = router;
-    list->found.run = on_list_found;
-    list->timer.on_due = on_list_due;
-    router->is_doubted = true; /* a node that is not in an old map would not be missed */
-    if (!router_discover(router)) {
-        end_list(list);
-        return;
-    }
-    list_append(&router->waits, &list->found.node);
-    loop_set_timer(router->base.loop, &list->timer, limit_us);
+    if (list->count > 0) return;
+    bool has_failed = router->failure != DLOCK_OK;
+    list->status = has_failed ? router->failure : DLOCK_UNREACHABLE;
+    text_copy(list->cause, sizeof(list->cause),
+              has_failed ? router->cause : "no server was found in time");
 }
 
 void router_init(router *router, const router_table *table, const server_options *options) {

@@ -310,31 +310,34 @@ void loop_ready(loop *loop, waiter *waiter) {
         wake(loop, waiter);
 }
 
+typedef struct wait_limit {
+    loop_timer timer;
+    loop *loop;
+    waiter *waiter;
+} wait_limit;
+
+static void on_wait_limit(loop_timer *timer) {
+    wait_limit *limit = container_of(timer, wait_limit, timer);
+    loop_ready(limit->loop, limit->waiter);
+}
+
+void loop_wait_until(loop *loop, waiter *waiter, int64_t until_us) {
+    wait_limit limit = {.timer.on_due = on_wait_limit, .loop = loop, .waiter = waiter};
+    loop_set_timer(loop, &limit.timer, until_us);
+    loop_wait(loop, waiter);
+    loop_clear_timer(loop, &limit.timer);
+}
+
 void loop_count_owed(loop *loop, ptrdiff_t change) {
     loop->owed += (size_t)change;
     if (loop->owed == 0 && loop->drained != NULL) loop_ready(loop, loop->drained);
 }
 
-typedef struct drain {
-    waiter waiter;
-    loop_timer limit;
-    loop *loop;
-    bool is_over;
-} drain;
-
-static void on_drain_limit(loop_timer *timer) {
-    drain *drain = container_of(timer, struct drain, limit);
-    drain->is_over = true;
-    loop_ready(drain->loop, &drain->waiter);
-}
-
 void loop_drain(loop *loop, int64_t until_us) {
-    drain drain = {.limit.on_due = on_drain_limit, .loop = loop};
-    loop->drained = &drain.waiter;
-    loop_set_timer(loop, &drain.limit, until_us);
-    while (loop->owed > 0 && !drain.is_over)
-        loop_wait(loop, &drain.waiter);
-    loop_clear_timer(loop, &drain.limit);
+    waiter waiter = {0};
+    loop->drained = &waiter;
+    while (loop->owed > 0 && loop_now_us(loop) < until_us)
+        loop_wait_until(loop, &waiter, until_us);
     loop->drained = NULL;
 }
 
