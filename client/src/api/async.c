@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* async.c - calls that return at once, and the dispatch that goes on with them.
  *
- *   start      lock_begin_...() -> the chain as far as it goes. Then the call is suspended in the
+ *   start      lock_begin() -> the chain as far as it goes. Then the call is suspended in the
  *              loop, ready or not
  *   dispatch   each call that is ready: the rest of the chain -> lock_settle() -> done()
  *   free       of a handle with a call under way: the chain ends at once, as canceled -> done()
@@ -20,29 +20,29 @@ static void make_ready(dlock_lock *lock) {
     loop_unlock(loop);
 }
 
-/* Somebody has to read the replies. */
-static bool has_background(dlock_lock *lock) {
-    loop *loop = lock->client->loop;
-    loop_lock(loop);
-    bool is_started = loop_start_background(loop);
-    loop_unlock(loop);
-    return is_started;
+/* Any status but DLOCK_OK: no call can start. The background thread is to read the replies. */
+static dlock_status check(const dlock_lock *lock, dlock_done_fn done) {
+    if (lock == NULL || done == NULL) return DLOCK_INVALID;
+    return client_start_background(lock->client) ? DLOCK_OK : DLOCK_NO_MEMORY;
 }
 
-/* is_begun: the chain is to be run; else answered is the result of the call. */
-static dlock_status start(dlock_lock *lock, bool is_begun, dlock_status answered,
-                          dlock_done_fn done, void *arg) {
-    if (!is_begun && (answered == DLOCK_INVALID || answered == DLOCK_NO_MEMORY)) return answered;
-    lock->async = (async_call){.stage = is_begun ? ASYNC_CHAIN : ASYNC_ANSWERED,
-                               .answered = answered,
-                               .done = done,
-                               .arg = arg};
-    if (is_begun) {
-        chain_begin(&lock->call);
-        if (!chain_go_on(lock->client->chain, &lock->call)) return DLOCK_OK;
-        lock->async.stage = ASYNC_LEFT;
-    }
+/* The call is over; the next dispatch tells the program. */
+static dlock_status tell_later(dlock_lock *lock, dlock_status answered, dlock_done_fn done,
+                               void *arg) {
+    if (answered == DLOCK_INVALID || answered == DLOCK_NO_MEMORY) return answered;
+    lock->async =
+        (async_call){.stage = ASYNC_ANSWERED, .answered = answered, .done = done, .arg = arg};
     make_ready(lock);
+    return DLOCK_OK;
+}
+
+static dlock_status start(dlock_lock *lock, call_plan plan, dlock_done_fn done, void *arg) {
+    dlock_status status = check(lock, done);
+    if (status != DLOCK_OK) return status;
+    if (!lock_begin(lock, &plan)) return tell_later(lock, plan.answered, done, arg);
+    lock->async = (async_call){.stage = ASYNC_CHAIN, .done = done, .arg = arg};
+    chain_begin(&lock->call);
+    if (chain_go_on(lock->client->chain, &lock->call)) make_ready(lock);
     return DLOCK_OK;
 }
 
@@ -52,28 +52,17 @@ dlock_status dlock_acquire_start(dlock_lock *lock, int64_t wait_ms, dlock_done_f
 
 dlock_status dlock_acquire_for_start(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
                                      dlock_done_fn done, void *arg) {
-    dlock_status answered = DLOCK_OK;
-    if (lock == NULL || done == NULL) return DLOCK_INVALID;
-    if (!has_background(lock)) return DLOCK_NO_MEMORY;
-    bool is_begun = lock_begin_acquire(lock, wait_ms, lease_ms, &answered);
-    return start(lock, is_begun, answered, done, arg);
+    call_plan plan = {.operation = DLOCK_ACQUIRING, .wait_ms = wait_ms, .lease_ms = lease_ms};
+    return start(lock, plan, done, arg);
 }
 
 dlock_status dlock_extend_start(dlock_lock *lock, uint32_t lease_ms, dlock_done_fn done,
                                 void *arg) {
-    dlock_status answered = DLOCK_OK;
-    if (lock == NULL || done == NULL) return DLOCK_INVALID;
-    if (!has_background(lock)) return DLOCK_NO_MEMORY;
-    bool is_begun = lock_begin_extend(lock, lease_ms, &answered);
-    return start(lock, is_begun, answered, done, arg);
+    return start(lock, (call_plan){.operation = DLOCK_EXTENDING, .lease_ms = lease_ms}, done, arg);
 }
 
 dlock_status dlock_release_start(dlock_lock *lock, dlock_done_fn done, void *arg) {
-    dlock_status answered = DLOCK_OK;
-    if (lock == NULL || done == NULL) return DLOCK_INVALID;
-    if (!has_background(lock)) return DLOCK_NO_MEMORY;
-    bool is_begun = lock_begin_release(lock, &answered);
-    return start(lock, is_begun, answered, done, arg);
+    return start(lock, (call_plan){.operation = DLOCK_RELEASING}, done, arg);
 }
 
 dlock_status dlock_guarded_start(dlock_lock *lock, size_t argc, const char *const *argv,
@@ -81,10 +70,10 @@ dlock_status dlock_guarded_start(dlock_lock *lock, size_t argc, const char *cons
                                  void *arg) {
     guarded *guarded;
     guarded_words words = {.count = argc, .words = argv, .lengths = argvlen};
-    if (lock == NULL || done == NULL) return DLOCK_INVALID;
-    if (!has_background(lock)) return DLOCK_NO_MEMORY;
-    dlock_status answered = guarded_new(&guarded, lock, &words, reply);
-    if (answered != DLOCK_OK) return start(lock, false, answered, done, arg);
+    dlock_status status = check(lock, done);
+    if (status != DLOCK_OK) return status;
+    status = guarded_new(&guarded, lock, &words, reply);
+    if (status != DLOCK_OK) return tell_later(lock, status, done, arg);
     lock->async =
         (async_call){.stage = ASYNC_GUARDED, .guarded = guarded, .done = done, .arg = arg};
     waiter *waiter = &lock->call.waiter;

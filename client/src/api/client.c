@@ -18,13 +18,20 @@ void client_count(dlock_client *client, client_counter counter) {
     atomic_fetch_add_explicit(&client->counters[counter], 1, memory_order_relaxed);
 }
 
+bool client_start_background(dlock_client *client) {
+    loop_lock(client->loop);
+    bool is_started = loop_start_background(client->loop);
+    loop_unlock(client->loop);
+    return is_started;
+}
+
 /* -- building */
 
 static deployment *make_deployment(dlock_client *client, const dlock_client_options *options,
                                    const topology *topology) {
     server_options made = {.loop = client->loop,
-                           .connect_timeout_ms = client->connect_timeout_ms,
-                           .io_timeout_ms = client->io_timeout_ms,
+                           .connect_timeout_ms = options->connect_timeout_ms,
+                           .io_timeout_ms = options->io_timeout_ms,
                            .tls = client->tls,
                            .command_count = &client->command_count};
     if (options->backend != NULL) return custom_new(options->backend, &made);
@@ -66,21 +73,17 @@ static bool build_chain(dlock_client *client, const dlock_client_options *option
     client->chain = chain_new(OWN_HANDLERS + options->handler_count);
     if (client->chain == NULL) return false;
     for (size_t i = 0; i < options->handler_count; i++)
-        chain_add(client->chain, options->handlers[i]);
-    dlock_handler log = access_log_handler(&client->log);
-    dlock_handler hotspot = hotspot_handler(&client->hotspot);
-    dlock_handler waiting = waiting_handler(&client->waiting);
-    if (client->log.sink != NULL) chain_add(client->chain, &log);
-    chain_add(client->chain, &hotspot);
-    chain_add(client->chain, &waiting);
+        chain_add(client->chain, *options->handlers[i]);
+    if (client->log.sink != NULL) chain_add(client->chain, access_log_handler(&client->log));
+    chain_add(client->chain, hotspot_handler(&client->hotspot));
+    chain_add(client->chain, waiting_handler(&client->waiting));
     return true;
 }
 
 static bool copy_lock_defaults(dlock_client *client, const dlock_lock_options *defaults) {
     client->lock_defaults = *defaults;
-    if (defaults->owner == NULL) return true;
-    client->lock_defaults.owner = client->default_owner = strdup(defaults->owner);
-    return client->default_owner != NULL;
+    if (defaults->owner != NULL) client->lock_defaults.owner = strdup(defaults->owner);
+    return defaults->owner == NULL || client->lock_defaults.owner != NULL;
 }
 
 /* False: no memory. */
@@ -88,10 +91,6 @@ static bool build(dlock_client *client, const settings *settings) {
     const dlock_client_options *options = &settings->client;
     const topology *topology = &settings->topology;
     client->has_quorum = options->backend == NULL && topology->kind == TOPOLOGY_REDLOCK;
-    client->connect_timeout_ms = options->connect_timeout_ms;
-    client->io_timeout_ms = options->io_timeout_ms;
-    client->on_event = options->on_event;
-    client->event_arg = options->event_arg;
     client->prefix = strdup(options->prefix);
     for (size_t i = 0; i < CLIENT_GUARD_BUCKETS; i++)
         list_init(&client->guarded[i]);
@@ -145,7 +144,8 @@ void dlock_client_free(dlock_client *client) {
     if (client == NULL) return;
     if (client->deployment != NULL) {
         loop_lock(client->loop);
-        int64_t limit_us = deadline_after_ms(loop_now_us(client->loop), client->io_timeout_ms);
+        int64_t limit_us =
+            deadline_after_ms(loop_now_us(client->loop), client->deployment->io_timeout_ms);
         withdrawals_finish(client->deployment);
         /* A server that has not read the last RELEASE yet may never do so once its reply to an
          * earlier command finds a closed connection. */
@@ -165,7 +165,7 @@ void dlock_client_free(dlock_client *client) {
     loop_free(client->loop);
     tls_context_free(client->tls);
     free(client->prefix);
-    free(client->default_owner);
+    free((void *)client->lock_defaults.owner);
     free(client);
 }
 

@@ -39,16 +39,14 @@ struct dlock_client {
     bool has_handlers; /* of the program: these may set tokens */
     char *prefix;
     list guarded[CLIENT_GUARD_BUCKETS]; /* of guard.c: handles of open scopes */
-    dlock_lock_options lock_defaults;
-    char *default_owner; /* of lock_defaults */
-    uint32_t connect_timeout_ms, io_timeout_ms;
-    dlock_event_fn on_event; /* NULL: the program is not told of events */
-    void *event_arg;
+    dlock_lock_options lock_defaults;   /* with a copy of the owner */
     atomic_uint_least64_t command_count;
     atomic_uint_least64_t counters[COUNTERS];
 };
 
 void client_count(dlock_client *client, client_counter counter);
+/* False: no thread to be had. Not locked. */
+bool client_start_background(dlock_client *client);
 
 /* The name behind the prefix, to be freed. NULL: no memory. */
 char *client_full_name(const dlock_client *client, const char *name);

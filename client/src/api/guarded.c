@@ -118,7 +118,7 @@ static void on_done(attempt *attempt) {
 
 void guarded_start(guarded *guarded, waiter *waiter) {
     dlock_client *client = guarded->lock->client;
-    int64_t limit_ms = (int64_t)client->connect_timeout_ms + client->io_timeout_ms;
+    int64_t limit_ms = deployment_short_ms(client->deployment);
     guarded->attempt.limit_us = deadline_after_ms(loop_now_us(client->loop), limit_ms);
     guarded->attempt.on_done = on_done;
     guarded->attempt.arg = guarded;

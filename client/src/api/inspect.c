@@ -67,7 +67,7 @@ static dlock_status check_and_change(dlock_client *client, const char *name, con
     char copy[DLOCK_TOKEN_SIZE];
     text_copy(copy, sizeof(copy), token);
     attempt->token = copy;
-    int64_t timeout_ms = (int64_t)client->connect_timeout_ms + client->io_timeout_ms;
+    int64_t timeout_ms = deployment_short_ms(client->deployment);
     dlock_status status = change_by_token(client, name, attempt, timeout_ms);
     explain(status, attempt->cause, why, why_size);
     attempt_free(attempt);

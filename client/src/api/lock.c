@@ -28,8 +28,7 @@ const char *lock_read_options(dlock_lock_options *options, const dlock_client *c
         return "mode: the store cannot share a lock";
     if (options->max_holders > 0 && client->has_quorum)
         return "max_holders: with several servers nobody can count the holders, since every "
-               "majority "
-               "is another one";
+               "majority is another one";
     return NULL;
 }
 
@@ -44,16 +43,17 @@ static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
     call->attempt.mode = options->mode;
     call->attempt.max_holders = options->max_holders;
     call->attempt.min_replicas = options->min_replicas;
-    call->attempt.replica_timeout_ms =
-        options->replica_timeout_ms != 0 ? options->replica_timeout_ms : client->io_timeout_ms;
+    call->attempt.replica_timeout_ms = options->replica_timeout_ms != 0
+                                           ? options->replica_timeout_ms
+                                           : client->deployment->io_timeout_ms;
 }
 
 static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {
     lease_rule rule = {.lease_ms = options->lease_ms,
                        .renew_every_ms = options->renew_every_ms,
                        .max_hold_ms = options->max_hold_ms,
-                       .io_timeout_ms = lock->client->io_timeout_ms,
-                       .is_watched = lock->client->on_event != NULL};
+                       .io_timeout_ms = lock->client->deployment->io_timeout_ms,
+                       .is_watched = lock->client->notifier.on_event != NULL};
     lease_init(&lock->lease, &rule);
 }
 
@@ -114,7 +114,8 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
     init_call(lock, &options);
     init_lease(lock, &options);
     /* Else the first acquire that goes out does that. A handler may grant an acquire by itself. */
-    bool is_kept = options.renew_every_ms > 0 || options.session || client->on_event != NULL;
+    bool is_kept =
+        options.renew_every_ms > 0 || options.session || client->notifier.on_event != NULL;
     if ((is_kept && !make_parts(lock)) ||
         (client->has_handlers && !attempt_prepare(&lock->call.attempt, client->deployment))) {
         dlock_lock_free(lock);

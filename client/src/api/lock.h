@@ -11,8 +11,7 @@
 typedef struct async_call {
     enum {
         ASYNC_NONE,
-        ASYNC_CHAIN,    /* in the chain */
-        ASYNC_LEFT,     /* through the chain: to be settled by a dispatch */
+        ASYNC_CHAIN,    /* in the chain, or through the chain: to be settled by a dispatch */
         ASYNC_ANSWERED, /* never was in the chain: to be told by a dispatch */
         ASYNC_GUARDED,  /* a guarded command */
         ASYNC_STOPPED   /* the handle is being freed */

@@ -11,33 +11,28 @@
  * The chain runs between begin and settle. Nothing can fail after a grant. The mutex is held only
  * around leases, renewal and notifier, never while user code runs. */
 #include "api/lock_calls.h"
-#include "api/options.h"
-#include "base/text.h"
 
-#define TOO_SHORT "lease_ms is less than 10"
+#include "api/error.h"
+#include "api/option_table.h"
+#include "base/text.h"
 
 static bool is_to_be_kept(const dlock_lock *lock) {
     return lock->lease.rule.renew_every_ms != 0 || lock_is_session(lock);
 }
 
 static void tell(const dlock_lock *lock, dlock_event event, dlock_status why) {
-    const dlock_client *client = lock->client;
-    if (client->on_event != NULL) client->on_event(client->event_arg, event, lock->name, why);
+    const notifier *notifier = &lock->client->notifier;
+    if (notifier->on_event != NULL) notifier->on_event(notifier->event_arg, event, lock->name, why);
 }
 
 dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *error) {
-    if (status == DLOCK_OK)
-        error = "";
-    else if (error[0] == '\0')
-        error = dlock_status_text(status);
-    dlock_call_explain(&lock->call.pub, error);
+    dlock_call_explain(&lock->call.pub, error_words(status, error));
     return status;
 }
 
 /* The call ends before the chain. Always false, as the result of begin. */
-static bool answer(dlock_lock *lock, dlock_status *answered, dlock_status status,
-                   const char *error) {
-    *answered = lock_finish(lock, status, error);
+static bool answer(dlock_lock *lock, call_plan *plan, dlock_status status, const char *error) {
+    plan->answered = lock_finish(lock, status, error);
     return false;
 }
 
@@ -82,12 +77,9 @@ static void prepare_renewal_attempt(dlock_lock *lock) {
  * thread also goes on with servers that are slower than the majority; else the next call does. */
 static bool prepare_background(dlock_lock *lock) {
     dlock_client *client = lock->client;
-    bool is_needed = is_to_be_kept(lock) || client->on_event != NULL;
+    bool is_needed = is_to_be_kept(lock) || client->notifier.on_event != NULL;
     if (!is_needed && !client->has_quorum) return true;
-    loop_lock(client->loop);
-    bool is_started = loop_start_background(client->loop);
-    loop_unlock(client->loop);
-    return is_started || !is_needed;
+    return client_start_background(client) || !is_needed;
 }
 
 static void count_acquire(dlock_client *client, dlock_status status) {
@@ -126,7 +118,7 @@ static void begin_hold(dlock_lock *lock) {
      * release and acquire again. */
     tell(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
     bool is_released = dlock_get_state(lock) == DLOCK_FREE; /* or the release is under way */
-    if (client->on_event == NULL || is_released) return;
+    if (client->notifier.on_event == NULL || is_released) return;
     loop_lock(client->loop);
     notifier_add(&client->notifier, &lock->kept->watched);
     loop_unlock(client->loop);
@@ -142,49 +134,19 @@ static bool pause_renewal(dlock_lock *lock) {
     return is_paused;
 }
 
-static bool is_too_short(uint32_t lease_ms) {
-    return lease_ms != 0 && lease_ms < OPTIONS_LEASE_MIN_MS;
-}
-
 /* The lock is not held by this handle. */
-static bool begin_first(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
-                        dlock_status *answered) {
+static bool begin_acquire(dlock_lock *lock, call_plan *plan) {
     if (!token_source_take(&lock->client->tokens, lock->owner, lock->token))
-        return answer(lock, answered, DLOCK_NO_MEMORY, "no random bytes for a token");
+        return answer(lock, plan, DLOCK_NO_MEMORY, "no random bytes for a token");
     if (!prepare_background(lock))
-        return answer(lock, answered, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
-    lease_plan(&lock->lease, lease_ms);
+        return answer(lock, plan, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
+    lease_plan(&lock->lease, plan->lease_ms);
     dlock_call *call = prepare_call(lock, DLOCK_ACQUIRING, lock->lease.rule.lease_ms);
     lock->call.has_straggler = false;
     call->fence = 0;
     call->asked_us = 0;
-    call->deadline_us = deadline_after_ms(call->started_us, wait_ms);
+    call->deadline_us = deadline_after_ms(call->started_us, plan->wait_ms);
     return true;
-}
-
-static bool begin_extension(dlock_lock *lock, uint32_t lease_ms, bool is_deepening,
-                            dlock_status *answered) {
-    if (lock_is_gone(lock))
-        return answer(lock, answered, DLOCK_LOST, "the lease has ended meanwhile");
-    if (!pause_renewal(lock))
-        return answer(lock, answered, DLOCK_UNREACHABLE, "the connection of the session has ended");
-    lock->is_deepening = is_deepening;
-    prepare_call(lock, DLOCK_EXTENDING, lease_ms != 0 ? lease_ms : lock->lease.rule.lease_ms);
-    return true;
-}
-
-bool lock_begin_acquire(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
-                        dlock_status *answered) {
-    if (lock_is_under_way(lock, answered)) return false;
-    if (wait_ms < DLOCK_WAIT_FOREVER)
-        return answer(lock, answered, DLOCK_INVALID, "wait_ms is negative");
-    if (is_too_short(lease_ms)) return answer(lock, answered, DLOCK_INVALID, TOO_SHORT);
-    if (lock->depth == 0) return begin_first(lock, wait_ms, lease_ms, answered);
-    if (lease_ms != 0) return begin_extension(lock, lease_ms, true, answered);
-    if (lock_is_gone(lock))
-        return answer(lock, answered, DLOCK_LOST, "the lease has ended meanwhile");
-    lock->depth++;
-    return answer(lock, answered, DLOCK_OK, "");
 }
 
 static dlock_status settle_acquire(dlock_lock *lock) {
@@ -224,11 +186,20 @@ static dlock_status settle_extend(dlock_lock *lock) {
     return lock_finish(lock, call->status, call->cause);
 }
 
-bool lock_begin_extend(dlock_lock *lock, uint32_t lease_ms, dlock_status *answered) {
-    if (lock_is_under_way(lock, answered)) return false;
-    if (lock->depth == 0) return answer(lock, answered, DLOCK_NOT_HELD, "the lock is not held");
-    if (is_too_short(lease_ms)) return answer(lock, answered, DLOCK_INVALID, TOO_SHORT);
-    return begin_extension(lock, lease_ms, false, answered);
+/* Of an extend; of an acquire of a lock that is held already: one level more, and an extension if
+ * the program wants a lease of its own. */
+static bool begin_extend(dlock_lock *lock, call_plan *plan) {
+    uint32_t lease_ms = plan->lease_ms != 0 ? plan->lease_ms : lock->lease.rule.lease_ms;
+    lock->is_deepening = plan->operation == DLOCK_ACQUIRING;
+    if (lock_is_gone(lock)) return answer(lock, plan, DLOCK_LOST, "the lease has ended meanwhile");
+    if (lock->is_deepening && plan->lease_ms == 0) {
+        lock->depth++;
+        return answer(lock, plan, DLOCK_OK, "");
+    }
+    if (!pause_renewal(lock))
+        return answer(lock, plan, DLOCK_UNREACHABLE, "the connection of the session has ended");
+    prepare_call(lock, DLOCK_EXTENDING, lease_ms);
+    return true;
 }
 
 /* -- release */
@@ -264,12 +235,10 @@ static void settle_session(dlock_lock *lock) {
     loop_unlock(loop);
 }
 
-bool lock_begin_release(dlock_lock *lock, dlock_status *answered) {
-    if (lock_is_under_way(lock, answered)) return false;
-    if (lock->depth == 0) return answer(lock, answered, DLOCK_NOT_HELD, "the lock is not held");
+static bool begin_release(dlock_lock *lock, call_plan *plan) {
     if (lock->depth > 1) {
         lock->depth--;
-        return answer(lock, answered, DLOCK_OK, "");
+        return answer(lock, plan, DLOCK_OK, "");
     }
     bool is_lost = end_hold(lock);
     prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
@@ -291,7 +260,20 @@ static dlock_status settle_release(dlock_lock *lock) {
     return status;
 }
 
-/* -- the blocking calls */
+/* -- all calls */
+
+bool lock_begin(dlock_lock *lock, call_plan *plan) {
+    bool is_acquire = plan->operation == DLOCK_ACQUIRING;
+    if (lock_is_under_way(lock, &plan->answered)) return false;
+    if (is_acquire && plan->wait_ms < DLOCK_WAIT_FOREVER)
+        return answer(lock, plan, DLOCK_INVALID, "wait_ms is negative");
+    if (!is_acquire && lock->depth == 0)
+        return answer(lock, plan, DLOCK_NOT_HELD, "the lock is not held");
+    if (plan->lease_ms != 0 && plan->lease_ms < OPTION_LEASE_MIN_MS)
+        return answer(lock, plan, DLOCK_INVALID, "lease_ms is less than 10");
+    if (plan->operation == DLOCK_RELEASING) return begin_release(lock, plan);
+    return lock->depth == 0 ? begin_acquire(lock, plan) : begin_extend(lock, plan);
+}
 
 dlock_status lock_settle(dlock_lock *lock) {
     dlock_operation operation = lock->call.pub.operation;
@@ -299,16 +281,19 @@ dlock_status lock_settle(dlock_lock *lock) {
     return operation == DLOCK_EXTENDING ? settle_extend(lock) : settle_release(lock);
 }
 
-static dlock_status run(dlock_lock *lock) {
+/* -- the blocking calls */
+
+static dlock_status run(dlock_lock *lock, call_plan plan) {
+    if (lock == NULL) return DLOCK_INVALID;
+    if (!lock_begin(lock, &plan)) return plan.answered;
     chain_begin(&lock->call);
     chain_finish(lock->client->chain, &lock->call);
     return lock_settle(lock);
 }
 
 dlock_status dlock_acquire_for(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms) {
-    dlock_status answered = DLOCK_INVALID;
-    if (lock == NULL || !lock_begin_acquire(lock, wait_ms, lease_ms, &answered)) return answered;
-    return run(lock);
+    call_plan plan = {.operation = DLOCK_ACQUIRING, .wait_ms = wait_ms, .lease_ms = lease_ms};
+    return run(lock, plan);
 }
 
 dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms) {
@@ -320,15 +305,11 @@ dlock_status dlock_try_acquire(dlock_lock *lock) {
 }
 
 dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms) {
-    dlock_status answered = DLOCK_INVALID;
-    if (lock == NULL || !lock_begin_extend(lock, lease_ms, &answered)) return answered;
-    return run(lock);
+    return run(lock, (call_plan){.operation = DLOCK_EXTENDING, .lease_ms = lease_ms});
 }
 
 dlock_status dlock_release(dlock_lock *lock) {
-    dlock_status answered = DLOCK_INVALID;
-    if (lock == NULL || !lock_begin_release(lock, &answered)) return answered;
-    return run(lock);
+    return run(lock, (call_plan){.operation = DLOCK_RELEASING});
 }
 
 void dlock_cancel(dlock_lock *lock) {

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DAY_MS = 24 * 3600 * 1000, LEASE_MIN_MS = 10 };
+enum { DAY_MS = 24 * 3600 * 1000 };
 
 typedef enum option_kind { NUMBER, COUNT, FLAG, WORD, TEXT } option_kind;
 
@@ -51,7 +51,7 @@ static const row rows[] = {
     {CLIENT(access_log_dir), .kind = TEXT},
     {CLIENT(module), .kind = WORD, .words = modules},
     {CLIENT(access_log_keep), .kind = COUNT, .min = 1, .max = INT32_MAX},
-    {LOCK(lease_ms), .min = LEASE_MIN_MS, .max = UINT32_MAX},
+    {LOCK(lease_ms), .min = OPTION_LEASE_MIN_MS, .max = UINT32_MAX},
     {LOCK(renew), .kind = FLAG},
     {LOCK(renew_every_ms), .min = 1, .max = UINT32_MAX},
     {LOCK(max_hold_ms), .min = 1, .max = UINT32_MAX},
@@ -64,21 +64,11 @@ static const row rows[] = {
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 _Static_assert((int)ROWS <= (int)OPTION_ROWS_MAX, "option_table.h has too little room");
 
-static size_t size_of(option_kind kind) {
-    switch (kind) {
-    case NUMBER:
-        return sizeof(uint32_t);
-    case COUNT:
-        return sizeof(size_t);
-    case FLAG:
-        return sizeof(bool);
-    case WORD:
-        return sizeof(dlock_wait_mode);
-    case TEXT:
-        break;
-    }
-    return sizeof(const char *);
-}
+static const size_t sizes[] = {[NUMBER] = sizeof(uint32_t),
+                               [COUNT] = sizeof(size_t),
+                               [FLAG] = sizeof(bool),
+                               [WORD] = sizeof(dlock_wait_mode),
+                               [TEXT] = sizeof(const char *)};
 
 /* -- take */
 
@@ -137,7 +127,7 @@ static const char *keep_text(url_options *url, const row *row, const char **fiel
 }
 
 static bool is_same(const row *row, const void *one, const void *other) {
-    if (row->kind != TEXT) return memcmp(one, other, size_of(row->kind)) == 0;
+    if (row->kind != TEXT) return memcmp(one, other, sizes[row->kind]) == 0;
     return strcmp(*(const char *const *)one, *(const char *const *)other) == 0;
 }
 
@@ -169,7 +159,7 @@ const char *url_options_take(void *arg, const char *name, const char *value) {
         if (wrong != NULL) return wrong;
         if (url->is_given[i] && !is_same(row, field_of(url, row), &got))
             return refuse(url, name, "given twice, with different values");
-        memcpy(field_of(url, row), &got, size_of(row->kind));
+        memcpy(field_of(url, row), &got, sizes[row->kind]);
         url->is_given[i] = true;
         return NULL;
     }
@@ -182,7 +172,7 @@ const char *url_options_take(void *arg, const char *name, const char *value) {
 static void fill(void *options, const void *defaults, bool is_lock) {
     static const char zeros[sizeof(void *)];
     for (int i = 0; i < ROWS; i++) {
-        size_t offset = rows[i].offset, size = size_of(rows[i].kind);
+        size_t offset = rows[i].offset, size = sizes[rows[i].kind];
         if (rows[i].is_lock != is_lock || memcmp((char *)options + offset, zeros, size) != 0)
             continue;
         memcpy((char *)options + offset, (const char *)defaults + offset, size);

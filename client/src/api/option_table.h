@@ -5,6 +5,7 @@
 #include "dlock.h"
 
 enum { OPTION_ERROR_SIZE = 200, OPTION_TEXTS_SIZE = 4096, OPTION_ROWS_MAX = 40 };
+enum { OPTION_LEASE_MIN_MS = 10 };
 
 /* The options that URLs set. {0} at first. */
 typedef struct url_options {

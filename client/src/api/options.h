@@ -6,8 +6,6 @@
 #include "handlers/log_file.h"
 #include "net/tls.h"
 
-enum { OPTIONS_LEASE_MIN_MS = 10 };
-
 /* All that a client is made from. The texts are the caller's, or in url. */
 typedef struct settings {
     dlock_client_options client;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* status.c - the names of the statuses, and what they mean. */
-#include "dlock.h"
+/* status.c - the names of the statuses, and what they mean; the text of dlock_error(). */
+#include "api/error.h"
+#include "base/text.h"
 
 typedef struct row {
     dlock_status status;
@@ -43,6 +44,22 @@ const char *dlock_status_name(dlock_status status) {
 
 const char *dlock_status_text(dlock_status status) {
     return find(status)->text;
+}
+
+const char *error_words(dlock_status status, const char *why) {
+    if (status == DLOCK_OK) return "";
+    return why[0] != '\0' ? why : dlock_status_text(status);
+}
+
+static _Thread_local char error_text[ERROR_TEXT_SIZE];
+
+dlock_status error_set(dlock_status status, const char *why) {
+    text_copy(error_text, sizeof(error_text), error_words(status, why));
+    return status;
+}
+
+const char *dlock_error(void) {
+    return error_text;
 }
 
 int dlock_version(void) {

@@ -157,6 +157,11 @@ static inline bool deployment_can_wait(const deployment *deployment) {
     return deployment->table->can_wait && deployment->protocol->has_module;
 }
 
+/* Enough to connect, to send, and for a reply at once. */
+static inline int64_t deployment_short_ms(const deployment *deployment) {
+    return (int64_t)deployment->connect_timeout_ms + deployment->io_timeout_ms;
+}
+
 static inline void deployment_start(deployment *deployment, attempt *attempt) {
     deployment->table->start(deployment, attempt);
 }

@@ -68,9 +68,6 @@ static void leave(void *arg, dlock_call *call) {
 }
 
 dlock_handler access_log_handler(access_log *log) {
-    return (dlock_handler){.struct_size = sizeof(dlock_handler),
-                           .name = "access log",
-                           .order = DLOCK_ORDER_ACCESS_LOG,
-                           .arg = log,
-                           .leave = leave};
+    return (dlock_handler){
+        .name = "access log", .order = DLOCK_ORDER_ACCESS_LOG, .arg = log, .leave = leave};
 }

@@ -14,11 +14,11 @@ chain *chain_new(size_t capacity) {
     return calloc(1, sizeof(chain) + capacity * sizeof(dlock_handler));
 }
 
-void chain_add(chain *chain, const dlock_handler *handler) {
+void chain_add(chain *chain, dlock_handler handler) {
     size_t place = chain->count++;
-    for (; place > 0 && chain->handlers[place - 1].order > handler->order; place--)
+    for (; place > 0 && chain->handlers[place - 1].order > handler.order; place--)
         chain->handlers[place] = chain->handlers[place - 1];
-    chain->handlers[place] = *handler;
+    chain->handlers[place] = handler;
 }
 
 /* Other threads may read the call while its handler is entered again for nothing: an unchanged slot

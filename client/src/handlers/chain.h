@@ -69,8 +69,8 @@ typedef struct chain {
 /* Room for this many handlers; to be freed. NULL: no memory. */
 chain *chain_new(size_t capacity);
 
-/* Copies the handler to its place by order, behind handlers of the same order. */
-void chain_add(chain *chain, const dlock_handler *handler);
+/* Puts the handler in its place by order, behind handlers of the same order. */
+void chain_add(chain *chain, dlock_handler handler);
 
 /* All: not locked, by one thread at a time.
  * begin     resets the state of all handlers for a new call

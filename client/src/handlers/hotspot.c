@@ -259,8 +259,7 @@ static void leave(void *arg, dlock_call *pub) {
 }
 
 dlock_handler hotspot_handler(hotspot *hotspot) {
-    return (dlock_handler){.struct_size = sizeof(dlock_handler),
-                           .name = "hotspot",
+    return (dlock_handler){.name = "hotspot",
                            .order = DLOCK_ORDER_HOTSPOT,
                            .arg = hotspot,
                            .enter = enter,

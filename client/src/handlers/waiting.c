@@ -118,7 +118,6 @@ static int64_t acquire_limit_us(const waiting *waiting, const call *call) {
 }
 
 static bool start_acquire(const waiting *waiting, call *call) {
-    const deployment *deployment = waiting->deployment;
     waiting_state *state = &call->waiting;
     int64_t now_us = loop_now_us(call->loop), deadline_us = call->pub.deadline_us;
     bool is_parked = can_park(waiting) && deadline_us > now_us;
@@ -131,8 +130,8 @@ static bool start_acquire(const waiting *waiting, call *call) {
     if (call->pub.attempts == 0) call->pub.remote_us = now_us;
     if (call->pub.attempts < UINT32_MAX) call->pub.attempts++;
     int64_t limit_us = acquire_limit_us(waiting, call);
-    if (!is_parked) { /* short: connect, send, and a reply at once */
-        int64_t short_ms = (int64_t)deployment->connect_timeout_ms + deployment->io_timeout_ms;
+    if (!is_parked) {
+        int64_t short_ms = deployment_short_ms(waiting->deployment);
         limit_us = deadline_earlier(limit_us, deadline_after_ms(now_us, short_ms));
     }
     start_attempt(waiting, call, DLOCK_ACQUIRING, is_parked ? deadline_us : 0, limit_us);
@@ -325,9 +324,6 @@ static dlock_step enter(void *arg, dlock_call *pub) {
 }
 
 dlock_handler waiting_handler(waiting *waiting) {
-    return (dlock_handler){.struct_size = sizeof(dlock_handler),
-                           .name = "waiting",
-                           .order = DLOCK_ORDER_WAITING,
-                           .arg = waiting,
-                           .enter = enter};
+    return (dlock_handler){
+        .name = "waiting", .order = DLOCK_ORDER_WAITING, .arg = waiting, .enter = enter};
 }

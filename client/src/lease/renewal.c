@@ -177,7 +177,7 @@ static void on_attempt_done(attempt *attempt) {
 static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
     deployment *deployment = kept->renewal->deployment;
     attempt *attempt = kept->attempt;
-    int64_t limit_ms = (int64_t)deployment->connect_timeout_ms + deployment->io_timeout_ms;
+    int64_t limit_ms = deployment_short_ms(deployment);
     bool is_move = kept->is_cut_off;
     attempt->operation = is_move ? DLOCK_ACQUIRING : DLOCK_EXTENDING;
     attempt->lease_ms = is_move ? MOVE_LEASE_MS : lease_ms;

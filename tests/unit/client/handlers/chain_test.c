@@ -80,7 +80,7 @@ static chain *chain_of(const dlock_handler *handlers, size_t count) {
     chain *made = chain_new(count);
     CHECK(made != NULL);
     for (size_t i = 0; made != NULL && i < count; i++)
-        chain_add(made, &handlers[i]);
+        chain_add(made, handlers[i]);
     return made;
 }
 
@@ -393,7 +393,7 @@ static void a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the
         .chain = chain_new(1),
         .call = {.loop = loop_new(clock_system()), .slots = slots, .is_canceled = &is_canceled}};
     dlock_handler handler = {.arg = &stubborn, .enter = enter_stubborn};
-    chain_add(running.chain, &handler);
+    chain_add(running.chain, handler);
     CHECK(thread_start(&thread, run_in_thread, &running));
     wait_for_enters(&stubborn, 1);
     atomic_store(&is_canceled, true);

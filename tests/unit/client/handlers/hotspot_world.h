@@ -100,8 +100,8 @@ static inline void begin(hotspot layer) {
     dlock_handler local = hotspot_handler(&world.layer);
     dlock_handler remote = {
         .struct_size = sizeof(remote), .order = DLOCK_ORDER_WAITING, .enter = serve};
-    chain_add(world.all, &local);
-    chain_add(world.all, &remote);
+    chain_add(world.all, local);
+    chain_add(world.all, remote);
 }
 
 static inline void end(void) {

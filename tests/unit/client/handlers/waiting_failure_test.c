@@ -182,7 +182,7 @@ static void a_cancel_does_not_undo_a_grant(void) {
     call *call = begin(SCRIPT(granted), 1000);
     dlock_handler handler = waiting_handler(&spin);
     chain *chain = chain_new(1);
-    chain_add(chain, &handler);
+    chain_add(chain, handler);
     chain_begin(call);
     CHECK(!chain_advance(chain, call));
     loop_lock(call->loop);

@@ -122,8 +122,8 @@ static void a_release_on_its_way_is_told_once(void) {
     call *call = begin_release(SCRIPT(unreachable, granted));
     dlock_handler last = waiting_handler(&spin), first = {.order = 1, .enter = ask_for_on_sent};
     chain *chain = chain_new(2);
-    chain_add(chain, &first);
-    chain_add(chain, &last);
+    chain_add(chain, first);
+    chain_add(chain, last);
     call->slots = slots;
     chain_begin(call);
     CHECK_EQUAL(finish_call(chain, call), DLOCK_OK);

@@ -189,7 +189,7 @@ static inline dlock_status run(call *call, const waiting *rule) {
     waiting.deployment = &world.deployment;
     dlock_handler handler = waiting_handler(&waiting);
     chain *chain = chain_new(1);
-    chain_add(chain, &handler);
+    chain_add(chain, handler);
     chain_begin(call);
     dlock_status status = finish_call(chain, call);
     CHECK(!world.is_under_way);
