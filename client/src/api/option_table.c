@@ -11,6 +11,7 @@
  * max_holders have none either: a lock must not become shared by a change of a URL. */
 #include "api/option_table.h"
 
+#include "base/text.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -83,14 +84,13 @@ static const char *refuse_range(char text[OPTION_ERROR_SIZE], const row *row) {
     return text;
 }
 
-static bool is_in_range(const row *row, unsigned long long value) {
+static bool is_in_range(const row *row, int64_t value) {
     return value >= row->min && value <= row->max;
 }
 
 static const char *read_number(url_options *url, const row *row, void *field, const char *value) {
-    bool is_number = value[0] != '\0' && value[strspn(value, "0123456789")] == '\0';
-    unsigned long long number = strtoull(value, NULL, 10); /* too large: ULLONG_MAX */
-    if (!is_number || !is_in_range(row, number)) return refuse_range(url->error, row);
+    int64_t number = text_read_number(value, strlen(value));
+    if (!is_in_range(row, number)) return refuse_range(url->error, row);
     if (row->kind == NUMBER)
         *(uint32_t *)field = (uint32_t)number;
     else
@@ -201,9 +201,9 @@ static const char *check(const void *options, bool is_lock, char text[OPTION_ERR
         const row *row = &rows[i];
         const char *field = (const char *)options + row->offset, *wrong = NULL;
         if (row->is_lock != is_lock) continue;
-        size_t number = row->kind == NUMBER  ? *(const uint32_t *)field
-                        : row->kind == COUNT ? *(const size_t *)field
-                                             : 0;
+        int64_t number = row->kind == NUMBER  ? *(const uint32_t *)field
+                         : row->kind == COUNT ? (int64_t)*(const size_t *)field
+                                              : 0;
         if (number != 0 && !is_in_range(row, number)) wrong = refuse_range(text, row);
         if (row->kind == WORD) wrong = check_word(row, *(const int *)field, text);
         if (wrong != NULL) return wrong;

@@ -20,6 +20,16 @@ size_t text_put_number(char text[TEXT_NUMBER_SIZE], uint64_t number) {
     return length;
 }
 
+int64_t text_read_number(const char *digits, size_t length) {
+    int64_t number = length == 0 ? -1 : 0;
+    for (size_t i = 0; i < length; i++) {
+        int digit = digits[i] - '0';
+        if (digit < 0 || digit > 9 || number > (INT64_MAX - digit) / 10) return -1;
+        number = number * 10 + digit;
+    }
+    return number;
+}
+
 void text_put_hex(char *text, const unsigned char *bytes, size_t count) {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < count; i++) {

@@ -9,6 +9,10 @@ enum { TEXT_NUMBER_SIZE = 21 }; /* the largest number and a NUL */
 /* The number in decimal digits and a NUL. The result is the length without the NUL. */
 size_t text_put_number(char text[TEXT_NUMBER_SIZE], uint64_t number);
 
+/* The number of these decimal digits. -1: not all are digits, none is there, or the number is too
+ * large. */
+int64_t text_read_number(const char *digits, size_t length);
+
 /* Two hexadecimal digits for each byte, and a NUL. */
 void text_put_hex(char *text, const unsigned char *bytes, size_t count);
 

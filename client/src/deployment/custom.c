@@ -36,7 +36,7 @@ typedef struct pool {
     list queue;       /* job */
     size_t job_count; /* queued, or in the hands of a thread */
     pthread_t threads[THREADS_MAX];
-    size_t thread_count, thread_max;
+    size_t thread_count;
     wakeup wakeup; /* of all threads: a job is queued */
 } pool;
 
@@ -191,9 +191,9 @@ static void *work(void *arg) {
 
 /* Starts a thread if all are in use. True: a thread is free. */
 static bool find_thread(pool *pool) {
-    size_t count = pool->thread_count;
+    size_t count = pool->thread_count, max = pool_sizes[pool - pool->custom->pools];
     if (pool->job_count < count) return true;
-    if (count == pool->thread_max || !thread_start(&pool->threads[count], work, pool)) return false;
+    if (count == max || !thread_start(&pool->threads[count], work, pool)) return false;
     pool->thread_count++;
     return true;
 }
@@ -274,24 +274,22 @@ static void free_custom(deployment *deployment) {
     free(custom);
 }
 
-#define TABLE(waits)                                                                               \
-    {                                                                                              \
-        .start = start, .abandon = abandon, .free = free_custom, .run_size = sizeof(custom_run),   \
-        .can_wait = (waits), .guarded_error = "a store has no commands to run"                     \
-    }
-
-static const deployment_table table = TABLE(false), table_of_waits = TABLE(true);
+static const deployment_table table = {.start = start,
+                                       .abandon = abandon,
+                                       .free = free_custom,
+                                       .run_size = sizeof(custom_run),
+                                       .guarded_error = "a store has no commands to run"};
 
 deployment *custom_new(const dlock_backend *store, const server_options *options) {
     custom *custom = calloc(1, sizeof(*custom));
     if (custom == NULL) return NULL;
-    deployment_init(&custom->base, store->waits ? &table_of_waits : &table, options);
+    deployment_init(&custom->base, &table, options);
     custom->store = *store;
+    custom->base.can_wait = store->waits;
     custom->base.can_share = store->can_share;
     custom->command_count = options->command_count;
     for (size_t i = 0; i < POOL_COUNT; i++) {
         custom->pools[i].custom = custom;
-        custom->pools[i].thread_max = pool_sizes[i];
         list_init(&custom->pools[i].queue);
     }
     return &custom->base;

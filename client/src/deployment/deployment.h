@@ -94,7 +94,6 @@ typedef struct deployment_table {
     void (*list_servers)(deployment *deployment, int64_t limit_us, server_list *list);
     void (*free)(deployment *deployment);
     size_t run_size; /* memory for an attempt under way */
-    bool can_wait;   /* an acquire can be parked */
     bool has_sessions, has_replicas;
     /* NULL: commands can be run under a lock; else why not, for people. */
     const char *guarded_error;
@@ -113,6 +112,7 @@ struct deployment {
     const lock_protocol *protocol; /* of the module, unless set otherwise after construction */
     loop *loop;
     uint32_t io_timeout_ms, connect_timeout_ms;
+    bool can_wait;  /* an acquire can be parked */
     bool can_share; /* a lock can have shared holders */
     withdrawals withdrawals;
 };
@@ -154,7 +154,7 @@ deployment *redlock_new(const topology *topology, const server_options *options)
 deployment *custom_new(const dlock_backend *store, const server_options *options);
 
 static inline bool deployment_can_wait(const deployment *deployment) {
-    return deployment->table->can_wait && deployment->protocol->has_module;
+    return deployment->can_wait && deployment->protocol->has_module;
 }
 
 /* Enough to connect, to send, and for a reply at once. */

@@ -43,8 +43,7 @@ enum { FENCE_RAISE_MAX_US = 4 * 60 * 1000000, NO_FENCE_MS = 60 * 1000 };
 static void undo(round *round, bool is_abandoned) {
     attempt *attempt = round->attempt;
     bool must_withdraw = false;
-    for (size_t i = 0; i < round->redlock->count; i++) {
-        const round_vote *vote = &round->server_votes[i];
+    round_each_vote (const round_vote, vote, round) {
         if (!vote->may_hold) continue;
         vote_send_behind(vote, DLOCK_RELEASING);
         if (is_abandoned || vote->is_in_doubt) must_withdraw = true;
@@ -64,18 +63,15 @@ static bool has_quorum(const round *round, size_t count) {
 
 static size_t count_fences(const round *round, uint64_t least, uint64_t most) {
     size_t count = 0;
-    for (size_t i = 0; i < round->redlock->count; i++) {
-        const round_vote *vote = &round->server_votes[i];
+    round_each_vote (const round_vote, vote, round)
         count += vote_is_yes(vote) && vote->fence >= least && vote->fence <= most;
-    }
     return count;
 }
 
 /* The smallest fence that no grant of some majority exceeds. A majority has said yes. */
 static uint64_t common_fence(const round *round) {
     uint64_t smallest = UINT64_MAX;
-    for (size_t i = 0; i < round->redlock->count; i++) {
-        const round_vote *vote = &round->server_votes[i];
+    round_each_vote (const round_vote, vote, round) {
         bool is_smaller = vote_is_yes(vote) && vote->fence < smallest;
         if (is_smaller && has_quorum(round, count_fences(round, 0, vote->fence)))
             smallest = vote->fence;
@@ -114,10 +110,8 @@ static void raise_fences(round *round) {
         grant(round, fence);
         return;
     }
-    for (size_t i = 0; i < round->redlock->count; i++) {
-        const round_vote *vote = &round->server_votes[i];
-        is_lower[i] = vote_is_yes(vote) && vote->fence < fence;
-    }
+    round_each_vote (const round_vote, vote, round)
+        is_lower[vote - round->server_votes] = vote_is_yes(vote) && vote->fence < fence;
     round_plan plan = {.operation = DLOCK_ACQUIRING,
                        .fence = fence,
                        .is_fence_needed = true,
@@ -175,11 +169,9 @@ static void start_acquire(round *round) {
 /* -- extend and release */
 
 static void heal(round *round) {
-    for (size_t i = 0; i < round->redlock->count; i++) {
-        const round_vote *vote = &round->server_votes[i];
+    round_each_vote (const round_vote, vote, round)
         if (vote->state == VOTE_COUNTED && vote->status == DLOCK_LOST)
             vote_send_behind(vote, DLOCK_ACQUIRING);
-    }
 }
 
 /* A RELEASE follows an ACQUIRE that may arrive late. Not sooner than the votes are counted: served

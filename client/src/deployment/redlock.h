@@ -110,6 +110,11 @@ static inline bool vote_is_yes(const round_vote *vote) {
     return vote->state == VOTE_COUNTED && vote->status == DLOCK_OK;
 }
 
+/* A loop over the parts of all servers. */
+#define round_each_vote(type, vote, round)                                                         \
+    for (type *vote = (round)->server_votes;                                                       \
+         vote < (round)->server_votes + (round)->redlock->count; vote++)
+
 /* Before the first round of an attempt. No request is in flight. */
 void round_init(round *round, redlock *redlock, attempt *attempt);
 /* Sends the command to the chosen servers (NULL: to all). yes: so many servers count as yes from

@@ -28,8 +28,8 @@ static dlock_status result_of(const round *round) {
 
 static size_t count_votes(const round *round, int state) {
     size_t count = 0;
-    for (size_t i = 0; i < round->redlock->count; i++)
-        count += (int)round->server_votes[i].state == state;
+    round_each_vote (const round_vote, vote, round)
+        count += (int)vote->state == state;
     return count;
 }
 
@@ -75,9 +75,8 @@ static void abandon_straggler(round_vote *vote, dlock_status result) {
 
 static void abandon_stragglers(round *round, dlock_status result) {
     loop_clear_timer(round->redlock->base.loop, &round->timer);
-    for (size_t i = 0; i < round->redlock->count; i++)
-        if (round->server_votes[i].state == VOTE_PENDING)
-            abandon_straggler(&round->server_votes[i], result);
+    round_each_vote (round_vote, vote, round)
+        if (vote->state == VOTE_PENDING) abandon_straggler(vote, result);
 }
 
 static void finish(round *round) {
@@ -93,8 +92,7 @@ static void set_timer(round *round, int64_t due_us) {
 /* When to look again for replies; a request that waits for a connection has more time. */
 static int64_t awaited_until_us(const round *round, int64_t now_us) {
     int64_t until_us = now_us;
-    for (size_t i = 0; i < round->redlock->count; i++) {
-        const round_vote *vote = &round->server_votes[i];
+    round_each_vote (const round_vote, vote, round) {
         if (vote->state != VOTE_PENDING) continue;
         int64_t sent_us = vote->request.sent_us == 0 ? now_us : vote->request.sent_us;
         int64_t due_us = deadline_after_ms(sent_us, round->redlock->base.io_timeout_ms);
@@ -130,8 +128,8 @@ static void proceed(round *round) {
     if (is_open(round, pending)) return;
     size_t skipped = round->plan.asks_others ? count_votes(round, VOTE_NONE) : 0;
     if (skipped > 0 && is_open(round, pending + skipped)) {
-        for (size_t i = 0; i < round->redlock->count; i++)
-            if (round->server_votes[i].state == VOTE_NONE) ask(&round->server_votes[i]);
+        round_each_vote (round_vote, vote, round)
+            if (vote->state == VOTE_NONE) ask(vote);
         return;
     }
     int64_t linger_us = result_of(round) == DLOCK_OK ? round->plan.linger_us : ROUND_LINGER_US;
@@ -239,11 +237,9 @@ void round_end(round *round, dlock_status status, const char *cause) {
     attempt *attempt = round->attempt;
     char text[DLOCK_CAUSE_SIZE] = "";
     if (status == DLOCK_OK) attempt->asked_us = DEADLINE_NEVER;
-    for (size_t i = 0; status == DLOCK_OK && i < round->redlock->count; i++) {
-        const round_vote *vote = &round->server_votes[i];
-        if (vote_is_yes(vote))
+    round_each_vote (const round_vote, vote, round)
+        if (status == DLOCK_OK && vote_is_yes(vote))
             attempt->asked_us = deadline_earlier(attempt->asked_us, vote->sent_us);
-    }
     if (status != DLOCK_OK && cause == NULL) {
         votes_describe(&round->votes, "ok", is_acquire(round) ? "busy" : "not held", text,
                        sizeof(text));

@@ -345,6 +345,5 @@ const deployment_table routed_table = {.start = start,
                                        .list_servers = router_list,
                                        .free = free_router,
                                        .run_size = sizeof(routed_run),
-                                       .can_wait = true,
                                        .has_sessions = true,
                                        .has_replicas = true};

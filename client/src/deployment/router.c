@@ -26,7 +26,7 @@ static void on_reply(request *request, int index, const reply *reply) {
     if (reply->kind == REPLY_ERROR) {
         char text[CAUSE_SIZE];
         reply_copy_text(reply, text, sizeof(text));
-        error_meaning meaning = error_reply_meaning(text);
+        error_meaning meaning = error_reply_meaning(reply);
         note_failure(router, meaning.is_transient ? RANK_USELESS_REPLY : RANK_REFUSAL,
                      meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status, probe->server,
                      text);
@@ -153,6 +153,7 @@ void router_list(deployment *base, int64_t limit_us, server_list *list) {
 
 void router_init(router *router, const router_table *table, const server_options *options) {
     deployment_init(&router->base, &routed_table, options);
+    router->base.can_wait = true;
     router->table = table;
     router->options = *options;
     router->timer.on_due = on_due;

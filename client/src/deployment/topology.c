@@ -48,10 +48,9 @@ static bool decode(const char *part, char *text, size_t max) {
 }
 
 /* -1: not a number from 0 to max. */
-static int read_number(const char *digits, unsigned long max) {
-    unsigned long value = strtoul(digits, NULL, 10);
-    bool is_number = digits[0] != '\0' && digits[strspn(digits, "0123456789")] == '\0';
-    return is_number && value <= max ? (int)value : -1;
+static int read_number(const char *digits, int max) {
+    int64_t number = text_read_number(digits, strlen(digits));
+    return number <= max ? (int)number : -1;
 }
 
 /* Ends the text at the first mark. The result is the text behind the mark; NULL: there is no

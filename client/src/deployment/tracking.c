@@ -119,10 +119,8 @@ static void on_message(void *arg, const reply *message) {
         if (name->kind == REPLY_TEXT) read_hinted(link, name);
 }
 
-static bool is_transient(const reply *error) {
-    char text[CAUSE_SIZE];
-    reply_copy_text(error, text, sizeof(text));
-    return error->kind == REPLY_ERROR && error_reply_meaning(text).is_transient;
+static bool is_transient(const reply *reply) {
+    return reply->kind == REPLY_ERROR && error_reply_meaning(reply).is_transient;
 }
 
 static void on_subscription_reply(request *request, int index, const reply *reply) {
@@ -256,7 +254,7 @@ static void read_error(tracked_name *tracked, const reply *error) {
     bool is_redirect = router->table->follow != NULL && redirect_read(&redirect, text);
     if (is_redirect && !redirect.is_ask)
         router->table->follow(router, tracked->link->server, &redirect);
-    if (is_redirect || error_reply_meaning(text).is_transient)
+    if (is_redirect || is_transient(error))
         read_later(tracked, RETRY_MS);
     else if (tracked->is_polled)
         read_later(tracked, TRACKING_POLL_MS);

@@ -61,11 +61,6 @@ static void free_connection(connection *conn) {
     free(conn);
 }
 
-static void tell_end(connection *conn, request *request, dlock_status status) {
-    request->conn = NULL;
-    if (request != &conn->greeting) request->on_done(request, status, conn->cause);
-}
-
 /* The owner first: a request that is sent again must not come here. */
 static void tell_broken(connection *conn) {
     if (conn->owner.on_broken != NULL) conn->owner.on_broken(conn->owner.arg, conn);
@@ -77,7 +72,9 @@ static void tell_broken(connection *conn) {
         bool is_final = conn->failure == DLOCK_PROTOCOL ? is_first : conn->failure == DLOCK_REFUSED;
         is_first = false;
         if (ended.request == NULL) continue;
-        tell_end(conn, ended.request, was_sent && !is_final ? DLOCK_IN_DOUBT : conn->failure);
+        ended.request->conn = NULL;
+        ended.request->on_done(ended.request,
+                               was_sent && !is_final ? DLOCK_IN_DOUBT : conn->failure, conn->cause);
     }
 }
 
@@ -157,7 +154,7 @@ static void on_greeting(request *greeting, int index, const reply *reply) {
     if (reply->kind == REPLY_ERROR) {
         char text[CAUSE_SIZE];
         reply_copy_text(reply, text, sizeof(text));
-        error_meaning meaning = error_reply_meaning(text);
+        error_meaning meaning = error_reply_meaning(reply);
         connection_fail(conn, meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status, text);
     } else if (role != NULL && !reply_is_text(role, "master")) {
         connection_fail(conn, DLOCK_UNREACHABLE, "it is not the master");

@@ -41,8 +41,8 @@ static const row rows[] = {
     {"ERR token", {DLOCK_INVALID, false}},
 };
 
-error_meaning error_reply_meaning(const char *text) {
+error_meaning error_reply_meaning(const reply *error) {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (strncmp(text, rows[i].prefix, strlen(rows[i].prefix)) == 0) return rows[i].meaning;
+        if (reply_begins_with(error, rows[i].prefix)) return rows[i].meaning;
     return (error_meaning){DLOCK_PROTOCOL, false};
 }

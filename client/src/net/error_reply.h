@@ -2,11 +2,12 @@
 /* error_reply.h - what an error of the server means for a lock. Pure. */
 #pragma once
 #include "dlock.h"
+#include "net/resp.h"
 
 typedef struct error_meaning {
     dlock_status status;
     bool is_transient; /* may be different in a moment: worth another attempt */
 } error_meaning;
 
-/* text: as the server sent it, e.g. "NOAUTH Authentication required." */
-error_meaning error_reply_meaning(const char *text);
+/* error: a REPLY_ERROR as the server sent it, e.g. "NOAUTH Authentication required." */
+error_meaning error_reply_meaning(const reply *error);

@@ -152,14 +152,8 @@ reply *reply_copy(const reply *root) {
 
 int64_t reply_number(const reply *reply) {
     if (reply->kind == REPLY_INTEGER) return reply->integer < 0 ? -1 : reply->integer;
-    if (!has_text(reply) || reply->kind == REPLY_ERROR || reply->length == 0) return -1;
-    int64_t number = 0;
-    for (size_t i = 0; i < reply->length; i++) {
-        int digit = reply->text[i] - '0';
-        if (digit < 0 || digit > 9 || number > (INT64_MAX - digit) / 10) return -1;
-        number = number * 10 + digit;
-    }
-    return number;
+    if (!has_text(reply) || reply->kind == REPLY_ERROR) return -1;
+    return text_read_number(reply->text, reply->length);
 }
 
 /* -- reading */

@@ -84,7 +84,7 @@ void read_failure(verdict *verdict, const reply *reply) {
     }
     verdict_set(verdict, DLOCK_PROTOCOL, "");
     reply_copy_text(reply, verdict->cause, sizeof(verdict->cause));
-    error_meaning meaning = error_reply_meaning(verdict->cause);
+    error_meaning meaning = error_reply_meaning(reply);
     verdict->status = meaning.status;
     verdict->is_transient = meaning.is_transient;
     verdict->is_fence_refused = reply_begins_with(reply, "ERR FENCE ");

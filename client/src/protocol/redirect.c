@@ -2,6 +2,7 @@
 /* redirect.c - see redirect.h. */
 #include "protocol/redirect.h"
 
+#include "base/text.h"
 #include <string.h>
 
 enum { PORT_MAX = 65535 };
@@ -24,35 +25,21 @@ unsigned slot_of_key(const char *key, size_t length) {
     return crc16(open + 1, (size_t)(close - open - 1)) % SLOT_COUNT;
 }
 
-/* Moves *text behind a number and the mark after the number. -1: no number up to max, or no
- * mark. */
-static int take_number(const char **text, char mark, int max) {
-    const char *next = *text;
-    int value = 0;
-    if (*next < '0' || *next > '9') return -1;
-    for (; *next >= '0' && *next <= '9'; next++) {
-        value = value * 10 + (*next - '0');
-        if (value > max) return -1;
-    }
-    if (*next != mark) return -1;
-    *text = mark == '\0' ? next : next + 1;
-    return value;
-}
-
 bool redirect_read(redirect *redirect, const char *error) {
     memset(redirect, 0, sizeof(*redirect));
     redirect->is_ask = strncmp(error, "ASK ", 4) == 0;
     if (!redirect->is_ask && strncmp(error, "MOVED ", 6) != 0) return false;
-    const char *rest = error + (redirect->is_ask ? 4 : 6);
-    int slot = take_number(&rest, ' ', SLOT_COUNT - 1);
-    const char *colon = strrchr(rest, ':'); /* the last colon: an IPv6 address has more */
-    if (slot < 0 || colon == NULL) return false;
-    size_t length = (size_t)(colon - rest);
-    if (length > REDIRECT_HOST_MAX || memchr(rest, ' ', length) != NULL) return false;
-    memcpy(redirect->host, rest, length);
+    const char *digits = error + (redirect->is_ask ? 4 : 6), *blank = strchr(digits, ' ');
+    const char *colon = strrchr(digits, ':'); /* the last colon: an IPv6 address has more */
+    if (blank == NULL || colon == NULL || colon < blank) return false;
+    int64_t slot = text_read_number(digits, (size_t)(blank - digits));
+    int64_t port = text_read_number(colon + 1, strlen(colon + 1));
+    if (slot < 0 || slot >= SLOT_COUNT || port < 1 || port > PORT_MAX) return false;
+    size_t length = (size_t)(colon - blank - 1);
+    if (length > REDIRECT_HOST_MAX || memchr(blank + 1, ' ', length) != NULL) return false;
+    memcpy(redirect->host, blank + 1, length);
     if (strcmp(redirect->host, HOST_UNKNOWN) == 0) redirect->host[0] = '\0';
-    rest = colon + 1;
     redirect->slot = (unsigned)slot;
-    redirect->port = take_number(&rest, '\0', PORT_MAX);
-    return redirect->port > 0;
+    redirect->port = (int)port;
+    return true;
 }

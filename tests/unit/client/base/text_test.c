@@ -19,6 +19,23 @@ static void numbers_are_decimal(void) {
     check_number(UINT64_MAX, "18446744073709551615");
 }
 
+static void check_read(const char *digits, int64_t expected) {
+    CHECK_EQUAL(text_read_number(digits, strlen(digits)), expected);
+}
+
+static void digits_are_read_as_a_number(void) {
+    check_read("0", 0);
+    check_read("0065535", 65535);
+    check_read("9223372036854775807", INT64_MAX);
+    check_read("9223372036854775808", -1);
+    check_read("99999999999999999999", -1);
+    check_read("", -1);
+    check_read("-1", -1);
+    check_read("+1", -1);
+    check_read("1 ", -1);
+    CHECK_EQUAL(text_read_number("123", 2), 12);
+}
+
 static void bytes_are_two_digits_each(void) {
     const unsigned char bytes[] = {0x00, 0x0f, 0xf0, 0xff, 0x1a};
     char text[2 * sizeof(bytes) + 1];
@@ -54,6 +71,7 @@ static void equal_texts_have_equal_hashes_and_others_differ(void) {
 
 int main(void) {
     UNIT_RUN(numbers_are_decimal);
+    UNIT_RUN(digits_are_read_as_a_number);
     UNIT_RUN(bytes_are_two_digits_each);
     UNIT_RUN(a_copy_is_cut_where_it_does_not_fit);
     UNIT_RUN(more_is_appended_as_far_as_it_fits);

@@ -103,8 +103,7 @@ static inline void fake_abandon(deployment *deployment, attempt *attempt) {
     world.abandoned++;
 }
 
-static const deployment_table table = {
-    .start = fake_start, .abandon = fake_abandon, .can_wait = true};
+static const deployment_table table = {.start = fake_start, .abandon = fake_abandon};
 
 /* -- setting the stage */
 
@@ -147,6 +146,7 @@ static inline call *begin(script acquires, int64_t wait_ms) {
     world.release = SCRIPT(granted);
     world.free_at_us = DEADLINE_NEVER;
     world.deployment = (deployment){.table = &table,
+                                    .can_wait = true,
                                     .protocol = &module_protocol,
                                     .loop = world.loop,
                                     .io_timeout_ms = IO_MS,

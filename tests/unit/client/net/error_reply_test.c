@@ -12,7 +12,9 @@ typedef struct row {
 
 static void check_rows(const row *rows, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        error_meaning meaning = error_reply_meaning(rows[i].text);
+        reply error = {
+            .kind = REPLY_ERROR, .text = rows[i].text, .length = strlen(rows[i].text), .size = 1};
+        error_meaning meaning = error_reply_meaning(&error);
         bool is_same =
             meaning.status == rows[i].status && meaning.is_transient == rows[i].is_transient;
         if (!is_same)
