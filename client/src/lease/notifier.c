@@ -38,32 +38,14 @@ static void on_due(loop_timer *timer) {
         set_timer(watched);
         return;
     }
-    list_append(&watched->notifier->pending, &watched->pending_node);
+    list_append(&watched->notifier->pending, &watched->notice.node);
     loop_wake_background(watched->notifier->loop);
 }
 
-static void begin_telling(notifier *notifier, const void *told) {
-    notifier->told = told;
-    notifier->teller = pthread_self();
-}
-
-static void end_telling(notifier *notifier) {
-    notifier->told = NULL;
-    wakeup_signal(&notifier->was_told);
-}
-
-/* Unless this thread tells it. */
-static void await_told(notifier *notifier, const void *told) {
-    while (notifier->told == told && !pthread_equal(notifier->teller, pthread_self())) {
-        unsigned seen = wakeup_seen(&notifier->was_told);
-        loop_unlock(notifier->loop);
-        wakeup_wait(&notifier->was_told, seen, -1);
-        loop_lock(notifier->loop);
-    }
-}
-
-/* Locked before and after. The handle may be gone once the program was told. */
-static void deliver(notifier *notifier, watched_lock *watched) {
+/* The handle may be gone once the program was told. */
+static void tell_lock(notice *notice) {
+    watched_lock *watched = container_of(notice, watched_lock, notice);
+    notifier *notifier = watched->notifier;
     const char *name = watched->name;
     dlock_state news = find_news(watched);
     dlock_status why = lease_why(watched->lease, news);
@@ -74,33 +56,30 @@ static void deliver(notifier *notifier, watched_lock *watched) {
     else
         set_timer(watched);
     if (news == DLOCK_FREE) return;
-    begin_telling(notifier, watched);
     loop_unlock(notifier->loop);
     notifier->on_event(notifier->event_arg, event, name, why);
     loop_lock(notifier->loop);
-    end_telling(notifier);
 }
 
-static void tell_notice(notifier *notifier, notice *notice) {
-    list_remove(&notice->node);
-    begin_telling(notifier, notice);
-    notice->tell(notice);
-    end_telling(notifier);
+/* Locks first: there may be news of a name all the time. NULL: there is nothing to tell. */
+static notice *first_notice(const notifier *notifier) {
+    const list *next = list_is_empty(&notifier->pending) ? &notifier->notices : &notifier->pending;
+    return list_owner(list_first(next), notice, node);
 }
 
-/* In the background thread, not locked. Locks first: there may be news of a name all the time. */
+/* In the background thread, not locked. */
 static void deliver_pending(void *arg) {
     notifier *notifier = arg;
-    list_node *first;
+    notice *first;
     loop_lock(notifier->loop);
-    do {
-        while ((first = list_first(&notifier->pending)) != NULL) {
-            list_remove(first);
-            deliver(notifier, container_of(first, watched_lock, pending_node));
-        }
-        first = list_first(&notifier->notices);
-        if (first != NULL) tell_notice(notifier, container_of(first, notice, node));
-    } while (first != NULL);
+    while ((first = first_notice(notifier)) != NULL) {
+        list_remove(&first->node);
+        notifier->told = first;
+        notifier->teller = pthread_self();
+        first->tell(first);
+        notifier->told = NULL;
+        wakeup_signal(&notifier->was_told);
+    }
     loop_unlock(notifier->loop);
 }
 
@@ -116,12 +95,13 @@ void notifier_add(notifier *notifier, watched_lock *watched) {
     watched->known = DLOCK_HELD;
     watched->notifier = notifier;
     watched->timer.on_due = on_due;
+    watched->notice.tell = tell_lock;
     set_timer(watched);
 }
 
 void notifier_look(watched_lock *watched) {
     bool is_settled = watched->known == DLOCK_FREE || watched->known == DLOCK_GONE;
-    if (!is_settled && !list_has(&watched->pending_node)) set_timer(watched);
+    if (!is_settled && !list_has(&watched->notice.node)) set_timer(watched);
 }
 
 void notifier_remove(watched_lock *watched) {
@@ -129,8 +109,7 @@ void notifier_remove(watched_lock *watched) {
     if (watched->known == DLOCK_FREE) return;
     watched->known = DLOCK_FREE;
     loop_clear_timer(notifier->loop, &watched->timer);
-    list_remove(&watched->pending_node);
-    await_told(notifier, watched);
+    notifier_forget(notifier, &watched->notice);
 }
 
 void notifier_post(notifier *notifier, notice *notice) {
@@ -140,5 +119,10 @@ void notifier_post(notifier *notifier, notice *notice) {
 
 void notifier_forget(notifier *notifier, notice *notice) {
     list_remove(&notice->node);
-    await_told(notifier, notice);
+    while (notifier->told == notice && !pthread_equal(notifier->teller, pthread_self())) {
+        unsigned seen = wakeup_seen(&notifier->was_told);
+        loop_unlock(notifier->loop);
+        wakeup_wait(&notifier->was_told, seen, -1);
+        loop_lock(notifier->loop);
+    }
 }

@@ -5,23 +5,23 @@
 #include "lease/lease.h"
 #include "net/loop.h"
 
-typedef struct notifier {
-    loop *loop;
-    dlock_event_fn on_event; /* NULL: no lock is watched */
-    void *event_arg;
-    list pending, notices; /* watched_lock, notice */
-    const void *told;      /* the program is being told of this lock or notice; NULL: none */
-    pthread_t teller;      /* the thread that tells */
-    wakeup was_told;
-} notifier;
-
-/* Something else to tell, inside the struct of its owner. {0} but for tell. */
+/* Something to tell, inside the struct of its owner. {0} but for tell. */
 typedef struct notice {
     /* Locked before and after; gives the mutex back while the program is told. The notice may be
      * gone after that. */
     void (*tell)(struct notice *notice);
     list_node node;
 } notice;
+
+typedef struct notifier {
+    loop *loop;
+    dlock_event_fn on_event; /* NULL: no lock is watched */
+    void *event_arg;
+    list pending, notices; /* notice: of locks, and others */
+    const notice *told;    /* the program is being told of this; NULL: of nothing */
+    pthread_t teller;      /* the thread that tells */
+    wakeup was_told;
+} notifier;
 
 /* A lock, inside its handle. {0} but for the first two. */
 typedef struct watched_lock {
@@ -30,7 +30,7 @@ typedef struct watched_lock {
     /* Of notifier.c. */
     notifier *notifier;
     loop_timer timer;
-    list_node pending_node;
+    notice notice;
     dlock_state known; /* to the program; DLOCK_FREE: the lock is not watched */
 } watched_lock;
 
@@ -41,7 +41,8 @@ void notifier_init(notifier *notifier, loop *loop, dlock_event_fn on_event, void
 /* Calls tell once from the background thread, which runs; once, however often it is posted
  * before. */
 void notifier_post(notifier *notifier, notice *notice);
-/* As notifier_remove(). */
+/* Waits while the program is being told of this notice, unless called from there; the mutex is
+ * given back meanwhile. */
 void notifier_forget(notifier *notifier, notice *notice);
 
 /* After lease_begin() and loop_start_background(). Each acquisition is told of anew. Does nothing
@@ -49,6 +50,5 @@ void notifier_forget(notifier *notifier, notice *notice);
 void notifier_add(notifier *notifier, watched_lock *watched);
 /* The lease may end sooner than was known. Does nothing if the lock is not watched. */
 void notifier_look(watched_lock *watched);
-/* Waits while the program is being told of this lock, unless called from there; the mutex is given
- * back meanwhile. Does nothing if the lock is not watched. */
+/* As notifier_forget(). Does nothing if the lock is not watched. */
 void notifier_remove(watched_lock *watched);
