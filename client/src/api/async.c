@@ -9,7 +9,6 @@
  * Handlers, on_event and done() run not locked, in the thread that starts, dispatches or frees.
  * Nothing touches the handle after done(), which may free it. */
 #include "api/guarded.h"
-#include "api/lock_calls.h"
 
 /* Nothing to suspend: the next dispatch is to take the call. */
 static void make_ready(dlock_lock *lock) {

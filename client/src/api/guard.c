@@ -11,7 +11,6 @@
  *
  * A nested scope shares the acquisition of the outer one. So it may ask for less than the outer one
  * has, not for more: who holds the lock shared would wait for itself to get it exclusively. */
-#include "api/error.h"
 #include "api/lock.h"
 #include "api/options.h"
 #include "base/text.h"

@@ -9,7 +9,6 @@
  * the call neither takes nor ends a lock, and its words are data of the program. */
 #include "api/guarded.h"
 
-#include "api/lock_calls.h"
 #include <stdlib.h>
 
 /* A server ends the connection at larger requests, and all threads share the connection. */

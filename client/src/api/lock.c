@@ -5,9 +5,8 @@
  *           will need is taken here
  *   free    a call that is under way ends; a held lock is released; a session is closed
  *   state   by the local clock: any thread may look at the lease */
-#include "api/lock_calls.h"
+#include "api/lock.h"
 
-#include "api/error.h"
 #include "api/options.h"
 
 const char *lock_read_options(dlock_lock_options *options, const dlock_client *client,
@@ -71,13 +70,6 @@ static bool make_parts(dlock_lock *lock) {
     return true;
 }
 
-/* The next bytes of the memory behind the handle. */
-static void *take(char **memory, size_t size) {
-    void *taken = *memory;
-    *memory += size;
-    return taken;
-}
-
 /* One piece of memory: a program may have thousands of handles. NULL: no memory. */
 static dlock_lock *allocate(dlock_client *client, const char *name,
                             const dlock_lock_options *options) {
@@ -89,13 +81,12 @@ static dlock_lock *allocate(dlock_client *client, const char *name,
     dlock_lock *lock =
         calloc(1, sizeof(*lock) + slots_size + token_room + prefix_length + name_size + owner_size);
     if (lock == NULL) return NULL;
-    char *memory = (char *)lock->slots + slots_size;
     lock->client = client;
-    lock->token = take(&memory, token_room);
-    lock->name = take(&memory, prefix_length + name_size);
+    lock->token = (char *)lock->slots + slots_size;
+    lock->name = lock->token + token_room;
     memcpy(lock->name, client->prefix, prefix_length);
-    memcpy(lock->name + prefix_length, name, name_size);
-    if (owner_size > 0) lock->owner = memcpy(take(&memory, owner_size), options->owner, owner_size);
+    char *behind = memcpy(lock->name + prefix_length, name, name_size);
+    if (owner_size > 0) lock->owner = memcpy(behind + name_size, options->owner, owner_size);
     return lock;
 }
 

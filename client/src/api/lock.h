@@ -73,6 +73,32 @@ static inline bool lock_is_gone(const dlock_lock *lock) {
     return lease_state(&lock->lease, lock_now_us(lock)) == DLOCK_GONE;
 }
 
+/* -- the steps of a call, blocking or asynchronous. Not locked (loop.h).
+ *
+ *   begin    checks and prepares the call. False: answered is the result, and the call is over
+ *   chain    chain_begin(); chain_finish(), or chain_go_on() until the call is done
+ *   settle   the answer of the chain becomes the state of the handle; the result is the program's */
+
+/* A call as the program wants it. */
+typedef struct call_plan {
+    dlock_operation operation;
+    int64_t wait_ms;       /* of an acquire */
+    uint32_t lease_ms;     /* of an acquire or extend; 0: the lock's own */
+    dlock_status answered; /* set by lock_begin() if the call is over */
+} call_plan;
+
+/* True: an asynchronous call is under way, so *answered is DLOCK_INVALID. */
+bool lock_is_under_way(dlock_lock *lock, dlock_status *answered);
+
+/* DLOCK_INVALID: also while an asynchronous call is under way. */
+bool lock_begin(dlock_lock *lock, call_plan *plan);
+dlock_status lock_settle(dlock_lock *lock);
+
+/* Of async.c: a call that is under way ends, and its done() is called with DLOCK_CANCELED. */
+void lock_stop_call(dlock_lock *lock);
+
+/* -- the rest */
+
 /* The result of a call, and the text of dlock_last_error(). Returns the status. */
 dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *error);
 

@@ -10,9 +10,8 @@
  *
  * The chain runs between begin and settle. Nothing can fail after a grant. The mutex is held only
  * around leases, renewal and notifier, never while user code runs. */
-#include "api/lock_calls.h"
+#include "api/lock.h"
 
-#include "api/error.h"
 #include "api/option_table.h"
 #include "base/text.h"
 

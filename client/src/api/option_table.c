@@ -169,7 +169,7 @@ const char *url_options_take(void *arg, const char *name, const char *value) {
 
 /* -- fill and check */
 
-static void fill(void *options, const void *defaults, bool is_lock) {
+void options_fill(void *options, const void *defaults, bool is_lock) {
     static const char zeros[sizeof(void *)];
     for (int i = 0; i < ROWS; i++) {
         size_t offset = rows[i].offset, size = sizes[rows[i].kind];
@@ -177,14 +177,6 @@ static void fill(void *options, const void *defaults, bool is_lock) {
             continue;
         memcpy((char *)options + offset, (const char *)defaults + offset, size);
     }
-}
-
-void options_fill_client(dlock_client_options *options, const dlock_client_options *defaults) {
-    fill(options, defaults, false);
-}
-
-void options_fill_lock(dlock_lock_options *options, const dlock_lock_options *defaults) {
-    fill(options, defaults, true);
 }
 
 static const char *check_word(const row *row, int value, char text[OPTION_ERROR_SIZE]) {
@@ -196,26 +188,17 @@ static const char *check_word(const row *row, int value, char text[OPTION_ERROR_
     return text;
 }
 
-static const char *check(const void *options, bool is_lock, char text[OPTION_ERROR_SIZE]) {
+const char *options_check(const void *options, bool is_lock, char text[OPTION_ERROR_SIZE]) {
     for (int i = 0; i < ROWS; i++) {
         const row *row = &rows[i];
         const char *field = (const char *)options + row->offset, *wrong = NULL;
         if (row->is_lock != is_lock) continue;
         int64_t number = row->kind == NUMBER  ? *(const uint32_t *)field
-                         : row->kind == COUNT ? (int64_t)*(const size_t *)field
+                         : row->kind == COUNT ? (int64_t) * (const size_t *)field
                                               : 0;
         if (number != 0 && !is_in_range(row, number)) wrong = refuse_range(text, row);
         if (row->kind == WORD) wrong = check_word(row, *(const int *)field, text);
         if (wrong != NULL) return wrong;
     }
     return NULL;
-}
-
-const char *options_check_client(const dlock_client_options *options,
-                                 char text[OPTION_ERROR_SIZE]) {
-    return check(options, false, text);
-}
-
-const char *options_check_lock(const dlock_lock_options *options, char text[OPTION_ERROR_SIZE]) {
-    return check(options, true, text);
 }

@@ -21,10 +21,9 @@ typedef struct url_options {
  * that contradict each other are errors, and the message names the parameter. */
 const char *url_options_take(void *arg, const char *name, const char *value);
 
-/* Fills in those options of a client or lock that are 0 or NULL. The texts are not copied. */
-void options_fill_client(dlock_client_options *options, const dlock_client_options *defaults);
-void options_fill_lock(dlock_lock_options *options, const dlock_lock_options *defaults);
-
+/* Both: of a dlock_lock_options, or else of a dlock_client_options.
+ *
+ * Fills in those options that are 0 or NULL. The texts are not copied. */
+void options_fill(void *options, const void *defaults, bool is_lock);
 /* NULL, or the first option out of its range, in words; text: room for these. */
-const char *options_check_client(const dlock_client_options *options, char text[OPTION_ERROR_SIZE]);
-const char *options_check_lock(const dlock_lock_options *options, char text[OPTION_ERROR_SIZE]);
+const char *options_check(const void *options, bool is_lock, char text[OPTION_ERROR_SIZE]);

@@ -110,7 +110,7 @@ static const char *read_lock_defaults(settings *settings) {
         return unknown_option;
     if (settings->lock.mode != DLOCK_EXCLUSIVE || settings->lock.max_holders != 0)
         return "lock_defaults: mode and max_holders are options of a single lock";
-    options_fill_lock(&settings->lock, &settings->url.lock);
+    options_fill(&settings->lock, &settings->url.lock, true);
     dlock_lock_options complete;
     return options_read_lock(&complete, NULL, &settings->lock, settings->error);
 }
@@ -138,9 +138,9 @@ const char *options_read_client(settings *settings, const dlock_client_options *
     memset(settings, 0, sizeof(*settings));
     if (given == NULL) return "no options are given";
     if (!copy_struct(options, sizeof(*options), given)) return unknown_option;
-    const char *error = options_check_client(options, settings->error);
+    const char *error = options_check(options, false, settings->error);
     if (error == NULL) error = read_urls(settings);
-    if (error == NULL) options_fill_client(options, &settings->url.client);
+    if (error == NULL) options_fill(options, &settings->url.client, false);
     if (error == NULL) error = check_client(options);
     if (error == NULL) error = check_tls(settings);
     if (error == NULL) error = read_lock_defaults(settings);
@@ -164,9 +164,9 @@ const char *options_read_lock(dlock_lock_options *options, const dlock_lock_opti
     dlock_lock_options_init(&none);
     if (!copy_struct(options, sizeof(*options), given == NULL ? &none : given))
         return unknown_option;
-    options_fill_lock(options, defaults);
+    options_fill(options, defaults, true);
     set_default(&options->lease_ms, 10000);
-    const char *error = options_check_lock(options, text);
+    const char *error = options_check(options, true, text);
     if (error != NULL) return error;
     if (options->renew) set_default(&options->renew_every_ms, options->lease_ms / 3);
     if ((uint64_t)options->renew_every_ms * 10 > (uint64_t)options->lease_ms * 9)

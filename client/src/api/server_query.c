@@ -12,8 +12,6 @@
  * caller reads the copies and tells. A timer ends an exchange that makes no progress. */
 #include "api/server_query.h"
 
-#include "protocol/plain_commands.h"
-
 #define LOCK_TYPE "dlock-key" /* as TYPE says it: module/README.md */
 
 enum { GROUP_MAX = 100, PAGE_SIZE = 1000, LINE_SIZE = 2048, CURSOR_SIZE = 32 };

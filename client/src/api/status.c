@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* status.c - the names of the statuses, and what they mean; the text of dlock_error(). */
-#include "api/error.h"
+#include "api/client.h"
+
 #include "base/text.h"
 
 typedef struct row {
@@ -51,7 +52,7 @@ const char *error_words(dlock_status status, const char *why) {
     return why[0] != '\0' ? why : dlock_status_text(status);
 }
 
-static _Thread_local char error_text[ERROR_TEXT_SIZE];
+static _Thread_local char error_text[256]; /* which each thread has for itself */
 
 dlock_status error_set(dlock_status status, const char *why) {
     text_copy(error_text, sizeof(error_text), error_words(status, why));

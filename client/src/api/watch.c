@@ -7,7 +7,6 @@
  *
  * Invariant: a reply that is not told yet is newer than what was told last. */
 #include "api/client.h"
-#include "api/error.h"
 
 struct dlock_watcher {
     dlock_client *client;

@@ -163,7 +163,7 @@ static void open_subscriber(tracked_server *link) {
 static void free_link(tracked_server *link) {
     close_subscriber(link);
     loop_clear_timer(loop_of(link->tracking), &link->timer);
-    loop_undefer(&link->reset);
+    list_remove(&link->reset.node);
     server_watch_resets(link->server, NULL);
     server_free(link->server);
     list_remove(&link->node);

@@ -61,6 +61,11 @@ static inline bool call_is_only_try(const call *call) {
     return call->pub.deadline_us <= call->pub.started_us;
 }
 
+static inline void call_set_result(call *call, dlock_status status, const char *cause) {
+    call->pub.status = status;
+    dlock_call_explain(&call->pub, status == DLOCK_OK ? "" : cause);
+}
+
 typedef struct chain {
     size_t count;
     dlock_handler handlers[];

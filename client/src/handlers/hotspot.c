@@ -23,8 +23,7 @@
 enum { LONG_US = 5000 };
 
 static dlock_step answer(call *call, dlock_status status, const char *cause) {
-    call->pub.status = status;
-    dlock_call_explain(&call->pub, cause);
+    call_set_result(call, status, cause);
     return DLOCK_ANSWER;
 }
 

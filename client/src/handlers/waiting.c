@@ -27,11 +27,6 @@ enum { RELEASE_PAUSE_MS = 10 };
  * before the request was sent, and would end too soon. */
 enum { LONG_WAIT_PARTS = 10 };
 
-static void set_result(call *call, dlock_status status, const char *cause) {
-    call->pub.status = status;
-    dlock_call_explain(&call->pub, status == DLOCK_OK ? "" : cause);
-}
-
 static void withdraw(const waiting *waiting, const call *call) {
     withdrawals_add(waiting->deployment, call->pub.name, call->attempt.token, call->pub.lease_ms);
 }
@@ -84,6 +79,14 @@ static void start_pause(call *call, int64_t until_us) {
     loop_set_timer(call->loop, &call->timer, until_us);
 }
 
+/* The attempt or the pause, if one is under way. */
+static void stop_step(const waiting *waiting, call *call) {
+    if (call->waiting.phase == WAITING_PAUSE)
+        loop_clear_timer(call->loop, &call->timer);
+    else if (call->waiting.phase != WAITING_IDLE)
+        deployment_abandon(waiting->deployment, &call->attempt);
+}
+
 /* -- acquire */
 
 static bool answer_failure(const waiting *waiting, call *call) {
@@ -93,7 +96,7 @@ static bool answer_failure(const waiting *waiting, call *call) {
 }
 
 static bool answer_canceled(const waiting *waiting, call *call) {
-    set_result(call, DLOCK_CANCELED, "canceled");
+    call_set_result(call, DLOCK_CANCELED, "canceled");
     return answer_failure(waiting, call);
 }
 
@@ -123,7 +126,7 @@ static bool start_acquire(const waiting *waiting, call *call) {
     bool is_parked = can_park(waiting) && deadline_us > now_us;
     state->begun_us = now_us;
     if (!attempt_prepare(&call->attempt, waiting->deployment)) {
-        set_result(call, DLOCK_NO_MEMORY, "no memory");
+        call_set_result(call, DLOCK_NO_MEMORY, "no memory");
         return answer_failure(waiting, call);
     }
     state->phase = WAITING_ATTEMPT;
@@ -169,7 +172,7 @@ static bool judge_failure(const waiting *waiting, call *call, dlock_status statu
     if (is_vague && is_late && call->waiting.has_failed) /* the result before says more */
         is_transient = true;
     else
-        set_result(call, status, cause);
+        call_set_result(call, status, cause);
     call->waiting.has_failed = true;
     bool is_final = call->pub.status != DLOCK_BUSY && !is_transient;
     if (is_final || is_late || call_is_only_try(call)) return give_up(waiting, call);
@@ -185,7 +188,7 @@ static bool judge_failure(const waiting *waiting, call *call, dlock_status statu
 static bool judge_grant(const waiting *waiting, call *call) {
     int64_t end_us = validity_end_us(call->pub.asked_us, call->pub.lease_ms);
     if (loop_now_us(call->loop) < end_us) {
-        set_result(call, DLOCK_OK, "");
+        call_set_result(call, DLOCK_OK, "");
         return true;
     }
     call->waiting.may_hold = true;
@@ -228,10 +231,7 @@ static bool settle_attempt(const waiting *waiting, call *call) {
 
 /* The call was canceled meanwhile. */
 static bool stop_acquire(const waiting *waiting, call *call) {
-    if (call->waiting.phase == WAITING_PAUSE)
-        loop_clear_timer(call->loop, &call->timer);
-    else
-        deployment_abandon(waiting->deployment, &call->attempt);
+    stop_step(waiting, call);
     return call->waiting.phase == WAITING_CONFIRM ? judge_grant(waiting, call)
                                                   : answer_canceled(waiting, call);
 }
@@ -264,7 +264,7 @@ static bool judge_release(const waiting *waiting, call *call) {
         status = DLOCK_OK; /* an earlier attempt has worked, and only its reply was lost */
     if (status == DLOCK_IN_DOUBT || status == DLOCK_NO_QUORUM) state->is_in_doubt = true;
     if (status == DLOCK_UNREACHABLE && state->is_in_doubt) status = DLOCK_IN_DOUBT;
-    set_result(call, status, attempt->cause);
+    call_set_result(call, status, attempt->cause);
     if (status == DLOCK_OK || status == DLOCK_LOST) return true;
     int64_t resume_us = deadline_after_ms(loop_now_us(call->loop), RELEASE_PAUSE_MS);
     bool is_stopped = call_is_canceled(call);
@@ -277,7 +277,7 @@ static bool judge_release(const waiting *waiting, call *call) {
 }
 
 static bool judge_extend(call *call) {
-    set_result(call, call->attempt.status, call->attempt.cause);
+    call_set_result(call, call->attempt.status, call->attempt.cause);
     if (call->pub.status != DLOCK_OK) return true;
     call->pub.asked_us = call->attempt.asked_us;
     call->pub.lease_ms = call->attempt.lease_ms;
@@ -286,12 +286,9 @@ static bool judge_extend(call *call) {
 
 /* The handle is freed. The attempt may not have been sent yet: a withdrawal goes on. */
 static bool stop_release_or_extend(const waiting *waiting, call *call) {
-    if (call->waiting.phase == WAITING_PAUSE)
-        loop_clear_timer(call->loop, &call->timer);
-    else if (call->waiting.phase != WAITING_IDLE)
-        deployment_abandon(waiting->deployment, &call->attempt);
+    stop_step(waiting, call);
     if (call->pub.operation == DLOCK_RELEASING) withdraw(waiting, call);
-    set_result(call, DLOCK_CANCELED, "canceled");
+    call_set_result(call, DLOCK_CANCELED, "canceled");
     return true;
 }
 

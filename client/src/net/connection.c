@@ -54,7 +54,7 @@ void connection_fail(connection *conn, dlock_status failure, const char *cause) 
 }
 
 static void free_connection(connection *conn) {
-    loop_undefer(&conn->task);
+    list_remove(&conn->task.node);
     pipeline_free(&conn->pipeline);
     free(conn->in.data);
     resp_reader_free(&conn->reader);

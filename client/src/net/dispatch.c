@@ -18,8 +18,6 @@
  * background work is due. */
 #include "net/loop_state.h"
 
-#include <sys/epoll.h>
-
 enum { GATHER_US = 100 };
 
 void dispatching_init(dispatching *dispatching) {
@@ -67,15 +65,10 @@ void dispatch_signal(loop *loop) {
     event_signal(self->ready_fd);
 }
 
-static bool watch(int epoll_fd, int fd) {
-    struct epoll_event event = {.events = EPOLLIN};
-    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
 /* Readable when one of the two is. */
 static int join(int fd, int other_fd) {
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (epoll_fd >= 0 && watch(epoll_fd, fd) && watch(epoll_fd, other_fd)) return epoll_fd;
+    if (epoll_fd >= 0 && epoll_add(epoll_fd, fd) && epoll_add(epoll_fd, other_fd)) return epoll_fd;
     close_if_open(epoll_fd);
     return -1;
 }

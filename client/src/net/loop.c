@@ -22,16 +22,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 enum { EVENTS_MAX = 64, GATHER_MAX = 8, GATHER_US = 1000 };
-
-static bool watch_own(loop *loop, int fd) {
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    return fd >= 0 && epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
-}
 
 static void on_gather_due(loop_timer *timer) {
     loop *loop = container_of(timer, struct loop, gather_timer);
@@ -56,7 +50,8 @@ loop *loop_new(const clock_source *clock) {
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     loop->background.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bool is_made = loop->epoll_fd >= 0 && loop->background.wake_fd >= 0 &&
-                   watch_own(loop, loop->timer_fd) && watch_own(loop, loop->wake_fd);
+                   epoll_add(loop->epoll_fd, loop->timer_fd) &&
+                   epoll_add(loop->epoll_fd, loop->wake_fd);
     if (is_made) return loop;
     loop_free(loop);
     return NULL;
@@ -157,10 +152,6 @@ static void run_timers(loop *loop) {
 
 void loop_defer(loop *loop, loop_task *task) {
     if (!list_has(&task->node)) list_append(&loop->tasks, &task->node);
-}
-
-void loop_undefer(loop_task *task) {
-    list_remove(&task->node);
 }
 
 static void run_tasks(loop *loop) {

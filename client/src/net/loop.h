@@ -79,14 +79,13 @@ typedef struct loop_timer {
 void loop_set_timer(loop *loop, loop_timer *timer, int64_t due_us);
 void loop_clear_timer(loop *loop, loop_timer *timer);
 
-/* Runs before the mutex is given back. */
+/* Runs before the mutex is given back, unless list_remove() takes the node back. */
 typedef struct loop_task {
     list_node node;
     void (*run)(struct loop_task *task);
 } loop_task;
 
 void loop_defer(loop *loop, loop_task *task); /* once, however often it is deferred before */
-void loop_undefer(loop_task *task);
 
 /* -- waiting */
 

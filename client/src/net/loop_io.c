@@ -10,7 +10,6 @@
  * number is not used again too soon. */
 #include "net/loop_state.h"
 
-#include <sys/epoll.h>
 #include <sys/socket.h>
 
 enum { BRIEF_BYTES = 16384 };

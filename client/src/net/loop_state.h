@@ -4,6 +4,7 @@
 #include "net/loop.h"
 #include <errno.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -100,6 +101,12 @@ static inline void event_signal(int fd) {
     int before = errno; /* of the code that a signal handler interrupted */
     eventfd_write(fd, 1);
     errno = before;
+}
+
+/* False: no memory, or fd is negative. */
+static inline bool epoll_add(int epoll_fd, int fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 static inline void close_if_open(int fd) {

@@ -41,7 +41,7 @@ static void free_own(own_connection *own) {
     list_remove(&own->node);
     if (own->is_kept) own->server->kept_count--;
     loop_clear_timer(own->server->loop, &own->kept_timer);
-    loop_undefer(&own->doubt_task);
+    list_remove(&own->doubt_task.node);
     free(own);
 }
 

@@ -163,21 +163,18 @@ void read_guard_reply(verdict *verdict, dlock_reply *value, const reply *reply) 
 
 /* -- inspection */
 
-typedef struct number_field {
-    const char *name;
-    int64_t *number;
-} number_field;
-
-/* False: a field is not a number, or is missing although needed. Other fields are skipped: a newer
- * server may send more. */
-static bool read_numbers(const reply *map, const number_field fields[], size_t count,
-                         bool is_needed) {
-    for (size_t i = 0; i < count; i++) {
-        const reply *value = reply_value(map, fields[i].name);
-        if (value == NULL ? is_needed : value->kind != REPLY_INTEGER) return false;
-        if (value != NULL) *fields[i].number = value->integer;
-    }
+/* False: the field is missing, or not a number. Other fields are skipped: a newer server may send
+ * more. */
+static bool read_number(const reply *map, const char *name, int64_t *number) {
+    const reply *value = reply_value(map, name);
+    if (value == NULL || value->kind != REPLY_INTEGER) return false;
+    *number = value->integer;
     return true;
+}
+
+/* The same, of a field that may be missing. */
+static bool read_optional(const reply *map, const char *name, int64_t *number) {
+    return reply_value(map, name) == NULL || read_number(map, name, number);
 }
 
 static bool read_token(const reply *map, const char **token, size_t *length) {
@@ -203,18 +200,15 @@ const reply *inspection_holders(const reply *reply) {
 }
 
 bool inspection_read(dlock_inspection *inspection, const reply *reply, const struct reply *holder) {
-    const number_field of_lock[] = {{"waiters", &inspection->waiters}};
-    const number_field of_holder[] = {
-        {"ttl", &inspection->ttl_ms},
-        {"lease", &inspection->lease_ms},
-        {"since", &inspection->since_ms},
-        {"session", &inspection->session},
-        {"fence", (int64_t *)&inspection->fence},
-    };
     inspection->holders = (int64_t)inspection_holders(reply)->count;
     inspection->is_string = is_field(reply, "kind", "string");
     inspection->mode = read_mode(reply);
-    return read_numbers(reply, of_lock, 1, false) && read_numbers(holder, of_holder, 5, false) &&
+    return read_optional(reply, "waiters", &inspection->waiters) &&
+           read_optional(holder, "ttl", &inspection->ttl_ms) &&
+           read_optional(holder, "lease", &inspection->lease_ms) &&
+           read_optional(holder, "since", &inspection->since_ms) &&
+           read_optional(holder, "session", &inspection->session) &&
+           read_optional(holder, "fence", (int64_t *)&inspection->fence) &&
            read_token(holder, &inspection->token, &inspection->token_length);
 }
 
@@ -224,10 +218,10 @@ const reply *waiters_queue(const reply *reply) {
 }
 
 bool waiting_read(dlock_waiting *waiting, const reply *element) {
-    const number_field numbers[] = {
-        {"waited", &waiting->waited_ms}, {"left", &waiting->left_ms}, {"client", &waiting->client}};
     waiting->mode = read_mode(element);
-    return read_numbers(element, numbers, 3, true) &&
+    return read_number(element, "waited", &waiting->waited_ms) &&
+           read_number(element, "left", &waiting->left_ms) &&
+           read_number(element, "client", &waiting->client) &&
            read_token(element, &waiting->token, &waiting->token_length);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock_commands.h - locks as commands, and what the replies mean: the DLOCK.* commands of the
- * module, and the table that plain Redis has too (plain_commands.h). Pure: nothing is sent here. */
+ * module, and those of plain Redis (plain_commands.c). Pure: nothing is sent here. */
 #pragma once
 #include "dlock_spi.h"
 #include "net/resp.h"
@@ -83,3 +83,16 @@ typedef struct lock_protocol {
 } lock_protocol;
 
 extern const lock_protocol module_protocol;
+
+/* -- plain_commands.c: locks of a server without the module, strings with a TTL. Pure. */
+
+extern const lock_protocol plain_protocol;
+
+/* The scripts, for tests. */
+extern const char plain_acquire[], plain_extend[], plain_release[];
+
+/* A lock takes two commands to look at. Fills empty commands; the name is borrowed. */
+void string_commands(command commands[2], const char *name);
+/* Fills in all but server and name, from the replies; the token points into the first one. False:
+ * there is no lock. */
+bool string_read(dlock_inspection *inspection, const reply *value, const reply *ttl);

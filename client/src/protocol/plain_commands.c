@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plain_commands.c - see plain_commands.h.
+/* plain_commands.c - see lock_commands.h.
  *
  *   acquire   SET name token NX PX ms    OK, or null: the key is there
  *             again: a script            1, or 0: another token, or another type of key, is there
@@ -13,7 +13,7 @@
  * Scripts are sent by their SHA-1 if somebody awaits the reply: a server that does not know the
  * hash has run nothing, gets the text, and remembers. Else, and with several servers, where nobody
  * waits for the slower ones, the text is sent at once. */
-#include "protocol/plain_commands.h"
+#include "protocol/lock_commands.h"
 
 #define IF_HELD "if redis.pcall('GET',KEYS[1])~=ARGV[1] then return 0 end "
 #define PROLONG                                                                                    \

@@ -3,7 +3,7 @@
  * where the server does not know it, or where nobody reads the reply. */
 #include "routed_world.h"
 
-#include "protocol/plain_commands.h"
+#include "protocol/lock_commands.h"
 
 #define SET     "SET lock me NX PX 10000"
 #define UNKNOWN "-NOSCRIPT No matching script. Please use EVAL.\r\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plain_commands_test.c - locks of plain Redis on the wire, and what the replies mean. The scripts
  * themselves are run by tests/client/test_plain.py. */
-#include "protocol/plain_commands.h"
+#include "protocol/lock_commands.h"
 
 #include "unit.h"
 #include <stdlib.h>
