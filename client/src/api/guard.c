@@ -44,7 +44,7 @@ static dlock_lock *find(dlock_client *client, const char *name) {
     size_t prefix_length = strlen(client->prefix);
     dlock_lock *found = NULL;
     loop_lock(client->loop);
-    list_each (guard, each, bucket, node) {
+    list_each(guard, each, bucket, node) {
         bool is_mine = each->thread == this_thread() && each->lock->depth > 0;
         if (is_mine && strcmp(each->lock->name + prefix_length, name) == 0) found = each->lock;
     }

@@ -33,14 +33,14 @@ static dlock_hot_name *copy_names(dlock_client *client, size_t *count) {
     const hot_names *names = &client->hotspot.names;
     size_t prefix_length = strlen(client->prefix), size = 1;
     *count = 0;
-    list_each (hot_name, hot, &names->all, all) {
+    list_each(hot_name, hot, &names->all, all) {
         size += sizeof(dlock_hot_name) + strlen(hot->name) + 1;
         ++*count;
     }
     dlock_hot_name *copy = malloc(size), *entry = copy;
     if (copy == NULL) return NULL;
     char *text = (char *)(copy + *count);
-    list_each (hot_name, hot, &names->all, all) {
+    list_each(hot_name, hot, &names->all, all) {
         *entry++ = (dlock_hot_name){.struct_size = sizeof(dlock_hot_name),
                                     .name = strcpy(text, hot->name + prefix_length),
                                     .waiting = hot->length,

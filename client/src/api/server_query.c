@@ -20,6 +20,7 @@ enum { GROUP_MAX = 100, PAGE_SIZE = 1000, LINE_SIZE = 2048, CURSOR_SIZE = 32 };
 typedef struct exchange {
     request request;
     query *query;
+    server *server;
     waiter waiter;
     bool is_done;
     dlock_status status;
@@ -53,7 +54,7 @@ static void on_done(request *request, dlock_status status, const char *cause) {
     query *query = exchange->query;
     exchange->is_done = true;
     exchange->status = status == DLOCK_IN_DOUBT ? DLOCK_UNREACHABLE : status;
-    if (status != DLOCK_OK) text_copy(query->cause, sizeof(query->cause), cause);
+    if (status != DLOCK_OK) cause_write(query->cause, exchange->server, cause);
     loop_ready(query->deployment->loop, &exchange->waiter);
 }
 
@@ -86,6 +87,7 @@ static dlock_status ask(query *query, server *server, const command *commands, i
     exchange exchange = {
         .request = {.on_reply = on_reply, .on_done = on_done, .reply_bytes_max = REPLY_BYTES_MAX},
         .query = query,
+        .server = server,
         .replies = replies};
     loop *loop = query->deployment->loop;
     for (int i = 0; i < count; i++)

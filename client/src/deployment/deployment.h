@@ -133,7 +133,7 @@ void attempt_command(const attempt *attempt, lock_words words, command *command)
 void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient,
                         const char *cause);
 
-/* The text of a cause with the name of the server in front. NULL: the text has the name already. */
+/* The text of a cause with the name of the server in front, of which half of the room is left. */
 void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text);
 
 /* Releases that nobody waits for: of an acquire that was given up while its fate was unknown, and

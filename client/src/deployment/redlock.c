@@ -43,7 +43,7 @@ enum { FENCE_RAISE_MAX_US = 4 * 60 * 1000000, NO_FENCE_MS = 60 * 1000 };
 static void undo(round *round, bool is_abandoned) {
     attempt *attempt = round->attempt;
     bool must_withdraw = false;
-    round_each_vote (const round_vote, vote, round) {
+    round_each_vote(const round_vote, vote, round) {
         if (!vote->may_hold) continue;
         vote_send_behind(vote, DLOCK_RELEASING);
         if (is_abandoned || vote->is_in_doubt) must_withdraw = true;
@@ -63,7 +63,7 @@ static bool has_quorum(const round *round, size_t count) {
 
 static size_t count_fences(const round *round, uint64_t least, uint64_t most) {
     size_t count = 0;
-    round_each_vote (const round_vote, vote, round)
+    round_each_vote(const round_vote, vote, round)
         count += vote_is_yes(vote) && vote->fence >= least && vote->fence <= most;
     return count;
 }
@@ -71,7 +71,7 @@ static size_t count_fences(const round *round, uint64_t least, uint64_t most) {
 /* The smallest fence that no grant of some majority exceeds. A majority has said yes. */
 static uint64_t common_fence(const round *round) {
     uint64_t smallest = UINT64_MAX;
-    round_each_vote (const round_vote, vote, round) {
+    round_each_vote(const round_vote, vote, round) {
         bool is_smaller = vote_is_yes(vote) && vote->fence < smallest;
         if (is_smaller && has_quorum(round, count_fences(round, 0, vote->fence)))
             smallest = vote->fence;
@@ -110,7 +110,7 @@ static void raise_fences(round *round) {
         grant(round, fence);
         return;
     }
-    round_each_vote (const round_vote, vote, round)
+    round_each_vote(const round_vote, vote, round)
         is_lower[vote - round->server_votes] = vote_is_yes(vote) && vote->fence < fence;
     round_plan plan = {.operation = DLOCK_ACQUIRING,
                        .fence = fence,
@@ -169,7 +169,7 @@ static void start_acquire(round *round) {
 /* -- extend and release */
 
 static void heal(round *round) {
-    round_each_vote (const round_vote, vote, round)
+    round_each_vote(const round_vote, vote, round)
         if (vote->state == VOTE_COUNTED && vote->status == DLOCK_LOST)
             vote_send_behind(vote, DLOCK_ACQUIRING);
 }

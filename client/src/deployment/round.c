@@ -28,15 +28,14 @@ static dlock_status result_of(const round *round) {
 
 static size_t count_votes(const round *round, int state) {
     size_t count = 0;
-    round_each_vote (const round_vote, vote, round)
+    round_each_vote(const round_vote, vote, round)
         count += (int)vote->state == state;
     return count;
 }
 
-/* is_named: the cause names the server already. */
-static void note_failure(const round_vote *vote, bool is_named, const char *cause) {
+static void note_failure(const round_vote *vote, const char *cause) {
     char *failures = vote->round->failures, text[CAUSE_SIZE];
-    cause_write(text, is_named ? NULL : vote->server, cause);
+    cause_write(text, vote->server, cause);
     text_append(failures, CAUSE_SIZE, failures[0] == '\0' ? ": " : "; ");
     text_append(failures, CAUSE_SIZE, text);
 }
@@ -70,12 +69,12 @@ static void abandon_straggler(round_vote *vote, dlock_status result) {
     if (is_yes) return;
     votes_add(&round->votes, was_sent ? DLOCK_IN_DOUBT : DLOCK_UNREACHABLE, true);
     if (result == DLOCK_NO_QUORUM)
-        note_failure(vote, false, was_sent ? "no reply in time" : "no connection in time");
+        note_failure(vote, was_sent ? "no reply in time" : "no connection in time");
 }
 
 static void abandon_stragglers(round *round, dlock_status result) {
     loop_clear_timer(round->redlock->base.loop, &round->timer);
-    round_each_vote (round_vote, vote, round)
+    round_each_vote(round_vote, vote, round)
         if (vote->state == VOTE_PENDING) abandon_straggler(vote, result);
 }
 
@@ -92,7 +91,7 @@ static void set_timer(round *round, int64_t due_us) {
 /* When to look again for replies; a request that waits for a connection has more time. */
 static int64_t awaited_until_us(const round *round, int64_t now_us) {
     int64_t until_us = now_us;
-    round_each_vote (const round_vote, vote, round) {
+    round_each_vote(const round_vote, vote, round) {
         if (vote->state != VOTE_PENDING) continue;
         int64_t sent_us = vote->request.sent_us == 0 ? now_us : vote->request.sent_us;
         int64_t due_us = deadline_after_ms(sent_us, round->redlock->base.io_timeout_ms);
@@ -128,7 +127,7 @@ static void proceed(round *round) {
     if (is_open(round, pending)) return;
     size_t skipped = round->plan.asks_others ? count_votes(round, VOTE_NONE) : 0;
     if (skipped > 0 && is_open(round, pending + skipped)) {
-        round_each_vote (round_vote, vote, round)
+        round_each_vote(round_vote, vote, round)
             if (vote->state == VOTE_NONE) ask(vote);
         return;
     }
@@ -160,9 +159,9 @@ static void on_reply(request *request, int index, const reply *reply) {
         vote->fence < round->plan.fence) {
         vote->status = DLOCK_REFUSED;
         vote->is_transient = true;
-        note_failure(vote, false, "a smaller fence");
+        note_failure(vote, "a smaller fence");
     } else if (verdict.status != DLOCK_OK && verdict.status != no_of(round)) {
-        note_failure(vote, false, verdict.cause);
+        note_failure(vote, verdict.cause);
     }
 }
 
@@ -174,7 +173,7 @@ static void count_vote(round_vote *vote, dlock_status status, const char *cause)
         vote->is_transient = status == DLOCK_NO_MEMORY;
         bool was_sent = status == DLOCK_PROTOCOL && request->sent_us != 0;
         if (was_sent || status == DLOCK_IN_DOUBT) vote->may_hold = vote->is_in_doubt = true;
-        note_failure(vote, true, cause);
+        note_failure(vote, cause);
     }
     if (vote->sent_us == 0) vote->sent_us = request->sent_us;
     vote->state = VOTE_COUNTED;
@@ -237,7 +236,7 @@ void round_end(round *round, dlock_status status, const char *cause) {
     attempt *attempt = round->attempt;
     char text[DLOCK_CAUSE_SIZE] = "";
     if (status == DLOCK_OK) attempt->asked_us = DEADLINE_NEVER;
-    round_each_vote (const round_vote, vote, round)
+    round_each_vote(const round_vote, vote, round)
         if (status == DLOCK_OK && vote_is_yes(vote))
             attempt->asked_us = deadline_earlier(attempt->asked_us, vote->sent_us);
     if (status != DLOCK_OK && cause == NULL) {

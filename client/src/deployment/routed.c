@@ -144,15 +144,15 @@ static void resume(routed_run *run) {
 
 /* The result is final, unless another server can have a try. An acquire whose fate is unknown can
  * be sent again with its token, unless it is given up. A withdrawal comes before the doubt, so that
- * its RELEASE goes to the same server at once. named: to be put in front of the cause; or NULL. */
-static void fail(routed_run *run, dlock_status status, bool is_transient, const server *named,
-                 const char *cause) {
+ * its RELEASE goes to the same server at once. */
+static void fail(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
     attempt *attempt = run->attempt;
     bool is_over = now_of(run) >= run->limit_us;
     bool is_in_doubt = status == DLOCK_IN_DOUBT || run->is_granted;
+    bool is_answer = status < DLOCK_IN_DOUBT; /* about the lock, whichever server gives it */
     char text[CAUSE_SIZE];
-    cause_write(text, named, cause);
-    attempt_set_result(attempt, status, is_transient, text);
+    cause_write(text, run->server, cause);
+    attempt_set_result(attempt, status, is_transient, is_answer ? cause : text);
     if (is_in_doubt && attempt->operation == DLOCK_ACQUIRING) {
         attempt->may_hold = true;
         bool is_given_up = run->is_granted || is_over || attempt->session != NULL;
@@ -171,9 +171,7 @@ static void fail(routed_run *run, dlock_status status, bool is_transient, const 
 }
 
 static void fail_by_verdict(routed_run *run) {
-    const run_verdict *verdict = &run->verdict;
-    const server *named = verdict->status >= DLOCK_IN_DOUBT ? run->server : NULL;
-    fail(run, verdict->status, verdict->is_transient, named, run->attempt->cause);
+    fail(run, run->verdict.status, run->verdict.is_transient, run->attempt->cause);
 }
 
 /* unanswered: the cause if the request was sent. */
@@ -183,11 +181,11 @@ static void give_up_request(routed_run *run, const char *unanswered) {
     const char *unsent = conn == NULL ? "no connection in time" : connection_overdue(conn);
     run->attempt->asked_us = run->request.sent_us;
     if (run_abandon_request(run, is_over))
-        fail(run, DLOCK_IN_DOUBT, true, run->server, unanswered);
+        fail(run, DLOCK_IN_DOUBT, true, unanswered);
     else if (is_over && run->was_busy) /* there was no time for the own connection */
         end(run, DLOCK_BUSY, false, "another holds the lock");
     else
-        fail(run, DLOCK_UNREACHABLE, true, run->server, unsent);
+        fail(run, DLOCK_UNREACHABLE, true, unsent);
 }
 
 /* -- replies */
@@ -200,7 +198,7 @@ static void follow(routed_run *run) {
         fail_by_verdict(run);
     } else if (run->redirect_count++ == REDIRECTS_MAX) {
         run->is_retry = true; /* one more try would go round in the same circle */
-        fail(run, DLOCK_REFUSED, true, run->server, run->attempt->cause);
+        fail(run, DLOCK_REFUSED, true, run->attempt->cause);
     } else {
         server *next = router->table->follow(router, run->server, &redirect);
         if (next == NULL)
@@ -252,7 +250,7 @@ static void on_done(request *request, dlock_status status, const char *cause) {
         if (run->attempt->guarded != NULL) status = DLOCK_IN_DOUBT;
     }
     if (status != DLOCK_OK)
-        fail(run, status, is_transient, NULL, cause);
+        fail(run, status, is_transient, cause);
     else if (run->verdict.is_redirect)
         follow(run);
     else if (run->verdict.is_no_script && !run->needs_script && run->attempt->guarded == NULL)

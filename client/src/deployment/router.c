@@ -11,13 +11,13 @@
  * lasting failure. */
 enum { RANK_USELESS_REPLY = 1, RANK_REFUSAL = 2, RANK_SILENCE = 3, RANK_NONE = 4 };
 
-/* server NULL: the cause names the server already. */
-static void note_failure(router *router, int rank, dlock_status failure, const server *server,
+static void note_failure(const router_probe *probe, int rank, dlock_status failure,
                          const char *cause) {
+    router *router = probe->router;
     if (rank >= router->worst_rank) return;
     router->worst_rank = rank;
     router->worst = failure;
-    cause_write(router->worst_cause, server, cause);
+    cause_write(router->worst_cause, probe->server, cause);
 }
 
 static void on_reply(request *request, int index, const reply *reply) {
@@ -27,14 +27,13 @@ static void on_reply(request *request, int index, const reply *reply) {
         char text[CAUSE_SIZE];
         reply_copy_text(reply, text, sizeof(text));
         error_meaning meaning = error_reply_meaning(reply);
-        note_failure(router, meaning.is_transient ? RANK_USELESS_REPLY : RANK_REFUSAL,
-                     meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status, probe->server,
-                     text);
+        note_failure(probe, meaning.is_transient ? RANK_USELESS_REPLY : RANK_REFUSAL,
+                     meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status, text);
         return;
     }
     const char *useless = router->table->read(router, probe, index, reply);
     if (useless != NULL) {
-        note_failure(router, RANK_USELESS_REPLY, DLOCK_UNREACHABLE, probe->server, useless);
+        note_failure(probe, RANK_USELESS_REPLY, DLOCK_UNREACHABLE, useless);
     } else if (!router->is_answered) {
         loop *loop = router->base.loop;
         int64_t until_us = deadline_after_ms(loop_now_us(loop), router->table->grace_ms);
@@ -48,9 +47,9 @@ static void on_done(request *request, dlock_status status, const char *cause) {
     router_probe *probe = container_of(request, router_probe, request);
     router *router = probe->router;
     if (status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT)
-        note_failure(router, RANK_SILENCE, DLOCK_UNREACHABLE, NULL, cause);
+        note_failure(probe, RANK_SILENCE, DLOCK_UNREACHABLE, cause);
     else if (status != DLOCK_OK)
-        note_failure(router, RANK_REFUSAL, status, NULL, cause);
+        note_failure(probe, RANK_REFUSAL, status, cause);
     probe->is_pending = false;
     if (--router->pending_count == 0) loop_set_timer(router->base.loop, &router->timer, 0);
 }
@@ -60,8 +59,7 @@ void router_stop(router *router) {
     for (size_t i = 0; i < router->probe_count; i++) {
         router_probe *probe = &router->probes[i];
         if (probe->is_pending) {
-            note_failure(router, RANK_SILENCE, DLOCK_UNREACHABLE, probe->server,
-                         "no reply in time");
+            note_failure(probe, RANK_SILENCE, DLOCK_UNREACHABLE, "no reply in time");
             connection_abandon(&probe->request);
         }
         server_free(probe->server);
@@ -164,7 +162,7 @@ void router_tell_waits(router *router, dlock_status failure, const char *cause) 
     router->failure = failure;
     if (failure != DLOCK_OK) router->is_doubted = true;
     text_copy(router->cause, sizeof(router->cause), cause);
-    list_each (loop_task, wait, &router->waits, node) {
+    list_each(loop_task, wait, &router->waits, node) {
         list_remove(&wait->node);
         loop_defer(router->base.loop, wait);
     }

@@ -71,7 +71,7 @@ static void stop_reading(tracked_name *tracked) {
 /* -- links */
 
 static void read_all(tracked_server *link, int64_t pause_ms) {
-    list_each (tracked_name, tracked, &link->names, link_node)
+    list_each(tracked_name, tracked, &link->names, link_node)
         read_later(tracked, pause_ms);
 }
 
@@ -106,7 +106,7 @@ static void on_broken(void *arg) {
 static void read_hinted(const tracked_server *link, const reply *name) {
     uint64_t hash = text_hash_bytes(name->text, name->length);
     const list *bucket = &link->tracking->buckets[hash % TRACKING_BUCKETS];
-    list_each (tracked_name, tracked, bucket, bucket_node)
+    list_each(tracked_name, tracked, bucket, bucket_node)
         if (tracked->link == link && reply_is_text(name, tracked->name)) read_later(tracked, 0);
 }
 
@@ -184,14 +184,14 @@ static void on_link_due(loop_timer *timer) {
 static void on_reset(loop_task *task) {
     tracked_server *link = container_of(task, tracked_server, reset);
     link->is_enabled = false;
-    list_each (tracked_name, tracked, &link->names, link_node)
+    list_each(tracked_name, tracked, &link->names, link_node)
         stop_reading(tracked);
     read_all(link, RETRY_MS);
 }
 
 /* NULL: no memory. */
 static tracked_server *link_of(tracking *tracking, server *server) {
-    list_each (tracked_server, known, &tracking->links, node)
+    list_each(tracked_server, known, &tracking->links, node)
         if (known->server == server) return known;
     tracked_server *link = calloc(1, sizeof(*link));
     if (link == NULL) return NULL;
@@ -348,7 +348,7 @@ void tracking_init(tracking *tracking, deployment *deployment) {
 
 void tracking_close(tracking *tracking) {
     if (tracking->router == NULL) return;
-    list_each (tracked_server, link, &tracking->links, node)
+    list_each(tracked_server, link, &tracking->links, node)
         free_link(link);
 }
 

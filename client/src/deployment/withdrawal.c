@@ -92,7 +92,7 @@ void withdrawals_finish(deployment *deployment) {
     withdrawals *withdrawals = &deployment->withdrawals;
     waiter waiter = {0};
     withdrawals->waiter = &waiter;
-    list_each (withdrawal, each, &withdrawals->all, node) {
+    list_each(withdrawal, each, &withdrawals->all, node) {
         bool is_under_way = !heap_has(&each->timer.node);
         if (!is_under_way) start(each);
     }

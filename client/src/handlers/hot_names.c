@@ -49,7 +49,7 @@ static hot_name *list_new(hot_names *names, const char *name) {
 /* Names whose local lock is held stay. False: all are. */
 static bool make_room(hot_names *names) {
     if (names->auto_count < names->auto_max) return true;
-    list_each (hot_name, hot, &names->recent, recent) {
+    list_each(hot_name, hot, &names->recent, recent) {
         if (hot->is_held) continue;
         unlist(names, hot);
         return true;

@@ -22,12 +22,6 @@ enum { QUIET_US = 10000, GREETING_MAX = 3 };
 
 /* -- ending */
 
-static void write_cause(connection *conn, const char *cause) {
-    url_describe(&conn->endpoint->url, conn->cause, CAUSE_SIZE / 2);
-    text_append(conn->cause, sizeof(conn->cause), ": ");
-    text_append(conn->cause, sizeof(conn->cause), cause);
-}
-
 /* Nothing comes from the loop any more but the task. */
 static void disconnect(connection *conn, phase phase) {
     connecting *state = &conn->connecting;
@@ -48,7 +42,7 @@ static void disconnect(connection *conn, phase phase) {
 
 void connection_fail(connection *conn, dlock_status failure, const char *cause) {
     if (connection_is_broken(conn)) return;
-    write_cause(conn, cause);
+    text_copy(conn->cause, sizeof(conn->cause), cause);
     conn->failure = failure;
     disconnect(conn, BROKEN);
 }

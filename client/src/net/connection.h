@@ -41,8 +41,8 @@ struct request {
     /* No reply follows. DLOCK_OK: all have come. DLOCK_IN_DOUBT: something was sent, and the
      * connection ended before all replies had come; DLOCK_PROTOCOL with sent_us: the same, because
      * of a reply that makes no sense. DLOCK_UNREACHABLE (may pass), DLOCK_REFUSED, DLOCK_PROTOCOL,
-     * DLOCK_INVALID, DLOCK_NO_MEMORY: nothing was sent. The cause names the server. The request may
-     * be sent again from here. */
+     * DLOCK_INVALID, DLOCK_NO_MEMORY: nothing was sent. The cause does not name the server. The
+     * request may be sent again from here. */
     void (*on_done)(request *request, dlock_status status, const char *cause);
 
     /* NULL, or: it is being given to the kernel; sent_us is set. Must not send or close

@@ -51,7 +51,7 @@ void loop_unsuspend(waiter *waiter) {
 }
 
 void dispatch_canceled(loop *loop) {
-    list_each (waiter, each, &loop->dispatching.suspended, node)
+    list_each(waiter, each, &loop->dispatching.suspended, node)
         if (waiter_can_go_on(each)) dispatch_ready(loop, each);
 }
 
@@ -97,7 +97,7 @@ bool loop_begin_dispatch(loop *loop) {
     if (self->is_signaled) eventfd_read(self->ready_fd, &count);
     self->is_signaled = false;
     self->gather_by_us = 0;
-    list_each (waiter, ready, &self->ready, node) {
+    list_each(waiter, ready, &self->ready, node) {
         list_remove(&ready->node);
         list_append(&self->batch, &ready->node);
     }

@@ -91,7 +91,7 @@ static void wake(loop *loop, waiter *waiter) {
 }
 
 static void wake_canceled(loop *loop) {
-    list_each (waiter, each, &loop->waiters, node)
+    list_each(waiter, each, &loop->waiters, node)
         if (waiter_can_go_on(each)) wake(loop, each);
     dispatch_canceled(loop);
 }

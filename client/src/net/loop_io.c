@@ -44,7 +44,7 @@ bool loop_watch(loop *loop, loop_io *io, uint32_t events) {
 /* A thread that uses the descriptor without the mutex closes it afterwards. */
 static void close_when_idle(loop *loop, int fd) {
     bool is_busy = false;
-    list_each (busy_fd, busy, &loop->busy, node) {
+    list_each(busy_fd, busy, &loop->busy, node) {
         if (busy->fd != fd) continue;
         busy->is_closed = is_busy = true;
     }

@@ -71,7 +71,7 @@ static void run_doubt_task(loop_task *task) {
 
 /* By tasks: a callback may close any own connection, and give up the last share of the server. */
 static void doubt_parked(server *server) {
-    list_each (own_connection, own, &server->parked, node)
+    list_each(own_connection, own, &server->parked, node)
         loop_defer(server->loop, &own->doubt_task);
 }
 
@@ -111,7 +111,7 @@ server *server_share(server *server) {
 
 void server_free(server *server) {
     if (server == NULL || --server->shares > 0) return;
-    list_each (own_connection, own, &server->kept, node)
+    list_each(own_connection, own, &server->kept, node)
         close_kept(own);
     connection_close(server->command);
     connection_close(server->draining);
@@ -213,7 +213,7 @@ static bool on_own_push(void *arg, const reply *reply) {
 
 /* A kept connection that owes no reply. NULL: there is none. */
 static own_connection *take_idle(server *server) {
-    list_each (own_connection, own, &server->kept, node) {
+    list_each(own_connection, own, &server->kept, node) {
         if (!connection_is_idle(own->conn)) continue;
         if (!connection_is_alive(own->conn)) {
             close_kept(own);
@@ -301,7 +301,7 @@ void own_connection_unpark(own_connection *own) {
 
 void server_send_behind(server *server, const command *command) {
     if (server->draining != NULL) connection_send(server->draining, command, 1, NULL);
-    list_each (own_connection, own, &server->kept, node)
+    list_each(own_connection, own, &server->kept, node)
         if (!connection_is_idle(own->conn)) connection_send(own->conn, command, 1, NULL);
 }
 

@@ -119,8 +119,8 @@ static void a_majority_far_ahead_decides_the_fence(void) {
 static void a_fence_far_ahead_is_asked_for_if_nobody_else_is_there(void) {
     make_world();
     start(DLOCK_ACQUIRING);
-    fail_request(3, DLOCK_UNREACHABLE, "s3: Connection refused");
-    fail_request(4, DLOCK_UNREACHABLE, "s4: Connection refused");
+    fail_request(3, DLOCK_UNREACHABLE, "Connection refused");
+    fail_request(4, DLOCK_UNREACHABLE, "Connection refused");
     skip_sent();
     reply_integer(0, FENCE + HOUR_US);
     reply_integer(1, FENCE);

@@ -58,8 +58,8 @@ static void too_few_replies_are_no_loss(void) {
     reply_integer(0, 0);
     reply_integer(1, 0);
     reply_integer(2, 1);
-    fail_request(3, DLOCK_UNREACHABLE, "s3: Connection refused");
-    fail_request(4, DLOCK_IN_DOUBT, "s4: Connection reset by peer");
+    fail_request(3, DLOCK_UNREACHABLE, "Connection refused");
+    fail_request(4, DLOCK_IN_DOUBT, "Connection reset by peer");
     check_result(DLOCK_NO_QUORUM, true,
                  "1 ok, 2 not held, 1 unanswered, 1 unreachable: s3: Connection refused; s4: "
                  "Connection reset by peer");
@@ -218,7 +218,7 @@ static void a_release_without_a_majority_of_replies(void) {
     start(DLOCK_RELEASING);
     reply_integer(0, 1);
     reply_integer(1, 1);
-    fail_request(2, DLOCK_UNREACHABLE, "s2: Connection refused");
+    fail_request(2, DLOCK_UNREACHABLE, "Connection refused");
     skip_sent();
     pass_time(START_US + IO_MS * 1000);
     check_result(DLOCK_NO_QUORUM, true,

@@ -109,7 +109,7 @@ static void a_server_that_cannot_be_reached_is_told(void) {
     CHECK_TEXT(world.journal, "");
     settle();
     CHECK_TEXT(world.journal, "a unreachable");
-    CHECK(strstr(a.cause, server_name(the_server)) == a.cause);
+    CHECK(strstr(a.cause, "refused") != NULL);
     end_server();
 }
 
