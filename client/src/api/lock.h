@@ -77,7 +77,8 @@ static inline bool lock_is_gone(const dlock_lock *lock) {
  *
  *   begin    checks and prepares the call. False: answered is the result, and the call is over
  *   chain    chain_begin(); chain_finish(), or chain_go_on() until the call is done
- *   settle   the answer of the chain becomes the state of the handle; the result is the program's */
+ *   settle   the answer of the chain becomes the state of the handle; the result is the
+ *            program's */
 
 /* A call as the program wants it. */
 typedef struct call_plan {

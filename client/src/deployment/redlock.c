@@ -234,7 +234,7 @@ static void start(deployment *deployment, attempt *attempt) {
 
 static void abandon(deployment *deployment, attempt *attempt) {
     (void)deployment;
-    round_stop(attempt->run);
+    round_stop(attempt->run, DLOCK_NO_QUORUM);
     release_behind(attempt->run);
     if (attempt->operation == DLOCK_ACQUIRING) undo(attempt->run, true);
 }

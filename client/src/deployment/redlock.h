@@ -120,8 +120,8 @@ void round_init(round *round, redlock *redlock, attempt *attempt);
 /* Sends the command to the chosen servers (NULL: to all). yes: so many servers count as yes from
  * the start. */
 void round_start(round *round, const round_plan *plan, const bool is_chosen[], size_t yes);
-/* Abandons the round: on_done is not called. */
-void round_stop(round *round);
+/* Abandons the stragglers of a round with this result: on_done is not called. */
+void round_stop(round *round, dlock_status result);
 /* Sends a command that nobody waits for, behind the last request to that server: on the same
  * connection if the request is a straggler. */
 void vote_send_behind(const round_vote *vote, dlock_operation operation);

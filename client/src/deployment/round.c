@@ -72,14 +72,14 @@ static void abandon_straggler(round_vote *vote, dlock_status result) {
         note_failure(vote, was_sent ? "no reply in time" : "no connection in time");
 }
 
-static void abandon_stragglers(round *round, dlock_status result) {
+void round_stop(round *round, dlock_status result) {
     loop_clear_timer(round->redlock->base.loop, &round->timer);
     round_each_vote(round_vote, vote, round)
         if (vote->state == VOTE_PENDING) abandon_straggler(vote, result);
 }
 
 static void finish(round *round) {
-    abandon_stragglers(round, result_of(round));
+    round_stop(round, result_of(round));
     round->plan.on_done(round, result_of(round));
 }
 
@@ -214,10 +214,6 @@ void round_start(round *round, const round_plan *plan, const bool is_chosen[], s
         if (is_chosen == NULL || is_chosen[i]) ask(vote);
     }
     set_timer(round, deadline_after_ms(round_now_us(round), round->redlock->base.io_timeout_ms));
-}
-
-void round_stop(round *round) {
-    abandon_stragglers(round, DLOCK_NO_QUORUM);
 }
 
 void vote_send_behind(const round_vote *vote, dlock_operation operation) {

@@ -5,8 +5,6 @@
  * is closed from within a callback of the same connection. */
 #include "deployment/router.h"
 
-#include "net/error_reply.h"
-
 /* A server that answers says more than a silent server; a failure that may pass, more than a
  * lasting failure. */
 enum { RANK_USELESS_REPLY = 1, RANK_REFUSAL = 2, RANK_SILENCE = 3, RANK_NONE = 4 };

@@ -15,8 +15,6 @@
  * without a pause; hints do so only a few times in a row. */
 #include "deployment/tracking.h"
 
-#include "net/error_reply.h"
-
 enum { RETRY_MS = 200, REOPEN_MS = 1000, LINGER_MS = 10000, SAFETY_MS = 10000, COMMANDS_MAX = 4 };
 enum { OPENING_MS = 5000, POLLED_PAUSE_MS = 20, PAUSE_MAX_MS = 5000 }; /* pacing.h */
 #define CHANNEL "__redis__:invalidate"

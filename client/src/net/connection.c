@@ -14,7 +14,6 @@
  * callbacks may close the connection that calls them. */
 #include "net/connection_state.h"
 
-#include "net/error_reply.h"
 #include <errno.h>
 #include <poll.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* error_reply.c - see error_reply.h. The first word identifies an error; after a plain ERR the
- * words that follow do. To add an error: a row. */
-#include "net/error_reply.h"
+/* error_reply.c - see resp.h: what errors mean. The first word identifies an error; after a plain
+ * ERR the words that follow do. To add an error: a row. */
+#include "net/resp.h"
 
 typedef struct row {
     const char *prefix;

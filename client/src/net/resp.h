@@ -6,9 +6,7 @@
  * read; nothing is copied. A hostile length cannot make the reader allocate more than in proportion
  * to the bytes that have arrived. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "dlock.h"
 
 /* -- commands */
 
@@ -78,6 +76,15 @@ reply *reply_copy(const reply *root);
 
 /* An INTEGER, or the digits of a TEXT or STATUS as a number; -1: no number, or negative. */
 int64_t reply_number(const reply *reply);
+
+/* What an error of the server means for a lock. */
+typedef struct error_meaning {
+    dlock_status status;
+    bool is_transient; /* may be different in a moment: worth another attempt */
+} error_meaning;
+
+/* Of error_reply.c. error: a REPLY_ERROR, e.g. "NOAUTH Authentication required." */
+error_meaning error_reply_meaning(const reply *error);
 
 /* -- reading */
 

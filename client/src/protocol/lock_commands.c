@@ -14,8 +14,6 @@
 #include "protocol/lock_commands.h"
 
 #include "base/text.h"
-#include "net/error_reply.h"
-
 #define GUARD "DLOCK.GUARD"
 
 /* -- commands */

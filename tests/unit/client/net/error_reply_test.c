@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* error_reply_test.c - errors as servers really send them, and what they mean for a lock. */
-#include "net/error_reply.h"
+#include "net/resp.h"
 
 #include "unit.h"
 
