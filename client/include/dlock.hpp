@@ -13,8 +13,8 @@
 // value() and require() end the program instead of throwing.
 //
 // client, lock and watcher can be moved, not copied. A client lives until its last lock and watcher
-// are gone, whichever of the objects is destroyed first. What dlock.h says of threads holds here too. handle()
-// gives the object of dlock.h, for all that is not wrapped.
+// are gone, whichever of the objects is destroyed first. What dlock.h says of threads holds here
+// too. handle() gives the object of dlock.h, for all that is not wrapped.
 //
 // Durations are milliseconds, and coarser units convert by themselves. 0 in the options means the
 // default, as in dlock.h.

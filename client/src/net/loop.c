@@ -15,8 +15,8 @@
  * Time: a timerfd on CLOCK_BOOTTIME in the epoll set wakes the sleeper, with an absolute time, so
  * neither SIGSTOP nor suspend delay a timer. The timerfd may go off too early, never too late.
  *
- * Invariants: nobody sleeps while tasks are deferred or bytes are to be sent, unless these are being
- * gathered, with a timer. Whoever takes an event out of epoll handles it. Descriptors:
+ * Invariants: nobody sleeps while tasks are deferred or bytes are to be sent, unless the bytes are
+ * being gathered, with a timer. Whoever takes an event out of epoll handles it. Descriptors:
  * loop_io.c. */
 #include "net/loop_state.h"
 
