@@ -211,6 +211,21 @@ def test_a_handed_on_lock_keeps_token_and_fence(connect, server, seen):
     assert seen() is None
 
 
+def test_a_lock_with_an_owner_is_handed_on_to_a_handle_without(connect, server, seen):
+    dlock = connect(server, hotspot_hand_on=2)
+    dlock.hotspot_add()
+    first, second = dlock.lock(owner="x" * 64), dlock.lock()
+    assert first.acquire() == Status.OK
+    token = first.token
+    waiting = Background(second.acquire, 20_000)
+    wait_for_line(dlock, 1)
+    assert first.release() == Status.OK
+    assert waiting.result() == Status.OK
+    assert second.token == token
+    assert second.release() == Status.OK
+    assert seen() is None
+
+
 def test_what_is_left_of_the_lease_is_told_to_the_next(connect, server):
     dlock = connect(server, hotspot_hand_on=16)
     dlock.hotspot_add()

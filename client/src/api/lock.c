@@ -76,8 +76,10 @@ static dlock_lock *allocate(dlock_client *client, const char *name,
     size_t slots_size = client->chain->count * sizeof(void *);
     size_t prefix_length = strlen(client->prefix), name_size = strlen(name) + 1;
     size_t owner_size = options->owner == NULL ? 0 : strlen(options->owner) + 1;
-    size_t token_room = client->has_handlers ? DLOCK_TOKEN_SIZE
-                                             : token_source_room(&client->tokens, options->owner);
+    /* A handler may put in another token; a lock that is handed on has that of its first owner. */
+    bool has_others = client->has_handlers || client->hotspot.hand_on > 0;
+    size_t token_room =
+        has_others ? DLOCK_TOKEN_SIZE : token_source_room(&client->tokens, options->owner);
     dlock_lock *lock =
         calloc(1, sizeof(*lock) + slots_size + token_room + prefix_length + name_size + owner_size);
     if (lock == NULL) return NULL;
