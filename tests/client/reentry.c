@@ -15,6 +15,7 @@
 
 enum { LEASE_MS = 60000 };
 
+static char url[200];
 static dlock_client *client, *other;
 
 static void check(bool is_true, int line, const char *expression) {
@@ -107,6 +108,32 @@ static void nested_body_releases_its_own_level(void) {
     dlock_scope inner = dlock_scope_begin(client, "n", 0, NULL);
     CHECK(dlock_release(inner.lock) == DLOCK_OK && dlock_scope_end(&inner) == DLOCK_OK);
     CHECK(dlock_get_state(outer.lock) == DLOCK_HELD && lease_at_server() > 0);
+}
+
+/* Once, before the outer scope has begun. */
+static void nest(void *arg, dlock_event event, const char *name, dlock_status why) {
+    dlock_client **told = arg;
+    static bool is_done;
+    if (event != DLOCK_EVENT_ACQUIRED || is_done) return;
+    is_done = true;
+    DLOCK_SCOPED(inner, *told, name, 0, NULL);
+    CHECK(inner.got == DLOCK_OK && why == DLOCK_OK);
+    CHECK(dlock_scope_end(&inner) == DLOCK_OK && lease_at_server() > 0);
+}
+
+static void on_event_begins_a_nested_scope(void) {
+    dlock_client *told;
+    dlock_client_options options;
+    dlock_client_options_init(&options);
+    options.urls = (const char *const[]){url};
+    options.url_count = 1;
+    options.on_event = nest;
+    options.event_arg = &told;
+    CHECK(dlock_client_new(&told, &options) == DLOCK_OK);
+    dlock_scope outer = dlock_scope_begin(told, "n", 0, NULL);
+    CHECK(outer.got == DLOCK_OK && dlock_get_state(outer.lock) == DLOCK_HELD);
+    CHECK(lease_at_server() > 0 && dlock_scope_end(&outer) == DLOCK_OK);
+    dlock_client_free(told);
 }
 
 static void longer_lease_is_extended(void) {
@@ -235,6 +262,7 @@ static const struct {
     {"guard_calls_itself", guard_calls_itself},
     {"scopes_end_in_any_order", scopes_end_in_any_order},
     {"nested_body_releases_its_own_level", nested_body_releases_its_own_level},
+    {"on_event_begins_a_nested_scope", on_event_begins_a_nested_scope},
     {"longer_lease_is_extended", longer_lease_is_extended},
     {"shared_inside_exclusive", shared_inside_exclusive},
     {"exclusive_inside_shared_is_refused", exclusive_inside_shared_is_refused},
@@ -248,7 +276,6 @@ static const struct {
 };
 
 int main(int argc, char **argv) {
-    char url[200];
     if (argc != 3) return 2;
     snprintf(url, sizeof(url), "%s?lease_ms=%d&io_timeout_ms=20000&connect_timeout_ms=20000",
              argv[1], LEASE_MS); /* sanitizers are slow */

@@ -45,19 +45,23 @@ static dlock_lock *find(dlock_client *client, const char *name) {
     dlock_lock *found = NULL;
     loop_lock(client->loop);
     list_each(guard, each, bucket, node) {
-        bool is_mine = each->thread == this_thread() && each->lock->depth > 0;
+        /* Not while it is being released: a handler may ask then. */
+        bool is_mine = each->thread == this_thread() && dlock_get_state(each->lock) != DLOCK_FREE;
         if (is_mine && strcmp(each->lock->name + prefix_length, name) == 0) found = each->lock;
     }
     loop_unlock(client->loop);
     return found;
 }
 
-/* False: no memory. */
+/* With one scope, which gets the lock: on_event may begin a nested one before the acquire returns.
+ * False: no memory. */
 static bool add(dlock_lock *lock, const char *name) {
     guard *guard = lock->guard = calloc(1, sizeof(*guard));
     if (guard == NULL) return false;
     guard->lock = lock;
     guard->thread = this_thread();
+    guard->scopes = 1;
+    guard->levels = 1;
     loop_lock(lock->client->loop);
     list_append(find_bucket(lock->client, name), &guard->node);
     loop_unlock(lock->client->loop);
@@ -77,10 +81,14 @@ static dlock_status begin_first(dlock_lock **out, dlock_client *client, const ch
                                 int64_t wait_ms, const dlock_lock_options *options) {
     dlock_status status = dlock_lock_new(out, client, name, options);
     if (status != DLOCK_OK) return status;
-    if (add(*out, name)) return dlock_acquire(*out, wait_ms);
-    dlock_lock_free(*out);
-    *out = NULL;
-    return error_set(DLOCK_NO_MEMORY, "");
+    if (!add(*out, name)) {
+        dlock_lock_free(*out);
+        *out = NULL;
+        return error_set(DLOCK_NO_MEMORY, "");
+    }
+    status = dlock_acquire(*out, wait_ms);
+    if (status != DLOCK_OK) (*out)->guard->levels--;
+    return status;
 }
 
 /* -- a nested scope */
@@ -100,12 +108,15 @@ static dlock_status begin_nested(dlock_lock *outer, int64_t wait_ms,
                                  const dlock_lock_options *given) {
     dlock_lock_options options;
     char text[OPTION_ERROR_SIZE];
+    outer->guard->scopes++;
     const char *wrong = lock_read_options(&options, outer->client, given, text);
     if (wrong == NULL) wrong = find_lack(outer, &options);
     error_set(wrong == NULL ? DLOCK_OK : DLOCK_INVALID, wrong == NULL ? "" : wrong);
     if (wrong != NULL) return lock_finish(outer, DLOCK_INVALID, wrong);
     bool is_longer = options.lease_ms > outer->lease.rule.lease_ms;
-    return dlock_acquire_for(outer, wait_ms, is_longer ? options.lease_ms : 0);
+    dlock_status status = dlock_acquire_for(outer, wait_ms, is_longer ? options.lease_ms : 0);
+    if (status == DLOCK_OK) outer->guard->levels++;
+    return status;
 }
 
 /* -- public */
@@ -116,9 +127,6 @@ dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wa
     if (client != NULL && name != NULL) scope.lock = find(client, name);
     scope.got = scope.lock != NULL ? begin_nested(scope.lock, wait_ms, options)
                                    : begin_first(&scope.lock, client, name, wait_ms, options);
-    if (scope.lock == NULL) return scope;
-    scope.lock->guard->scopes++;
-    if (scope.got == DLOCK_OK) scope.lock->guard->levels++;
     return scope;
 }
 
