@@ -48,7 +48,10 @@ void loop_set_background_work(loop *loop, void (*work)(void *arg), void *arg) {
 }
 
 void loop_wake_background(loop *loop) {
-    if (loop->has_no_threads) loop->is_work_due = true;
+    if (loop->has_no_threads) {
+        loop->is_work_due = true;
+        return;
+    }
     event_signal(loop->background.wake_fd);
     wakeup_signal(&loop->background.nap);
 }

@@ -93,7 +93,8 @@ bool loop_begin_dispatch(loop *loop) {
     if (self->is_going_on) return false;
     self->is_going_on = true; /* the turn gives the mutex back */
     self->thread = pthread_self();
-    if (loop->has_no_threads) loop_turn(loop);
+    /* Else the descriptor would stay readable until a thread that polls has run. */
+    if (loop->has_no_threads && !loop_turn(loop)) loop_turn_beside(loop);
     if (self->is_signaled) eventfd_read(self->ready_fd, &count);
     self->is_signaled = false;
     self->gather_by_us = 0;

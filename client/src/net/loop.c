@@ -21,6 +21,7 @@
 #include "net/loop_state.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -90,9 +91,21 @@ static void wake(loop *loop, waiter *waiter) {
     sleepers_mark(&loop->sleepers, waiter->seat);
 }
 
+/* Of a loop without threads: by another descriptor than the program polls. */
+static int sleeper_fd(const loop *loop) {
+    return loop->has_no_threads ? loop->background.wake_fd : loop->wake_fd;
+}
+
+static void wake_any(loop *loop, waiter *waiter) {
+    if (waiter->is_asleep)
+        event_signal(sleeper_fd(loop));
+    else
+        wake(loop, waiter);
+}
+
 static void wake_canceled(loop *loop) {
     list_each(waiter, each, &loop->waiters, node)
-        if (waiter_can_go_on(each)) wake(loop, each);
+        if (waiter_can_go_on(each)) wake_any(loop, each);
     dispatch_canceled(loop);
 }
 
@@ -211,13 +224,24 @@ void loop_unlock(loop *loop) {
 
 /* -- turns */
 
+/* Events may be taken away by a dispatch meanwhile, a signal for the sleeper may not. */
+static void sleep_beside_dispatch(const loop *loop) {
+    struct pollfd sources[] = {{.fd = loop->epoll_fd, .events = POLLIN},
+                               {.fd = loop->background.wake_fd, .events = POLLIN}};
+    eventfd_t count;
+    poll(sources, 2, -1);
+    if (sources[1].revents != 0) eventfd_read(loop->background.wake_fd, &count);
+}
+
 /* sleeper NULL: does not sleep. */
 static void poll_once(loop *loop, waiter *sleeper) {
     struct epoll_event events[EVENTS_MAX];
     bool is_real = loop->clock->skip_to == NULL;
     if (sleeper != NULL) sleeper->is_asleep = true;
+    bool sleeps = is_real && sleeper != NULL, sleeps_beside = sleeps && loop->has_no_threads;
     loop_give_mutex(loop);
-    int count = epoll_wait(loop->epoll_fd, events, EVENTS_MAX, is_real && sleeper != NULL ? -1 : 0);
+    if (sleeps_beside) sleep_beside_dispatch(loop);
+    int count = epoll_wait(loop->epoll_fd, events, EVENTS_MAX, sleeps && !sleeps_beside ? -1 : 0);
     pthread_mutex_lock(&loop->mutex);
     if (sleeper != NULL) sleeper->is_asleep = false;
     if (count <= 0 && !is_real) loop->clock->skip_to(loop->clock, next_due_us(loop));
@@ -295,10 +319,8 @@ void loop_ready(loop *loop, waiter *waiter) {
     if (!list_has(&waiter->node) || (was_ready && waiter->is_suspended)) return;
     if (waiter->is_suspended)
         dispatch_ready(loop, waiter);
-    else if (waiter->is_asleep)
-        event_signal(loop->wake_fd);
     else
-        wake(loop, waiter);
+        wake_any(loop, waiter);
 }
 
 typedef struct wait_limit {
@@ -336,12 +358,16 @@ void loop_interrupt(loop *loop) {
     event_signal(loop->wake_fd);
 }
 
-bool loop_turn(loop *loop) {
-    if (loop->is_polling) return false;
-    loop->is_polling = true;
+void loop_turn_beside(loop *loop) {
     poll_once(loop, NULL);
     run_timers(loop);
     finish_work(loop);
+}
+
+bool loop_turn(loop *loop) {
+    if (loop->is_polling) return false;
+    loop->is_polling = true;
+    loop_turn_beside(loop);
     loop->is_polling = false;
     pass_on(loop);
     return true;

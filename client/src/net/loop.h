@@ -5,7 +5,7 @@
  * local queues. A thread that waits for its call polls, reads replies for everybody and runs
  * timers, until its own call can go on. One thread polls at a time; the others sleep on a futex
  * each. While nobody waits, a background thread polls; in a loop without threads, the program does
- * so by dispatching.
+ * so by dispatching, also beside a thread that waits.
  *
  * "Locked": the caller has the mutex. Callbacks are called locked, by the thread that polls; they
  * must not block. User code is never called locked. */

@@ -25,7 +25,7 @@ typedef struct background {
     pthread_t thread;
     bool is_started;
     atomic_bool is_stopping;
-    int wake_fd;
+    int wake_fd; /* without threads: of a thread that waits */
     wakeup nap;
     bool is_napping;
     void (*work)(void *arg);
@@ -67,6 +67,8 @@ struct loop {
 
 /* Makes a turn without sleeping if no thread polls. False: one does. Locked. */
 bool loop_turn(loop *loop);
+/* The same, also while a thread polls: that one may get no processor. Locked. */
+void loop_turn_beside(loop *loop);
 
 /* Gives the mutex back and wakes threads, without finishing deferred work. */
 void loop_give_mutex(loop *loop);

@@ -260,6 +260,79 @@ static void background_work_is_done_by_the_program(void) {
     end();
 }
 
+/* -- without threads, and a thread of the program waits */
+
+static void a_thread_that_waits_and_does_not_run_holds_up_no_dispatch(void) {
+    int fd = begin_with_fd(false), count = 0;
+    sleeper waiting = {0}, one = {.timer.on_due = wake_sleeper};
+    start_sleepers(&waiting, 1);
+    hold_up(&waiting);
+    loop_lock(the_loop);
+    loop_set_timer(the_loop, &one.timer, now_us());
+    loop_suspend(the_loop, &one.waiter);
+    loop_unlock(the_loop);
+    for (int i = 0; i < 100 && count == 0; i++) {
+        CHECK(is_readable(fd, PROMPT_MS));
+        count = dispatch(NULL);
+    }
+    CHECK_EQUAL(count, 1);
+    CHECK(!is_readable(fd, 0));
+    let_run();
+    make_ready(&waiting.waiter);
+    join_sleepers(&waiting, 1);
+    end();
+}
+
+enum { TURNS = 1000 };
+
+static void *wait_often(void *arg) {
+    sleeper *sleeper = arg;
+    loop_lock(the_loop);
+    while (sleeper->returned < TURNS) {
+        loop_wait(the_loop, &sleeper->waiter);
+        sleeper->returned++;
+    }
+    loop_unlock(the_loop);
+    return NULL;
+}
+
+static void no_dispatch_takes_the_wakeup_of_a_thread_that_waits(bool is_cancel) {
+    begin_with_fd(false);
+    sleeper waiting = {0};
+    waiting.waiter.is_canceled = &waiting.is_canceled;
+    pthread_create(&waiting.thread, NULL, wait_often, &waiting);
+    bool is_in_time = true;
+    for (int i = 0; i < TURNS && is_in_time; i++) {
+        int64_t late_us = now_us() + PROMPT_MS * 1000;
+        bool is_over = false;
+        if (is_cancel) {
+            atomic_store(&waiting.is_canceled, true);
+            loop_interrupt(the_loop);
+        } else {
+            make_ready(&waiting.waiter);
+        }
+        while (!is_over && is_in_time) {
+            dispatch(NULL);
+            is_over = count_returned(&waiting, 1) > i;
+            is_in_time = now_us() < late_us;
+        }
+        atomic_store(&waiting.is_canceled, false);
+    }
+    CHECK(is_in_time);
+    atomic_store(&waiting.is_canceled, true); /* ends the thread in any case */
+    loop_interrupt(the_loop);
+    join_sleepers(&waiting, 1);
+    end();
+}
+
+static void no_dispatch_takes_a_wakeup_by_ready(void) {
+    no_dispatch_takes_the_wakeup_of_a_thread_that_waits(false);
+}
+
+static void no_dispatch_takes_a_wakeup_by_cancel(void) {
+    no_dispatch_takes_the_wakeup_of_a_thread_that_waits(true);
+}
+
 /* -- another thread makes waiters ready */
 
 enum { ROUNDS = 20000 };
@@ -313,6 +386,9 @@ int main(void) {
     UNIT_RUN(a_timer_makes_a_suspended_waiter_ready_without_threads);
     UNIT_RUN(a_ready_waiter_does_not_keep_a_thread_that_waits_busy);
     UNIT_RUN(background_work_is_done_by_the_program);
+    UNIT_RUN(a_thread_that_waits_and_does_not_run_holds_up_no_dispatch);
+    UNIT_RUN(no_dispatch_takes_a_wakeup_by_ready);
+    UNIT_RUN(no_dispatch_takes_a_wakeup_by_cancel);
     UNIT_RUN(no_wakeup_is_lost_between_two_dispatches);
     return unit_summary();
 }

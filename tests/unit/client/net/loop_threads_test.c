@@ -4,7 +4,6 @@
 
 #include "net/loop_state.h"
 
-#include <semaphore.h>
 #include <signal.h>
 
 enum { THREADS = 5, ROUNDS = 300 };
@@ -219,25 +218,6 @@ static void a_full_gathering_is_sent_at_once(void) {
     CHECK(pthread_equal(sender, pthread_self()));
 }
 
-static sem_t is_stuck, may_run;
-
-static void get_stuck(int number) {
-    (void)number;
-    sem_post(&is_stuck);
-    while (sem_wait(&may_run) != 0)
-        ;
-}
-
-/* As if the thread got no processor. */
-static void hold_up(sleeper *sleeper) {
-    sem_init(&is_stuck, 0, 0);
-    sem_init(&may_run, 0, 0);
-    signal(SIGUSR2, get_stuck);
-    pthread_kill(sleeper->thread, SIGUSR2);
-    while (sem_wait(&is_stuck) != 0)
-        ;
-}
-
 static int await_sends(void) {
     int count = 0;
     for (int64_t late_us = now_us() + PROMPT_MS * 1000; count == 0 && now_us() < late_us;) {
@@ -261,13 +241,12 @@ static void a_woken_thread_that_does_not_run_holds_up_no_request(void) {
     loop_write(the_loop, &io);
     loop_unlock(the_loop);
     CHECK_EQUAL(await_sends(), 1);
-    sem_post(&may_run);
+    let_run();
     CHECK(await_returned(sleepers, 2, 1));
     loop_lock(the_loop);
     loop_ready(the_loop, &sleepers[0].waiter);
     loop_unlock(the_loop);
     join_sleepers(sleepers, 2);
-    signal(SIGUSR2, SIG_DFL);
     end();
 }
 

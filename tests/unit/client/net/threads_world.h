@@ -9,6 +9,8 @@
 
 #include "unit.h"
 #include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -74,6 +76,33 @@ static inline void start_sleepers(sleeper *sleepers, int count) {
     }
     pause_ms(10);
 }
+
+/* -- as if the thread got no processor */
+
+static sem_t is_stuck, may_run;
+
+static inline void get_stuck(int number) {
+    (void)number;
+    sem_post(&is_stuck);
+    while (sem_wait(&may_run) != 0)
+        ;
+}
+
+static inline void hold_up(sleeper *sleeper) {
+    sem_init(&is_stuck, 0, 0);
+    sem_init(&may_run, 0, 0);
+    signal(SIGUSR2, get_stuck);
+    pthread_kill(sleeper->thread, SIGUSR2);
+    while (sem_wait(&is_stuck) != 0)
+        ;
+}
+
+static inline void let_run(void) {
+    signal(SIGUSR2, SIG_DFL);
+    sem_post(&may_run);
+}
+
+/* -- the end of a wait */
 
 static inline int count_returned(sleeper *sleepers, int count) {
     int returned = 0;
