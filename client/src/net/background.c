@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* background.c - the background thread of a loop: see loop.h. The thread sleeps until the epoll
  * descriptor has news; makes a turn if no other thread polls, else naps, so that a busy program is
- * not disturbed. */
+ * not disturbed. A thread that polls and has made no turn during the nap gets no processor: then
+ * the background thread makes a turn beside it. */
 #include "base/thread.h"
 #include "net/loop_state.h"
 #include <poll.h>
@@ -12,6 +13,7 @@ static void *run_background(void *arg) {
     loop *loop = arg;
     background *self = &loop->background;
     eventfd_t count;
+    size_t turns = 0; /* before the nap */
     while (!atomic_load(&self->is_stopping)) {
         struct pollfd sources[] = {{.fd = loop->epoll_fd, .events = POLLIN},
                                    {.fd = self->wake_fd, .events = POLLIN}};
@@ -20,6 +22,8 @@ static void *run_background(void *arg) {
         unsigned seen = wakeup_seen(&self->nap);
         loop_lock(loop);
         bool is_needed = loop_turn(loop);
+        if (!is_needed && self->is_napping && turns == loop->turns) loop_turn_beside(loop);
+        turns = loop->turns;
         self->is_napping = !is_needed;
         loop_unlock(loop);
         if (self->work != NULL) self->work(self->arg);

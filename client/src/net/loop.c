@@ -259,6 +259,7 @@ static bool can_read_briefly(const loop *loop) {
 
 /* Locked before and after. */
 static void turn(loop *loop, waiter *waiter) {
+    loop->turns++;
     run_timers(loop);
     finish_work(loop);
     if (waiter_can_go_on(waiter) || next_due_us(loop) <= loop_now_us(loop)) return;

@@ -52,6 +52,7 @@ struct loop {
     int64_t armed_us;                  /* when the timerfd goes off; DEADLINE_NEVER: not set */
     list tasks, writes, waiters, busy; /* loop_task, loop_io, waiter, busy_fd */
     bool is_polling;                   /* a thread makes turns */
+    size_t turns;                      /* of threads that wait */
     brief_read brief;
     sleepers sleepers;       /* threads that wait and do not poll */
     size_t woken_count;      /* of these, threads that were woken and have not run yet */

@@ -75,6 +75,27 @@ static void timers_go_off_while_nobody_waits(void) {
     end();
 }
 
+static void timers_go_off_while_a_thread_that_polls_does_not_run(void) {
+    begin();
+    tally tally = {.timer.on_due = count_timer};
+    sleeper sleeper = {0};
+    start_background();
+    start_sleepers(&sleeper, 1);
+    hold_up(&sleeper);
+    for (int i = 1; i <= 5; i++) {
+        loop_lock(the_loop);
+        loop_set_timer(the_loop, &tally.timer, now_us() + 5000);
+        loop_ready(the_loop, &sleeper.waiter);
+        loop_unlock(the_loop);
+        CHECK(await_count(&tally, i));
+    }
+    CHECK_EQUAL(tally.in_background, 5);
+    let_run();
+    CHECK(await_returned(&sleeper, 1, 1));
+    join_sleepers(&sleeper, 1);
+    end();
+}
+
 static void a_timer_of_before_the_background_thread_goes_off(void) {
     begin();
     tally tally = {.timer.on_due = count_timer};
@@ -324,6 +345,7 @@ static void a_descriptor_can_be_closed_while_it_is_read(void) {
 int main(void) {
     start_watchdog();
     UNIT_RUN(timers_go_off_while_nobody_waits);
+    UNIT_RUN(timers_go_off_while_a_thread_that_polls_does_not_run);
     UNIT_RUN(a_timer_of_before_the_background_thread_goes_off);
     UNIT_RUN(bytes_are_told_of_while_nobody_waits);
     UNIT_RUN(the_background_thread_takes_over_when_the_last_sleeper_leaves);
