@@ -1,0 +1,141 @@
+"""The ACL rules that client/README.md names are enough, and each is needed."""
+
+import re
+
+import pytest
+
+from support.cluster import Cluster, slot_of
+from support.libdlock import LIST_FN, Event, State, Status, Told, lib
+from support.sentinel import SentinelSet
+from support.sentinel import url_of as sentinel_url
+from support.server import ROOT, running, wait_until
+
+PAGE = (ROOT / "client/README.md").read_text()
+
+
+def rules_for(what):
+    """Of the table in the section "In production"."""
+    row = re.search(rf"^\| {re.escape(what)} \| `([^`]*)`", PAGE, re.M)
+    return row[1].replace("\\|", "|").split()
+
+
+LOCKS = rules_for("locks")
+
+
+@pytest.fixture
+def permit(server):
+    """permit(rules): the URL of a user who may do just that, on names that begin with lock:"""
+    def make(rules, keys="~lock:*"):
+        server.client().execute_command("ACL", "SETUSER", "app", "reset", "on", ">x", keys, *rules)
+        return f"redis://app:x@127.0.0.1:{server.port}"
+    return make
+
+
+def lock_and_release(client):
+    lock = client.lock("lock:a")
+    got = lock.acquire()
+    if got != Status.OK:
+        return got
+    assert lock.extend() == Status.OK
+    return lock.release()
+
+
+def test_locks(connect, permit):
+    assert lock_and_release(connect(permit(LOCKS))) == Status.OK
+    for rule in LOCKS:
+        lock = connect(permit([each for each in LOCKS if each != rule])).lock("lock:a")
+        results = {lock.acquire(), lock.extend(), lock.release()}
+        assert Status.REFUSED in results
+    assert connect(permit(LOCKS)).lock("other").acquire() == Status.REFUSED
+
+
+def test_waiters_need_no_more(server, connect, permit, client):
+    client.execute_command("DLOCK.ACQUIRE", "lock:a", "other", "PX", 100)
+    lock = connect(permit(LOCKS)).lock("lock:a")
+    assert lock.acquire(20_000) == Status.OK
+    assert lock.release() == Status.OK
+
+
+def read(function, client, text):
+    tell = LIST_FN(lambda arg, found: True)
+    return Status(function(client.handle, text, 20_000, tell, None, None, 0))
+
+
+@pytest.mark.parametrize("what, function, text", [
+    ("`dlock_inspect`, `dlock_list_waiters`", lib.dlock_inspect, b"lock:a"),
+    ("`dlock_list`", lib.dlock_list, b"lock:*")])
+def test_reading(connect, permit, client, what, function, text):
+    client.execute_command("DLOCK.ACQUIRE", "lock:a", "other", "PX", 60_000)
+    rules = rules_for(what)
+    assert read(function, connect(permit(rules)), text) == Status.OK
+    for rule in rules:
+        fewer = [each for each in rules if each != rule]
+        assert read(function, connect(permit(fewer)), text) == Status.REFUSED
+
+
+def test_losses_that_are_told_at_once(server, connect, permit, client):
+    told = Told()
+    url = permit(LOCKS + rules_for("losses that are told at once, `dlock_watch`"))
+    lock = connect(url, on_event=told).lock("lock:a", lease_ms=60_000, renew_every_ms=50_000)
+    assert lock.acquire() == Status.OK
+    wait_until(lambda: server.observer.info()["tracking_total_keys"] > 0, "the tracked name")
+    client.delete("lock:a")
+    wait_until(lambda: told.find(Event.LOST, "lock:a"), "the loss", timeout=5)
+    assert lock.state == State.GONE
+
+
+def test_guarded_commands(connect, permit):
+    rules = LOCKS + rules_for("`dlock_guarded`")
+    lock = connect(permit([*rules, "+set"])).lock("lock:a")
+    assert lock.acquire() == Status.OK
+    assert lock.guarded("SET", "lock:data", "1")[0] == Status.OK
+    assert lock.release() == Status.OK
+    lock = connect(permit(rules)).lock("lock:a")
+    assert lock.acquire() == Status.OK
+    assert lock.guarded("SET", "lock:data", "1")[0] == Status.REFUSED
+
+
+def test_another_database(connect, permit):
+    rules = rules_for("a database other than 0")
+    assert lock_and_release(connect(permit(LOCKS + rules) + "/3")) == Status.OK
+    assert lock_and_release(connect(permit(LOCKS) + "/3")) == Status.REFUSED
+
+
+def test_replicas(server, connect, permit, start_server):
+    start_server("--replicaof", f"127.0.0.1 {server.port}")
+    wait_until(lambda: server.observer.info("replication")["connected_slaves"] == 1, "the replica")
+    client = connect(permit(LOCKS + rules_for("`min_replicas`")), io_timeout_ms=20_000)
+    lock = client.lock("lock:a", min_replicas=1)
+    wait_until(lambda: lock.acquire(20_000) == Status.OK, "the replica to acknowledge")
+    assert lock.release() == Status.OK
+    refused = connect(permit(LOCKS)).lock("lock:a", min_replicas=1)
+    assert refused.acquire() == Status.REFUSED
+
+
+def set_user(server, rules):
+    server.client().execute_command("ACL", "SETUSER", "app", "reset", "on", ">x", "~lock*", *rules)
+
+
+def test_sentinel(connect):
+    with running(SentinelSet()) as sentinels:
+        for more, expected in (rules_for("Sentinel"), Status.OK), ([], Status.REFUSED):
+            set_user(sentinels.master, LOCKS + more)
+            client = connect(sentinel_url(*sentinels.sentinels, login="app:x@"))
+            assert lock_and_release(client) == expected
+
+
+def test_cluster(connect):
+    """A slot that is moving: the lock is taken at its new node, after ASK."""
+    with running(Cluster()) as cluster:
+        name = cluster.key_on(0)
+        url = "redis+cluster://app:x@" + ",".join(f"127.0.0.1:{node.port}"
+                                                  for node in cluster.members)
+        for node in cluster.members:
+            set_user(node, LOCKS)
+        assert connect(url).lock(name).acquire() == Status.REFUSED
+        for node in cluster.members:
+            set_user(node, LOCKS + rules_for("Cluster"))
+        cluster.begin_move(slot_of(name), 1)
+        lock = connect(url).lock(name)
+        assert lock.acquire(20_000) == Status.OK
+        assert lock.release() == Status.OK
