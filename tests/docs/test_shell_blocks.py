@@ -98,8 +98,8 @@ def work(tmp_path_factory):
         if (ROOT / file).exists():
             (work / "dlock" / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / file, work / "dlock" / file)
-    skipped = shutil.ignore_patterns("sanitize-*", "servers", "bench", "deb", "torture", "found",
-                                      "*.new")
+    skipped = shutil.ignore_patterns("sanitize-*", "servers", "bench", "deb", "torture", "chroot",
+                                      "found", "*.new")
     shutil.copytree(ROOT / "build", work / "dlock/build", ignore=skipped, symlinks=True)
     (work / "fakes").mkdir()
     for name, script in FAKES.items():
