@@ -91,7 +91,7 @@ class Cluster:
         known = b"cluster_known_nodes:%d" % len(self.members)
         return b"cluster_state:ok" in lines and known in lines
 
-    def wait_for_promotion(self, number):
+    def wait_for_promotion(self, number, timeout=60):
         """Of the replica with this number, whose master died; all that are alive know of it."""
         replica = self.replicas[number]
         alive = [member.observer for member in self.members if member.process]
@@ -100,7 +100,7 @@ class Cluster:
         def is_promoted():
             return (all(self._serves(client, slot) == replica.port for client in alive)
                     and replica.observer.info("replication")["role"] == "master")
-        wait_until(is_promoted, "a promotion", timeout=60)
+        wait_until(is_promoted, "a promotion", timeout)
         return replica
 
     @staticmethod
