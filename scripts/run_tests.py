@@ -5,6 +5,10 @@ a process of its own. Several jobs run at a time, as most wait most of the time.
 marked "alone" need the processor for themselves: they run after all others, one job at a time.
 A server that get-servers could not fetch is skipped.
 
+Tests that run beside others may fail because the machine was busy. So a job that failed beside
+others is run once more, alone, at the end. Its first output stays in view, and the summary names
+it, whether it fails again or not: a fault that shows now and then is a fault all the same.
+
 The output of a job is shown if it fails. Each job has a line; at the end, each part has one, and
 each test that failed. An interrupt ends the jobs, and they end their servers.
 """
@@ -39,7 +43,7 @@ exit status:
   130  interrupted
 
 environment:
-  DLOCK_TEST_JOBS       jobs at a time (default: four for each processor, at most 24)
+  DLOCK_TEST_JOBS       jobs at a time (default: three for each processor, at most 24)
   DLOCK_SEED            the random numbers of fuzz and stress; each failure prints its seed
   REDIS_SERVER          the server to test with
 
@@ -65,6 +69,7 @@ class Part:
         self.counts = collections.Counter()
         self.seconds = 0.0
         self.failures = []
+        self.repeated = []  # failed beside others, and passed alone
 
 
 class Job:
@@ -74,6 +79,7 @@ class Job:
         self.part, self.file, self.command, self.folder = part, file, command, folder
         self.good = (0, NO_TESTS) if may_be_empty else (0,)
         self.process = None
+        self.failures = []
 
     def start(self):
         self.folder.mkdir()
@@ -99,7 +105,8 @@ class Job:
         is_failed = self.process.returncode not in self.good
         if is_failed:
             print(f"{output}\nexit status {self.process.returncode}")
-            self.part.failures += FAILURE.findall(output) or [self.file]
+            self.failures = FAILURE.findall(output) or [self.file]
+            self.part.failures += self.failures
         where = pathlib.Path(self.file)
         tell(is_failed, f"{seconds:5.1f} s  {self.part.title}: {where.parent.name}/{where.name}")
         print(self._read("figures"), end="", flush=True)
@@ -220,9 +227,21 @@ class Run:
                 if is_mixed and part.has_alone:
                     alone.append(self._job(part, file, "alone", is_mixed))
         beside.sort(key=order)
-        at_once = min(4 * len(os.sched_getaffinity(0)), 24)
+        at_once = min(3 * len(os.sched_getaffinity(0)), 24)
         self._run(beside, int(os.environ.get("DLOCK_TEST_JOBS", at_once)))
         self._run(alone, 1)
+        for failed in [job for job in beside if job.failures and job.file.endswith(".py")]:
+            self._repeat(failed)
+
+    def _repeat(self, failed):
+        again = self._job(failed.part, failed.file, "not alone", True)
+        tell(True, f"it is run once more, alone: {failed.part.title}: {failed.file}")
+        self._run([again], 1)
+        if again.failures:
+            return
+        failed.part.failures = [each for each in failed.part.failures
+                                if each not in failed.failures]
+        failed.part.repeated += failed.failures
 
     def _job(self, part, file, which, is_mixed):
         self.count += 1
@@ -267,6 +286,8 @@ class Run:
             tell(part.failures, f"{part.title}: {counts}; {part.seconds:.0f} s")
             for name in part.failures:
                 print(f"       {name}")
+            for name in part.repeated:
+                print(f"       failed beside others, passed alone: {name}")
         is_failed = any(part.failures for part in self.parts)
         tell(is_failed, f"everything, after {seconds:.0f} s")
         return int(is_failed)

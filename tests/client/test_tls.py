@@ -335,8 +335,8 @@ def test_a_tls_option_without_a_tls_url(files, name, url):
 def test_a_server_that_is_silent_in_the_handshake(connect_tls):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"rediss://127.0.0.1:{listener.getsockname()[1]}"
-        lock = connect_tls(url, connect_timeout_ms=50, io_timeout_ms=100).lock()
-        for wait_ms in 0, 200:
+        lock = connect_tls(url, connect_timeout_ms=300, io_timeout_ms=600).lock()
+        for wait_ms in 0, 1000:
             status, took_ms = lock.timed_acquire(wait_ms)
             assert status == Status.UNREACHABLE
             assert "no answer to the TLS handshake in time" in lock.error
@@ -534,7 +534,8 @@ def test_a_byte_that_is_changed_on_the_way_is_noticed(connect_tls, tls_server, d
     meddler.is_changing[direction] = False
     client = tls_server.client()
     wait_until(lambda: not client.exists("lock"), "its withdrawal")
-    assert lock.acquire(LONG_MS) == Status.OK
+    # The withdrawal may have begun a connection whose handshake was changed too.
+    wait_until(lambda: lock.acquire(LONG_MS) == Status.OK, "a good connection")
     meddler.close()
 
 
