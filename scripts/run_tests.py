@@ -5,9 +5,9 @@ a process of its own. Several jobs run at a time, as most wait most of the time.
 marked "alone" need the processor for themselves: they run after all others, one job at a time.
 A server that get-servers could not fetch is skipped.
 
-Tests that run beside others may fail because the machine was busy. So a job that failed beside
-others is run once more, alone, at the end. Its first output stays in view, and the summary names
-it, whether it fails again or not: a fault that shows now and then is a fault all the same.
+A test may fail because the machine was busy. So a job that failed is run once more at the end,
+when nothing else runs. Its first output stays in view, and the summary names it, whether it fails
+again or not: a fault that shows now and then is a fault all the same.
 
 The output of a job is shown if it fails. Each job has a line; at the end, each part has one, and
 each test that failed. An interrupt ends the jobs, and they end their servers.
@@ -69,7 +69,7 @@ class Part:
         self.counts = collections.Counter()
         self.seconds = 0.0
         self.failures = []
-        self.repeated = []  # failed beside others, and passed alone
+        self.repeated = []  # failed, and passed when they were run once more
 
 
 class Job:
@@ -77,6 +77,7 @@ class Job:
 
     def __init__(self, part, file, command, folder, may_be_empty):
         self.part, self.file, self.command, self.folder = part, file, command, folder
+        self.may_be_empty = may_be_empty
         self.good = (0, NO_TESTS) if may_be_empty else (0,)
         self.process = None
         self.failures = []
@@ -230,12 +231,12 @@ class Run:
         at_once = min(3 * len(os.sched_getaffinity(0)), 24)
         self._run(beside, int(os.environ.get("DLOCK_TEST_JOBS", at_once)))
         self._run(alone, 1)
-        for failed in [job for job in beside if job.failures and job.file.endswith(".py")]:
+        for failed in [job for job in [*beside, *alone] if job.failures]:
             self._repeat(failed)
 
     def _repeat(self, failed):
-        again = self._job(failed.part, failed.file, "not alone", True)
-        tell(True, f"it is run once more, alone: {failed.part.title}: {failed.file}")
+        print(f"run once more: {failed.part.title}: {failed.file}", flush=True)
+        again = Job(failed.part, failed.file, failed.command, failed.folder, failed.may_be_empty)
         self._run([again], 1)
         if again.failures:
             return
@@ -287,7 +288,7 @@ class Run:
             for name in part.failures:
                 print(f"       {name}")
             for name in part.repeated:
-                print(f"       failed beside others, passed alone: {name}")
+                print(f"       failed, and passed when it was run once more: {name}")
         is_failed = any(part.failures for part in self.parts)
         tell(is_failed, f"everything, after {seconds:.0f} s")
         return int(is_failed)
