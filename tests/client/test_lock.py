@@ -337,3 +337,13 @@ def test_a_lease_that_the_server_does_not_allow_is_a_callers_mistake(everywhere)
     lock = everywhere.lock(lease_ms=2 * 24 * 3600 * 1000)
     assert lock.acquire() == Status.INVALID
     assert "PX" in lock.error
+
+
+def test_a_loss_is_counted_once(connect, server, client):
+    dlock = connect(server)
+    lock = dlock.lock()
+    assert lock.acquire() == Status.OK
+    client.delete("lock")
+    assert lock.extend() == Status.LOST
+    assert lock.release() == Status.LOST
+    assert (dlock.stats().lost, dlock.stats().released) == (1, 0)

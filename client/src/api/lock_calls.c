@@ -162,7 +162,6 @@ static dlock_status settle_acquire(dlock_lock *lock) {
 /* -- extend */
 
 void lock_lose(dlock_lock *lock) {
-    client_count(lock->client, COUNT_LOST);
     lease_lose(&lock->lease, DLOCK_LOST);
     if (lock->kept != NULL) notifier_look(&lock->kept->watched);
 }
