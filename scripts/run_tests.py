@@ -83,7 +83,7 @@ class Job:
         self.failures = []
 
     def start(self):
-        self.folder.mkdir()
+        self.folder.mkdir(exist_ok=True)  # it may be run once more
         self.begin = time.monotonic()
         env = {**os.environ, "DLOCK_FIGURES": str(self.folder / "figures"), **self.part.env}
         with open(self.folder / "output", "wb") as output:
