@@ -6,8 +6,9 @@ marked "alone" need the processor for themselves: they run after all others, one
 A server that get-servers could not fetch is skipped.
 
 A test may fail because the machine was busy. So a job that failed is run once more at the end,
-when nothing else runs. Its first output stays in view, and the summary names it, whether it fails
-again or not: a fault that shows now and then is a fault all the same.
+when nothing else runs; but not a job of FINDERS, for which one failure is a finding. Its first
+output stays in view, and the summary names it, whether it fails again or not: a fault that shows
+now and then is a fault all the same.
 
 The output of a job is shown if it fails. Each job has a line; at the end, each part has one, and
 each test that failed. An interrupt ends the jobs, and they end their servers.
@@ -33,6 +34,7 @@ SANITIZERS = "ASan and UBSan"
 SERVERS = ["redis-8.0", "redis-8.6", "valkey-8.0", "valkey-8.1", "valkey-9.1", "redict-7.3"]
 PATIENCE_S = 30  # for jobs that are told to end
 NO_TESTS = 5  # as pytest exits
+FINDERS = ["unit tests", "torture", "models", "fuzz targets"]  # titles of parts
 COUNT = re.compile(r"(\d+) (passed|failed|error|skipped|xfailed|xpassed)")
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/\S+)", re.M)
 
@@ -231,8 +233,9 @@ class Run:
         at_once = min(3 * len(os.sched_getaffinity(0)), 24)
         self._run(beside, int(os.environ.get("DLOCK_TEST_JOBS", at_once)))
         self._run(alone, 1)
-        for failed in [job for job in [*beside, *alone] if job.failures]:
-            self._repeat(failed)
+        for job in [*beside, *alone]:
+            if job.failures and job.part.title not in FINDERS:
+                self._repeat(job)
 
     def _repeat(self, failed):
         print(f"run once more: {failed.part.title}: {failed.file}", flush=True)
