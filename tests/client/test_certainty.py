@@ -96,8 +96,7 @@ def test_a_move_that_is_refused_is_tried_again(connect, fake_server, told):
     server = fake_server(answer)
     lock = connect(server, on_event=told).lock(session=True, lease_ms=LEASE_MS)
     assert lock.acquire() == Status.OK
-    for connection in list(server.connections):
-        connection.shutdown(2)
+    server.break_connections()
     wait_until(lambda: len(asked) >= 4 and lock.state == State.HELD, "that it is moved")
     assert Event.LOST not in told.events()
 

@@ -120,8 +120,7 @@ def test_a_connection_that_only_our_side_lost_is_replaced(connect, fake_server, 
     server = fake_server(lambda words: b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n")
     dlock = connect(server, on_event=told, io_timeout_ms=5000)
     lock = hold(dlock)
-    for connection in list(server.connections):
-        connection.shutdown(2)
+    server.break_connections()
     wait_until(lambda: len(server.asked("DLOCK.ACQUIRE")) == 2, "that it is asked for again")
     first, second = server.asked("DLOCK.ACQUIRE")
     assert first[2] == second[2] and b"SESSION" in second
@@ -142,8 +141,7 @@ def test_a_session_that_moves_is_not_undone_for_want_of_replicas(connect, fake_s
     dlock = connect(server, on_event=told, io_timeout_ms=5000)
     lock = hold(dlock, min_replicas=1, renew_every_ms=100)
     acknowledged[0] = 0
-    for connection in list(server.connections):
-        connection.shutdown(2)
+    server.break_connections()
     wait_until(lambda: len(server.asked("DLOCK.ACQUIRE")) >= 2, "that it is asked for again")
     renewed = len(server.asked("DLOCK.EXTEND"))
     wait_until(lambda: len(server.asked("DLOCK.EXTEND")) > renewed, "a renewal after that")

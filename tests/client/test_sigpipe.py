@@ -60,8 +60,7 @@ sys.stdin.readline()
 assert lock.release() == Status.OK, lock.error
 """)
     assert process.stdout.readline() == "idle\n"
-    for connection in server.connections:
-        connection.shutdown(socket.SHUT_RDWR)
+    server.break_connections()
     finish(process)
     assert server.connection_count == 2
 

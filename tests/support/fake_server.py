@@ -7,6 +7,7 @@
     Cut(b":1")                               sends these bytes, then closes it
 """
 
+import contextlib
 import socket
 import threading
 
@@ -73,13 +74,14 @@ class FakeServer:
         """The requests with this first word."""
         return [words for words in list(self.requests) if words[0] == command.encode()]
 
+    def break_connections(self):
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):  # the client has closed the connection before
+                connection.shutdown(socket.SHUT_RDWR)
+
     def close(self):
         self.listener.close()
-        for connection in self.connections:
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        self.break_connections()
 
 
 def resp(value):
