@@ -3,7 +3,6 @@
  * reader gives a status and a cause, and no more fields than the reply has. */
 #include "fuzz.h"
 #include "protocol/lock_commands.h"
-#include "protocol/redirect.h"
 
 static void check_verdict(const verdict *verdict) {
     MUST(memchr(verdict->cause, '\0', sizeof(verdict->cause)) != NULL);

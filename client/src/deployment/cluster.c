@@ -14,7 +14,7 @@
  * last map was read. */
 #include "deployment/router.h"
 
-enum { PAUSE_MS = 100, ASKED_AT_ONCE = 3, PORT_MAX = 65535 };
+enum { PAUSE_MS = 100, ASKED_AT_ONCE = 3 };
 
 /* Redis draws the line at 1000 nodes. */
 enum { NODES_MAX = 2000, NO_NODE = UINT16_MAX };

@@ -10,7 +10,6 @@
 #pragma once
 #include "deployment/busy_names.h"
 #include "deployment/deployment.h"
-#include "protocol/redirect.h"
 
 enum { DISCOVERY_SERVERS_MAX = TOPOLOGY_SERVERS_MAX, DISCOVERY_COMMANDS_MAX = 2 };
 

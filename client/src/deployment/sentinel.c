@@ -7,7 +7,7 @@
  * known master stays in use while no sentinel replies. */
 #include "deployment/router.h"
 
-enum { PAUSE_MS = 20, GRACE_MS = 20, PORT_MAX = 65535 };
+enum { PAUSE_MS = 20, GRACE_MS = 20 };
 
 typedef struct master_router {
     router base; /* first */

@@ -43,7 +43,7 @@ typedef struct verdict {
     dlock_status status;
     bool is_transient;            /* of a failure: another attempt may succeed */
     bool is_fence_refused;        /* FENCE was minutes ahead of the server's clock */
-    bool is_redirect;             /* MOVED or ASK: see redirect.h */
+    bool is_redirect;             /* MOVED or ASK: see redirect_read() */
     bool is_no_script;            /* to be sent again, without has_hash */
     uint64_t fence;               /* of DLOCK_OK to an acquire */
     char cause[DLOCK_CAUSE_SIZE]; /* of anything but DLOCK_OK */
@@ -96,3 +96,23 @@ void string_commands(command commands[2], const char *name);
 /* Fills in all but server and name, from the replies; the token points into the first one. False:
  * there is no lock. */
 bool string_read(dlock_inspection *inspection, const reply *value, const reply *ttl);
+
+/* -- redirect.c: hash slots of a cluster, and replies that send a client to another node. Pure. */
+
+enum { SLOT_COUNT = 16384, PORT_MAX = 65535, REDIRECT_HOST_MAX = 255 };
+
+#define HOST_UNKNOWN "?" /* a node that does not know its own host says so, or "" */
+
+/* The slot of a key. Only the text between the first { and the next } counts, if there is any, so
+ * keys can be kept together. */
+unsigned slot_of_key(const char *key, size_t length);
+
+typedef struct redirect {
+    bool is_ask; /* for a single command, after ASKING; else the slot has moved for good */
+    unsigned slot;
+    char host[REDIRECT_HOST_MAX + 1]; /* "": the host that sent the redirect */
+    int port;
+} redirect;
+
+/* error: as the server sent it, e.g. "MOVED 3999 127.0.0.1:6381". False: no redirect. */
+bool redirect_read(redirect *redirect, const char *error);

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* redirect.c - see redirect.h. */
-#include "protocol/redirect.h"
+/* redirect.c - see lock_commands.h. */
+#include "protocol/lock_commands.h"
 
 #include "base/text.h"
-#include <string.h>
-
-enum { PORT_MAX = 65535 };
 
 /* CRC-16/XMODEM: polynomial 0x1021, initial value 0, most significant bit first. */
 static unsigned crc16(const char *bytes, size_t length) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* redirect_test.c - the slot of a key, and redirects of a cluster. */
-#include "protocol/redirect.h"
+#include "protocol/lock_commands.h"
 
 #include "unit.h"
 #include <stdlib.h>
