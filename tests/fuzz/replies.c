@@ -7,7 +7,7 @@
 static void check_verdict(const verdict *verdict) {
     MUST(memchr(verdict->cause, '\0', sizeof(verdict->cause)) != NULL);
     MUST((verdict->status == DLOCK_OK) <= (verdict->cause[0] == '\0'));
-    MUST(verdict->status != DLOCK_OK || (!verdict->is_transient && !verdict->is_redirect));
+    MUST(verdict->status != DLOCK_OK || !verdict->is_transient);
 }
 
 /* The token lies within the bytes. */
@@ -20,11 +20,9 @@ static void read_verdicts(const reply *root) {
     read_acquire_reply(&verdict, root);
     check_verdict(&verdict);
     MUST((verdict.status == DLOCK_OK) == (verdict.fence > 0));
-    if (verdict.is_redirect) {
-        redirect redirect;
-        if (redirect_read(&redirect, verdict.cause))
-            MUST(redirect.slot < SLOT_COUNT && redirect.port > 0 && redirect.port <= 65535);
-    }
+    redirect redirect;
+    if (redirect_read(&redirect, verdict.cause))
+        MUST(redirect.slot < SLOT_COUNT && redirect.port > 0 && redirect.port <= 65535);
     read_holder_reply(&verdict, root);
     check_verdict(&verdict);
     read_replicas_reply(&verdict, root, 1);

@@ -170,8 +170,8 @@ static void fail(routed_run *run, dlock_status status, bool is_transient, const 
         finish(run);
 }
 
-static void fail_by_verdict(routed_run *run) {
-    fail(run, run->verdict.status, run->verdict.is_transient, run->attempt->cause);
+static void fail_by_reply(routed_run *run) {
+    fail(run, run->attempt->status, run->attempt->is_transient, run->attempt->cause);
 }
 
 /* unanswered: the cause if the request was sent. */
@@ -190,29 +190,23 @@ static void give_up_request(routed_run *run, const char *unanswered) {
 
 /* -- replies */
 
-static void follow(routed_run *run) {
-    router *router = run->router;
-    redirect redirect;
-    bool is_clear = redirect_read(&redirect, run->attempt->cause);
-    if (router->table->follow == NULL || !is_clear) {
-        fail_by_verdict(run);
-    } else if (run->redirect_count++ == REDIRECTS_MAX) {
+static void follow(routed_run *run, const redirect *redirect) {
+    if (run->redirect_count++ == REDIRECTS_MAX) {
         run->is_retry = true; /* one more try would go round in the same circle */
         fail(run, DLOCK_REFUSED, true, run->attempt->cause);
-    } else {
-        server *next = router->table->follow(router, run->server, &redirect);
-        if (next == NULL)
-            end(run, DLOCK_NO_MEMORY, false, "no memory");
-        else
-            go_to(run, next, redirect.is_ask);
+        return;
     }
+    server *next = run->router->table->follow(run->router, run->server, redirect);
+    if (next == NULL)
+        end(run, DLOCK_NO_MEMORY, false, "no memory");
+    else
+        go_to(run, next, redirect->is_ask);
 }
 
 /* The next request, to another server maybe, has the text of the script as well. */
 static void send_script(routed_run *run) {
     run->needs_script = true;
-    run_return_own(run);
-    send_request(run);
+    go_to(run, run->server, run->is_asking);
 }
 
 static void note_busy(routed_run *run) {
@@ -222,7 +216,7 @@ static void note_busy(routed_run *run) {
 static void judge_busy(routed_run *run) {
     note_busy(run);
     if (run->own != NULL || run->attempt->wait_until_us <= now_of(run)) {
-        end(run, DLOCK_BUSY, false, run->attempt->cause);
+        finish(run);
         return;
     }
     run->was_busy = true;
@@ -230,37 +224,37 @@ static void judge_busy(routed_run *run) {
 }
 
 static void judge_success(routed_run *run) {
-    attempt *attempt = run->attempt;
-    if (attempt->operation == DLOCK_ACQUIRING) attempt->fence = run->verdict.fence;
-    bool has_waited = run->is_parked && now_of(run) - attempt->asked_us > BRIEF_WAIT_US;
+    bool has_waited = run->is_parked && now_of(run) - run->attempt->asked_us > BRIEF_WAIT_US;
     if (has_waited) note_busy(run);
-    end(run, DLOCK_OK, false, "");
+    finish(run);
 }
 
 static void on_done(request *request, dlock_status status, const char *cause) {
     routed_run *run = container_of(request, routed_run, request);
+    attempt *attempt = run->attempt;
     bool is_transient = status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT;
+    redirect redirect;
     if (run->phase == RUN_UNDO) {
-        fail_by_verdict(run);
+        fail_by_reply(run);
         return;
     }
-    run->attempt->asked_us = request->sent_us;
+    attempt->asked_us = request->sent_us;
     if (status == DLOCK_PROTOCOL && request->sent_us != 0) {
         run->is_granted = true;
-        if (run->attempt->guarded != NULL) status = DLOCK_IN_DOUBT;
+        if (attempt->guarded != NULL) status = DLOCK_IN_DOUBT;
     }
     if (status != DLOCK_OK)
         fail(run, status, is_transient, cause);
-    else if (run->verdict.is_redirect)
-        follow(run);
-    else if (run->verdict.is_no_script && !run->needs_script && run->attempt->guarded == NULL)
-        send_script(run);
-    else if (run->verdict.status == DLOCK_OK)
+    else if (attempt->status == DLOCK_OK)
         judge_success(run);
-    else if (run->verdict.status == DLOCK_BUSY)
+    else if (attempt->status == DLOCK_BUSY)
         judge_busy(run);
+    else if (run->is_no_script && !run->needs_script)
+        send_script(run);
+    else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause))
+        follow(run, &redirect);
     else if (!(run->is_granted && run_takes_lock(run) && run_send_release(run)))
-        fail_by_verdict(run);
+        fail_by_reply(run);
 }
 
 /* Has another server taken over from the one that hangs? */
@@ -295,7 +289,7 @@ static void on_due(loop_timer *timer) {
         give_up_request(run, "no reply in time");
     } else if (run->phase == RUN_UNDO) { /* no reply to the RELEASE: a withdrawal goes on */
         connection_abandon(&run->request);
-        fail_by_verdict(run);
+        fail_by_reply(run);
     } else {
         finish(run);
     }

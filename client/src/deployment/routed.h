@@ -6,13 +6,6 @@
 #pragma once
 #include "deployment/router.h"
 
-/* A verdict (lock_commands.h) whose cause is that of the attempt. */
-typedef struct run_verdict {
-    dlock_status status;
-    bool is_transient, is_redirect, is_no_script;
-    uint64_t fence;
-} run_verdict;
-
 /* An attempt under way. */
 typedef struct routed_run {
     request request;
@@ -23,15 +16,15 @@ typedef struct routed_run {
     int64_t limit_us;    /* of the whole attempt */
     server *server;      /* a share: the last one that was chosen; NULL: none yet */
     own_connection *own; /* NULL: the command connection is used */
-    run_verdict verdict;
     enum { RUN_IDLE, RUN_DISCOVERY, RUN_REQUEST, RUN_UNDO, RUN_ENDING } phase;
     uint8_t redirect_count;
     bool is_asking : 1;    /* after ASK */
     bool is_retry : 1;     /* a request failed: another server gets one more try */
     bool is_parked : 1;    /* the request may wait inside the server */
     bool was_busy : 1;     /* a request that does not wait found the lock busy */
-    bool needs_script : 1; /* the server does not know the hash of a script */
-    bool is_granted : 1;   /* granted, or may be, although the verdict is a failure */
+    bool is_no_script : 1; /* the server does not know the hash of a script */
+    bool needs_script : 1; /* the text of the script is sent */
+    bool is_granted : 1;   /* granted, or may be, although the result is a failure */
 } routed_run;
 
 /* Will the lock have to be given back if the attempt is given up? */
@@ -51,7 +44,7 @@ void run_limit_reply(request *request);
 bool run_abandon_request(routed_run *run, bool is_final);
 /* A RELEASE on the connection of the request that was just answered. False: there is none. */
 bool run_send_release(routed_run *run);
-/* Of run->request, on_reply: sets run->verdict. */
+/* Of run->request, on_reply: sets the result of the attempt. */
 void run_read_reply(request *request, int index, const reply *reply);
 /* No request is under way: gives the own connection back, since the next request goes elsewhere. */
 void run_return_own(routed_run *run);

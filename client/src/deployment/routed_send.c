@@ -136,7 +136,6 @@ bool run_send(routed_run *run) {
     if (is_own && !open_own(run, wait_ms > 0)) return false;
     run->is_parked = is_own && wait_ms > 0;
     run->phase = RUN_REQUEST;
-    run->verdict = (run_verdict){.status = DLOCK_OK};
     run->is_granted = false;
     loop_set_timer(loop, &run->timer, run->limit_us);
     connection *conn = is_own ? run->own->conn : NULL;
@@ -163,19 +162,13 @@ bool run_send_release(routed_run *run) {
     return send_commands(run, DLOCK_RELEASING, 0, conn, &run->request);
 }
 
-static void take_verdict(routed_run *run, const verdict *verdict) {
-    run->verdict = (run_verdict){.status = verdict->status,
-                                 .is_transient = verdict->is_transient,
-                                 .is_redirect = verdict->is_redirect,
-                                 .is_no_script = verdict->is_no_script,
-                                 .fence = verdict->fence};
-    bool is_ok = verdict->status == DLOCK_OK;
-    text_keep(&run->attempt->cause, DLOCK_CAUSE_SIZE, is_ok ? "" : verdict->cause);
+static void take_verdict(attempt *attempt, const verdict *verdict) {
+    attempt_set_result(attempt, verdict->status, verdict->is_transient, verdict->cause);
 }
 
 void run_read_reply(request *request, int index, const reply *reply) {
     routed_run *run = container_of(request, routed_run, request);
-    const attempt *attempt = run->attempt;
+    attempt *attempt = run->attempt;
     int part = run->is_asking ? index - 1 : index;
     verdict verdict;
     if (part == 0 && run->phase == RUN_UNDO) {
@@ -183,17 +176,18 @@ void run_read_reply(request *request, int index, const reply *reply) {
         run->is_granted = verdict.status != DLOCK_OK && verdict.status != DLOCK_LOST;
     } else if (part == 0 && attempt->guarded != NULL) {
         read_guard_reply(&verdict, attempt->reply, reply);
-        take_verdict(run, &verdict);
+        take_verdict(attempt, &verdict);
     } else if (part == 0) {
         const lock_protocol *protocol = attempt->protocol;
         bool is_acquire = attempt->operation == DLOCK_ACQUIRING;
         (is_acquire ? protocol->read_acquire : protocol->read_holder)(&verdict, reply);
         run->is_granted = verdict.status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR;
-        take_verdict(run, &verdict);
-    } else if (part == 1 && run->verdict.status == DLOCK_OK) {
+        run->is_no_script = verdict.is_no_script;
+        if (is_acquire) attempt->fence = verdict.fence;
+        take_verdict(attempt, &verdict);
+    } else if (part == 1 && attempt->status == DLOCK_OK) {
         read_replicas_reply(&verdict, reply, attempt->min_replicas);
         run->is_granted = verdict.status != DLOCK_OK;
-        verdict.fence = run->verdict.fence;
-        take_verdict(run, &verdict);
+        take_verdict(attempt, &verdict);
     }
 }

@@ -86,7 +86,6 @@ void read_failure(verdict *verdict, const reply *reply) {
     verdict->status = meaning.status;
     verdict->is_transient = meaning.is_transient;
     verdict->is_fence_refused = reply_begins_with(reply, "ERR FENCE ");
-    verdict->is_redirect = reply_begins_with(reply, "MOVED ") || reply_begins_with(reply, "ASK ");
     verdict->is_no_script = reply_begins_with(reply, "NOSCRIPT ");
 }
 

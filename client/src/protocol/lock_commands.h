@@ -43,7 +43,6 @@ typedef struct verdict {
     dlock_status status;
     bool is_transient;            /* of a failure: another attempt may succeed */
     bool is_fence_refused;        /* FENCE was minutes ahead of the server's clock */
-    bool is_redirect;             /* MOVED or ASK: see redirect_read() */
     bool is_no_script;            /* to be sent again, without has_hash */
     uint64_t fence;               /* of DLOCK_OK to an acquire */
     char cause[DLOCK_CAUSE_SIZE]; /* of anything but DLOCK_OK */

@@ -98,10 +98,11 @@ static void a_server_that_is_not_ready_may_be_tried_again(void) {
 }
 
 static void redirects_are_noticed(void) {
+    redirect redirect;
     read_bytes("-MOVED 1 127.0.0.1:2\r\n", &value);
-    CHECK(got.is_redirect);
+    CHECK(redirect_read(&redirect, got.cause) && !redirect.is_ask);
     read_bytes("-ASK 1 127.0.0.1:2\r\n", &value);
-    CHECK(got.is_redirect);
+    CHECK(redirect_read(&redirect, got.cause) && redirect.is_ask);
 }
 
 static void a_server_without_the_module_is_no_refusal(void) {
