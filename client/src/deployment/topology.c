@@ -3,9 +3,7 @@
  *
  *   parts         of a copy of the text, which is cut at marks; percent signs are resolved then
  *   parameters    behind the ?: database and login of sentinels; the caller takes all others
- *   server        the URL of one server: scheme, login, host or path, and database
- *   list          one URL with several hosts: login, hosts, path and query
- *   independent   URLs of one server each
+ *   URL           scheme, login, one host or several, path and query
  *
  * Invariant: no message of this file repeats a part of the text, which may be a secret. A name that
  * the caller gets is not: an @ behind the ?, or a parameter behind sentinel_password, could come
@@ -115,12 +113,6 @@ static const char *read_host(url *url, char *host, int default_port) {
     return url->port < 1 ? "the port is not a number from 1 to 65535" : NULL;
 }
 
-static const char *read_tcp(url *url, char *host) {
-    const char *db = cut(host, '/');
-    const char *wrong = db == NULL || *db == '\0' ? NULL : read_db(url, db);
-    return wrong != NULL ? wrong : read_host(url, host, REDIS_PORT);
-}
-
 static const char *read_unix(url *url, char *path) {
     if (path[0] != '/') return "the path of the socket must begin with /";
     return decode(path, url->host, UNIX_PATH_MAX) ? NULL : "the path is too long or badly encoded";
@@ -171,42 +163,25 @@ static const char *read_query(url *locks, url *sentinel, const url_taker *taker,
     return wrong != NULL || sentinel == NULL ? wrong : set_login(sentinel, user, password);
 }
 
-static const char *read_server(url *url, const url_taker *taker, const char *text) {
-    char copy[TEXT_SIZE], *rest = copy, *query;
-    const char *wrong = cut_query(copy, text, &query);
-    if (wrong != NULL) return wrong;
-    url->is_unix = strncmp(copy, "unix://", 7) == 0;
-    url->is_tls = strncmp(copy, "rediss://", 9) == 0;
-    if (!url->is_unix && !url->is_tls && strncmp(copy, "redis://", 8) != 0)
-        return "it must begin with redis://, rediss:// or unix://";
-    rest += strcspn(rest, "/") + 2;
-    char *login = cut_login(&rest);
-    wrong = login == NULL ? NULL : read_login(url, login);
-    if (wrong == NULL) wrong = url->is_unix ? read_unix(url, rest) : read_tcp(url, rest);
-    return wrong != NULL ? wrong : read_query(url, NULL, taker, query);
-}
+/* -- a URL */
 
-/* -- a list of hosts */
-
-/* A scheme for a list of hosts. */
 typedef struct scheme {
     const char *prefix;
-    topology_kind kind;
-    bool is_tls;
+    topology_kind kind; /* TOPOLOGY_SINGLE: one host or path; else a list of hosts */
+    bool is_tls, is_unix;
 } scheme;
 
 static const scheme schemes[] = {
-    {"redis+sentinel://", TOPOLOGY_SENTINEL, false},
-    {"rediss+sentinel://", TOPOLOGY_SENTINEL, true},
-    {"redis+cluster://", TOPOLOGY_CLUSTER, false},
-    {"rediss+cluster://", TOPOLOGY_CLUSTER, true},
+    {"redis://", TOPOLOGY_SINGLE, false, false},
+    {"rediss://", TOPOLOGY_SINGLE, true, false},
+    {"unix://", TOPOLOGY_SINGLE, false, true},
+    {"redis+sentinel://", TOPOLOGY_SENTINEL, false, false},
+    {"rediss+sentinel://", TOPOLOGY_SENTINEL, true, false},
+    {"redis+cluster://", TOPOLOGY_CLUSTER, false, false},
+    {"rediss+cluster://", TOPOLOGY_CLUSTER, true, false},
 };
 
-static bool is_empty(const char *text) {
-    return text == NULL || text[0] == '\0';
-}
-
-/* NULL: not a URL with a list. */
+/* NULL: unknown. */
 static const scheme *find_scheme(const char *text) {
     for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
         if (strncmp(text, schemes[i].prefix, strlen(schemes[i].prefix)) == 0) return &schemes[i];
@@ -214,23 +189,25 @@ static const scheme *find_scheme(const char *text) {
 }
 
 /* Each server is like the model, but for host and port. */
-static const char *read_hosts(topology *topology, const url *model, char *hosts, int default_port) {
+static const char *read_hosts(topology *topology, const url *model, char *hosts,
+                              const scheme *scheme) {
     const char *wrong = NULL;
+    bool is_list = scheme->kind != TOPOLOGY_SINGLE;
+    int default_port = scheme->kind == TOPOLOGY_SENTINEL ? SENTINEL_PORT : REDIS_PORT;
     for (char *host = hosts, *next; host != NULL && wrong == NULL; host = next) {
-        next = cut(host, ',');
+        next = is_list ? cut(host, ',') : NULL;
         if (topology->count == TOPOLOGY_SERVERS_MAX) return "there are more than 15 hosts";
-        if (host[0] == '\0') return "a host of the list is missing";
+        if (is_list && host[0] == '\0') return "a host of the list is missing";
         url *server = &topology->servers[topology->count++];
         *server = *model;
-        wrong = read_host(server, host, default_port);
+        wrong = model->is_unix ? read_unix(server, host) : read_host(server, host, default_port);
     }
     return wrong;
 }
 
-/* -- Sentinel */
-
 static const char *read_name(topology *topology, const char *name) {
-    if (is_empty(name)) return "the name of the master is missing: redis+sentinel://hosts/name";
+    if (name == NULL || name[0] == '\0')
+        return "the name of the master is missing: redis+sentinel://hosts/name";
     if (strlen(name) > TOPOLOGY_NAME_MAX) return "the name of the master is too long";
     if (name[strspn(name, NAME_LETTERS)] != '\0') /* Sentinel itself accepts no other names */
         return "the name of the master has other than letters, digits, .-_";
@@ -238,44 +215,37 @@ static const char *read_name(topology *topology, const char *name) {
     return NULL;
 }
 
-/* node: a server of the list. locks: the login to servers with locks. */
-static const char *read_list(topology *topology, const scheme *scheme, const url_taker *taker,
-                             const char *text) {
+/* The part behind the hosts, which may be missing: NULL. */
+static const char *read_path(topology *topology, url *locks, const char *path) {
+    if (topology->kind == TOPOLOGY_SENTINEL) return read_name(topology, path);
+    if (path == NULL || path[0] == '\0') return NULL;
+    if (topology->kind != TOPOLOGY_CLUSTER) return read_db(locks, path);
+    return strcmp(path, "0") == 0 ? NULL : "a cluster has only database 0";
+}
+
+/* node: the model of the servers. locks: the login to servers with locks. */
+static const char *read_url(topology *topology, const scheme *scheme, const url_taker *taker,
+                            const char *text) {
     char copy[TEXT_SIZE], *query;
     const char *wrong = cut_query(copy, text, &query);
     if (wrong != NULL) return wrong;
-    char *hosts = copy + strlen(scheme->prefix);
-    char *login = cut_login(&hosts), *path = cut(hosts, '/');
+    if (scheme == NULL) return "it must begin with redis://, rediss:// or unix://";
     bool is_sentinel = scheme->kind == TOPOLOGY_SENTINEL;
-    url node = {.is_tls = scheme->is_tls}, *locks = is_sentinel ? &topology->master : &node;
-    topology->kind = scheme->kind;
+    url node = {.is_unix = scheme->is_unix, .is_tls = scheme->is_tls};
+    url *locks = is_sentinel ? &topology->master : &node;
     locks->is_tls = scheme->is_tls;
-    if (is_sentinel) wrong = read_name(topology, path);
+    char *hosts = copy + strlen(scheme->prefix), *login = cut_login(&hosts);
+    wrong = read_path(topology, locks, scheme->is_unix ? NULL : cut(hosts, '/'));
     if (wrong == NULL) wrong = read_query(locks, is_sentinel ? &node : NULL, taker, query);
     if (wrong == NULL && login != NULL) wrong = read_login(locks, login);
     if (wrong != NULL) return wrong;
-    if (is_sentinel) return read_hosts(topology, &node, hosts, SENTINEL_PORT);
-    if (node.db != 0 || (!is_empty(path) && strcmp(path, "0") != 0))
-        return "a cluster has only database 0";
-    return read_hosts(topology, &node, hosts, REDIS_PORT);
+    if (scheme->kind == TOPOLOGY_CLUSTER && node.db != 0) return "a cluster has only database 0";
+    return read_hosts(topology, &node, hosts, scheme);
 }
 
 static bool is_same_server(const url *one, const url *other) {
     if (one->is_unix != other->is_unix || one->port != other->port) return false;
     return (one->is_unix ? strcmp : strcasecmp)(one->host, other->host) == 0;
-}
-
-static const char *read_independent(topology *topology, const url_taker *taker, const char *text) {
-    url *server = &topology->servers[topology->count];
-    if (text == NULL) return "it is NULL";
-    if (find_scheme(text) != NULL)
-        return "several URLs must be of one server each: redis:// or unix://";
-    const char *wrong = read_server(server, taker, text);
-    if (wrong != NULL) return wrong;
-    for (size_t i = 0; i < topology->count; i++) /* a server could be a majority of its own */
-        if (is_same_server(&topology->servers[i], server)) return "the same server is given twice";
-    topology->count++;
-    return NULL;
 }
 
 const char *topology_read(topology *topology, const char *const urls[], size_t count,
@@ -285,11 +255,18 @@ const char *topology_read(topology *topology, const char *const urls[], size_t c
     topology->kind = count > 1 ? TOPOLOGY_REDLOCK : TOPOLOGY_SINGLE;
     *wrong_index = 0;
     if (count > TOPOLOGY_SERVERS_MAX) return "there are more than 15 of them";
-    const scheme *scheme = count == 1 && urls[0] != NULL ? find_scheme(urls[0]) : NULL;
-    if (scheme != NULL) return read_list(topology, scheme, taker, urls[0]);
-    while (topology->count < count && wrong == NULL) {
-        *wrong_index = topology->count;
-        wrong = read_independent(topology, taker, urls[topology->count]);
+    for (size_t i = 0; i < count && wrong == NULL; i++) {
+        const scheme *scheme = urls[i] == NULL ? NULL : find_scheme(urls[i]);
+        bool is_list = scheme != NULL && scheme->kind != TOPOLOGY_SINGLE;
+        *wrong_index = i;
+        if (urls[i] == NULL) return "it is NULL";
+        if (is_list && count > 1)
+            return "several URLs must be of one server each: redis:// or unix://";
+        if (is_list) topology->kind = scheme->kind;
+        wrong = read_url(topology, scheme, taker, urls[i]);
+        for (size_t j = 0; j < i && wrong == NULL; j++) /* it could be a majority of its own */
+            if (is_same_server(&topology->servers[j], &topology->servers[i]))
+                wrong = "the same server is given twice";
     }
     return wrong;
 }
