@@ -16,7 +16,8 @@
 #include "deployment/tracking.h"
 
 enum { RETRY_MS = 200, REOPEN_MS = 1000, LINGER_MS = 10000, SAFETY_MS = 10000, COMMANDS_MAX = 4 };
-enum { OPENING_MS = 5000, POLLED_PAUSE_MS = 20, PAUSE_MAX_MS = 5000 }; /* pacing.h */
+enum { OPENING_MS = 5000, POLLED_PAUSE_MS = 20, PAUSE_MAX_MS = 5000 };
+enum { READS_FREE = 4, QUICK_READS_MAX = 20 };
 #define CHANNEL "__redis__:invalidate"
 
 typedef struct tracked_server {
@@ -47,23 +48,41 @@ static void doubt(tracking *tracking) {
     router_discover(tracking->router);
 }
 
+static bool is_reading(const tracked_name *tracked) {
+    return tracked->request.conn != NULL;
+}
+
 static int64_t pause_max_ms(const tracked_name *tracked) {
     return tracked->is_polled ? POLLED_PAUSE_MS : PAUSE_MAX_MS;
+}
+
+static void note_read(tracked_name *tracked) {
+    int64_t now_us = loop_now_us(loop_of(tracked->tracking));
+    if (now_us - tracked->read_us >= pause_max_ms(tracked) * 2000)
+        tracked->quick_reads = 0;
+    else if (tracked->quick_reads < QUICK_READS_MAX)
+        tracked->quick_reads++;
+    tracked->read_us = now_us;
+}
+
+/* A changed name is read again at once, but a name that changes all the time with pauses that
+ * double. Else each holder of a busy shared lock would read each change, and a server with a full
+ * tracking table would send a hint for each read. */
+static int64_t next_read_us(const tracked_name *tracked) {
+    int over = tracked->quick_reads - READS_FREE;
+    if (over < 0) return 0;
+    return deadline_after_ms(tracked->read_us,
+                             deadline_earlier((int64_t)1 << over, pause_max_ms(tracked)));
 }
 
 /* A read under way may be older than the change: the name is read once more then. */
 static void read_later(tracked_name *tracked, int64_t pause_ms) {
     loop *loop = loop_of(tracked->tracking);
     int64_t due_us = deadline_after_ms(loop_now_us(loop), pause_ms);
-    int64_t least_us = pacing_next_us(&tracked->pacing, pause_max_ms(tracked));
-    tracked->is_stale = tracked->is_reading && pause_ms == 0;
+    int64_t least_us = next_read_us(tracked);
+    tracked->is_stale = is_reading(tracked) && pause_ms == 0;
     if (!tracked->is_stale)
         loop_set_timer(loop, &tracked->timer, due_us > least_us ? due_us : least_us);
-}
-
-static void stop_reading(tracked_name *tracked) {
-    if (tracked->is_reading) connection_abandon(&tracked->request);
-    tracked->is_reading = false;
 }
 
 /* -- links */
@@ -183,7 +202,7 @@ static void on_reset(loop_task *task) {
     tracked_server *link = container_of(task, tracked_server, reset);
     link->is_enabled = false;
     list_each(tracked_name, tracked, &link->names, link_node)
-        stop_reading(tracked);
+        connection_abandon(&tracked->request);
     read_all(link, RETRY_MS);
 }
 
@@ -280,7 +299,6 @@ static void on_done(request *request, dlock_status status, const char *cause) {
     (void)cause;
     tracked_name *tracked = container_of(request, tracked_name, request);
     bool is_open = tracked->link->phase == LINK_OPEN;
-    tracked->is_reading = false;
     if (status != DLOCK_OK) {
         doubt(tracked->tracking);
         read_later(tracked, RETRY_MS);
@@ -316,7 +334,7 @@ static bool send_read(tracked_name *tracked) {
 
 static void on_due(loop_timer *timer) {
     tracked_name *tracked = container_of(timer, tracked_name, timer);
-    if (tracked->is_reading) {
+    if (is_reading(tracked)) {
         tracked->is_stale = true;
         return;
     }
@@ -328,10 +346,9 @@ static void on_due(loop_timer *timer) {
     const tracked_server *link = tracked->link;
     bool is_wanted = link->phase == LINK_OPEN || tracked->is_polled;
     if (link->phase == LINK_OPENING || !is_wanted) return; /* read once there is a subscriber */
-    pacing_note_read(&tracked->pacing, loop_now_us(loop_of(link->tracking)), pause_max_ms(tracked));
+    note_read(tracked);
     tracked->is_stale = tracked->is_replica = false;
-    tracked->is_reading = send_read(tracked);
-    if (!tracked->is_reading) read_later(tracked, TRACKING_POLL_MS);
+    if (!send_read(tracked)) read_later(tracked, TRACKING_POLL_MS);
 }
 
 /* -- public */
@@ -361,7 +378,7 @@ void tracking_add(tracking *tracking, tracked_name *tracked) {
 
 void tracking_remove(tracked_name *tracked) {
     if (tracked->tracking == NULL) return;
-    stop_reading(tracked);
+    connection_abandon(&tracked->request);
     loop_clear_timer(loop_of(tracked->tracking), &tracked->timer);
     list_remove(&tracked->bucket_node);
     leave_link(tracked);

@@ -11,7 +11,6 @@
  * the server or the ACL does not allow tracking, names are read every TRACKING_POLL_MS if polls are
  * wanted, else not at all. All functions: locked (loop.h). */
 #pragma once
-#include "deployment/pacing.h"
 #include "deployment/router.h"
 
 enum { TRACKING_POLL_MS = 1000, TRACKING_BUCKETS = 512 };
@@ -36,11 +35,12 @@ typedef struct tracked_name {
     struct tracked_server *link;
     list_node bucket_node, link_node;
     request request;
-    int info_index;            /* of the reply to DLOCK.INFO, the last of the request */
-    loop_timer timer;          /* the next read without a hint */
-    bool is_reading, is_stale; /* stale: changed since the read under way was sent */
-    bool is_replica;           /* the server has said so: its word does not count */
-    pacing pacing;
+    int info_index;   /* of the reply to DLOCK.INFO, the last of the request */
+    loop_timer timer; /* the next read without a hint */
+    bool is_stale;    /* changed since the read under way was sent */
+    bool is_replica;  /* the server has said so: its word does not count */
+    int64_t read_us;  /* the last read */
+    int quick_reads;  /* in a row, each less than two of the longest pauses after the one before */
 } tracked_name;
 
 void tracking_init(tracking *tracking, deployment *deployment);
