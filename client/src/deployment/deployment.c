@@ -41,6 +41,13 @@ void attempt_command(const attempt *attempt, lock_words words, command *command)
     attempt->protocol->write(command, &words);
 }
 
+void attempt_release_behind(const attempt *attempt, server *server) {
+    command release = {0};
+    if (attempt->operation != DLOCK_RELEASING) return;
+    attempt_command(attempt, (lock_words){.operation = DLOCK_RELEASING}, &release);
+    server_send_behind(server, &release);
+}
+
 void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient,
                         const char *cause) {
     attempt->status = status;

@@ -129,6 +129,11 @@ void attempt_free(attempt *attempt); /* not under way */
  * words: the operation, and wait, fence and hash if there are any; the rest is the attempt's. */
 void attempt_command(const attempt *attempt, lock_words words, command *command);
 
+/* At the end of a release: another RELEASE follows an ACQUIRE that may arrive late. Not sooner: if
+ * served before the RELEASE of the attempt, this one would make the lock look lost. Does nothing at
+ * the end of another operation. */
+void attempt_release_behind(const attempt *attempt, server *server);
+
 /* Sets the result; does not call on_done. */
 void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient,
                         const char *cause);

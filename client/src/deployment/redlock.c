@@ -174,15 +174,9 @@ static void heal(round *round) {
             vote_send_behind(vote, DLOCK_ACQUIRING);
 }
 
-/* A RELEASE follows an ACQUIRE that may arrive late. Not sooner than the votes are counted: served
- * before the RELEASE of the round, this one would make the lock look lost. */
 static void release_behind(const round *round) {
-    command release = {0};
-    const attempt *attempt = round->attempt;
-    if (attempt->operation != DLOCK_RELEASING) return;
-    attempt_command(attempt, (lock_words){.operation = DLOCK_RELEASING}, &release);
     for (size_t i = 0; i < round->redlock->count; i++)
-        server_send_behind(round->redlock->servers[i], &release);
+        attempt_release_behind(round->attempt, round->redlock->servers[i]);
 }
 
 static void on_done(round *round, dlock_status result) {

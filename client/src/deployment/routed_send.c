@@ -81,19 +81,9 @@ static void settle_session(routed_run *run, session *session, dlock_status statu
     }
 }
 
-/* A RELEASE follows an ACQUIRE that may arrive late. Not sooner: served before the RELEASE that has
- * been answered now, this one would have made the lock look lost. */
-static void release_behind(const routed_run *run) {
-    command release = {0};
-    const attempt *attempt = run->attempt;
-    if (attempt->operation != DLOCK_RELEASING || !attempt->may_hold || run->server == NULL) return;
-    attempt_command(attempt, (lock_words){.operation = DLOCK_RELEASING}, &release);
-    server_send_behind(run->server, &release);
-}
-
 void run_settle_own(routed_run *run) {
     attempt *attempt = run->attempt;
-    release_behind(run);
+    if (attempt->may_hold && run->server != NULL) attempt_release_behind(attempt, run->server);
     if (attempt->session != NULL) settle_session(run, attempt->session, attempt->status);
     run_return_own(run);
 }
