@@ -45,7 +45,7 @@ static void undo(round *round, bool is_abandoned) {
     bool must_withdraw = false;
     round_each_vote(const round_vote, vote, round) {
         if (!vote->may_hold) continue;
-        vote_send_behind(vote, DLOCK_RELEASING);
+        vote_send(vote, DLOCK_RELEASING, 0, NULL);
         if (is_abandoned || vote->is_in_doubt) must_withdraw = true;
     }
     if (must_withdraw)
@@ -112,8 +112,7 @@ static void raise_fences(round *round) {
     }
     round_each_vote(const round_vote, vote, round)
         is_lower[vote - round->server_votes] = vote_is_yes(vote) && vote->fence < fence;
-    round_plan plan = {.operation = DLOCK_ACQUIRING,
-                       .fence = fence,
+    round_plan plan = {.fence = fence,
                        .is_fence_needed = true,
                        .limit_us = round->attempt->limit_us,
                        .on_done = on_raised};
@@ -138,6 +137,11 @@ static void on_voted(round *round, dlock_status result) {
     start_acquire(round);
 }
 
+/* A reply after half of the lease is of no use. */
+static int64_t useful_until_us(const round *round) {
+    return round_now_us(round) + (int64_t)round->attempt->lease_ms * 500;
+}
+
 /* A fence that no server should have passed when the request arrives. 0: none is proposed. */
 static uint64_t propose_fence(const redlock *redlock) {
     const clock_source *clock = loop_clock(redlock->base.loop);
@@ -153,10 +157,9 @@ static void start_acquire(round *round) {
     const redlock *redlock = round->redlock;
     int64_t now_us = round_now_us(round);
     int64_t limit_us = now_us + deadline_left_us(round->attempt->limit_us, now_us) / 4 * 3;
-    round_plan plan = {.operation = DLOCK_ACQUIRING,
-                       .fence = propose_fence(redlock),
+    round_plan plan = {.fence = propose_fence(redlock),
                        .asks_others = true,
-                       .limit_us = deadline_earlier(limit_us, round_useful_until_us(round)),
+                       .limit_us = deadline_earlier(limit_us, useful_until_us(round)),
                        .is_enough = is_fence_in_reach,
                        .on_done = on_voted};
     bool is_chosen[TOPOLOGY_SERVERS_MAX];
@@ -171,7 +174,7 @@ static void start_acquire(round *round) {
 static void heal(round *round) {
     round_each_vote(const round_vote, vote, round)
         if (vote->state == VOTE_COUNTED && vote->status == DLOCK_LOST)
-            vote_send_behind(vote, DLOCK_ACQUIRING);
+            vote_send(vote, DLOCK_ACQUIRING, round->attempt->fence, NULL);
 }
 
 static void release_behind(const round *round) {
@@ -194,20 +197,12 @@ static int64_t heal_linger_us(const round *round) {
     return linger_us > ROUND_LINGER_US ? linger_us : ROUND_LINGER_US;
 }
 
-static void start_extend(round *round) {
-    const attempt *attempt = round->attempt;
-    round_plan plan = {.operation = DLOCK_EXTENDING,
-                       .limit_us =
-                           deadline_earlier(attempt->limit_us, round_useful_until_us(round)),
-                       .linger_us = attempt->is_renewal ? heal_linger_us(round) : 0,
-                       .on_done = on_done};
-    round_start(round, &plan, NULL, 0);
-}
-
-static void start_release(round *round) {
+static void start_change(round *round) {
     attempt *attempt = round->attempt;
-    round_plan plan = {
-        .operation = DLOCK_RELEASING, .limit_us = attempt->limit_us, .on_done = on_done};
+    round_plan plan = {.limit_us = attempt->limit_us, .on_done = on_done};
+    if (attempt->operation == DLOCK_EXTENDING)
+        plan.limit_us = deadline_earlier(attempt->limit_us, useful_until_us(round));
+    if (attempt->is_renewal) plan.linger_us = heal_linger_us(round);
     round_start(round, &plan, NULL, 0);
     if (attempt->on_sent != NULL) attempt->on_sent(attempt);
 }
@@ -220,10 +215,8 @@ static void start(deployment *deployment, attempt *attempt) {
     attempt->may_hold = false; /* what was granted is undone here */
     if (attempt->operation == DLOCK_ACQUIRING)
         start_acquire(round);
-    else if (attempt->operation == DLOCK_EXTENDING)
-        start_extend(round);
     else
-        start_release(round);
+        start_change(round);
 }
 
 static void abandon(deployment *deployment, attempt *attempt) {

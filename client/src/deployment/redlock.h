@@ -73,7 +73,6 @@ typedef struct round_vote {
 } round_vote;
 
 typedef struct round_plan {
-    dlock_operation operation;
     uint64_t fence;       /* of an acquire: proposed; 0: none */
     bool is_fence_needed; /* a grant with a smaller fence is not a yes */
     bool asks_others;     /* if the chosen servers cannot decide, the other servers are asked too */
@@ -101,11 +100,6 @@ static inline int64_t round_now_us(const round *round) {
     return loop_now_us(round->redlock->base.loop);
 }
 
-/* A reply after half of the lease is of no use. */
-static inline int64_t round_useful_until_us(const round *round) {
-    return round_now_us(round) + (int64_t)round->attempt->lease_ms * 500;
-}
-
 static inline bool vote_is_yes(const round_vote *vote) {
     return vote->state == VOTE_COUNTED && vote->status == DLOCK_OK;
 }
@@ -122,9 +116,9 @@ void round_init(round *round, redlock *redlock, attempt *attempt);
 void round_start(round *round, const round_plan *plan, const bool is_chosen[], size_t yes);
 /* Abandons the stragglers of a round with this result: on_done is not called. */
 void round_stop(round *round, dlock_status result);
-/* Sends a command that nobody waits for, behind the last request to that server: on the same
- * connection if the request is a straggler. */
-void vote_send_behind(const round_vote *vote, dlock_operation operation);
+/* Sends a command behind the last request to that server: on the same connection if the request is
+ * a straggler. request NULL: nobody waits for the reply. False: no memory. */
+bool vote_send(const round_vote *vote, dlock_operation operation, uint64_t fence, request *request);
 /* Ends the attempt: the caller is told, and may start another attempt at once. cause NULL: the
  * votes, as "2 ok, 2 busy, 1 unreachable: 10.0.0.3:6379: Connection refused". */
 void round_end(round *round, dlock_status status, const char *cause);

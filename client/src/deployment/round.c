@@ -15,7 +15,7 @@
 #include "deployment/redlock.h"
 
 static bool is_acquire(const round *round) {
-    return round->plan.operation == DLOCK_ACQUIRING;
+    return round->attempt->operation == DLOCK_ACQUIRING;
 }
 
 static dlock_status no_of(const round *round) {
@@ -42,13 +42,19 @@ static void note_failure(const round_vote *vote, const char *cause) {
 
 /* -- the end of a round */
 
-/* request NULL: nobody waits for the reply. */
-static bool send_command(const round_vote *vote, request *request) {
-    const round_plan *plan = &vote->round->plan;
-    lock_words words = {.operation = plan->operation, .fence = plan->fence};
+bool vote_send(const round_vote *vote, dlock_operation operation, uint64_t fence,
+               request *request) {
     command command = {0};
+    lock_words words = {.operation = operation, .fence = fence};
     attempt_command(vote->round->attempt, words, &command);
+    if (vote->conn != NULL) return connection_send(vote->conn, &command, 1, request);
     return server_send(vote->server, &command, 1, request);
+}
+
+/* The command of the round. */
+static bool send_command(const round_vote *vote, request *request) {
+    const round *round = vote->round;
+    return vote_send(vote, round->attempt->operation, round->plan.fence, request);
 }
 
 /* A straggler that still waited for its connection is taken back by connection_abandon(); its
@@ -58,7 +64,7 @@ static void abandon_straggler(round_vote *vote, dlock_status result) {
     round *round = vote->round;
     connection *conn = vote->request.conn;
     bool was_sent = connection_abandon(&vote->request), is_yes = result == DLOCK_OK;
-    bool must_send = is_yes || round->plan.operation == DLOCK_RELEASING;
+    bool must_send = is_yes || round->attempt->operation == DLOCK_RELEASING;
     vote->state = VOTE_STRAGGLER;
     if (was_sent && conn != NULL && connection_is_ready(conn))
         vote->conn = conn;
@@ -214,17 +220,6 @@ void round_start(round *round, const round_plan *plan, const bool is_chosen[], s
         if (is_chosen == NULL || is_chosen[i]) ask(vote);
     }
     set_timer(round, deadline_after_ms(round_now_us(round), round->redlock->base.io_timeout_ms));
-}
-
-void vote_send_behind(const round_vote *vote, dlock_operation operation) {
-    const attempt *attempt = vote->round->attempt;
-    lock_words words = {.operation = operation, .fence = attempt->fence};
-    command command = {0};
-    attempt_command(attempt, words, &command);
-    if (vote->conn != NULL)
-        connection_send(vote->conn, &command, 1, NULL);
-    else
-        server_send(vote->server, &command, 1, NULL);
 }
 
 /* The lease of a majority began when the first of its requests was sent. */
