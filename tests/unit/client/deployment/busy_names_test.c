@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* busy_names_test.c - names that were busy lately. */
-#include "deployment/busy_names.h"
+#include "deployment/router.h"
 
 #include "unit.h"
 
