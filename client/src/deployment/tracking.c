@@ -28,8 +28,8 @@ typedef struct tracked_server {
     enum { LINK_CLOSED, LINK_OPENING, LINK_OPEN, LINK_REFUSED } phase;
     own_connection *subscriber; /* NULL: none */
     request subscription;
-    int64_t subscriber_id; /* 0: the server refuses; negative: not now */
-    bool is_enabled;       /* CLIENT TRACKING ON was sent on the command connection */
+    int64_t subscriber_id;
+    bool is_enabled; /* CLIENT TRACKING ON was sent on the command connection */
     loop_task reset;
     loop_timer timer; /* without names: closes the link. Else: opens the subscriber again */
 } tracked_server;
@@ -142,9 +142,10 @@ static bool is_transient(const reply *reply) {
 
 static void on_subscription_reply(request *request, int index, const reply *reply) {
     tracked_server *link = container_of(request, tracked_server, subscription);
-    if (index == 0) link->subscriber_id = reply->kind == REPLY_INTEGER ? reply->integer : 0;
-    if (index == 1 && reply->kind != REPLY_ARRAY) link->subscriber_id = 0;
-    if (is_transient(reply)) link->subscriber_id = -1;
+    if (index == 0) link->subscriber_id = reply->integer;
+    if (reply->kind == (index == 0 ? REPLY_INTEGER : REPLY_ARRAY)) return;
+    (is_transient(reply) ? reopen_later : refuse)(link);
+    read_all(link, 0);
 }
 
 /* A connection that broke has called on_broken() before. */
@@ -153,8 +154,6 @@ static void on_subscribed(request *request, dlock_status status, const char *cau
     tracked_server *link = container_of(request, tracked_server, subscription);
     if (status != DLOCK_OK) return;
     link->phase = LINK_OPEN;
-    if (link->subscriber_id < 0) reopen_later(link);
-    if (link->subscriber_id == 0) refuse(link);
     read_all(link, 0);
 }
 
