@@ -50,10 +50,12 @@ static void forget_unused(cluster_router *cluster) {
         cluster->node_end--;
 }
 
-/* The place of the node with this address, which is added if need be. NO_NODE: no memory, or too
- * many nodes. */
-static size_t place_of_node(cluster_router *cluster, const char *host, int port) {
+/* The place of the node with this address, which is added if need be. A host that the sender of the
+ * address does not know is the host of the sender. NO_NODE: no memory, or too many nodes. */
+static size_t place_of_node(cluster_router *cluster, const server *sender, const char *host,
+                            int port) {
     size_t place = cluster->node_end; /* the first free one */
+    if (host[0] == '\0' || strcmp(host, HOST_UNKNOWN) == 0) host = server_url(sender)->host;
     for (size_t i = cluster->node_end; i-- > 0;) {
         const url *known = cluster->nodes[i] == NULL ? NULL : server_url(cluster->nodes[i]);
         if (known == NULL)
@@ -78,8 +80,7 @@ static bool is_number_within(const reply *reply, int64_t least, int64_t most) {
            reply->integer <= most;
 }
 
-/* The first slot, the last slot, then nodes, the master first: host, port, and more. A host that
- * the sender does not know is the host of the sender. */
+/* The first slot, the last slot, then nodes, the master first: host, port, and more. */
 static const char *read_range(cluster_router *cluster, uint16_t owners[], const reply *range,
                               const server *sender) {
     static const char nonsense[] = "the server gave a list of slots that makes no sense";
@@ -93,9 +94,7 @@ static const char *read_range(cluster_router *cluster, uint16_t owners[], const 
     if (host->kind != REPLY_NIL && !is_text) return nonsense;
     char name[URL_HOST_MAX + 1];
     reply_copy_text(host, name, sizeof(name));
-    bool is_known = name[0] != '\0' && strcmp(name, HOST_UNKNOWN) != 0;
-    size_t place =
-        place_of_node(cluster, is_known ? name : server_url(sender)->host, (int)port->integer);
+    size_t place = place_of_node(cluster, sender, name, (int)port->integer);
     if (place == NO_NODE) return "no memory for the nodes of the cluster";
     for (int64_t slot = first->integer; slot <= last->integer; slot++)
         owners[slot] = (uint16_t)place;
@@ -143,11 +142,10 @@ static server *find(router *base, const char *name) {
 
 static server *follow(router *base, server *sender, const redirect *redirect) {
     cluster_router *cluster = (cluster_router *)base;
-    const char *host = redirect->host[0] != '\0' ? redirect->host : server_url(sender)->host;
-    size_t place = place_of_node(cluster, host, redirect->port);
+    size_t place = place_of_node(cluster, sender, redirect->host, redirect->port);
     if (place == NO_NODE) { /* redirects have named many nodes since the last map */
         forget_unused(cluster);
-        place = place_of_node(cluster, host, redirect->port);
+        place = place_of_node(cluster, sender, redirect->host, redirect->port);
     }
     if (place == NO_NODE) return NULL;
     if (!redirect->is_ask) {
