@@ -167,7 +167,6 @@ static size_t list_owners(router *base, server *servers[], size_t max) {
 
 static void free_router(router *base) {
     cluster_router *cluster = (cluster_router *)base;
-    router_stop(base);
     for (size_t i = 0; i < cluster->node_end; i++)
         server_free(cluster->nodes[i]);
     free(cluster);

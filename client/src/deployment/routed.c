@@ -327,15 +327,10 @@ static void abandon(deployment *base, attempt *attempt) {
     stop(run);
 }
 
-static void free_router(deployment *base) {
-    router *router = (struct router *)base;
-    router->table->free(router);
-}
-
 const deployment_table routed_table = {.start = start,
                                        .abandon = abandon,
                                        .list_servers = router_list,
-                                       .free = free_router,
+                                       .free = router_free,
                                        .run_size = sizeof(routed_run),
                                        .has_sessions = true,
                                        .has_replicas = true};

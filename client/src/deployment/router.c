@@ -52,7 +52,7 @@ static void on_done(request *request, dlock_status status, const char *cause) {
     if (--router->pending_count == 0) loop_set_timer(router->base.loop, &router->timer, 0);
 }
 
-void router_stop(router *router) {
+static void stop(router *router) {
     loop_clear_timer(router->base.loop, &router->timer);
     for (size_t i = 0; i < router->probe_count; i++) {
         router_probe *probe = &router->probes[i];
@@ -68,7 +68,7 @@ void router_stop(router *router) {
 
 static void on_due(loop_timer *timer) {
     router *router = container_of(timer, struct router, timer);
-    router_stop(router);
+    stop(router);
     router->ended_us = loop_now_us(router->base.loop);
     if (!router->is_answered)
         router_tell_waits(router, router->worst, router->worst_cause);
@@ -154,6 +154,12 @@ void router_init(router *router, const router_table *table, const server_options
     router->options = *options;
     router->timer.on_due = on_due;
     list_init(&router->waits);
+}
+
+void router_free(deployment *base) {
+    router *router = (struct router *)base;
+    stop(router);
+    router->table->free(router);
 }
 
 void router_tell_waits(router *router, dlock_status failure, const char *cause) {

@@ -57,7 +57,7 @@ typedef struct router_table {
     server *(*follow)(router *router, server *sender, const redirect *redirect);
     /* All servers that have locks, shares; at most max. NULL: only the server that find() names. */
     size_t (*list)(router *router, server *servers[], size_t max);
-    void (*free)(router *router); /* after router_stop() */
+    void (*free)(router *router); /* no discovery is under way */
 
     /* Begins a discovery: the servers to ask, borrowed, and their number, at least 1; and the
      * commands, which are empty before. NULL: there is nothing to discover. */
@@ -97,11 +97,11 @@ struct router {
  * discovery is under way, and a wait makes sense. */
 bool router_discover(router *router);
 
-/* Of routers and tests. The rest of the router is zero. The discovery is abandoned; has ended. */
+/* Of routers and tests. The rest of the router is zero. The discovery has ended. */
 void router_init(router *router, const router_table *table, const server_options *options);
-void router_stop(router *router);
 void router_tell_waits(router *router, dlock_status failure, const char *cause);
 
 /* Of routed.c and router.c. */
 extern const deployment_table routed_table;
 void router_list(deployment *base, int64_t limit_us, server_list *list);
+void router_free(deployment *base);

@@ -90,7 +90,6 @@ static server *find(router *base, const char *name) {
 
 static void free_router(router *base) {
     master_router *router = (master_router *)base;
-    router_stop(base);
     for (size_t i = 0; i < router->count; i++)
         server_free(router->sentinels[i]);
     server_free(router->master);

@@ -27,7 +27,7 @@ static void begin_map(void) {
 }
 
 static void end_map(void) {
-    stage->table->free(stage);
+    stage->base.table->free(&stage->base);
     end();
 }
 

@@ -24,7 +24,7 @@ static void begin_stage(void) {
 }
 
 static void end_stage(void) {
-    stage->table->free(stage);
+    stage->base.table->free(&stage->base);
     end();
 }
 

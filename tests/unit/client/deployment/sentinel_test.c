@@ -44,7 +44,7 @@ static void begin_stage(void) {
 }
 
 static void end_stage(void) {
-    stage.router->table->free(stage.router);
+    stage.router->base.table->free(&stage.router->base);
     end();
 }
 
