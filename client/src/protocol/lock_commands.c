@@ -18,6 +18,13 @@
 
 /* -- commands */
 
+/* An option with a number; 0: the option is left out. */
+static void add_option(command *command, const char *option, uint64_t number) {
+    if (number == 0) return;
+    command_add(command, option);
+    command_add_number(command, number);
+}
+
 void lock_command(command *command, const lock_words *words) {
     bool is_acquire = words->operation == DLOCK_ACQUIRING;
     bool is_release = words->operation == DLOCK_RELEASING;
@@ -27,20 +34,11 @@ void lock_command(command *command, const lock_words *words) {
     command_add(command, "PX");
     command_add_number(command, words->lease_ms);
     if (!is_acquire) return;
-    if (words->wait_ms > 0) {
-        command_add(command, "WAIT");
-        command_add_number(command, words->wait_ms);
-    }
+    add_option(command, "WAIT", words->wait_ms);
     if (words->is_session) command_add(command, "SESSION");
     if (words->mode == DLOCK_SHARED) command_add(command, "SHARED");
-    if (words->max_holders > 0) {
-        command_add(command, "MAX");
-        command_add_number(command, words->max_holders);
-    }
-    if (words->fence > 0) {
-        command_add(command, "FENCE");
-        command_add_number(command, words->fence);
-    }
+    add_option(command, "MAX", words->max_holders);
+    add_option(command, "FENCE", words->fence);
 }
 
 void guard_command(command *command, const char *name, const char *token,
@@ -126,7 +124,6 @@ void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed) 
         verdict_set(verdict, DLOCK_OK, "");
 }
 
-/* A text that does not fit is cut; a NUL follows in any case. */
 static void set_value(dlock_reply *value, const reply *reply) {
     bool is_text = reply->kind == REPLY_TEXT || reply->kind == REPLY_STATUS;
     value->kind = is_text                        ? DLOCK_REPLY_TEXT
@@ -137,11 +134,7 @@ static void set_value(dlock_reply *value, const reply *reply) {
                      : reply->kind == REPLY_ARRAY ? (int64_t)reply->count
                                                   : 0;
     value->text_length = is_text ? reply->length : 0;
-    if (value->text_size == 0) return;
-    size_t room = value->text_size - 1;
-    size_t length = value->text_length < room ? value->text_length : room;
-    if (length > 0) memcpy(value->text, reply->text, length);
-    value->text[length] = '\0';
+    if (value->text_size > 0) reply_copy_text(reply, value->text, value->text_size);
 }
 
 void read_guard_reply(verdict *verdict, dlock_reply *value, const reply *reply) {
