@@ -65,13 +65,6 @@ static void end(routed_run *run, dlock_status status, bool is_transient, const c
     finish(run);
 }
 
-/* From within a function of the deployment's user, which must not be called back yet. */
-static void end_later(routed_run *run, dlock_status status, const char *cause) {
-    attempt_set_result(run->attempt, status, status == DLOCK_UNREACHABLE, cause);
-    run->phase = RUN_ENDING;
-    loop_set_timer(run->router->base.loop, &run->timer, 0);
-}
-
 /* A server may have granted the lock, and nobody will use it. */
 static void withdraw(routed_run *run) {
     attempt *attempt = run->attempt;
@@ -82,8 +75,13 @@ static void withdraw(routed_run *run) {
 
 /* -- to a server */
 
+/* May be called from within a function of the deployment's user, which must not be called back
+ * yet. */
 static void send_request(routed_run *run) {
-    if (!run_send(run)) end_later(run, DLOCK_NO_MEMORY, "no memory");
+    if (run_send(run)) return;
+    attempt_set_result(run->attempt, DLOCK_NO_MEMORY, false, "no memory");
+    run->phase = RUN_ENDING;
+    loop_set_timer(run->router->base.loop, &run->timer, 0);
 }
 
 static void go_to(routed_run *run, server *server, bool is_asking) {
@@ -108,18 +106,15 @@ static void wait_for_discovery(routed_run *run, int64_t until_us) {
 
 /* If discoveries fail, the known server is used while another discovery is under way. */
 static void route(routed_run *run) {
-    router *router = run->router;
     server *known = find(run);
     bool is_discovering = router_discover(run->router);
     int64_t now_us = now_of(run);
-    if (known != NULL && !(is_discovering && router->failure == DLOCK_OK))
-        go_to(run, known, false);
-    else if (known != NULL)
-        wait_for_discovery(run, now_us + deadline_left_us(run->limit_us, now_us) / 2);
-    else if (is_discovering)
+    if (known == NULL)
         wait_for_discovery(run, run->limit_us);
+    else if (is_discovering && run->router->failure == DLOCK_OK)
+        wait_for_discovery(run, now_us + deadline_left_us(run->limit_us, now_us) / 2);
     else
-        end_later(run, DLOCK_UNREACHABLE, "no server is known");
+        go_to(run, known, false);
 }
 
 /* The discovery has ended, or takes too long for this attempt. */
