@@ -49,7 +49,6 @@ typedef struct job {
     int64_t limit_us;
     dlock_call call;
     char token[DLOCK_TOKEN_SIZE];
-    dlock_status status;
     char name[];
 } job;
 
@@ -97,16 +96,16 @@ static void end_attempt(custom_run *run, dlock_status status, const char *cause)
     attempt->on_done(attempt);
 }
 
-static void end_by_job(job *job) {
+static void end_by_job(job *job, dlock_status status) {
     attempt *attempt = job->attempt;
     const dlock_call *call = &job->call;
-    attempt->may_hold = call->operation == DLOCK_ACQUIRING && job->status == DLOCK_IN_DOUBT;
-    if (job->status == DLOCK_OK) {
+    attempt->may_hold = call->operation == DLOCK_ACQUIRING && status == DLOCK_IN_DOUBT;
+    if (status == DLOCK_OK) {
         attempt->asked_us = call->asked_us;
         attempt->lease_ms = call->lease_ms;
         if (call->operation == DLOCK_ACQUIRING) attempt->fence = call->fence;
     }
-    end_attempt(attempt->run, job->status, job->status == DLOCK_OK ? "" : call->cause);
+    end_attempt(attempt->run, status, status == DLOCK_OK ? "" : call->cause);
 }
 
 static void free_job(job *job) {
@@ -158,10 +157,10 @@ static void undo(custom *custom, job *job) {
 
 static void run_job(custom *custom, job *job) {
     list_remove(&job->node);
-    job->status = call_store(custom, job);
-    bool may_hold = job->status == DLOCK_OK || job->status == DLOCK_IN_DOUBT;
+    dlock_status status = call_store(custom, job);
+    bool may_hold = status == DLOCK_OK || status == DLOCK_IN_DOUBT;
     if (job->attempt != NULL)
-        end_by_job(job);
+        end_by_job(job, status);
     else if (job->call.operation == DLOCK_ACQUIRING && may_hold)
         undo(custom, job);
     free_job(job);
