@@ -124,17 +124,15 @@ static void on_found(loop_task *found) {
     loop_ready(wait->loop, &wait->waiter);
 }
 
-static void await_discovery(router *router, int64_t limit_us) {
-    discovery_wait wait = {.found.run = on_found, .loop = router->base.loop};
-    list_append(&router->waits, &wait.found.node);
-    loop_wait_until(wait.loop, &wait.waiter, limit_us);
-    list_remove(&wait.found.node);
-}
-
 void router_list(deployment *base, int64_t limit_us, server_list *list) {
     router *router = (struct router *)base;
+    discovery_wait wait = {.found.run = on_found, .loop = base->loop};
     router->is_doubted = true; /* a node that is not in an old map would not be missed */
-    if (router_discover(router)) await_discovery(router, limit_us);
+    if (router_discover(router)) {
+        list_append(&router->waits, &wait.found.node);
+        loop_wait_until(base->loop, &wait.waiter, limit_us);
+        list_remove(&wait.found.node);
+    }
     server *known = router->table->find(router, "");
     if (router->table->list != NULL)
         list->count = router->table->list(router, list->servers, SERVER_LIST_MAX);
