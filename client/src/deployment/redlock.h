@@ -21,8 +21,7 @@ typedef struct votes {
     size_t voters;
     size_t yes, no;
     size_t unanswered, unreachable; /* sent, without a reply; not sent */
-    size_t failed;                  /* another failure, which another attempt may not meet */
-    size_t lasting;                 /* a failure that another attempt will meet again */
+    size_t failed, lasting;         /* another failure; of these: the next attempt meets it again */
     dlock_status failure;           /* the first lasting one */
 } votes;
 

@@ -40,8 +40,6 @@ static void note_failure(const round_vote *vote, const char *cause) {
     text_append(failures, CAUSE_SIZE, text);
 }
 
-/* -- the end of a round */
-
 bool vote_send(const round_vote *vote, dlock_operation operation, uint64_t fence,
                request *request) {
     command command = {0};
@@ -56,6 +54,8 @@ static bool send_command(const round_vote *vote, request *request) {
     const round *round = vote->round;
     return vote_send(vote, round->attempt->operation, round->plan.fence, request);
 }
+
+/* -- the end of a round */
 
 /* A straggler that still waited for its connection is taken back by connection_abandon(); its
  * command is sent later all the same if all servers are to have the lock, or to release it. Without

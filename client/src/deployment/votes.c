@@ -15,10 +15,9 @@ void votes_add(votes *votes, dlock_status reply, bool is_transient) {
         votes->unanswered++;
     } else if (reply == DLOCK_UNREACHABLE) {
         votes->unreachable++;
-    } else if (is_transient) {
+    } else {
         votes->failed++;
-    } else if (votes->lasting++ == 0) {
-        votes->failure = reply;
+        if (!is_transient && votes->lasting++ == 0) votes->failure = reply;
     }
 }
 
@@ -50,13 +49,13 @@ static void put_count(char *text, size_t size, size_t count, const char *meaning
 }
 
 void votes_describe(const votes *votes, const char *yes, const char *no, char *text, size_t size) {
-    size_t counted = votes->yes + votes->no + votes->unanswered + votes->unreachable +
-                     votes->failed + votes->lasting;
+    size_t counted =
+        votes->yes + votes->no + votes->unanswered + votes->unreachable + votes->failed;
     text[0] = '\0';
     put_count(text, size, votes->yes, yes);
     put_count(text, size, votes->no, no);
     put_count(text, size, votes->unanswered, "unanswered");
     put_count(text, size, votes->unreachable, "unreachable");
-    put_count(text, size, votes->failed + votes->lasting, "failed");
+    put_count(text, size, votes->failed, "failed");
     put_count(text, size, votes->voters - counted, "skipped");
 }
