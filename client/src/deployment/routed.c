@@ -294,13 +294,12 @@ static void on_due(loop_timer *timer) {
 
 static void start(deployment *base, attempt *attempt) {
     routed_run *run = attempt->run;
-    *run = (routed_run){
-        .request = {.on_reply = run_read_reply, .on_done = on_done, .on_sent = run_limit_reply},
-        .wait = {.run = on_found},
-        .timer = {.on_due = on_due},
-        .router = (router *)base,
-        .attempt = attempt,
-        .limit_us = attempt->limit_us};
+    *run = (routed_run){.request.on_done = on_done,
+                        .wait = {.run = on_found},
+                        .timer = {.on_due = on_due},
+                        .router = (router *)base,
+                        .attempt = attempt,
+                        .limit_us = attempt->limit_us};
     if (attempt->guarded != NULL) run->request.reply_bytes_max = REPLY_BYTES_MAX;
     if (attempt->min_replicas > 0 && attempt->operation != DLOCK_RELEASING)
         run->limit_us = deadline_after_ms(run->limit_us, attempt->replica_timeout_ms);

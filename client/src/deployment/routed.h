@@ -35,17 +35,14 @@ static inline bool run_takes_lock(const routed_run *run) {
 /* Of routed.c: the server of a parked request gives no sign of life; arg: the run. */
 void run_doubt(void *arg);
 
-/* Sends the request to run->server, and sets the timer. False: no memory. */
+/* Sends the request to run->server, and sets the timer. The reply sets the result of the attempt.
+ * False: no memory. */
 bool run_send(routed_run *run);
-/* Of run->request, on_sent: the reply must come soon, unless the request may wait in the server. */
-void run_limit_reply(request *request);
 /* Abandons the request. is_final: the token will not be used again, so a RELEASE follows on the
  * same connection. The result: was something sent, or may something have been sent? */
 bool run_abandon_request(routed_run *run, bool is_final);
 /* A RELEASE on the connection of the request that was just answered. False: there is none. */
 bool run_send_release(routed_run *run);
-/* Of run->request, on_reply: sets the result of the attempt. */
-void run_read_reply(request *request, int index, const reply *reply);
 /* No request is under way: gives the own connection back, since the next request goes elsewhere. */
 void run_return_own(routed_run *run);
 /* The same at the end of the attempt, whose status is known; keeps or closes the connection of a

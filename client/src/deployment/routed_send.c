@@ -92,7 +92,7 @@ void run_settle_own(routed_run *run) {
 
 /* A server that does not answer in time hangs. For parked requests, the probes of server.h notice a
  * hung server. */
-void run_limit_reply(request *request) {
+static void limit_reply(request *request) {
     routed_run *run = container_of(request, routed_run, request);
     int64_t limit_ms = run->router->base.io_timeout_ms;
     if (run->is_parked) return;
@@ -117,6 +117,34 @@ static bool send_commands(routed_run *run, dlock_operation operation, uint32_t w
     return server_send(run->server, commands, count, request);
 }
 
+static void read_reply(request *request, int index, const reply *reply) {
+    routed_run *run = container_of(request, routed_run, request);
+    attempt *attempt = run->attempt;
+    const lock_protocol *protocol = attempt->protocol;
+    int part = run->is_asking ? index - 1 : index;
+    bool is_acquire = attempt->operation == DLOCK_ACQUIRING;
+    verdict verdict;
+    if (part == 0 && run->phase == RUN_UNDO) {
+        protocol->read_holder(&verdict, reply);
+        run->is_granted = verdict.status != DLOCK_OK && verdict.status != DLOCK_LOST;
+        return;
+    }
+    if (part == 0 && attempt->guarded != NULL) {
+        read_guard_reply(&verdict, attempt->reply, reply);
+    } else if (part == 0) {
+        (is_acquire ? protocol->read_acquire : protocol->read_holder)(&verdict, reply);
+        run->is_granted = verdict.status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR;
+        run->is_no_script = verdict.is_no_script;
+        if (is_acquire) attempt->fence = verdict.fence;
+    } else if (part == 1 && attempt->status == DLOCK_OK) {
+        read_replicas_reply(&verdict, reply, attempt->min_replicas);
+        run->is_granted = verdict.status != DLOCK_OK;
+    } else {
+        return;
+    }
+    attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
+}
+
 bool run_send(routed_run *run) {
     attempt *attempt = run->attempt;
     loop *loop = run->router->base.loop;
@@ -126,6 +154,8 @@ bool run_send(routed_run *run) {
     if (is_own && !open_own(run, wait_ms > 0)) return false;
     run->is_parked = is_own && wait_ms > 0;
     run->phase = RUN_REQUEST;
+    run->request.on_reply = read_reply;
+    run->request.on_sent = limit_reply;
     run->is_granted = false;
     loop_set_timer(loop, &run->timer, run->limit_us);
     connection *conn = is_own ? run->own->conn : NULL;
@@ -150,34 +180,4 @@ bool run_send_release(routed_run *run) {
     run->is_parked = false;
     loop_set_timer(run->router->base.loop, &run->timer, run->limit_us);
     return send_commands(run, DLOCK_RELEASING, 0, conn, &run->request);
-}
-
-static void take_verdict(attempt *attempt, const verdict *verdict) {
-    attempt_set_result(attempt, verdict->status, verdict->is_transient, verdict->cause);
-}
-
-void run_read_reply(request *request, int index, const reply *reply) {
-    routed_run *run = container_of(request, routed_run, request);
-    attempt *attempt = run->attempt;
-    int part = run->is_asking ? index - 1 : index;
-    verdict verdict;
-    if (part == 0 && run->phase == RUN_UNDO) {
-        attempt->protocol->read_holder(&verdict, reply);
-        run->is_granted = verdict.status != DLOCK_OK && verdict.status != DLOCK_LOST;
-    } else if (part == 0 && attempt->guarded != NULL) {
-        read_guard_reply(&verdict, attempt->reply, reply);
-        take_verdict(attempt, &verdict);
-    } else if (part == 0) {
-        const lock_protocol *protocol = attempt->protocol;
-        bool is_acquire = attempt->operation == DLOCK_ACQUIRING;
-        (is_acquire ? protocol->read_acquire : protocol->read_holder)(&verdict, reply);
-        run->is_granted = verdict.status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR;
-        run->is_no_script = verdict.is_no_script;
-        if (is_acquire) attempt->fence = verdict.fence;
-        take_verdict(attempt, &verdict);
-    } else if (part == 1 && attempt->status == DLOCK_OK) {
-        read_replicas_reply(&verdict, reply, attempt->min_replicas);
-        run->is_granted = verdict.status != DLOCK_OK;
-        take_verdict(attempt, &verdict);
-    }
 }
