@@ -9,9 +9,12 @@
  * lasting failure. */
 enum { RANK_USELESS_REPLY = 1, RANK_REFUSAL = 2, RANK_SILENCE = 3, RANK_NONE = 4 };
 
-static void note_failure(const router_probe *probe, int rank, dlock_status failure,
+/* DLOCK_UNREACHABLE may pass. */
+static void note_failure(const router_probe *probe, bool is_reply, dlock_status failure,
                          const char *cause) {
     router *router = probe->router;
+    int rank = is_reply ? RANK_USELESS_REPLY : RANK_SILENCE;
+    if (failure != DLOCK_UNREACHABLE) rank = RANK_REFUSAL;
     if (rank >= router->worst_rank) return;
     router->worst_rank = rank;
     router->worst = failure;
@@ -25,13 +28,12 @@ static void on_reply(request *request, int index, const reply *reply) {
         char text[CAUSE_SIZE];
         reply_copy_text(reply, text, sizeof(text));
         error_meaning meaning = error_reply_meaning(reply);
-        note_failure(probe, meaning.is_transient ? RANK_USELESS_REPLY : RANK_REFUSAL,
-                     meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status, text);
+        note_failure(probe, true, meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status, text);
         return;
     }
     const char *useless = router->table->read(router, probe, index, reply);
     if (useless != NULL) {
-        note_failure(probe, RANK_USELESS_REPLY, DLOCK_UNREACHABLE, useless);
+        note_failure(probe, true, DLOCK_UNREACHABLE, useless);
     } else if (!router->is_answered) {
         loop *loop = router->base.loop;
         int64_t until_us = deadline_after_ms(loop_now_us(loop), router->table->grace_ms);
@@ -44,11 +46,8 @@ static void on_reply(request *request, int index, const reply *reply) {
 static void on_done(request *request, dlock_status status, const char *cause) {
     router_probe *probe = container_of(request, router_probe, request);
     router *router = probe->router;
-    if (status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT)
-        note_failure(probe, RANK_SILENCE, DLOCK_UNREACHABLE, cause);
-    else if (status != DLOCK_OK)
-        note_failure(probe, RANK_REFUSAL, status, cause);
-    probe->is_pending = false;
+    if (status == DLOCK_IN_DOUBT) status = DLOCK_UNREACHABLE;
+    if (status != DLOCK_OK) note_failure(probe, false, status, cause);
     if (--router->pending_count == 0) loop_set_timer(router->base.loop, &router->timer, 0);
 }
 
@@ -56,10 +55,9 @@ static void stop(router *router) {
     loop_clear_timer(router->base.loop, &router->timer);
     for (size_t i = 0; i < router->probe_count; i++) {
         router_probe *probe = &router->probes[i];
-        if (probe->is_pending) {
-            note_failure(probe, RANK_SILENCE, DLOCK_UNREACHABLE, "no reply in time");
-            connection_abandon(&probe->request);
-        }
+        bool is_pending = probe->request.conn != NULL;
+        if (is_pending) note_failure(probe, false, DLOCK_UNREACHABLE, "no reply in time");
+        connection_abandon(&probe->request);
         server_free(probe->server);
     }
     router->probe_count = 0;
@@ -94,8 +92,7 @@ static void start(router *router, int64_t now_us) {
                                             .on_done = on_done,
                                             .reply_bytes_max = REPLY_BYTES_MAX},
                                 .router = router,
-                                .server = server_share(servers[i]),
-                                .is_pending = true};
+                                .server = server_share(servers[i])};
         if (!server_send(probe->server, commands, router->table->command_count, &probe->request))
             on_done(&probe->request, DLOCK_NO_MEMORY, "no memory");
     }

@@ -45,7 +45,6 @@ typedef struct router_probe {
     request request;
     router *router;
     server *server; /* a share */
-    bool is_pending;
 } router_probe;
 
 typedef struct router_table {
