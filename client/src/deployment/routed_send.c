@@ -36,23 +36,11 @@ static bool needs_own(const routed_run *run, uint32_t wait_ms, int64_t now_us) {
 
 /* -- own connections */
 
-/* Takes the connection that the session has, if the server is the right one. A connection that was
- * not opened for a parked request has no probes. */
-static own_connection *take_session_own(routed_run *run, bool is_parked) {
-    session *session = run->attempt->session;
-    own_connection *own = session->own;
-    bool is_usable = own != NULL && !is_parked && own->conn != NULL && own->server == run->server;
-    /* A session that is moved stays tied to the old connection until it has a new one. */
-    if (!is_usable && run->attempt->is_renewal) return NULL;
-    if (!is_usable) own_connection_close(own);
-    session->own = NULL;
-    return is_usable ? own : NULL;
-}
-
+/* A session that still has a connection has not given its last lock back: closing frees it. */
 static bool open_own(routed_run *run, bool is_parked) {
-    if (is_session_acquire(run->attempt)) run->own = take_session_own(run, is_parked);
-    if (run->own == NULL) run->own = server_open_own(run->server, is_parked);
-    if (run->own == NULL || run->own->conn == NULL) return false;
+    if (is_session_acquire(run->attempt)) session_close(run->attempt->session);
+    run->own = server_open_own(run->server, is_parked);
+    if (run->own == NULL) return false;
     run->own->on_doubt = is_parked ? run_doubt : NULL;
     run->own->arg = run;
     return true;
@@ -67,7 +55,6 @@ void run_return_own(routed_run *run) {
 static void settle_session(routed_run *run, session *session, dlock_status status) {
     bool is_acquire = run->attempt->operation == DLOCK_ACQUIRING;
     if (is_acquire && status == DLOCK_OK) {
-        own_connection_close(session->own);
         own_connection_unpark(run->own);
         session->own = run->own;
         run->own = NULL;
