@@ -45,7 +45,7 @@ static void undo(round *round, bool is_abandoned) {
     bool must_withdraw = false;
     round_each_vote(const round_vote, vote, round) {
         if (!vote->may_hold) continue;
-        vote_send(vote, DLOCK_RELEASING, 0, NULL);
+        vote_send(vote, DLOCK_RELEASING, NULL);
         if (is_abandoned || vote->is_in_doubt) must_withdraw = true;
     }
     if (must_withdraw)
@@ -174,7 +174,7 @@ static void start_acquire(round *round) {
 static void heal(round *round) {
     round_each_vote(const round_vote, vote, round)
         if (vote->state == VOTE_COUNTED && vote->status == DLOCK_LOST)
-            vote_send(vote, DLOCK_ACQUIRING, round->attempt->fence, NULL);
+            vote_send(vote, DLOCK_ACQUIRING, NULL);
 }
 
 static void release_behind(const round *round) {
@@ -199,7 +199,7 @@ static int64_t heal_linger_us(const round *round) {
 
 static void start_change(round *round) {
     attempt *attempt = round->attempt;
-    round_plan plan = {.limit_us = attempt->limit_us, .on_done = on_done};
+    round_plan plan = {.fence = attempt->fence, .limit_us = attempt->limit_us, .on_done = on_done};
     if (attempt->operation == DLOCK_EXTENDING)
         plan.limit_us = deadline_earlier(attempt->limit_us, useful_until_us(round));
     if (attempt->is_renewal) plan.linger_us = heal_linger_us(round);

@@ -72,7 +72,7 @@ typedef struct round_vote {
 } round_vote;
 
 typedef struct round_plan {
-    uint64_t fence;       /* of an acquire: proposed; 0: none */
+    uint64_t fence;       /* of each ACQUIRE: proposed; 0: none */
     bool is_fence_needed; /* a grant with a smaller fence is not a yes */
     bool asks_others;     /* if the chosen servers cannot decide, the other servers are asked too */
     int64_t limit_us;
@@ -117,7 +117,7 @@ void round_start(round *round, const round_plan *plan, const bool is_chosen[], s
 void round_stop(round *round, dlock_status result);
 /* Sends a command behind the last request to that server: on the same connection if the request is
  * a straggler. request NULL: nobody waits for the reply. False: no memory. */
-bool vote_send(const round_vote *vote, dlock_operation operation, uint64_t fence, request *request);
+bool vote_send(const round_vote *vote, dlock_operation operation, request *request);
 /* Ends the attempt: the caller is told, and may start another attempt at once. cause NULL: the
  * votes, as "2 ok, 2 busy, 1 unreachable: 10.0.0.3:6379: Connection refused". */
 void round_end(round *round, dlock_status status, const char *cause);

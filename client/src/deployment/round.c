@@ -40,19 +40,12 @@ static void note_failure(const round_vote *vote, const char *cause) {
     text_append(failures, CAUSE_SIZE, text);
 }
 
-bool vote_send(const round_vote *vote, dlock_operation operation, uint64_t fence,
-               request *request) {
+bool vote_send(const round_vote *vote, dlock_operation operation, request *request) {
     command command = {0};
-    lock_words words = {.operation = operation, .fence = fence};
+    lock_words words = {.operation = operation, .fence = vote->round->plan.fence};
     attempt_command(vote->round->attempt, words, &command);
     if (vote->conn != NULL) return connection_send(vote->conn, &command, 1, request);
     return server_send(vote->server, &command, 1, request);
-}
-
-/* The command of the round. */
-static bool send_command(const round_vote *vote, request *request) {
-    const round *round = vote->round;
-    return vote_send(vote, round->attempt->operation, round->plan.fence, request);
 }
 
 /* -- the end of a round */
@@ -64,13 +57,14 @@ static void abandon_straggler(round_vote *vote, dlock_status result) {
     round *round = vote->round;
     connection *conn = vote->request.conn;
     bool was_sent = connection_abandon(&vote->request), is_yes = result == DLOCK_OK;
-    bool must_send = is_yes || round->attempt->operation == DLOCK_RELEASING;
+    dlock_operation operation = round->attempt->operation;
+    bool must_send = is_yes || operation == DLOCK_RELEASING;
     vote->state = VOTE_STRAGGLER;
     if (was_sent && conn != NULL && connection_is_ready(conn))
         vote->conn = conn;
     else if (was_sent)
         vote->is_in_doubt = true;
-    if (!was_sent && must_send) send_command(vote, NULL);
+    if (!was_sent && must_send) vote_send(vote, operation, NULL);
     if (was_sent || must_send) vote->may_hold = true;
     if (is_yes) return;
     votes_add(&round->votes, was_sent ? DLOCK_IN_DOUBT : DLOCK_UNREACHABLE, true);
@@ -196,7 +190,8 @@ static void on_done(request *request, dlock_status status, const char *cause) {
 static void ask(round_vote *vote) {
     vote->request = (request){.on_reply = on_reply, .on_done = on_done};
     vote->state = VOTE_PENDING;
-    if (!send_command(vote, &vote->request)) count_vote(vote, DLOCK_NO_MEMORY, "no memory");
+    if (!vote_send(vote, vote->round->attempt->operation, &vote->request))
+        count_vote(vote, DLOCK_NO_MEMORY, "no memory");
 }
 
 /* -- the owner's */
