@@ -10,6 +10,7 @@ import time
 import pytest
 
 from support.commands import Lock as Commands
+from support.fake_server import CUT
 from support.libdlock import Background, Event, State, Status, Told
 from support.server import ROOT, wait_until
 
@@ -126,6 +127,27 @@ def test_a_connection_that_only_our_side_lost_is_replaced(connect, fake_server, 
     assert first[2] == second[2] and b"SESSION" in second
     wait_until(lambda: lock.state == State.HELD, "that it is known to be ours")
     assert Event.LOST not in told.events()
+    assert lock.release() == Status.OK
+
+
+def test_a_session_moves_over_a_new_connection(connect, fake_server):
+    """A server that ends one connection may be about to end the others too: an acquire on one of
+    them would be in doubt, and the lock lost."""
+    def answer(words):
+        is_move = words[0] == b"DLOCK.ACQUIRE" and len(server.asked("DLOCK.ACQUIRE")) == 3
+        if is_move and server.connection_count == 2:
+            return CUT
+        return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
+    server = fake_server(answer)
+    dlock = connect(server, io_timeout_ms=5000)
+    lock = hold(dlock)
+    other = dlock.lock("other", min_replicas=1, lease_ms=LEASE_MS)  # its connection is kept
+    assert other.acquire() == Status.OK
+    assert server.connection_count == 2
+    server.connections[0].shutdown(2)
+    wait_until(lambda: len(server.asked("DLOCK.ACQUIRE")) == 3, "that it is asked for again")
+    wait_until(lambda: lock.state != State.SUSPECT, "that the lock is held or lost")
+    assert lock.state == State.HELD
     assert lock.release() == Status.OK
 
 

@@ -36,10 +36,15 @@ static bool needs_own(const routed_run *run, uint32_t wait_ms, int64_t now_us) {
 
 /* -- own connections */
 
-/* A session that still has a connection has not given its last lock back: closing frees it. */
+/* A session that still has a connection has not given its last lock back: closing frees it. A
+ * session moves because its connection has ended, and the server may be about to end all others:
+ * when a sentinel demotes a master, or when the process is killed. An ACQUIRE on one of them would
+ * be in doubt, and the lock lost. */
 static bool open_own(routed_run *run, bool is_parked) {
-    if (is_session_acquire(run->attempt)) session_close(run->attempt->session);
-    run->own = server_open_own(run->server, is_parked);
+    bool is_session = is_session_acquire(run->attempt);
+    bool is_move = is_session && run->attempt->is_renewal;
+    if (is_session) session_close(run->attempt->session);
+    run->own = is_move ? server_open_new_own(run->server) : server_open_own(run->server, is_parked);
     if (run->own == NULL) return false;
     run->own->on_doubt = is_parked ? run_doubt : NULL;
     run->own->arg = run;

@@ -244,6 +244,12 @@ static own_connection *new_own(server *server) {
     return NULL;
 }
 
+own_connection *server_open_new_own(server *server) {
+    own_connection *own = new_own(server);
+    if (own != NULL) server_share(server);
+    return own;
+}
+
 own_connection *server_open_own(server *server, bool is_parked) {
     own_connection *own = take_idle(server);
     if (own == NULL) own = new_own(server);

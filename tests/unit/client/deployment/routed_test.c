@@ -252,6 +252,26 @@ static void a_session_that_is_moved_is_never_undone(void) {
     end_stage();
 }
 
+/* The server that ended one connection may be about to end the others. */
+static void a_session_is_moved_over_a_new_connection(void) {
+    begin_stage();
+    stage.attempt.min_replicas = 1;
+    stage.attempt.replica_timeout_ms = 100;
+    start_acquire(0);
+    CHECK_HEARD(0, ACQUIRE "; WAIT 1 100");
+    say(0, ":7\r\n:1\r\n");
+    CHECK(link_at(0)->is_open); /* kept for the next user */
+    stage.attempt.min_replicas = 0;
+    stage.attempt.session = &stage.session;
+    stage.attempt.is_renewal = true;
+    start_acquire(0);
+    CHECK_HEARD(0, "");
+    CHECK_HEARD(1, ACQUIRE " SESSION");
+    say(1, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    end_stage();
+}
+
 int main(void) {
     UNIT_RUN(a_free_lock_is_granted_over_the_command_connection);
     UNIT_RUN(a_lock_that_may_be_waited_for_is_first_tried_without_a_wait);
@@ -269,5 +289,6 @@ int main(void) {
     UNIT_RUN(a_session_whose_release_is_not_answered_is_closed);
     UNIT_RUN(a_session_in_doubt_is_withdrawn_and_gets_another_token);
     UNIT_RUN(a_session_that_is_moved_is_never_undone);
+    UNIT_RUN(a_session_is_moved_over_a_new_connection);
     return unit_summary();
 }

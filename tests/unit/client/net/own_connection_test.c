@@ -45,6 +45,16 @@ static void one_that_is_given_back_is_used_again(void) {
     end_server();
 }
 
+static void a_new_one_is_not_one_that_was_given_back(void) {
+    begin_server();
+    own_connection_free(open_own(false));
+    own_connection *own = server_open_new_own(the_server);
+    settle();
+    CHECK_EQUAL(the_peer.link_count, 2);
+    own_connection_free(own);
+    end_server();
+}
+
 static void one_that_is_given_back_is_closed_after_a_second(void) {
     begin_server();
     own_connection *one = open_own(false), *other = open_own(false);
@@ -232,6 +242,7 @@ int main(void) {
     UNIT_RUN(it_is_another_connection_than_that_of_commands);
     UNIT_RUN(each_user_has_a_connection);
     UNIT_RUN(one_that_is_given_back_is_used_again);
+    UNIT_RUN(a_new_one_is_not_one_that_was_given_back);
     UNIT_RUN(one_that_is_given_back_is_closed_after_a_second);
     UNIT_RUN(one_that_owes_a_reply_is_not_kept);
     UNIT_RUN(one_that_is_not_yet_ready_is_not_kept);
