@@ -151,6 +151,26 @@ def test_a_session_moves_over_a_new_connection(connect, fake_server):
     assert lock.release() == Status.OK
 
 
+def test_a_session_is_not_lost_to_a_server_that_takes_connections_but_serves_none(
+        connect, fake_server):
+    """As a process does that is killed: for a moment the kernel accepts connections for it. The
+    acquire must not be sent there, since its fate would be in doubt."""
+    unserved = []
+
+    def answer(words):
+        if server.connection_count == 2 and not unserved:
+            unserved.append(words)
+            return CUT
+        return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
+    server = fake_server(answer)
+    lock = hold(connect(server, io_timeout_ms=5000))
+    server.connections[0].shutdown(2)
+    wait_until(lambda: server.connection_count == 3, "another try")
+    wait_until(lambda: lock.state != State.SUSPECT, "that the lock is held or lost")
+    assert lock.state == State.HELD and unserved
+    assert lock.release() == Status.OK
+
+
 def test_a_session_that_moves_is_not_undone_for_want_of_replicas(connect, fake_server, told):
     """They had the lock before; that they do not answer just now is no reason to give it back."""
     acknowledged = [1]

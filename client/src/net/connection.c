@@ -3,7 +3,8 @@
  *
  *   opening    requests are queued already; the first task makes connecting.c begin
  *   greeting   AUTH, SELECT and ROLE, as the URL asks for, are the first request. Nothing else is
- *              sent before they are answered: a command must not reach the wrong database
+ *              sent before they are answered: a command must not reach the wrong database. For an
+ *              owner that needs proof, a PING takes the place of an empty greeting
  *   ready      queued bytes go out before the loop sleeps; replies are given to requests in order
  *   broken     the owner is told, then each request, then the memory is freed; by a task of the
  *              loop
@@ -139,21 +140,33 @@ static int greeting_commands(command commands[GREETING_MAX], const url *url) {
     return count;
 }
 
+static void fail_by_error(connection *conn, const reply *error) {
+    char text[CAUSE_SIZE];
+    reply_copy_text(error, text, sizeof(text));
+    error_meaning meaning = error_reply_meaning(error);
+    connection_fail(conn, meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status, text);
+}
+
 static void on_greeting(request *greeting, int index, const reply *reply) {
     connection *conn = container_of(greeting, connection, greeting);
     const url *url = &conn->endpoint->url;
     bool is_role = url->must_be_master && index == (url->password[0] != '\0') + (url->db != 0);
     const struct reply *role = is_role ? reply_element(reply, 0) : NULL;
     if (reply->kind == REPLY_ERROR) {
-        char text[CAUSE_SIZE];
-        reply_copy_text(reply, text, sizeof(text));
-        error_meaning meaning = error_reply_meaning(reply);
-        connection_fail(conn, meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status, text);
+        fail_by_error(conn, reply);
     } else if (role != NULL && !reply_is_text(role, "master")) {
         connection_fail(conn, DLOCK_UNREACHABLE, "it is not the master");
     } else if (role == NULL && (is_role || !reply_is_text(reply, "OK"))) {
         connection_fail(conn, DLOCK_PROTOCOL, "an unexpected reply to AUTH, SELECT or ROLE");
     }
+}
+
+/* A lasting error, like NOPERM, is a sign of life as well. A server with too many clients closes
+ * the connection after its error. */
+static void on_pong(request *ping, int index, const reply *reply) {
+    (void)index;
+    if (reply->kind == REPLY_ERROR && error_reply_meaning(reply).is_transient)
+        fail_by_error(container_of(ping, connection, greeting), reply);
 }
 
 static void become_ready(connection *conn) {
@@ -179,8 +192,12 @@ void connection_on_open(connection *conn) {
 static bool queue_greeting(connection *conn) {
     command commands[GREETING_MAX] = {{0}};
     int count = greeting_commands(commands, &conn->endpoint->url);
-    if (count == 0) return true;
     conn->greeting.on_reply = on_greeting;
+    if (count == 0 && conn->owner.needs_proof) {
+        command_add(&commands[count++], "PING");
+        conn->greeting.on_reply = on_pong;
+    }
+    if (count == 0) return true;
     conn->greeting.on_done = on_greeted;
     bool is_queued = connection_send(conn, commands, count, &conn->greeting);
     conn->greeting_size = conn->pipeline.out.size;

@@ -67,6 +67,9 @@ typedef struct connection_owner {
     /* The connection is not the owner's any more: it tells its requests, and is gone after that. */
     void (*on_broken)(void *arg, connection *conn);
     void *arg;
+    /* Send no request before the server has given a reply on this connection: to a PING, if the URL
+     * asks for no login. */
+    bool needs_proof;
 } connection_owner;
 
 /* Begins to connect and to log in. NULL: no memory. */

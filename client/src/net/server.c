@@ -228,7 +228,7 @@ static own_connection *take_idle(server *server) {
     return NULL;
 }
 
-static own_connection *new_own(server *server) {
+static own_connection *new_own(server *server, bool needs_proof) {
     own_connection *own = calloc(1, sizeof(*own));
     if (own == NULL) return NULL;
     own->server = server;
@@ -237,7 +237,8 @@ static own_connection *new_own(server *server) {
     connection_owner owner = {.on_answered = on_own_answered,
                               .on_push = on_own_push,
                               .on_broken = on_own_broken,
-                              .arg = own};
+                              .arg = own,
+                              .needs_proof = needs_proof};
     own->conn = connection_open(&server->endpoint, &owner);
     if (own->conn != NULL) return own;
     free(own);
@@ -245,14 +246,14 @@ static own_connection *new_own(server *server) {
 }
 
 own_connection *server_open_new_own(server *server) {
-    own_connection *own = new_own(server);
+    own_connection *own = new_own(server, true);
     if (own != NULL) server_share(server);
     return own;
 }
 
 own_connection *server_open_own(server *server, bool is_parked) {
     own_connection *own = take_idle(server);
-    if (own == NULL) own = new_own(server);
+    if (own == NULL) own = new_own(server, false);
     if (own == NULL) return NULL;
     server_share(server);
     own->is_parked = is_parked;

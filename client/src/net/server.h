@@ -68,7 +68,9 @@ typedef struct own_connection {
 
 /* is_parked: the server is probed while it is in use. NULL: no memory. */
 own_connection *server_open_own(server *server, bool is_parked);
-/* A connection that did not exist before, and is not parked. NULL: no memory. */
+/* A connection that did not exist before, and is not parked. A request is sent once the server has
+ * given a reply on it: the kernel accepts connections for a server that is dying, and drops them.
+ * NULL: no memory. */
 own_connection *server_open_new_own(server *server);
 /* Gives it back: kept for the next one if it is worth it and owes nothing, else closed, with
  * shutdown(2) since a forked child may have a copy. */

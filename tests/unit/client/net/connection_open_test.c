@@ -321,6 +321,65 @@ static void a_greeting_without_an_answer_stalls(void) {
     end();
 }
 
+/* -- proof that the server serves this connection */
+
+static connection *open_with_proof(record *record) {
+    connection *conn = connection_open(
+        &world.endpoint, &(connection_owner){.on_broken = note_broken, .needs_proof = true});
+    world.conn = conn;
+    send_line(conn, "GET a", record);
+    settle();
+    return conn;
+}
+
+static void without_a_login_the_reply_to_a_ping_is_the_proof(void) {
+    const char *const replies[] = {"+PONG\r\n", "-NOPERM no permission to run PING\r\n", ":1\r\n"};
+    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+        begin();
+        record a = new_record("a");
+        connection *conn = open_with_proof(&a);
+        CHECK_TEXT(link_at(0)->heard, "PING");
+        CHECK(!connection_is_ready(conn));
+        link_say(link_at(0), replies[i]);
+        settle();
+        CHECK_TEXT(link_at(0)->heard, "PING; GET a");
+        end();
+    }
+}
+
+static void a_ping_that_is_refused_for_now_is_no_proof(void) {
+    begin();
+    record a = new_record("a");
+    open_with_proof(&a);
+    link_say(link_at(0), "-ERR max number of clients reached\r\n");
+    settle();
+    CHECK_TEXT(world.journal, "broken, a unreachable");
+    CHECK_TEXT(link_at(0)->heard, "PING");
+    CHECK(strstr(a.cause, "max number of clients") != NULL);
+    end();
+}
+
+static void a_login_is_proof_enough(void) {
+    begin_with_login("", "secret", 0, false);
+    record a = new_record("a");
+    open_with_proof(&a);
+    link_say(link_at(0), "+OK\r\n");
+    settle();
+    CHECK_TEXT(link_at(0)->heard, "AUTH secret; GET a");
+    end();
+}
+
+static void an_end_before_the_proof_sends_nothing(void) {
+    begin();
+    record a = new_record("a");
+    open_with_proof(&a);
+    link_end(link_at(0));
+    settle();
+    CHECK_TEXT(world.journal, "broken, a unreachable");
+    CHECK_EQUAL(a.request.sent_us, 0);
+    end();
+}
+
 int main(void) {
     UNIT_RUN(a_refusal_is_told_without_the_name_of_the_server);
     UNIT_RUN(a_server_that_is_not_there_is_unreachable);
@@ -339,5 +398,9 @@ int main(void) {
     UNIT_RUN(an_end_during_the_greeting_sends_nothing);
     UNIT_RUN(a_surplus_reply_during_the_greeting_breaks_the_connection);
     UNIT_RUN(a_greeting_without_an_answer_stalls);
+    UNIT_RUN(without_a_login_the_reply_to_a_ping_is_the_proof);
+    UNIT_RUN(a_ping_that_is_refused_for_now_is_no_proof);
+    UNIT_RUN(a_login_is_proof_enough);
+    UNIT_RUN(an_end_before_the_proof_sends_nothing);
     return unit_summary();
 }

@@ -55,6 +55,23 @@ static void a_new_one_is_not_one_that_was_given_back(void) {
     end_server();
 }
 
+static void a_new_one_is_ready_once_the_server_has_answered(void) {
+    begin_server();
+    own_connection *own = server_open_new_own(the_server);
+    record a = new_record("a");
+    send_line(own->conn, "GET a", &a);
+    settle();
+    CHECK_TEXT(link_at(0)->heard, "PING");
+    link_say(link_at(0), "+PONG\r\n");
+    settle();
+    CHECK_TEXT(link_at(0)->heard, "PING; GET a");
+    link_say(link_at(0), ":1\r\n");
+    settle();
+    CHECK_TEXT(world.journal, "a=1, a ok");
+    own_connection_free(own);
+    end_server();
+}
+
 static void one_that_is_given_back_is_closed_after_a_second(void) {
     begin_server();
     own_connection *one = open_own(false), *other = open_own(false);
@@ -243,6 +260,7 @@ int main(void) {
     UNIT_RUN(each_user_has_a_connection);
     UNIT_RUN(one_that_is_given_back_is_used_again);
     UNIT_RUN(a_new_one_is_not_one_that_was_given_back);
+    UNIT_RUN(a_new_one_is_ready_once_the_server_has_answered);
     UNIT_RUN(one_that_is_given_back_is_closed_after_a_second);
     UNIT_RUN(one_that_owes_a_reply_is_not_kept);
     UNIT_RUN(one_that_is_not_yet_ready_is_not_kept);
