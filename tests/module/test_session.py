@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from support.commands import Lock, stats
-from support.server import wait_until
+from support.server import free_port, wait_until
 from support.stream import ReplicationStream
 from support.turn import in_one_turn
 from support.waiting import Waiting, queue_up
@@ -305,6 +305,21 @@ def test_a_replica_follows_the_end_of_a_session(server, lock, start_replica):
     holder.close()
     wait_until(lambda: Lock(replica).info() is None, "the release to arrive")
     assert replica.dbsize() == 0
+
+
+def test_a_master_that_is_demoted_and_ends_its_connections_releases_nothing(server, lock):
+    """As a sentinel does it, in one transaction: the new master has the lock, and so must this
+    server if a sentinel that lags makes it the master again."""
+    holder = take(server)
+    fence = lock.info()["fence"]
+    in_one_turn(lock.client, ("REPLICAOF", "127.0.0.1", free_port()),
+                ("CLIENT", "KILL", "TYPE", "normal"))
+    wait_until(lambda: stats(lock.client)["sessions"] == 0, "that the session is forgotten")
+    lock.client.execute_command("REPLICAOF", "NO", "ONE")
+    assert (lock.info()["token"], lock.info()["fence"]) == (b"holder", fence)
+    assert stats(lock.client)["session_releases"] == 0
+    with pytest.raises(redis.ConnectionError):
+        holder.answer()
 
 
 def test_after_a_restart_the_lease_is_what_ends_the_lock(start_server):
