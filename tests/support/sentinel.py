@@ -109,11 +109,19 @@ class SentinelSet:
                     and master["flags"] == "master")
         wait_until(lambda: all(knows_all(s) for s in self.sentinels), "the sentinels", timeout=60)
 
+    def master_of(self, sentinel):
+        """The one that this sentinel names."""
+        _, port = plain(sentinel.observer, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
+        return next(s for s in self.servers if s.known_port == int(port))
+
     @property
     def master(self):
-        """The one that the sentinels name."""
-        _, port = plain(self.sentinels[0].observer, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
-        return next(s for s in self.servers if s.known_port == int(port))
+        return self.master_of(self.sentinels[0])
+
+    @property
+    def epoch(self):
+        """Grows with every failover."""
+        return max(int(sentinel.master()["config-epoch"]) for sentinel in self.sentinels)
 
     def wait_for_master(self):
         """The sentinels' master, once it is one and has its replicas."""
@@ -137,13 +145,14 @@ class SentinelSet:
 
         def is_done():
             if self.master is not old:
-                return True
+                return all(self.master_of(s) is self.master for s in self.sentinels)
             with contextlib.suppress(redis.ResponseError):  # it is under way
                 plain(self.sentinels[0].observer, "SENTINEL", "FAILOVER", NAME)
             time.sleep(0.1)
             return False
 
-        # Who talks too often takes a change back before its leader can tell of it.
+        # A sentinel that has not heard of the change yet takes it back after four periods: it turns
+        # the new master into a replica of the old one. So the periods are long until all know.
         for period_ms, condition in ((2000, is_done), (100, lambda: has_role(old, "slave"))):
             for sentinel in self.sentinels:
                 plain(sentinel.observer, "SENTINEL", "DEBUG", "PUBLISH-PERIOD", period_ms)
