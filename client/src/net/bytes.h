@@ -11,10 +11,12 @@ typedef struct bytes {
     size_t size, capacity;
 } bytes;
 
+enum { BYTES_FIRST = 256 }; /* usually enough for a command, so that it takes one allocation */
+
 /* Room for this many more. False: no memory. */
 static inline bool bytes_reserve(bytes *bytes, size_t more) {
     if (bytes->size + more <= bytes->capacity) return true;
-    size_t capacity = (bytes->size + more) * 2;
+    size_t capacity = (bytes->size + more) * 2 + BYTES_FIRST;
     char *grown = realloc(bytes->data, capacity);
     if (grown == NULL) return false;
     bytes->data = grown;

@@ -36,23 +36,23 @@ static bool reserve_entry(pipeline *pipeline) {
 }
 
 bool pipeline_add(pipeline *pipeline, const command commands[], int count, request *request) {
-    size_t size = 0;
     bytes *out = &pipeline->out;
-    for (int i = 0; i < count; i++)
-        size += command_size(&commands[i]);
-    if (!bytes_reserve(out, size) || !reserve_entry(pipeline)) return false;
+    size_t before = out->size;
+    bool is_added = reserve_entry(pipeline);
+    for (int i = 0; i < count && is_added; i++)
+        is_added = command_append(&commands[i], out);
+    if (!is_added) {
+        out->size = before;
+        return false;
+    }
     entry *added = pipeline_at(pipeline, pipeline->count);
     *added = (entry){.request = request,
                      .replies = count,
                      .left = count,
-                     .size = size,
+                     .size = out->size - before,
                      .reply_bytes_max = REPLY_BYTES};
     if (request != NULL && request->reply_bytes_max > 0)
         added->reply_bytes_max = request->reply_bytes_max;
-    for (int i = 0; i < count; i++) {
-        command_write(&commands[i], out->data + out->size);
-        out->size += command_size(&commands[i]);
-    }
     if (request != NULL) request->sequence = pipeline->first_sequence + pipeline->count;
     pipeline->count++;
     return true;

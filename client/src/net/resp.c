@@ -43,48 +43,25 @@ void command_add_number(command *command, uint64_t number) {
 }
 
 /* A kind, a number and the end of the line. */
-static size_t header_size(uint64_t number) {
-    char digits[TEXT_NUMBER_SIZE];
-    return 1 + text_put_number(digits, number) + LINE_END_SIZE;
+static bool append_header(bytes *out, char kind, uint64_t number) {
+    if (!bytes_reserve(out, 1 + TEXT_NUMBER_SIZE + LINE_END_SIZE)) return false;
+    out->data[out->size++] = kind;
+    out->size += text_put_number(out->data + out->size, number);
+    return bytes_append(out, "\r\n", LINE_END_SIZE);
 }
 
-static char *write_header(char *bytes, char kind, uint64_t number) {
-    *bytes++ = kind;
-    bytes += text_put_number(bytes, number);
-    memcpy(bytes, "\r\n", LINE_END_SIZE);
-    return bytes + LINE_END_SIZE;
+static bool append_word(bytes *out, const char *word, size_t length) {
+    return append_header(out, '$', length) && bytes_append(out, word, length) &&
+           bytes_append(out, "\r\n", LINE_END_SIZE);
 }
 
-static size_t word_size(size_t length) {
-    return header_size(length) + length + LINE_END_SIZE;
-}
-
-static char *write_word(char *bytes, const char *word, size_t length) {
-    bytes = write_header(bytes, '$', length);
-    memcpy(bytes, word, length);
-    memcpy(bytes + length, "\r\n", LINE_END_SIZE);
-    return bytes + length + LINE_END_SIZE;
-}
-
-static uint64_t count_words(const command *command) {
-    return (uint64_t)command->count + command->rest_count;
-}
-
-size_t command_size(const command *command) {
-    size_t size = header_size(count_words(command));
-    for (int i = 0; i < command->count; i++)
-        size += word_size(command->lengths[i]);
-    for (size_t i = 0; i < command->rest_count; i++)
-        size += word_size(command->rest_lengths[i]);
-    return size;
-}
-
-void command_write(const command *command, char *bytes) {
-    bytes = write_header(bytes, '*', count_words(command));
-    for (int i = 0; i < command->count; i++)
-        bytes = write_word(bytes, command->words[i], command->lengths[i]);
-    for (size_t i = 0; i < command->rest_count; i++)
-        bytes = write_word(bytes, command->rest[i], command->rest_lengths[i]);
+bool command_append(const command *command, bytes *out) {
+    bool is_added = append_header(out, '*', (uint64_t)command->count + command->rest_count);
+    for (int i = 0; i < command->count && is_added; i++)
+        is_added = append_word(out, command->words[i], command->lengths[i]);
+    for (size_t i = 0; i < command->rest_count && is_added; i++)
+        is_added = append_word(out, command->rest[i], command->rest_lengths[i]);
+    return is_added;
 }
 
 /* -- replies */

@@ -7,6 +7,7 @@
  * to the bytes that have arrived. */
 #pragma once
 #include "dlock.h"
+#include "net/bytes.h"
 
 /* -- commands */
 
@@ -33,9 +34,8 @@ void command_add_number(command *command, uint64_t number);
 void command_add_words(command *command, const char *const words[]);
 #define COMMAND_WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* The number of bytes on the wire, and the bytes. */
-size_t command_size(const command *command);
-void command_write(const command *command, char *bytes);
+/* The bytes on the wire. False: no memory; some of the bytes may be there. */
+bool command_append(const command *command, bytes *out);
 
 /* -- replies */
 
