@@ -170,15 +170,6 @@ static resp_result read_integer(cursor *cursor, int64_t *integer) {
     return skip_line_end(cursor);
 }
 
-/* The length of a text or an array: max at most, or -1 for a null. */
-static resp_result read_length(cursor *cursor, reply *node, int64_t max) {
-    resp_result result = read_integer(cursor, &node->integer);
-    if (result != RESP_REPLY) return result;
-    if (node->integer < -1 || node->integer > max) return RESP_MALFORMED;
-    if (node->integer == -1) node->kind = REPLY_NIL;
-    return RESP_REPLY;
-}
-
 static resp_result read_line(cursor *cursor, reply *node) {
     node->text = cursor->next;
     for (;;) {
@@ -193,8 +184,6 @@ static resp_result read_line(cursor *cursor, reply *node) {
 }
 
 static resp_result read_text(cursor *cursor, reply *node) {
-    resp_result result = read_length(cursor, node, RESP_TEXT_MAX);
-    if (result != RESP_REPLY || node->kind == REPLY_NIL) return result;
     node->text = cursor->next;
     node->length = (size_t)node->integer;
     if (bytes_left(cursor) < node->length) return RESP_INCOMPLETE;
@@ -202,13 +191,8 @@ static resp_result read_text(cursor *cursor, reply *node) {
     return skip_line_end(cursor);
 }
 
-static resp_result read_array(cursor *cursor, reply *node) {
-    resp_result result = read_length(cursor, node, RESP_NODES_MAX);
-    if (result == RESP_REPLY && node->kind == REPLY_ARRAY) node->count = (size_t)node->integer;
-    return result;
-}
-
-/* One node; of an array without the elements. */
+/* One node; of an array without the elements. The number before a text or an array is the length;
+ * -1 is a null. */
 static resp_result read_node(cursor *cursor, reply *node) {
     static const char marks[] = {[REPLY_INTEGER] = ':',
                                  [REPLY_STATUS] = '+',
@@ -221,9 +205,16 @@ static resp_result read_node(cursor *cursor, reply *node) {
     if (mark == NULL) return RESP_MALFORMED;
     cursor->next++;
     node->kind = (reply_kind)(mark - marks);
-    if (node->kind == REPLY_INTEGER) return read_integer(cursor, &node->integer);
-    if (node->kind == REPLY_TEXT) return read_text(cursor, node);
-    return node->kind == REPLY_ARRAY ? read_array(cursor, node) : read_line(cursor, node);
+    if (node->kind == REPLY_STATUS || node->kind == REPLY_ERROR) return read_line(cursor, node);
+    resp_result result = read_integer(cursor, &node->integer);
+    if (result != RESP_REPLY || node->kind == REPLY_INTEGER) return result;
+    int64_t max = node->kind == REPLY_TEXT ? RESP_TEXT_MAX : RESP_NODES_MAX;
+    if (node->integer < -1 || node->integer > max) return RESP_MALFORMED;
+    if (node->integer == -1)
+        node->kind = REPLY_NIL;
+    else if (node->kind == REPLY_ARRAY)
+        node->count = (size_t)node->integer;
+    return node->kind == REPLY_TEXT ? read_text(cursor, node) : RESP_REPLY;
 }
 
 /* Room for one more node. False: no memory. */
