@@ -161,14 +161,15 @@ static void on_due(loop_timer *timer) {
 static void on_lookup(loop_io *io, uint32_t ready) {
     (void)ready;
     connection *conn = container_of(io, connection, connecting.lookup_io);
-    const char *cause;
-    dlock_status status = lookup_result(conn->connecting.lookup, &conn->connecting.found, &cause);
-    if (status == DLOCK_OK && conn->connecting.found == NULL) return;
+    const lookup *lookup = conn->connecting.lookup;
+    if (!atomic_load(&lookup->is_done)) return; /* told for nothing */
     loop_close(conn->loop, io);
-    if (status != DLOCK_OK)
-        connection_fail(conn, status, cause);
-    else
-        try_next_address(conn, "");
+    if (lookup->status != DLOCK_OK) {
+        connection_fail(conn, lookup->status, lookup->cause);
+        return;
+    }
+    conn->connecting.found = &lookup->found;
+    try_next_address(conn, "");
 }
 
 static void begin_lookup(connection *conn) {
@@ -177,7 +178,7 @@ static void begin_lookup(connection *conn) {
     state->lookup = lookup_join(&endpoint->last_lookup, endpoint->url.host, endpoint->url.port,
                                 loop_has_threads(conn->loop));
     /* The loop closes what it watches, so it gets a descriptor of its own. */
-    int fd = state->lookup == NULL ? -1 : fcntl(lookup_fd(state->lookup), F_DUPFD_CLOEXEC, 0);
+    int fd = state->lookup == NULL ? -1 : fcntl(state->lookup->done_fd, F_DUPFD_CLOEXEC, 0);
     state->lookup_io = (loop_io){.fd = fd, .on_ready = on_lookup};
     if (fd < 0 || !loop_watch(conn->loop, &state->lookup_io, EPOLLIN))
         connection_fail(conn, DLOCK_NO_MEMORY,

@@ -16,16 +16,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-struct lookup {
-    atomic_int users;
-    atomic_bool is_done;
-    int done_fd;
-    addresses found;
-    int port;
-    int failure; /* of getaddrinfo(3) */
-    char host[];
-};
-
 static int look_up(addresses *addresses, const char *host, int port, int flags) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags}, *list = NULL;
     char service[16];
@@ -51,11 +41,13 @@ bool resolve_literal(addresses *addresses, const char *host, int port) {
 
 static void *run(void *arg) {
     lookup *lookup = arg;
-    addresses *found = &lookup->found;
-    int flags = AI_NUMERICSERV | AI_ADDRCONFIG;
-    lookup->failure = look_up(found, lookup->host, lookup->port, flags);
-    if (lookup->failure != 0)
-        lookup->failure = look_up(found, lookup->host, lookup->port, AI_NUMERICSERV);
+    int failure =
+        look_up(&lookup->found, lookup->host, lookup->port, AI_NUMERICSERV | AI_ADDRCONFIG);
+    if (failure != 0) failure = look_up(&lookup->found, lookup->host, lookup->port, AI_NUMERICSERV);
+    if (failure != 0) {
+        lookup->status = failure == EAI_MEMORY ? DLOCK_NO_MEMORY : DLOCK_UNREACHABLE;
+        lookup->cause = gai_strerror(failure);
+    }
     atomic_store(&lookup->is_done, true);
     eventfd_write(lookup->done_fd, 1);
     lookup_leave(lookup);
@@ -70,38 +62,19 @@ static lookup *start_lookup(const char *host, int port, bool may_start_thread) {
     memcpy(lookup->host, host, host_size);
     lookup->port = port;
     atomic_init(&lookup->users, 2);
-    atomic_init(&lookup->is_done, false);
     lookup->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    bool is_run = lookup->done_fd >= 0 && !may_start_thread;
-    if (is_run) run(lookup);
-    if (lookup->done_fd < 0 || !(is_run || thread_start(NULL, run, lookup))) {
-        if (lookup->done_fd >= 0) close(lookup->done_fd);
-        free(lookup);
-        return NULL;
-    }
-    return lookup;
+    bool is_started = lookup->done_fd >= 0 &&
+                      (may_start_thread ? thread_start(NULL, run, lookup) : run(lookup) == NULL);
+    if (is_started) return lookup;
+    if (lookup->done_fd >= 0) close(lookup->done_fd);
+    free(lookup);
+    return NULL;
 }
 
 void lookup_leave(lookup *lookup) {
     if (lookup == NULL || atomic_fetch_sub(&lookup->users, 1) != 1) return;
     close(lookup->done_fd);
     free(lookup);
-}
-
-int lookup_fd(const lookup *lookup) {
-    return lookup->done_fd;
-}
-
-dlock_status lookup_result(const lookup *lookup, const addresses **found, const char **cause) {
-    *found = NULL;
-    *cause = "";
-    if (!atomic_load(&lookup->is_done)) return DLOCK_OK;
-    if (lookup->failure == 0) {
-        *found = &lookup->found;
-        return DLOCK_OK;
-    }
-    *cause = gai_strerror(lookup->failure);
-    return lookup->failure == EAI_MEMORY ? DLOCK_NO_MEMORY : DLOCK_UNREACHABLE;
 }
 
 lookup *lookup_join(lookup **last, const char *host, int port, bool may_start_thread) {

@@ -3,6 +3,7 @@
  * deadline. */
 #pragma once
 #include "dlock.h"
+#include <stdatomic.h>
 #include <sys/socket.h>
 
 enum { ADDRESSES_MAX = 8 };
@@ -13,23 +14,27 @@ typedef struct addresses {
     socklen_t sizes[ADDRESSES_MAX];
 } addresses;
 
-/* False: the host is a name, not an address. */
+/* False: the host is a name, not an address, and nothing was written. */
 bool resolve_literal(addresses *addresses, const char *host, int port);
 
 /* A look-up of a host name in a thread of its own, which ends by itself; or, where no thread may be
  * started, within lookup_join(), which then takes as long as getaddrinfo(3). */
-typedef struct lookup lookup;
+typedef struct lookup {
+    atomic_bool is_done; /* the next three are final; not to be read before */
+    dlock_status status;
+    const char *cause; /* of a failure: a static text */
+    addresses found;   /* with DLOCK_OK */
+    /* An eventfd: readable once it is done, and never emptied. Belongs to the look-up (loop_close()
+     * must not close it: watch a dup(2)). */
+    int done_fd;
+    /* Of resolve.c. */
+    atomic_int users;
+    int port;
+    char host[];
+} lookup;
 
 /* *last: the last look-up of that host, NULL at first; lookup_leave() it at the end. All callers at
  * a time share one, so that names that never resolve do not pile up threads: joins the look-up in
  * flight, or begins a new one. NULL: no memory, descriptor or thread. Locked (loop.h). */
 lookup *lookup_join(lookup **last, const char *host, int port, bool may_start_thread);
 void lookup_leave(lookup *lookup); /* NULL is fine */
-
-/* An eventfd: readable from the moment there is a result, and never emptied. Only for watching; the
- * descriptor belongs to the look-up (loop_close() must not close it: watch a dup(2)). */
-int lookup_fd(const lookup *lookup);
-
-/* DLOCK_OK: *found is the result until lookup_leave(), or NULL while there is none. A failure is
- * final; *cause explains the failure and is a static text. */
-dlock_status lookup_result(const lookup *lookup, const addresses **found, const char **cause);

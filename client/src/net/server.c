@@ -99,8 +99,8 @@ server *server_new(const url *url, const server_options *options) {
     endpoint->options = *options;
     if (url->is_unix)
         endpoint->known = path_address(url);
-    else if (!resolve_literal(&endpoint->known, url->host, url->port))
-        endpoint->known.count = 0;
+    else
+        resolve_literal(&endpoint->known, url->host, url->port);
     return server;
 }
 

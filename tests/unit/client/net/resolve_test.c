@@ -27,43 +27,38 @@ static void an_address_needs_no_look_up(void) {
     CHECK(!resolve_literal(&found, "example.invalid", 7000));
 }
 
-static const addresses *wait_for(lookup *lookup, dlock_status *status) {
-    const addresses *found;
-    const char *cause;
-    struct pollfd done = {.fd = lookup_fd(lookup), .events = POLLIN};
+static dlock_status wait_for(const lookup *lookup) {
+    struct pollfd done = {.fd = lookup->done_fd, .events = POLLIN};
     CHECK_EQUAL(poll(&done, 1, 60000), 1);
-    *status = lookup_result(lookup, &found, &cause);
-    CHECK((*status == DLOCK_OK) == (found != NULL));
-    CHECK((*status == DLOCK_OK) == (cause[0] == '\0'));
+    CHECK(atomic_load(&lookup->is_done));
+    CHECK((lookup->status == DLOCK_OK) == (lookup->found.count > 0));
+    CHECK((lookup->status == DLOCK_OK) == (lookup->cause == NULL));
     CHECK_EQUAL(poll(&done, 1, 0), 1);
-    return found;
+    return lookup->status;
 }
 
 static void callers_share_a_look_up(void) {
-    dlock_status status;
     lookup *last = NULL;
     lookup *one = lookup_join(&last, "127.0.0.1", 7000, true);
     lookup *other = lookup_join(&last, "127.0.0.1", 7000, true);
     CHECK(one != NULL && other != NULL);
     if (one == NULL || other == NULL) return;
-    const addresses *found = wait_for(one, &status);
-    if (found != NULL) check_port(found, 7000);
-    wait_for(other, &status);
+    CHECK_EQUAL(wait_for(one), DLOCK_OK);
+    check_port(&one->found, 7000);
     lookup_leave(one);
-    CHECK_EQUAL(status, DLOCK_OK);
+    CHECK_EQUAL(wait_for(other), DLOCK_OK);
     lookup_leave(last);
     lookup_leave(other);
 }
 
 static void a_new_look_up_begins_after_the_last_has_ended(void) {
-    dlock_status status;
     lookup *last = NULL;
     lookup *first = lookup_join(&last, "127.0.0.1", 7000, true);
-    wait_for(first, &status);
+    wait_for(first);
     lookup *second = lookup_join(&last, "127.0.0.1", 7000, true);
     CHECK(first != second);
     lookup_leave(first);
-    wait_for(second, &status);
+    wait_for(second);
     lookup_leave(second);
     lookup_leave(last);
 }
@@ -76,11 +71,9 @@ static void a_look_up_outlives_everybody(void) {
 }
 
 static void a_bad_name_is_unreachable(void) {
-    dlock_status status;
     lookup *last = NULL;
     lookup *lookup = lookup_join(&last, "a..b", 7000, true);
-    CHECK(wait_for(lookup, &status) == NULL);
-    CHECK_EQUAL(status, DLOCK_UNREACHABLE);
+    CHECK_EQUAL(wait_for(lookup), DLOCK_UNREACHABLE);
     lookup_leave(lookup);
     lookup_leave(last);
 }
