@@ -183,7 +183,7 @@ static void on_greeted(request *greeting, dlock_status status, const char *cause
 
 void connection_on_open(connection *conn) {
     conn->phase = GREETING;
-    if (conn->greeting_size == 0)
+    if (conn->pipeline.rest.size == 0)
         become_ready(conn);
     else
         connection_flush(conn);
@@ -199,9 +199,12 @@ static bool queue_greeting(connection *conn) {
     }
     if (count == 0) return true;
     conn->greeting.on_done = on_greeted;
-    bool is_queued = connection_send(conn, commands, count, &conn->greeting);
-    conn->greeting_size = conn->pipeline.out.size;
-    return is_queued;
+    if (!connection_send(conn, commands, count, &conn->greeting)) return false;
+    pipeline *pipeline = &conn->pipeline;
+    pipeline->rest = pipeline->out;
+    pipeline->out = (bytes){0};
+    pipeline_at(pipeline, 0)->size = 0;
+    return true;
 }
 
 /* -- public */

@@ -86,14 +86,13 @@ void connection_on_overdue(loop_timer *timer) {
 
 static bool take_output(connection *conn, bytes *output) {
     if (!connection_is_open(conn) || conn->is_writing) return false;
-    size_t limit = conn->phase == READY ? conn->pipeline.out.size : conn->greeting_size;
     size_t marked = conn->pipeline.marked;
-    unsigned commands = pipeline_take(&conn->pipeline, limit, loop_now_us(conn->loop), output);
+    bool is_greeting = conn->phase == GREETING;
+    unsigned commands =
+        pipeline_take(&conn->pipeline, is_greeting, loop_now_us(conn->loop), output);
     if (output->size == 0) return false;
     loop_count_owed(conn->loop, (ptrdiff_t)(conn->pipeline.marked - marked));
-    if (conn->phase == GREETING)
-        conn->greeting_size = 0;
-    else if (commands > 0)
+    if (commands > 0 && !is_greeting)
         atomic_fetch_add_explicit(conn->endpoint->options.command_count, commands,
                                   memory_order_relaxed);
     conn->is_writing = true;

@@ -11,7 +11,7 @@
 typedef struct entry {
     request *request; /* NULL: nobody wants the replies */
     int replies, left;
-    size_t size;     /* of its commands, in bytes */
+    size_t size;     /* bytes of its commands in out */
     int64_t sent_us; /* 0: not yet */
     size_t reply_bytes_max;
 } entry;
@@ -23,8 +23,9 @@ typedef struct pipeline {
     uint64_t first_sequence; /* of the first entry */
     size_t marked;           /* how many entries have a sent_us */
     bytes out;               /* queued: the commands of the other entries */
-    bytes rest;              /* was taken to be sent, and the kernel had no room */
-    bytes spare;             /* memory for the next out */
+    /* Goes out before that: the greeting, or what was taken to be sent when the kernel had no
+     * room. Empty: memory for the next out. */
+    bytes rest;
 } pipeline;
 
 void pipeline_free(pipeline *pipeline);
@@ -39,10 +40,10 @@ entry pipeline_pop(pipeline *pipeline);
  * and bytes are gone. */
 bool pipeline_abandon(pipeline *pipeline, const request *request);
 
-/* Takes bytes to be sent: the rest, else the first limit bytes, which are whole requests. These are
- * marked as sent; the result is how many commands they are. output->size 0: there is nothing to
- * send, or no memory. */
-unsigned pipeline_take(pipeline *pipeline, size_t limit, int64_t now_us, bytes *output);
+/* Takes bytes to be sent: the rest, else, unless it is the time of the greeting, all that are
+ * queued. Their requests are marked as sent; the result is how many commands these are.
+ * output->size 0: there is nothing to send. */
+unsigned pipeline_take(pipeline *pipeline, bool is_greeting, int64_t now_us, bytes *output);
 /* Gives the memory back; bytes from written on are the rest. */
 void pipeline_put_back(pipeline *pipeline, bytes *output, size_t written);
 
@@ -70,7 +71,6 @@ struct connection {
     loop_timer timer; /* connecting: an address has had its time. Then: a reply is overdue */
     loop_task task;
     request greeting;
-    size_t greeting_size; /* bytes of the greeting that are not yet sent */
     pipeline pipeline;
     bytes in; /* the beginning of a reply */
     resp_reader reader;

@@ -3,7 +3,7 @@
  *
  *   add       bytes of new commands go to the end of out, and the request gets an entry
  *   take      out becomes the output of the thread that sends; the entries are marked as sent
- *   put back  the kernel took all bytes: the memory is spare. Else the rest is sent first next time
+ *   put back  what the kernel did not take is the rest, which is sent first next time
  *   pop       all replies of the first entry have come
  *
  * Invariants: entries are in the order of their bytes. The first marked entries are sent, or are
@@ -14,7 +14,6 @@ void pipeline_free(pipeline *pipeline) {
     free(pipeline->entries);
     free(pipeline->out.data);
     free(pipeline->rest.data);
-    free(pipeline->spare.data);
 }
 
 entry *pipeline_at(pipeline *pipeline, size_t index) {
@@ -88,11 +87,11 @@ bool pipeline_abandon(pipeline *pipeline, const request *request) {
     return was_sent;
 }
 
-static unsigned mark_sent(pipeline *pipeline, size_t size, int64_t now_us) {
+/* The entries before this index. */
+static unsigned mark_sent(pipeline *pipeline, size_t end, int64_t now_us) {
     unsigned commands = 0;
-    while (size > 0) {
+    while (pipeline->marked < end) {
         entry *entry = pipeline_at(pipeline, pipeline->marked++);
-        size -= entry->size;
         entry->sent_us = now_us;
         request *request = entry->request;
         if (request != NULL) request->sent_us = now_us;
@@ -102,32 +101,19 @@ static unsigned mark_sent(pipeline *pipeline, size_t size, int64_t now_us) {
     return commands;
 }
 
-unsigned pipeline_take(pipeline *pipeline, size_t limit, int64_t now_us, bytes *output) {
-    bytes *out = &pipeline->out;
+unsigned pipeline_take(pipeline *pipeline, bool is_greeting, int64_t now_us, bytes *output) {
+    bytes *rest = &pipeline->rest, *out = &pipeline->out;
+    bool has_rest = rest->size > 0;
     *output = (bytes){0};
-    if (pipeline->rest.size > 0) {
-        *output = pipeline->rest;
-        pipeline->rest = (bytes){0};
-        return 0;
-    }
-    if (limit == 0) return 0;
-    if (limit == out->size) {
-        *output = *out;
-        *out = pipeline->spare;
-        pipeline->spare = (bytes){0};
-    } else if (bytes_reserve(output, limit)) {
-        memcpy(output->data, out->data, limit);
-        output->size = limit;
-        bytes_remove(out, 0, limit);
-    } else {
-        return 0;
-    }
-    return mark_sent(pipeline, limit, now_us);
+    if (!has_rest && (is_greeting || out->size == 0)) return 0;
+    *output = has_rest ? *rest : *out;
+    if (!has_rest) *out = *rest;
+    *rest = (bytes){0};
+    size_t end = has_rest ? (size_t)is_greeting : pipeline->count;
+    return mark_sent(pipeline, end, now_us);
 }
 
 void pipeline_put_back(pipeline *pipeline, bytes *output, size_t written) {
     bytes_remove(output, 0, written);
-    bytes *place = output->size > 0 ? &pipeline->rest : &pipeline->spare;
-    if (place->data != NULL) free(place->data);
-    *place = *output;
+    pipeline->rest = *output;
 }
