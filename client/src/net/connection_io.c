@@ -57,34 +57,29 @@ static void expect_reply(connection *conn, bool is_expected) {
 
 /* -- writing */
 
-/* The oldest request has been unanswered since then; 0: there is none. */
-static int64_t unanswered_since_us(connection *conn) {
-    if (conn->pipeline.marked == 0) return 0;
+/* When the oldest request will have been unanswered for an I/O timeout. DEADLINE_NEVER: there is
+ * none, or the owner does not want to know or was told. */
+static int64_t stalled_at_us(connection *conn) {
+    bool is_wanted = conn->owner.on_stalled != NULL && !conn->is_stalled;
+    if (!is_wanted || conn->pipeline.marked == 0) return DEADLINE_NEVER;
     int64_t sent_us = pipeline_at(&conn->pipeline, 0)->sent_us;
-    return sent_us > conn->heard_us ? sent_us : conn->heard_us;
-}
-
-static void watch_for_stall(connection *conn) {
-    int64_t since_us = unanswered_since_us(conn);
-    bool is_watched = conn->owner.on_stalled != NULL && !conn->is_stalled && since_us != 0;
-    if (!is_watched || heap_has(&conn->timer.node)) return;
-    loop_set_timer(conn->loop, &conn->timer,
-                   deadline_after_ms(since_us, conn->endpoint->options.io_timeout_ms));
+    return deadline_after_ms(sent_us > conn->heard_us ? sent_us : conn->heard_us,
+                             conn->endpoint->options.io_timeout_ms);
 }
 
 void connection_on_overdue(loop_timer *timer) {
     connection *conn = container_of(timer, connection, timer);
-    int64_t since_us = unanswered_since_us(conn), now_us = loop_now_us(conn->loop);
-    if (since_us == 0) return;
-    if (now_us < deadline_after_ms(since_us, conn->endpoint->options.io_timeout_ms)) {
-        watch_for_stall(conn);
+    int64_t due_us = stalled_at_us(conn);
+    if (loop_now_us(conn->loop) < due_us) {
+        loop_set_timer(conn->loop, timer, due_us);
         return;
     }
     conn->is_stalled = true;
     conn->owner.on_stalled(conn->owner.arg, conn);
 }
 
-static bool take_output(connection *conn, bytes *output) {
+bool connection_on_take_output(loop_io *io, bytes *output) {
+    connection *conn = container_of(io, connection, io);
     if (!connection_is_open(conn) || conn->is_writing) return false;
     size_t marked = conn->pipeline.marked;
     bool is_greeting = conn->phase == GREETING;
@@ -97,7 +92,7 @@ static bool take_output(connection *conn, bytes *output) {
                                   memory_order_relaxed);
     conn->is_writing = true;
     expect_reply(conn, true);
-    watch_for_stall(conn);
+    if (!heap_has(&conn->timer.node)) loop_set_timer(conn->loop, &conn->timer, stalled_at_us(conn));
     return true;
 }
 
@@ -133,12 +128,8 @@ void connection_flush(connection *conn) {
         loop_write(conn->loop, &conn->io);
         return;
     }
-    while (take_output(conn, &output))
+    while (connection_on_take_output(&conn->io, &output))
         if (!note_written(conn, &output, write_records(conn, &output))) return;
-}
-
-bool connection_on_take_output(loop_io *io, bytes *output) {
-    return take_output(container_of(io, connection, io), output);
 }
 
 void connection_on_written(loop_io *io, bytes *output, ssize_t count, int fault) {
