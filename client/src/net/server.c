@@ -34,22 +34,6 @@ struct server {
     loop_task *reset_task; /* NULL: nobody wants to know */
 };
 
-/* -- the end of an own connection */
-
-static void free_own(own_connection *own) {
-    own_connection_unpark(own);
-    list_remove(&own->node);
-    if (own->is_kept) own->server->kept_count--;
-    loop_clear_timer(own->server->loop, &own->kept_timer);
-    list_remove(&own->doubt_task.node);
-    free(own);
-}
-
-static void close_kept(own_connection *own) {
-    connection_close(own->conn);
-    free_own(own); /* a kept one has no share of the server */
-}
-
 /* -- signs of life for those who are parked */
 
 static void on_probe_due(loop_timer *timer) {
@@ -112,7 +96,7 @@ server *server_share(server *server) {
 void server_free(server *server) {
     if (server == NULL || --server->shares > 0) return;
     list_each(own_connection, own, &server->kept, node)
-        close_kept(own);
+        own_connection_close(own);
     connection_close(server->command);
     connection_close(server->draining);
     lookup_leave(server->endpoint.last_lookup);
@@ -183,7 +167,7 @@ static void limit_kept(own_connection *own, int64_t keep_ms) {
 }
 
 static void on_kept_due(loop_timer *timer) {
-    close_kept(container_of(timer, own_connection, kept_timer));
+    own_connection_close(container_of(timer, own_connection, kept_timer));
 }
 
 /* A connection that lingers and owes nothing any more is kept like other idle ones. */
@@ -191,7 +175,7 @@ static void on_own_answered(void *arg, connection *conn) {
     own_connection *own = arg;
     if (!own->is_kept || !connection_is_idle(conn)) return;
     limit_kept(own, IDLE_MS);
-    if (own->server->kept_count > IDLE_MAX) close_kept(own);
+    if (own->server->kept_count > IDLE_MAX) own_connection_close(own);
 }
 
 static void on_own_broken(void *arg, connection *conn) {
@@ -199,7 +183,7 @@ static void on_own_broken(void *arg, connection *conn) {
     own_connection *own = arg;
     own->conn = NULL;
     if (own->is_kept)
-        free_own(own);
+        own_connection_close(own);
     else if (own->on_broken != NULL)
         own->on_broken(own->arg);
 }
@@ -216,7 +200,7 @@ static own_connection *take_idle(server *server) {
     list_each(own_connection, own, &server->kept, node) {
         if (!connection_is_idle(own->conn)) continue;
         if (!connection_is_alive(own->conn)) {
-            close_kept(own);
+            own_connection_close(own);
             continue;
         }
         list_remove(&own->node);
@@ -268,9 +252,15 @@ own_connection *server_open_own(server *server, bool is_parked) {
 void own_connection_close(own_connection *own) {
     if (own == NULL) return;
     server *server = own->server;
+    bool has_share = !own->is_kept;
     connection_close(own->conn);
-    free_own(own);
-    server_free(server);
+    own_connection_unpark(own);
+    list_remove(&own->node);
+    if (own->is_kept) server->kept_count--;
+    loop_clear_timer(server->loop, &own->kept_timer);
+    list_remove(&own->doubt_task.node);
+    free(own);
+    if (has_share) server_free(server);
 }
 
 static void keep(own_connection *own, int64_t keep_ms) {
