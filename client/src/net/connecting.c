@@ -37,7 +37,7 @@ static void shake_hands(connection *conn) {
     else if (errno != EAGAIN)
         connection_fail(conn, conn->tls->failure, conn->tls->cause);
     else
-        connection_watch(conn, tls_wants_to_write(conn->tls) ? EPOLLOUT : EPOLLIN);
+        connection_watch(conn, conn->tls->wants_to_write ? EPOLLOUT : EPOLLIN);
 }
 
 static void begin_handshake(connection *conn) {

@@ -245,7 +245,7 @@ bool connection_is_alive(connection *conn) {
     if (loop_now_us(conn->loop) - conn->heard_us < QUIET_US) return true;
     if (poll(&now, 1, 0) == 0) return true;
     return conn->tls != NULL && tls_read(conn->tls, &byte, 1) < 0 && errno == EAGAIN &&
-           !tls_wants_to_write(conn->tls);
+           !conn->tls->wants_to_write;
 }
 
 int64_t connection_heard_us(const connection *conn) {

@@ -104,7 +104,7 @@ static bool note_written(connection *conn, bytes *output, ssize_t count) {
     conn->is_writing = false;
     pipeline_put_back(&conn->pipeline, output, written);
     if (connection_is_broken(conn)) return false;
-    bool is_tls_full = conn->tls != NULL && tls_wants_to_write(conn->tls);
+    bool is_tls_full = conn->tls != NULL && conn->tls->wants_to_write;
     connection_watch(conn, is_full || is_tls_full ? EPOLLIN | EPOLLOUT : EPOLLIN);
     if (is_full) expect_reply(conn, false); /* a brief read would not notice the room */
     return !is_full;

@@ -331,39 +331,34 @@ void tls_free(tls *tls) {
     free(tls);
 }
 
-ssize_t tls_shake_hands(tls *tls) {
-    if (!begin_call()) return fail_by_end(tls);
-    int result = SSL_do_handshake(tls->ssl);
-    ssize_t done = result == 1 ? 1 : settle(tls, result);
+/* The end of a call, and what the caller is told. */
+static ssize_t finish(tls *tls, int returned) {
+    ssize_t done = returned > 0 ? returned : settle(tls, returned);
+    tls->wants_to_write = SSL_want_write(tls->ssl);
     end_call();
     return done;
+}
+
+ssize_t tls_shake_hands(tls *tls) {
+    if (!begin_call()) return fail_by_end(tls);
+    return finish(tls, SSL_do_handshake(tls->ssl));
 }
 
 ssize_t tls_read(tls *tls, char *bytes, size_t size) {
     if (!begin_call()) return fail_by_end(tls);
     int count = SSL_read(tls->ssl, bytes, size < INT_MAX ? (int)size : INT_MAX);
     tls->has_heard = tls->has_heard || count > 0;
-    ssize_t done = count > 0 ? count : settle(tls, count);
-    end_call();
-    return done;
+    return finish(tls, count);
 }
 
 /* A server that closed the connection may have sent an alert with the reason before. */
-static ssize_t settle_write(tls *tls, int returned) {
-    char ignored;
-    if (tls->fault != 0 && !tls->has_heard)
-        returned = SSL_read(tls->ssl, &ignored, sizeof(ignored));
-    return settle(tls, returned);
-}
-
 ssize_t tls_write(tls *tls, const char *bytes, size_t size) {
     if (!begin_call()) return fail_by_end(tls);
     int count = SSL_write(tls->ssl, bytes, size < INT_MAX ? (int)size : INT_MAX);
-    ssize_t done = count > 0 ? count : settle_write(tls, count);
-    end_call();
-    return done;
-}
-
-bool tls_wants_to_write(const tls *tls) {
-    return SSL_want_write(tls->ssl);
+    if (count <= 0 && tls->fault != 0 && !tls->has_heard) {
+        char ignored;
+        int heard = SSL_read(tls->ssl, &ignored, sizeof(ignored));
+        count = heard < 0 ? heard : 0;
+    }
+    return finish(tls, count);
 }

@@ -14,6 +14,9 @@ typedef struct tls {
      * the handshake. */
     dlock_status failure;
     char cause[256];
+    /* After EAGAIN: repeat the call when the socket is writable, not when there is something to
+     * read. */
+    bool wants_to_write;
     /* Of tls.c. */
     struct ssl_st *ssl;
     int fd;
@@ -44,7 +47,3 @@ void tls_free(tls *tls);
 ssize_t tls_shake_hands(tls *tls);
 ssize_t tls_read(tls *tls, char *bytes, size_t size);
 ssize_t tls_write(tls *tls, const char *bytes, size_t size);
-
-/* After EAGAIN: repeat the call when the socket is writable, not when there is something to
- * read. */
-bool tls_wants_to_write(const tls *tls);

@@ -41,8 +41,3 @@ ssize_t tls_write(tls *tls, const char *bytes, size_t size) {
     (void)bytes, (void)size;
     return tls_shake_hands(tls);
 }
-
-bool tls_wants_to_write(const tls *tls) {
-    (void)tls;
-    return false;
-}
