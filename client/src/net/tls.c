@@ -126,9 +126,13 @@ static bool is_without_memory(void) {
 
 /* -- context */
 
-static dlock_status complain(char *text, size_t size, const char *option, const char *wrong) {
+/* wrong: with a file that can be read. path NULL: no file is to blame. */
+static dlock_status complain(char *text, size_t size, const char *option, const char *path,
+                             const char *wrong) {
+    bool is_unreadable = path != NULL && access(path, R_OK) != 0;
     text_copy(text, size, option);
-    text_append(text, size, wrong);
+    text_append(text, size, is_unreadable ? ": " : " ");
+    text_append(text, size, is_unreadable ? strerror(errno) : wrong);
     return is_without_memory() ? DLOCK_NO_MEMORY : DLOCK_INVALID;
 }
 
@@ -138,31 +142,24 @@ static int have_no_passphrase(char *text, int size, int is_writing, void *arg) {
     return -1;
 }
 
-static dlock_status check_file(const char *option, const char *path, char *text, size_t size) {
-    if (path == NULL || access(path, R_OK) == 0) return DLOCK_OK;
-    char wrong[256] = ": ";
-    text_append(wrong, sizeof(wrong), strerror(errno));
-    return complain(text, size, option, wrong);
-}
-
 static dlock_status load_files(SSL_CTX *rules, const tls_files *files, char *text, size_t size) {
     /* SSL_CTX_set_default_verify_paths() would also load a store that every handshake with an
      * unknown server consults, and in which OpenSSL 3.0 crashes without memory. */
     if (files->ca == NULL &&
         (SSL_CTX_set_default_verify_file(rules) != 1 || SSL_CTX_set_default_verify_dir(rules) != 1))
-        return complain(text, size, "the machine's trust store", " cannot be read");
+        return complain(text, size, "the machine's trust store", NULL, "cannot be read");
     if (files->ca != NULL && SSL_CTX_load_verify_locations(rules, files->ca, NULL) != 1)
-        return complain(text, size, "tls_ca_file", " has no certificate in PEM form");
+        return complain(text, size, "tls_ca_file", files->ca, "has no certificate in PEM form");
     if (files->cert == NULL) return DLOCK_OK;
     /* The key first: OpenSSL compares the two when the second is loaded, and would report a key
      * that does not match as unreadable. */
     if (SSL_CTX_use_PrivateKey_file(rules, files->key, SSL_FILETYPE_PEM) != 1)
-        return complain(text, size, "tls_key_file",
-                        " has no key in PEM form, or one with a passphrase");
+        return complain(text, size, "tls_key_file", files->key,
+                        "has no key in PEM form, or one with a passphrase");
     if (SSL_CTX_use_certificate_chain_file(rules, files->cert) != 1)
-        return complain(text, size, "tls_cert_file", " has no certificate in PEM form");
+        return complain(text, size, "tls_cert_file", files->cert, "has no certificate in PEM form");
     if (SSL_CTX_check_private_key(rules) != 1)
-        return complain(text, size, "tls_key_file", " is not the key of tls_cert_file");
+        return complain(text, size, "tls_key_file", NULL, "is not the key of tls_cert_file");
     return DLOCK_OK;
 }
 
@@ -184,10 +181,7 @@ static dlock_status fill(tls_context *context, const tls_files *files, char *tex
     context->socket = make_socket();
     context->rules = make_rules();
     if (context->socket == NULL || context->rules == NULL) return DLOCK_NO_MEMORY;
-    dlock_status status = check_file("tls_ca_file", files->ca, text, size);
-    if (status == DLOCK_OK) status = check_file("tls_cert_file", files->cert, text, size);
-    if (status == DLOCK_OK) status = check_file("tls_key_file", files->key, text, size);
-    return status == DLOCK_OK ? load_files(context->rules, files, text, size) : status;
+    return load_files(context->rules, files, text, size);
 }
 
 dlock_status tls_context_new(tls_context **out, const tls_files *files, char *text, size_t size) {
