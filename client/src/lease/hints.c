@@ -27,10 +27,6 @@ static void on_proof_reply(request *request, int index, const reply *reply) {
     notifier_look(hinted->watched);
 }
 
-static void on_proof_done(request *request, dlock_status status, const char *cause) {
-    (void)request, (void)status, (void)cause;
-}
-
 /* The renewal finds out about the lock of a session whose connection has ended. */
 static void on_read(tracked_name *tracked, server *server, const reply *info) {
     hinted_lock *hinted = container_of(tracked, hinted_lock, tracked);
@@ -44,7 +40,7 @@ static void on_read(tracked_name *tracked, server *server, const reply *info) {
                         .token = hinted->token,
                         .lease_ms = PROOF_LEASE_MS};
     lock_command(&extend, &words);
-    hinted->proof = (request){.on_reply = on_proof_reply, .on_done = on_proof_done};
+    hinted->proof = (request){.on_reply = on_proof_reply};
     server_send(server, &extend, 1, &hinted->proof); /* no memory: the renewal finds out */
 }
 

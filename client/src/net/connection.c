@@ -55,6 +55,12 @@ static void free_connection(connection *conn) {
     free(conn);
 }
 
+void connection_end_request(request *request, dlock_status status, const char *cause) {
+    if (request == NULL) return;
+    request->conn = NULL;
+    if (request->on_done != NULL) request->on_done(request, status, cause);
+}
+
 /* The owner first: a request that is sent again must not come here. */
 static void tell_broken(connection *conn) {
     if (conn->owner.on_broken != NULL) conn->owner.on_broken(conn->owner.arg, conn);
@@ -65,9 +71,7 @@ static void tell_broken(connection *conn) {
         bool was_sent = ended.sent_us != 0;
         bool is_final = conn->failure == DLOCK_PROTOCOL ? is_first : conn->failure == DLOCK_REFUSED;
         is_first = false;
-        if (ended.request == NULL) continue;
-        ended.request->conn = NULL;
-        ended.request->on_done(ended.request,
+        connection_end_request(ended.request,
                                was_sent && !is_final ? DLOCK_IN_DOUBT : conn->failure, conn->cause);
     }
 }
@@ -229,10 +233,6 @@ bool connection_is_ready(const connection *conn) {
     return conn->phase == READY;
 }
 
-bool connection_is_broken(const connection *conn) {
-    return conn->phase == BROKEN || conn->phase == CLOSED;
-}
-
 bool connection_is_idle(const connection *conn) {
     return conn->phase == READY && conn->pipeline.count == 0;
 }
@@ -246,8 +246,4 @@ bool connection_is_alive(connection *conn) {
     if (poll(&now, 1, 0) == 0) return true;
     return conn->tls != NULL && tls_read(conn->tls, &byte, 1) < 0 && errno == EAGAIN &&
            !conn->tls->wants_to_write;
-}
-
-int64_t connection_heard_us(const connection *conn) {
-    return conn->heard_us;
 }

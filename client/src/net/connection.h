@@ -38,11 +38,11 @@ typedef struct request request;
 struct request {
     /* One reply; valid only during the call. NULL: the replies are not looked at. */
     void (*on_reply)(request *request, int index, const reply *reply);
-    /* No reply follows. DLOCK_OK: all have come. DLOCK_IN_DOUBT: something was sent, and the
-     * connection ended before all replies had come; DLOCK_PROTOCOL with sent_us: the same, because
-     * of a reply that makes no sense. DLOCK_UNREACHABLE (may pass), DLOCK_REFUSED, DLOCK_PROTOCOL,
-     * DLOCK_INVALID, DLOCK_NO_MEMORY: nothing was sent. The cause does not name the server. The
-     * request may be sent again from here. */
+    /* No reply follows. NULL: nobody wants to know. DLOCK_OK: all have come. DLOCK_IN_DOUBT:
+     * something was sent, and the connection ended before all replies had come; DLOCK_PROTOCOL with
+     * sent_us: the same, because of a reply that makes no sense. DLOCK_UNREACHABLE (may pass),
+     * DLOCK_REFUSED, DLOCK_PROTOCOL, DLOCK_INVALID, DLOCK_NO_MEMORY: nothing was sent. The cause
+     * does not name the server. The request may be sent again from here. */
     void (*on_done)(request *request, dlock_status status, const char *cause);
 
     /* NULL, or: it is being given to the kernel; sent_us is set. Must not send or close
@@ -89,13 +89,10 @@ bool connection_send(connection *conn, const command commands[], int count, requ
 bool connection_abandon(request *request);
 
 bool connection_is_ready(const connection *conn);
-bool connection_is_broken(const connection *conn); /* or closed */
-bool connection_is_idle(const connection *conn);   /* ready, and owes no reply */
+bool connection_is_idle(const connection *conn); /* ready, and owes no reply */
 /* The peer is still there and has said nothing: for one that has not been watched for a while. */
 bool connection_is_alive(connection *conn);
 /* Of one that is not ready: what has not happened yet, for people. */
 const char *connection_overdue(const connection *conn);
-/* The last sign of life: when it became ready, or gave a reply. */
-int64_t connection_heard_us(const connection *conn);
 
 enum { REPLY_BYTES = 64 * 1024, REPLY_BYTES_MAX = 16 * 1024 * 1024 };

@@ -157,8 +157,7 @@ static void take_reply(connection *conn, const reply *reply) {
     if (pipeline_at(&conn->pipeline, 0)->left == 0) {
         request = pipeline_pop(&conn->pipeline).request; /* NULL: abandoned by now */
         loop_count_owed(conn->loop, -1);
-        if (request != NULL) request->conn = NULL;
-        if (request != NULL) request->on_done(request, DLOCK_OK, "");
+        connection_end_request(request, DLOCK_OK, "");
     }
     bool is_told = conn->owner.on_answered != NULL && !connection_is_broken(conn);
     if (is_told) conn->owner.on_answered(conn->owner.arg, conn);

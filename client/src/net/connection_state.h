@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* connection_state.h - what connection.c, connecting.c, connection_io.c and pipeline.c share. No
- * other file includes it. */
+/* connection_state.h - what connection.c, connecting.c, connection_io.c, pipeline.c and server.c
+ * share. No other file includes it. */
 #pragma once
 #include "net/connection.h"
 
@@ -74,7 +74,7 @@ struct connection {
     pipeline pipeline;
     bytes in; /* the beginning of a reply */
     resp_reader reader;
-    int64_t heard_us;
+    int64_t heard_us; /* the last sign of life: when it became ready, or gave a reply */
     bool is_stalled, is_writing;
     dlock_status failure;
     char cause[CAUSE_SIZE];
@@ -85,8 +85,15 @@ static inline bool connection_is_open(const connection *conn) {
     return conn->phase == GREETING || conn->phase == READY;
 }
 
-/* Of connection.c: begins the greeting. */
+/* Or closed. */
+static inline bool connection_is_broken(const connection *conn) {
+    return conn->phase == BROKEN || conn->phase == CLOSED;
+}
+
+/* Of connection.c. The first begins the greeting; the second tells a request, or NULL, that no
+ * reply follows. */
 void connection_on_open(connection *conn);
+void connection_end_request(request *request, dlock_status status, const char *cause);
 
 /* Of connecting.c: from OPENING to connection_on_open(), or the connection fails. */
 void connection_connect(connection *conn);

@@ -17,6 +17,7 @@
 #include "net/server.h"
 
 #include "net/breaker.h"
+#include "net/connection_state.h"
 #include <sys/un.h>
 
 enum { PROBE_MS = 2000, IDLE_MS = 1000, LINGER_MS = 10000, IDLE_MAX = 8 };
@@ -39,7 +40,7 @@ struct server {
 static void on_probe_due(loop_timer *timer) {
     server *server = container_of(timer, struct server, probe_timer);
     int64_t now_us = loop_now_us(server->loop);
-    int64_t heard_us = server->command == NULL ? 0 : connection_heard_us(server->command);
+    int64_t heard_us = server->command == NULL ? 0 : server->command->heard_us;
     if (now_us - heard_us >= (int64_t)PROBE_MS * 1000) {
         command ping = {0};
         command_add(&ping, "PING"); /* an error is a sign of life as well */
@@ -137,7 +138,7 @@ static void on_stalled(void *arg, connection *conn) {
 static void on_broken(void *arg, connection *conn) {
     server *server = arg;
     note_failure(server);
-    bool is_unreachable = conn == server->command && connection_heard_us(conn) == 0;
+    bool is_unreachable = conn == server->command && conn->heard_us == 0;
     if (conn == server->command) drop_command(server);
     if (conn == server->draining) server->draining = NULL;
     if (is_unreachable) doubt_parked(server);

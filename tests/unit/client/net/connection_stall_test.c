@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* connection_stall_test.c - signs of life of a connection, and their absence. */
+#include "net/connection_state.h"
+
 #include "net_world.h"
 
 static void a_stall_is_told_once_after_the_timeout(void) {
@@ -90,14 +92,14 @@ static void replies_after_a_stall_count(void) {
 static void the_last_sign_of_life_is_known(void) {
     begin();
     connection *conn = connect_peer();
-    CHECK_EQUAL(connection_heard_us(conn), START_US);
+    CHECK_EQUAL(conn->heard_us, START_US);
     int before = world.answered;
     record a = new_record("a");
     send_line(conn, "GET a; GET aa", &a);
     pass_ms(3);
     link_say(link_at(0), ":1\r\n");
     pass_ms(4);
-    CHECK_EQUAL(connection_heard_us(conn) - START_US, 3000);
+    CHECK_EQUAL(conn->heard_us - START_US, 3000);
     CHECK_EQUAL(world.answered, before + 1);
     end();
 }
