@@ -3,12 +3,10 @@
  * ERR the words that follow do. To add an error: a row. */
 #include "net/resp.h"
 
-typedef struct row {
+static const struct {
     const char *prefix;
     error_meaning meaning;
-} row;
-
-static const row rows[] = {
+} rows[] = {
     {"QUEUEFULL ", {DLOCK_QUEUE_FULL, false}},
     {"WRONGTYPE ", {DLOCK_INVALID, false}}, /* the key is no lock: a bad name for a lock */
     /* The server does not accept the login or the command. */

@@ -15,7 +15,7 @@
  *   PROTOCOL      everything else
  *
  * The error queue of OpenSSL is per thread. A stale error misleads SSL_get_error(), so begin_call()
- * empties the queue before every call, and every call leaves the queue empty. */
+ * empties the queue before every call, and end_call() after it. */
 #include "net/tls.h"
 
 #include "net/url.h"
@@ -58,6 +58,7 @@ static void get_ready(void) {
 }
 
 static void end_call(void) {
+    ERR_clear_error();
     atomic_fetch_sub(&calls, 1);
 }
 
@@ -65,7 +66,7 @@ static void end_call(void) {
 static bool begin_call(void) {
     atomic_fetch_add(&calls, 1);
     if (atomic_load(&is_ended)) {
-        end_call();
+        atomic_fetch_sub(&calls, 1);
         return false;
     }
     ERR_clear_error();
@@ -107,13 +108,11 @@ static long socket_control(BIO *bio, int command, long number, void *argument) {
     return command == BIO_CTRL_FLUSH;
 }
 
-static BIO_METHOD *make_socket(void) {
-    BIO_METHOD *socket = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "dlock");
-    if (socket == NULL) return NULL;
-    BIO_meth_set_read(socket, socket_read);
-    BIO_meth_set_write(socket, socket_write);
-    BIO_meth_set_ctrl(socket, socket_control);
-    return socket;
+static bool make_socket(tls_context *context) {
+    BIO_METHOD *socket = context->socket = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "dlock");
+    return socket != NULL && BIO_meth_set_read(socket, socket_read) == 1 &&
+           BIO_meth_set_write(socket, socket_write) == 1 &&
+           BIO_meth_set_ctrl(socket, socket_control) == 1;
 }
 
 /* Empties the error queue. True: one of the errors was a lack of memory. */
@@ -163,24 +162,19 @@ static dlock_status load_files(SSL_CTX *rules, const tls_files *files, char *tex
     return DLOCK_OK;
 }
 
-static SSL_CTX *make_rules(void) {
-    SSL_CTX *rules = SSL_CTX_new(TLS_client_method());
-    if (rules == NULL || SSL_CTX_set_min_proto_version(rules, TLS1_2_VERSION) != 1) {
-        SSL_CTX_free(rules);
-        return NULL;
-    }
+static bool make_rules(tls_context *context) {
+    SSL_CTX *rules = context->rules = SSL_CTX_new(TLS_client_method());
+    if (rules == NULL || SSL_CTX_set_min_proto_version(rules, TLS1_2_VERSION) != 1) return false;
     SSL_CTX_set_verify(rules, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_options(rules, SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(rules, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_default_passwd_cb(rules, have_no_passphrase);
-    return rules;
+    return true;
 }
 
 static dlock_status fill(tls_context *context, const tls_files *files, char *text, size_t size) {
     text_copy(text, size, "no memory");
-    context->socket = make_socket();
-    context->rules = make_rules();
-    if (context->socket == NULL || context->rules == NULL) return DLOCK_NO_MEMORY;
+    if (!make_socket(context) || !make_rules(context)) return DLOCK_NO_MEMORY;
     return load_files(context->rules, files, text, size);
 }
 
@@ -192,7 +186,6 @@ dlock_status tls_context_new(tls_context **out, const tls_files *files, char *te
     dlock_status status = DLOCK_NO_MEMORY;
     if (begin_call()) {
         status = fill(context, files, text, size);
-        ERR_clear_error();
         end_call();
     }
     if (status == DLOCK_OK)
@@ -263,7 +256,6 @@ static ssize_t settle(tls *tls, int returned) {
         tls->failure = DLOCK_UNREACHABLE;
         text_copy(tls->cause, sizeof(tls->cause), strerror(tls->fault));
     }
-    ERR_clear_error();
     errno = EPROTO;
     return error == SSL_ERROR_SSL || tls->fault != 0 ? -1 : 0;
 }
@@ -305,7 +297,6 @@ tls *tls_new(const tls_context *context, const char *host, int fd) {
         is_made =
             tls->ssl != NULL && attach_socket(tls, context->socket) && expect_host(tls->ssl, host);
         if (is_made) SSL_set_connect_state(tls->ssl);
-        ERR_clear_error();
         end_call();
     }
     if (is_made) return tls;
@@ -319,7 +310,6 @@ void tls_free(tls *tls) {
     if (begin_call()) {
         if (!tls->is_over && SSL_is_init_finished(tls->ssl)) SSL_shutdown(tls->ssl);
         SSL_free(tls->ssl);
-        ERR_clear_error();
         end_call();
     }
     free(tls);
