@@ -119,7 +119,7 @@ static bool is_free(const query *query, const reply *reply) {
 static dlock_status tell_lock(query *query, const server *server, const char *name, size_t length,
                               const reply *reply) {
     dlock_inspection lock = {.struct_size = sizeof(lock),
-                             .server = server_name(server),
+                             .server = server->name,
                              .name = name + query->prefix_length,
                              .name_length = length - query->prefix_length};
     dlock_inspection oldest = {.fence = UINT64_MAX};
@@ -164,7 +164,7 @@ dlock_status query_lock(query *query, server *server) {
 
 static dlock_status tell_string(query *query, const server *server, reply *const replies[2]) {
     dlock_inspection lock = {.struct_size = sizeof(lock),
-                             .server = server_name(server),
+                             .server = server->name,
                              .name = query->name + query->prefix_length,
                              .name_length = strlen(query->name) - query->prefix_length};
     if (is_free(query, replies[0])) return DLOCK_OK;
@@ -193,7 +193,7 @@ static dlock_status tell_queue(query *query, const server *server, const reply *
     if (is_free(query, reply)) return DLOCK_OK;
     if (queue == NULL) return refuse_reply(query, server, reply);
     while (!query->is_enough && (element = reply_next(queue, element)) != NULL) {
-        dlock_waiting waiting = {.struct_size = sizeof(waiting), .server = server_name(server)};
+        dlock_waiting waiting = {.struct_size = sizeof(waiting), .server = server->name};
         if (!waiting_read(&waiting, element)) return refuse_reply(query, server, element);
         query->is_enough = !query->tell_waiting(query->arg, &waiting);
     }
@@ -284,7 +284,7 @@ dlock_status query_info(query *query, server *server) {
     if (status == DLOCK_OK && info->kind != REPLY_TEXT) status = refuse_reply(query, server, info);
     for (const char *line = status == DLOCK_OK ? info->text : ""; *line != '\0';) {
         size_t length = strcspn(line, "\r\n");
-        tell_line(query, server_name(server), line, length);
+        tell_line(query, server->name, line, length);
         line += length + strspn(line + length, "\r\n");
     }
     free(info);

@@ -29,7 +29,7 @@ static void on_read(tracked_name *tracked, server *server, const reply *info) {
     free(watcher->news);
     free(watcher->server_name);
     watcher->news = reply_copy(info);
-    watcher->server_name = strdup(server_name(server));
+    watcher->server_name = strdup(server->name);
     notifier_post(&watcher->client->notifier, &watcher->notice);
 }
 

@@ -55,9 +55,9 @@ static void forget_unused(cluster_router *cluster) {
 static size_t place_of_node(cluster_router *cluster, const server *sender, const char *host,
                             int port) {
     size_t place = cluster->node_end; /* the first free one */
-    if (host[0] == '\0' || strcmp(host, HOST_UNKNOWN) == 0) host = server_url(sender)->host;
+    if (host[0] == '\0' || strcmp(host, HOST_UNKNOWN) == 0) host = sender->endpoint.url.host;
     for (size_t i = cluster->node_end; i-- > 0;) {
-        const url *known = cluster->nodes[i] == NULL ? NULL : server_url(cluster->nodes[i]);
+        const url *known = cluster->nodes[i] == NULL ? NULL : &cluster->nodes[i]->endpoint.url;
         if (known == NULL)
             place = i;
         else if (known->port == port && strcmp(known->host, host) == 0)

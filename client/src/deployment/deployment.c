@@ -56,7 +56,7 @@ void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient
 }
 
 void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text) {
-    text_copy(cause, CAUSE_SIZE / 2, server_name(server));
+    text_copy(cause, CAUSE_SIZE / 2, server->name);
     text_append(cause, CAUSE_SIZE, ": ");
     text_append(cause, CAUSE_SIZE, text);
 }

@@ -73,7 +73,7 @@ static size_t prepare(router *base, server *servers[], command commands[]) {
 static bool use_newest(router *base) {
     master_router *router = (master_router *)base;
     const url *newest = &router->newest;
-    const url *known = router->master == NULL ? NULL : server_url(router->master);
+    const url *known = router->master == NULL ? NULL : &router->master->endpoint.url;
     if (known != NULL && known->port == newest->port && strcmp(known->host, newest->host) == 0)
         return true;
     server *master = server_new(newest, &base->options);

@@ -180,7 +180,7 @@ static void free_link(tracked_server *link) {
     close_subscriber(link);
     loop_clear_timer(loop_of(link->tracking), &link->timer);
     list_remove(&link->reset.node);
-    server_watch_resets(link->server, NULL);
+    link->server->reset_task = NULL;
     server_free(link->server);
     list_remove(&link->node);
     free(link);
@@ -217,7 +217,7 @@ static tracked_server *link_of(tracking *tracking, server *server) {
     link->timer.on_due = on_link_due;
     list_init(&link->names);
     list_append(&tracking->links, &link->node);
-    server_watch_resets(server, &link->reset);
+    server->reset_task = &link->reset;
     open_subscriber(link);
     return link;
 }
@@ -321,7 +321,7 @@ static bool send_read(tracked_name *tracked) {
         command_add_words(on, COMMAND_WORDS("CLIENT", "TRACKING", "ON", "OPTIN", "REDIRECT"));
         command_add_number(on, (uint64_t)link->subscriber_id);
     }
-    if (server_url(link->server)->must_be_master) command_add(&commands[count++], "ROLE");
+    if (link->server->endpoint.url.must_be_master) command_add(&commands[count++], "ROLE");
     if (is_open) command_add_words(&commands[count++], COMMAND_WORDS("CLIENT", "CACHING", "YES"));
     inspect_command(&commands[count], tracked->name, strlen(tracked->name));
     tracked->info_index = count++;

@@ -16,24 +16,10 @@
  * is kept. */
 #include "net/server.h"
 
-#include "net/breaker.h"
 #include "net/connection_state.h"
 #include <sys/un.h>
 
 enum { PROBE_MS = 2000, IDLE_MS = 1000, LINGER_MS = 10000, IDLE_MAX = 8 };
-
-struct server {
-    size_t shares;
-    loop *loop;
-    endpoint endpoint;
-    char name[CAUSE_SIZE];
-    connection *command, *draining; /* NULL: none */
-    list parked, kept;              /* own_connection */
-    size_t kept_count;
-    breaker breaker;
-    loop_timer probe_timer;
-    loop_task *reset_task; /* NULL: nobody wants to know */
-};
 
 /* -- signs of life for those who are parked */
 
@@ -303,20 +289,6 @@ void server_send_behind(server *server, const command *command) {
         if (!connection_is_idle(own->conn)) connection_send(own->conn, command, 1, NULL);
 }
 
-/* -- the rest */
-
-void server_watch_resets(server *server, loop_task *task) {
-    server->reset_task = task;
-}
-
 bool server_is_available(server *server) {
     return breaker_allows(&server->breaker, loop_now_us(server->loop));
-}
-
-const url *server_url(const server *server) {
-    return &server->endpoint.url;
-}
-
-const char *server_name(const server *server) {
-    return server->name;
 }

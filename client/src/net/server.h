@@ -13,9 +13,23 @@
  *
  * All functions: locked (loop.h). */
 #pragma once
+#include "net/breaker.h"
 #include "net/connection.h"
 
-typedef struct server server;
+typedef struct server {
+    endpoint endpoint;
+    char name[CAUSE_SIZE]; /* host:port or a path, for messages */
+    /* NULL, or deferred whenever a command connection has ended, or another one takes over. */
+    loop_task *reset_task;
+    /* Of server.c. */
+    size_t shares;
+    loop *loop;
+    connection *command, *draining; /* NULL: none */
+    list parked, kept;              /* own_connection */
+    size_t kept_count;
+    breaker breaker;
+    loop_timer probe_timer;
+} server;
 
 /* NULL: no memory. */
 server *server_new(const url *url, const server_options *options);
@@ -33,18 +47,11 @@ server *server_share(server *server);
 /* The last one closes its connections; requests under way are abandoned. */
 void server_free(server *server);
 
-const url *server_url(const server *server);
-const char *server_name(const server *server); /* host:port or a path, for messages */
-
 /* Short commands, on the command connection. False: no memory, and nothing is told. */
 bool server_send(server *server, const command commands[], int count, request *request);
 /* The command on every connection that still owes replies to abandoned requests: a request that
  * arrives late is followed by the command. Nobody wants the replies. */
 void server_send_behind(server *server, const command *command);
-
-/* The task is deferred whenever a command connection has ended, or another one takes over. NULL:
- * nobody wants to know. One at a time. */
-void server_watch_resets(server *server, loop_task *task);
 
 /* A connection of one's own, idle or being made; requests on it go through connection_send(). The
  * callbacks come from the loop, with arg; each may be NULL. */

@@ -83,8 +83,8 @@ static void check_owner(unsigned slot, const char *host, int port, const char *f
         unit_fail(file, line, "no owner");
         return;
     }
-    check_text(server_url(owner)->host, host, file, line, "host");
-    unit_check_equal(server_url(owner)->port, port, file, line, "port");
+    check_text(owner->endpoint.url.host, host, file, line, "host");
+    unit_check_equal(owner->endpoint.url.port, port, file, line, "port");
 }
 
 #define CHECK_OWNER(slot, host, port) check_owner(slot, host, port, __FILE__, __LINE__)
@@ -105,7 +105,7 @@ static void ranges_have_owners(void) {
     CHECK_OWNER(8000, "10.0.0.2", 7002);
     CHECK_OWNER(8001, "10.0.0.3", 7003);
     CHECK_OWNER(16383, "10.0.0.2", 7002); /* nobody has the slot: any node */
-    CHECK_TEXT(server_url(find(8001))->password, "p");
+    CHECK_TEXT(find(8001)->endpoint.url.password, "p");
     server *owners[4];
     CHECK_EQUAL((int64_t)stage->table->list(stage, owners, 4), 2);
     server_free(owners[0]);
@@ -186,7 +186,7 @@ static void an_ask_changes_no_owner(void) {
     CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
     redirect ask = {.is_ask = true, .slot = 17, .host = "10.0.0.5", .port = 7005};
     server *next = follow(&ask);
-    CHECK(next != NULL && server_url(next)->port == 7005);
+    CHECK(next != NULL && next->endpoint.url.port == 7005);
     CHECK_OWNER(17, "10.0.0.3", 7003);
     end_map();
 }

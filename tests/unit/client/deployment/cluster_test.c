@@ -50,11 +50,11 @@ static void some_nodes_are_asked_and_the_first_map_counts(void) {
     CHECK_EQUAL(the_peer.link_count, 3);
     CHECK_TEXT(link_at(0)->heard, "CLUSTER SLOTS");
     say(1, MAP(7001));
-    CHECK(find() != NULL && server_url(find())->port == 7001);
+    CHECK(find() != NULL && find()->endpoint.url.port == 7001);
     CHECK_EQUAL(stage->failure, DLOCK_OK);
     CHECK(!discover());
     say(0, MAP(7002)); /* a late reply is skipped */
-    CHECK(server_url(find())->port == 7001);
+    CHECK(find()->endpoint.url.port == 7001);
     end_stage();
 }
 
@@ -79,7 +79,7 @@ static void a_useless_map_is_no_map(void) {
     say(1, "*0\r\n");
     CHECK(router_discover(stage)); /* still under way */
     say(2, MAP(7003));
-    CHECK(find() != NULL && server_url(find())->port == 7003);
+    CHECK(find() != NULL && find()->endpoint.url.port == 7003);
     end_stage();
 }
 
@@ -96,7 +96,7 @@ static void a_doubted_map_is_asked_for_again_after_a_pause(void) {
     CHECK(find() != NULL); /* the known one, meanwhile */
     pass_ms(500);
     CHECK_EQUAL(stage->failure, DLOCK_UNREACHABLE);
-    CHECK(find() != NULL && server_url(find())->port == 7001);
+    CHECK(find() != NULL && find()->endpoint.url.port == 7001);
     pass_ms(100);
     CHECK(discover()); /* still in doubt */
     end_stage();

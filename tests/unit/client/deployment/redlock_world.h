@@ -18,14 +18,15 @@ struct connection {
     bool is_ready;
 };
 
-struct server {
-    size_t index, shares;
+typedef struct fake_server {
+    server base;
+    size_t index;
     bool is_skipped;    /* the circuit is open */
     bool is_connecting; /* requests are queued, not sent */
     bool is_overdue;    /* an older connection still owes replies */
     connection conn;
     request *pending; /* the only one, in this world */
-};
+} fake_server;
 
 struct loop {
     heap timers;
@@ -40,7 +41,7 @@ typedef struct sent_command {
 } sent_command;
 
 static struct {
-    server servers[SERVERS];
+    fake_server servers[SERVERS];
     size_t made, shares_left;
     size_t fail_at; /* server_new() fails for this one; 0: never */
     loop loop;
@@ -110,10 +111,12 @@ server *server_new(const url *url, const server_options *options) {
     (void)url;
     (void)options;
     if (world.fail_at != 0 && world.made + 1 == world.fail_at) return NULL;
-    server *made = &world.servers[world.made];
-    *made = (server){.index = world.made++, .shares = 1, .conn.is_ready = true};
+    fake_server *made = &world.servers[world.made];
+    *made = (fake_server){.base.shares = 1, .index = world.made++, .conn.is_ready = true};
+    made->base.name[0] = 's';
+    made->base.name[1] = (char)('0' + made->index);
     world.shares_left++;
-    return made;
+    return &made->base;
 }
 
 server *server_share(server *server) {
@@ -128,13 +131,12 @@ void server_free(server *server) {
     world.shares_left--;
 }
 
-const char *server_name(const server *server) {
-    static const char *const names[SERVERS] = {"s0", "s1", "s2", "s3", "s4"};
-    return names[server->index];
+static inline fake_server *fake_of(server *server) {
+    return container_of(server, fake_server, base);
 }
 
 bool server_is_available(server *server) {
-    return !server->is_skipped;
+    return !fake_of(server)->is_skipped;
 }
 
 static sent_command *note_sent(size_t server, const command *command) {
@@ -151,22 +153,24 @@ static sent_command *note_sent(size_t server, const command *command) {
 }
 
 bool server_send(server *server, const command commands[], int count, request *request) {
+    fake_server *fake = fake_of(server);
     CHECK_EQUAL(count, 1);
-    note_sent(server->index, &commands[0])->is_waited_for = request != NULL;
+    note_sent(fake->index, &commands[0])->is_waited_for = request != NULL;
     if (request == NULL) return true;
-    CHECK(server->pending == NULL);
-    server->pending = request;
-    request->conn = &server->conn;
-    request->sent_us = server->is_connecting ? 0 : world.now_us;
+    CHECK(fake->pending == NULL);
+    fake->pending = request;
+    request->conn = &fake->conn;
+    request->sent_us = fake->is_connecting ? 0 : world.now_us;
     return true;
 }
 
 void server_send_behind(server *server, const command *command) {
-    if (server->is_overdue) note_sent(server->index, command)->is_behind = true;
+    const fake_server *fake = fake_of(server);
+    if (fake->is_overdue) note_sent(fake->index, command)->is_behind = true;
 }
 
 bool connection_send(connection *conn, const command commands[], int count, request *request) {
-    server *server = container_of(conn, struct server, conn);
+    const fake_server *server = container_of(conn, fake_server, conn);
     CHECK(count == 1 && request == NULL);
     note_sent(server->index, &commands[0])->is_on_same_conn = true;
     return true;
@@ -177,7 +181,7 @@ bool connection_is_ready(const connection *conn) {
 }
 
 bool connection_abandon(request *request) {
-    server *server = container_of(request->conn, struct server, conn);
+    fake_server *server = container_of(request->conn, fake_server, conn);
     CHECK(server->pending == request);
     server->pending = NULL;
     request->conn = NULL;

@@ -73,10 +73,10 @@ static void check_master(const char *host, int port) {
     server *master = find();
     CHECK(master != NULL);
     if (master == NULL) return;
-    CHECK_TEXT(server_url(master)->host, host);
-    CHECK_EQUAL(server_url(master)->port, port);
-    CHECK(server_url(master)->must_be_master);
-    CHECK_EQUAL(server_url(master)->db, 3);
+    CHECK_TEXT(master->endpoint.url.host, host);
+    CHECK_EQUAL(master->endpoint.url.port, port);
+    CHECK(master->endpoint.url.must_be_master);
+    CHECK_EQUAL(master->endpoint.url.db, 3);
 }
 
 static void all_sentinels_are_asked(void) {

@@ -317,8 +317,8 @@ static void a_server_can_be_freed_while_its_connection_fails(void) {
 
 static void a_server_knows_its_address_and_times(void) {
     begin_server();
-    CHECK_TEXT(server_name(the_server), the_peer.path);
-    CHECK_TEXT(server_url(the_server)->host, the_peer.path);
+    CHECK_TEXT(the_server->name, the_peer.path);
+    CHECK_TEXT(the_server->endpoint.url.host, the_peer.path);
     end_server();
 }
 
