@@ -76,15 +76,6 @@ static void tell_broken(connection *conn) {
     }
 }
 
-/* No request hears of this connection any more. */
-static void detach_requests(connection *conn) {
-    for (size_t i = 0; i < conn->pipeline.count; i++) {
-        entry *entry = pipeline_at(&conn->pipeline, i);
-        if (entry->request != NULL) entry->request->conn = NULL;
-        entry->request = NULL;
-    }
-}
-
 void connection_close(connection *conn) {
     if (conn == NULL || conn->phase == CLOSED) return;
     /* A release may be queued behind an acquire that was sent. */
@@ -92,7 +83,10 @@ void connection_close(connection *conn) {
     bool is_in_order = conn->phase == READY && !conn->is_writing && conn->pipeline.rest.size == 0;
     if (is_in_order && out->size > 0) connection_write(conn, out->data, out->size);
     disconnect(conn, CLOSED);
-    detach_requests(conn);
+    while (conn->pipeline.count > 0) {
+        request *abandoned = pipeline_pop(&conn->pipeline).request;
+        if (abandoned != NULL) abandoned->conn = NULL;
+    }
 }
 
 /* -- requests */
@@ -193,7 +187,9 @@ void connection_on_open(connection *conn) {
         connection_flush(conn);
 }
 
+/* False: no memory. */
 static bool queue_greeting(connection *conn) {
+    pipeline *pipeline = &conn->pipeline;
     command commands[GREETING_MAX] = {{0}};
     int count = greeting_commands(commands, &conn->endpoint->url);
     conn->greeting.on_reply = on_greeting;
@@ -204,7 +200,6 @@ static bool queue_greeting(connection *conn) {
     if (count == 0) return true;
     conn->greeting.on_done = on_greeted;
     if (!connection_send(conn, commands, count, &conn->greeting)) return false;
-    pipeline *pipeline = &conn->pipeline;
     pipeline->rest = pipeline->out;
     pipeline->out = (bytes){0};
     pipeline_at(pipeline, 0)->size = 0;
