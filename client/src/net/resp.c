@@ -228,12 +228,6 @@ static bool reserve_node(resp_reader *reader) {
     return true;
 }
 
-/* The memory of an unusually large reply is not kept for small ones. */
-static void begin_reply(resp_reader *reader) {
-    if (reader->node_capacity > NODES_KEPT) resp_reader_free(reader);
-    reader->node_count = 0;
-}
-
 resp_result resp_read(resp_reader *reader, const char *bytes, size_t size, const reply **reply,
                       size_t *used) {
     struct {
@@ -241,7 +235,9 @@ resp_result resp_read(resp_reader *reader, const char *bytes, size_t size, const
     } stack[RESP_DEPTH_MAX];
     size_t depth = 0;
     cursor cursor = {bytes, bytes + size};
-    begin_reply(reader);
+    /* The memory of an unusually large reply is not kept for small ones. */
+    if (reader->node_capacity > NODES_KEPT) resp_reader_free(reader);
+    reader->node_count = 0;
     do {
         if (reader->node_count == RESP_NODES_MAX) return RESP_MALFORMED;
         if (!reserve_node(reader)) return RESP_NO_MEMORY;

@@ -106,13 +106,9 @@ static void drop_command(server *server) {
     if (server->reset_task != NULL) loop_defer(server->loop, server->reset_task);
 }
 
-static void note_failure(server *server) {
-    breaker_note(&server->breaker, false, loop_now_us(server->loop));
-}
-
 static void on_stalled(void *arg, connection *conn) {
     server *server = arg;
-    note_failure(server);
+    breaker_note(&server->breaker, false, loop_now_us(server->loop));
     if (conn != server->command) return;
     if (server->draining != NULL)
         connection_fail(server->draining, DLOCK_UNREACHABLE, "no reply in time");
@@ -123,7 +119,7 @@ static void on_stalled(void *arg, connection *conn) {
 
 static void on_broken(void *arg, connection *conn) {
     server *server = arg;
-    note_failure(server);
+    breaker_note(&server->breaker, false, loop_now_us(server->loop));
     bool is_unreachable = conn == server->command && conn->heard_us == 0;
     if (conn == server->command) drop_command(server);
     if (conn == server->draining) server->draining = NULL;
