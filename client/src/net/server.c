@@ -252,6 +252,7 @@ static void keep(own_connection *own, int64_t keep_ms) {
     list_prepend(&server->kept, &own->node);
     own->is_kept = true;
     own->on_broken = own->on_doubt = NULL;
+    own->on_message = NULL;
     server->kept_count++;
     limit_kept(own, keep_ms);
     loop_start_background(server->loop); /* best effort: else the next call closes it */
