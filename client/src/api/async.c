@@ -8,7 +8,7 @@
  *
  * Handlers, on_event and done() run not locked, in the thread that starts, dispatches or frees.
  * Nothing touches the handle after done(), which may free it. */
-#include "api/guarded.h"
+#include "api/lock.h"
 
 /* Nothing to suspend: the next dispatch is to take the call. */
 static void make_ready(dlock_lock *lock) {
@@ -19,29 +19,16 @@ static void make_ready(dlock_lock *lock) {
     loop_unlock(loop);
 }
 
-/* Any status but DLOCK_OK: no call can start. The background thread is to read the replies. */
-static dlock_status check(const dlock_lock *lock, dlock_done_fn done) {
-    if (lock == NULL || done == NULL) return DLOCK_INVALID;
-    return client_start_background(lock->client) ? DLOCK_OK : DLOCK_NO_MEMORY;
-}
-
-/* The call is over; the next dispatch tells the program. */
-static dlock_status tell_later(dlock_lock *lock, dlock_status answered, dlock_done_fn done,
-                               void *arg) {
-    if (answered == DLOCK_INVALID || answered == DLOCK_NO_MEMORY) return answered;
-    lock->async =
-        (async_call){.stage = ASYNC_ANSWERED, .answered = answered, .done = done, .arg = arg};
-    make_ready(lock);
-    return DLOCK_OK;
-}
-
+/* The background thread is to read the replies. */
 static dlock_status start(dlock_lock *lock, call_plan plan, dlock_done_fn done, void *arg) {
-    dlock_status status = check(lock, done);
-    if (status != DLOCK_OK) return status;
-    if (!lock_begin(lock, &plan)) return tell_later(lock, plan.answered, done, arg);
-    lock->async = (async_call){.stage = ASYNC_CHAIN, .done = done, .arg = arg};
-    chain_begin(&lock->call);
-    if (chain_go_on(lock->client->chain, &lock->call)) make_ready(lock);
+    if (lock == NULL || done == NULL) return DLOCK_INVALID;
+    if (!client_start_background(lock->client)) return DLOCK_NO_MEMORY;
+    bool is_answered = !lock_begin(lock, &plan);
+    bool is_refused = plan.answered == DLOCK_INVALID || plan.answered == DLOCK_NO_MEMORY;
+    if (is_answered && is_refused) return plan.answered;
+    lock->async = (async_call){
+        .done = done, .arg = arg, .is_answered = is_answered, .answered = plan.answered};
+    if (is_answered || chain_go_on(lock_chain(lock), &lock->call)) make_ready(lock);
     return DLOCK_OK;
 }
 
@@ -67,38 +54,18 @@ dlock_status dlock_release_start(dlock_lock *lock, dlock_done_fn done, void *arg
 dlock_status dlock_guarded_start(dlock_lock *lock, size_t argc, const char *const *argv,
                                  const size_t *argvlen, dlock_reply *reply, dlock_done_fn done,
                                  void *arg) {
-    guarded *guarded;
     guarded_words words = {.count = argc, .words = argv, .lengths = argvlen};
-    dlock_status status = check(lock, done);
-    if (status != DLOCK_OK) return status;
-    status = guarded_new(&guarded, lock, &words, reply);
-    if (status != DLOCK_OK) return tell_later(lock, status, done, arg);
-    lock->async =
-        (async_call){.stage = ASYNC_GUARDED, .guarded = guarded, .done = done, .arg = arg};
-    waiter *waiter = &lock->call.waiter;
-    loop *loop = lock->client->loop;
-    *waiter = (struct waiter){0};
-    loop_lock(loop);
-    guarded_start(guarded, waiter);
-    loop_suspend(loop, waiter);
-    loop_unlock(loop);
-    return DLOCK_OK;
+    return start(lock, (call_plan){.words = &words, .reply = reply}, done, arg);
 }
 
 /* -- dispatch */
 
-static dlock_status settle(dlock_lock *lock, const async_call *ended) {
-    if (ended->stage == ASYNC_ANSWERED) return ended->answered;
-    return ended->stage == ASYNC_GUARDED ? guarded_settle(ended->guarded) : lock_settle(lock);
-}
-
 /* True: the call is over, and the program was told. The handle may be gone. */
 static bool go_on(dlock_lock *lock) {
-    async_call *async = &lock->async;
-    if (async->stage == ASYNC_CHAIN && !chain_go_on(lock->client->chain, &lock->call)) return false;
-    async_call ended = *async;
-    async->stage = ASYNC_NONE; /* settling tells of events, and on_event may use the lock */
-    dlock_status status = settle(lock, &ended);
+    async_call ended = lock->async;
+    if (!ended.is_answered && !chain_go_on(lock_chain(lock), &lock->call)) return false;
+    lock->async.done = NULL; /* settling tells of events, and on_event may use the lock */
+    dlock_status status = ended.is_answered ? ended.answered : lock_settle(lock);
     ended.done(ended.arg, lock, status);
     return true;
 }
@@ -139,19 +106,15 @@ size_t dlock_client_dispatch(dlock_client *client) {
 void lock_stop_call(dlock_lock *lock) {
     async_call *async = &lock->async;
     loop *loop = lock->client->loop;
-    if (async->stage == ASYNC_NONE) return;
-    async_call ended = *async;
+    if (async->done == NULL) return;
     loop_lock(loop);
     loop_unsuspend(&lock->call.waiter);
-    if (ended.stage == ASYNC_GUARDED && !ended.guarded->is_done)
-        deployment_abandon(lock->client->deployment, &ended.guarded->attempt);
     loop_unlock(loop);
-    async->stage = ASYNC_STOPPED;
-    if (ended.stage == ASYNC_CHAIN) {
+    if (!async->is_answered) {
         atomic_store(&lock->call.is_stopped, true);
-        chain_finish(lock->client->chain, &lock->call);
+        chain_finish(lock_chain(lock), &lock->call);
+        lock_settle(lock);
     }
-    settle(lock, &ended);
-    ended.done(ended.arg, lock, DLOCK_CANCELED);
-    async->stage = ASYNC_NONE;
+    async->done(async->arg, lock, DLOCK_CANCELED);
+    async->done = NULL;
 }

@@ -6,8 +6,7 @@
  *
  * A client that is half built is freed like a complete one. A store of the program's own belongs to
  * the deployment as soon as there is one; before, dlock_client_new() frees the store. */
-#include "api/client.h"
-
+#include "api/lock.h"
 #include "api/options.h"
 
 enum { OWN_HANDLERS = 3 };
@@ -69,12 +68,14 @@ static bool build_chain(dlock_client *client, const dlock_client_options *option
                                           .random_ms = options->spin_random_ms,
                                           .max_ms = options->spin_max_ms}};
     client->chain = chain_new(OWN_HANDLERS + options->handler_count);
-    if (client->chain == NULL) return false;
+    client->guarded_chain = chain_new(1);
+    if (client->chain == NULL || client->guarded_chain == NULL) return false;
     for (size_t i = 0; i < options->handler_count; i++)
         chain_add(client->chain, *options->handlers[i]);
     if (client->log.sink != NULL) chain_add(client->chain, access_log_handler(&client->log));
     chain_add(client->chain, hotspot_handler(&client->hotspot));
     chain_add(client->chain, waiting_handler(&client->waiting));
+    chain_add(client->guarded_chain, guarded_handler(client->deployment));
     return true;
 }
 
@@ -186,6 +187,7 @@ void dlock_client_free(dlock_client *client) {
         loop_unlock(client->loop);
     }
     free(client->chain);
+    free(client->guarded_chain);
     log_file_free(client->log_file);
     hot_names_free(&client->hotspot.names);
 

@@ -33,8 +33,8 @@ struct dlock_client {
     hotspot hotspot;
     waiting waiting;
     access_log log;
-    log_file *log_file; /* NULL: none */
-    chain *chain;
+    log_file *log_file;           /* NULL: none */
+    chain *chain, *guarded_chain; /* of guarded commands: past all handlers */
     token_source tokens;
     bool has_handlers; /* of the program: these may set tokens */
     char *prefix;

@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* guarded.c - a command that runs only while the lock is held (dlock_guarded() of dlock.h).
  *
- *   new       checks the words and copies them: a redirect sends them again
- *   start     one attempt of the deployment, which on_done ends
+ *   begin     checks the words and copies them: a redirect sends them again
+ *   enter     one attempt of the deployment, which on_done ends
  *   settle    the status of the handle; a lock that the server does not know is lost
  *
- * The attempt is a new one: renewal uses the attempt of the handle meanwhile. Past the handlers:
- * the call neither takes nor ends a lock, and its words are data of the program. */
-#include "api/guarded.h"
+ * The attempt is a new one: renewal uses the attempt of the handle meanwhile. The call has a chain
+ * of its own, without the other handlers: the call neither takes nor ends a lock, and its words are
+ * data of the program. */
+#include "api/lock.h"
 
 #include <stdlib.h>
 
 /* A server ends the connection at larger requests, and all threads share the connection. */
 enum { WORDS_MAX = 1000 * 1000, WORDS_BYTES_MAX = 16 * 1024 * 1024 };
+
+struct guarded {
+    attempt attempt;
+    bool is_done; /* locked */
+    char token[DLOCK_TOKEN_SIZE];
+    guarded_words words; /* in the memory below */
+    const char *memory[];
+};
 
 /* -- words */
 
@@ -47,7 +56,7 @@ static void copy_words(guarded_words *copy, const guarded_words *given, void *me
     *copy = (guarded_words){.count = given->count, .words = words, .lengths = lengths};
 }
 
-/* -- the request */
+/* -- begin */
 
 static const char *check_reply(const dlock_reply *reply) {
     if (reply == NULL) return NULL;
@@ -65,69 +74,93 @@ static void clear_reply(dlock_reply *reply) {
     if (reply->text_size > 0) reply->text[0] = '\0';
 }
 
-static dlock_status make(guarded **out, dlock_lock *lock, const guarded_words *given, size_t bytes,
-                         dlock_reply *reply) {
-    size_t words_size = given->count * (sizeof(char *) + sizeof(size_t)) + bytes;
-    guarded *made = calloc(1, sizeof(*made) + words_size);
+/* False: no memory. */
+static bool make(dlock_lock *lock, const call_plan *plan, size_t bytes) {
+    size_t words_size = plan->words->count * (sizeof(char *) + sizeof(size_t)) + bytes;
+    struct guarded *made = calloc(1, sizeof(*made) + words_size);
     if (made == NULL || !attempt_prepare(&made->attempt, lock->client->deployment)) {
         free(made);
-        return lock_finish(lock, DLOCK_NO_MEMORY, "no memory");
+        return false;
     }
-    copy_words(&made->words, given, made->memory);
-    made->lock = lock;
+    copy_words(&made->words, plan->words, made->memory);
     made->attempt.guarded = &made->words;
-    made->attempt.reply = reply;
+    made->attempt.reply = plan->reply;
     made->attempt.name = lock->name;
     text_copy(made->token, sizeof(made->token), lock->token);
     made->attempt.token = made->token;
-    *out = made;
-    return DLOCK_OK;
+    lock->guarded = made;
+    return true;
 }
 
-static dlock_status check_and_make(guarded **out, dlock_lock *lock, const guarded_words *given,
-                                   dlock_reply *reply) {
+static bool check_and_make(dlock_lock *lock, call_plan *plan) {
     size_t bytes;
     const deployment *deployment = lock->client->deployment;
-    const char *wrong = check_words(given, &bytes);
-    if (wrong == NULL) wrong = check_reply(reply);
-    if (wrong != NULL) return lock_finish(lock, DLOCK_INVALID, wrong);
-    if (!deployment->protocol->has_module)
-        return lock_finish(lock, DLOCK_INVALID, "only the dlock module has guarded commands");
-    if (deployment->table->guarded_error != NULL)
-        return lock_finish(lock, DLOCK_INVALID, deployment->table->guarded_error);
-    if (lock->depth == 0) return lock_finish(lock, DLOCK_NOT_HELD, "the lock is not held");
-    if (lock_is_gone(lock)) return lock_finish(lock, DLOCK_LOST, "the lease has ended meanwhile");
-    return make(out, lock, given, bytes, reply);
+    bool is_in_chain = !lock->call.is_leaving || lock->call.position > 0; /* a handler asks */
+    const char *wrong = check_words(plan->words, &bytes);
+    if (wrong == NULL) wrong = check_reply(plan->reply);
+    if (wrong == NULL && !deployment->protocol->has_module)
+        wrong = "only the dlock module has guarded commands";
+    if (wrong == NULL) wrong = deployment->table->guarded_error;
+    if (wrong != NULL) return lock_answer(lock, plan, DLOCK_INVALID, wrong);
+    if (lock->depth == 0) return lock_answer(lock, plan, DLOCK_NOT_HELD, "the lock is not held");
+    if (is_in_chain)
+        return lock_answer(lock, plan, DLOCK_INVALID, "a call of this lock is under way");
+    if (lock_is_gone(lock))
+        return lock_answer(lock, plan, DLOCK_LOST, "the lease has ended meanwhile");
+    return make(lock, plan, bytes) || lock_answer(lock, plan, DLOCK_NO_MEMORY, "no memory");
 }
 
-dlock_status guarded_new(guarded **out, dlock_lock *lock, const guarded_words *given,
-                         dlock_reply *reply) {
-    dlock_status status;
-    if (lock_is_under_way(lock, &status)) return status; /* maybe with the same reply */
-    status = check_and_make(out, lock, given, reply);
-    clear_reply(reply);
-    return status;
+bool guarded_begin(dlock_lock *lock, call_plan *plan) {
+    bool is_begun = check_and_make(lock, plan);
+    clear_reply(plan->reply);
+    if (!is_begun) return false;
+    lock->call.is_canceled = NULL;
+    chain_begin(&lock->call);
+    return true;
 }
+
+/* -- the handler. Locked, all but enter() */
 
 static void on_done(attempt *attempt) {
-    guarded *guarded = attempt->arg;
-    guarded->is_done = true;
-    loop_ready(guarded->lock->client->loop, guarded->waiter);
+    call *call = attempt->arg;
+    container_of(attempt, struct guarded, attempt)->is_done = true;
+    loop_ready(call->loop, &call->waiter);
 }
 
-void guarded_start(guarded *guarded, waiter *waiter) {
-    dlock_client *client = guarded->lock->client;
-    int64_t limit_ms = deployment_short_ms(client->deployment);
-    guarded->attempt.limit_us = deadline_after_ms(loop_now_us(client->loop), limit_ms);
-    guarded->attempt.on_done = on_done;
-    guarded->attempt.arg = guarded;
-    guarded->waiter = waiter;
-    deployment_start(client->deployment, &guarded->attempt);
+static void start(deployment *deployment, attempt *attempt, call *call) {
+    int64_t limit_ms = deployment_short_ms(deployment);
+    attempt->limit_us = deadline_after_ms(loop_now_us(call->loop), limit_ms);
+    attempt->on_done = on_done;
+    attempt->arg = call;
+    deployment_start(deployment, attempt);
 }
 
-dlock_status guarded_settle(guarded *guarded) {
-    dlock_lock *lock = guarded->lock;
+static dlock_step enter(void *arg, dlock_call *pub) {
+    call *call = call_of(pub);
+    struct guarded *guarded = container_of(call, dlock_lock, call)->guarded;
+    attempt *attempt = &guarded->attempt;
+    loop_lock(call->loop);
+    if (attempt->on_done == NULL) start(arg, attempt, call);
+    if (!guarded->is_done && call_is_canceled(call)) { /* the handle is freed */
+        deployment_abandon(arg, attempt);
+        attempt_set_result(attempt, DLOCK_CANCELED, false, "canceled");
+        guarded->is_done = true;
+    }
+    bool is_done = guarded->is_done;
+    loop_unlock(call->loop);
+    return is_done ? DLOCK_ANSWER : DLOCK_SUSPEND;
+}
+
+dlock_handler guarded_handler(deployment *deployment) {
+    return (dlock_handler){.name = "guarded", .arg = deployment, .enter = enter};
+}
+
+/* -- settle */
+
+dlock_status guarded_settle(dlock_lock *lock) {
+    struct guarded *guarded = lock->guarded;
     dlock_status status = guarded->attempt.status;
+    lock->guarded = NULL;
     if (status == DLOCK_LOST) {
         loop_lock(lock->client->loop);
         lock_lose(lock);
@@ -137,23 +170,4 @@ dlock_status guarded_settle(guarded *guarded) {
     attempt_free(&guarded->attempt);
     free(guarded);
     return status;
-}
-
-/* -- the call */
-
-dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *argv,
-                           const size_t *argvlen, dlock_reply *reply) {
-    guarded *guarded;
-    guarded_words words = {.count = argc, .words = argv, .lengths = argvlen};
-    if (lock == NULL) return DLOCK_INVALID;
-    dlock_status status = guarded_new(&guarded, lock, &words, reply);
-    if (status != DLOCK_OK) return status;
-    loop *loop = lock->client->loop;
-    waiter waiter = {0};
-    loop_lock(loop);
-    guarded_start(guarded, &waiter);
-    while (!guarded->is_done)
-        loop_wait(loop, &waiter);
-    loop_unlock(loop);
-    return guarded_settle(guarded);
 }

@@ -9,17 +9,10 @@
 
 /* The asynchronous call that goes on, if any. */
 typedef struct async_call {
-    enum {
-        ASYNC_NONE,
-        ASYNC_CHAIN,    /* in the chain, or through the chain: to be settled by a dispatch */
-        ASYNC_ANSWERED, /* never was in the chain: to be told by a dispatch */
-        ASYNC_GUARDED,  /* a guarded command */
-        ASYNC_STOPPED   /* the handle is being freed */
-    } stage;
-    dlock_status answered;
-    struct guarded *guarded;
-    dlock_done_fn done;
+    dlock_done_fn done; /* NULL: no call is under way */
     void *arg;
+    bool is_answered; /* the call never was in the chain: a dispatch tells of answered */
+    dlock_status answered;
 } async_call;
 
 /* Of the last acquire, as in dlock_timings. */
@@ -53,8 +46,9 @@ struct dlock_lock {
     uint32_t min_replicas; /* as in the options */
 
     lease lease;
-    kept_parts *kept;    /* NULL: nothing of this is wanted */
-    struct guard *guard; /* of guard.c; NULL: not of a scope */
+    kept_parts *kept;        /* NULL: nothing of this is wanted */
+    struct guard *guard;     /* of guard.c; NULL: not of a scope */
+    struct guarded *guarded; /* of guarded.c; NULL: no guarded command is under way */
     async_call async;
 
     void *slots[]; /* one for each handler */
@@ -62,6 +56,11 @@ struct dlock_lock {
 
 static inline bool lock_is_session(const dlock_lock *lock) {
     return lock->call.attempt.session != NULL;
+}
+
+/* A guarded command goes past the handlers of the program. */
+static inline const chain *lock_chain(const dlock_lock *lock) {
+    return lock->guarded != NULL ? lock->client->guarded_chain : lock->client->chain;
 }
 
 static inline int64_t lock_now_us(const dlock_lock *lock) {
@@ -76,24 +75,32 @@ static inline bool lock_is_gone(const dlock_lock *lock) {
 /* -- the steps of a call, blocking or asynchronous. Not locked (loop.h).
  *
  *   begin    checks and prepares the call. False: answered is the result, and the call is over
- *   chain    chain_begin(); chain_finish(), or chain_go_on() until the call is done
+ *   chain    chain_finish(), or chain_go_on() until the call is done
  *   settle   the answer of the chain becomes the state of the handle; the result is the
  *            program's */
 
 /* A call as the program wants it. */
 typedef struct call_plan {
-    dlock_operation operation;
+    dlock_operation operation; /* 0: a guarded command, of these words and with this reply */
+    const guarded_words *words;
+    dlock_reply *reply;
     int64_t wait_ms;       /* of an acquire */
     uint32_t lease_ms;     /* of an acquire or extend; 0: the lock's own */
     dlock_status answered; /* set by lock_begin() if the call is over */
 } call_plan;
 
-/* True: an asynchronous call is under way, so *answered is DLOCK_INVALID. */
-bool lock_is_under_way(dlock_lock *lock, dlock_status *answered);
-
 /* DLOCK_INVALID: also while an asynchronous call is under way. */
 bool lock_begin(dlock_lock *lock, call_plan *plan);
 dlock_status lock_settle(dlock_lock *lock);
+
+/* The call ends before the chain. Always false, as the result of begin. */
+bool lock_answer(dlock_lock *lock, call_plan *plan, dlock_status status, const char *error);
+
+/* Of guarded.c: the same steps for a guarded command. The words are copied; the reply must live
+ * until the call is settled. */
+bool guarded_begin(dlock_lock *lock, call_plan *plan);
+dlock_handler guarded_handler(deployment *deployment); /* the only one of its chain */
+dlock_status guarded_settle(dlock_lock *lock);
 
 /* Of async.c: a call that is under way ends, and its done() is called with DLOCK_CANCELED. */
 void lock_stop_call(dlock_lock *lock);

@@ -29,22 +29,16 @@ dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *erro
     return status;
 }
 
-/* The call ends before the chain. Always false, as the result of begin. */
-static bool answer(dlock_lock *lock, call_plan *plan, dlock_status status, const char *error) {
+bool lock_answer(dlock_lock *lock, call_plan *plan, dlock_status status, const char *error) {
     plan->answered = lock_finish(lock, status, error);
     return false;
-}
-
-bool lock_is_under_way(dlock_lock *lock, dlock_status *answered) {
-    if (lock->async.stage == ASYNC_NONE) return false;
-    *answered = lock_finish(lock, DLOCK_INVALID, "a call of this lock is under way");
-    return true;
 }
 
 /* Prepares the call of the handle. A release and an extend are about the lock that is held. */
 static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uint32_t lease_ms) {
     call *call = &lock->call;
     int64_t now_us = lock_now_us(lock);
+    chain_begin(call);
     call->is_canceled = operation == DLOCK_ACQUIRING ? &lock->is_canceled : NULL;
     call->is_gone = false;
     text_drop(&call->pub.cause);
@@ -136,9 +130,9 @@ static bool pause_renewal(dlock_lock *lock) {
 /* The lock is not held by this handle. */
 static bool begin_acquire(dlock_lock *lock, call_plan *plan) {
     if (!token_source_take(&lock->client->tokens, lock->owner, lock->token))
-        return answer(lock, plan, DLOCK_NO_MEMORY, "no random bytes for a token");
+        return lock_answer(lock, plan, DLOCK_NO_MEMORY, "no random bytes for a token");
     if (!prepare_background(lock))
-        return answer(lock, plan, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
+        return lock_answer(lock, plan, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
     lease_plan(&lock->lease, plan->lease_ms);
     dlock_call *call = prepare_call(lock, DLOCK_ACQUIRING, lock->lease.rule.lease_ms);
     lock->call.has_straggler = false;
@@ -189,13 +183,15 @@ static dlock_status settle_extend(dlock_lock *lock) {
 static bool begin_extend(dlock_lock *lock, call_plan *plan) {
     uint32_t lease_ms = plan->lease_ms != 0 ? plan->lease_ms : lock->lease.rule.lease_ms;
     lock->is_deepening = plan->operation == DLOCK_ACQUIRING;
-    if (lock_is_gone(lock)) return answer(lock, plan, DLOCK_LOST, "the lease has ended meanwhile");
+    if (lock_is_gone(lock))
+        return lock_answer(lock, plan, DLOCK_LOST, "the lease has ended meanwhile");
     if (lock->is_deepening && plan->lease_ms == 0) {
         lock->depth++;
-        return answer(lock, plan, DLOCK_OK, "");
+        return lock_answer(lock, plan, DLOCK_OK, "");
     }
     if (!pause_renewal(lock))
-        return answer(lock, plan, DLOCK_UNREACHABLE, "the connection of the session has ended");
+        return lock_answer(lock, plan, DLOCK_UNREACHABLE,
+                           "the connection of the session has ended");
     prepare_call(lock, DLOCK_EXTENDING, lease_ms);
     return true;
 }
@@ -236,7 +232,7 @@ static void settle_session(dlock_lock *lock) {
 static bool begin_release(dlock_lock *lock, call_plan *plan) {
     if (lock->depth > 1) {
         lock->depth--;
-        return answer(lock, plan, DLOCK_OK, "");
+        return lock_answer(lock, plan, DLOCK_OK, "");
     }
     bool is_lost = end_hold(lock);
     prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
@@ -262,19 +258,22 @@ static dlock_status settle_release(dlock_lock *lock) {
 
 bool lock_begin(dlock_lock *lock, call_plan *plan) {
     bool is_acquire = plan->operation == DLOCK_ACQUIRING;
-    if (lock_is_under_way(lock, &plan->answered)) return false;
+    if (lock->async.done != NULL) /* maybe with the same reply */
+        return lock_answer(lock, plan, DLOCK_INVALID, "a call of this lock is under way");
+    if (plan->operation == 0) return guarded_begin(lock, plan);
     if (is_acquire && plan->wait_ms < DLOCK_WAIT_FOREVER)
-        return answer(lock, plan, DLOCK_INVALID, "wait_ms is negative");
+        return lock_answer(lock, plan, DLOCK_INVALID, "wait_ms is negative");
     if (!is_acquire && lock->depth == 0)
-        return answer(lock, plan, DLOCK_NOT_HELD, "the lock is not held");
+        return lock_answer(lock, plan, DLOCK_NOT_HELD, "the lock is not held");
     if (plan->lease_ms != 0 && plan->lease_ms < OPTION_LEASE_MIN_MS)
-        return answer(lock, plan, DLOCK_INVALID, "lease_ms is less than 10");
+        return lock_answer(lock, plan, DLOCK_INVALID, "lease_ms is less than 10");
     if (plan->operation == DLOCK_RELEASING) return begin_release(lock, plan);
     return lock->depth == 0 ? begin_acquire(lock, plan) : begin_extend(lock, plan);
 }
 
 dlock_status lock_settle(dlock_lock *lock) {
     dlock_operation operation = lock->call.pub.operation;
+    if (lock->guarded != NULL) return guarded_settle(lock);
     if (operation == DLOCK_ACQUIRING) return settle_acquire(lock);
     return operation == DLOCK_EXTENDING ? settle_extend(lock) : settle_release(lock);
 }
@@ -284,8 +283,7 @@ dlock_status lock_settle(dlock_lock *lock) {
 static dlock_status run(dlock_lock *lock, call_plan plan) {
     if (lock == NULL) return DLOCK_INVALID;
     if (!lock_begin(lock, &plan)) return plan.answered;
-    chain_begin(&lock->call);
-    chain_finish(lock->client->chain, &lock->call);
+    chain_finish(lock_chain(lock), &lock->call);
     return lock_settle(lock);
 }
 
@@ -308,6 +306,12 @@ dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms) {
 
 dlock_status dlock_release(dlock_lock *lock) {
     return run(lock, (call_plan){.operation = DLOCK_RELEASING});
+}
+
+dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *argv,
+                           const size_t *argvlen, dlock_reply *reply) {
+    guarded_words words = {.count = argc, .words = argv, .lengths = argvlen};
+    return run(lock, (call_plan){.words = &words, .reply = reply});
 }
 
 void dlock_cancel(dlock_lock *lock) {
