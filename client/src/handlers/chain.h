@@ -18,7 +18,6 @@ typedef struct waiting_state {
     bool is_step_done; /* the attempt or the pause is over */
     bool may_hold;     /* acquire: a server may hold the lock for the token; to be withdrawn */
     bool is_in_doubt;  /* an earlier attempt was sent and not answered */
-    bool has_failed;   /* acquire: the call's status and cause are of the attempt before */
     int64_t begun_us;  /* acquire: begin of the attempt. release: begin of the call */
 } waiting_state;
 
@@ -44,7 +43,7 @@ typedef struct call {
     loop_timer timer; /* of the handler that has suspended the call: deadline or pause */
     local_place local;
     waiting_state waiting;
-    void (*on_sent)(struct call *call); /* NULL, or hotspot.c: a release is on its way. Locked */
+    void (*on_sent)(attempt *attempt); /* NULL, or of hotspot.c: a release is on its way. Locked */
 } call;
 
 static inline call *call_of(dlock_call *pub) {

@@ -209,6 +209,10 @@ static void leave_acquire(hotspot *hotspot, call *call) {
 
 /* -- release and extend */
 
+static void on_sent(attempt *attempt) {
+    leave_local(attempt->arg);
+}
+
 static dlock_step enter_release(hotspot *hotspot, call *call) {
     hot_name *hot = *call->pub.slot;
     if (hot == NULL) return DLOCK_PASS;
@@ -219,7 +223,7 @@ static dlock_step enter_release(hotspot *hotspot, call *call) {
     if (!is_handed_on) {
         call->local.hot = hot;
         /* Once sent: all later requests arrive behind the release. */
-        call->on_sent = hotspot->is_ordered ? leave_local : NULL;
+        call->on_sent = hotspot->is_ordered ? on_sent : NULL;
     }
     loop_unlock(call->loop);
     return is_handed_on ? answer(call, DLOCK_OK, "") : DLOCK_PASS;

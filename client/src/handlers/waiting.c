@@ -28,7 +28,7 @@ enum { RELEASE_PAUSE_MS = 10 };
 enum { LONG_WAIT_PARTS = 10 };
 
 static void withdraw(const waiting *waiting, const call *call) {
-    withdrawals_add(waiting->deployment, call->pub.name, call->attempt.token, call->pub.lease_ms);
+    withdrawals_add(waiting->deployment, call->pub.name, call->pub.token, call->pub.lease_ms);
 }
 
 /* -- attempts and pauses */
@@ -42,11 +42,6 @@ static void on_attempt_done(attempt *attempt) {
     finish_step(attempt->arg);
 }
 
-static void on_attempt_sent(attempt *attempt) {
-    call *call = attempt->arg;
-    if (call->on_sent != NULL) call->on_sent(call);
-}
-
 static void on_pause_over(loop_timer *timer) {
     finish_step(container_of(timer, call, timer));
 }
@@ -57,6 +52,7 @@ static void start_attempt(const waiting *waiting, call *call, dlock_operation op
     bool is_release = operation == DLOCK_RELEASING;
     attempt->operation = operation;
     attempt->name = call->pub.name;
+    attempt->token = call->pub.token;
     attempt->lease_ms = call->pub.lease_ms;
     attempt->wait_until_us = wait_until_us;
     attempt->limit_us = limit_us;
@@ -64,7 +60,7 @@ static void start_attempt(const waiting *waiting, call *call, dlock_operation op
     attempt->is_renewal = false;
     attempt->is_repeated = operation == DLOCK_ACQUIRING && call->waiting.may_hold;
     attempt->may_hold = is_release && call->has_straggler;
-    attempt->on_sent = is_release ? on_attempt_sent : NULL;
+    attempt->on_sent = is_release ? call->on_sent : NULL;
     attempt->on_done = on_attempt_done;
     attempt->arg = call;
     call->waiting.is_step_done = false;
@@ -149,7 +145,7 @@ static bool try_again(const waiting *waiting, call *call) {
     bool is_session = call->attempt.session != NULL;
     bool is_undone = call->pub.status == DLOCK_NO_REPLICAS; /* by a RELEASE of the token */
     if (call->waiting.may_hold && (is_session || is_undone)) withdraw(waiting, call);
-    if (is_undone || (call->waiting.may_hold && is_session)) token_vary(call->attempt.token);
+    if (is_undone || (call->waiting.may_hold && is_session)) token_vary(call->pub.token);
     return start_acquire(waiting, call);
 }
 
@@ -169,11 +165,10 @@ static bool judge_failure(const waiting *waiting, call *call, dlock_status statu
     int64_t now_us = loop_now_us(call->loop);
     bool is_late = now_us >= call->pub.deadline_us;
     bool is_vague = status == DLOCK_UNREACHABLE || status == DLOCK_NO_QUORUM;
-    if (is_vague && is_late && call->waiting.has_failed) /* the result before says more */
+    if (is_vague && is_late && call->pub.attempts > 1) /* the result before says more */
         is_transient = true;
     else
         call_set_result(call, status, cause);
-    call->waiting.has_failed = true;
     bool is_final = call->pub.status != DLOCK_BUSY && !is_transient;
     if (is_final || is_late || call_is_only_try(call)) return give_up(waiting, call);
     if (call_is_canceled(call)) return answer_canceled(waiting, call);
@@ -239,7 +234,6 @@ static bool stop_acquire(const waiting *waiting, call *call) {
 static bool acquire(const waiting *waiting, call *call) {
     const waiting_state *state = &call->waiting;
     if (state->phase == WAITING_IDLE) {
-        call->attempt.token = call->pub.token;
         if (call_is_canceled(call)) return answer_canceled(waiting, call);
         return start_acquire(waiting, call);
     }
@@ -296,10 +290,7 @@ static bool stop_release_or_extend(const waiting *waiting, call *call) {
 static bool release_or_extend(const waiting *waiting, call *call) {
     waiting_state *state = &call->waiting;
     bool is_release = call->pub.operation == DLOCK_RELEASING;
-    if (state->phase == WAITING_IDLE) {
-        state->begun_us = loop_now_us(call->loop);
-        call->attempt.token = call->pub.token;
-    }
+    if (state->phase == WAITING_IDLE) state->begun_us = loop_now_us(call->loop);
     bool is_judged = state->phase == WAITING_ATTEMPT && state->is_step_done;
     if (call_is_canceled(call) && !is_judged) return stop_release_or_extend(waiting, call);
     if (state->phase != WAITING_IDLE && !state->is_step_done) return false;

@@ -288,7 +288,7 @@ static void a_new_call_finds_nothing_of_the_one_before(void) {
     chain *made = chain_new(1);
     memset(&call.waiting, 1, sizeof(call.waiting));
     call.local.is_handed_on = true;
-    call.on_sent = (void (*)(struct call *))free; /* any function */
+    call.on_sent = (void (*)(attempt *))free; /* any function */
     chain_begin(&call);
     CHECK(call.waiting.phase == WAITING_IDLE && !call.waiting.may_hold);
     CHECK(!call.local.is_handed_on && call.local.hot == NULL && call.on_sent == NULL);

@@ -47,8 +47,9 @@ static inline void try(handle *handle);
 
 /* The release is on its way; before the reply comes, somebody else tries. */
 static inline void tell_sent(call *call) {
+    call->attempt.arg = call;
     loop_lock(call->loop);
-    if (call->on_sent != NULL) call->on_sent(call);
+    if (call->on_sent != NULL) call->on_sent(&call->attempt);
     loop_unlock(call->loop);
     handle *other = world.tries_meanwhile;
     world.tries_meanwhile = NULL;

@@ -105,7 +105,8 @@ static void a_release_that_has_no_time_for_a_pause_is_tried_once(void) {
 
 /* -- on_sent */
 
-static void count_sent(call *call) {
+static void count_sent(attempt *attempt) {
+    call *call = attempt->arg;
     world.sent++;
     call->on_sent = NULL; /* as hotspot.c does */
 }
