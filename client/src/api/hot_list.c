@@ -27,27 +27,27 @@ dlock_status dlock_hotspot_remove(dlock_client *client, const char *name) {
     return set_hot(client, name, false);
 }
 
-/* A copy of the list, to be freed: the program is told without the mutex. The texts are behind the
- * array. NULL: no memory. */
+/* A copy of both lists, to be freed: the program is told without the mutex. The texts are behind
+ * the array. NULL: no memory. */
 static dlock_hot_name *copy_names(dlock_client *client, size_t *count) {
     const hot_names *names = &client->hotspot.names;
     size_t prefix_length = strlen(client->prefix), size = 1;
-    *count = 0;
-    list_each(hot_name, hot, &names->all, all) {
-        size += sizeof(dlock_hot_name) + strlen(hot->name) + 1;
-        ++*count;
-    }
+    *count = atomic_load(&names->count);
+    for (int i = 0; i < 2; i++)
+        list_each(hot_name, hot, &names->lists[i], node)
+            size += sizeof(dlock_hot_name) + strlen(hot->name) + 1;
     dlock_hot_name *copy = malloc(size), *entry = copy;
     if (copy == NULL) return NULL;
     char *text = (char *)(copy + *count);
-    list_each(hot_name, hot, &names->all, all) {
-        *entry++ = (dlock_hot_name){.struct_size = sizeof(dlock_hot_name),
-                                    .name = strcpy(text, hot->name + prefix_length),
-                                    .waiting = hot->length,
-                                    .is_held = hot->is_held,
-                                    .is_found = list_has(&hot->recent)};
-        text += strlen(text) + 1;
-    }
+    for (int i = 0; i < 2; i++)
+        list_each(hot_name, hot, &names->lists[i], node) {
+            *entry++ = (dlock_hot_name){.struct_size = sizeof(dlock_hot_name),
+                                        .name = strcpy(text, hot->name + prefix_length),
+                                        .waiting = hot->length,
+                                        .is_held = hot->is_held,
+                                        .is_found = hot->is_found};
+            text += strlen(text) + 1;
+        }
     return copy;
 }
 

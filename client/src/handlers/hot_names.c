@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* hot_names.c - see hot_names.h.
  *
- * A tree and a list of all names, and a list of the names that were found by contention.
- *
- * Invariants: a name is in the list if and only if contention found it and nobody registered it
- * since; auto_count is the length of the list, at most auto_max. A name that was removed while the
- * local lock is held lives on, unlisted, until the last holder is through. */
+ * Invariants: a name that can be found is in the tree and in one of the two lists; auto_count is
+ * the length of the list of names found by contention, at most auto_max. A name that was removed
+ * while the local lock is held lives on, in no list, until the last holder is through. */
 #include "handlers/hot_names.h"
 
 #include <search.h>
@@ -15,41 +13,43 @@ static int compare(const void *one, const void *other) {
     return strcmp(one, other);
 }
 
-static void forget_contention(hot_names *names, hot_name *hot) {
-    if (!list_has(&hot->recent)) return;
-    list_remove(&hot->recent);
-    names->auto_count--;
+static void put(hot_names *names, hot_name *hot, bool is_found) {
+    hot->is_found = is_found;
+    if (is_found) names->auto_count++;
+    list_append(&names->lists[is_found], &hot->node);
+}
+
+static void take_out(hot_names *names, hot_name *hot) {
+    list_remove(&hot->node);
+    if (hot->is_found) names->auto_count--;
 }
 
 static void unlist(hot_names *names, hot_name *hot) {
     tdelete(hot->name, &names->root, compare);
-    forget_contention(names, hot);
-    list_remove(&hot->all);
-    hot->is_listed = false;
+    take_out(names, hot);
     atomic_fetch_sub(&names->count, 1);
     if (!hot->is_held) free(hot);
 }
 
-/* NULL: no memory. */
-static hot_name *list_new(hot_names *names, const char *name) {
+/* False: no memory. */
+static bool list_new(hot_names *names, const char *name, bool is_found) {
     hot_name *hot = calloc(1, sizeof(*hot) + strlen(name) + 1);
-    if (hot == NULL) return NULL;
+    if (hot == NULL) return false;
     memcpy(hot->name, name, strlen(name) + 1);
     if (tsearch(hot->name, &names->root, compare) == NULL) {
         free(hot);
-        return NULL;
+        return false;
     }
     list_init(&hot->queue);
-    list_append(&names->all, &hot->all);
-    hot->is_listed = true;
+    put(names, hot, is_found);
     atomic_fetch_add(&names->count, 1);
-    return hot;
+    return true;
 }
 
 /* Names whose local lock is held stay. False: all are. */
 static bool make_room(hot_names *names) {
     if (names->auto_count < names->auto_max) return true;
-    list_each(hot_name, hot, &names->recent, recent) {
+    list_each(hot_name, hot, &names->lists[true], node) {
         if (hot->is_held) continue;
         unlist(names, hot);
         return true;
@@ -59,8 +59,8 @@ static bool make_room(hot_names *names) {
 
 void hot_names_init(hot_names *names, size_t auto_max) {
     *names = (hot_names){.auto_max = auto_max};
-    list_init(&names->all);
-    list_init(&names->recent);
+    list_init(&names->lists[false]);
+    list_init(&names->lists[true]);
 }
 
 void hot_names_free(hot_names *names) {
@@ -75,8 +75,9 @@ hot_name *hot_names_find(const hot_names *names, const char *name) {
 
 bool hot_names_add(hot_names *names, const char *name) {
     hot_name *known = hot_names_find(names, name);
-    if (known == NULL) return list_new(names, name) != NULL;
-    forget_contention(names, known); /* registered from now on */
+    if (known == NULL) return list_new(names, name, false);
+    take_out(names, known);
+    put(names, known, false); /* registered from now on */
     return true;
 }
 
@@ -86,20 +87,16 @@ void hot_names_remove(hot_names *names, const char *name) {
 }
 
 void hot_names_note(hot_names *names, const char *name) {
-    if (hot_names_find(names, name) != NULL || !make_room(names)) return;
-    hot_name *hot = list_new(names, name);
-    if (hot == NULL) return;
-    list_append(&names->recent, &hot->recent);
-    names->auto_count++;
+    if (hot_names_find(names, name) == NULL && make_room(names)) list_new(names, name, true);
 }
 
 void hot_names_touch(hot_names *names, hot_name *hot) {
-    if (!list_has(&hot->recent)) return;
-    list_remove(&hot->recent);
-    list_append(&names->recent, &hot->recent);
+    if (!hot->is_found || !list_has(&hot->node)) return;
+    list_remove(&hot->node);
+    list_append(&names->lists[true], &hot->node);
 }
 
 void hot_name_let_go(hot_name *hot) {
     hot->is_held = false;
-    if (!hot->is_listed) free(hot);
+    if (!list_has(&hot->node)) free(hot);
 }

@@ -18,9 +18,8 @@ typedef struct hot_lock {
 } hot_lock;
 
 typedef struct hot_name {
-    list_node recent; /* in the list of names found by contention */
-    list_node all;    /* in the list of all names */
-    bool is_listed;   /* can be found by name */
+    list_node node; /* in one of the two lists; in none: removed, so nobody can find the name */
+    bool is_found;  /* by contention; else registered */
 
     /* Of hotspot.c. Calls are queued only while the local lock is held. */
     bool is_held; /* by a call or a handle: not freed */
@@ -32,11 +31,10 @@ typedef struct hot_name {
 } hot_name;
 
 typedef struct hot_names {
-    void *root;  /* a tree of tsearch(3) */
-    list all;    /* the same names, the newest last */
-    list recent; /* names found by contention, the least recently used first */
+    void *root;    /* a tree of tsearch(3) */
+    list lists[2]; /* registered names; found by contention: the least recently used first */
     size_t auto_count, auto_max;
-    atomic_size_t count; /* may be read without the mutex */
+    atomic_size_t count; /* of all; may be read without the mutex */
 } hot_names;
 
 /* auto_max: how many names may be found by contention. */
