@@ -11,10 +11,6 @@
 
 enum { OWN_HANDLERS = 3 };
 
-void client_count(dlock_client *client, client_counter counter) {
-    atomic_fetch_add_explicit(&client->counters[counter], 1, memory_order_relaxed);
-}
-
 bool client_start_background(dlock_client *client) {
     loop_lock(client->loop);
     bool is_started = loop_start_background(client->loop);
@@ -209,13 +205,13 @@ void dlock_client_free(dlock_client *client) {
 void dlock_client_get_stats(const dlock_client *client, dlock_client_stats *stats) {
     dlock_client_stats all = {
         .struct_size = stats->struct_size,
-        .acquired = atomic_load(&client->counters[COUNT_ACQUIRED]),
-        .busy = atomic_load(&client->counters[COUNT_BUSY]),
-        .timeouts = atomic_load(&client->counters[COUNT_TIMEOUTS]),
-        .queue_full = atomic_load(&client->counters[COUNT_QUEUE_FULL]),
-        .failures = atomic_load(&client->counters[COUNT_FAILURES]),
-        .released = atomic_load(&client->counters[COUNT_RELEASED]),
-        .lost = atomic_load(&client->counters[COUNT_LOST]),
+        .acquired = atomic_load(&client->counters.acquired),
+        .busy = atomic_load(&client->counters.busy),
+        .timeouts = atomic_load(&client->counters.timeouts),
+        .queue_full = atomic_load(&client->counters.queue_full),
+        .failures = atomic_load(&client->counters.failures),
+        .released = atomic_load(&client->counters.released),
+        .lost = atomic_load(&client->counters.lost),
         .renewed = atomic_load(&client->renewal.count),
         .hand_ons = atomic_load(&client->hotspot.hand_ons),
         .commands = atomic_load(&client->command_count),

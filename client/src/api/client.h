@@ -9,16 +9,10 @@
 #include "lease/hints.h"
 #include "lease/renewal.h"
 
-typedef enum client_counter {
-    COUNT_ACQUIRED,
-    COUNT_BUSY,
-    COUNT_TIMEOUTS,
-    COUNT_QUEUE_FULL,
-    COUNT_FAILURES,
-    COUNT_RELEASED,
-    COUNT_LOST,
-    COUNTERS
-} client_counter;
+/* As in dlock_client_stats. */
+typedef struct counters {
+    atomic_uint_least64_t acquired, busy, timeouts, queue_full, failures, released, lost;
+} counters;
 
 enum { CLIENT_GUARD_BUCKETS = 64 };
 
@@ -41,10 +35,9 @@ struct dlock_client {
     list guarded[CLIENT_GUARD_BUCKETS]; /* of guard.c: handles of open scopes */
     dlock_lock_options lock_defaults;   /* with a copy of the owner */
     atomic_uint_least64_t command_count;
-    atomic_uint_least64_t counters[COUNTERS];
+    counters counters;
 };
 
-void client_count(dlock_client *client, client_counter counter);
 /* False: no thread to be had. Not locked. */
 bool client_start_background(dlock_client *client);
 

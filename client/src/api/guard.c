@@ -20,6 +20,7 @@ typedef struct guard {
     list_node node; /* in a bucket of the client */
     dlock_lock *lock;
     uint64_t thread;
+    uint32_t min_replicas; /* as in the options; renewals change that of the attempt */
     unsigned scopes;
     int levels; /* of these, scopes that have got the lock */
 } guard;
@@ -60,6 +61,7 @@ static bool add(dlock_lock *lock, const char *name) {
     if (guard == NULL) return false;
     guard->lock = lock;
     guard->thread = this_thread();
+    guard->min_replicas = lock->call.attempt.min_replicas;
     guard->scopes = 1;
     guard->levels = 1;
     loop_lock(lock->client->loop);
@@ -99,7 +101,7 @@ static const char *find_lack(const dlock_lock *outer, const dlock_lock_options *
         return "mode: the thread holds the lock shared, and would wait for itself";
     if (options->session && !lock_is_session(outer))
         return "session: the thread holds the lock without one";
-    if (options->min_replicas > outer->min_replicas)
+    if (options->min_replicas > outer->guard->min_replicas)
         return "min_replicas: the thread holds the lock with fewer";
     return NULL;
 }

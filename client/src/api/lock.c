@@ -38,6 +38,7 @@ static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
     call->slots = lock->slots;
     call->pub.cause = text_nothing;
     call->attempt.name = lock->name;
+    call->attempt.token = lock->token;
     call->attempt.session = options->session ? &lock->session : NULL;
     call->attempt.mode = options->mode;
     call->attempt.max_holders = options->max_holders;
@@ -103,7 +104,6 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
 
     dlock_lock *lock = allocate(client, name, &options);
     if (lock == NULL) return error_set(DLOCK_NO_MEMORY, "");
-    lock->min_replicas = options.min_replicas;
     init_call(lock, &options);
     init_lease(lock, &options);
     /* Else the first acquire that goes out does that. A handler may grant an acquire by itself. */
@@ -166,12 +166,8 @@ const char *dlock_token(const dlock_lock *lock) {
 }
 
 void dlock_get_timings(const dlock_lock *lock, dlock_timings *timings) {
-    const legs *legs = &lock->legs;
-    dlock_timings all = {.struct_size = timings->struct_size,
-                         .local_ms = (double)legs->local_us / 1000,
-                         .remote_ms = (double)legs->remote_us / 1000,
-                         .attempts = legs->attempts,
-                         .refused_by = legs->refused_by};
+    dlock_timings all = lock->timings;
+    all.struct_size = timings->struct_size;
     memcpy(timings, &all, all.struct_size < sizeof(all) ? all.struct_size : sizeof(all));
 }
 

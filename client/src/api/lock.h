@@ -15,13 +15,6 @@ typedef struct async_call {
     dlock_status answered;
 } async_call;
 
-/* Of the last acquire, as in dlock_timings. */
-typedef struct legs {
-    int64_t local_us, remote_us;
-    uint32_t attempts;
-    dlock_leg refused_by;
-} legs;
-
 /* Of a lock that is renewed, has a session, or whose loss is to be told. */
 typedef struct kept_parts {
     kept_lock kept;
@@ -41,9 +34,7 @@ struct dlock_lock {
     atomic_bool is_canceled; /* set by any thread, and by signal handlers */
     uint64_t fence;
     char *token; /* shared by call and attempt. The cause of the call is dlock_last_error() */
-    legs legs;
-
-    uint32_t min_replicas; /* as in the options */
+    dlock_timings timings; /* of the last acquire */
 
     lease lease;
     kept_parts *kept;        /* NULL: nothing of this is wanted */

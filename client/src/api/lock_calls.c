@@ -19,6 +19,10 @@ static bool is_to_be_kept(const dlock_lock *lock) {
     return lock->lease.rule.renew_every_ms != 0 || lock_is_session(lock);
 }
 
+static void count(atomic_uint_least64_t *counter) {
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
 static void tell(const dlock_lock *lock, dlock_event event, dlock_status why) {
     const notifier *notifier = &lock->client->notifier;
     if (notifier->on_event != NULL) notifier->on_event(notifier->event_arg, event, lock->name, why);
@@ -57,13 +61,6 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
     return &call->pub;
 }
 
-/* From here on the renewal uses the attempt. */
-static void prepare_renewal_attempt(dlock_lock *lock) {
-    attempt *attempt = &lock->call.attempt;
-    attempt->token = lock->token;
-    attempt->fence = lock->fence;
-}
-
 /* -- acquire */
 
 /* The lock can be kept, and its loss can be told. False: no thread is available. With Redlock the
@@ -76,23 +73,24 @@ static bool prepare_background(dlock_lock *lock) {
 }
 
 static void count_acquire(dlock_client *client, dlock_status status) {
-    client_count(client, status == DLOCK_OK           ? COUNT_ACQUIRED
-                         : status == DLOCK_BUSY       ? COUNT_BUSY
-                         : status == DLOCK_TIMEOUT    ? COUNT_TIMEOUTS
-                         : status == DLOCK_QUEUE_FULL ? COUNT_QUEUE_FULL
-                                                      : COUNT_FAILURES);
+    counters *counters = &client->counters;
+    count(status == DLOCK_OK           ? &counters->acquired
+          : status == DLOCK_BUSY       ? &counters->busy
+          : status == DLOCK_TIMEOUT    ? &counters->timeouts
+          : status == DLOCK_QUEUE_FULL ? &counters->queue_full
+                                       : &counters->failures);
 }
 
-static void note_legs(dlock_lock *lock) {
+static void note_timings(dlock_lock *lock) {
     const dlock_call *call = &lock->call.pub;
     int64_t now_us = lock_now_us(lock);
     int64_t remote_us = call->remote_us != 0 ? call->remote_us : now_us;
-    lock->legs = (legs){.local_us = remote_us - call->started_us,
-                        .remote_us = now_us - remote_us,
-                        .attempts = call->attempts,
-                        .refused_by = call->status == DLOCK_OK ? DLOCK_LEG_NONE
-                                      : call->remote_us == 0   ? DLOCK_LEG_LOCAL
-                                                               : DLOCK_LEG_REMOTE};
+    lock->timings = (dlock_timings){.local_ms = (double)(remote_us - call->started_us) / 1000,
+                                    .remote_ms = (double)(now_us - remote_us) / 1000,
+                                    .attempts = call->attempts,
+                                    .refused_by = call->status == DLOCK_OK ? DLOCK_LEG_NONE
+                                                  : call->remote_us == 0   ? DLOCK_LEG_LOCAL
+                                                                           : DLOCK_LEG_REMOTE};
 }
 
 static void begin_hold(dlock_lock *lock) {
@@ -102,7 +100,7 @@ static void begin_hold(dlock_lock *lock) {
     lock->fence = call->fence;
     loop_lock(client->loop);
     lease_begin(&lock->lease, call->asked_us, call->lease_ms);
-    prepare_renewal_attempt(lock);
+    lock->call.attempt.fence = lock->fence; /* from here on the renewal uses the attempt */
     if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept->kept);
     if (lock->lease.has_lead) hints_begin(&lock->kept->hinted, &client->tracking);
     loop_unlock(client->loop);
@@ -145,7 +143,7 @@ static bool begin_acquire(dlock_lock *lock, call_plan *plan) {
 static dlock_status settle_acquire(dlock_lock *lock) {
     const dlock_call *call = &lock->call.pub;
     dlock_status status = call->status;
-    note_legs(lock);
+    note_timings(lock);
     count_acquire(lock->client, status);
     lock_finish(lock, status, call->cause);
     atomic_store(&lock->is_canceled, false);
@@ -172,7 +170,7 @@ static dlock_status settle_extend(dlock_lock *lock) {
     }
     if (call->status == DLOCK_LOST) lock_lose(lock);
     if (call->status == DLOCK_OK && lock->is_deepening) lock->depth++;
-    prepare_renewal_attempt(lock);
+    lock->call.attempt.fence = lock->fence;
     if (lock->kept != NULL) renewal_resume(&lock->kept->kept);
     loop_unlock(loop);
     return lock_finish(lock, call->status, call->cause);
@@ -242,11 +240,12 @@ static bool begin_release(dlock_lock *lock, call_plan *plan) {
 
 static dlock_status settle_release(dlock_lock *lock) {
     const dlock_call *call = &lock->call.pub;
+    counters *counters = &lock->client->counters;
     if (lock_is_session(lock)) settle_session(lock);
     dlock_status status = call->status;
-    client_count(lock->client, status == DLOCK_OK     ? COUNT_RELEASED
-                               : status == DLOCK_LOST ? COUNT_LOST
-                                                      : COUNT_FAILURES);
+    count(status == DLOCK_OK     ? &counters->released
+          : status == DLOCK_LOST ? &counters->lost
+                                 : &counters->failures);
     lock->depth = 0;
     lock->fence = 0;
     lock_finish(lock, status, call->cause);
