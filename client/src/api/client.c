@@ -102,12 +102,6 @@ static bool build(dlock_client *client, const settings *settings) {
     return is_built && build_chain(client, options);
 }
 
-/* The files of the options. */
-static dlock_status open_files(dlock_client *client, settings *settings) {
-    dlock_status status = options_open_tls(&client->tls, settings);
-    return status == DLOCK_OK ? options_open_log(&client->log_file, settings) : status;
-}
-
 static void free_store(const dlock_client_options *options) {
     if (options->backend != NULL && options->backend->free != NULL)
         options->backend->free(options->backend->arg);
@@ -121,7 +115,7 @@ dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *gi
 
     dlock_client *client = calloc(1, sizeof(*client));
     dlock_status status = DLOCK_NO_MEMORY;
-    if (client != NULL) status = open_files(client, &settings);
+    if (client != NULL) status = options_open_files(&settings, &client->tls, &client->log_file);
     if (status == DLOCK_OK && !build(client, &settings)) status = DLOCK_NO_MEMORY;
     if (status == DLOCK_OK) {
         *out = client;

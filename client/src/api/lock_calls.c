@@ -12,7 +12,7 @@
  * around leases, renewal and notifier, never while user code runs. */
 #include "api/lock.h"
 
-#include "api/option_table.h"
+#include "api/options.h"
 #include "base/text.h"
 
 static bool is_to_be_kept(const dlock_lock *lock) {

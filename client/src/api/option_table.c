@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* option_table.c - see option_table.h.
+/* option_table.c - see options.h.
  *
  *   rows    one option each. A new option with a name: a field in dlock.h, a row here, and a row in
  *           client/README.md
@@ -9,7 +9,7 @@
  *
  * Functions and pointers (handlers, on_event, ...) have no row, as no URL can name them. Mode and
  * max_holders have none either: a lock must not become shared by a change of a URL. */
-#include "api/option_table.h"
+#include "api/options.h"
 
 #include "base/text.h"
 #include <stdio.h>
@@ -24,22 +24,23 @@ typedef struct row {
     option_kind kind;
     bool is_lock; /* of dlock_lock_options */
     size_t offset;
-    uint32_t min, max;        /* NUMBER (uint32_t), COUNT (size_t) */
-    const char *const *words; /* WORD: the values of the enum, from 0 on; ends with NULL */
+    uint32_t min, max;        /* NUMBER (uint32_t), COUNT (size_t), WORD */
+    const char *const *words; /* WORD: the values of the enum, from 0 to max */
 } row;
 
 #define CLIENT(field) #field, .offset = offsetof(dlock_client_options, field)
 #define LOCK(field)   #field, .is_lock = true, .offset = offsetof(dlock_lock_options, field)
 
-static const char *const wait_modes[] = {"auto", "spin", "server", NULL};
+#define WORDS(list) .kind = WORD, .words = list, .max = sizeof(list) / sizeof(list[0]) - 1
 
-static const char *const modules[] = {"required", "none", NULL};
+static const char *const wait_modes[] = {"auto", "spin", "server"};
+static const char *const modules[] = {"required", "none"};
 
 static const row rows[] = {
     {CLIENT(prefix), .kind = TEXT},
     {CLIENT(connect_timeout_ms), .min = 1, .max = DAY_MS},
     {CLIENT(io_timeout_ms), .min = 1, .max = DAY_MS},
-    {CLIENT(wait_mode), .kind = WORD, .words = wait_modes},
+    {CLIENT(wait_mode), WORDS(wait_modes)},
     {CLIENT(spin_min_ms), .min = 1, .max = DAY_MS},
     {CLIENT(spin_random_ms), .min = 1, .max = DAY_MS},
     {CLIENT(spin_max_ms), .min = 1, .max = DAY_MS},
@@ -50,7 +51,7 @@ static const row rows[] = {
     {CLIENT(tls_cert_file), .kind = TEXT},
     {CLIENT(tls_key_file), .kind = TEXT},
     {CLIENT(access_log_dir), .kind = TEXT},
-    {CLIENT(module), .kind = WORD, .words = modules},
+    {CLIENT(module), WORDS(modules)},
     {CLIENT(access_log_keep), .kind = COUNT, .min = 1, .max = INT32_MAX},
     {LOCK(lease_ms), .min = OPTION_LEASE_MIN_MS, .max = UINT32_MAX},
     {LOCK(renew), .kind = FLAG},
@@ -63,7 +64,7 @@ static const row rows[] = {
 };
 
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
-_Static_assert((int)ROWS <= (int)OPTION_ROWS_MAX, "option_table.h has too little room");
+_Static_assert((int)ROWS <= (int)OPTION_ROWS_MAX, "options.h has too little room");
 
 static const size_t sizes[] = {[NUMBER] = sizeof(uint32_t),
                                [COUNT] = sizeof(size_t),
@@ -79,8 +80,11 @@ static const char *refuse(url_options *url, const char *name, const char *why) {
 }
 
 static const char *refuse_range(char text[OPTION_ERROR_SIZE], const row *row) {
-    snprintf(text, OPTION_ERROR_SIZE, "%s: not %lu to %lu", row->name, (unsigned long)row->min,
-             (unsigned long)row->max);
+    if (row->kind == WORD)
+        snprintf(text, OPTION_ERROR_SIZE, "%s is none of the known", row->name);
+    else
+        snprintf(text, OPTION_ERROR_SIZE, "%s: not %lu to %lu", row->name, (unsigned long)row->min,
+                 (unsigned long)row->max);
     return text;
 }
 
@@ -100,10 +104,10 @@ static const char *read_number(url_options *url, const row *row, void *field, co
 
 static const char *read_word(url_options *url, const row *row, void *field, const char *value) {
     char known[OPTION_ERROR_SIZE / 2] = "not one of";
-    for (int i = 0; row->words[i] != NULL; i++) {
+    for (uint32_t i = 0; i <= row->max; i++) {
         size_t length = strlen(known);
         if (strcmp(value, row->words[i]) == 0) {
-            *(int *)field = i;
+            *(int *)field = (int)i;
             return NULL;
         }
         snprintf(known + length, sizeof(known) - length, " %s", row->words[i]);
@@ -179,26 +183,16 @@ void options_fill(void *options, const void *defaults, bool is_lock) {
     }
 }
 
-static const char *check_word(const row *row, int value, char text[OPTION_ERROR_SIZE]) {
-    int count = 0;
-    while (row->words[count] != NULL)
-        count++;
-    if (value >= 0 && value < count) return NULL;
-    snprintf(text, OPTION_ERROR_SIZE, "%s is none of the known", row->name);
-    return text;
-}
-
 const char *options_check(const void *options, bool is_lock, char text[OPTION_ERROR_SIZE]) {
     for (int i = 0; i < ROWS; i++) {
         const row *row = &rows[i];
-        const char *field = (const char *)options + row->offset, *wrong = NULL;
+        const char *field = (const char *)options + row->offset;
         if (row->is_lock != is_lock) continue;
         int64_t number = row->kind == NUMBER  ? *(const uint32_t *)field
                          : row->kind == COUNT ? (int64_t) * (const size_t *)field
+                         : row->kind == WORD  ? *(const int *)field
                                               : 0;
-        if (number != 0 && !is_in_range(row, number)) wrong = refuse_range(text, row);
-        if (row->kind == WORD) wrong = check_word(row, *(const int *)field, text);
-        if (wrong != NULL) return wrong;
+        if (number != 0 && !is_in_range(row, number)) return refuse_range(text, row);
     }
     return NULL;
 }

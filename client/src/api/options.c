@@ -2,7 +2,7 @@
 /* options.c - see options.h.
  *
  *   copy       a struct of another version of dlock.h may be shorter, or longer with zeros behind
- *   URLs       topology.h reads them; their parameters are options too (option_table.h)
+ *   URLs       topology.h reads them; their parameters are options too (option_table.c)
  *   check      options out of range, or that contradict each other; nothing is opened
  *   defaults   0 and NULL are replaced last */
 #include "api/options.h"
@@ -16,9 +16,10 @@
 static const char unknown_option[] =
     "struct_size is wrong, or an option is set that this version does not know";
 
-/* False: an option is set that this version does not know. */
+/* given NULL: no option is set. False: one is set that this version does not know. */
 static bool copy_struct(void *copy, size_t copy_size, const void *given) {
-    size_t given_size;
+    size_t given_size, least_size = sizeof(given_size);
+    if (given == NULL) given = &least_size;
     memcpy(&given_size, given, sizeof(given_size));
     if (given_size < sizeof(given_size)) return false;
     const char *bytes = given;
@@ -103,10 +104,7 @@ static const char *read_urls(settings *settings) {
 
 /* A lock must not become shared by a default that is far from its code. */
 static const char *read_lock_defaults(settings *settings) {
-    const dlock_lock_options *given = settings->client.lock_defaults;
-    memset(&settings->lock, 0, sizeof(settings->lock));
-    settings->lock.struct_size = sizeof(settings->lock);
-    if (given != NULL && !copy_struct(&settings->lock, sizeof(settings->lock), given))
+    if (!copy_struct(&settings->lock, sizeof(settings->lock), settings->client.lock_defaults))
         return unknown_option;
     if (settings->lock.mode != DLOCK_EXCLUSIVE || settings->lock.max_holders != 0)
         return "lock_defaults: mode and max_holders are options of a single lock";
@@ -160,10 +158,7 @@ static bool is_good_owner(const char *owner) {
 
 const char *options_read_lock(dlock_lock_options *options, const dlock_lock_options *given,
                               const dlock_lock_options *defaults, char text[OPTION_ERROR_SIZE]) {
-    dlock_lock_options none;
-    dlock_lock_options_init(&none);
-    if (!copy_struct(options, sizeof(*options), given == NULL ? &none : given))
-        return unknown_option;
+    if (!copy_struct(options, sizeof(*options), given)) return unknown_option;
     options_fill(options, defaults, true);
     set_default(&options->lease_ms, 10000);
     const char *error = options_check(options, true, text);
@@ -181,18 +176,8 @@ const char *options_read_lock(dlock_lock_options *options, const dlock_lock_opti
     return NULL;
 }
 
-dlock_status options_open_tls(tls_context **context, settings *settings) {
+static dlock_status open_log(settings *settings, log_file **file) {
     const dlock_client_options *options = &settings->client;
-    tls_files files = {
-        .ca = options->tls_ca_file, .cert = options->tls_cert_file, .key = options->tls_key_file};
-    *context = NULL;
-    if (!topology_has_tls(&settings->topology)) return DLOCK_OK;
-    return tls_context_new(context, &files, settings->error, sizeof(settings->error));
-}
-
-dlock_status options_open_log(log_file **file, settings *settings) {
-    const dlock_client_options *options = &settings->client;
-    *file = NULL;
     if (options->access_log_dir == NULL) return DLOCK_OK;
     *file = log_file_new(options->access_log_dir, options->access_log_keep);
     if (*file != NULL) return DLOCK_OK;
@@ -202,4 +187,16 @@ dlock_status options_open_log(log_file **file, settings *settings) {
              fault == ENXIO ? "a pipe without a reader" : strerror(fault));
     bool is_lack = fault == ENOMEM || fault == EMFILE || fault == ENFILE || fault == EAGAIN;
     return is_lack ? DLOCK_NO_MEMORY : DLOCK_INVALID;
+}
+
+dlock_status options_open_files(settings *settings, tls_context **context, log_file **file) {
+    const dlock_client_options *options = &settings->client;
+    tls_files files = {
+        .ca = options->tls_ca_file, .cert = options->tls_cert_file, .key = options->tls_key_file};
+    dlock_status status = DLOCK_OK;
+    *context = NULL;
+    *file = NULL;
+    if (topology_has_tls(&settings->topology))
+        status = tls_context_new(context, &files, settings->error, sizeof(settings->error));
+    return status == DLOCK_OK ? open_log(settings, file) : status;
 }

@@ -121,9 +121,10 @@ static void tls_options_need_a_url_with_tls(void) {
 static void nothing_of_tls_is_opened_for_a_url_without(void) {
     dlock_client_options options = good_client();
     tls_context *context = (tls_context *)&options;
+    log_file *file = (log_file *)&options;
     check_wrong(read_client(&options), NULL);
-    CHECK_EQUAL(options_open_tls(&context, &read), DLOCK_OK);
-    CHECK(context == NULL);
+    CHECK_EQUAL(options_open_files(&read, &context, &file), DLOCK_OK);
+    CHECK(context == NULL && file == NULL);
 }
 
 static void a_file_that_is_not_there_is_named_by_its_option(void) {
@@ -131,9 +132,10 @@ static void a_file_that_is_not_there_is_named_by_its_option(void) {
     options.urls = (const char *const[]){"rediss://127.0.0.1"};
     options.tls_ca_file = "/no/such/file";
     tls_context *context = (tls_context *)&options;
+    log_file *file = (log_file *)&options;
     check_wrong(read_client(&options), NULL);
-    CHECK_EQUAL(options_open_tls(&context, &read), DLOCK_INVALID);
-    CHECK(context == NULL);
+    CHECK_EQUAL(options_open_files(&read, &context, &file), DLOCK_INVALID);
+    CHECK(context == NULL && file == NULL);
     CHECK(strncmp(read.error, "tls_ca_file: ", 13) == 0 ||
           strstr(read.error, "without TLS") != NULL);
 }
