@@ -48,8 +48,7 @@ static bool build_locked(dlock_client *client, const dlock_client_options *optio
 static void init_log(dlock_client *client, const dlock_client_options *options) {
     bool has_file = client->log_file != NULL;
     client->log = (access_log){.sink = has_file ? log_file_write : options->access_log,
-                               .sink_arg = has_file ? client->log_file : options->access_log_arg,
-                               .clock = loop_clock(client->loop)};
+                               .sink_arg = has_file ? client->log_file : options->access_log_arg};
 }
 
 static bool build_chain(dlock_client *client, const dlock_client_options *options) {

@@ -4,7 +4,6 @@
 #include "base/token.h"
 #include "handlers/access_log.h"
 #include "handlers/hotspot.h"
-#include "handlers/log_file.h"
 #include "handlers/waiting.h"
 #include "lease/hints.h"
 #include "lease/renewal.h"

@@ -2,7 +2,7 @@
 /* options.h - the caller's options: checked, copied, with the defaults filled in. */
 #pragma once
 #include "deployment/topology.h"
-#include "handlers/log_file.h"
+#include "handlers/access_log.h"
 #include "net/tls.h"
 
 enum { OPTION_ERROR_SIZE = 200, OPTION_TEXTS_SIZE = 4096, OPTION_ROWS_MAX = 40 };

@@ -63,7 +63,7 @@ static void leave(void *arg, dlock_call *call) {
                             : is_loss                      ? DLOCK_LOG_WARNING
                                                            : DLOCK_LOG_INFO;
     if (call->operation == DLOCK_EXTENDING) return;
-    write_line(line, call, clock_now_us(log->clock));
+    write_line(line, call, loop_now_us(call_of(call)->loop));
     log->sink(log->sink_arg, level, line);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log_file.c - see log_file.h.
+/* log_file.c - see access_log.h.
  *
  *   fill    log_file_write() appends to a buffer; once the buffer is full, further lines are lost
  *   write   a thread swaps the buffer for the other one, and writes each line with one write(2), so
@@ -12,7 +12,7 @@
  *
  * Invariant: a buffer has whole lines, each with a stamp in front. Losses come after the lines. */
 #define _GNU_SOURCE /* renameat2, pthread_timedjoin_np */
-#include "handlers/log_file.h"
+#include "handlers/access_log.h"
 
 #include "base/clock.h"
 #include "base/thread.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* log_file_test.c - a log in places where files do not behave. Rolling over and sharing are tested
  * with the whole library, by test_access_log.py. */
-#include "handlers/log_file.h"
+#include "handlers/access_log.h"
 
 #include "unit.h"
 #include <errno.h>
