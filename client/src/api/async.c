@@ -111,7 +111,8 @@ void lock_stop_call(dlock_lock *lock) {
     loop_unsuspend(&lock->call.waiter);
     loop_unlock(loop);
     if (!async->is_answered) {
-        atomic_store(&lock->call.is_stopped, true);
+        atomic_store(&lock->is_canceled, true);
+        lock->call.is_canceled = &lock->is_canceled; /* of a release and an extend, too */
         chain_finish(lock_chain(lock), &lock->call);
         lock_settle(lock);
     }

@@ -53,7 +53,6 @@ void chain_begin(call *call) {
     call->local = (local_place){0};
     call->waiting = (waiting_state){0};
     call->on_sent = NULL;
-    atomic_store(&call->is_stopped, false);
 }
 
 bool chain_advance(const chain *chain, call *call) {

@@ -27,11 +27,10 @@ typedef struct waiting_state {
 typedef struct call {
     dlock_call pub; /* first: handlers have a pointer to it */
     loop *loop;
-    waiter waiter;            /* ready: chain_advance() again */
-    atomic_bool *is_canceled; /* NULL: the call cannot be canceled */
+    waiter waiter;                    /* ready: chain_advance() again */
+    atomic_bool *_Atomic is_canceled; /* NULL: the call cannot be canceled */
     attempt attempt;
-    void **slots;           /* of the lock: one for each handler */
-    atomic_bool is_stopped; /* the handle is freed: the call ends as soon as possible */
+    void **slots; /* of the lock: one for each handler */
     bool is_gone; /* release: the lock was lost before, so no other thread may go on with it */
     bool has_straggler; /* an ACQUIRE with the token was in doubt, and may arrive after the RELEASE;
                            set by an acquire, for the release */
@@ -51,8 +50,8 @@ static inline call *call_of(dlock_call *pub) {
 }
 
 static inline bool call_is_canceled(const call *call) {
-    if (atomic_load(&call->is_stopped)) return true;
-    return call->is_canceled != NULL && atomic_load(call->is_canceled);
+    const atomic_bool *is_canceled = atomic_load(&call->is_canceled);
+    return is_canceled != NULL && atomic_load(is_canceled);
 }
 
 /* A single try, without waiting. */
