@@ -25,24 +25,19 @@ static bool is_plain(const dlock_client *client) {
 
 /* -- by token */
 
-typedef struct attempt_wait {
-    waiter waiter;
-    loop *loop;
-} attempt_wait;
-
 static void on_attempt_done(attempt *attempt) {
-    attempt_wait *wait = attempt->arg;
-    loop_ready(wait->loop, &wait->waiter);
+    call *call = attempt->arg;
+    loop_ready(call->loop, &call->waiter);
 }
 
 static void make_attempt(dlock_client *client, attempt *attempt, int64_t timeout_ms) {
-    attempt_wait wait = {.loop = client->loop};
+    call call = {.loop = client->loop}; /* in no chain: somebody to wait */
     attempt->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
     attempt->on_done = on_attempt_done;
-    attempt->arg = &wait;
+    attempt->arg = &call;
     loop_lock(client->loop);
     deployment_start(client->deployment, attempt);
-    loop_wait(client->loop, &wait.waiter);
+    loop_wait(client->loop, &call.waiter);
     loop_unlock(client->loop);
 }
 
@@ -102,19 +97,6 @@ dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
 
 /* -- the servers */
 
-static void list_servers(dlock_client *client, int64_t limit_us, server_list *list) {
-    loop_lock(client->loop);
-    client->deployment->table->list_servers(client->deployment, limit_us, list);
-    loop_unlock(client->loop);
-}
-
-static void free_servers(dlock_client *client, const server_list *list) {
-    loop_lock(client->loop);
-    for (size_t i = 0; i < list->count; i++)
-        server_free(list->servers[i]);
-    loop_unlock(client->loop);
-}
-
 static dlock_status query_each(const dlock_client *client, const server_list *list, query *query,
                                query_fn run) {
     dlock_status failure = DLOCK_OK;
@@ -134,18 +116,23 @@ static dlock_status query_each(const dlock_client *client, const server_list *li
 static dlock_status query_servers(dlock_client *client, query *query, query_fn run,
                                   int64_t timeout_ms, char *why, size_t why_size) {
     server_list list = {0};
-    if (client->deployment->table->list_servers == NULL)
+    deployment *deployment = query->deployment = client->deployment;
+    if (deployment->table->list_servers == NULL)
         return explain(DLOCK_INVALID, "the store has no servers to look at", why, why_size);
-    query->deployment = client->deployment;
     query->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
     query->prefix_length = strlen(client->prefix);
-    list_servers(client, query->limit_us, &list);
+    loop_lock(client->loop);
+    deployment->table->list_servers(deployment, query->limit_us, &list);
+    loop_unlock(client->loop);
     dlock_status status = list.status;
     if (status == DLOCK_OK)
         status = query_each(client, &list, query, run);
     else
         text_copy(query->cause, sizeof(query->cause), list.cause);
-    free_servers(client, &list);
+    loop_lock(client->loop);
+    for (size_t i = 0; i < list.count; i++)
+        server_free(list.servers[i]);
+    loop_unlock(client->loop);
     return explain(status, query->cause, why, why_size);
 }
 
