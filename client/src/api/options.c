@@ -57,22 +57,8 @@ static const char *check_extensions(const dlock_client_options *options) {
     return NULL;
 }
 
-/* NULL, or the first TLS option that is set. */
-static const char *first_tls_option(const dlock_client_options *options) {
-    if (options->tls_ca_file != NULL) return "tls_ca_file";
-    if (options->tls_cert_file != NULL) return "tls_cert_file";
-    return options->tls_key_file != NULL ? "tls_key_file" : NULL;
-}
-
-static const char *check_module(const dlock_client_options *options) {
-    if (options->module == DLOCK_MODULE_REQUIRED) return NULL;
-    if (options->backend != NULL) return "module is none, but a backend is given";
-    if (options->wait_mode == DLOCK_WAIT_SERVER)
-        return "wait_mode is server, but module is none: without the module no server has a queue";
-    return NULL;
-}
-
 static const char *check_client(const dlock_client_options *options) {
+    bool is_plain = options->module == DLOCK_MODULE_NONE;
     if (options->spin_max_ms != 0 && options->spin_max_ms < options->spin_min_ms)
         return "spin_max_ms is less than spin_min_ms";
     if (options->access_log_dir != NULL && options->access_log != NULL)
@@ -81,8 +67,10 @@ static const char *check_client(const dlock_client_options *options) {
         return "access_log_dir is not a folder that can be written to";
     if ((options->tls_cert_file == NULL) != (options->tls_key_file == NULL))
         return "of tls_cert_file and tls_key_file only one is given";
-    const char *error = check_module(options);
-    return error != NULL ? error : check_extensions(options);
+    if (is_plain && options->backend != NULL) return "module is none, but a backend is given";
+    if (is_plain && options->wait_mode == DLOCK_WAIT_SERVER)
+        return "wait_mode is server, but module is none: without the module no server has a queue";
+    return check_extensions(options);
 }
 
 static const char *read_urls(settings *settings) {
@@ -124,10 +112,11 @@ static void set_client_defaults(dlock_client_options *options) {
 }
 
 static const char *check_tls(settings *settings) {
-    const char *tls_option = first_tls_option(&settings->client);
-    if (tls_option == NULL || topology_has_tls(&settings->topology)) return NULL;
+    const char *ca_file = settings->client.tls_ca_file, *cert_file = settings->client.tls_cert_file;
+    bool is_given = ca_file != NULL || cert_file != NULL; /* a key comes with its certificate */
+    if (!is_given || topology_has_tls(&settings->topology)) return NULL;
     snprintf(settings->error, sizeof(settings->error), "%s is given, but no URL is rediss://",
-             tls_option);
+             ca_file != NULL ? "tls_ca_file" : "tls_cert_file");
     return settings->error;
 }
 
