@@ -2,7 +2,7 @@
 /* guarded.c - a command that runs only while the lock is held (dlock_guarded() of dlock.h).
  *
  *   begin     checks the words and copies them: a redirect sends them again
- *   enter     one attempt of the deployment, which on_done ends
+ *   enter     one attempt of the deployment
  *   settle    the status of the handle; a lock that the server does not know is lost
  *
  * The attempt is a new one: renewal uses the attempt of the handle meanwhile. The call has a chain
@@ -17,7 +17,6 @@ enum { WORDS_MAX = 1000 * 1000, WORDS_BYTES_MAX = 16 * 1024 * 1024 };
 
 struct guarded {
     attempt attempt;
-    bool is_done; /* locked */
     char token[DLOCK_TOKEN_SIZE];
     guarded_words words; /* in the memory below */
     const char *memory[];
@@ -121,32 +120,26 @@ bool guarded_begin(dlock_lock *lock, call_plan *plan) {
 
 /* -- the handler. Locked, all but enter() */
 
-static void on_done(attempt *attempt) {
-    call *call = attempt->arg;
-    container_of(attempt, struct guarded, attempt)->is_done = true;
-    loop_ready(call->loop, &call->waiter);
-}
-
 static void start(deployment *deployment, attempt *attempt, call *call) {
     int64_t limit_ms = deployment_short_ms(deployment);
     attempt->limit_us = deadline_after_ms(loop_now_us(call->loop), limit_ms);
-    attempt->on_done = on_done;
+    attempt->on_done = call_finish_step;
     attempt->arg = call;
+    call->waiting.phase = WAITING_ATTEMPT;
     deployment_start(deployment, attempt);
 }
 
 static dlock_step enter(void *arg, dlock_call *pub) {
     call *call = call_of(pub);
-    struct guarded *guarded = container_of(call, dlock_lock, call)->guarded;
-    attempt *attempt = &guarded->attempt;
+    attempt *attempt = &container_of(call, dlock_lock, call)->guarded->attempt;
     loop_lock(call->loop);
-    if (attempt->on_done == NULL) start(arg, attempt, call);
-    if (!guarded->is_done && call_is_canceled(call)) { /* the handle is freed */
+    if (call->waiting.phase == WAITING_IDLE) start(arg, attempt, call);
+    bool is_done = call->waiting.is_step_done;
+    if (!is_done && call_is_canceled(call)) { /* the handle is freed */
         deployment_abandon(arg, attempt);
         attempt_set_result(attempt, DLOCK_CANCELED, false, "canceled");
-        guarded->is_done = true;
+        is_done = true;
     }
-    bool is_done = guarded->is_done;
     loop_unlock(call->loop);
     return is_done ? DLOCK_ANSWER : DLOCK_SUSPEND;
 }

@@ -25,15 +25,10 @@ static bool is_plain(const dlock_client *client) {
 
 /* -- by token */
 
-static void on_attempt_done(attempt *attempt) {
-    call *call = attempt->arg;
-    loop_ready(call->loop, &call->waiter);
-}
-
 static void make_attempt(dlock_client *client, attempt *attempt, int64_t timeout_ms) {
     call call = {.loop = client->loop}; /* in no chain: somebody to wait */
     attempt->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
-    attempt->on_done = on_attempt_done;
+    attempt->on_done = call_finish_step;
     attempt->arg = &call;
     loop_lock(client->loop);
     deployment_start(client->deployment, attempt);

@@ -93,6 +93,12 @@ bool chain_go_on(const chain *chain, call *call) {
     return advance_or_wait(chain, call, loop_suspend);
 }
 
+void call_finish_step(attempt *attempt) {
+    call *call = attempt->arg;
+    call->waiting.is_step_done = true;
+    loop_ready(call->loop, &call->waiter);
+}
+
 /* -- of dlock_spi.h */
 
 void dlock_call_resume(dlock_call *pub) {

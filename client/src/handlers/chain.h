@@ -12,7 +12,7 @@ typedef struct local_place {
     bool is_handed_on;    /* with the token of the thread before */
 } local_place;
 
-/* Of waiting.c: the state of an acquire, release or extend. */
+/* Of waiting.c: the state of an acquire, release or extend. A guarded command has only attempts. */
 typedef struct waiting_state {
     enum { WAITING_IDLE, WAITING_ATTEMPT, WAITING_PAUSE, WAITING_CONFIRM } phase;
     bool is_step_done; /* the attempt or the pause is over */
@@ -63,6 +63,10 @@ static inline void call_set_result(call *call, dlock_status status, const char *
     call->pub.status = status;
     dlock_call_explain(&call->pub, status == DLOCK_OK ? "" : cause);
 }
+
+/* Of an attempt or a pause of the call: over, so the call goes on. The on_done of attempts whose
+ * arg is the call. Locked. */
+void call_finish_step(attempt *attempt);
 
 typedef struct chain {
     size_t count;

@@ -33,17 +33,8 @@ static void withdraw(const waiting *waiting, const call *call) {
 
 /* -- attempts and pauses */
 
-static void finish_step(call *call) {
-    call->waiting.is_step_done = true;
-    loop_ready(call->loop, &call->waiter);
-}
-
-static void on_attempt_done(attempt *attempt) {
-    finish_step(attempt->arg);
-}
-
 static void on_pause_over(loop_timer *timer) {
-    finish_step(container_of(timer, call, timer));
+    call_finish_step(&container_of(timer, call, timer)->attempt);
 }
 
 static void start_attempt(const waiting *waiting, call *call, dlock_operation operation,
@@ -61,7 +52,7 @@ static void start_attempt(const waiting *waiting, call *call, dlock_operation op
     attempt->is_repeated = operation == DLOCK_ACQUIRING && call->waiting.may_hold;
     attempt->may_hold = is_release && call->has_straggler;
     attempt->on_sent = is_release ? call->on_sent : NULL;
-    attempt->on_done = on_attempt_done;
+    attempt->on_done = call_finish_step;
     attempt->arg = call;
     call->waiting.is_step_done = false;
     deployment_start(waiting->deployment, attempt);
