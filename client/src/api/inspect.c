@@ -25,25 +25,22 @@ static bool is_plain(const dlock_client *client) {
 
 /* -- by token */
 
-static void make_attempt(dlock_client *client, attempt *attempt, int64_t timeout_ms) {
-    call call = {.loop = client->loop}; /* in no chain: somebody to wait */
-    attempt->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
-    attempt->on_done = call_finish_step;
-    attempt->arg = &call;
-    loop_lock(client->loop);
-    deployment_start(client->deployment, attempt);
-    loop_wait(client->loop, &call.waiter);
-    loop_unlock(client->loop);
-}
-
 /* The attempt has operation, lease and token; the caller frees it. */
 static dlock_status change_by_token(dlock_client *client, const char *name, attempt *attempt,
                                     int64_t timeout_ms) {
+    call call = {.loop = client->loop}; /* in no chain: somebody to wait */
     char *full = client_full_name(client, name);
     attempt->name = full;
+    attempt->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
+    attempt->on_done = call_finish_step;
+    attempt->arg = &call;
     attempt_set_result(attempt, DLOCK_NO_MEMORY, false, "no memory");
-    if (full != NULL && attempt_prepare(attempt, client->deployment))
-        make_attempt(client, attempt, timeout_ms);
+    if (full != NULL && attempt_prepare(attempt, client->deployment)) {
+        loop_lock(client->loop);
+        deployment_start(client->deployment, attempt);
+        loop_wait(client->loop, &call.waiter);
+        loop_unlock(client->loop);
+    }
     free(full);
     return attempt->status == DLOCK_LOST ? DLOCK_NOT_HELD : attempt->status;
 }
