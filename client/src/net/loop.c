@@ -7,10 +7,11 @@
  *                thread that polls leaves, the thread that began to wait last takes over: it is
  *                likely to wait longest
  *   gather       threads whose replies came together usually send their next requests at once. So
- *                while woken threads have not run yet, up to GATHER_MAX requests are gathered, and
- *                go out in one piece; the last of these threads sends, and finds the next to poll.
- *                A thread that gets no processor holds up the others for GATHER_US at most: a timer
- *                ends the gathering
+ *                while woken threads have not run yet, requests are gathered, and go out in pieces
+ *                of a third of these threads, so that server and threads work at the same time. The
+ *                last of these threads sends the rest, and finds the next to poll. A thread that
+ *                gets no processor holds up the others for GATHER_US at most: a timer ends the
+ *                gathering
  *
  * Time: a timerfd on CLOCK_BOOTTIME in the epoll set wakes the sleeper, with an absolute time, so
  * neither SIGSTOP nor suspend delay a timer. The timerfd may go off too early, never too late.
@@ -26,11 +27,11 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { EVENTS_MAX = 64, GATHER_MAX = 8, GATHER_US = 1000 };
+enum { EVENTS_MAX = 64, GATHER_PIECES = 3, GATHER_US = 1000 };
 
 static void on_gather_due(loop_timer *timer) {
     loop *loop = container_of(timer, struct loop, gather_timer);
-    loop->gathered = GATHER_MAX;
+    loop->gathered = SIZE_MAX / 2; /* enough */
 }
 
 loop *loop_new(const clock_source *clock) {
@@ -87,7 +88,7 @@ int64_t loop_now_us(const loop *loop) {
 static void wake(loop *loop, waiter *waiter) {
     if (!waiter->is_on_futex || waiter->is_woken) return;
     waiter->is_woken = true;
-    loop->woken_count++;
+    if (++loop->woken_count > loop->woken_most) loop->woken_most = loop->woken_count;
     sleepers_mark(&loop->sleepers, waiter->seat);
 }
 
@@ -208,7 +209,8 @@ void loop_send_all(loop *loop) {
 /* Afterwards nothing is deferred, and nothing is to be sent but what is being gathered. */
 static void finish_work(loop *loop) {
     run_tasks(loop);
-    if (loop->woken_count == 0 || loop->gathered >= GATHER_MAX)
+    bool is_enough = loop->gathered > 0 && loop->gathered >= loop->woken_most / GATHER_PIECES;
+    if (loop->woken_count == 0 || is_enough)
         loop_send_all(loop);
     else if (loop->gathered > 0 && !heap_has(&loop->gather_timer.node))
         loop_set_timer(loop, &loop->gather_timer, loop_now_us(loop) + GATHER_US);
@@ -283,7 +285,7 @@ static void sleep_on_futex(loop *loop, waiter *waiter) {
     loop_lock(loop);
     sleepers_leave_seat(&loop->sleepers, waiter->seat);
     waiter->is_on_futex = false;
-    if (waiter->is_woken) loop->woken_count--;
+    if (waiter->is_woken && --loop->woken_count == 0) loop->woken_most = 0;
     waiter->is_woken = false;
 }
 

@@ -56,6 +56,7 @@ struct loop {
     brief_read brief;
     sleepers sleepers;       /* threads that wait and do not poll */
     size_t woken_count;      /* of these, threads that were woken and have not run yet */
+    size_t woken_most;       /* the most of them since there were none */
     size_t gathered;         /* writes since bytes were sent last */
     loop_timer gather_timer; /* set while writes are gathered */
     size_t owed;             /* replies that are still to come */

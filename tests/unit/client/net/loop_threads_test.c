@@ -186,35 +186,37 @@ static bool note_sender(loop_io *io, bytes *output) {
     return false;
 }
 
+enum { WOKEN = 6, PIECE = WOKEN / 3 };
+
 /* The first sleeper polls; the others are woken, and meanwhile this thread writes. */
 static void write_while_threads_are_woken(int writes) {
     begin();
-    sleeper sleepers[3] = {0};
-    start_sleepers(sleepers, 3);
+    sleeper sleepers[1 + WOKEN] = {0};
+    start_sleepers(sleepers, 1 + WOKEN);
     loop_io io = {.fd = -1, .take_output = note_sender};
     send_count = 0;
     loop_lock(the_loop);
-    loop_ready(the_loop, &sleepers[1].waiter);
-    loop_ready(the_loop, &sleepers[2].waiter);
+    for (int i = 1; i <= WOKEN; i++)
+        loop_ready(the_loop, &sleepers[i].waiter);
     for (int i = 0; i < writes; i++)
         loop_write(the_loop, &io);
     loop_unlock(the_loop);
-    CHECK(await_returned(sleepers, 3, 2));
+    CHECK(await_returned(sleepers, 1 + WOKEN, WOKEN));
     CHECK_EQUAL(send_count, 1);
     loop_lock(the_loop);
     loop_ready(the_loop, &sleepers[0].waiter);
     loop_unlock(the_loop);
-    join_sleepers(sleepers, 3);
+    join_sleepers(sleepers, 1 + WOKEN);
     end();
 }
 
 static void the_last_woken_thread_sends_what_was_gathered(void) {
-    write_while_threads_are_woken(2);
+    write_while_threads_are_woken(PIECE - 1);
     CHECK(!pthread_equal(sender, pthread_self()));
 }
 
-static void a_full_gathering_is_sent_at_once(void) {
-    write_while_threads_are_woken(8);
+static void a_piece_is_sent_at_once(void) {
+    write_while_threads_are_woken(PIECE);
     CHECK(pthread_equal(sender, pthread_self()));
 }
 
@@ -231,22 +233,23 @@ static int await_sends(void) {
 
 static void a_woken_thread_that_does_not_run_holds_up_no_request(void) {
     begin();
-    sleeper sleepers[2] = {0};
-    start_sleepers(sleepers, 2);
+    sleeper sleepers[1 + WOKEN] = {0};
+    start_sleepers(sleepers, 1 + WOKEN);
     loop_io io = {.fd = -1, .take_output = note_sender};
     send_count = 0;
     hold_up(&sleepers[1]);
     loop_lock(the_loop);
-    loop_ready(the_loop, &sleepers[1].waiter);
+    for (int i = 1; i <= WOKEN; i++)
+        loop_ready(the_loop, &sleepers[i].waiter);
     loop_write(the_loop, &io);
     loop_unlock(the_loop);
     CHECK_EQUAL(await_sends(), 1);
     let_run();
-    CHECK(await_returned(sleepers, 2, 1));
+    CHECK(await_returned(sleepers, 1 + WOKEN, WOKEN));
     loop_lock(the_loop);
     loop_ready(the_loop, &sleepers[0].waiter);
     loop_unlock(the_loop);
-    join_sleepers(sleepers, 2);
+    join_sleepers(sleepers, 1 + WOKEN);
     end();
 }
 
@@ -294,7 +297,7 @@ int main(void) {
     UNIT_RUN(all_sleepers_are_woken_at_once);
     UNIT_RUN(a_canceled_sleeper_returns_and_the_others_go_on);
     UNIT_RUN(the_last_woken_thread_sends_what_was_gathered);
-    UNIT_RUN(a_full_gathering_is_sent_at_once);
+    UNIT_RUN(a_piece_is_sent_at_once);
     UNIT_RUN(a_woken_thread_that_does_not_run_holds_up_no_request);
     UNIT_RUN(many_short_waits_of_many_threads_end_each);
     return unit_summary();
