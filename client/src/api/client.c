@@ -172,7 +172,7 @@ void dlock_client_free(dlock_client *client) {
         withdrawals_finish(client->deployment);
         /* A server that has not read the last RELEASE yet may never do so once its reply to an
          * earlier command finds a closed connection. */
-        loop_drain(client->loop, limit_us);
+        loop_drain(client->loop, limit_us); /* replies are owed once their requests are sent */
         loop_unlock(client->loop);
     }
     free(client->chain);

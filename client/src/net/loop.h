@@ -100,7 +100,7 @@ typedef struct waiter {
 } waiter;
 
 /* Locked before and after. Returns once loop_ready() was called for it, or it is canceled; takes
- * the mark that it is ready away. May return early. */
+ * the mark that it is ready away. */
 void loop_wait(loop *loop, waiter *waiter);
 void loop_wait_until(loop *loop, waiter *waiter, int64_t until_us); /* returns at that time, too */
 
