@@ -61,7 +61,7 @@ static bool add(dlock_lock *lock, const char *name) {
     if (guard == NULL) return false;
     guard->lock = lock;
     guard->thread = this_thread();
-    guard->min_replicas = lock->call.attempt.min_replicas;
+    guard->min_replicas = lock->call.attempt.terms.min_replicas;
     guard->scopes = 1;
     guard->levels = 1;
     loop_lock(lock->client->loop);
@@ -97,7 +97,7 @@ static dlock_status begin_first(dlock_lock **out, dlock_client *client, const ch
 
 /* NULL, or why the acquisition of the outer scope is not enough. */
 static const char *find_lack(const dlock_lock *outer, const dlock_lock_options *options) {
-    if (options->mode == DLOCK_EXCLUSIVE && outer->call.attempt.mode == DLOCK_SHARED)
+    if (options->mode == DLOCK_EXCLUSIVE && outer->call.attempt.terms.mode == DLOCK_SHARED)
         return "mode: the thread holds the lock shared, and would wait for itself";
     if (options->session && !lock_is_session(outer))
         return "session: the thread holds the lock without one";

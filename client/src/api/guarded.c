@@ -82,8 +82,8 @@ static bool make(dlock_lock *lock, const call_plan *plan, size_t bytes) {
         return false;
     }
     copy_words(&made->words, plan->words, made->memory);
-    made->attempt.guarded = &made->words;
-    made->attempt.reply = plan->reply;
+    made->attempt.guarded.words = &made->words;
+    made->attempt.guarded.reply = plan->reply;
     made->attempt.name = lock->name;
     text_copy(made->token, sizeof(made->token), lock->token);
     made->attempt.token = made->token;

@@ -39,13 +39,13 @@ static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
     call->pub.cause = text_nothing;
     call->attempt.name = lock->name;
     call->attempt.token = lock->token;
-    call->attempt.session = options->session ? &lock->session : NULL;
-    call->attempt.mode = options->mode;
-    call->attempt.max_holders = options->max_holders;
-    call->attempt.min_replicas = options->min_replicas;
-    call->attempt.replica_timeout_ms = options->replica_timeout_ms != 0
-                                           ? options->replica_timeout_ms
-                                           : client->deployment->io_timeout_ms;
+    call->attempt.terms.session = options->session ? &lock->session : NULL;
+    call->attempt.terms.mode = options->mode;
+    call->attempt.terms.max_holders = options->max_holders;
+    call->attempt.terms.min_replicas = options->min_replicas;
+    call->attempt.terms.replica_timeout_ms = options->replica_timeout_ms != 0
+                                                 ? options->replica_timeout_ms
+                                                 : client->deployment->io_timeout_ms;
 }
 
 static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {

@@ -46,7 +46,7 @@ struct dlock_lock {
 };
 
 static inline bool lock_is_session(const dlock_lock *lock) {
-    return lock->call.attempt.session != NULL;
+    return lock->call.attempt.terms.session != NULL;
 }
 
 /* A guarded command goes past the handlers of the program. */

@@ -105,7 +105,7 @@ static void end_by_job(job *job, dlock_status status) {
         attempt->lease_ms = call->lease_ms;
         if (call->operation == DLOCK_ACQUIRING) attempt->fence = call->fence;
     }
-    end_attempt(attempt->run, status, status == DLOCK_OK ? "" : call->cause);
+    end_attempt(attempt->prepared.run, status, status == DLOCK_OK ? "" : call->cause);
 }
 
 static void free_job(job *job) {
@@ -214,8 +214,8 @@ static void fill_job(job *job, attempt *attempt) {
                              .operation = attempt->operation,
                              .name = memcpy(job->name, attempt->name, strlen(attempt->name) + 1),
                              .lease_ms = attempt->lease_ms,
-                             .mode = attempt->mode,
-                             .max_holders = attempt->max_holders,
+                             .mode = attempt->terms.mode,
+                             .max_holders = attempt->terms.max_holders,
                              .deadline_us = is_wait ? attempt->wait_until_us : 0,
                              .fence = attempt->fence,
                              .internal = &job->is_abandoned};
@@ -241,7 +241,7 @@ static bool queue_job(custom *custom, custom_run *run) {
 
 static void start(deployment *deployment, attempt *attempt) {
     custom *custom = container_of(deployment, struct custom, base);
-    custom_run *run = attempt->run;
+    custom_run *run = attempt->prepared.run;
     *run = (custom_run){.custom = custom, .attempt = attempt, .limit.on_due = on_limit};
     attempt->may_hold = false;
     bool is_queued = queue_job(custom, run);
@@ -249,7 +249,7 @@ static void start(deployment *deployment, attempt *attempt) {
 }
 
 static void abandon(deployment *deployment, attempt *attempt) {
-    custom_run *run = attempt->run;
+    custom_run *run = attempt->prepared.run;
     loop_clear_timer(deployment->loop, &run->limit);
     if (run->job != NULL) detach(run);
 }

@@ -15,30 +15,30 @@ void deployment_init(deployment *deployment, const deployment_table *table,
 
 bool attempt_prepare(attempt *attempt, const deployment *deployment) {
     size_t size = deployment->table->run_size;
-    attempt->protocol = deployment->protocol;
-    if (attempt->run == NULL && size > 0) attempt->run = calloc(1, size);
-    return attempt->run != NULL || size == 0;
+    attempt->prepared.protocol = deployment->protocol;
+    if (attempt->prepared.run == NULL && size > 0) attempt->prepared.run = calloc(1, size);
+    return attempt->prepared.run != NULL || size == 0;
 }
 
 void attempt_free(attempt *attempt) {
     text_drop(&attempt->cause);
-    free(attempt->run);
-    attempt->run = NULL;
+    free(attempt->prepared.run);
+    attempt->prepared.run = NULL;
 }
 
 void attempt_command(const attempt *attempt, lock_words words, command *command) {
-    if (attempt->guarded != NULL) {
-        guard_command(command, attempt->name, attempt->token, attempt->guarded);
+    if (attempt->guarded.words != NULL) {
+        guard_command(command, attempt->name, attempt->token, attempt->guarded.words);
         return;
     }
     words.name = attempt->name;
     words.token = attempt->token;
     words.lease_ms = attempt->lease_ms;
-    words.is_session = attempt->session != NULL;
-    words.mode = attempt->mode;
-    words.max_holders = attempt->max_holders;
+    words.is_session = attempt->terms.session != NULL;
+    words.mode = attempt->terms.mode;
+    words.max_holders = attempt->terms.max_holders;
     words.is_repeated = attempt->is_repeated;
-    attempt->protocol->write(command, &words);
+    attempt->prepared.protocol->write(command, &words);
 }
 
 void attempt_release_behind(const attempt *attempt, server *server) {

@@ -25,27 +25,42 @@ static inline void session_close(session *session) {
     session->own = NULL;
 }
 
+/* The terms of a lock, the same for all of its attempts. */
+typedef struct attempt_terms {
+    session *session; /* NULL: not a session lock */
+    dlock_mode mode;  /* every acquire of the lock repeats these two, a renewal too */
+    uint32_t max_holders;
+    uint32_t min_replicas;       /* must acknowledge; 0: none */
+    uint32_t replica_timeout_ms; /* may come on top of limit_us */
+} attempt_terms;
+
+/* words NULL, or: run this command under the lock, and nothing else. Sent once: after a doubt, not
+ * again. */
+typedef struct attempt_guarded {
+    const guarded_words *words;
+    dlock_reply *reply; /* set with DLOCK_OK; or NULL */
+} attempt_guarded;
+
+/* By attempt_prepare(). */
+typedef struct attempt_prepared {
+    const lock_protocol *protocol;
+    void *run; /* the deployment's */
+} attempt_prepared;
+
 /* One attempt: what is wanted, and the result. Memory of the caller's, zeroed; not moved while the
  * attempt is under way. */
 struct attempt {
-    /* NULL, or: run this command under the lock, and nothing else. Sent once: after a doubt, not
-     * again. */
-    const guarded_words *guarded;
-    dlock_reply *reply; /* of the guarded command, set with DLOCK_OK; or NULL */
-    const char *name;   /* borrowed until the attempt is done */
+    attempt_terms terms;
+    attempt_guarded guarded;
+    const char *name; /* borrowed until the attempt is done */
     /* Of a granted lock: as it is in here when the acquire is done. A failed acquire may have
      * changed the token for the next attempt. */
     char *token;               /* room for DLOCK_TOKEN_SIZE bytes, borrowed like the name */
-    session *session;          /* NULL: not a session lock */
     dlock_operation operation; /* 0 with a guarded command */
     uint32_t lease_ms;
-    int64_t wait_until_us;       /* acquire: may be parked in the server until then; 0: not */
-    int64_t limit_us;            /* done by then; parked ones and connecting included */
-    uint32_t min_replicas;       /* must acknowledge; 0: none */
-    uint32_t replica_timeout_ms; /* may come on top of limit_us */
-    dlock_mode mode;             /* every acquire of the lock repeats these two, a renewal too */
-    uint32_t max_holders;
-    uint64_t fence; /* in: of an extension, of the held lock. Out: of a granted acquire */
+    int64_t wait_until_us; /* acquire: may be parked in the server until then; 0: not */
+    int64_t limit_us;      /* done by then; parked ones and connecting included */
+    uint64_t fence;        /* in: of an extension, of the held lock. Out: of a granted acquire */
     void (*on_done)(attempt *attempt); /* never from within deployment_start() */
     /* NULL, or, maybe several times: a release is on its way, before all later requests of this
      * client to that server. */
@@ -67,8 +82,7 @@ struct attempt {
     int64_t asked_us;  /* the lease counts from here: before the request was sent */
     const char *cause; /* of anything but DLOCK_OK; names the server. Until attempt_free() */
 
-    const lock_protocol *protocol; /* both: attempt_prepare() */
-    void *run;                     /* the deployment's */
+    attempt_prepared prepared;
 };
 
 enum { SERVER_LIST_MAX = 1000 };

@@ -210,7 +210,7 @@ static void start_change(round *round) {
 /* -- the deployment */
 
 static void start(deployment *deployment, attempt *attempt) {
-    round *round = attempt->run;
+    round *round = attempt->prepared.run;
     round_init(round, container_of(deployment, redlock, base), attempt);
     attempt->may_hold = false; /* what was granted is undone here */
     if (attempt->operation == DLOCK_ACQUIRING)
@@ -221,9 +221,9 @@ static void start(deployment *deployment, attempt *attempt) {
 
 static void abandon(deployment *deployment, attempt *attempt) {
     (void)deployment;
-    round_stop(attempt->run, DLOCK_NO_QUORUM);
-    release_behind(attempt->run);
-    if (attempt->operation == DLOCK_ACQUIRING) undo(attempt->run, true);
+    round_stop(attempt->prepared.run, DLOCK_NO_QUORUM);
+    release_behind(attempt->prepared.run);
+    if (attempt->operation == DLOCK_ACQUIRING) undo(attempt->prepared.run, true);
 }
 
 static void list_servers(deployment *deployment, int64_t limit_us, server_list *list) {

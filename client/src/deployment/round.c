@@ -144,7 +144,7 @@ static void on_reply(request *request, int index, const reply *reply) {
     (void)index;
     round_vote *vote = container_of(request, round_vote, request);
     round *round = vote->round;
-    const lock_protocol *protocol = round->attempt->protocol;
+    const lock_protocol *protocol = round->attempt->prepared.protocol;
     verdict verdict = {0};
     (is_acquire(round) ? protocol->read_acquire : protocol->read_holder)(&verdict, reply);
     vote->status = verdict.status;

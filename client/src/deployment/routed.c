@@ -150,7 +150,7 @@ static void fail(routed_run *run, dlock_status status, bool is_transient, const 
     attempt_set_result(attempt, status, is_transient, is_answer ? cause : text);
     if (is_in_doubt && attempt->operation == DLOCK_ACQUIRING) {
         attempt->may_hold = true;
-        bool is_given_up = run->is_granted || is_over || attempt->session != NULL;
+        bool is_given_up = run->is_granted || is_over || attempt->terms.session != NULL;
         if (is_given_up && run_takes_lock(run)) withdraw(run);
     }
     if (is_transient || status == DLOCK_NO_REPLICAS) doubt(run);
@@ -236,7 +236,7 @@ static void on_done(request *request, dlock_status status, const char *cause) {
     attempt->asked_us = request->sent_us;
     if (status == DLOCK_PROTOCOL && request->sent_us != 0) {
         run->is_granted = true;
-        if (attempt->guarded != NULL) status = DLOCK_IN_DOUBT;
+        if (attempt->guarded.words != NULL) status = DLOCK_IN_DOUBT;
     }
     if (status != DLOCK_OK)
         fail(run, status, is_transient, cause);
@@ -293,16 +293,16 @@ static void on_due(loop_timer *timer) {
 /* -- the table */
 
 static void start(deployment *base, attempt *attempt) {
-    routed_run *run = attempt->run;
+    routed_run *run = attempt->prepared.run;
     *run = (routed_run){.request.on_done = on_done,
                         .wait = {.run = on_found},
                         .timer = {.on_due = on_due},
                         .router = (router *)base,
                         .attempt = attempt,
                         .limit_us = attempt->limit_us};
-    if (attempt->guarded != NULL) run->request.reply_bytes_max = REPLY_BYTES_MAX;
-    if (attempt->min_replicas > 0 && attempt->operation != DLOCK_RELEASING)
-        run->limit_us = deadline_after_ms(run->limit_us, attempt->replica_timeout_ms);
+    if (attempt->guarded.words != NULL) run->request.reply_bytes_max = REPLY_BYTES_MAX;
+    if (attempt->terms.min_replicas > 0 && attempt->operation != DLOCK_RELEASING)
+        run->limit_us = deadline_after_ms(run->limit_us, attempt->terms.replica_timeout_ms);
     if (attempt->operation != DLOCK_RELEASING) attempt->may_hold = false;
     attempt->asked_us = 0;
     route(run);
@@ -310,12 +310,12 @@ static void start(deployment *base, attempt *attempt) {
 
 static void abandon(deployment *base, attempt *attempt) {
     (void)base;
-    routed_run *run = attempt->run;
+    routed_run *run = attempt->prepared.run;
     if (run->phase == RUN_IDLE) return;
     bool is_sent = run->phase == RUN_UNDO;
     if (is_sent) connection_abandon(&run->request);
     if (run->phase == RUN_REQUEST) is_sent = run_abandon_request(run, true);
-    bool is_in_doubt = is_sent && attempt->guarded != NULL;
+    bool is_in_doubt = is_sent && attempt->guarded.words != NULL;
     attempt_set_result(attempt, is_in_doubt ? DLOCK_IN_DOUBT : DLOCK_CANCELED, false, "canceled");
     if (is_sent && run_takes_lock(run)) withdraw(run);
     stop(run);

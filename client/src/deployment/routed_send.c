@@ -12,11 +12,11 @@
 enum { COMMANDS_MAX = 3, DAY_MS = 24 * 60 * 60 * 1000 };
 
 static bool has_replicas(const attempt *attempt) {
-    return attempt->min_replicas > 0 && attempt->operation != DLOCK_RELEASING;
+    return attempt->terms.min_replicas > 0 && attempt->operation != DLOCK_RELEASING;
 }
 
 static bool is_session_acquire(const attempt *attempt) {
-    return attempt->session != NULL && attempt->operation == DLOCK_ACQUIRING;
+    return attempt->terms.session != NULL && attempt->operation == DLOCK_ACQUIRING;
 }
 
 /* How long the server may let the request wait. */
@@ -43,7 +43,7 @@ static bool needs_own(const routed_run *run, uint32_t wait_ms, int64_t now_us) {
 static bool open_own(routed_run *run, bool is_parked) {
     bool is_session = is_session_acquire(run->attempt);
     bool is_move = is_session && run->attempt->is_renewal;
-    if (is_session) session_close(run->attempt->session);
+    if (is_session) session_close(run->attempt->terms.session);
     run->own = is_move ? server_open_new_own(run->server) : server_open_own(run->server, is_parked);
     if (run->own == NULL) return false;
     run->own->on_doubt = is_parked ? run_doubt : NULL;
@@ -76,7 +76,8 @@ static void settle_session(routed_run *run, session *session, dlock_status statu
 void run_settle_own(routed_run *run) {
     attempt *attempt = run->attempt;
     if (attempt->may_hold && run->server != NULL) attempt_release_behind(attempt, run->server);
-    if (attempt->session != NULL) settle_session(run, attempt->session, attempt->status);
+    if (attempt->terms.session != NULL)
+        settle_session(run, attempt->terms.session, attempt->status);
     run_return_own(run);
 }
 
@@ -88,7 +89,7 @@ static void limit_reply(request *request) {
     routed_run *run = container_of(request, routed_run, request);
     int64_t limit_ms = run->router->base.io_timeout_ms;
     if (run->is_parked) return;
-    if (has_replicas(run->attempt)) limit_ms += run->attempt->replica_timeout_ms;
+    if (has_replicas(run->attempt)) limit_ms += run->attempt->terms.replica_timeout_ms;
     int64_t due_us = deadline_after_ms(request->sent_us, limit_ms);
     loop_set_timer(run->router->base.loop, &run->timer, deadline_earlier(run->limit_us, due_us));
 }
@@ -104,7 +105,8 @@ static bool send_commands(routed_run *run, dlock_operation operation, uint32_t w
     words.has_hash = run->phase == RUN_REQUEST && request != NULL && !run->needs_script;
     attempt_command(attempt, words, &commands[count++]);
     if (has_replicas(attempt) && operation != DLOCK_RELEASING)
-        replicas_command(&commands[count++], attempt->min_replicas, attempt->replica_timeout_ms);
+        replicas_command(&commands[count++], attempt->terms.min_replicas,
+                         attempt->terms.replica_timeout_ms);
     if (conn != NULL) return connection_send(conn, commands, count, request);
     return server_send(run->server, commands, count, request);
 }
@@ -112,7 +114,7 @@ static bool send_commands(routed_run *run, dlock_operation operation, uint32_t w
 static void read_reply(request *request, int index, const reply *reply) {
     routed_run *run = container_of(request, routed_run, request);
     attempt *attempt = run->attempt;
-    const lock_protocol *protocol = attempt->protocol;
+    const lock_protocol *protocol = attempt->prepared.protocol;
     int part = run->is_asking ? index - 1 : index;
     bool is_acquire = attempt->operation == DLOCK_ACQUIRING;
     verdict verdict;
@@ -121,15 +123,15 @@ static void read_reply(request *request, int index, const reply *reply) {
         run->is_granted = verdict.status != DLOCK_OK && verdict.status != DLOCK_LOST;
         return;
     }
-    if (part == 0 && attempt->guarded != NULL) {
-        read_guard_reply(&verdict, attempt->reply, reply);
+    if (part == 0 && attempt->guarded.words != NULL) {
+        read_guard_reply(&verdict, attempt->guarded.reply, reply);
     } else if (part == 0) {
         (is_acquire ? protocol->read_acquire : protocol->read_holder)(&verdict, reply);
         run->is_granted = verdict.status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR;
         run->is_no_script = verdict.is_no_script;
         if (is_acquire) attempt->fence = verdict.fence;
     } else if (part == 1 && attempt->status == DLOCK_OK) {
-        read_replicas_reply(&verdict, reply, attempt->min_replicas);
+        read_replicas_reply(&verdict, reply, attempt->terms.min_replicas);
         run->is_granted = verdict.status != DLOCK_OK;
     } else {
         return;

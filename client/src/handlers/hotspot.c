@@ -77,7 +77,7 @@ static int64_t end_us(const hot_lock *lock) {
 
 /* Of the holder: the lock as granted or extended. */
 static void keep(hot_lock *lock, const call *call) {
-    lock->min_replicas = call->attempt.min_replicas;
+    lock->min_replicas = call->attempt.terms.min_replicas;
     lock->has_straggler = call->has_straggler;
     lock->fence = call->pub.fence;
     lock->asked_us = call->pub.asked_us;
@@ -91,7 +91,7 @@ static void keep_if_longer(hot_lock *lock, const call *call) {
 
 /* Locked. True: a queued call goes on with the lock. */
 static bool hand_on(hotspot *hotspot, const call *call, hot_name *hot) {
-    if (call->attempt.session != NULL || call->is_gone) return false;
+    if (call->attempt.terms.session != NULL || call->is_gone) return false;
     if (hot->hand_ons >= hotspot->hand_on || list_is_empty(&hot->queue)) return false;
     if (end_us(&hot->lock) <= loop_now_us(call->loop)) return false;
     pass_on(hot, true);
@@ -104,8 +104,8 @@ static bool hand_on(hotspot *hotspot, const call *call, hot_name *hot) {
 static bool accept_lock(const hotspot *hotspot, call *call, const hot_lock *lock) {
     int64_t left_us = end_us(lock) - loop_now_us(call->loop);
     bool is_long_enough = left_us * 2 >= (int64_t)call->pub.lease_ms * 1000;
-    bool is_safe_enough =
-        call->attempt.session == NULL && call->attempt.min_replicas <= lock->min_replicas;
+    bool is_safe_enough = call->attempt.terms.session == NULL &&
+                          call->attempt.terms.min_replicas <= lock->min_replicas;
     text_copy(call->pub.token, DLOCK_TOKEN_SIZE, lock->token);
     call->has_straggler = lock->has_straggler;
     /* The release must not fail for want of memory. */

@@ -133,7 +133,7 @@ static bool try_again(const waiting *waiting, call *call) {
     if (loop_now_us(call->loop) >= call->pub.deadline_us) return give_up(waiting, call);
     /* A session lock that an earlier request gets ends with its connection. The same token on a new
      * connection would be tied to the old one if the earlier request arrives late. */
-    bool is_session = call->attempt.session != NULL;
+    bool is_session = call->attempt.terms.session != NULL;
     bool is_undone = call->pub.status == DLOCK_NO_REPLICAS; /* by a RELEASE of the token */
     if (call->waiting.may_hold && (is_session || is_undone)) withdraw(waiting, call);
     if (is_undone || (call->waiting.may_hold && is_session)) token_vary(call->pub.token);

@@ -78,8 +78,8 @@ static void restore_attempt(kept_lock *kept) {
     kept->is_under_way = false;
     attempt->is_renewal = false;
     attempt->fence = kept->fence;
-    attempt->min_replicas = kept->min_replicas;
-    attempt->replica_timeout_ms = kept->replica_timeout_ms;
+    attempt->terms.min_replicas = kept->min_replicas;
+    attempt->terms.replica_timeout_ms = kept->replica_timeout_ms;
 }
 
 static void abandon(kept_lock *kept) {
@@ -104,7 +104,7 @@ static void cut_off(void *arg) {
 }
 
 static void keep_listening_or_move(kept_lock *kept) {
-    const session *session = kept->attempt->session;
+    const session *session = kept->attempt->terms.session;
     if (session != NULL && (session->own == NULL || session->own->conn == NULL)) {
         cut_off(kept);
         return;
@@ -137,7 +137,7 @@ static void settle_move(kept_lock *kept, uint64_t fence) {
         keep_listening_or_move(kept);
         return;
     }
-    session_close(attempt->session);
+    session_close(attempt->terms.session);
     if (attempt->status == DLOCK_OK)
         withdrawals_add(kept->renewal->deployment, attempt->name, attempt->token, MOVE_LEASE_MS);
     if (is_harmless(attempt))
@@ -188,13 +188,14 @@ static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
     attempt->on_done = on_attempt_done;
     attempt->arg = kept;
     if (is_move) {
-        session_close(attempt->session);
+        session_close(attempt->terms.session);
         attempt->fence = 0;
-        attempt->min_replicas = 0;
+        attempt->terms.min_replicas = 0;
     }
-    if (attempt->min_replicas > 0) kept->renewal->with_replicas++;
-    if (attempt->replica_timeout_ms > deployment->io_timeout_ms)
-        attempt->replica_timeout_ms = deployment->io_timeout_ms; /* blocked locks wait for this */
+    if (attempt->terms.min_replicas > 0) kept->renewal->with_replicas++;
+    if (attempt->terms.replica_timeout_ms > deployment->io_timeout_ms)
+        attempt->terms.replica_timeout_ms =
+            deployment->io_timeout_ms; /* blocked locks wait for this */
     kept->is_under_way = true;
     deployment_start(deployment, attempt);
 }
@@ -253,15 +254,15 @@ void renewal_begin(renewal *renewal, kept_lock *kept) {
     kept->renewal = renewal;
     kept->pause_ms = 0;
     kept->fence = attempt->fence;
-    kept->min_replicas = attempt->min_replicas;
-    kept->replica_timeout_ms = attempt->replica_timeout_ms;
+    kept->min_replicas = attempt->terms.min_replicas;
+    kept->replica_timeout_ms = attempt->terms.replica_timeout_ms;
     keep_listening_or_move(kept);
 }
 
 void renewal_end(kept_lock *kept) {
     renewal *renewal = kept->renewal;
     if (renewal == NULL) return;
-    session *session = kept->attempt->session;
+    session *session = kept->attempt->terms.session;
     bool was_moving = kept->is_cut_off && kept->is_under_way;
     unschedule(kept);
     abandon(kept);

@@ -15,7 +15,7 @@ static void *run_background(void *arg) {
     eventfd_t count;
     size_t turns = 0; /* before the nap */
     while (!atomic_load(&self->is_stopping)) {
-        struct pollfd sources[] = {{.fd = loop->epoll_fd, .events = POLLIN},
+        struct pollfd sources[] = {{.fd = loop->watched.epoll_fd, .events = POLLIN},
                                    {.fd = self->wake_fd, .events = POLLIN}};
         poll(sources, 2, -1);
         if (sources[1].revents != 0) eventfd_read(self->wake_fd, &count);

@@ -77,7 +77,7 @@ int loop_dispatch_fd(loop *loop) {
     dispatching *self = &loop->dispatching;
     if (self->ready_fd < 0) self->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (self->ready_fd < 0 || self->fd >= 0) return self->fd;
-    self->fd = loop->has_no_threads ? join(loop->epoll_fd, self->ready_fd) : self->ready_fd;
+    self->fd = loop->has_no_threads ? join(loop->watched.epoll_fd, self->ready_fd) : self->ready_fd;
     return self->fd;
 }
 

@@ -30,15 +30,15 @@
 enum { EVENTS_MAX = 64, GATHER_PIECES = 3, GATHER_US = 1000 };
 
 static void on_gather_due(loop_timer *timer) {
-    loop *loop = container_of(timer, struct loop, gather_timer);
-    loop->gathered = SIZE_MAX / 2; /* enough */
+    loop *loop = container_of(timer, struct loop, gathering.timer);
+    loop->gathering.count = SIZE_MAX / 2; /* enough */
 }
 
 loop *loop_new(const clock_source *clock) {
     loop *loop = calloc(1, sizeof(*loop));
     if (loop == NULL) return NULL;
     loop->clock = clock;
-    loop->gather_timer.on_due = on_gather_due;
+    loop->gathering.timer.on_due = on_gather_due;
     loop->armed_us = DEADLINE_NEVER;
     loop->brief.busy_fd = -1;
     pthread_mutex_init(&loop->mutex, NULL);
@@ -47,13 +47,13 @@ loop *loop_new(const clock_source *clock) {
     list_init(&loop->waiters);
     list_init(&loop->busy);
     dispatching_init(&loop->dispatching);
-    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    loop->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->watched.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    loop->watched.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    loop->watched.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     loop->background.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    bool is_made = loop->epoll_fd >= 0 && loop->background.wake_fd >= 0 &&
-                   epoll_add(loop->epoll_fd, loop->timer_fd) &&
-                   epoll_add(loop->epoll_fd, loop->wake_fd);
+    bool is_made = loop->watched.epoll_fd >= 0 && loop->background.wake_fd >= 0 &&
+                   epoll_add(loop->watched.epoll_fd, loop->watched.timer_fd) &&
+                   epoll_add(loop->watched.epoll_fd, loop->watched.wake_fd);
     if (is_made) return loop;
     loop_free(loop);
     return NULL;
@@ -65,13 +65,13 @@ void loop_free(loop *loop) {
     if (loop == NULL) return;
     background_stop(loop);
     run_tasks(loop); /* memory of closed connections */
-    close_if_open(loop->epoll_fd);
-    close_if_open(loop->timer_fd);
-    close_if_open(loop->wake_fd);
+    close_if_open(loop->watched.epoll_fd);
+    close_if_open(loop->watched.timer_fd);
+    close_if_open(loop->watched.wake_fd);
     close_if_open(loop->background.wake_fd);
     dispatching_free(&loop->dispatching);
     pthread_mutex_destroy(&loop->mutex);
-    free(loop->by_fd);
+    free(loop->watched.by_fd);
     free(loop);
 }
 
@@ -87,14 +87,15 @@ int64_t loop_now_us(const loop *loop) {
 
 static void wake(loop *loop, waiter *waiter) {
     if (!waiter->is_on_futex || waiter->is_woken) return;
+    gathering *gathering = &loop->gathering;
     waiter->is_woken = true;
-    if (++loop->woken_count > loop->woken_most) loop->woken_most = loop->woken_count;
+    if (++gathering->woken > gathering->woken_most) gathering->woken_most = gathering->woken;
     sleepers_mark(&loop->sleepers, waiter->seat);
 }
 
 /* Of a loop without threads: by another descriptor than the program polls. */
 static int sleeper_fd(const loop *loop) {
-    return loop->has_no_threads ? loop->background.wake_fd : loop->wake_fd;
+    return loop->has_no_threads ? loop->background.wake_fd : loop->watched.wake_fd;
 }
 
 static void wake_any(loop *loop, waiter *waiter) {
@@ -115,13 +116,13 @@ static void wake_canceled(loop *loop) {
 static void dispatch(loop *loop, const struct epoll_event *event) {
     int fd = event->data.fd;
     eventfd_t count; /* a timerfd is read like an eventfd */
-    if (fd == loop->timer_fd || fd == loop->wake_fd) {
+    if (fd == loop->watched.timer_fd || fd == loop->watched.wake_fd) {
         eventfd_read(fd, &count);
-        if (fd == loop->timer_fd) loop->armed_us = DEADLINE_NEVER;
-        if (fd == loop->wake_fd) wake_canceled(loop);
+        if (fd == loop->watched.timer_fd) loop->armed_us = DEADLINE_NEVER;
+        if (fd == loop->watched.wake_fd) wake_canceled(loop);
         return;
     }
-    loop_io *io = loop->by_fd[fd];
+    loop_io *io = loop->watched.by_fd[fd];
     if (io != NULL && fd == loop->brief.busy_fd)
         loop->brief.ready |= event->events; /* two readers would mix up the bytes */
     else if (io != NULL)
@@ -150,7 +151,7 @@ static void arm_timer(loop *loop) {
     if (due_us < 1) due_us = 1; /* 0 would switch the timerfd off */
     struct itimerspec when = {
         .it_value = {.tv_sec = due_us / 1000000, .tv_nsec = due_us % 1000000 * 1000}};
-    timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+    timerfd_settime(loop->watched.timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
     loop->armed_us = due_us;
 }
 
@@ -195,8 +196,8 @@ void loop_give_mutex(loop *loop) {
 void loop_send_all(loop *loop) {
     list_node *first;
     run_tasks(loop);
-    loop->gathered = 0;
-    loop_clear_timer(loop, &loop->gather_timer);
+    loop->gathering.count = 0;
+    loop_clear_timer(loop, &loop->gathering.timer);
     while ((first = list_first(&loop->writes)) != NULL) {
         loop_io *io = container_of(first, loop_io, write_node);
         bytes output;
@@ -208,12 +209,13 @@ void loop_send_all(loop *loop) {
 
 /* Afterwards nothing is deferred, and nothing is to be sent but what is being gathered. */
 static void finish_work(loop *loop) {
+    gathering *gathering = &loop->gathering;
     run_tasks(loop);
-    bool is_enough = loop->gathered > 0 && loop->gathered >= loop->woken_most / GATHER_PIECES;
-    if (loop->woken_count == 0 || is_enough)
+    size_t piece = gathering->woken_most / GATHER_PIECES;
+    if (gathering->woken == 0 || (gathering->count > 0 && gathering->count >= piece))
         loop_send_all(loop);
-    else if (loop->gathered > 0 && !heap_has(&loop->gather_timer.node))
-        loop_set_timer(loop, &loop->gather_timer, loop_now_us(loop) + GATHER_US);
+    else if (gathering->count > 0 && !heap_has(&gathering->timer.node))
+        loop_set_timer(loop, &gathering->timer, loop_now_us(loop) + GATHER_US);
 }
 
 void loop_unlock(loop *loop) {
@@ -228,7 +230,7 @@ void loop_unlock(loop *loop) {
 
 /* Events may be taken away by a dispatch meanwhile, a signal for the sleeper may not. */
 static void sleep_beside_dispatch(const loop *loop) {
-    struct pollfd sources[] = {{.fd = loop->epoll_fd, .events = POLLIN},
+    struct pollfd sources[] = {{.fd = loop->watched.epoll_fd, .events = POLLIN},
                                {.fd = loop->background.wake_fd, .events = POLLIN}};
     eventfd_t count;
     poll(sources, 2, -1);
@@ -243,7 +245,8 @@ static void poll_once(loop *loop, waiter *sleeper) {
     bool sleeps = is_real && sleeper != NULL, sleeps_beside = sleeps && loop->has_no_threads;
     loop_give_mutex(loop);
     if (sleeps_beside) sleep_beside_dispatch(loop);
-    int count = epoll_wait(loop->epoll_fd, events, EVENTS_MAX, sleeps && !sleeps_beside ? -1 : 0);
+    int count =
+        epoll_wait(loop->watched.epoll_fd, events, EVENTS_MAX, sleeps && !sleeps_beside ? -1 : 0);
     pthread_mutex_lock(&loop->mutex);
     if (sleeper != NULL) sleeper->is_asleep = false;
     if (count <= 0 && !is_real) loop->clock->skip_to(loop->clock, next_due_us(loop));
@@ -254,7 +257,7 @@ static void poll_once(loop *loop, waiter *sleeper) {
 /* One thread waits, for one reply that is about to come, and nothing else can happen. */
 static bool can_read_briefly(const loop *loop) {
     const list_node *first = list_first(&loop->waiters);
-    return loop->brief.io != NULL && loop->io_count == 1 && loop->clock->skip_to == NULL &&
+    return loop->brief.io != NULL && loop->watched.io_count == 1 && loop->clock->skip_to == NULL &&
            first != NULL && list_next(&loop->waiters, first) == NULL &&
            next_due_us(loop) > loop_now_us(loop) + LOOP_BRIEF_US;
 }
@@ -285,14 +288,14 @@ static void sleep_on_futex(loop *loop, waiter *waiter) {
     loop_lock(loop);
     sleepers_leave_seat(&loop->sleepers, waiter->seat);
     waiter->is_on_futex = false;
-    if (waiter->is_woken && --loop->woken_count == 0) loop->woken_most = 0;
+    if (waiter->is_woken && --loop->gathering.woken == 0) loop->gathering.woken_most = 0;
     waiter->is_woken = false;
 }
 
 /* The thread that began to wait last polls from now on. */
 static void pass_on(loop *loop) {
     list_node *last = list_last(&loop->waiters);
-    if (loop->is_polling || loop->woken_count > 0) return;
+    if (loop->is_polling || loop->gathering.woken > 0) return;
     if (last != NULL)
         wake(loop, container_of(last, waiter, node));
     else if (loop->background.is_napping && !list_is_empty(&loop->dispatching.suspended))
@@ -358,7 +361,7 @@ void loop_drain(loop *loop, int64_t until_us) {
 }
 
 void loop_interrupt(loop *loop) {
-    event_signal(loop->wake_fd);
+    event_signal(loop->watched.wake_fd);
 }
 
 void loop_turn_beside(loop *loop) {

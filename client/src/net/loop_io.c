@@ -15,14 +15,14 @@
 enum { BRIEF_BYTES = 16384 };
 
 static bool reserve_fd(loop *loop, int fd) {
-    if ((size_t)fd < loop->fd_capacity) return true;
+    if ((size_t)fd < loop->watched.capacity) return true;
     size_t capacity = (size_t)fd * 2 + 1;
-    loop_io **grown = realloc(loop->by_fd, capacity * sizeof(grown[0]));
+    loop_io **grown = realloc(loop->watched.by_fd, capacity * sizeof(grown[0]));
     if (grown == NULL) return false;
-    for (size_t i = loop->fd_capacity; i < capacity; i++)
+    for (size_t i = loop->watched.capacity; i < capacity; i++)
         grown[i] = NULL;
-    loop->by_fd = grown;
-    loop->fd_capacity = capacity;
+    loop->watched.by_fd = grown;
+    loop->watched.capacity = capacity;
     return true;
 }
 
@@ -32,10 +32,11 @@ bool loop_watch(loop *loop, loop_io *io, uint32_t events) {
     if (is_known) return true;
     struct epoll_event event = {.events = events, .data.fd = io->fd};
     int operation = io->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    if (!reserve_fd(loop, io->fd) || epoll_ctl(loop->epoll_fd, operation, io->fd, &event) != 0)
+    if (!reserve_fd(loop, io->fd) ||
+        epoll_ctl(loop->watched.epoll_fd, operation, io->fd, &event) != 0)
         return false;
-    if (!io->is_watched) loop->io_count++;
-    loop->by_fd[io->fd] = io;
+    if (!io->is_watched) loop->watched.io_count++;
+    loop->watched.by_fd[io->fd] = io;
     io->is_watched = true;
     io->events = events;
     return true;
@@ -61,9 +62,9 @@ void loop_expect(loop *loop, loop_io *io, bool is_expected) {
 void loop_close(loop *loop, loop_io *io) {
     if (io->is_watched) {
         /* By hand: a forked child with a copy of the descriptor would keep the registration. */
-        epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, io->fd, NULL);
-        loop->by_fd[io->fd] = NULL;
-        loop->io_count--;
+        epoll_ctl(loop->watched.epoll_fd, EPOLL_CTL_DEL, io->fd, NULL);
+        loop->watched.by_fd[io->fd] = NULL;
+        loop->watched.io_count--;
         io->is_watched = false;
     }
     loop_expect(loop, io, false);
@@ -73,7 +74,7 @@ void loop_close(loop *loop, loop_io *io) {
 }
 
 void loop_write(loop *loop, loop_io *io) {
-    loop->gathered++;
+    loop->gathering.count++;
     if (!list_has(&io->write_node)) list_append(&loop->writes, &io->write_node);
 }
 
@@ -117,5 +118,5 @@ void loop_read_briefly(loop *loop) {
     loop->brief.ready = 0;
     if (busy.is_closed) return;
     io->on_bytes(io, bytes, count, fault);
-    if (ready != 0 && loop->by_fd[busy.fd] == io) io->on_ready(io, ready);
+    if (ready != 0 && loop->watched.by_fd[busy.fd] == io) io->on_ready(io, ready);
 }

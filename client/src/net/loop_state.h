@@ -8,6 +8,21 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* What a turn waits for. */
+typedef struct watched {
+    int epoll_fd, timer_fd, wake_fd;
+    loop_io **by_fd; /* by descriptor; NULL: not watched */
+    size_t capacity, io_count;
+} watched;
+
+/* Writes that go out together: see loop.c. */
+typedef struct gathering {
+    size_t count;      /* writes since bytes were sent last */
+    size_t woken;      /* threads that were woken and have not run yet */
+    size_t woken_most; /* the most of them since there were none */
+    loop_timer timer;  /* set while writes are gathered */
+} gathering;
+
 typedef struct brief_read {
     loop_io *io;    /* a reply is expected here; NULL: nowhere */
     int busy_fd;    /* a thread reads it without the mutex; -1: none */
@@ -45,22 +60,17 @@ typedef struct dispatching {
 struct loop {
     const clock_source *clock;
     pthread_mutex_t mutex;
-    int epoll_fd, timer_fd, wake_fd;
-    loop_io **by_fd; /* what is watched, by descriptor; NULL: nothing */
-    size_t fd_capacity, io_count;
+    watched watched;
     heap timers;
     int64_t armed_us;                  /* when the timerfd goes off; DEADLINE_NEVER: not set */
     list tasks, writes, waiters, busy; /* loop_task, loop_io, waiter, busy_fd */
     bool is_polling;                   /* a thread makes turns */
     size_t turns;                      /* of threads that wait */
     brief_read brief;
-    sleepers sleepers;       /* threads that wait and do not poll */
-    size_t woken_count;      /* of these, threads that were woken and have not run yet */
-    size_t woken_most;       /* the most of them since there were none */
-    size_t gathered;         /* writes since bytes were sent last */
-    loop_timer gather_timer; /* set while writes are gathered */
-    size_t owed;             /* replies that are still to come */
-    waiter *drained;         /* of loop_drain(), or NULL */
+    sleepers sleepers; /* threads that wait and do not poll */
+    gathering gathering;
+    size_t owed;     /* replies that are still to come */
+    waiter *drained; /* of loop_drain(), or NULL */
     bool has_no_threads;
     bool is_work_due; /* background work, without threads */
     background background;

@@ -117,8 +117,8 @@ static void the_store_is_told_the_mode(void) {
     try try = {0};
     begin();
     CHECK(!custom->can_share); /* the table does not say that the store can */
-    try.attempt.mode = DLOCK_SHARED;
-    try.attempt.max_holders = 5;
+    try.attempt.terms.mode = DLOCK_SHARED;
+    try.attempt.terms.max_holders = 5;
     start(&try, DLOCK_ACQUIRING, LONG_MS);
     finish(&try);
     CHECK_EQUAL(store.mode, DLOCK_SHARED);

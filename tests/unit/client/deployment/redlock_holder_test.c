@@ -106,7 +106,7 @@ static void a_renewal_does_not_wait_long_for_the_rest(void) {
 
 static void a_shared_lock_is_healed_in_its_mode(void) {
     make_world();
-    world.attempt.mode = DLOCK_SHARED;
+    world.attempt.terms.mode = DLOCK_SHARED;
     start_renewal();
     reply_integer(0, 0);
     for (size_t i = 1; i < SERVERS; i++)

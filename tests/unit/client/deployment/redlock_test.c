@@ -267,7 +267,7 @@ static void an_abandoned_acquire_that_was_not_sent_needs_nothing(void) {
 
 static void a_shared_claim_says_so_to_every_server_also_when_fences_are_raised(void) {
     make_world();
-    world.attempt.mode = DLOCK_SHARED;
+    world.attempt.terms.mode = DLOCK_SHARED;
     start(DLOCK_ACQUIRING);
     CHECK_SENT("ACQUIRE lock me 10000 SHARED 1000010000", "01234");
     reply_integer(0, UNIX_US + 10000);

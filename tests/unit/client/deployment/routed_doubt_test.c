@@ -101,8 +101,8 @@ static void a_withdrawal_follows_an_acquire_that_may_arrive_late(void) {
 
 static void be_granted_with_too_few_replicas(void) {
     begin_stage();
-    stage.attempt.min_replicas = 2;
-    stage.attempt.replica_timeout_ms = 100;
+    stage.attempt.terms.min_replicas = 2;
+    stage.attempt.terms.replica_timeout_ms = 100;
     start_acquire(0);
     CHECK_HEARD(0, ACQUIRE "; WAIT 2 100");
     pass_ms(100);

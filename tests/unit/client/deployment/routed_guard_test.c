@@ -12,8 +12,8 @@ static const guarded_words increment = {
 static void begin_guarded(void) {
     begin_stage();
     dlock_reply_init(&value, text, sizeof(text));
-    stage.attempt.guarded = &increment;
-    stage.attempt.reply = &value;
+    stage.attempt.guarded.words = &increment;
+    stage.attempt.guarded.reply = &value;
     start(0, 0, CONNECT_MS + IO_MS);
 }
 

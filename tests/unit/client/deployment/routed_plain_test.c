@@ -65,8 +65,8 @@ static void a_release_that_nobody_reads_the_reply_of_has_the_text(void) {
 
 static void a_grant_that_too_few_replicas_have_is_undone_by_text(void) {
     begin_plain();
-    stage.attempt.min_replicas = 1;
-    stage.attempt.replica_timeout_ms = 50;
+    stage.attempt.terms.min_replicas = 1;
+    stage.attempt.terms.replica_timeout_ms = 50;
     start_acquire(0);
     CHECK_HEARD(0, SET "; WAIT 1 50");
     say(0, "+OK\r\n:0\r\n");

@@ -145,8 +145,8 @@ static void an_error_comes_with_the_name_of_the_server(void) {
 
 static void replicas_are_waited_for_on_an_own_connection(void) {
     begin_stage();
-    stage.attempt.min_replicas = 2;
-    stage.attempt.replica_timeout_ms = 100;
+    stage.attempt.terms.min_replicas = 2;
+    stage.attempt.terms.replica_timeout_ms = 100;
     start_acquire(0);
     CHECK_HEARD(0, ACQUIRE "; WAIT 2 100");
     say(0, ":7\r\n:2\r\n");
@@ -166,8 +166,8 @@ static void replicas_are_waited_for_on_an_own_connection(void) {
 
 static void a_grant_with_too_few_replicas_is_undone(void) {
     begin_stage();
-    stage.attempt.min_replicas = 2;
-    stage.attempt.replica_timeout_ms = 100;
+    stage.attempt.terms.min_replicas = 2;
+    stage.attempt.terms.replica_timeout_ms = 100;
     start_acquire(0);
     CHECK_HEARD(0, ACQUIRE "; WAIT 2 100");
     say(0, ":7\r\n:1\r\n");
@@ -185,7 +185,7 @@ static void a_grant_with_too_few_replicas_is_undone(void) {
 
 static void a_session_keeps_its_connection_until_it_is_released(void) {
     begin_stage();
-    stage.attempt.session = &stage.session;
+    stage.attempt.terms.session = &stage.session;
     start_acquire(WAIT_MS);
     CHECK_HEARD(0, ACQUIRE " WAIT 5000 SESSION");
     say(0, ":7\r\n");
@@ -205,7 +205,7 @@ static void a_session_keeps_its_connection_until_it_is_released(void) {
 
 static void a_session_whose_release_is_not_answered_is_closed(void) {
     begin_stage();
-    stage.attempt.session = &stage.session;
+    stage.attempt.terms.session = &stage.session;
     start_acquire(0);
     CHECK_HEARD(0, ACQUIRE " SESSION");
     say(0, ":7\r\n");
@@ -220,7 +220,7 @@ static void a_session_whose_release_is_not_answered_is_closed(void) {
 
 static void a_session_in_doubt_is_withdrawn_and_gets_another_token(void) {
     begin_stage();
-    stage.attempt.session = &stage.session;
+    stage.attempt.terms.session = &stage.session;
     start_acquire(0);
     link_end(link_at(0));
     settle();
@@ -233,7 +233,7 @@ static void a_session_in_doubt_is_withdrawn_and_gets_another_token(void) {
 
 static void a_session_that_is_moved_is_never_undone(void) {
     begin_stage();
-    stage.attempt.session = &stage.session;
+    stage.attempt.terms.session = &stage.session;
     stage.attempt.is_renewal = true;
     start_acquire(0);
     pass_ms(IO_MS);
@@ -255,14 +255,14 @@ static void a_session_that_is_moved_is_never_undone(void) {
 /* The server that ended one connection may be about to end the others. */
 static void a_session_is_moved_over_a_new_connection(void) {
     begin_stage();
-    stage.attempt.min_replicas = 1;
-    stage.attempt.replica_timeout_ms = 100;
+    stage.attempt.terms.min_replicas = 1;
+    stage.attempt.terms.replica_timeout_ms = 100;
     start_acquire(0);
     CHECK_HEARD(0, ACQUIRE "; WAIT 1 100");
     say(0, ":7\r\n:1\r\n");
     CHECK(link_at(0)->is_open); /* kept for the next user */
-    stage.attempt.min_replicas = 0;
-    stage.attempt.session = &stage.session;
+    stage.attempt.terms.min_replicas = 0;
+    stage.attempt.terms.session = &stage.session;
     stage.attempt.is_renewal = true;
     start_acquire(0);
     CHECK_HEARD(0, "");

@@ -246,9 +246,9 @@ static void a_lock_that_an_extension_found_lost_is_not_handed_on(void) {
 static void a_lock_that_fewer_replicas_know_is_asked_for_again(void) {
     begin_handing_on(3);
     handle *one = handle_of("n"), *two = handle_of("n"), *three = handle_of("n");
-    one->call.attempt.min_replicas = 1;
-    two->call.attempt.min_replicas = 1;
-    three->call.attempt.min_replicas = 2;
+    one->call.attempt.terms.min_replicas = 1;
+    two->call.attempt.terms.min_replicas = 1;
+    three->call.attempt.terms.min_replicas = 2;
     acquire(one);
     hand_over(one, two, LEASE_MS);
     CHECK_EQUAL(world.acquires, 1);
@@ -266,7 +266,7 @@ static void a_session_is_not_handed_on(void) {
     session session = {NULL};
     begin_handing_on(3);
     handle *one = handle_of("n"), *two = handle_of("n");
-    one->call.attempt.session = &session;
+    one->call.attempt.terms.session = &session;
     acquire(one);
     hand_over(one, two, LEASE_MS);
     CHECK_EQUAL(world.releases, 1);
@@ -279,7 +279,7 @@ static void a_session_that_a_lock_is_handed_on_to_goes_out(void) {
     session session = {NULL};
     begin_handing_on(3);
     handle *one = holder_of("n"), *two = handle_of("n");
-    two->call.attempt.session = &session;
+    two->call.attempt.terms.session = &session;
     hand_over(one, two, LEASE_MS);
     CHECK_EQUAL(world.acquires, 2);
     CHECK(is_text(two->call.pub.token, one->call.pub.token));

@@ -119,7 +119,7 @@ static void a_deployment_that_withdraws_by_itself_is_in_doubt_all_the_same(void)
 static void a_session_is_asked_for_again_with_another_token_once_it_was_sent(void) {
     session session = {NULL};
     call *call = begin(SCRIPT(busy, in_doubt, granted), 1000);
-    call->attempt.session = &session;
+    call->attempt.terms.session = &session;
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     CHECK(is_text(world.acquire.seen[0].token, "token"));
     CHECK(is_text(world.acquire.seen[1].token, "token"));
@@ -132,7 +132,7 @@ static void a_session_is_asked_for_again_with_another_token_once_it_was_sent(voi
 static void a_session_in_doubt_withdraws_each_token(void) {
     session session = {NULL};
     call *call = begin(SCRIPT(in_doubt), 30);
-    call->attempt.session = &session;
+    call->attempt.terms.session = &session;
     CHECK_EQUAL(run(call, &spin), DLOCK_IN_DOUBT);
     CHECK_CALLS(world.acquire, 3);
     CHECK_EQUAL(fake.withdrawn, 3);

@@ -7,7 +7,7 @@ static void a_session_without_its_connection_is_in_question_and_is_moved(void) {
     lock *lock = &locks[0];
     init_renewed(lock);
     make_session(lock);
-    lock->attempt.min_replicas = 2;
+    lock->attempt.terms.min_replicas = 2;
     hold(lock);
     run_until(T0_US + 100 * MS);
     break_session(lock);
@@ -19,13 +19,13 @@ static void a_session_without_its_connection_is_in_question_and_is_moved(void) {
     const attempt *attempt = &lock->attempt;
     CHECK_EQUAL(attempt->operation, DLOCK_ACQUIRING);
     CHECK_EQUAL(attempt->lease_ms, 1);
-    CHECK_EQUAL(attempt->min_replicas, 0);
+    CHECK_EQUAL(attempt->terms.min_replicas, 0);
     CHECK_EQUAL(attempt->wait_until_us, 0);
-    CHECK(attempt->session == &lock->session && lock->session.own == NULL);
+    CHECK(attempt->terms.session == &lock->session && lock->session.own == NULL);
     CHECK(lock->connections[0].is_closed);
     grant_move(lock, FENCE);
     CHECK_EQUAL(state_of(lock), DLOCK_HELD);
-    CHECK_EQUAL(attempt->min_replicas, 2);
+    CHECK_EQUAL(attempt->terms.min_replicas, 2);
     CHECK(attempt->fence == FENCE);
     CHECK_EQUAL((int64_t)atomic_load(&tested.count), 0);
     CHECK(!lock->connections[1].is_closed);

@@ -152,8 +152,8 @@ static void extensions_with_replicas_take_turns(void) {
     begin_world();
     for (int i = 0; i < 20; i++) {
         init_renewed(&locks[i]);
-        locks[i].attempt.min_replicas = 1;
-        locks[i].attempt.replica_timeout_ms = 5000;
+        locks[i].attempt.terms.min_replicas = 1;
+        locks[i].attempt.terms.replica_timeout_ms = 5000;
         hold(&locks[i]);
     }
     init_renewed(&locks[20]);
@@ -164,9 +164,9 @@ static void extensions_with_replicas_take_turns(void) {
     int first = 0;
     while (!locks[first].is_running)
         first++;
-    CHECK_EQUAL(locks[first].attempt.replica_timeout_ms, IO_MS);
+    CHECK_EQUAL(locks[first].attempt.terms.replica_timeout_ms, IO_MS);
     answer(&locks[first], DLOCK_OK);
-    CHECK_EQUAL(locks[first].attempt.replica_timeout_ms, 5000);
+    CHECK_EQUAL(locks[first].attempt.terms.replica_timeout_ms, 5000);
     run_until(fake_loop.now_us);
     CHECK_EQUAL(starts, 18);
     int running = 0;

@@ -120,7 +120,7 @@ static inline void make_session(lock *lock) {
     for (size_t i = 0; i < 3; i++) /* any address: nothing looks behind it */
         lock->connections[i].own.conn = (connection *)(void *)&lock->connections[i];
     lock->session.own = &lock->connections[0].own;
-    lock->attempt.session = &lock->session;
+    lock->attempt.terms.session = &lock->session;
 }
 
 /* One lock that is renewed. */
