@@ -141,6 +141,7 @@ static void try_next_address(connection *conn, const char *cause) {
 
 const char *connection_overdue(const connection *conn) {
     if (conn->phase == HANDSHAKE) return "no answer to the TLS handshake in time";
+    if (conn->phase == GREETING) return "no answer to the login or PING in time";
     return conn->connecting.found == NULL ? "the host name was not found in time"
                                           : "no connection in time";
 }

@@ -138,7 +138,7 @@ static int greeting_commands(command commands[GREETING_MAX], const url *url) {
     return count;
 }
 
-static void fail_by_error(connection *conn, const reply *error) {
+void connection_fail_by_error(connection *conn, const reply *error) {
     char text[CAUSE_SIZE];
     reply_copy_text(error, text, sizeof(text));
     error_meaning meaning = error_reply_meaning(error);
@@ -151,7 +151,7 @@ static void on_greeting(request *greeting, int index, const reply *reply) {
     bool is_role = url->must_be_master && index == (url->password[0] != '\0') + (url->db != 0);
     const struct reply *role = is_role ? reply_element(reply, 0) : NULL;
     if (reply->kind == REPLY_ERROR) {
-        fail_by_error(conn, reply);
+        connection_fail_by_error(conn, reply);
     } else if (role != NULL && !reply_is_text(role, "master")) {
         connection_fail(conn, DLOCK_UNREACHABLE, "it is not the master");
     } else if (role == NULL && (is_role || !reply_is_text(reply, "OK"))) {
@@ -164,7 +164,7 @@ static void on_greeting(request *greeting, int index, const reply *reply) {
 static void on_pong(request *ping, int index, const reply *reply) {
     (void)index;
     if (reply->kind == REPLY_ERROR && error_reply_meaning(reply).is_transient)
-        fail_by_error(container_of(ping, connection, greeting), reply);
+        connection_fail_by_error(container_of(ping, connection, greeting), reply);
 }
 
 static void become_ready(connection *conn) {

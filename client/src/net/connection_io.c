@@ -144,7 +144,10 @@ static void take_reply(connection *conn, const reply *reply) {
     bool (*on_push)(void *arg, const struct reply *reply) = conn->owner.on_push;
     if (conn->pipeline.marked == 0) {
         bool is_taken = on_push != NULL && on_push(conn->owner.arg, reply);
-        if (!is_taken && !connection_is_broken(conn))
+        if (is_taken || connection_is_broken(conn)) return;
+        if (reply->kind == REPLY_ERROR) /* the server has too many clients, for instance */
+            connection_fail_by_error(conn, reply);
+        else
             connection_fail(conn, DLOCK_PROTOCOL, "a reply that no request asked for");
         return;
     }

@@ -90,9 +90,10 @@ static inline bool connection_is_broken(const connection *conn) {
     return conn->phase == BROKEN || conn->phase == CLOSED;
 }
 
-/* Of connection.c. The first begins the greeting; the second tells a request, or NULL, that no
- * reply follows. */
+/* Of connection.c. The first begins the greeting; the second breaks the connection by the meaning
+ * of an error reply; the third tells a request, or NULL, that no reply follows. */
 void connection_on_open(connection *conn);
+void connection_fail_by_error(connection *conn, const reply *error);
 void connection_end_request(request *request, dlock_status status, const char *cause);
 
 /* Of connecting.c: from OPENING to connection_on_open(), or the connection fails. */

@@ -318,8 +318,10 @@ void tls_free(tls *tls) {
 /* The end of a call, and what the caller is told. */
 static ssize_t finish(tls *tls, int returned) {
     ssize_t done = returned > 0 ? returned : settle(tls, returned);
+    int fault = errno; /* emptying the error queue may need memory */
     tls->wants_to_write = SSL_want_write(tls->ssl);
     end_call();
+    errno = fault;
     return done;
 }
 

@@ -2,6 +2,7 @@
 /* connection_open_test.c - how a connection begins: addresses, refusals, timeouts, the login. */
 #include "net_world.h"
 
+#include "net/loop_state.h"
 #include <fcntl.h>
 #include <netinet/in.h>
 
@@ -359,6 +360,26 @@ static void a_ping_that_is_refused_for_now_is_no_proof(void) {
     end();
 }
 
+/* While requests are gathered, nothing is sent yet. */
+static void an_error_before_the_first_request_says_why_the_server_refuses(void) {
+    for (int needs_proof = 0; needs_proof < 2; needs_proof++) {
+        begin();
+        record a = new_record("a");
+        world.loop->gathering.woken = world.loop->gathering.woken_most = 100;
+        world.conn =
+            connection_open(&world.endpoint, &(connection_owner){.on_broken = note_broken,
+                                                                 .needs_proof = needs_proof});
+        send_line(world.conn, "GET a", &a);
+        settle();
+        link_say(link_at(0), "-ERR max number of clients reached\r\n");
+        settle();
+        CHECK_TEXT(link_at(0)->heard, "");
+        CHECK_TEXT(world.journal, "broken, a unreachable");
+        CHECK(strstr(a.cause, "max number of clients") != NULL);
+        end();
+    }
+}
+
 static void a_login_is_proof_enough(void) {
     begin_with_login("", "secret", 0, false);
     record a = new_record("a");
@@ -400,6 +421,7 @@ int main(void) {
     UNIT_RUN(a_greeting_without_an_answer_stalls);
     UNIT_RUN(without_a_login_the_reply_to_a_ping_is_the_proof);
     UNIT_RUN(a_ping_that_is_refused_for_now_is_no_proof);
+    UNIT_RUN(an_error_before_the_first_request_says_why_the_server_refuses);
     UNIT_RUN(a_login_is_proof_enough);
     UNIT_RUN(an_end_before_the_proof_sends_nothing);
     return unit_summary();
