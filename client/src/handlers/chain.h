@@ -18,6 +18,7 @@ typedef struct waiting_state {
     bool is_step_done; /* the attempt or the pause is over */
     bool may_hold;     /* acquire: a server may hold the lock for the token; to be withdrawn */
     bool is_in_doubt;  /* an earlier attempt was sent and not answered */
+    bool has_failed;   /* acquire: status and cause of the call are of the attempt before */
     int64_t begun_us;  /* acquire: begin of the attempt. release: begin of the call */
 } waiting_state;
 
@@ -36,6 +37,7 @@ typedef struct call {
                            set by an acquire, for the release */
 
     /* Of chain.c. */
+    bool is_under_way; /* from chain_begin() until the last handler is left */
     bool is_leaving;
     uint32_t position; /* the handler to enter next, or the last one that was left */
 

@@ -156,10 +156,11 @@ static bool judge_failure(const waiting *waiting, call *call, dlock_status statu
     int64_t now_us = loop_now_us(call->loop);
     bool is_late = now_us >= call->pub.deadline_us;
     bool is_vague = status == DLOCK_UNREACHABLE || status == DLOCK_NO_QUORUM;
-    if (is_vague && is_late && call->pub.attempts > 1) /* the result before says more */
+    if (is_vague && is_late && call->waiting.has_failed) /* the result before says more */
         is_transient = true;
     else
         call_set_result(call, status, cause);
+    call->waiting.has_failed = true;
     bool is_final = call->pub.status != DLOCK_BUSY && !is_transient;
     if (is_final || is_late || call_is_only_try(call)) return give_up(waiting, call);
     if (call_is_canceled(call)) return answer_canceled(waiting, call);

@@ -57,6 +57,14 @@ static void a_failure_that_lasts_until_the_deadline_is_what_is_returned(void) {
     CHECK_CALLS(world.acquire, 1);
 }
 
+/* A handler before may have made attempts of its own. */
+static void the_first_failure_is_never_taken_for_a_later_one(void) {
+    call *call = begin(SCRIPT(unreachable), 0);
+    call->pub.attempts = 1;
+    CHECK_EQUAL(run(call, &spin), DLOCK_UNREACHABLE);
+    CHECK_CALLS(world.acquire, 1);
+}
+
 static void unreachable_after_something_was_sent_is_in_doubt(void) {
     call *call = begin(SCRIPT(in_doubt, unreachable), 100);
     CHECK_EQUAL(run(call, &spin), DLOCK_IN_DOUBT);
@@ -237,6 +245,7 @@ int main(void) {
     UNIT_RUN(too_few_replicas_are_asked_again_with_another_token);
     UNIT_RUN(a_failure_that_stays_ends_a_wait_that_went_on);
     UNIT_RUN(a_failure_that_lasts_until_the_deadline_is_what_is_returned);
+    UNIT_RUN(the_first_failure_is_never_taken_for_a_later_one);
     UNIT_RUN(unreachable_after_something_was_sent_is_in_doubt);
     UNIT_RUN(unreachable_for_good_after_something_was_sent_is_in_doubt);
     UNIT_RUN(no_quorum_is_tried_again_while_time_is_left);
