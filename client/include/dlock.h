@@ -233,7 +233,8 @@ DLOCK_API dlock_status dlock_client_new_url(dlock_client **out, const char *url)
 DLOCK_API dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *options);
 
 /* Why the last dlock_client_new(), dlock_client_new_url(), dlock_lock_new() or dlock_watch() of the
- * calling thread failed, for people; "" if it did not. Names the option that is wrong; never
+ * calling thread failed, or that a call was refused because another one of the same lock is under
+ * way; for people; "" if nothing failed. Names the option that is wrong; never
  * contains a password. The text belongs to the thread, and is valid until the next such call of the
  * thread. Threads: any. */
 DLOCK_API const char *dlock_error(void);
@@ -446,8 +447,9 @@ DLOCK_API size_t dlock_client_dispatch(dlock_client *client);
  *
  * Each returns by timeout_ms, or an I/O timeout later at the very worst; those without timeout_ms
  * return by connect_timeout_ms plus io_timeout_ms. why: NULL, or room for the cause of a failure,
- * for people; "" when there is none. DLOCK_INVALID: also with a store of the program's own;
- * dlock_list() and dlock_server_info(): also without the module. */
+ * for people; "" when there is none. DLOCK_INVALID: also with a store of the program's own, which
+ * knows only dlock_release_token() and dlock_extend_token(); dlock_list() and dlock_server_info():
+ * also without the module. */
 
 /* Release or extend a lock by its token (see dlock_token()), whichever process holds it.
  * DLOCK_NOT_HELD: the token does not hold the lock, and nothing has changed. Threads: any. */

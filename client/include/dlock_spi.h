@@ -72,7 +72,8 @@ typedef enum dlock_step {
 
 /* A handler. Its functions are called by many threads at once, each in the thread of its call (of
  * an asynchronous call: in the threads that start and dispatch it, which should not block at all),
- * and must not block beyond the call's deadline. NULL functions are skipped. */
+ * and must not block beyond the call's deadline. Acquire, extend, release and guarded commands of
+ * the lock whose call it is are refused meanwhile: DLOCK_INVALID. NULL functions are skipped. */
 typedef struct dlock_handler {
     size_t struct_size;
     const char *name; /* for people */

@@ -5,7 +5,7 @@
  *
  * A case ends with the lock given back; the caller looks. Prints nothing; a failed check is told
  * with its line. */
-#include "dlock.h"
+#include "dlock_spi.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -136,6 +136,57 @@ static void on_event_begins_a_nested_scope(void) {
     dlock_client_free(told);
 }
 
+/* A handler that uses the lock whose call is on its way. */
+static dlock_lock *handled;
+
+static void use_lock(const dlock_call *call) {
+    const char *words[] = {"SET", "k", "v"};
+    CHECK(dlock_guarded(handled, 3, words, NULL, NULL) == DLOCK_INVALID);
+    CHECK(dlock_extend(handled, 0) == DLOCK_INVALID);
+    CHECK(dlock_release(handled) == DLOCK_INVALID);
+    dlock_status deeper = dlock_acquire(handled, 0);
+    CHECK(deeper == (call->operation == DLOCK_EXTENDING ? DLOCK_OK : DLOCK_INVALID));
+    CHECK(deeper != DLOCK_OK || dlock_release(handled) == DLOCK_OK);
+}
+
+static dlock_step use_on_the_way_in(void *arg, dlock_call *call) {
+    (void)arg;
+    if (handled != NULL) use_lock(call);
+    return DLOCK_PASS;
+}
+
+static void use_on_the_way_out(void *arg, dlock_call *call) {
+    (void)arg;
+    if (handled != NULL) use_lock(call);
+}
+
+static void handler_cannot_disturb_its_own_call(void) {
+    dlock_client *handling;
+    dlock_handler uses = {.struct_size = sizeof(uses),
+                          .name = "uses",
+                          .enter = use_on_the_way_in,
+                          .leave = use_on_the_way_out};
+    dlock_client_options options;
+    dlock_client_options_init(&options);
+    options.urls = (const char *const[]){url};
+    options.url_count = 1;
+    options.handlers = (const dlock_handler *const[]){&uses};
+    options.handler_count = 1;
+    CHECK(dlock_client_new(&handling, &options) == DLOCK_OK);
+    dlock_lock *lock;
+    CHECK(dlock_lock_new(&lock, handling, "n", NULL) == DLOCK_OK);
+    CHECK(dlock_acquire(lock, 0) == DLOCK_OK);
+    handled = lock;
+    CHECK(dlock_extend(lock, 0) == DLOCK_OK && dlock_get_state(lock) == DLOCK_HELD);
+    CHECK(dlock_release(lock) == DLOCK_OK && lease_at_server() == 0);
+    dlock_client_stats stats = {.struct_size = sizeof(stats)};
+    dlock_client_get_stats(handling, &stats);
+    CHECK(stats.released == 1);
+    handled = NULL;
+    dlock_lock_free(lock);
+    dlock_client_free(handling);
+}
+
 static void longer_lease_is_extended(void) {
     dlock_lock_options shorter = options_of(1000, DLOCK_EXCLUSIVE);
     dlock_lock_options longer = options_of(2 * LEASE_MS, DLOCK_EXCLUSIVE);
@@ -263,6 +314,7 @@ static const struct {
     {"scopes_end_in_any_order", scopes_end_in_any_order},
     {"nested_body_releases_its_own_level", nested_body_releases_its_own_level},
     {"on_event_begins_a_nested_scope", on_event_begins_a_nested_scope},
+    {"handler_cannot_disturb_its_own_call", handler_cannot_disturb_its_own_call},
     {"longer_lease_is_extended", longer_lease_is_extended},
     {"shared_inside_exclusive", shared_inside_exclusive},
     {"exclusive_inside_shared_is_refused", exclusive_inside_shared_is_refused},

@@ -13,7 +13,8 @@ import pytest
 from support.commands import Lock as Commands
 from support.fake_server import SILENCE
 from support.figures import tell
-from support.libdlock import DONE_FN, FOREVER, Event, State, Status, Told, lib
+from support.libdlock import (
+    DONE_FN, FOREVER, Event, State, Status, Told, last_error, lib)
 from support.server import ROOT, stopped, wait_until
 
 BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
@@ -136,7 +137,7 @@ def test_one_call_of_a_lock_at_a_time(by_hand, connect, server, seen):
     for name, *arguments in [("acquire", 0), ("extend", 0), ("release",)]:
         assert lock.start(name, *arguments).status == Status.INVALID
         assert getattr(lock, name)(*arguments) == Status.INVALID
-    assert "under way" in lock.error
+    assert "under way" in last_error()
     lock.cancel()
     assert run(by_hand, started) == Status.CANCELED
 

@@ -94,7 +94,6 @@ static bool make(dlock_lock *lock, const call_plan *plan, size_t bytes) {
 static bool check_and_make(dlock_lock *lock, call_plan *plan) {
     size_t bytes;
     const deployment *deployment = lock->client->deployment;
-    bool is_in_chain = !lock->call.is_leaving || lock->call.position > 0; /* a handler asks */
     const char *wrong = check_words(plan->words, &bytes);
     if (wrong == NULL) wrong = check_reply(plan->reply);
     if (wrong == NULL && !deployment->protocol->has_module)
@@ -102,8 +101,6 @@ static bool check_and_make(dlock_lock *lock, call_plan *plan) {
     if (wrong == NULL) wrong = deployment->table->guarded_error;
     if (wrong != NULL) return lock_answer(lock, plan, DLOCK_INVALID, wrong);
     if (lock->depth == 0) return lock_answer(lock, plan, DLOCK_NOT_HELD, "the lock is not held");
-    if (is_in_chain)
-        return lock_answer(lock, plan, DLOCK_INVALID, "a call of this lock is under way");
     if (lock_is_gone(lock))
         return lock_answer(lock, plan, DLOCK_LOST, "the lease has ended meanwhile");
     return make(lock, plan, bytes) || lock_answer(lock, plan, DLOCK_NO_MEMORY, "no memory");

@@ -17,6 +17,8 @@ static dlock_status explain(dlock_status status, const char *cause, char *why, s
 
 /* What only the module can tell. */
 #define NO_LIST "without the dlock module nobody can tell locks from other strings"
+enum { WAITERS_MAX = 10000 };
+
 #define NO_INFO "without the dlock module no server has statistics of locks"
 
 static bool is_plain(const dlock_client *client) {
@@ -158,7 +160,8 @@ dlock_status dlock_list_waiters(dlock_client *client, const char *name, uint32_t
                                 int64_t timeout_ms, dlock_waiting_fn tell, void *arg, char *why,
                                 size_t why_size) {
     query query = {.waiters_max = max, .tell_waiting = tell, .arg = arg};
-    if (max == 0) return explain(DLOCK_INVALID, "max is 0", why, why_size);
+    if (max == 0 || max > WAITERS_MAX)
+        return explain(DLOCK_INVALID, "max is not 1 to 10000", why, why_size);
     return query_name(client, name, &query, query_waiters, timeout_ms, why, why_size);
 }
 

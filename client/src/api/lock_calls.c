@@ -180,10 +180,10 @@ static dlock_status settle_extend(dlock_lock *lock) {
  * the program wants a lease of its own. */
 static bool begin_extend(dlock_lock *lock, call_plan *plan) {
     uint32_t lease_ms = plan->lease_ms != 0 ? plan->lease_ms : lock->lease.rule.lease_ms;
-    lock->is_deepening = plan->operation == DLOCK_ACQUIRING;
+    bool is_deepening = plan->operation == DLOCK_ACQUIRING;
     if (lock_is_gone(lock))
         return lock_answer(lock, plan, DLOCK_LOST, "the lease has ended meanwhile");
-    if (lock->is_deepening && plan->lease_ms == 0) {
+    if (is_deepening && plan->lease_ms == 0) {
         lock->depth++;
         return lock_answer(lock, plan, DLOCK_OK, "");
     }
@@ -191,6 +191,7 @@ static bool begin_extend(dlock_lock *lock, call_plan *plan) {
         return lock_answer(lock, plan, DLOCK_UNREACHABLE,
                            "the connection of the session has ended");
     prepare_call(lock, DLOCK_EXTENDING, lease_ms);
+    lock->is_deepening = is_deepening;
     return true;
 }
 
@@ -255,10 +256,23 @@ static dlock_status settle_release(dlock_lock *lock) {
 
 /* -- all calls */
 
+/* Is a call under way that the planned one would disturb? During an extend, a handler may ask for
+ * another level of the lock. */
+static bool is_disturbing(const dlock_lock *lock, const call_plan *plan) {
+    bool is_deeper = plan->operation == DLOCK_ACQUIRING && plan->lease_ms == 0 && lock->depth > 0;
+    bool is_less_deep = plan->operation == DLOCK_RELEASING && lock->depth > 1;
+    if (lock->async.done != NULL) return true;
+    if (!lock->call.is_under_way) return false;
+    return lock->call.pub.operation != DLOCK_EXTENDING || !(is_deeper || is_less_deep);
+}
+
 bool lock_begin(dlock_lock *lock, call_plan *plan) {
     bool is_acquire = plan->operation == DLOCK_ACQUIRING;
-    if (lock->async.done != NULL) /* maybe with the same reply */
-        return lock_answer(lock, plan, DLOCK_INVALID, "a call of this lock is under way");
+    if (is_disturbing(lock, plan)) {
+        /* Not the text of dlock_last_error(): that is of the call under way. */
+        plan->answered = error_set(DLOCK_INVALID, "a call of this lock is under way");
+        return false;
+    }
     if (plan->operation == 0) return guarded_begin(lock, plan);
     if (is_acquire && plan->wait_ms < DLOCK_WAIT_FOREVER)
         return lock_answer(lock, plan, DLOCK_INVALID, "wait_ms is negative");

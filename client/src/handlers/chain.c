@@ -48,6 +48,7 @@ static void leave_last(const chain *chain, call *call) {
 
 void chain_begin(call *call) {
     call->position = 0;
+    call->is_under_way = true;
     call->is_leaving = false;
     call->timer = (loop_timer){0};
     call->local = (local_place){0};
@@ -66,6 +67,7 @@ bool chain_advance(const chain *chain, call *call) {
     }
     while (call->position > 0)
         leave_last(chain, call);
+    call->is_under_way = false;
     return true;
 }
 
