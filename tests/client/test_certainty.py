@@ -55,8 +55,9 @@ def rival_waits(server, taken):
 
 
 def test_a_move_that_is_not_answered_is_a_loss(through, server, told):
-    """The server hangs the lock on a connection that we give up then, and so releases it."""
-    gates = {0: Gate(is_kept=True), 1: Gate(answered=True), "others": Gate(asked=True)}
+    """The server hangs the lock on a connection that we give up then, and so releases it. The
+    reply to a PING comes, or the lock would not be asked for there."""
+    gates = {0: Gate(is_kept=True), 1: Gate(answered=True, passing=1), "others": Gate(asked=True)}
     dlock, proxy = through(gates, io_timeout_ms=300)
     lock = dlock.lock(session=True, lease_ms=LEASE_MS, renew_every_ms=20000)
     assert lock.acquire() == Status.OK
@@ -232,7 +233,8 @@ def test_sessions_that_are_cut_off_do_not_hold_up_other_locks(through, client, t
     sessions = [dlock.lock(f"session{i}", session=True, lease_ms=LEASE_MS) for i in range(count)]
     for each in sessions:
         assert each.acquire() == Status.OK
-    proxy.gates.update({number: Gate(asked=True) for number in range(proxy.count, 20)})
+    unanswered = Gate(asked=True, passing=1)  # but for a PING
+    proxy.gates.update({number: unanswered for number in range(proxy.count, proxy.count + count)})
     for i in range(count):
         client.execute_command("CLIENT", "KILL", "ID", session_of(client, f"session{i}"))
     wait_until(lambda: all(told.find(Event.LOST, f"session{i}") for i in range(count)),

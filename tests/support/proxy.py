@@ -11,12 +11,13 @@ import threading
 
 
 class Gate:
-    """What is asked, or what is answered, waits until it is opened. is_kept: the server does not
-    hear of it when our side ends."""
+    """What is asked, or what is answered, waits until it is opened; but so many messages pass
+    before. is_kept: the server does not hear of it when our side ends."""
 
-    def __init__(self, asked=False, answered=False, is_kept=False):
+    def __init__(self, asked=False, answered=False, is_kept=False, passing=0):
         self.is_open = threading.Event()
         self.asked, self.answered, self.is_kept = asked, answered, is_kept
+        self.passing = passing
 
     def open(self):
         self.is_open.set()
@@ -56,14 +57,16 @@ class Proxy:
                                  args=(one, other, gate, is_gated, one is near)).start()
 
     def _pass_on(self, one, other, gate, is_gated, is_request):
+        passed = 0
         try:
             while data := one.recv(65536):
                 self.is_open.wait()
                 if is_request and self.delayed_word and self.delayed_word in data:
                     self.delayed_count += 1
                     self.is_delay_over.wait()
-                if is_gated:
+                if is_gated and passed >= gate.passing:
                     gate.is_open.wait()
+                passed += 1
                 other.sendall(data)
             if is_gated:
                 gate.is_open.wait()
