@@ -248,8 +248,6 @@ static void on_done(request *request, dlock_status status, const char *cause) {
         send_script(run);
     else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause))
         follow(run, &redirect);
-    else if (attempt->cause[0] == '\0' && !run->is_granted) /* a redirect needs its text */
-        end(run, DLOCK_NO_MEMORY, false, "no memory");
     else if (!(run->is_granted && run_takes_lock(run) && run_send_release(run)))
         fail_by_reply(run);
 }
