@@ -123,8 +123,10 @@ def test_a_lease_that_was_extended_while_awaited_ends_later(server, lock):
 
 def test_leases_end_in_their_order_whichever_was_granted_first(client):
     leases = [500, 100, 400, 200, 300]
+    together = client.pipeline()
     for lease_ms in leases:
-        Lock(client, f"lock:{lease_ms}").acquire("me", lease_ms)
+        together.execute_command("DLOCK.ACQUIRE", f"lock:{lease_ms}", "me", "PX", lease_ms)
+    together.execute()
     seen = []
 
     def look():
