@@ -25,6 +25,9 @@ lock_verdict lock_judge_acquire(const lock_state *held, int64_t holder_count,
     if (held->left_us <= 0) return LOCK_GRANT;
     if (!lock_is_held_by(held, request->token))
         return lock_has_room(held, holder_count, request, max_holders) ? LOCK_JOIN : LOCK_REFUSE;
-    if (held->is_shared != request->is_shared) return LOCK_OTHER_MODE;
-    return held->left_us >= request->lease_ms * 1000 ? LOCK_KEEP : LOCK_RENEW;
+    return held->is_shared == request->is_shared ? LOCK_AGAIN : LOCK_OTHER_MODE;
+}
+
+bool lock_restarts(const lock_state *held, int64_t lease_ms) {
+    return held->left_us <= lease_ms * 1000;
 }

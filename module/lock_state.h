@@ -53,8 +53,7 @@ typedef struct lock_request {
 typedef enum lock_verdict {
     LOCK_GRANT,      /* the lock is free: the caller becomes the holder, with a new fence */
     LOCK_JOIN,       /* the lock is shared: the caller becomes one more holder */
-    LOCK_KEEP,       /* the caller already holds the lock for the requested time: change nothing */
-    LOCK_RENEW,      /* the caller already holds the lock: same fence, new lease */
+    LOCK_AGAIN,      /* the caller already holds the lock: same fence */
     LOCK_REFUSE,     /* other tokens hold the lock */
     LOCK_OTHER_MODE, /* the caller holds the lock in the other mode, which cannot change */
 } lock_verdict;
@@ -65,6 +64,11 @@ typedef enum lock_verdict {
  * several holders, the caller has removed those whose lease has ended. */
 lock_verdict lock_judge_acquire(const lock_state *held, int64_t holder_count,
                                 const lock_request *request, int64_t max_holders);
+
+/* Does a request for lease_ms by the holder restart the lease? Also if exactly as much is left: the
+ * lease of a renamed lock may have started just now, but earlier on a replica, which then has to
+ * restart it, too. */
+bool lock_restarts(const lock_state *held, int64_t lease_ms);
 
 /* May the request share the lock with its holders? */
 bool lock_has_room(const lock_state *held, int64_t holder_count, const lock_request *request,

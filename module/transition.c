@@ -120,7 +120,7 @@ static void reacquire(lock_entry *entry, const lock_request *request, uint64_t c
 
 /* The holder in the entry has the token and the mode of the request. */
 static void grant_again(lock_entry *entry, const lock_request *request, uint64_t client) {
-    bool is_renewed = entry->held.left_us < request->lease_ms * 1000;
+    bool is_renewed = lock_restarts(&entry->held, request->lease_ms);
     if (request->fence > entry->held.fence)
         lift_fence(entry, request, is_renewed);
     else if (is_renewed)
@@ -253,8 +253,7 @@ transition_answer transition_acquire(lock_entry *entry, const lock_request *requ
     lock_verdict verdict = lock_judge_acquire(
         lock_store_held(entry), lock_store_holder_count(entry), request, settings.max_holders);
     switch (verdict) {
-    case LOCK_RENEW:
-    case LOCK_KEEP:
+    case LOCK_AGAIN:
         grant_again(entry, request, RedisModule_GetClientId(entry->ctx));
         return TRANSITION_HELD;
     case LOCK_OTHER_MODE:
@@ -334,7 +333,7 @@ bool transition_extend(lock_entry *entry, const lock_request *request) {
     }
     if (entry->held.kind == LOCK_KIND_STRING)
         extend_string(entry, request->lease_ms);
-    else if (entry->held.left_us < request->lease_ms * 1000)
+    else if (lock_restarts(&entry->held, request->lease_ms))
         renew(entry, request->lease_ms);
     stats_count(STATS_EXTENDED);
     return true;

@@ -36,6 +36,16 @@ def test_an_extension_is_replicated_as_state(stream, lock):
                       for lease in (b"50000", b"60000")]
 
 
+@pytest.mark.parametrize("call", [Lock.acquire, Lock.extend])
+def test_an_extension_of_a_renamed_lock_is_replicated(stream, lock, call):
+    """Its lease starts when a server next looks at it, which a replica may have done earlier."""
+    fence = lock.acquire("me", 50_000)
+    lock.client.rename("lock", "moved")
+    stream.take()
+    call(Lock(lock.client, "moved"), "me", 50_000)
+    assert stream.take() == [[b"dlock.apply", b"moved", b"me", b"%d" % fence, b"50000"]]
+
+
 def test_a_lifted_fence_is_replicated_as_one_state(stream, lock):
     fence = lock.acquire("me", 10_000) + 60_000_000
     lock.acquire("me", 50_000, "FENCE", fence)

@@ -52,22 +52,30 @@ static void a_lock_whose_lease_has_ended_is_granted_to_anybody(void) {
     CHECK_EQUAL(judge(lock_of("me", 0), request_of("me", LEASE_MS)), LOCK_GRANT);
 }
 
-static void the_holder_keeps_a_lease_that_is_long_enough(void) {
+static void the_holder_may_ask_again(void) {
     lock_request request = request_of("me", LEASE_MS);
-    CHECK_EQUAL(judge(lock_of("me", LEASE_US + 1), request), LOCK_KEEP);
-    CHECK_EQUAL(judge(lock_of("me", LEASE_US), request), LOCK_KEEP);
+    CHECK_EQUAL(judge(lock_of("me", LEASE_US + 1), request), LOCK_AGAIN);
+    CHECK_EQUAL(judge(lock_of("me", 1), request), LOCK_AGAIN);
 }
 
-static void the_holder_renews_a_lease_that_is_too_short(void) {
-    lock_request request = request_of("me", LEASE_MS);
-    CHECK_EQUAL(judge(lock_of("me", LEASE_US - 1), request), LOCK_RENEW);
-    CHECK_EQUAL(judge(lock_of("me", 1), request), LOCK_RENEW);
+static bool restarts(int64_t left_us, int64_t lease_ms) {
+    lock_state held = lock_of("me", left_us);
+    return lock_restarts(&held, lease_ms);
+}
+
+static void the_holder_keeps_a_lease_that_is_longer(void) {
+    CHECK(!restarts(LEASE_US + 1, LEASE_MS));
+}
+
+static void the_holder_restarts_a_lease_that_is_no_longer(void) {
+    CHECK(restarts(LEASE_US, LEASE_MS));
+    CHECK(restarts(LEASE_US - 1, LEASE_MS));
+    CHECK(restarts(1, LEASE_MS));
 }
 
 static void the_longest_lease_does_not_overflow(void) {
-    lock_request longest = request_of("me", LOCK_LEASE_MAX_MS);
-    CHECK_EQUAL(judge(lock_of("me", LOCK_LEASE_MAX_MS * 1000), longest), LOCK_KEEP);
-    CHECK_EQUAL(judge(lock_of("me", LOCK_LEASE_MAX_MS * 1000 - 1), longest), LOCK_RENEW);
+    CHECK(!restarts(LOCK_LEASE_MAX_MS * 1000 + 1, LOCK_LEASE_MAX_MS));
+    CHECK(restarts(LOCK_LEASE_MAX_MS * 1000, LOCK_LEASE_MAX_MS));
 }
 
 static void a_plain_string_is_refused_even_with_an_equal_token(void) {
@@ -159,11 +167,8 @@ static void each_request_brings_its_own_limit(void) {
     CHECK_EQUAL(judge_shared(MAX_HOLDERS, shared_request("me", INT32_MAX)), LOCK_REFUSE);
 }
 
-static void a_holder_among_many_keeps_or_renews_whatever_the_limit(void) {
-    CHECK_EQUAL(judge_shared(MAX_HOLDERS, shared_request("other", 1)), LOCK_KEEP);
-    lock_request longer = shared_request("other", 1);
-    longer.lease_ms++;
-    CHECK_EQUAL(judge_shared(MAX_HOLDERS, longer), LOCK_RENEW);
+static void a_holder_among_many_may_ask_again_whatever_the_limit(void) {
+    CHECK_EQUAL(judge_shared(MAX_HOLDERS, shared_request("other", 1)), LOCK_AGAIN);
 }
 
 static void a_holder_cannot_change_the_mode(void) {
@@ -181,7 +186,7 @@ static void no_token_holds_a_lock_seen_without_a_holder(void) {
 }
 
 /* The whole rule once more, said in another way, over many states and requests. */
-static void any_verdict_follows_from_four_facts(void) {
+static void any_verdict_follows_from_three_facts(void) {
     for (int i = 0; i < 200000; i++) {
         bool is_string = unit_random() % 4 == 0;
         bool is_same = unit_random() % 2 == 0;
@@ -190,8 +195,7 @@ static void any_verdict_follows_from_four_facts(void) {
         lock_state held = lock_of("me", left_ms * 1000);
         held.kind = is_string ? LOCK_KIND_STRING : LOCK_KIND_LOCK;
 
-        lock_verdict expected = left_ms >= lease_ms ? LOCK_KEEP : LOCK_RENEW;
-        if (!is_same) expected = LOCK_REFUSE;
+        lock_verdict expected = is_same ? LOCK_AGAIN : LOCK_REFUSE;
         if (left_ms <= 0) expected = LOCK_GRANT;
         if (is_string) expected = LOCK_REFUSE;
         CHECK_EQUAL(judge(held, request_of(is_same ? "me" : "you", lease_ms)), expected);
@@ -202,8 +206,9 @@ int main(void) {
     UNIT_RUN(a_free_lock_is_granted);
     UNIT_RUN(a_lock_held_by_another_is_refused);
     UNIT_RUN(a_lock_whose_lease_has_ended_is_granted_to_anybody);
-    UNIT_RUN(the_holder_keeps_a_lease_that_is_long_enough);
-    UNIT_RUN(the_holder_renews_a_lease_that_is_too_short);
+    UNIT_RUN(the_holder_may_ask_again);
+    UNIT_RUN(the_holder_keeps_a_lease_that_is_longer);
+    UNIT_RUN(the_holder_restarts_a_lease_that_is_no_longer);
     UNIT_RUN(the_longest_lease_does_not_overflow);
     UNIT_RUN(a_plain_string_is_refused_even_with_an_equal_token);
     UNIT_RUN(nobody_holds_a_free_lock);
@@ -211,12 +216,12 @@ int main(void) {
     UNIT_RUN(the_token_of_a_string_holds_it);
     UNIT_RUN(a_token_does_not_end_at_a_nul);
     UNIT_RUN(every_byte_of_the_longest_token_counts);
-    UNIT_RUN(any_verdict_follows_from_four_facts);
+    UNIT_RUN(any_verdict_follows_from_three_facts);
     UNIT_RUN(a_free_lock_is_granted_to_a_shared_request);
     UNIT_RUN(shared_requests_join_shared_holders);
     UNIT_RUN(modes_exclude_each_other);
     UNIT_RUN(each_request_brings_its_own_limit);
-    UNIT_RUN(a_holder_among_many_keeps_or_renews_whatever_the_limit);
+    UNIT_RUN(a_holder_among_many_may_ask_again_whatever_the_limit);
     UNIT_RUN(a_holder_cannot_change_the_mode);
     UNIT_RUN(no_token_holds_a_lock_seen_without_a_holder);
     return unit_summary();
