@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* thread.c - see thread.h. */
-#define _GNU_SOURCE /* syscall(2) */
+#define _GNU_SOURCE /* syscall(2), adaptive mutexes */
 #include "base/thread.h"
 
 #include <errno.h>
@@ -20,6 +20,14 @@ bool thread_start(pthread_t *thread, void *(*run)(void *), void *arg) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (is_started && thread == NULL) pthread_detach(detached);
     return is_started;
+}
+
+void mutex_init(pthread_mutex_t *mutex) {
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(mutex, &kind);
+    pthread_mutexattr_destroy(&kind);
 }
 
 void wakeup_wait(wakeup *wakeup, unsigned seen, int64_t timeout_us) {

@@ -16,6 +16,9 @@
  * more threads to give. */
 bool thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
+/* For short critical sections: a thread spins a little before it sleeps. */
+void mutex_init(pthread_mutex_t *mutex);
+
 typedef struct wakeup {
     atomic_uint count;
 } wakeup;

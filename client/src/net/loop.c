@@ -7,11 +7,11 @@
  *                thread that polls leaves, the thread that began to wait last takes over: it is
  *                likely to wait longest
  *   gather       threads whose replies came together usually send their next requests at once. So
- *                while woken threads have not run yet, requests are gathered, and go out in pieces
- *                of a third of these threads, so that server and threads work at the same time. The
- *                last of these threads sends the rest, and finds the next to poll. A thread that
- *                gets no processor holds up the others for GATHER_US at most: a timer ends the
- *                gathering
+ *                while woken threads have not run yet, requests are gathered. One for each fourth
+ *                thread that waits is enough to send them: so server and threads work at the same
+ *                time. The last woken thread sends the rest, and finds the next to poll. A thread
+ *                that gets no processor holds up the others for GATHER_US at most: a timer ends
+ *                the gathering
  *
  * Time: a timerfd on CLOCK_BOOTTIME in the epoll set wakes the sleeper, with an absolute time, so
  * neither SIGSTOP nor suspend delay a timer. The timerfd may go off too early, never too late.
@@ -27,7 +27,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { EVENTS_MAX = 64, GATHER_PIECES = 3, GATHER_US = 1000 };
+enum { EVENTS_MAX = 64, GATHER_PIECES = 4, GATHER_US = 1000 };
 
 static void on_gather_due(loop_timer *timer) {
     loop *loop = container_of(timer, struct loop, gathering.timer);
@@ -41,7 +41,7 @@ loop *loop_new(const clock_source *clock) {
     loop->gathering.timer.on_due = on_gather_due;
     loop->armed_us = DEADLINE_NEVER;
     loop->brief.busy_fd = -1;
-    pthread_mutex_init(&loop->mutex, NULL);
+    mutex_init(&loop->mutex);
     list_init(&loop->tasks);
     list_init(&loop->writes);
     list_init(&loop->waiters);
@@ -87,9 +87,8 @@ int64_t loop_now_us(const loop *loop) {
 
 static void wake(loop *loop, waiter *waiter) {
     if (!waiter->is_on_futex || waiter->is_woken) return;
-    gathering *gathering = &loop->gathering;
     waiter->is_woken = true;
-    if (++gathering->woken > gathering->woken_most) gathering->woken_most = gathering->woken;
+    loop->gathering.woken++;
     sleepers_mark(&loop->sleepers, waiter->seat);
 }
 
@@ -211,7 +210,7 @@ void loop_send_all(loop *loop) {
 static void finish_work(loop *loop) {
     gathering *gathering = &loop->gathering;
     run_tasks(loop);
-    size_t piece = gathering->woken_most / GATHER_PIECES;
+    size_t piece = gathering->waiting / GATHER_PIECES;
     if (gathering->woken == 0 || (gathering->count > 0 && gathering->count >= piece))
         loop_send_all(loop);
     else if (gathering->count > 0 && !heap_has(&gathering->timer.node))
@@ -288,7 +287,7 @@ static void sleep_on_futex(loop *loop, waiter *waiter) {
     loop_lock(loop);
     sleepers_leave_seat(&loop->sleepers, waiter->seat);
     waiter->is_on_futex = false;
-    if (waiter->is_woken && --loop->gathering.woken == 0) loop->gathering.woken_most = 0;
+    if (waiter->is_woken) loop->gathering.woken--;
     waiter->is_woken = false;
 }
 
@@ -304,6 +303,7 @@ static void pass_on(loop *loop) {
 
 void loop_wait(loop *loop, waiter *waiter) {
     list_append(&loop->waiters, &waiter->node);
+    loop->gathering.waiting++;
     while (!waiter_can_go_on(waiter)) {
         if (loop->is_polling) {
             sleep_on_futex(loop, waiter);
@@ -315,6 +315,7 @@ void loop_wait(loop *loop, waiter *waiter) {
         loop->is_polling = false;
     }
     list_remove(&waiter->node);
+    loop->gathering.waiting--;
     waiter->is_ready = false;
     pass_on(loop);
 }

@@ -9,6 +9,8 @@
  *                             told */
 #include "net_world.h"
 
+#include "net/loop_state.h"
+
 static void a_request_gets_its_reply(void) {
     begin();
     connection *conn = connect_peer();
@@ -39,6 +41,26 @@ static void pipelined_requests_get_their_replies_in_order(void) {
     link_say(link_at(0), ":3\r\n");
     settle();
     CHECK_TEXT(world.journal, "a=1, a ok, b=2, b ok, c=3, c ok");
+    end();
+}
+
+/* Two requests are enough to be sent; the reply that was read, and the send before, do not count. */
+static void only_requests_count_as_gathered(void) {
+    begin();
+    connection *conn = connect_peer();
+    record a = new_record("a"), b = new_record("b"), c = new_record("c");
+    send_line(conn, "GET a", &a);
+    settle();
+    world.loop->gathering.woken = 1;
+    world.loop->gathering.waiting = 8;
+    link_say(link_at(0), ":1\r\n");
+    settle();
+    send_line(conn, "GET b", &b);
+    settle();
+    CHECK_TEXT(link_at(0)->heard, "GET a");
+    send_line(conn, "GET c", &c);
+    settle();
+    CHECK_TEXT(link_at(0)->heard, "GET a; GET b; GET c");
     end();
 }
 
@@ -213,6 +235,7 @@ static void callbacks_never_come_from_within_a_function(void) {
 int main(void) {
     UNIT_RUN(a_request_gets_its_reply);
     UNIT_RUN(pipelined_requests_get_their_replies_in_order);
+    UNIT_RUN(only_requests_count_as_gathered);
     UNIT_RUN(requests_of_before_the_connection_exists_are_sent_in_order);
     UNIT_RUN(a_request_of_several_commands_is_done_after_the_last_reply);
     UNIT_RUN(replies_that_nobody_wants_are_skipped);
