@@ -44,7 +44,7 @@ static void pipelined_requests_get_their_replies_in_order(void) {
     end();
 }
 
-/* Two requests are enough to be sent; the reply that was read, and the send before, do not count. */
+/* Two requests are enough to be sent; the reply and the send before do not count. */
 static void only_requests_count_as_gathered(void) {
     begin();
     connection *conn = connect_peer();
