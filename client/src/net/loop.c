@@ -242,10 +242,13 @@ static void poll_once(loop *loop, waiter *sleeper) {
     bool is_real = loop->clock->skip_to == NULL;
     if (sleeper != NULL) sleeper->is_asleep = true;
     bool sleeps = is_real && sleeper != NULL, sleeps_beside = sleeps && loop->has_no_threads;
+    bool spins = sleeps && !sleeps_beside && loop->gathering.waiting > 1;
     loop_give_mutex(loop);
     if (sleeps_beside) sleep_beside_dispatch(loop);
-    int count =
-        epoll_wait(loop->watched.epoll_fd, events, EVENTS_MAX, sleeps && !sleeps_beside ? -1 : 0);
+    int count = spins ? loop_spin(loop, events, EVENTS_MAX) : 0;
+    if (count == 0)
+        count = epoll_wait(loop->watched.epoll_fd, events, EVENTS_MAX,
+                           sleeps && !sleeps_beside ? -1 : 0);
     pthread_mutex_lock(&loop->mutex);
     if (sleeper != NULL) sleeper->is_asleep = false;
     if (count <= 0 && !is_real) loop->clock->skip_to(loop->clock, next_due_us(loop));

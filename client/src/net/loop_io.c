@@ -4,12 +4,15 @@
  *   watch         an epoll set, and an array from descriptors to their owners
  *   send          bytes are sent without the mutex
  *   brief read    the only thread that waits reads the only descriptor, also without the mutex
+ *   spin          while several threads wait, the one that polls does not sleep at once (spin.h),
+ *                 and lets the others have its processor
  *
  * Invariant: a thread that uses a descriptor without the mutex has it in the list of busy
  * descriptors. If the descriptor is closed meanwhile, that thread closes it in the end, so its
  * number is not used again too soon. */
 #include "net/loop_state.h"
 
+#include <sched.h>
 #include <sys/socket.h>
 
 enum { BRIEF_BYTES = 16384 };
@@ -119,4 +122,17 @@ void loop_read_briefly(loop *loop) {
     if (busy.is_closed) return;
     io->on_bytes(io, bytes, count, fault);
     if (ready != 0 && loop->watched.by_fd[busy.fd] == io) io->on_ready(io, ready);
+}
+
+int loop_spin(loop *loop, struct epoll_event *events, int max) {
+    int64_t begin_us = loop_now_us(loop), now_us = begin_us;
+    int count = 0;
+    if (!spin_is_wanted(&loop->watched.spin, begin_us)) return 0;
+    while (count == 0 && now_us < begin_us + SPIN_US) {
+        count = epoll_wait(loop->watched.epoll_fd, events, max, 0);
+        if (count == 0) sched_yield();
+        now_us = loop_now_us(loop);
+    }
+    spin_note(&loop->watched.spin, count > 0, begin_us, now_us);
+    return count;
 }

@@ -2,6 +2,7 @@
 /* loop_state.h - shared by loop.c, loop_io.c, dispatch.c and background.c, and by no other file. */
 #pragma once
 #include "net/loop.h"
+#include "net/spin.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -13,6 +14,7 @@ typedef struct watched {
     int epoll_fd, timer_fd, wake_fd;
     loop_io **by_fd; /* by descriptor; NULL: not watched */
     size_t capacity, io_count;
+    spin spin; /* of the thread that polls */
 } watched;
 
 /* Writes that go out together: see loop.c. */
@@ -85,7 +87,9 @@ void loop_turn_beside(loop *loop);
 /* Gives the mutex back and wakes threads, without finishing deferred work. */
 void loop_give_mutex(loop *loop);
 
-/* Of loop_io.c. Both give the mutex back meanwhile. */
+/* Of loop_io.c. Polls for a moment, not locked. The result is that of epoll_wait(2). */
+int loop_spin(loop *loop, struct epoll_event *events, int max);
+/* Both give the mutex back meanwhile. */
 void loop_send(loop *loop, loop_io *io, bytes *output);
 void loop_read_briefly(loop *loop);
 

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* spin_test.c - when a thread spins, and when it does not. */
+#include "net/spin.h"
+
+#include "unit.h"
+
+static const int64_t T0_US = 1000000;
+
+static spin the_spin;
+static int64_t now_us;
+
+static void begin(void) {
+    the_spin = (spin){0};
+    now_us = T0_US;
+}
+
+static void spin_for(int64_t duration_us, bool has_event) {
+    CHECK(spin_is_wanted(&the_spin, now_us));
+    int64_t begin_us = now_us;
+    now_us += duration_us;
+    spin_note(&the_spin, has_event, begin_us, now_us);
+}
+
+static void check_pause(void) {
+    CHECK(!spin_is_wanted(&the_spin, now_us));
+    CHECK(!spin_is_wanted(&the_spin, now_us + SPIN_PAUSE_US - 1));
+    CHECK(spin_is_wanted(&the_spin, now_us + SPIN_PAUSE_US));
+}
+
+static void the_first_wait_spins(void) {
+    begin();
+    CHECK(spin_is_wanted(&the_spin, now_us));
+}
+
+static void a_spin_for_nothing_is_followed_by_a_pause(void) {
+    begin();
+    spin_for(SPIN_US, false);
+    check_pause();
+}
+
+static void spinning_goes_on_while_two_of_three_pay_off(void) {
+    begin();
+    spin_for(10, true);
+    for (int i = 0; i < 1000; i++) {
+        spin_for(10, true);
+        spin_for(10, true);
+        spin_for(SPIN_US, false);
+    }
+}
+
+static void spinning_ends_while_half_pay_off(void) {
+    begin();
+    for (int i = 0; i < 1000; i++)
+        spin_for(10, true);
+    int spins = 0;
+    while (spin_is_wanted(&the_spin, now_us) && spins < 1000)
+        spin_for(10, spins++ % 2 == 0);
+    CHECK(spins <= 2 * SPIN_CREDIT_MAX);
+    check_pause();
+}
+
+static void a_long_spin_is_followed_by_a_pause_even_with_an_event(void) {
+    begin();
+    for (int i = 0; i < 100; i++)
+        spin_for(10, true);
+    spin_for(SPIN_LONG_US + 1, true);
+    check_pause();
+}
+
+static void after_the_pause_a_success_is_enough_to_go_on(void) {
+    begin();
+    spin_for(SPIN_US, false);
+    now_us += SPIN_PAUSE_US;
+    spin_for(10, true);
+    CHECK(spin_is_wanted(&the_spin, now_us));
+}
+
+int main(void) {
+    UNIT_RUN(the_first_wait_spins);
+    UNIT_RUN(a_spin_for_nothing_is_followed_by_a_pause);
+    UNIT_RUN(spinning_goes_on_while_two_of_three_pay_off);
+    UNIT_RUN(spinning_ends_while_half_pay_off);
+    UNIT_RUN(a_long_spin_is_followed_by_a_pause_even_with_an_event);
+    UNIT_RUN(after_the_pause_a_success_is_enough_to_go_on);
+    return unit_summary();
+}
