@@ -53,11 +53,11 @@ static uint32_t seat_bit(int seat) {
 }
 
 int sleepers_take_seat(sleepers *sleepers) {
-    for (int seat = 0; seat < SLEEPER_SEATS - 1; seat++) {
-        uint32_t *taken = &sleepers->taken[seat / SEATS];
-        if (*taken == UINT32_MAX) seat += SEATS - 1;
-        if ((*taken & seat_bit(seat)) != 0) continue;
-        *taken |= seat_bit(seat);
+    for (int group = 0; group < SLEEPER_GROUPS; group++) {
+        uint32_t free_seats = ~sleepers->taken[group];
+        if (free_seats == 0) continue;
+        int seat = group * SEATS + __builtin_ctz(free_seats);
+        sleepers->taken[group] |= seat_bit(seat);
         return seat;
     }
     return SLEEPER_SEATS - 1; /* shared by all who find no other */

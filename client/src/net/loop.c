@@ -7,7 +7,7 @@
  *                thread that polls leaves, the thread that began to wait last takes over: it is
  *                likely to wait longest
  *   gather       threads whose replies came together usually send their next requests at once. So
- *                while woken threads have not run yet, requests are gathered. One for each fourth
+ *                while woken threads have not run yet, requests are gathered. One for each third
  *                thread that waits is enough to send them: so server and threads work at the same
  *                time. The last woken thread sends the rest, and finds the next to poll. A thread
  *                that gets no processor holds up the others for GATHER_US at most: a timer ends
@@ -27,7 +27,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { EVENTS_MAX = 64, GATHER_PIECES = 4, GATHER_US = 1000 };
+enum { EVENTS_MAX = 64, GATHER_PIECES = 3, GATHER_US = 1000 };
 
 static void on_gather_due(loop_timer *timer) {
     loop *loop = container_of(timer, struct loop, gathering.timer);

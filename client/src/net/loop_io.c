@@ -126,11 +126,12 @@ void loop_read_briefly(loop *loop) {
 
 int loop_spin(loop *loop, struct epoll_event *events, int max) {
     int64_t begin_us = loop_now_us(loop), now_us = begin_us;
-    int count = 0;
     if (!spin_is_wanted(&loop->watched.spin, begin_us)) return 0;
+    int count = epoll_wait(loop->watched.epoll_fd, events, max, 0);
+    if (count != 0) return count; /* says nothing about spinning */
     while (count == 0 && now_us < begin_us + SPIN_US) {
+        sched_yield();
         count = epoll_wait(loop->watched.epoll_fd, events, max, 0);
-        if (count == 0) sched_yield();
         now_us = loop_now_us(loop);
     }
     spin_note(&loop->watched.spin, count > 0, begin_us, now_us);

@@ -52,7 +52,7 @@ static void only_requests_count_as_gathered(void) {
     send_line(conn, "GET a", &a);
     settle();
     world.loop->gathering.woken = 1;
-    world.loop->gathering.waiting = 8;
+    world.loop->gathering.waiting = 6;
     link_say(link_at(0), ":1\r\n");
     settle();
     send_line(conn, "GET b", &b);

@@ -186,7 +186,7 @@ static bool note_sender(loop_io *io, bytes *output) {
     return false;
 }
 
-enum { WOKEN = 7, PIECE = (1 + WOKEN) / 4 };
+enum { WOKEN = 5, PIECE = (1 + WOKEN) / 3 };
 
 /* The first sleeper polls; the others are woken, and meanwhile this thread writes. */
 static void write_while_threads_are_woken(int writes) {

@@ -21,10 +21,10 @@ static void spin_for(int64_t duration_us, bool has_event) {
     spin_note(&the_spin, has_event, begin_us, now_us);
 }
 
-static void check_pause(void) {
+static void check_pause(int64_t pause_us) {
     CHECK(!spin_is_wanted(&the_spin, now_us));
-    CHECK(!spin_is_wanted(&the_spin, now_us + SPIN_PAUSE_US - 1));
-    CHECK(spin_is_wanted(&the_spin, now_us + SPIN_PAUSE_US));
+    CHECK(!spin_is_wanted(&the_spin, now_us + pause_us - 1));
+    CHECK(spin_is_wanted(&the_spin, now_us + pause_us));
 }
 
 static void the_first_wait_spins(void) {
@@ -35,7 +35,7 @@ static void the_first_wait_spins(void) {
 static void a_spin_for_nothing_is_followed_by_a_pause(void) {
     begin();
     spin_for(SPIN_US, false);
-    check_pause();
+    check_pause(SPIN_PAUSE_MIN_US);
 }
 
 static void spinning_goes_on_while_two_of_three_pay_off(void) {
@@ -56,7 +56,7 @@ static void spinning_ends_while_half_pay_off(void) {
     while (spin_is_wanted(&the_spin, now_us) && spins < 1000)
         spin_for(10, spins++ % 2 == 0);
     CHECK(spins <= 2 * SPIN_CREDIT_MAX);
-    check_pause();
+    check_pause(SPIN_PAUSE_MIN_US);
 }
 
 static void a_long_spin_is_followed_by_a_pause_even_with_an_event(void) {
@@ -64,15 +64,34 @@ static void a_long_spin_is_followed_by_a_pause_even_with_an_event(void) {
     for (int i = 0; i < 100; i++)
         spin_for(10, true);
     spin_for(SPIN_LONG_US + 1, true);
-    check_pause();
+    check_pause(SPIN_PAUSE_MIN_US);
 }
 
 static void after_the_pause_a_success_is_enough_to_go_on(void) {
     begin();
     spin_for(SPIN_US, false);
-    now_us += SPIN_PAUSE_US;
+    now_us += SPIN_PAUSE_MIN_US;
     spin_for(10, true);
     CHECK(spin_is_wanted(&the_spin, now_us));
+}
+
+static void pauses_grow_until_spinning_pays_off_for_a_while(void) {
+    begin();
+    for (int64_t pause_us = SPIN_PAUSE_MIN_US; pause_us < SPIN_PAUSE_MAX_US; pause_us *= 2) {
+        spin_for(10, true);
+        spin_for(SPIN_US, false);
+        check_pause(pause_us);
+        now_us += pause_us;
+    }
+    for (int i = 0; i < 2; i++) {
+        spin_for(SPIN_US, false);
+        check_pause(SPIN_PAUSE_MAX_US);
+        now_us += SPIN_PAUSE_MAX_US;
+    }
+    for (int i = 0; i <= SPIN_CREDIT_MAX; i++)
+        spin_for(10, true);
+    spin_for(SPIN_LONG_US + 1, false);
+    check_pause(SPIN_PAUSE_MIN_US);
 }
 
 int main(void) {
@@ -82,5 +101,6 @@ int main(void) {
     UNIT_RUN(spinning_ends_while_half_pay_off);
     UNIT_RUN(a_long_spin_is_followed_by_a_pause_even_with_an_event);
     UNIT_RUN(after_the_pause_a_success_is_enough_to_go_on);
+    UNIT_RUN(pauses_grow_until_spinning_pays_off_for_a_while);
     return unit_summary();
 }
