@@ -66,8 +66,8 @@ lock_verdict lock_judge_acquire(const lock_state *held, int64_t holder_count,
                                 const lock_request *request, int64_t max_holders);
 
 /* Does a request for lease_ms by the holder restart the lease? Also if exactly as much is left: the
- * lease of a renamed lock may have started just now, but earlier on a replica, which then has to
- * restart it, too. */
+ * lease of a renamed lock may have started just now, but earlier on a replica, which would show
+ * less than was granted. */
 bool lock_restarts(const lock_state *held, int64_t lease_ms);
 
 /* May the request share the lock with its holders? */

@@ -126,7 +126,7 @@ void connection_flush(connection *conn) {
     if (!connection_is_open(conn)) return; /* connecting.c sets the loop_io anew until then */
     if (conn->tls == NULL) {
         bool has_output = conn->pipeline.rest.size > 0 || conn->pipeline.out.size > 0;
-        if (has_output) loop_write(conn->loop, &conn->io);
+        if (has_output) loop_write(conn->loop, &conn->io, conn->pipeline.count);
         return;
     }
     while (connection_on_take_output(&conn->io, &output))

@@ -7,11 +7,11 @@
  *                thread that polls leaves, the thread that began to wait last takes over: it is
  *                likely to wait longest
  *   gather       threads whose replies came together usually send their next requests at once. So
- *                while woken threads have not run yet, requests are gathered. One for each third
- *                thread that waits is enough to send them: so server and threads work at the same
- *                time. The last woken thread sends the rest, and finds the next to poll. A thread
- *                that gets no processor holds up the others for GATHER_US at most: a timer ends
- *                the gathering
+ *                while woken threads have not run yet, requests are gathered. They are sent once
+ *                they are a third of all that are under way or about to be, so that server and
+ *                threads work at the same time. The last woken thread sends the rest, and finds
+ *                the next to poll. A thread that gets no processor holds up the others for
+ *                GATHER_US at most: a timer ends the gathering
  *
  * Time: a timerfd on CLOCK_BOOTTIME in the epoll set wakes the sleeper, with an absolute time, so
  * neither SIGSTOP nor suspend delay a timer. The timerfd may go off too early, never too late.
@@ -192,11 +192,15 @@ void loop_give_mutex(loop *loop) {
     if (is_any) sleepers_wake(&loop->sleepers, &marked);
 }
 
+static void end_gathering(loop *loop) {
+    loop->gathering.count = 0;
+    loop_clear_timer(loop, &loop->gathering.timer);
+}
+
 void loop_send_all(loop *loop) {
     list_node *first;
     run_tasks(loop);
-    loop->gathering.count = 0;
-    loop_clear_timer(loop, &loop->gathering.timer);
+    end_gathering(loop);
     while ((first = list_first(&loop->writes)) != NULL) {
         loop_io *io = container_of(first, loop_io, write_node);
         bytes output;
@@ -204,13 +208,14 @@ void loop_send_all(loop *loop) {
         if (io->take_output(io, &output)) loop_send(loop, io, &output);
         run_tasks(loop);
     }
+    end_gathering(loop); /* of what was written meanwhile, and is sent */
 }
 
 /* Afterwards nothing is deferred, and nothing is to be sent but what is being gathered. */
 static void finish_work(loop *loop) {
     gathering *gathering = &loop->gathering;
     run_tasks(loop);
-    size_t piece = gathering->waiting / GATHER_PIECES;
+    size_t piece = (gathering->under_way + gathering->woken) / GATHER_PIECES;
     if (gathering->woken == 0 || (gathering->count > 0 && gathering->count >= piece))
         loop_send_all(loop);
     else if (gathering->count > 0 && !heap_has(&gathering->timer.node))
@@ -227,6 +232,12 @@ void loop_unlock(loop *loop) {
 
 /* -- turns */
 
+/* Does the thread that polls wait alone? */
+static bool is_only_waiter(const loop *loop) {
+    const list_node *first = list_first(&loop->waiters);
+    return first != NULL && list_next(&loop->waiters, first) == NULL;
+}
+
 /* Events may be taken away by a dispatch meanwhile, a signal for the sleeper may not. */
 static void sleep_beside_dispatch(const loop *loop) {
     struct pollfd sources[] = {{.fd = loop->watched.epoll_fd, .events = POLLIN},
@@ -242,7 +253,7 @@ static void poll_once(loop *loop, waiter *sleeper) {
     bool is_real = loop->clock->skip_to == NULL;
     if (sleeper != NULL) sleeper->is_asleep = true;
     bool sleeps = is_real && sleeper != NULL, sleeps_beside = sleeps && loop->has_no_threads;
-    bool spins = sleeps && !sleeps_beside && loop->gathering.waiting > 1;
+    bool spins = sleeps && !sleeps_beside && !is_only_waiter(loop);
     loop_give_mutex(loop);
     if (sleeps_beside) sleep_beside_dispatch(loop);
     int count = spins ? loop_spin(loop, events, EVENTS_MAX) : 0;
@@ -258,10 +269,8 @@ static void poll_once(loop *loop, waiter *sleeper) {
 
 /* One thread waits, for one reply that is about to come, and nothing else can happen. */
 static bool can_read_briefly(const loop *loop) {
-    const list_node *first = list_first(&loop->waiters);
     return loop->brief.io != NULL && loop->watched.io_count == 1 && loop->clock->skip_to == NULL &&
-           first != NULL && list_next(&loop->waiters, first) == NULL &&
-           next_due_us(loop) > loop_now_us(loop) + LOOP_BRIEF_US;
+           is_only_waiter(loop) && next_due_us(loop) > loop_now_us(loop) + LOOP_BRIEF_US;
 }
 
 /* Locked before and after. */
@@ -306,7 +315,6 @@ static void pass_on(loop *loop) {
 
 void loop_wait(loop *loop, waiter *waiter) {
     list_append(&loop->waiters, &waiter->node);
-    loop->gathering.waiting++;
     while (!waiter_can_go_on(waiter)) {
         if (loop->is_polling) {
             sleep_on_futex(loop, waiter);
@@ -318,7 +326,6 @@ void loop_wait(loop *loop, waiter *waiter) {
         loop->is_polling = false;
     }
     list_remove(&waiter->node);
-    loop->gathering.waiting--;
     waiter->is_ready = false;
     pass_on(loop);
 }

@@ -59,8 +59,9 @@ bool loop_watch(loop *loop, loop_io *io, uint32_t events);
 void loop_close(loop *loop, loop_io *io);
 
 /* Sends before the mutex is given back the next time, but without it: sending takes long, and what
- * other threads queue meanwhile goes out together. */
-void loop_write(loop *loop, loop_io *io);
+ * other threads queue meanwhile goes out together. Or a little later: see loop.c, gather.
+ * under_way: requests of io without a reply, those to be sent included. */
+void loop_write(loop *loop, loop_io *io, size_t under_way);
 
 /* A reply is expected on io any moment. If one thread waits, and for nothing else, it reads that
  * descriptor in one system call instead of polling first. The descriptor must be blocking with
@@ -93,7 +94,7 @@ void loop_defer(loop *loop, loop_task *task); /* once, however often it is defer
 typedef struct waiter {
     list_node node;
     int seat;                              /* of the thread while it sleeps on a futex */
-    bool is_ready, is_asleep, is_on_futex; /* locked; asleep: in epoll_wait */
+    bool is_ready, is_asleep, is_on_futex; /* locked; asleep: polls */
     bool is_woken;                         /* on a futex, and about to run */
     bool is_suspended;                     /* no thread waits: loop_suspend() */
     atomic_bool *is_canceled;              /* NULL: it cannot be canceled */

@@ -76,8 +76,9 @@ void loop_close(loop *loop, loop_io *io) {
     io->fd = -1;
 }
 
-void loop_write(loop *loop, loop_io *io) {
+void loop_write(loop *loop, loop_io *io, size_t under_way) {
     loop->gathering.count++;
+    loop->gathering.under_way = under_way;
     if (!list_has(&io->write_node)) list_append(&loop->writes, &io->write_node);
 }
 

@@ -20,8 +20,8 @@ typedef struct watched {
 /* Writes that go out together: see loop.c. */
 typedef struct gathering {
     size_t count;     /* writes since bytes were sent last */
-    size_t waiting;   /* threads in the list of waiters */
-    size_t woken;     /* those of them that were woken and have not run yet */
+    size_t under_way; /* requests without a reply, of the connection that was written to last */
+    size_t woken;     /* threads that were woken and have not run yet */
     loop_timer timer; /* set while writes are gathered */
 } gathering;
 

@@ -3,9 +3,9 @@
  *
  * A thread that sleeps takes tens of microseconds to wake up, and a server nearby answers within as
  * many. Two out of three spins have to end with an event, else spinning pauses: the server is
- * slower, or there is little to do. It also pauses if a spin takes long: then another program has
- * got the processor, and sleeping is the way to get it back soon. Each pause is twice as long as
- * the last one, until spinning has paid off for a while. All zero: spin at first. */
+ * slower, or there is little to do. It also pauses if a spin takes long: then other threads or
+ * programs need the processor, and sleeping is the way to get it back soon. Each pause is twice as
+ * long as the last one, until spinning has paid off for a while. All zero: spin at first. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -365,7 +365,7 @@ static void an_error_before_the_first_request_says_why_the_server_refuses(void) 
     for (int needs_proof = 0; needs_proof < 2; needs_proof++) {
         begin();
         record a = new_record("a");
-        world.loop->gathering.woken = world.loop->gathering.waiting = 100;
+        world.loop->gathering.woken = 100;
         world.conn =
             connection_open(&world.endpoint, &(connection_owner){.on_broken = note_broken,
                                                                  .needs_proof = needs_proof});

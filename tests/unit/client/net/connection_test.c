@@ -44,15 +44,14 @@ static void pipelined_requests_get_their_replies_in_order(void) {
     end();
 }
 
-/* Two requests are enough to be sent; the reply and the send before do not count. */
+/* The reply that was read, and the send before, do not count. */
 static void only_requests_count_as_gathered(void) {
     begin();
     connection *conn = connect_peer();
     record a = new_record("a"), b = new_record("b"), c = new_record("c");
     send_line(conn, "GET a", &a);
     settle();
-    world.loop->gathering.woken = 1;
-    world.loop->gathering.waiting = 6;
+    world.loop->gathering.woken = 5; /* so one request is not yet a third, and two are */
     link_say(link_at(0), ":1\r\n");
     settle();
     send_line(conn, "GET b", &b);

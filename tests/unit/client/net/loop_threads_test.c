@@ -177,16 +177,18 @@ static void a_canceled_sleeper_returns_and_the_others_go_on(void) {
 
 static pthread_t sender;
 static int send_count;
+static int still_woken; /* when it was sent */
 
 static bool note_sender(loop_io *io, bytes *output) {
     (void)io;
     (void)output;
     sender = pthread_self();
+    still_woken = (int)the_loop->gathering.woken;
     send_count++;
     return false;
 }
 
-enum { WOKEN = 5, PIECE = (1 + WOKEN) / 3 };
+enum { WOKEN = 6, UNDER_WAY = 9, PIECE = (WOKEN + UNDER_WAY) / 3, LEAST_PIECE = UNDER_WAY / 3 };
 
 /* The first sleeper polls; the others are woken, and meanwhile this thread writes. */
 static void write_while_threads_are_woken(int writes) {
@@ -199,7 +201,7 @@ static void write_while_threads_are_woken(int writes) {
     for (int i = 1; i <= WOKEN; i++)
         loop_ready(the_loop, &sleepers[i].waiter);
     for (int i = 0; i < writes; i++)
-        loop_write(the_loop, &io);
+        loop_write(the_loop, &io, UNDER_WAY);
     loop_unlock(the_loop);
     CHECK(await_returned(sleepers, 1 + WOKEN, WOKEN));
     CHECK_EQUAL(send_count, 1);
@@ -211,13 +213,15 @@ static void write_while_threads_are_woken(int writes) {
 }
 
 static void the_last_woken_thread_sends_what_was_gathered(void) {
-    write_while_threads_are_woken(PIECE - 1);
+    write_while_threads_are_woken(LEAST_PIECE - 1);
     CHECK(!pthread_equal(sender, pthread_self()));
+    CHECK_EQUAL(still_woken, 0);
 }
 
 static void a_piece_is_sent_at_once(void) {
     write_while_threads_are_woken(PIECE);
     CHECK(pthread_equal(sender, pthread_self()));
+    CHECK_EQUAL(still_woken, WOKEN);
 }
 
 static int await_sends(void) {
@@ -241,7 +245,7 @@ static void a_woken_thread_that_does_not_run_holds_up_no_request(void) {
     loop_lock(the_loop);
     for (int i = 1; i <= WOKEN; i++)
         loop_ready(the_loop, &sleepers[i].waiter);
-    loop_write(the_loop, &io);
+    loop_write(the_loop, &io, UNDER_WAY);
     loop_unlock(the_loop);
     CHECK_EQUAL(await_sends(), 1);
     let_run();
@@ -251,6 +255,37 @@ static void a_woken_thread_that_does_not_run_holds_up_no_request(void) {
     loop_unlock(the_loop);
     join_sleepers(sleepers, 1 + WOKEN);
     end();
+}
+
+/* -- the thread that polls spins */
+
+/* Threads that wait; the one that polls is made to poll again and again. */
+static spin spin_of_waiting_threads(int count) {
+    begin();
+    sleeper sleepers[2] = {0};
+    start_sleepers(sleepers, count);
+    for (int i = 0; i < 100; i++) {
+        loop_interrupt(the_loop);
+        pause_ms(1); /* longer than a spin */
+    }
+    loop_lock(the_loop);
+    for (int i = 0; i < count; i++)
+        loop_ready(the_loop, &sleepers[i].waiter);
+    loop_unlock(the_loop);
+    join_sleepers(sleepers, count);
+    spin seen = the_loop->watched.spin;
+    end();
+    return seen;
+}
+
+static void one_of_several_threads_spins(void) {
+    CHECK(spin_of_waiting_threads(2).pause_us > 0);
+}
+
+static void a_thread_that_waits_alone_does_not_spin(void) {
+    spin seen = spin_of_waiting_threads(1);
+    CHECK_EQUAL(seen.pause_us, 0);
+    CHECK_EQUAL(seen.credit, 0);
 }
 
 static void *sleep_often(void *arg) {
@@ -296,6 +331,8 @@ int main(void) {
     UNIT_RUN(the_lead_is_passed_on);
     UNIT_RUN(all_sleepers_are_woken_at_once);
     UNIT_RUN(a_canceled_sleeper_returns_and_the_others_go_on);
+    UNIT_RUN(one_of_several_threads_spins);
+    UNIT_RUN(a_thread_that_waits_alone_does_not_spin);
     UNIT_RUN(the_last_woken_thread_sends_what_was_gathered);
     UNIT_RUN(a_piece_is_sent_at_once);
     UNIT_RUN(a_woken_thread_that_does_not_run_holds_up_no_request);
