@@ -42,7 +42,7 @@ def test_waiters_of_a_server_that_becomes_a_replica_are_sent_away(server, lock):
 
 
 def test_timers_that_fire_on_a_replica_do_nothing(server, lock):
-    brief = BriefHolder(server, 100)
+    brief = BriefHolder(server, 1_000)
     lock.client.set("string", "other", px=60_000)
     waiting = queue_up(server, ["short"], wait_ms=1500) + queue_up(server, ["long"])
     waiting += queue_up(server, ["string"], key="string")
