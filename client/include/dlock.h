@@ -234,9 +234,9 @@ DLOCK_API dlock_status dlock_client_new(dlock_client **out, const dlock_client_o
 
 /* Why the last dlock_client_new(), dlock_client_new_url(), dlock_lock_new() or dlock_watch() of the
  * calling thread failed, or that a call was refused because another one of the same lock is under
- * way; for people; "" if nothing failed. Names the option that is wrong; never
- * contains a password. The text belongs to the thread, and is valid until the next such call of the
- * thread. Threads: any. */
+ * way; for people; "" if nothing failed. Names the option that is wrong; never contains a password.
+ * The text belongs to the thread, and is valid until the next such call of the thread. Threads:
+ * any. */
 DLOCK_API const char *dlock_error(void);
 
 /* All locks of the client must have been freed. Withdrawals that are under way get one more chance,

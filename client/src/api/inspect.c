@@ -15,10 +15,10 @@ static dlock_status explain(dlock_status status, const char *cause, char *why, s
     return status;
 }
 
-/* What only the module can tell. */
-#define NO_LIST "without the dlock module nobody can tell locks from other strings"
 enum { WAITERS_MAX = 10000 };
 
+/* What only the module can tell. */
+#define NO_LIST "without the dlock module nobody can tell locks from other strings"
 #define NO_INFO "without the dlock module no server has statistics of locks"
 
 static bool is_plain(const dlock_client *client) {
