@@ -454,7 +454,7 @@ def test_a_server_that_is_stopped(connect_tls, tls_server):
 
 def test_a_program_that_has_openssl_of_its_own_may_end_in_the_middle_of_a_call(tls_server,
                                                                                authority):
-    """It takes OpenSSL apart while other threads shake hands and talk."""
+    """It takes OpenSSL apart while other threads shake hands, talk, renew and end."""
     done = subprocess.run([sys.executable, "-c", """
 import ctypes, os, random, ssl, sys, threading, time
 from support.libdlock import Client
@@ -462,8 +462,9 @@ from support.libdlock import Client
 def work(name):
     while True:
         dlock = Client(sys.argv[1], tls_ca_file=sys.argv[2])
-        lock = dlock.lock(name)
+        lock = dlock.lock(name, renew_every_ms=2)
         if lock.acquire() == 0:
+            time.sleep(0.005)
             lock.release()
         dlock.free()
 
@@ -531,10 +532,11 @@ def test_a_byte_that_is_changed_on_the_way_is_noticed(connect_tls, tls_server, d
     meddler.is_changing[direction] = True
     assert lock.acquire() == status, lock.error
     assert complaint in lock.error
+    before = meddler.count
+    wait_until(lambda: meddler.count > before, "a withdrawal whose handshake is changed too")
     meddler.is_changing[direction] = False
     client = tls_server.client()
     wait_until(lambda: not client.exists("lock"), "its withdrawal")
-    # The withdrawal may have begun a connection whose handshake was changed too.
     wait_until(lambda: lock.acquire(LONG_MS) == Status.OK, "a good connection")
     meddler.close()
 

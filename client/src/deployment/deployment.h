@@ -160,6 +160,10 @@ void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text)
  * have ended. Best effort: forgotten if there is no memory, or if there are too many already. */
 void withdrawals_add(deployment *deployment, const char *name, const char *token,
                      uint32_t lease_ms);
+/* After such a RELEASE the token does not hold the lock. */
+static inline bool withdrawal_is_over(dlock_status status) {
+    return status == DLOCK_OK || status == DLOCK_LOST || status == DLOCK_INVALID;
+}
 /* Tries all of them once more, now, and waits for the replies, for an I/O timeout at most. After
  * that none is added. */
 void withdrawals_finish(deployment *deployment);

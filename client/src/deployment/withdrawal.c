@@ -3,7 +3,8 @@
  *
  *   add      a RELEASE is sent at once
  *   failure  after a pause, which doubles, the RELEASE is sent again
- *   end      answered, or the lease is over by then; while the client is freed, after a failure too
+ *   end      the token holds nothing, or the lease is over; while the client is freed, after any
+ *            failure too. A refusal or a garbled reply is no end: the next one may be better
  *
  * Invariant: each withdrawal in the list has an attempt under way or a timer set. */
 #include "deployment/deployment.h"
@@ -49,8 +50,8 @@ static void on_done(attempt *attempt) {
     loop *loop = withdrawal->deployment->loop;
     bool is_hurried = withdrawal->deployment->withdrawals.waiter != NULL;
     int64_t due_us = deadline_after_ms(loop_now_us(loop), withdrawal->pause_ms);
-    bool is_answered = !attempt->is_transient && attempt->status != DLOCK_NO_MEMORY;
-    if (is_answered || is_hurried || due_us >= withdrawal->until_us) {
+    bool is_late = due_us >= withdrawal->until_us;
+    if (withdrawal_is_over(attempt->status) || is_hurried || is_late) {
         remove_one(withdrawal);
         return;
     }

@@ -5,6 +5,7 @@
  * the background thread makes a turn beside it. */
 #include "base/thread.h"
 #include "net/loop_state.h"
+#include "net/tls.h"
 #include <poll.h>
 
 enum { NAP_US = 5000 };
@@ -29,6 +30,7 @@ static void *run_background(void *arg) {
         if (self->work != NULL) self->work(self->arg);
         if (!is_needed) wakeup_wait(&self->nap, seen, NAP_US);
     }
+    tls_end_thread();
     return NULL;
 }
 

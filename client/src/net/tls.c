@@ -43,18 +43,25 @@ static pthread_once_t is_ready = PTHREAD_ONCE_INIT;
 static atomic_bool is_ended;
 static atomic_int calls; /* calls to OpenSSL in progress */
 
-/* No call blocks. But a call of a thread that fork(2) did not copy never ends, hence the limit. */
-static void on_end(void) {
-    enum { LONGEST_MS = 1000 };
+enum { LONGEST_MS = 1000 };
+
+static void nap(void) {
     struct timespec pause = {.tv_nsec = 1000000};
-    atomic_store(&is_ended, true);
-    for (int i = 0; i < LONGEST_MS && atomic_load(&calls) > 0; i++)
-        nanosleep(&pause, NULL);
+    nanosleep(&pause, NULL);
 }
 
+/* No call blocks. But a call of a thread that fork(2) did not copy never ends, hence the limit. */
+static void on_end(void) {
+    atomic_store(&is_ended, true);
+    for (int i = 0; i < LONGEST_MS && atomic_load(&calls) > 0; i++)
+        nap();
+}
+
+/* The last call fails if OpenSSL has been shut down already, perhaps before it knew of on_end(). */
 static void get_ready(void) {
     OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     OPENSSL_atexit(on_end);
+    if (OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) atomic_store(&is_ended, true);
 }
 
 static void end_call(void) {
@@ -71,6 +78,18 @@ static bool begin_call(void) {
     }
     ERR_clear_error();
     return true;
+}
+
+/* OpenSSL keeps memory for each thread, and frees that memory when the thread ends. A shutdown
+ * frees the memory of all threads, and crashes if a thread ends at the same time. So a thread gives
+ * its memory back before it ends, or waits until the shutdown must be over. */
+void tls_end_thread(void) {
+    atomic_fetch_add(&calls, 1);
+    bool is_shutdown = atomic_load(&is_ended);
+    if (!is_shutdown) OPENSSL_thread_stop();
+    atomic_fetch_sub(&calls, 1);
+    for (int i = 0; is_shutdown && i < LONGEST_MS; i++)
+        nap();
 }
 
 /* -- socket */

@@ -47,3 +47,6 @@ void tls_free(tls *tls);
 ssize_t tls_shake_hands(tls *tls);
 ssize_t tls_read(tls *tls, char *bytes, size_t size);
 ssize_t tls_write(tls *tls, const char *bytes, size_t size);
+
+/* The last call of a thread of the library's own that may have used TLS. */
+void tls_end_thread(void);

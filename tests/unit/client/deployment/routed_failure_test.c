@@ -162,6 +162,22 @@ static void a_withdrawal_is_sent_again_until_it_is_answered(void) {
     end_stage();
 }
 
+static void a_withdrawal_that_is_refused_or_garbled_is_sent_again(void) {
+    begin_stage();
+    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
+    settle();
+    CHECK_HEARD(0, RELEASE);
+    say(0, "-NOPERM not now\r\n");
+    pass_ms(20);
+    CHECK_HEARD(0, RELEASE);
+    say(0, "?\r\n"); /* ends the connection */
+    pass_ms(40);
+    CHECK_HEARD(1, RELEASE);
+    say(1, "-WRONGTYPE no lock\r\n");
+    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    end_stage();
+}
+
 static void a_withdrawal_ends_with_its_lease(void) {
     begin_stage();
     peer_refuse();
@@ -398,6 +414,7 @@ int main(void) {
     UNIT_RUN(an_abandoned_wait_ends_at_once);
     UNIT_RUN(an_acquire_that_was_not_sent_is_just_forgotten);
     UNIT_RUN(a_withdrawal_is_sent_again_until_it_is_answered);
+    UNIT_RUN(a_withdrawal_that_is_refused_or_garbled_is_sent_again);
     UNIT_RUN(a_withdrawal_ends_with_its_lease);
     UNIT_RUN(a_hurried_withdrawal_gets_one_more_attempt);
     UNIT_RUN(a_slot_that_moved_is_followed);
