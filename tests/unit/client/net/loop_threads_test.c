@@ -190,9 +190,19 @@ static bool note_sender(loop_io *io, bytes *output) {
 
 enum { WOKEN = 6, UNDER_WAY = 9, PIECE = (WOKEN + UNDER_WAY) / 3, LEAST_PIECE = UNDER_WAY / 3 };
 
-/* The first sleeper polls; the others are woken, and meanwhile this thread writes. */
+/* So late that the timerfd of the loop, which runs on the real clock, never goes off. */
+static int64_t stopped_now_us(const clock_source *clock) {
+    (void)clock;
+    return INT64_C(1) << 50;
+}
+
+static const clock_source stopped_clock = {.now_us = stopped_now_us};
+
+/* The first sleeper polls; the others are woken, and meanwhile this thread writes. Time stands
+ * still: threads that get no processor do not end the gathering. */
 static void write_while_threads_are_woken(int writes) {
     begin();
+    the_loop->clock = &stopped_clock;
     sleeper sleepers[1 + WOKEN] = {0};
     start_sleepers(sleepers, 1 + WOKEN);
     loop_io io = {.fd = -1, .take_output = note_sender};
