@@ -151,11 +151,20 @@ def test_a_late_renewal_does_not_shorten_what_was_handed_on(
     assert_it_is_held_by_one(server, second, rival)
 
 
-@pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
+@pytest.fixture
+def replica(start_server, server):
+    """Of the server, and in step with it."""
+    replica = start_server("--replicaof", "127.0.0.1", str(server.port))
+    client = server.client()
+    wait_until(lambda: client.execute_command("WAIT", 1, 100) == 1, "the replica")
+    return replica
+
+
+@pytest.mark.parametrize("mode, min_replicas", [(SPIN, 0), (SERVER_WAIT, 0), (SPIN, 1)])
 def test_a_late_request_does_not_take_a_lock_that_was_given_back(
-        impatient, proxy, server, calls, mode):
+        impatient, proxy, server, calls, mode, min_replicas, replica):
     """The second attempt is granted and used; then the first one arrives."""
-    lock = impatient(wait_mode=mode).lock(lease_ms=LONG_MS)
+    lock = impatient(wait_mode=mode).lock(lease_ms=LONG_MS, min_replicas=min_replicas)
     proxy.delay(b"DLOCK.ACQUIRE")
     acquiring = Background(lock.acquire, WAIT_MS)
     wait_until(lambda: proxy.delayed_count == 1, "the first attempt")
@@ -163,6 +172,20 @@ def test_a_late_request_does_not_take_a_lock_that_was_given_back(
     assert acquiring.result() == Status.OK
     assert lock.timings.attempts > 1
     assert lock.release() == Status.OK
+    deliver(proxy, calls, "acquire")
+    wait_until(lambda: not server.observer.exists("lock"), "that nobody holds it")
+
+
+def test_a_late_request_that_waits_for_replicas_does_not_take_a_lock(
+        impatient, proxy, server, calls):
+    """A server that waits for replicas when the connection ends reads no further."""
+    lock = impatient().lock(lease_ms=LONG_MS, min_replicas=1, replica_timeout_ms=200)
+    proxy.delay(b"DLOCK.ACQUIRE")
+    acquiring = Background(lock.acquire)
+    wait_until(lambda: proxy.delayed_count == 1, "the attempt")
+    proxy.delay_no_more()
+    assert acquiring.result() == Status.IN_DOUBT
+    wait_until(lambda: calls("release") > 0, "the withdrawal")
     deliver(proxy, calls, "acquire")
     wait_until(lambda: not server.observer.exists("lock"), "that nobody holds it")
 

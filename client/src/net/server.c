@@ -8,7 +8,8 @@
  *   broken    the next send opens a new connection
  *   own       used by somebody, who has a share of the server by that; or kept: idle, for the next
  *             user, for a second, or with replies that are still owed, for longer: a RELEASE
- *             follows the request that was given up, and is to be served
+ *             follows the request that was given up, and is to be served. A server that still has
+ *             to answer, to WAIT for instance, would not read on after the end of the connection
  *   probe     while somebody is parked and the command connection is quiet, a PING now and then
  *
  * Invariants: at most one command and one draining connection. A kept connection has no share of
@@ -19,7 +20,7 @@
 #include "net/connection_state.h"
 #include <sys/un.h>
 
-enum { PROBE_MS = 2000, IDLE_MS = 1000, LINGER_MS = 10000, IDLE_MAX = 8 };
+enum { PROBE_MS = 2000, IDLE_MS = 1000, LINGER_MS = 10000, IDLE_MAX = 8, KEPT_MAX = 64 };
 
 /* -- signs of life for those who are parked */
 
@@ -106,12 +107,18 @@ static void drop_command(server *server) {
     if (server->reset_task != NULL) loop_defer(server->loop, server->reset_task);
 }
 
+/* Its requests are told later, maybe after the server is freed: so it has no owner any more. */
+static void give_up_draining(const server *server) {
+    if (server->draining == NULL) return;
+    server->draining->owner = (connection_owner){0};
+    connection_fail(server->draining, DLOCK_UNREACHABLE, "no reply in time");
+}
+
 static void on_stalled(void *arg, connection *conn) {
     server *server = arg;
     breaker_note(&server->breaker, false, loop_now_us(server->loop));
     if (conn != server->command) return;
-    if (server->draining != NULL)
-        connection_fail(server->draining, DLOCK_UNREACHABLE, "no reply in time");
+    give_up_draining(server);
     server->draining = conn;
     drop_command(server);
     doubt_parked(server);
@@ -266,7 +273,8 @@ void own_connection_free(own_connection *own) {
     bool is_idle = is_usable && connection_is_idle(own->conn);
     if (is_idle && server->kept_count < IDLE_MAX)
         keep(own, IDLE_MS);
-    else if (is_usable && !is_idle && own->is_parked && connection_is_ready(own->conn))
+    else if (is_usable && !is_idle && connection_is_ready(own->conn) &&
+             server->kept_count < KEPT_MAX)
         keep(own, LINGER_MS);
     else
         own_connection_close(own);

@@ -87,15 +87,23 @@ static void one_that_is_given_back_is_closed_after_a_second(void) {
     end_server();
 }
 
-static void one_that_owes_a_reply_is_not_kept(void) {
+/* A server that is busy with WAIT would not read the RELEASE behind it after the end. */
+static void one_that_owes_a_reply_stays_until_it_has_come(void) {
     begin_server();
     own_connection *own = open_own(false);
     record a = new_record("a");
-    send_line(own->conn, "GET a", &a);
+    send_line(own->conn, "WAIT", &a);
     settle();
     connection_abandon(&a.request);
+    send_line(own->conn, "RELEASE", NULL);
     own_connection_free(own);
-    settle();
+    pass_ms(KEPT_MS * 2);
+    CHECK_TEXT(link_at(0)->heard, "WAIT; RELEASE");
+    CHECK_EQUAL(open_links(), 1);
+    link_say(link_at(0), ":0\r\n:1\r\n");
+    pass_us(KEPT_MS * 1000 - 1);
+    CHECK_EQUAL(open_links(), 1);
+    pass_us(1);
     CHECK_EQUAL(open_links(), 0);
     end_server();
 }
@@ -262,7 +270,7 @@ int main(void) {
     UNIT_RUN(a_new_one_is_not_one_that_was_given_back);
     UNIT_RUN(a_new_one_is_ready_once_the_server_has_answered);
     UNIT_RUN(one_that_is_given_back_is_closed_after_a_second);
-    UNIT_RUN(one_that_owes_a_reply_is_not_kept);
+    UNIT_RUN(one_that_owes_a_reply_stays_until_it_has_come);
     UNIT_RUN(one_that_is_not_yet_ready_is_not_kept);
     UNIT_RUN(one_that_is_closed_is_not_kept);
     UNIT_RUN(only_a_few_are_kept);

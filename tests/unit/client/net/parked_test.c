@@ -3,7 +3,7 @@
  * meanwhile, and a connection that was given up lingers. */
 #include "server_world.h"
 
-enum { PROBE_MS = 2000, LINGER_MS = 10000, IDLE_MS = 1000, IDLE_MAX = 8 };
+enum { PROBE_MS = 2000, LINGER_MS = 10000, IDLE_MS = 1000, IDLE_MAX = 8, KEPT_MAX = 64 };
 
 /* -- probes */
 
@@ -265,6 +265,24 @@ static void a_connection_that_lingered_is_kept_like_an_idle_one_once_it_owes_not
     end_server();
 }
 
+static void so_many_connections_linger_at_most(void) {
+    begin_server();
+    enum { COUNT = KEPT_MAX + 3 };
+    static record all[COUNT];
+    static own_connection *owns[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        all[i] = new_record("a");
+        owns[i] = park(&all[i]);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        connection_abandon(&all[i].request);
+        own_connection_free(owns[i]);
+    }
+    settle();
+    CHECK_EQUAL(open_links(), KEPT_MAX);
+    end_server();
+}
+
 static void a_connection_that_lingers_is_not_used_while_it_owes_a_reply(void) {
     begin_server();
     record a = new_record("a"), b = new_record("b");
@@ -379,6 +397,7 @@ int main(void) {
     UNIT_RUN(a_parked_connection_that_is_given_up_lingers);
     UNIT_RUN(a_connection_that_lingers_has_nobody_to_tell);
     UNIT_RUN(a_connection_that_lingered_is_kept_like_an_idle_one_once_it_owes_nothing);
+    UNIT_RUN(so_many_connections_linger_at_most);
     UNIT_RUN(a_connection_that_lingers_is_not_used_while_it_owes_a_reply);
     UNIT_RUN(a_connection_that_lingered_is_used_again_once_it_owes_nothing);
     UNIT_RUN(a_connection_that_lingers_may_break);

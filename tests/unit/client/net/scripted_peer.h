@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { LINKS_MAX = 16, HEARD_SIZE = 4096, PEER_BYTES = 1 << 20 };
+enum { LINKS_MAX = 80, HEARD_SIZE = 4096, PEER_BYTES = 1 << 20 };
 
 typedef struct peer_link {
     loop_io io;

@@ -196,6 +196,28 @@ static void a_stalled_connection_may_break(void) {
     end_server();
 }
 
+static void on_free_due(loop_timer *timer) {
+    (void)timer;
+    free_the_server(NULL);
+}
+
+/* All timers that are due run before the tasks do. */
+static void a_server_may_be_freed_before_a_connection_that_is_given_up_has_ended(void) {
+    begin_server();
+    record a = new_record("a"), b = new_record("b");
+    loop_timer timer = {.on_due = on_free_due};
+    server_line("GET a", &a);
+    pass_ms(IO_MS);
+    server_line("GET b", &b);
+    settle();
+    loop_set_timer(world.loop, &timer, world.now_us + IO_MS * 1000 + 1);
+    world.now_us += IO_MS * 1000 + 1;
+    settle();
+    CHECK(the_server == NULL);
+    CHECK_TEXT(world.journal, "a in doubt");
+    end_server();
+}
+
 /* -- the circuit breaker */
 
 static void fail_requests(int count) {
@@ -335,6 +357,7 @@ int main(void) {
     UNIT_RUN(a_stalled_connection_is_closed_once_it_owes_nothing);
     UNIT_RUN(there_are_two_connections_at_most);
     UNIT_RUN(a_stalled_connection_may_break);
+    UNIT_RUN(a_server_may_be_freed_before_a_connection_that_is_given_up_has_ended);
     UNIT_RUN(a_few_failures_are_tolerated);
     UNIT_RUN(the_circuit_opens_after_failures_in_a_row);
     UNIT_RUN(a_reply_between_failures_keeps_the_circuit_closed);
