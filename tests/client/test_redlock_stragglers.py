@@ -130,3 +130,37 @@ def test_a_lock_that_was_handed_on_is_given_back_everywhere(connect, servers, st
     wait_until(lambda: c.observer.info("stats")["total_commands_processed"] >= before + 4,
                "three requests, and this one")
     wait_until(lambda: c.observer.keys("*") == [], "nothing to be left")
+
+
+def hold_at_two(servers):
+    for server in servers[:2]:
+        assert Commands(server.observer).acquire("somebody", LONG_IO_MS) > 0
+
+
+def test_a_lost_release_of_a_grant_without_majority_is_sent_again(connect, servers, start_proxy):
+    """C alone grants the lock, and its connection ends with the RELEASE on the way."""
+    hold_at_two(servers)
+    to_c = start_proxy(servers[2], {0: Gate(asked=True, passing=1)})
+    lock = connect([*servers[:2], to_c]).lock(lease_ms=LONG_IO_MS)
+    assert lock.acquire() == Status.BUSY, lock.error
+    assert servers[2].observer.exists("lock")
+    to_c.cut()
+    wait_until(lambda: not servers[2].observer.exists("lock"), "its release")
+
+
+def test_a_withdrawal_goes_on_until_all_servers_have_answered(connect, servers, start_proxy):
+    """C has granted the lock, and hears nothing for a while. The others do not hold the lock, and
+    are a majority."""
+    hold_at_two(servers)
+    others = Gate(asked=True)
+    to_c = start_proxy(servers[2], {0: Gate(asked=True, passing=1), "others": others})
+    lock = connect([*servers[:2], to_c], io_timeout_ms=200).lock(lease_ms=LONG_IO_MS)
+    assert lock.acquire() == Status.BUSY, lock.error
+    to_c.cut()
+    a = servers[0].observer
+    served = lambda: a.info("commandstats").get("cmdstat_dlock.release", {"calls": 0})["calls"]
+    wait_until(lambda: served() > 1, "two withdrawals at A")
+    assert servers[2].observer.exists("lock")
+    to_c.cut()  # so that none of them arrives late
+    others.open()
+    wait_until(lambda: not servers[2].observer.exists("lock"), "its release")

@@ -151,7 +151,7 @@ static void undo(custom *custom, job *job) {
     call->internal = NULL; /* the release is wanted */
     call->deadline_us = 0;
     job->limit_us = deadline_after_ms(loop_now_us(custom->base.loop), custom->base.io_timeout_ms);
-    bool is_undone = withdrawal_is_over(call_store(custom, job));
+    bool is_undone = is_withdrawn(call_store(custom, job));
     if (!is_undone) withdrawals_add(&custom->base, job->name, call->token, call->lease_ms);
 }
 

@@ -67,13 +67,15 @@ struct attempt {
     void (*on_sent)(attempt *attempt);
     void *arg;
     bool is_repeated; /* acquire: an earlier one with the token may have been granted */
-    /* The token holds the lock already, and nobody waits. Extend: take the lock again where it was
-     * forgotten. Acquire: moves a session, and is never undone, neither at limit_us nor when
-     * abandoned. */
-    bool is_renewal;
+    /* Nobody waits. Extend: take the lock again where it was forgotten. Acquire: the token holds
+     * the lock already; moves a session, and is never undone, neither at limit_us nor when
+     * abandoned. Release: waits for the replies of all servers. */
+    bool is_background;
 
     /* The result. */
-    bool is_transient; /* of a failure: another attempt may succeed */
+    /* Of a failure: another attempt may succeed. Of a release in the background, even with
+     * DLOCK_OK: a server has not answered. */
+    bool is_transient;
     /* Acquire, not OK: a server may have granted the lock, and nothing undoes that yet: a
      * withdrawal is needed. Release, set by the caller: an ACQUIRE with the token
      * was in doubt and may arrive late, so the RELEASE follows wherever replies are overdue. */
@@ -160,8 +162,8 @@ void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text)
  * have ended. Best effort: forgotten if there is no memory, or if there are too many already. */
 void withdrawals_add(deployment *deployment, const char *name, const char *token,
                      uint32_t lease_ms);
-/* After such a RELEASE the token does not hold the lock. */
-static inline bool withdrawal_is_over(dlock_status status) {
+/* After such a reply to a RELEASE the token does not hold the lock at that server. */
+static inline bool is_withdrawn(dlock_status status) {
     return status == DLOCK_OK || status == DLOCK_LOST || status == DLOCK_INVALID;
 }
 /* Tries all of them once more, now, and waits for the replies, for an I/O timeout at most. After

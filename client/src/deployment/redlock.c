@@ -4,8 +4,8 @@
  *   acquire   ACQUIRE with a proposed fence. No majority: undo
  *   raise     a majority said yes, but the fences differ: the smaller ones are raised to a common
  *             fence, by a second round. No majority: undo
- *   undo      RELEASE right behind the ACQUIRE, wherever the ACQUIRE was sent; nobody waits for the
- *             replies
+ *   undo      RELEASE right behind the ACQUIRE, wherever the ACQUIRE was sent. The attempt does not
+ *             wait for the replies; a RELEASE without a good reply becomes a withdrawal
  *   extend    EXTEND. A renewal also heals: a server that has forgotten the lock, by a restart for
  *             instance, is asked to grant the lock again, with the same token and fence
  *   release   RELEASE, also behind requests whose replies are overdue: an ACQUIRE may arrive late
@@ -19,6 +19,7 @@
  *   - Each attempt has a token of its own, so a late RELEASE of an earlier attempt harms nobody.
  *   - Requests to a server travel in order, so a RELEASE cannot overtake its ACQUIRE. If a
  *     connection ended with an ACQUIRE in doubt, a withdrawal repeats the RELEASE.
+ *   - An undo is in the list while its request is under way, and not otherwise.
  *   - A healed grant is no vote of the extension: after the server had forgotten the lock, another
  *     client may have held a majority with that server's help, and have released the lock since.
  *     Only an unbroken hold on a majority proves that nobody else held the lock. The healed server
@@ -38,16 +39,64 @@ enum { FENCE_AHEAD_US = 10000 };
  * proposed for a while, until the clocks may have been put right. */
 enum { FENCE_RAISE_MAX_US = 4 * 60 * 1000000, NO_FENCE_MS = 60 * 1000 };
 
-/* The RELEASE can be lost, or overtake, if a connection has ended; nobody is left to notice if the
- * attempt is abandoned. The next attempt gets another token. */
-static void undo(round *round, bool is_abandoned) {
+/* -- undo */
+
+/* A RELEASE at one server. */
+typedef struct undo {
+    list_node node;
+    redlock *redlock;
+    request request;
+    bool is_done;
+    uint32_t lease_ms;
+    char token[DLOCK_TOKEN_SIZE];
+    char name[];
+} undo;
+
+static void free_undo(undo *undo) {
+    list_remove(&undo->node);
+    free(undo);
+}
+
+static void on_undo_reply(request *request, int index, const reply *reply) {
+    (void)index;
+    undo *undo = container_of(request, struct undo, request);
+    verdict verdict = {0};
+    undo->redlock->base.protocol->read_holder(&verdict, reply);
+    undo->is_done = is_withdrawn(verdict.status);
+}
+
+static void on_undo_done(request *request, dlock_status status, const char *cause) {
+    (void)status, (void)cause;
+    undo *undo = container_of(request, struct undo, request);
+    if (!undo->is_done)
+        withdrawals_add(&undo->redlock->base, undo->name, undo->token, undo->lease_ms);
+    free_undo(undo);
+}
+
+/* False: no memory. */
+static bool undo_vote(const round_vote *vote) {
+    redlock *redlock = vote->round->redlock;
+    const attempt *attempt = vote->round->attempt;
+    size_t name_size = strlen(attempt->name) + 1;
+    undo *undo = calloc(1, sizeof(*undo) + name_size);
+    if (undo == NULL) return false;
+    undo->redlock = redlock;
+    undo->request = (request){.on_reply = on_undo_reply, .on_done = on_undo_done};
+    undo->lease_ms = attempt->lease_ms;
+    text_copy(undo->token, sizeof(undo->token), attempt->token);
+    memcpy(undo->name, attempt->name, name_size);
+    list_append(&redlock->undos, &undo->node);
+    if (vote_send(vote, DLOCK_RELEASING, &undo->request)) return true;
+    free_undo(undo);
+    return false;
+}
+
+/* The RELEASE can be overtaken if a connection has ended. The next attempt gets another token. */
+static void undo_all(round *round) {
     attempt *attempt = round->attempt;
     bool must_withdraw = false;
-    round_each_vote(const round_vote, vote, round) {
-        if (!vote->may_hold) continue;
-        vote_send(vote, DLOCK_RELEASING, NULL);
-        if (is_abandoned || vote->is_in_doubt) must_withdraw = true;
-    }
+    round_each_vote(const round_vote, vote, round)
+        if (vote->may_hold && (!undo_vote(vote) || vote->is_in_doubt)) must_withdraw = true;
     if (must_withdraw)
         withdrawals_add(&round->redlock->base, attempt->name, attempt->token, attempt->lease_ms);
     token_vary(attempt->token);
@@ -97,7 +146,7 @@ static void on_raised(round *round, dlock_status result) {
         grant(round, round->plan.fence);
         return;
     }
-    undo(round, false);
+    undo_all(round);
     round_end(round, DLOCK_NO_QUORUM, "a majority granted it, but not with the same fence");
 }
 
@@ -127,7 +176,7 @@ static void on_voted(round *round, dlock_status result) {
         raise_fences(round);
         return;
     }
-    undo(round, false);
+    undo_all(round);
     if (round->plan.fence == 0 || has_quorum(round, redlock->count - round->fence_refusals)) {
         round_end(round, result, NULL);
         return;
@@ -183,7 +232,9 @@ static void release_behind(const round *round) {
 }
 
 static void on_done(round *round, dlock_status result) {
-    if (result == DLOCK_OK && round->attempt->is_renewal) heal(round);
+    const attempt *attempt = round->attempt;
+    bool is_renewal = attempt->operation == DLOCK_EXTENDING && attempt->is_background;
+    if (result == DLOCK_OK && is_renewal) heal(round);
     release_behind(round);
     round_end(round, result, NULL);
 }
@@ -200,9 +251,12 @@ static int64_t heal_linger_us(const round *round) {
 static void start_change(round *round) {
     attempt *attempt = round->attempt;
     round_plan plan = {.fence = attempt->fence, .limit_us = attempt->limit_us, .on_done = on_done};
-    if (attempt->operation == DLOCK_EXTENDING)
+    if (attempt->operation == DLOCK_RELEASING) {
+        plan.awaits_all = attempt->is_background;
+    } else {
         plan.limit_us = deadline_earlier(attempt->limit_us, useful_until_us(round));
-    if (attempt->is_renewal) plan.linger_us = heal_linger_us(round);
+        if (attempt->is_background) plan.linger_us = heal_linger_us(round);
+    }
     round_start(round, &plan, NULL, 0);
     if (attempt->on_sent != NULL) attempt->on_sent(attempt);
 }
@@ -223,7 +277,7 @@ static void abandon(deployment *deployment, attempt *attempt) {
     (void)deployment;
     round_stop(attempt->prepared.run, DLOCK_NO_QUORUM);
     release_behind(attempt->prepared.run);
-    if (attempt->operation == DLOCK_ACQUIRING) undo(attempt->prepared.run, true);
+    if (attempt->operation == DLOCK_ACQUIRING) undo_all(attempt->prepared.run);
 }
 
 static void list_servers(deployment *deployment, int64_t limit_us, server_list *list) {
@@ -237,6 +291,8 @@ static void free_redlock(deployment *deployment) {
     redlock *redlock = container_of(deployment, struct redlock, base);
     for (size_t i = 0; i < redlock->count; i++)
         server_free(redlock->servers[i]);
+    list_each(undo, each, &redlock->undos, node)
+        free_undo(each); /* abandoned by their connections */
     free(redlock);
 }
 
@@ -253,6 +309,7 @@ deployment *redlock_new(const topology *topology, const server_options *options)
     redlock *redlock = calloc(1, sizeof(*redlock));
     if (redlock == NULL) return NULL;
     deployment_init(&redlock->base, &table, options);
+    list_init(&redlock->undos);
     redlock->count = topology->count;
     if (servers_new(redlock->servers, topology->servers, topology->count, options))
         return &redlock->base;

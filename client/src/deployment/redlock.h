@@ -50,6 +50,7 @@ typedef struct redlock {
     uint64_t last_fence; /* of the locks that were granted */
     /* No fence is proposed until then: our clock is far ahead of those of most servers. */
     int64_t no_fence_until_us;
+    list undos; /* of redlock.c */
     size_t count;
     server *servers[TOPOLOGY_SERVERS_MAX];
 } redlock;
@@ -75,6 +76,7 @@ typedef struct round_plan {
     uint64_t fence;       /* of each ACQUIRE: proposed; 0: none */
     bool is_fence_needed; /* a grant with a smaller fence is not a yes */
     bool asks_others;     /* if the chosen servers cannot decide, the other servers are asked too */
+    bool awaits_all;      /* a majority is not enough: all servers are to answer */
     int64_t limit_us;
     int64_t linger_us; /* after a yes, wait this long for the other replies */
     /* NULL, or: is the majority that said yes good enough? If not, more replies are awaited. */

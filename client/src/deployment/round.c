@@ -117,6 +117,7 @@ static void ask(round_vote *vote);
 /* Could this many more replies change the result, or make a better majority? */
 static bool is_open(const round *round, size_t more) {
     bool (*is_enough)(const struct round *) = round->plan.is_enough;
+    if (round->plan.awaits_all) return more > 0;
     if (votes_are_open(&round->votes, no_of(round), more)) return true;
     bool is_yes = result_of(round) == DLOCK_OK;
     return more > 0 && is_yes && is_enough != NULL && !is_enough(round);
@@ -217,6 +218,14 @@ void round_start(round *round, const round_plan *plan, const bool is_chosen[], s
     set_timer(round, deadline_after_ms(round_now_us(round), round->redlock->base.io_timeout_ms));
 }
 
+/* Has every server let go of the lock? */
+static bool has_all(const round *round) {
+    size_t count = 0;
+    round_each_vote(const round_vote, vote, round)
+        count += vote->state == VOTE_COUNTED && is_withdrawn(vote->status);
+    return count == round->redlock->count;
+}
+
 /* The lease of a majority began when the first of its requests was sent. */
 void round_end(round *round, dlock_status status, const char *cause) {
     attempt *attempt = round->attempt;
@@ -230,6 +239,7 @@ void round_end(round *round, dlock_status status, const char *cause) {
                        sizeof(text));
         text_append(text, sizeof(text), round->failures);
     }
-    attempt_set_result(attempt, status, status == DLOCK_NO_QUORUM, cause == NULL ? text : cause);
+    bool is_transient = status == DLOCK_NO_QUORUM || (round->plan.awaits_all && !has_all(round));
+    attempt_set_result(attempt, status, is_transient, cause == NULL ? text : cause);
     attempt->on_done(attempt);
 }

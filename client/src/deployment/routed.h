@@ -29,7 +29,7 @@ typedef struct routed_run {
 
 /* Will the lock have to be given back if the attempt is given up? */
 static inline bool run_takes_lock(const routed_run *run) {
-    return run->attempt->operation == DLOCK_ACQUIRING && !run->attempt->is_renewal;
+    return run->attempt->operation == DLOCK_ACQUIRING && !run->attempt->is_background;
 }
 
 /* Of routed.c: the server of a parked request gives no sign of life; arg: the run. */

@@ -42,7 +42,7 @@ static bool needs_own(const routed_run *run, uint32_t wait_ms, int64_t now_us) {
  * be in doubt, and the lock lost. */
 static bool open_own(routed_run *run, bool is_parked) {
     bool is_session = is_session_acquire(run->attempt);
-    bool is_move = is_session && run->attempt->is_renewal;
+    bool is_move = is_session && run->attempt->is_background;
     if (is_session) session_close(run->attempt->terms.session);
     run->own = is_move ? server_open_new_own(run->server) : server_open_own(run->server, is_parked);
     if (run->own == NULL) return false;

@@ -3,8 +3,9 @@
  *
  *   add      a RELEASE is sent at once
  *   failure  after a pause, which doubles, the RELEASE is sent again
- *   end      the token holds nothing, or the lease is over; while the client is freed, after any
- *            failure too. A refusal or a garbled reply is no end: the next one may be better
+ *   end      the token holds nothing, at no server, or the lease is over; while the client is
+ *            freed, after any failure too. A refusal or a garbled reply is no end: the next one may
+ *            be better
  *
  * Invariant: each withdrawal in the list has an attempt under way or a timer set. */
 #include "deployment/deployment.h"
@@ -36,7 +37,7 @@ static void start(withdrawal *withdrawal) {
     deployment *deployment = withdrawal->deployment;
     int64_t now_us = loop_now_us(deployment->loop);
     loop_clear_timer(deployment->loop, &withdrawal->timer);
-    withdrawal->attempt.may_hold = true;
+    withdrawal->attempt.may_hold = withdrawal->attempt.is_background = true;
     withdrawal->attempt.limit_us = deadline_after_ms(now_us, deployment->io_timeout_ms);
     deployment_start(deployment, &withdrawal->attempt);
 }
@@ -50,8 +51,8 @@ static void on_done(attempt *attempt) {
     loop *loop = withdrawal->deployment->loop;
     bool is_hurried = withdrawal->deployment->withdrawals.waiter != NULL;
     int64_t due_us = deadline_after_ms(loop_now_us(loop), withdrawal->pause_ms);
-    bool is_late = due_us >= withdrawal->until_us;
-    if (withdrawal_is_over(attempt->status) || is_hurried || is_late) {
+    bool is_done = is_withdrawn(attempt->status) && !attempt->is_transient;
+    if (is_done || is_hurried || due_us >= withdrawal->until_us) {
         remove_one(withdrawal);
         return;
     }

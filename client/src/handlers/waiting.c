@@ -48,7 +48,7 @@ static void start_attempt(const waiting *waiting, call *call, dlock_operation op
     attempt->wait_until_us = wait_until_us;
     attempt->limit_us = limit_us;
     attempt->fence = operation == DLOCK_ACQUIRING ? 0 : call->pub.fence;
-    attempt->is_renewal = false;
+    attempt->is_background = false;
     attempt->is_repeated = operation == DLOCK_ACQUIRING && call->waiting.may_hold;
     attempt->may_hold = is_release && call->has_straggler;
     attempt->on_sent = is_release ? call->on_sent : NULL;

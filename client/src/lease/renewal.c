@@ -76,7 +76,7 @@ static void restore_attempt(kept_lock *kept) {
     attempt *attempt = kept->attempt;
     if (!kept->is_cut_off && kept->min_replicas > 0) kept->renewal->with_replicas--;
     kept->is_under_way = false;
-    attempt->is_renewal = false;
+    attempt->is_background = false;
     attempt->fence = kept->fence;
     attempt->terms.min_replicas = kept->min_replicas;
     attempt->terms.replica_timeout_ms = kept->replica_timeout_ms;
@@ -183,7 +183,7 @@ static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
     attempt->lease_ms = is_move ? MOVE_LEASE_MS : lease_ms;
     attempt->wait_until_us = 0;
     attempt->limit_us = deadline_after_ms(now_of(kept->renewal), limit_ms);
-    attempt->is_renewal = true; /* the lock is held: nothing is withdrawn */
+    attempt->is_background = true; /* the lock is held: nothing is withdrawn */
     attempt->on_sent = NULL;
     attempt->on_done = on_attempt_done;
     attempt->arg = kept;

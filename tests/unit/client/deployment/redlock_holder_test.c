@@ -8,7 +8,7 @@
 #define HEAL_SHARED "ACQUIRE lock me 10000 SHARED 4711"
 
 static void start_renewal(void) {
-    world.attempt.is_renewal = true;
+    world.attempt.is_background = true;
     world.attempt.fence = 4711;
     start(DLOCK_EXTENDING);
     skip_sent();
@@ -89,7 +89,7 @@ static void a_renewal_does_not_wait_long_for_the_rest(void) {
     static const int64_t lingers_us[] = {IO_MS * 500, 60000, ROUND_LINGER_US};
     for (size_t i = 0; i < 3; i++) {
         make_world();
-        world.attempt.is_renewal = true;
+        world.attempt.is_background = true;
         start_for(DLOCK_EXTENDING, leases_ms[i]);
         skip_sent();
         reply_integer(0, 0);
@@ -189,6 +189,35 @@ static void a_release_still_goes_to_a_server_without_a_connection(void) {
     end_world();
 }
 
+static void a_release_in_the_background_waits_for_all_servers(void) {
+    make_world();
+    world.attempt.is_background = true;
+    start(DLOCK_RELEASING);
+    for (size_t i = 0; i < 4; i++)
+        reply_integer(i, 1);
+    pass_time(world.now_us + ROUND_LINGER_US);
+    CHECK_EQUAL((int64_t)world.done_count, 0);
+    reply_error(4, "WRONGTYPE no lock");
+    check_result(DLOCK_OK, false, "");
+    end_world();
+}
+
+static void a_release_in_the_background_tells_that_a_server_is_missing(void) {
+    make_world();
+    world.attempt.is_background = true;
+    start(DLOCK_RELEASING);
+    for (size_t i = 0; i < 4; i++)
+        reply_integer(i, 0);
+    fail_request(4, DLOCK_UNREACHABLE, "gone");
+    check_result(DLOCK_LOST, true, "4 not held, 1 unreachable: s4: gone");
+    start(DLOCK_RELEASING);
+    for (size_t i = 0; i < 4; i++)
+        reply_integer(i, 1);
+    pass_time(world.now_us + IO_MS * 1000);
+    check_result(DLOCK_OK, true, "");
+    end_world();
+}
+
 static void a_release_that_is_abandoned_is_sent_all_the_same(void) {
     make_world();
     world.servers[3].is_connecting = true;
@@ -242,6 +271,8 @@ int main(void) {
     UNIT_RUN(a_release_goes_to_all);
     UNIT_RUN(a_release_follows_overdue_requests_once_the_votes_are_counted);
     UNIT_RUN(a_release_still_goes_to_a_server_without_a_connection);
+    UNIT_RUN(a_release_in_the_background_waits_for_all_servers);
+    UNIT_RUN(a_release_in_the_background_tells_that_a_server_is_missing);
     UNIT_RUN(a_release_that_is_abandoned_is_sent_all_the_same);
     UNIT_RUN(a_release_of_a_lost_lock);
     UNIT_RUN(a_release_without_a_majority_of_replies);

@@ -52,6 +52,44 @@ static void a_busy_lock_is_undone_where_it_was_granted(void) {
     end_world();
 }
 
+/* Two servers have granted a busy lock. */
+static void be_busy(void) {
+    make_world();
+    start(DLOCK_ACQUIRING);
+    for (size_t i = 0; i < 3; i++)
+        reply_nil(i);
+    reply_integer(3, FENCE);
+    reply_integer(4, FENCE);
+    check_result(DLOCK_BUSY, false, "2 ok, 3 busy");
+}
+
+static void an_undo_that_is_answered_is_over(void) {
+    be_busy();
+    end_undo(3, &(reply){.kind = REPLY_INTEGER, .integer = 1, .size = 1}, DLOCK_OK);
+    end_undo(4, &(reply){.kind = REPLY_INTEGER, .integer = 0, .size = 1}, DLOCK_OK);
+    CHECK_EQUAL((int64_t)world.withdrawn_count, 0);
+    end_world();
+}
+
+static void an_undo_whose_connection_ends_becomes_a_withdrawal(void) {
+    be_busy();
+    end_undo(3, NULL, DLOCK_IN_DOUBT);
+    CHECK_EQUAL((int64_t)world.withdrawn_count, 1);
+    CHECK_TEXT(world.withdrawn, "me");
+    end_undo(4, NULL, DLOCK_UNREACHABLE);
+    CHECK_EQUAL((int64_t)world.withdrawn_count, 2);
+    end_world();
+}
+
+static void an_undo_that_is_refused_becomes_a_withdrawal(void) {
+    static const char text[] = "READONLY not any more";
+    be_busy();
+    end_undo(3, &(reply){.kind = REPLY_ERROR, .text = text, .length = strlen(text), .size = 1},
+             DLOCK_OK);
+    CHECK_EQUAL((int64_t)world.withdrawn_count, 1);
+    end_world(); /* with the other one under way */
+}
+
 static void a_busy_lock_does_not_wait_for_a_silent_server(void) {
     make_world();
     start(DLOCK_ACQUIRING);
@@ -250,6 +288,8 @@ static void an_abandoned_acquire_is_given_back(void) {
     CHECK_SENT(RELEASE, "034");
     CHECK(heap_first(&world.loop.timers) == NULL);
     CHECK_EQUAL((int64_t)world.done_count, 0);
+    CHECK_EQUAL((int64_t)world.withdrawn_count, 0);
+    end_undo(3, NULL, DLOCK_IN_DOUBT);
     CHECK_EQUAL((int64_t)world.withdrawn_count, 1);
     end_world();
 }
@@ -283,6 +323,9 @@ int main(void) {
     UNIT_RUN(a_majority_of_yes_is_a_grant);
     UNIT_RUN(the_lease_counts_from_the_earliest_request_of_the_majority);
     UNIT_RUN(a_busy_lock_is_undone_where_it_was_granted);
+    UNIT_RUN(an_undo_that_is_answered_is_over);
+    UNIT_RUN(an_undo_whose_connection_ends_becomes_a_withdrawal);
+    UNIT_RUN(an_undo_that_is_refused_becomes_a_withdrawal);
     UNIT_RUN(a_busy_lock_does_not_wait_for_a_silent_server);
     UNIT_RUN(the_cause_names_the_servers_that_failed);
     UNIT_RUN(silent_servers_are_told_behind_the_request);

@@ -25,7 +25,8 @@ typedef struct fake_server {
     bool is_connecting; /* requests are queued, not sent */
     bool is_overdue;    /* an older connection still owes replies */
     connection conn;
-    request *pending; /* the only one, in this world */
+    request *pending; /* of the round: the only one, in this world */
+    request *undo;    /* of the last undo */
 } fake_server;
 
 struct loop {
@@ -152,11 +153,21 @@ static sent_command *note_sent(size_t server, const command *command) {
     return sent;
 }
 
+/* The attempt does not wait for it. */
+static bool take_undo(fake_server *fake, request *request) {
+    bool is_undo = request != NULL && request->on_done != NULL &&
+                   strncmp(world.sent[world.sent_count - 1].text, "RELEASE", 7) == 0 &&
+                   world.attempt.operation == DLOCK_ACQUIRING;
+    if (is_undo) fake->undo = request;
+    return is_undo;
+}
+
 bool server_send(server *server, const command commands[], int count, request *request) {
     fake_server *fake = fake_of(server);
     CHECK_EQUAL(count, 1);
-    note_sent(fake->index, &commands[0])->is_waited_for = request != NULL;
-    if (request == NULL) return true;
+    sent_command *sent = note_sent(fake->index, &commands[0]);
+    if (request == NULL || take_undo(fake, request)) return true;
+    sent->is_waited_for = true;
     CHECK(fake->pending == NULL);
     fake->pending = request;
     request->conn = &fake->conn;
@@ -170,9 +181,10 @@ void server_send_behind(server *server, const command *command) {
 }
 
 bool connection_send(connection *conn, const command commands[], int count, request *request) {
-    const fake_server *server = container_of(conn, fake_server, conn);
-    CHECK(count == 1 && request == NULL);
+    fake_server *server = container_of(conn, fake_server, conn);
+    CHECK_EQUAL(count, 1);
     note_sent(server->index, &commands[0])->is_on_same_conn = true;
+    CHECK(request == NULL || take_undo(server, request));
     return true;
 }
 
@@ -236,6 +248,16 @@ static inline void reply_error(size_t index, const char *text) {
 static inline void fail_request(size_t index, dlock_status status, const char *cause) {
     request *request = take_pending(index);
     if (request != NULL) request->on_done(request, status, cause);
+}
+
+/* The RELEASE of an undo: the reply, or no reply and a status. */
+static inline void end_undo(size_t index, const reply *reply, dlock_status status) {
+    request *request = world.servers[index].undo;
+    CHECK(request != NULL);
+    if (request == NULL) return;
+    world.servers[index].undo = NULL;
+    if (reply != NULL) request->on_reply(request, 0, reply);
+    request->on_done(request, status, "");
 }
 
 /* -- the test's hands */

@@ -234,7 +234,7 @@ static void a_session_in_doubt_is_withdrawn_and_gets_another_token(void) {
 static void a_session_that_is_moved_is_never_undone(void) {
     begin_stage();
     stage.attempt.terms.session = &stage.session;
-    stage.attempt.is_renewal = true;
+    stage.attempt.is_background = true;
     start_acquire(0);
     pass_ms(IO_MS);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
@@ -263,7 +263,7 @@ static void a_session_is_moved_over_a_new_connection(void) {
     CHECK(link_at(0)->is_open); /* kept for the next user */
     stage.attempt.terms.min_replicas = 0;
     stage.attempt.terms.session = &stage.session;
-    stage.attempt.is_renewal = true;
+    stage.attempt.is_background = true;
     start_acquire(0);
     CHECK_HEARD(0, "");
     CHECK_HEARD(1, ACQUIRE " SESSION");

@@ -143,7 +143,7 @@ static void a_session_that_breaks_during_an_extension_is_moved_at_once(void) {
     CHECK(lock->is_abandoned);
     run_until(fake_loop.now_us);
     CHECK_EQUAL(lock->attempt.operation, DLOCK_ACQUIRING);
-    CHECK(lock->attempt.is_renewal); /* the lock is held: nothing is withdrawn */
+    CHECK(lock->attempt.is_background); /* the lock is held: nothing is withdrawn */
     end();
 }
 

@@ -14,11 +14,11 @@ static void a_lock_is_extended_when_that_is_due(void) {
     CHECK_EQUAL(attempt->limit_us, fake_loop.now_us + (IO_MS + CONNECT_MS) * MS);
     CHECK_EQUAL(attempt->wait_until_us, 0);
     CHECK(attempt->fence == FENCE);
-    CHECK(attempt->is_renewal);
+    CHECK(attempt->is_background);
     int64_t gone_us = lease_gone_at_us(&lock->lease);
     fake_loop.now_us += 5 * MS;
     answer(lock, DLOCK_OK);
-    CHECK(!attempt->is_renewal);
+    CHECK(!attempt->is_background);
     CHECK_EQUAL(lease_gone_at_us(&lock->lease), gone_us + EVERY_MS * MS);
     CHECK_EQUAL((int64_t)atomic_load(&tested.count), 1);
     run_until(T0_US + 2 * EVERY_MS * MS);
