@@ -3,40 +3,49 @@
 # bash completion for dlock(1). The tool itself says what can be given: --help has the subcommands
 # and options, "list --names" the locks.
 
-# The values of options on the line that say where the locks are, for "dlock list".
+# Sets words: the words of the line up to the cursor. bash has also split them at ':', '=' and '@'
+# (COMP_WORDBREAKS). What follows without a blank belongs to the same word.
+_dlock_join_words() {
+    local line=${COMP_LINE:0:COMP_POINT} blanks part i
+    words=()
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        blanks=${line%%[![:space:]]*}
+        line=${line#"$blanks"}
+        part=${COMP_WORDS[i]}
+        [[ $line == "$part"* ]] || part=$line # the cursor is inside the word
+        line=${line#"$part"}
+        if ((i == 0)) || [[ $blanks ]]; then
+            words+=("$part")
+        else
+            words[-1]+=$part
+        fi
+    done
+}
+
+# The names of locks, of the service that the options on the line name.
 _dlock_names() {
     local i where=()
-    for ((i = 2; i < COMP_CWORD; i++)); do
-        case ${COMP_WORDS[i]} in
+    for ((i = 2; i < ${#words[@]} - 1; i++)); do
+        case ${words[i]} in
         -u | --url | --prefix | --password-file | --tls-*-file)
-            where+=("${COMP_WORDS[i]}" "${COMP_WORDS[i + 1]}")
+            where+=("${words[i]}" "${words[i + 1]//[\"\'\\]/}")
+            ;;
+        -u?* | --url=* | --prefix=* | --password-file=* | --tls-*-file=*)
+            where+=("${words[i]//[\"\'\\]/}")
             ;;
         esac
     done
     dlock list --names --connect-timeout 300ms --io-timeout 300ms "${where[@]}" 2>/dev/null
 }
 
-_dlock() {
-    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local command=${COMP_WORDS[1]} i
-    COMPREPLY=()
-    if ((COMP_CWORD == 1)); then
+# Sets COMPREPLY to whole words.
+_dlock_offer() {
+    local command=${words[1]} name
+    if ((${#words[@]} == 2)); then
         mapfile -t COMPREPLY < <(compgen -W "$(
             dlock --help 2>/dev/null | sed -n 's/^  \([a-z]*\) .*/\1/p'
         ) --help --version" -- "$word")
         return
-    fi
-    # Behind the name, "dlock run" has a command line of another program.
-    if [[ $command == run ]]; then
-        for ((i = 2; i < COMP_CWORD; i++)); do
-            [[ ${COMP_WORDS[i]} == -- ]] || continue
-            if declare -F _command_offset >/dev/null; then
-                _command_offset $((i + 1))
-            else
-                mapfile -t COMPREPLY < <(compgen -c -- "$word")
-            fi
-            return
-        done
     fi
     case $before in
     --password-file | --tls-*-file | --output | -o)
@@ -60,15 +69,35 @@ _dlock() {
     fi
     case $command in
     run | acquire | extend | release | wait | info | watch)
-        local name
         while IFS= read -r name; do
             [[ $name == "$word"* && $name != *[[:space:]\\\'\"\$\`]* ]] && COMPREPLY+=("$name")
         done < <(_dlock_names)
-        # bash splits words at colons, and replaces only what is behind the last one.
-        if declare -F __ltrim_colon_completions >/dev/null; then
-            __ltrim_colon_completions "$word"
-        fi
         ;;
     esac
+}
+
+# $2: the part of the word that bash replaces, behind the last ':', '=' or '@'.
+_dlock() {
+    local words word before i
+    COMPREPLY=()
+    _dlock_join_words
+    # Behind the name, "dlock run" has a command line of another program.
+    for ((i = 2; i < COMP_CWORD; i++)); do
+        [[ ${words[1]} == run && ${COMP_WORDS[i]} == -- ]] || continue
+        if declare -F _command_offset >/dev/null; then
+            _command_offset $((i + 1))
+        else
+            mapfile -t COMPREPLY < <(compgen -c -- "$2")
+        fi
+        return
+    done
+    word=${words[-1]#[\"\']}
+    before=${words[-2]}
+    if [[ $word == --*=* ]]; then
+        before=${word%%=*}
+        word=${word#*=}
+    fi
+    _dlock_offer
+    COMPREPLY=("${COMPREPLY[@]#"${word%"$2"}"}")
 }
 complete -o default -F _dlock dlock

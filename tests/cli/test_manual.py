@@ -138,19 +138,29 @@ def test_links_of_installed_pages(tmp_path):
 # -- completion ------------------------------------------------------------------------------------
 
 
+PACKAGE = pathlib.Path("/usr/share/bash-completion/bash_completion")
+
+
+def type_in_bash(prefix, keys, env=None, before=":"):
+    """The line after these keys. bash completes only at a terminal. before: its first command."""
+    env = {**(env or os.environ), "TERM": "dumb", "PS1": "$ ",
+           "PATH": f"{TOOL.parent}:{os.environ['PATH']}"}
+    terminal = Terminal(["bash", "--norc", "--noprofile", "-i"], env, rows=50, columns=1000)
+    try:
+        terminal.type(f"{before}; source '{prefix}/share/bash-completion/completions/dlock'; "
+                      "echo rea''dy\n")
+        start = terminal.wait_for("$ ", after=terminal.wait_for("ready\r\n"))
+        terminal.type(keys + "<end>")
+        end = terminal.wait_for("<end>", after=start)
+        return terminal.shown[start:end - len("<end>")].replace("\a", "")
+    finally:
+        terminal.close()
+
+
 def complete(prefix, *words, env=None):
-    """What <tab> of bash offers behind these words."""
-    script = f"""
-        PATH={TOOL.parent}:$PATH
-        source '{prefix}/share/bash-completion/completions/dlock'
-        COMP_WORDS=({' '.join(repr(word) for word in words)})
-        COMP_CWORD={len(words) - 1}
-        _dlock
-        printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-    done = subprocess.run(["bash", "--norc", "-c", script], stdout=subprocess.PIPE, text=True,
-                          check=True, env=env)
-    return set(done.stdout.split())
+    """What bash offers behind these words: Meta-* inserts all that <tab> would show."""
+    line = type_in_bash(prefix, " ".join(words) + "\x1b*", env)
+    return set(line.split()[len(words) - 1:])
 
 
 def complete_in_fish(prefix, *words, env=None):
@@ -220,3 +230,33 @@ def test_completion(prefix):
     assert complete(prefix, "dlock", "list", "--wa") == {"--waiters"}
     assert complete(prefix, "dlock", "top", "--sort", "a") == {"age"}
     assert "true" in complete(prefix, "dlock", "run", "lock", "--", "tru")
+
+
+@pytest.mark.parametrize("before", [
+    ":", pytest.param(f"source {PACKAGE}", marks=pytest.mark.skipif(
+        not PACKAGE.exists(), reason="no bash-completion"))], ids=["plain", "package"])
+def test_bash_completes_names_and_urls_with_colons(prefix, make_tool, server, client, before):
+    """bash splits words at colons, and replaces only the part behind the last one."""
+    for name in "deploy:web:eu", "deploy:db", "nightly", "a=b":
+        Lock(client, name).acquire("alice")
+    url, env = f"redis://127.0.0.1:{server.port}", make_tool().env
+
+    def check(line, added):
+        line = f"dlock info {line}"
+        assert type_in_bash(prefix, line + "\t", env, before) == line + added
+
+    check(f"-u {url} nigh", "tly ")
+    check(f"--url={url} nigh", "tly ")
+    check(f"-u{url} nigh", "tly ")
+    check(f"--url '{url}?lease_ms=5000&renew=yes' deploy:w", "eb:eu ")
+    env["DLOCK_URL"] = url
+    check("nigh", "tly ")
+    check("dep", "loy:")
+    check("deploy:d", "b ")
+    check("deploy:web:", "eu ")
+    check('"deploy:d', 'b" ')
+    check("a=", "b ")
+
+
+def test_bash_completes_the_value_behind_an_equals_sign(prefix):
+    assert type_in_bash(prefix, "dlock top --sort=ag\t") == "dlock top --sort=age "
