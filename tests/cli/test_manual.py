@@ -1,7 +1,5 @@
 """What is installed with the tool says what the tool does."""
 
-import importlib.machinery
-import importlib.util
 import os
 import pathlib
 import re
@@ -11,6 +9,7 @@ import subprocess
 import pytest
 
 from support.commands import Lock
+from support.docs import checker
 from support.server import ROOT, free_port
 from support.terminal import Terminal
 from support.tool import TOOL
@@ -126,13 +125,19 @@ def test_the_units_are_right(prefix, tmp_path):
 
 
 def test_links_of_installed_pages(tmp_path):
-    loader = importlib.machinery.SourceFileLoader("check_docs", str(ROOT / "scripts/check-docs"))
-    checker = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_docs", loader))
-    loader.exec_module(checker)
     make("install-doc", f"PREFIX={tmp_path}")
-    pages = {path: path.read_text() for path in tmp_path.rglob("*.md")}
-    assert len(pages) >= 5
-    assert checker.check_links(pages, pathlib.Path.exists) == []
+    assert checker.check_installed(tmp_path) == []
+    (tmp_path / "share/doc/dlock/client/examples/quick_start.c").unlink()
+    [wrong] = checker.check_installed(tmp_path)
+    assert wrong.endswith("client/README.md: there is no examples/quick_start.c")
+
+
+def test_installed_units_start_the_installed_tool(tmp_path):
+    make("install-doc", f"PREFIX={tmp_path}")
+    units = list(tmp_path.rglob("*.service"))
+    assert len(units) == 2
+    for unit in units:
+        assert f"\nExecStart={tmp_path}/bin/dlock metrics --" in unit.read_text()
 
 
 # -- completion ------------------------------------------------------------------------------------
