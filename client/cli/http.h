@@ -11,10 +11,10 @@ typedef struct http_request {
     bool wants_openmetrics;
 } http_request;
 
-/* Reads the head of a request, for a few seconds and a few kilobytes at most. */
+/* Reads the head of a request, for 5 seconds and 16 kilobytes at most. */
 http_request http_read(int fd);
 
-/* False: the reply could not be sent. */
+/* The status is the refusal, or 200. False: the reply could not be sent within 5 seconds. */
 bool http_reply(int fd, const http_request *request, const char *body, size_t size);
 
 #endif

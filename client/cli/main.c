@@ -82,8 +82,9 @@ int main(int argc, char **argv) {
     for (int i = 0; i < SUBCOMMANDS; i++) {
         if (strcmp(word, subcommands[i].name) != 0) continue;
         int code;
-        if (!request_read(&request, &subcommands[i], argc - 1, argv + 1, &code)) return code;
-        return subcommands[i].run(&request);
+        bool is_read = request_read(&request, &subcommands[i], argc - 1, argv + 1, &code);
+        if (!is_read && request.is_http) metrics_decline();
+        return is_read ? subcommands[i].run(&request) : code;
     }
     complain(argc > 1 ? "no such command; see dlock --help" : "which command? see dlock --help");
     return EXIT_CODE_USAGE;

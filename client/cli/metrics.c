@@ -3,7 +3,8 @@
  *
  *   scrape   INFO dlock of every server, and the locks with the most waiters
  *   write    a table of families (rows below), in one of the formats of exposition.h
- *   deliver  to stdout, to a file that is replaced in one step, or as a reply to HTTP
+ *   deliver  to stdout, to a file that is replaced in one step, or as a reply to an HTTP request,
+ *            which is read before the scrape
  *
  * A service that cannot be read gives dlock_up 0 and nothing else, so that an alert can see it. To
  * add a number of INFO dlock: a row. */
@@ -200,25 +201,39 @@ static bool replace_file(const request *request, const scrape *scrape, expositio
     return false;
 }
 
-static bool reply_by_http(const request *request, const scrape *scrape) {
-    char *body = NULL;
-    size_t size = 0;
-    http_request asked = http_read(STDIN_FILENO);
-    exposition_format format =
-        asked.wants_openmetrics ? EXPOSITION_OPENMETRICS : EXPOSITION_PROMETHEUS;
-    FILE *file = open_memstream(&body, &size);
-    if (file == NULL) return false;
-    write_all(&(exposition){file, format}, scrape, request);
-    bool is_sent = fclose(file) == 0 && http_reply(STDOUT_FILENO, &asked, body, size);
-    free(body);
-    return is_sent;
+/* Sends the refusal of the request, or that the tool cannot serve it. The cause is for the operator
+ * alone: it was a complaint. */
+static bool decline(const http_request *http) {
+    static const char text[] = "dlock: the metrics cannot be read; the log of dlock says why\n";
+    http_request declined = {.refusal = "500 Internal Server Error"};
+    if (http->refusal != NULL) return http_reply(STDOUT_FILENO, http, NULL, 0);
+    return http_reply(STDOUT_FILENO, &declined, text, strlen(text));
 }
 
-static bool deliver(const request *request, const scrape *scrape) {
+void metrics_decline(void) {
+    http_request http = http_read(STDIN_FILENO);
+    decline(&http);
+}
+
+static bool reply_by_http(const request *request, const http_request *http, const scrape *scrape) {
+    char *body = NULL;
+    size_t size = 0;
+    exposition_format format =
+        http->wants_openmetrics ? EXPOSITION_OPENMETRICS : EXPOSITION_PROMETHEUS;
+    FILE *file = open_memstream(&body, &size);
+    if (file != NULL) write_all(&(exposition){file, format}, scrape, request);
+    bool is_written = file != NULL && fclose(file) == 0;
+    if (!is_written) complain("metrics: %s", strerror(errno));
+    bool is_sent = is_written ? http_reply(STDOUT_FILENO, http, body, size) : decline(http);
+    free(body);
+    return is_written && is_sent;
+}
+
+static bool deliver(const request *request, const http_request *http, const scrape *scrape) {
     bool is_old = request->format == NULL ? request->output != NULL
                                           : strcmp(request->format, "prometheus") == 0;
     exposition_format format = is_old ? EXPOSITION_PROMETHEUS : EXPOSITION_OPENMETRICS;
-    if (request->is_http) return reply_by_http(request, scrape);
+    if (request->is_http) return reply_by_http(request, http, scrape);
     if (request->output != NULL) return replace_file(request, scrape, format);
     write_all(&(exposition){stdout, format}, scrape, request);
     return fflush(stdout) == 0;
@@ -228,28 +243,43 @@ static bool is_format(const char *format) {
     return strcmp(format, "openmetrics") == 0 || strcmp(format, "prometheus") == 0;
 }
 
-int metrics(request *request) {
-    int code;
-    scrape scrape = {0};
-    if (request->format != NULL && !is_format(request->format)) {
-        complain("--format needs openmetrics or prometheus");
-        return EXIT_CODE_USAGE;
-    }
-    dlock_client *client = connect_client(request, &code);
-    if (client == NULL) return code;
-    scrape.servers = calloc(SERVERS_MAX, sizeof(scrape.servers[0]));
+/* NULL: complained, and *code is the exit code. */
+static dlock_client *prepare(const request *request, int *code) {
+    *code = EXIT_CODE_USAGE;
+    if (request->format == NULL || is_format(request->format)) return connect_client(request, code);
+    complain("--format needs openmetrics or prometheus");
+    return NULL;
+}
+
+static int scrape_and_deliver(const request *request, const http_request *http,
+                              dlock_client *client) {
+    scrape scrape = {.servers = calloc(SERVERS_MAX, sizeof(scrape.servers[0]))};
     if (scrape.servers == NULL)
         scrape.status = DLOCK_NO_MEMORY;
     else
         read_service(&scrape, request, client);
-    dlock_client_free(client);
-    bool is_delivered = deliver(request, &scrape);
-    code = is_delivered ? EXIT_CODE_OK : EXIT_CODE_INTERNAL;
+    bool is_delivered = deliver(request, http, &scrape);
+    int code = is_delivered ? EXIT_CODE_OK : EXIT_CODE_INTERNAL;
     if (scrape.status != DLOCK_OK)
         code = (int)complain_query("metrics", scrape.status, scrape.why, ACL_TOP);
     for (size_t i = 0; i < scrape.count; i++)
         free(scrape.servers[i].name);
     free(scrape.servers);
     sightings_clear(&scrape.sightings);
+    return code;
+}
+
+int metrics(request *request) {
+    int code;
+    http_request http = {0};
+    dlock_client *client = prepare(request, &code);
+    if (client == NULL && request->is_http) metrics_decline();
+    if (client == NULL) return code;
+    if (request->is_http) http = http_read(STDIN_FILENO);
+    if (http.refusal != NULL)
+        code = decline(&http) ? EXIT_CODE_OK : EXIT_CODE_INTERNAL;
+    else
+        code = scrape_and_deliver(request, &http, client);
+    dlock_client_free(client);
     return code;
 }

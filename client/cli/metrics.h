@@ -8,4 +8,7 @@
 
 int metrics(request *request);
 
+/* Reads the HTTP request and replies that the tool cannot serve it. */
+void metrics_decline(void);
+
 #endif

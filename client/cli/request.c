@@ -109,6 +109,12 @@ static bool apply_environment(request *request) {
     return false;
 }
 
+static bool is_given(const char *name, const given givens[], int count) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(givens[i].row->name, name) == 0) return true;
+    return false;
+}
+
 /* URLs come first, so that their parameters do not go over other options. */
 static bool apply_options(request *request, const given givens[], int count, bool is_url) {
     source source = {.request = request};
@@ -169,6 +175,7 @@ bool request_read(request *request, const subcommand *subcommand, int argc, char
     argv[0] = name;
     if (!read_options(givens, &count, subcommand, argc, argv, code)) return false;
     set_defaults(request);
+    request->is_http = is_given("http", givens, count);
     *code = EXIT_CODE_CONFIG;
     if (!apply_files(request) || !apply_environment(request)) return false;
     *code = EXIT_CODE_USAGE;

@@ -52,7 +52,7 @@ typedef struct request {
     int64_t interval_ms, rounds;
     int64_t busiest; /* of metrics */
     const char *output, *format;
-    bool is_http;
+    bool is_http; /* also if request_read() fails after it has read the options */
     int64_t threads, duration_ms;
     /* The words behind the options. */
     int word_count;

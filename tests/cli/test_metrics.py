@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import select
 import shutil
 import socket
 import stat
 import subprocess
+import time
 
 import pytest
 
@@ -16,7 +18,7 @@ from support.tool import TOOL
 from support.waiting import queue_up
 
 EXAMPLES = ROOT / "module/examples"
-UNREACHABLE, REFUSED = 69, 77
+UNREACHABLE, REFUSED, CONFIG = 69, 77, 78
 SAMPLE = re.compile(r'^(\w+)(?:\{((?:\w+="(?:\\.|[^"\\])*",?)*)\})? (\S+)$')
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -196,17 +198,17 @@ def test_a_file_that_cannot_be_written(tool, tmp_path):
 # -- one scrape per connection ---------------------------------------------------------------------
 
 
-def scrape(tool, request):
+def scrape(tool, request, *options, expected=0):
     """As systemd does with Accept=yes: the connection is stdin and stdout."""
     ours, theirs = socket.socketpair()
-    process = tool.start("metrics", "--http", stdin=theirs, stdout=theirs)
+    process = tool.start("metrics", "--http", *options, stdin=theirs, stdout=theirs)
     theirs.close()
     ours.sendall(request)
     reply = b""
     while chunk := ours.recv(65536):
         reply += chunk
     ours.close()
-    assert process.wait(20) == 0, process.stderr.read()
+    assert process.wait(20) == expected, process.stderr.read()
     head, _, body = reply.decode().partition("\r\n\r\n")
     assert f"Content-Length: {len(body.encode())}" in head
     return head, body
@@ -228,6 +230,73 @@ def test_http(tool, busy):
 def test_http_that_is_refused(tool, request_head, status):
     head, body = scrape(tool, request_head)
     assert head.startswith(f"HTTP/1.0 {status} ") and body == ""
+
+
+@pytest.mark.parametrize("accept, is_openmetrics", [
+    ("application/openmetrics-text;q=0", False),
+    ("application/openmetrics-text; version=1.0.0; q=0.000, text/plain", False),
+    ("text/plain, application/openmetrics-text;q=0.5", False),
+    ("application/openmetrics-text;q=0.1", True),
+    ("text/plain;q=0.3,Application/OpenMetrics-Text;version=1.0.0;q=0.5,*/*;q=0.1", True),
+    ("application/openmetrics-textual", False), ("*/*", False)])
+def test_http_sends_a_format_that_is_accepted(tool, accept, is_openmetrics):
+    head, body = scrape(tool, b"GET /metrics?application/openmetrics-text HTTP/1.1\r\nHost: h\r\n"
+                              b"accept: " + accept.encode() + b"\r\n\r\n")
+    assert (OPENMETRICS_TYPE in head) == body.endswith("# EOF\n") == is_openmetrics
+
+
+def test_http_has_one_deadline_for_the_request(tool):
+    """A client that sends a byte now and then does not keep the process for ever."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        tool.start("metrics", "--http", stdin=theirs, stdout=theirs)
+        deadline = time.monotonic() + 15
+        while not select.select([ours], [], [], 0.2)[0]:
+            assert time.monotonic() < deadline, "no reply"
+            ours.sendall(b"x")
+        assert ours.recv(100).startswith(b"HTTP/1.0 408 Request Timeout\r\n")
+
+
+def test_http_does_not_wait_for_ever_for_a_client_that_does_not_read(tool):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        ours.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        process = tool.start("metrics", "--http", stdin=theirs, stdout=theirs)
+        assert process.wait(20) == 70
+
+
+def test_http_reads_the_request_before_the_service(tool, server, client):
+    before = client.info("stats")["total_connections_received"]
+    assert scrape(tool, b"GET / HTTP/1.1\r\n\r\n")[0].startswith("HTTP/1.0 404 ")
+    assert client.info("stats")["total_connections_received"] == before
+
+
+@pytest.mark.parametrize("config, options, code", [
+    ("colour = red\n", [], CONFIG), ("password_file = /no/such/file\n", [], CONFIG),
+    ("", ["--url", "http://h"], 64), ("", ["--format", "csv"], 64)],
+    ids=["key", "password", "url", "format"])
+def test_http_with_a_mistake_in_the_configuration(tool, tmp_path, config, options, code):
+    (tmp_path / "config").write_text(config)
+    tool.env["DLOCK_SYSTEM_CONFIG"] = str(tmp_path / "config")
+    head, body = scrape(tool, b"GET /metrics HTTP/1.1\r\n\r\n", *options, expected=code)
+    assert head.startswith("HTTP/1.0 500 Internal Server Error\r\n") and "text/plain" in head
+    assert body.startswith("dlock: the metrics cannot be read") and body.count("\n") == 1
+
+
+def test_the_unit_has_the_configuration_as_a_credential(tool, tmp_path):
+    """Its user cannot read a file with a password. The default is for machines without the file."""
+    unit = (EXAMPLES / "dlock-metrics@.service").read_text()
+    assert "\nDynamicUser=yes\n" in unit
+    credential, path = re.search(r"^LoadCredential=(\w+):(.*)$", unit, re.M).groups()
+    default = re.search(rf"^SetCredential={credential}:(.+)$", unit, re.M)[1]
+    assert path == "/etc/dlock/config"
+    variable, value = re.search(r"^Environment=(\w+)=(.*)$", unit, re.M).groups()
+    tool.env[variable] = value.replace("%d", str(tmp_path))
+    (tmp_path / credential).write_text(default)
+    assert read(metrics(tool), "dlock_up") == 1
+    (tmp_path / credential).write_text(f"url = {tool.env.pop('DLOCK_URL')}\n")
+    assert read(metrics(tool), "dlock_up") == 1
 
 
 @pytest.mark.skipif(shutil.which("systemd-socket-activate") is None,
