@@ -11,4 +11,6 @@
 #define ACL_LIST "+scan +dlock.info %R~*"
 #define ACL_TOP  "+scan +dlock.info +info %R~*"
 
+#define ACL_SERVER_INFO "+info"
+
 #endif

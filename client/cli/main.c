@@ -45,7 +45,7 @@ static const subcommand subcommands[] = {
     {"top", FOR_TOP, "[PATTERN]", "show the locks with the most waiters, again and again",
      "ACL rules: " ACL_TOP, 0, 1, top},
     {"metrics", FOR_METRICS, "", "print counters, histograms and busy locks for Prometheus",
-     "ACL rules: " ACL_TOP "; with --busiest 0: +info", 0, 0, metrics},
+     "ACL rules: " ACL_TOP "; with --busiest 0: " ACL_SERVER_INFO, 0, 0, metrics},
     {"bench", FOR_BENCH, "", "measure the cost of a lock from this machine", NULL, 0, 0, bench},
 };
 

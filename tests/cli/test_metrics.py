@@ -113,6 +113,15 @@ def test_a_service_that_cannot_be_read(make_tool, server, client):
     assert read(metrics(tool, "--busiest", "0"), "dlock_up") == 1
 
 
+def test_the_rules_that_are_missing_are_named(make_tool, server, client):
+    client.execute_command("ACL", "SETUSER", "blind", "on", ">x")
+    tool = make_tool(f"redis://blind:x@127.0.0.1:{server.port}")
+    code, _, complaints = tool.run("metrics")
+    assert code == REFUSED and "needs the ACL rules +scan +dlock.info +info %R~* (" in complaints
+    code, _, complaints = tool.run("metrics", "--busiest", "0")
+    assert code == REFUSED and "needs the ACL rules +info (" in complaints
+
+
 # -- other readers ---------------------------------------------------------------------------------
 
 
