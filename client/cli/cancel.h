@@ -12,8 +12,8 @@ void cancel_catch(const int signals[]);
 int cancel_signal(void);
 
 /* Takes the lock. Without a limit (DLOCK_WAIT_FOREVER) the service must be there at first; from
- * then on the wait goes on whatever happens. on_busy: NULL, or told once when a wait begins because
- * another holds the lock. DLOCK_CANCELED: a signal came, and the lock is not held. */
+ * then on the wait goes on whatever happens. on_busy: NULL, or called once when a wait begins
+ * because another holds the lock. DLOCK_CANCELED: a signal came, and the lock is not held. */
 dlock_status cancel_acquire(dlock_lock *lock, int64_t wait_ms, void (*on_busy)(void *arg),
                             void *arg);
 

@@ -12,7 +12,7 @@ typedef struct child {
     int go_fd;
 } child;
 
-/* What the command gets along. */
+/* The command, its environment and its limits. */
 typedef struct child_options {
     char *const *words;
     sigset_t mask; /* signals that the command blocks */

@@ -89,8 +89,8 @@ int claim_acquire(request *request) {
 
 static int show_change(const request *request, dlock_status status, const char *fact,
                        const char *why) {
-    bool is_answered = status == DLOCK_OK || status == DLOCK_NOT_HELD;
-    if (request->is_json && is_answered) {
+    bool has_reply = status == DLOCK_OK || status == DLOCK_NOT_HELD;
+    if (request->is_json && has_reply) {
         json_object_begin(NULL);
         json_text("name", request->words[0]);
         json_fact(fact, status == DLOCK_OK);
@@ -98,7 +98,7 @@ static int show_change(const request *request, dlock_status status, const char *
         return (int)exit_code_of(status);
     }
     if (status == DLOCK_NOT_HELD) complain("%s: the token does not hold it", request->words[0]);
-    if (is_answered) return (int)exit_code_of(status);
+    if (has_reply) return (int)exit_code_of(status);
     return (int)complain_status(request->words[0], status, why);
 }
 

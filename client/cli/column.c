@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of a text that is too long, the end is worth as much as the beginning: prefixes are alike. */
+/* Replaces the middle of a long text: names with the same prefix differ at the end. */
 static const char gap[] = "..";
 
 static size_t append(char *end, unsigned char byte) {

@@ -15,7 +15,7 @@ enum { LINE_SIZE = 1024, PATIENCE_MS = 200 };
 static void write_line(const char *line) {
     struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&fd, 1, PATIENCE_MS) <= 0) return;
-    if (write(STDERR_FILENO, line, strlen(line)) < 0) return; /* nobody is there to be told */
+    if (write(STDERR_FILENO, line, strlen(line)) < 0) return; /* nobody reads stderr */
 }
 
 void complain(const char *format, ...) {
@@ -46,19 +46,19 @@ static const char *find_text(dlock_status status, const char *cause) {
     return dlock_status_text(status);
 }
 
-exit_code complain_status(const char *subject, dlock_status status, const char *cause) {
+exit_code complain_status(const char *context, dlock_status status, const char *cause) {
     const char *text = find_text(status, cause);
     if (cause[0] == '\0')
-        complain("%s: %s", subject, text);
+        complain("%s: %s", context, text);
     else
-        complain("%s: %s (%s)", subject, text, cause);
+        complain("%s: %s (%s)", context, text, cause);
     return exit_code_of(status);
 }
 
-exit_code complain_query(const char *subject, dlock_status status, const char *cause,
+exit_code complain_query(const char *context, dlock_status status, const char *cause,
                          const char *rules) {
     bool is_forbidden = status == DLOCK_REFUSED && strstr(cause, "NOPERM") != NULL;
-    if (!is_forbidden) return complain_status(subject, status, cause);
-    complain("%s: the user needs the ACL rules %s (%s)", subject, rules, cause);
+    if (!is_forbidden) return complain_status(context, status, cause);
+    complain("%s: the user needs the ACL rules %s (%s)", context, rules, cause);
     return exit_code_of(status);
 }

@@ -9,12 +9,12 @@
 
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
-/* Complains about the status. subject: the lock or the subcommand; cause: the library's, or "". The
+/* Complains about the status. context: the lock or the subcommand; cause: the library's, or "". The
  * result is the exit code. */
-exit_code complain_status(const char *subject, dlock_status status, const char *cause);
+exit_code complain_status(const char *context, dlock_status status, const char *cause);
 
-/* The same. rules: the ACL rules that the user needs, told if permission is missing. */
-exit_code complain_query(const char *subject, dlock_status status, const char *cause,
+/* The same. rules: the ACL rules that the user needs, printed if permission is missing. */
+exit_code complain_query(const char *context, dlock_status status, const char *cause,
                          const char *rules);
 
 #endif

@@ -18,8 +18,8 @@ dlock_lock_options connect_lock_options(const request *request);
 dlock_client *connect_client(const request *request, int *code);
 
 /* Says why a lock was not acquired, and returns the exit code. text: the holder if another holds
- * the lock, else the cause. A wait that has ended is told unless -q is given; a single attempt that
- * failed, as flock -n, only with -v. */
+ * the lock, else the cause. The end of a wait is printed unless -q is given; the failure of
+ * a single attempt, as of flock -n, only with -v. */
 int connect_explain(const request *request, const char *name, dlock_status status,
                     const char *text);
 

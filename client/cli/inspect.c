@@ -233,8 +233,8 @@ static void ignore_field(void *arg, const char *server, const char *field, const
     (void)value;
 }
 
-/* An empty list is no proof: a server without the module has no locks either. A user who may not
- * call INFO cannot be told. */
+/* An empty list is no proof: a server without the module has no locks either. For a user who
+ * may not call INFO, the module cannot be checked. */
 static dlock_status check_module(dlock_client *client, const request *request, char *why) {
     dlock_status status =
         dlock_server_info(client, request->connect_timeout_ms + request->io_timeout_ms,

@@ -51,7 +51,7 @@ void json_object_end(void) {
     end_level();
 }
 
-/* Of a well-formed character of up to three bytes: those of four are all safe. */
+/* The code point of a character of up to three bytes. Characters of four bytes are all safe. */
 static unsigned code_point(const unsigned char *c, size_t size) {
     if (size == 1) return c[0];
     if (size == 2) return (c[0] & 0x1Fu) << 6 | (c[1] & 0x3Fu);

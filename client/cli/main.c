@@ -10,7 +10,7 @@
  *   metrics      the same for Prometheus; exposition: the format; http: one scrape
  *   bench        latency
  *
- * Of the library only <dlock.h> is used: the tool can do what any program can. */
+ * The tool uses only <dlock.h> of the library: it can do what any program can. */
 #include "acl.h"
 #include "bench.h"
 #include "claim.h"

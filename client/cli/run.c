@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* run.c - see run.h: the process that the shell sees, the parent of the command.
  *
- *   wait     the keeper (keeper.h) asks for the lock; a signal ends the wait
+ *   wait     the keeper (keeper.h) requests the lock; a signal ends the wait
  *   start    fork the command, which begins once the keeper has confirmed that the lock is held. If
  *            the lock was released meanwhile, because this process was stopped: wait again
  *   attend   signals are passed on to the group. When the command stops, stop too, so that the
@@ -31,7 +31,7 @@
 #include <unistd.h>
 
 /* How long a keeper may take to give the lock back, beyond its timeouts. */
-enum { FAREWELL_MS = 5000, NOT_ENDED = -1 };
+enum { RELEASE_MS = 5000, NOT_ENDED = -1 };
 
 typedef struct running {
     const request *request;
@@ -49,7 +49,7 @@ typedef struct running {
 
 static int64_t patience_ms(const running *running) {
     const request *request = running->request;
-    return request->connect_timeout_ms + 2 * request->io_timeout_ms + FAREWELL_MS;
+    return request->connect_timeout_ms + 2 * request->io_timeout_ms + RELEASE_MS;
 }
 
 /* -- wait */
@@ -277,10 +277,10 @@ static int attend_and_end(running *running) {
 
 /* -- the lock was not acquired */
 
-static int explain(const running *running, const wire_message *answer) {
+static int explain(const running *running, const wire_message *reply) {
     if (running->canceled_by != 0) return EXIT_CODE_SIGNAL + running->canceled_by;
-    if (answer->kind == WIRE_DONE)
-        return connect_explain(running->request, running->name, answer->status, answer->text);
+    if (reply->kind == WIRE_DONE)
+        return connect_explain(running->request, running->name, reply->status, reply->text);
     complain("%s: the process that holds the lock has died", running->name);
     return EXIT_CODE_INTERNAL;
 }
@@ -304,13 +304,13 @@ static int run_rounds(running *running) {
             complain("no process or descriptor is available");
             return EXIT_CODE_NO_RESOURCES;
         }
-        wire_message answer = wait_for_grant(running);
-        if (answer.kind != WIRE_GRANTED) {
+        wire_message reply = wait_for_grant(running);
+        if (reply.kind != WIRE_GRANTED) {
             keeper_reap(&running->keeper);
-            return explain(running, &answer);
+            return explain(running, &reply);
         }
-        if (running->canceled_by != 0 || !start(running, &answer)) return give_up(running);
-        if (begin(running, &answer)) return attend_and_end(running);
+        if (running->canceled_by != 0 || !start(running, &reply)) return give_up(running);
+        if (begin(running, &reply)) return attend_and_end(running);
         if (running->canceled_by != 0) return give_up(running);
         part_with_keeper(running);
         keeper_reap(&running->keeper);

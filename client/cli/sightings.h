@@ -25,7 +25,7 @@ bool sightings_add(void *arg, const dlock_inspection *lock);
 bool sightings_can_sort(const char *key);
 void sightings_sort(sightings *sightings, const char *key);
 
-/* Who holds the lock, for a column: the token; of a shared lock also how many share. */
+/* The holder, for a column: the token; for a shared lock also the number of holders. */
 enum { SIGHTING_HOLDER_SIZE = 300 };
 size_t sighting_holder(const sighting *seen, char text[SIGHTING_HOLDER_SIZE]);
 

@@ -85,7 +85,7 @@ static bool ignore(void *arg, const dlock_inspection *lock) {
     return true;
 }
 
-/* A server that cannot be asked is told at once; later failures are waited out. */
+/* A server that cannot be reached at the start is an error; the watch survives later failures. */
 static dlock_status look_first(dlock_client *client, const request *request, char why[WHY_SIZE]) {
     int64_t timeout_ms = request->connect_timeout_ms + request->io_timeout_ms;
     dlock_status status =
