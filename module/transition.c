@@ -188,7 +188,7 @@ void transition_end(lock_entry *entry, transition_reason reason, bool may_grant)
     if (waiting != NULL) queues_mark(waiting);
 }
 
-/* Of several holders. */
+/* For several holders. */
 static void end_all_over(lock_entry *entry) {
     lock_holder **over;
     int64_t count = lock_store_find_over(entry, &over);

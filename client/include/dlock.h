@@ -385,8 +385,8 @@ DLOCK_API int dlock_lost_fd(dlock_lock *lock);
  * refuse it. 0 when not held. Threads: owner. */
 DLOCK_API uint64_t dlock_fence(const dlock_lock *lock);
 
-/* Of the last acquire: host:pid[:owner]:random digits; "" before the first. Valid until the next
- * acquire. Threads: owner. */
+/* The token of the last acquire: host:pid[:owner]:random digits; "" before the first. Valid until
+ * the next acquire. Threads: owner. */
 DLOCK_API const char *dlock_token(const dlock_lock *lock);
 
 /* timings->struct_size must be set. Threads: owner. */

@@ -40,7 +40,7 @@ struct dlock_client {
 /* False: no thread to be had. Not locked. */
 bool client_start_background(dlock_client *client);
 
-/* Of status.c. Of DLOCK_OK "", else why, or the meaning of the status if why is "". */
+/* In status.c. "" for DLOCK_OK; else why, or the meaning of the status if why is "". */
 const char *error_words(dlock_status status, const char *why);
 /* Sets the text of dlock_error() to these words. The result is the status. */
 dlock_status error_set(dlock_status status, const char *why);

@@ -17,7 +17,7 @@ static dlock_status explain(dlock_status status, const char *cause, char *why, s
 
 enum { WAITERS_MAX = 10000 };
 
-/* What only the module can tell. */
+/* The facts that only the module can tell. */
 #define NO_LIST "without the dlock module nobody can tell locks from other strings"
 #define NO_INFO "without the dlock module no server has statistics of locks"
 

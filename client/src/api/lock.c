@@ -57,7 +57,7 @@ static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {
     lease_init(&lock->lease, &rule);
 }
 
-/* What the lock needs to be kept, or to be told of a loss. False: no memory. */
+/* Makes what the lock needs to be kept, or to be told of a loss. False: no memory. */
 static bool make_parts(dlock_lock *lock) {
     kept_parts *parts = calloc(1, sizeof(*parts));
     if (parts == NULL) return false;

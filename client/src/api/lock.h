@@ -15,7 +15,7 @@ typedef struct async_call {
     dlock_status answered;
 } async_call;
 
-/* Of a lock that is renewed, has a session, or whose loss is to be told. */
+/* The part of a lock that is renewed, has a session, or whose loss is to be told. */
 typedef struct kept_parts {
     kept_lock kept;
     watched_lock watched;
@@ -87,13 +87,13 @@ dlock_status lock_settle(dlock_lock *lock);
 /* The call ends before the chain. Always false, as the result of begin. */
 bool lock_answer(dlock_lock *lock, call_plan *plan, dlock_status status, const char *error);
 
-/* Of guarded.c: the same steps for a guarded command. The words are copied; the reply must live
+/* In guarded.c: the same steps for a guarded command. The words are copied; the reply must live
  * until the call is settled. */
 bool guarded_begin(dlock_lock *lock, call_plan *plan);
 dlock_handler guarded_handler(deployment *deployment); /* the only one of its chain */
 dlock_status guarded_settle(dlock_lock *lock);
 
-/* Of async.c: a call that is under way ends, and its done() is called with DLOCK_CANCELED. */
+/* In async.c: a call that is under way ends, and its done() is called with DLOCK_CANCELED. */
 void lock_stop_call(dlock_lock *lock);
 
 /* -- the rest */

@@ -176,8 +176,8 @@ static dlock_status settle_extend(dlock_lock *lock) {
     return lock_finish(lock, call->status, call->cause);
 }
 
-/* Of an extend; of an acquire of a lock that is held already: one level more, and an extension if
- * the program wants a lease of its own. */
+/* For an extend, and for an acquire of a lock that is held already: one level more, and an
+ * extension if the program wants a lease of its own. */
 static bool begin_extend(dlock_lock *lock, call_plan *plan) {
     uint32_t lease_ms = plan->lease_ms != 0 ? plan->lease_ms : lock->lease.rule.lease_ms;
     bool is_deepening = plan->operation == DLOCK_ACQUIRING;

@@ -41,7 +41,7 @@ dlock_status options_open_files(settings *settings, tls_context **context, log_f
 /* -- option_table.c: the options that have a name, their limits, and their values as parameters of
  * a URL. client/README.md has the same table for people. Pure. */
 
-/* Of a url_taker; arg: a url_options. A name that is unknown, a value out of its range and URLs
+/* A url_taker; arg: a url_options. A name that is unknown, a value out of its range and URLs
  * that contradict each other are errors, and the message names the parameter. */
 const char *url_options_take(void *arg, const char *name, const char *value);
 

@@ -53,7 +53,7 @@ struct attempt {
     attempt_terms terms;
     attempt_guarded guarded;
     const char *name; /* borrowed until the attempt is done */
-    /* Of a granted lock: as it is in here when the acquire is done. A failed acquire may have
+    /* The token of a granted lock is in here when the acquire is done. A failed acquire may have
      * changed the token for the next attempt. */
     char *token;               /* room for DLOCK_TOKEN_SIZE bytes, borrowed like the name */
     dlock_operation operation; /* 0 with a guarded command */
@@ -73,12 +73,12 @@ struct attempt {
     bool is_background;
 
     /* The result. */
-    /* Of a failure: another attempt may succeed. Of a release in the background, even with
+    /* After a failure: another attempt may succeed. After a release in the background, even with
      * DLOCK_OK: a server has not answered. */
     bool is_transient;
     /* Acquire, not OK: a server may have granted the lock, and nothing undoes that yet: a
-     * withdrawal is needed. Release, set by the caller: an ACQUIRE with the token
-     * was in doubt and may arrive late, so the RELEASE follows wherever replies are overdue. */
+     * withdrawal is needed. Release, set by the caller: an ACQUIRE with the token was in doubt and
+     * may arrive late, so the RELEASE follows wherever replies are overdue. */
     bool may_hold;
     dlock_status status;
     int64_t asked_us;  /* the lease counts from here: before the request was sent */
@@ -115,7 +115,7 @@ typedef struct deployment_table {
     const char *guarded_error;
 } deployment_table;
 
-/* Of withdrawal.c. */
+/* Private to withdrawal.c. */
 typedef struct withdrawals {
     list all; /* withdrawal */
     size_t count;
@@ -133,7 +133,7 @@ struct deployment {
     withdrawals withdrawals;
 };
 
-/* Of constructors; the rest is zero. The deployment can share. */
+/* For constructors; the rest is zero. The deployment can share. */
 void deployment_init(deployment *deployment, const deployment_table *table,
                      const server_options *options);
 

@@ -32,7 +32,7 @@ static inline bool run_takes_lock(const routed_run *run) {
     return run->attempt->operation == DLOCK_ACQUIRING && !run->attempt->is_background;
 }
 
-/* Of routed.c: the server of a parked request gives no sign of life; arg: the run. */
+/* In routed.c: the server of a parked request gives no sign of life; arg: the run. */
 void run_doubt(void *arg);
 
 /* Sends the request to run->server, and sets the timer. The reply sets the result of the attempt.

@@ -96,11 +96,11 @@ struct router {
  * discovery is under way, and a wait makes sense. */
 bool router_discover(router *router);
 
-/* Of routers and tests. The rest of the router is zero. The discovery has ended. */
+/* For routers and tests. The rest of the router is zero. The discovery has ended. */
 void router_init(router *router, const router_table *table, const server_options *options);
 void router_tell_waits(router *router, dlock_status failure, const char *cause);
 
-/* Of routed.c and router.c. */
+/* In routed.c and router.c. */
 extern const deployment_table routed_table;
 void router_list(deployment *base, int64_t limit_us, server_list *list);
 void router_free(deployment *base);

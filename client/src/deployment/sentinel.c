@@ -16,7 +16,7 @@ typedef struct master_router {
     server *sentinels[TOPOLOGY_SERVERS_MAX];
     size_t count;
     server *master; /* NULL: not known yet */
-    /* Of the discovery under way. */
+    /* The discovery under way. */
     url named[TOPOLOGY_SERVERS_MAX], newest; /* port 0: no master was named */
     int64_t epoch;                           /* of the newest; negative: none */
 } master_router;

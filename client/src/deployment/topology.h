@@ -31,7 +31,7 @@ typedef struct topology {
     topology_kind kind;
     url servers[TOPOLOGY_SERVERS_MAX]; /* of Sentinel: the sentinels */
     size_t count;
-    /* Of Sentinel. */
+    /* For Sentinel. */
     char master_name[TOPOLOGY_NAME_MAX + 1];
     url master; /* how to log in to the master; no host and no port */
 } topology;

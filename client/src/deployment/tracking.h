@@ -30,7 +30,7 @@ typedef struct tracked_name {
     void (*on_read)(struct tracked_name *tracked, server *server, const reply *info);
     bool is_polled; /* read every TRACKING_POLL_MS without tracking, and now and then with it */
 
-    /* Of tracking.c. */
+    /* Private to tracking.c. */
     tracking *tracking; /* NULL: not tracked */
     struct tracked_server *link;
     list_node bucket_node, link_node;

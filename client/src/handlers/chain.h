@@ -5,14 +5,14 @@
 #pragma once
 #include "deployment/deployment.h"
 
-/* Of hotspot.c: a part in the local lock of a hot name. */
+/* In hotspot.c: a part in the local lock of a hot name. */
 typedef struct local_place {
     list_node node;       /* in the local queue; in no list once the call holds the local lock */
     struct hot_name *hot; /* NULL: neither queued nor holder of a local lock */
     bool is_handed_on;    /* with the token of the thread before */
 } local_place;
 
-/* Of waiting.c: the state of an acquire, release or extend. A guarded command has only attempts. */
+/* In waiting.c: the state of an acquire, release or extend. A guarded command has only attempts. */
 typedef struct waiting_state {
     enum { WAITING_IDLE, WAITING_ATTEMPT, WAITING_PAUSE, WAITING_CONFIRM } phase;
     bool is_step_done; /* the attempt or the pause is over */
@@ -36,7 +36,7 @@ typedef struct call {
     bool has_straggler; /* an ACQUIRE with the token was in doubt, and may arrive after the RELEASE;
                            set by an acquire, for the release */
 
-    /* Of chain.c. */
+    /* Private to chain.c. */
     bool is_under_way; /* from chain_begin() until the last handler is left */
     bool is_leaving;
     uint32_t position; /* the handler to enter next, or the last one that was left */
@@ -66,7 +66,7 @@ static inline void call_set_result(call *call, dlock_status status, const char *
     dlock_call_explain(&call->pub, status == DLOCK_OK ? "" : cause);
 }
 
-/* Of an attempt or a pause of the call: over, so the call goes on. The on_done of attempts whose
+/* An attempt or a pause of the call is over, so the call goes on. The on_done of attempts whose
  * arg is the call. Locked. */
 void call_finish_step(attempt *attempt);
 

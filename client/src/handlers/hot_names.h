@@ -21,7 +21,7 @@ typedef struct hot_name {
     list_node node; /* in one of the two lists; in none: removed, so nobody can find the name */
     bool is_found;  /* by contention; else registered */
 
-    /* Of hotspot.c. Calls are queued only while the local lock is held. */
+    /* In hotspot.c. Calls are queued only while the local lock is held. */
     bool is_held; /* by a call or a handle: not freed */
     list queue;   /* local_place of queued calls */
     uint32_t length;

@@ -75,7 +75,7 @@ static int64_t end_us(const hot_lock *lock) {
     return validity_end_us(lock->asked_us, lock->lease_ms);
 }
 
-/* Of the holder: the lock as granted or extended. */
+/* Stores the lock of the holder, as granted or extended. */
 static void keep(hot_lock *lock, const call *call) {
     lock->min_replicas = call->attempt.terms.min_replicas;
     lock->has_straggler = call->has_straggler;

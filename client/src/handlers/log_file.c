@@ -43,7 +43,7 @@ typedef struct line_buffer {
 struct log_file {
     char dir[PATH_SIZE], path[PATH_SIZE];
     size_t keep;
-    /* Of the thread. */
+    /* Private to the thread. */
     int fd;
     bool is_regular;
     char day[DAY_LENGTH + 1]; /* of the lines in the file: YYYY-MM-DD */

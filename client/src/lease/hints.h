@@ -17,7 +17,7 @@ typedef struct hinted_lock {
     watched_lock *watched;
     const char *name, *token;
 
-    /* Of hints.c. */
+    /* Private to hints.c. */
     tracking *tracking; /* NULL: no hints are wanted now */
     tracked_name tracked;
     loop_timer timer; /* the first read */

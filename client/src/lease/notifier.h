@@ -27,7 +27,7 @@ typedef struct notifier {
 typedef struct watched_lock {
     lease *lease; /* of a rule with is_watched */
     const char *name;
-    /* Of notifier.c. */
+    /* Private to notifier.c. */
     notifier *notifier;
     loop_timer timer;
     notice notice;

@@ -30,7 +30,7 @@ typedef struct kept_lock {
     attempt *attempt; /* the handle's; name, token, fence, replicas and session are the lock's */
     watched_lock *watched;
 
-    /* Of renewal.c. */
+    /* Private to renewal.c. */
     renewal *renewal; /* NULL: not kept */
     heap_node node;
     list_node blocked_node;
@@ -38,7 +38,7 @@ typedef struct kept_lock {
     bool is_cut_off; /* the connection of the session has ended */
     bool is_paused;
     int64_t pause_ms; /* before the next attempt; 0: the last attempt succeeded */
-    /* Of the lock; the attempt has them again after each use. */
+    /* The terms of the lock; the attempt has them again after each use. */
     uint64_t fence;
     uint32_t min_replicas, replica_timeout_ms;
 } kept_lock;

@@ -49,7 +49,7 @@ struct request {
      * anything. */
     void (*on_sent)(request *request);
     size_t reply_bytes_max; /* a longer reply ends the connection; 0: REPLY_BYTES */
-    /* Of connection.c. */
+    /* Private to connection.c. */
     int64_t sent_us;  /* when it was given to the kernel; 0: not yet. Senders may read it */
     connection *conn; /* NULL: not under way */
     uint64_t sequence;
@@ -92,7 +92,7 @@ bool connection_is_ready(const connection *conn);
 bool connection_is_idle(const connection *conn); /* ready, and owes no reply */
 /* The peer is still there and has said nothing: for one that has not been watched for a while. */
 bool connection_is_alive(connection *conn);
-/* Of one that is not ready: what has not happened yet, for people. */
+/* The event that a connection waits for until it is ready, for people. */
 const char *connection_overdue(const connection *conn);
 
 enum { REPLY_BYTES = 64 * 1024, REPLY_BYTES_MAX = 16 * 1024 * 1024 };

@@ -51,7 +51,7 @@ void pipeline_put_back(pipeline *pipeline, bytes *output, size_t written);
 
 typedef enum phase { OPENING, CONNECTING, HANDSHAKE, GREETING, READY, BROKEN, CLOSED } phase;
 
-/* Of connecting.c. */
+/* Private to connecting.c. */
 typedef struct connecting {
     loop_io lookup_io; /* readable: the look-up has a result */
     lookup *lookup;
@@ -90,16 +90,16 @@ static inline bool connection_is_broken(const connection *conn) {
     return conn->phase == BROKEN || conn->phase == CLOSED;
 }
 
-/* Of connection.c. The first begins the greeting; the second breaks the connection by the meaning
+/* In connection.c. The first begins the greeting; the second breaks the connection by the meaning
  * of an error reply; the third tells a request, or NULL, that no reply follows. */
 void connection_on_open(connection *conn);
 void connection_fail_by_error(connection *conn, const reply *error);
 void connection_end_request(request *request, dlock_status status, const char *cause);
 
-/* Of connecting.c: from OPENING to connection_on_open(), or the connection fails. */
+/* In connecting.c: from OPENING to connection_on_open(), or the connection fails. */
 void connection_connect(connection *conn);
 
-/* Of connection_io.c. The first two end the connection if they fail; connection_write() is like
+/* In connection_io.c. The first two end the connection if they fail; connection_write() is like
  * send(2) without waiting. */
 bool connection_watch(connection *conn, uint32_t events);
 ssize_t connection_write(connection *conn, const char *data, size_t size);

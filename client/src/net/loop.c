@@ -92,7 +92,7 @@ static void wake(loop *loop, waiter *waiter) {
     sleepers_mark(&loop->sleepers, waiter->seat);
 }
 
-/* Of a loop without threads: by another descriptor than the program polls. */
+/* A loop without threads uses another descriptor than the program polls. */
 static int sleeper_fd(const loop *loop) {
     return loop->has_no_threads ? loop->background.wake_fd : loop->watched.wake_fd;
 }

@@ -47,7 +47,7 @@ struct loop_io {
     void (*on_written)(loop_io *io, bytes *output, ssize_t count, int fault);
     /* After loop_expect(): the result of recv(2). */
     void (*on_bytes)(loop_io *io, const char *bytes, ssize_t count, int fault);
-    /* Of loop.c. */
+    /* Private to loop.c. */
     bool is_watched;
     uint32_t events;
     list_node write_node;
@@ -141,7 +141,7 @@ int loop_dispatch_fd(loop *loop);
  * loop_new(). */
 void loop_forbid_threads(loop *loop);
 bool loop_has_threads(const loop *loop);
-/* Of a loop without threads, not locked: does the background work if the loop was woken for it. */
+/* For a loop without threads, not locked: does the background work if the loop was woken for it. */
 void loop_do_background_work(loop *loop);
 
 /* Makes sure that it runs, where threads are allowed. False: no thread to be had. Locked. */

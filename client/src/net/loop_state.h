@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* What a turn waits for. */
+/* The descriptors and timers a turn waits for. */
 typedef struct watched {
     int epoll_fd, timer_fd, wake_fd;
     loop_io **by_fd; /* by descriptor; NULL: not watched */
@@ -49,7 +49,7 @@ typedef struct background {
     void *arg;
 } background;
 
-/* Of dispatch.c. */
+/* Private to dispatch.c. */
 typedef struct dispatching {
     list suspended, ready, batch; /* waiter: not ready; ready; ready, of the dispatch under way */
     int ready_fd, fd; /* the eventfd; what the program polls, maybe the same; -1: none yet */
@@ -87,7 +87,7 @@ void loop_turn_beside(loop *loop);
 /* Gives the mutex back and wakes threads, without finishing deferred work. */
 void loop_give_mutex(loop *loop);
 
-/* Of loop_io.c. Polls for a moment, not locked. The result is that of epoll_wait(2). */
+/* In loop_io.c. Polls for a moment, not locked. The result is that of epoll_wait(2). */
 int loop_spin(loop *loop, struct epoll_event *events, int max);
 /* Both give the mutex back meanwhile. */
 void loop_send(loop *loop, loop_io *io, bytes *output);
@@ -96,7 +96,7 @@ void loop_read_briefly(loop *loop);
 /* Sends what was written. Gives the mutex back meanwhile. */
 void loop_send_all(loop *loop);
 
-/* Of dispatch.c. Locked, all of these. */
+/* In dispatch.c. Locked, all of these. */
 void dispatching_init(dispatching *dispatching);
 void dispatching_free(dispatching *dispatching);
 /* The waiter is suspended, and can go on. */
@@ -111,10 +111,10 @@ static inline bool waiter_can_go_on(const waiter *waiter) {
     return waiter->is_ready || (waiter->is_canceled != NULL && atomic_load(waiter->is_canceled));
 }
 
-/* Of background.c: ends the thread, if it was started. */
+/* In background.c: ends the thread, if it was started. */
 void background_stop(loop *loop);
 
-/* Of an eventfd. Async-signal-safe. */
+/* Signals an eventfd. Async-signal-safe. */
 static inline void event_signal(int fd) {
     int before = errno; /* of the code that a signal handler interrupted */
     eventfd_write(fd, 1);

@@ -27,7 +27,7 @@ typedef struct lookup {
     /* An eventfd: readable once it is done, and never emptied. Belongs to the look-up (loop_close()
      * must not close it: watch a dup(2)). */
     int done_fd;
-    /* Of resolve.c. */
+    /* Private to resolve.c. */
     atomic_int users;
     int port;
     char host[];

@@ -77,13 +77,13 @@ reply *reply_copy(const reply *root);
 /* An INTEGER, or the digits of a TEXT or STATUS as a number; -1: no number, or negative. */
 int64_t reply_number(const reply *reply);
 
-/* What an error of the server means for a lock. */
+/* The meaning of an error reply for a lock. */
 typedef struct error_meaning {
     dlock_status status;
     bool is_transient; /* may be different in a moment: worth another attempt */
 } error_meaning;
 
-/* Of error_reply.c. error: a REPLY_ERROR, e.g. "NOAUTH Authentication required." */
+/* In error_reply.c. error: a REPLY_ERROR, e.g. "NOAUTH Authentication required." */
 error_meaning error_reply_meaning(const reply *error);
 
 /* -- reading */

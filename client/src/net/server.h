@@ -21,7 +21,7 @@ typedef struct server {
     char name[CAUSE_SIZE]; /* host:port or a path, for messages */
     /* NULL, or deferred whenever a command connection has ended, or another one takes over. */
     loop_task *reset_task;
-    /* Of server.c. */
+    /* Private to server.c. */
     size_t shares;
     loop *loop;
     connection *command, *draining; /* NULL: none */
@@ -66,7 +66,7 @@ typedef struct own_connection {
     /* A message of a subscription. Where nobody wants any, one ends the connection. */
     void (*on_message)(void *arg, const reply *message);
     void *arg;
-    /* Of server.c. */
+    /* Private to server.c. */
     list_node node; /* in parked or kept of its server, or in no list */
     bool is_parked, is_kept;
     loop_timer kept_timer;

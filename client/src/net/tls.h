@@ -17,7 +17,7 @@ typedef struct tls {
     /* After EAGAIN: repeat the call when the socket is writable, not when there is something to
      * read. */
     bool wants_to_write;
-    /* Of tls.c. */
+    /* Private to tls.c. */
     struct ssl_st *ssl;
     int fd;
     int fault;      /* errno of the socket, or 0 */

@@ -9,13 +9,13 @@ typedef struct lock_words {
     dlock_operation operation;
     const char *name, *token;
     uint32_t lease_ms; /* not of a release */
-    /* Of an acquire. */
+    /* For an acquire. */
     uint32_t wait_ms; /* 0: not parked */
     bool is_session;
     dlock_mode mode;
     uint32_t max_holders; /* of a shared acquire; 0: no limit */
     uint64_t fence;       /* at least; 0: whatever the server gives */
-    /* Of plain Redis. */
+    /* For plain Redis. */
     bool is_repeated; /* an acquire: one with the token may have been granted before */
     bool has_hash;    /* of a script, instead of its text: the reply may be NOSCRIPT */
 } lock_words;
@@ -38,7 +38,7 @@ void guard_command(command *command, const char *name, const char *token,
 /* Redis's own WAIT: the number of replicas that have the writes of this connection. */
 void replicas_command(command *command, uint32_t count, uint32_t timeout_ms);
 
-/* What a reply means for the lock. Each read_...() sets all fields. */
+/* The meaning of a reply for the lock. Each read_...() sets all fields. */
 typedef struct verdict {
     dlock_status status;
     bool is_transient;            /* of a failure: another attempt may succeed */
