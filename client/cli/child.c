@@ -5,12 +5,12 @@
 #include "complain.h"
 #include "secret.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,32 +25,38 @@ static void set_environment(const child_options *options) {
 }
 
 /* False: the parent is gone, or wants no command. */
-static bool await_go(int go_fd) {
+static bool await_go(int fd) {
     char byte;
     ssize_t size;
     do
-        size = read(go_fd, &byte, 1);
+        size = read(fd, &byte, 1);
     while (size < 0 && errno == EINTR);
     return size == 1;
 }
 
-static _Noreturn void run(const child_options *options, int go_fd) {
+/* Ends the child without a command. The exec of a command closes the socket instead. */
+static _Noreturn void give_up(int fd, int code) {
+    bool is_told = send(fd, "", 1, MSG_NOSIGNAL) == 1;
+    _exit(is_told ? code : EXIT_CODE_INTERNAL);
+}
+
+static _Noreturn void run(const child_options *options, int fd) {
     char *const *words = options->words;
-    if (!await_go(go_fd)) _exit(EXIT_CODE_INTERNAL);
-    if (wire_now_ms() >= atomic_load(&options->times->kill_at_ms)) _exit(EXIT_CODE_LOST);
+    if (!await_go(fd)) _exit(EXIT_CODE_INTERNAL);
+    if (wire_now_ms() >= atomic_load(&options->times->kill_at_ms)) give_up(fd, EXIT_CODE_LOST);
     execvp(words[0], words);
     bool is_missing = errno == ENOENT || errno == ENOTDIR;
     complain("%s: %s", words[0], strerror(errno));
-    _exit(is_missing ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_RUN);
+    give_up(fd, is_missing ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_RUN);
 }
 
 child child_start(const child_options *options) {
     int ends[2];
     pid_t parent = getpid();
-    child made = {.pid = -1, .go_fd = -1};
-    if (pipe2(ends, O_CLOEXEC) != 0) return made;
+    child made = {.pid = -1, .fd = -1};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return made;
     made.pid = fork();
-    made.go_fd = ends[1];
+    made.fd = ends[1];
     if (made.pid != 0) {
         close(ends[0]);
         if (made.pid > 0) setpgid(made.pid, made.pid); /* so does the child: either may be first */
@@ -68,15 +74,21 @@ child child_start(const child_options *options) {
 }
 
 void child_go(child *child) {
-    if (write(child->go_fd, "", 1) < 0) complain("the command cannot be started");
-    close(child->go_fd);
-    child->go_fd = -1;
+    if (send(child->fd, "", 1, MSG_NOSIGNAL) < 0) complain("the command cannot be started");
+}
+
+bool child_has_begun(child *child) {
+    char byte;
+    bool is_given_up = recv(child->fd, &byte, 1, MSG_DONTWAIT) == 1;
+    close(child->fd);
+    child->fd = -1;
+    return !is_given_up;
 }
 
 void child_drop(child *child) {
-    close(child->go_fd);
+    close(child->fd);
     kill(child->pid, SIGKILL);
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
-    *child = (struct child){.pid = -1, .go_fd = -1};
+    *child = (struct child){.pid = -1, .fd = -1};
 }

@@ -9,7 +9,7 @@
 
 typedef struct child {
     pid_t pid; /* and its group; 0 or less: no child */
-    int go_fd;
+    int fd;    /* a socket: one byte to the child means go, one byte back means no command */
 } child;
 
 /* The command, its environment and its limits. */
@@ -26,6 +26,9 @@ typedef struct child_options {
 child child_start(const child_options *options);
 
 void child_go(child *child);
+
+/* After the end of a child that was told to go. False: the command could not be executed. */
+bool child_has_begun(child *child);
 
 /* Ends a child that has not begun. */
 void child_drop(child *child);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keeper.c - see keeper.h.
  *
- *   take     acquire; then the runner forks the command and says which group it is
+ *   take     acquire; with --at-least, extend the lock to that time, or give it back if the server
+ *            refuses. Then the runner forks the command and says which group it is
  *   confirm  if the lock is still held: GO. A runner that does not reply within half of the
  *            validity is stopped: the lock is released, and the runner begins anew
  *   keep     the library renews. If renewal fails: SIGTERM to the group, and after a grace SIGKILL,
  *            a margin before another could get the lock. If the server says that the lock is lost:
  *            SIGKILL at once
- *   end      the runner says so, or is gone (then SIGKILL first): release, or with --at-least one
- *            last extension
+ *   end      the runner says so, or is gone (then SIGKILL first): release; before --at-least is
+ *            over, extend to that time instead
  *
  * Each of the two processes alone can end the group in time: the runner sees kill_at_ms, and kills
  * when that time has come or the keeper is gone. */
@@ -120,7 +121,9 @@ static void keep(keeping *keeping) {
         if (keeping->is_killed) fds[1].fd = -1; /* the descriptor stays readable */
         if (poll(fds, 2, (int)(wait_ms > 0 ? wait_ms : 1)) < 0) continue;
         if (fds[0].revents == 0) continue;
-        if (wire_receive(keeping->fd).kind == WIRE_END) end_orphans(keeping);
+        wire_message message = wire_receive(keeping->fd);
+        if (message.kind == WIRE_END) end_orphans(keeping);
+        if (message.kind == WIRE_RELEASE && !message.has_begun) keeping->group = 0;
         return;
     }
 }
@@ -150,6 +153,24 @@ static void on_busy(void *arg) {
     tell(keeping, WIRE_WAITING, DLOCK_BUSY, text);
 }
 
+/* Extends the lock to --at-least before the command begins: a server that does not allow so long a
+ * lease refuses now, and the lock is kept even if both processes are killed. By the token, so that
+ * the handle keeps its own lease and renews as often as without --at-least. */
+static dlock_status reserve(keeping *keeping, char *text, size_t size) {
+    const request *request = keeping->request;
+    char why[300];
+    if (request->at_least_ms <= request->lease_ms) return DLOCK_OK;
+    dlock_status status =
+        dlock_extend_token(keeping->client, keeping->name, dlock_token(keeping->lock),
+                           (uint32_t)request->at_least_ms, why, sizeof(why));
+    if (status == DLOCK_NOT_HELD) { /* the handle has to know: then confirm() fails */
+        status = dlock_extend(keeping->lock, 0);
+        snprintf(why, sizeof(why), "%s", dlock_last_error(keeping->lock));
+    }
+    snprintf(text, size, "--at-least: %s", why);
+    return status == DLOCK_LOST ? DLOCK_OK : status;
+}
+
 /* A command that has begun keeps others away for --at-least, however fast it was. */
 static dlock_status give_back(keeping *keeping) {
     int64_t left_ms = keeping->granted_ms + keeping->request->at_least_ms - wire_now_ms();
@@ -166,6 +187,11 @@ static dlock_status hold(keeping *keeping, char *text, size_t size) {
         cancel_acquire(keeping->lock, keeping->wait_ms, is_verbose ? on_busy : NULL, keeping);
     keeping->granted_ms = wire_now_ms();
     if (status == DLOCK_OK) {
+        status = reserve(keeping, text, size);
+        if (status != DLOCK_OK) {
+            dlock_release(keeping->lock);
+            return status;
+        }
         if (confirm(keeping)) keep(keeping);
         status = give_back(keeping);
     }

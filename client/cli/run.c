@@ -43,6 +43,7 @@ typedef struct running {
     run_signals signals;
     int child_status; /* as of waitpid(2), or NOT_ENDED */
     int canceled_by;  /* a signal; 0: none */
+    bool has_begun;   /* the command was executed */
     bool is_keeper_gone;
     char why_lost[400]; /* "": the lock is not lost */
 } running;
@@ -240,7 +241,8 @@ static wire_message part_with_keeper(running *running) {
     wire_message done = {.kind = WIRE_DONE, .status = DLOCK_LOST};
     struct pollfd fd = {.fd = running->keeper.fd, .events = POLLIN};
     int64_t until_ms = wire_now_ms() + patience_ms(running);
-    wire_send(running->keeper.fd, &(wire_message){.kind = WIRE_RELEASE});
+    wire_message release = {.kind = WIRE_RELEASE, .has_begun = running->has_begun};
+    wire_send(running->keeper.fd, &release);
     for (int64_t now_ms; (now_ms = wire_now_ms()) < until_ms;) {
         if (poll(&fd, 1, (int)(until_ms - now_ms)) <= 0) continue;
         wire_message message = hear_keeper(running);
@@ -258,6 +260,7 @@ static int code_of_child(int status) {
 static int attend_and_end(running *running) {
     attend(running);
     end_rest(running);
+    running->has_begun = child_has_begun(&running->child);
     terminal_take_back(&running->terminal);
     terminal_close(&running->terminal);
     wire_message done = part_with_keeper(running);
@@ -269,7 +272,7 @@ static int attend_and_end(running *running) {
     }
     if (done.status != DLOCK_OK)
         complain_status(running->request->at_least_ms > 0
-                            ? "warning: the lock could not be kept for --at-least"
+                            ? "warning: the lock could not be kept or released; it ends by itself"
                             : "warning: the lock could not be released; it ends with its lease",
                         done.status, done.text);
     return is_keeper_well ? code_of_child(running->child_status) : EXIT_CODE_INTERNAL;

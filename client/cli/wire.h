@@ -7,7 +7,7 @@
  *             <--    CHILD: that group
  *   GO        -->    the lock is still held: the command may begin
  *   LOST      -->    the group is being ended
- *             <--    RELEASE: the group has ended
+ *             <--    RELEASE: the group has ended; did the command begin at all?
  *   DONE      -->    the fate of the lock; also instead of GRANTED and instead of GO
  *
  * A process whose partner has died reads the end of the stream. The time by which the group must be
@@ -17,6 +17,7 @@
 
 #include <dlock.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 typedef enum wire_kind {
@@ -33,6 +34,7 @@ typedef enum wire_kind {
 typedef struct wire_message {
     wire_kind kind;
     pid_t group;         /* of CHILD */
+    bool has_begun;      /* of RELEASE: the command was executed */
     dlock_status status; /* of DONE, LOST */
     uint64_t fence;      /* of GRANTED */
     char text[400];      /* of GRANTED: the token; of WAITING: the holder; of DONE and LOST: why */

@@ -8,7 +8,7 @@ import pytest
 from support.commands import Lock
 from support.fake_server import FakeServer, resp
 from support.server import wait_until
-from support.tool import TOOL, is_alive
+from support.tool import TOOL, is_alive, keeper_of, kill, wait_for_end
 from support.waiting import wait_for_waiters
 
 BUSY, USAGE, PROTOCOL, REFUSED, LOST = 1, 64, 76, 77, 79
@@ -76,10 +76,57 @@ def test_a_session_cannot_outlive_its_process(tool):
     assert code == USAGE and "--at-least does not go with --session" in complaints
 
 
-def test_a_server_that_does_not_allow_it(tool, client):
-    client.config_set("dlock.max-lease", 60_000)
-    code, _, complaints = tool.run("run", "--at-least", "2m", "lock", "--", "true")
-    assert code == 0 and "warning: the lock could not be kept for --at-least" in complaints
+@pytest.mark.parametrize("at_least, max_lease", [("2m", 60_000), ("2d", 86_400_000)])
+def test_a_server_that_does_not_allow_it_starts_nothing(tool, lock, client, at_least, max_lease):
+    client.config_set("dlock.max-lease", max_lease)
+    code, out, complaints = tool.run("run", "--at-least", at_least, "lock", "--", "echo", "never")
+    assert (code, out) == (USAGE, "") and lock.info() is None
+    assert "--at-least: " in complaints and f"1 to {max_lease} (dlock.max-lease)" in complaints
+
+
+def test_the_lock_is_kept_if_both_processes_are_killed(tool, lock):
+    process, pids = tool.start_group("--at-least", "10m")
+    both = keeper_of(process.pid), process.pid
+    kill(*both, number=signal.SIGSTOP)  # so that none can act on the end of the other
+    kill(*both)
+    wait_for_end(pids[:1])
+    kill(pids[1])
+    assert lock.info()["ttl"] > 500_000
+
+
+def test_it_is_renewed_as_often_as_without(tool, server, client):
+    """So a loss that the server cannot tell of is noticed within the lease."""
+    client.execute_command("ACL", "SETUSER", "untold", "on", "nopass", "~*", "+@all", "-client")
+    tool.env["DLOCK_URL"] = f"redis://untold:any@127.0.0.1:{server.port}"
+    process, pids = tool.start_group("--lease", "600ms", "--at-least", "10m")
+    client.delete("lock")
+    assert process.wait(20) == LOST and not any(map(is_alive, pids))
+
+
+@pytest.mark.parametrize("command, code", [("/no/such/command", 127), ("/etc/passwd", 126)])
+def test_a_command_that_cannot_be_executed_gives_the_lock_back(tool, lock, command, code):
+    assert tool.run("run", "--at-least", "10m", "lock", "--", command)[0] == code
+    assert lock.info() is None
+
+
+def test_a_command_that_says_so_itself_keeps_the_lock(tool, lock):
+    assert tool.run("run", "--at-least", "10m", "lock", "--", "sh", "-c", "exit 127")[0] == 127
+    assert lock.info() is not None
+
+
+def test_a_lock_that_is_lost_before_the_command_begins_is_awaited_again(make_tool):
+    def answer(words):
+        if words[0] == b"DLOCK.ACQUIRE":
+            return resp(7)
+        if words[0] in (b"DLOCK.EXTEND", b"DLOCK.RELEASE"):
+            return resp(0 if len(server.asked("DLOCK.ACQUIRE")) == 1 else 1)
+        return resp("OK")
+
+    server = FakeServer(answer)
+    tool = make_tool(server.url)
+    code, out, _ = tool.run("run", "--at-least", "10m", "lock", "--", "echo", "once")
+    assert (code, out) == (0, "once\n") and len(server.asked("DLOCK.ACQUIRE")) == 2
+    server.close()
 
 
 # -- release --force -------------------------------------------------------------------------------
