@@ -44,9 +44,9 @@ static const option_row rows[] = {
      "print who holds the lock, and why the wait ended"},
     {"quiet", 'q', NULL, WAITING, OPTION_FLAG, AT(is_quiet),
      "do not print that the wait has ended"},
-    {"force", 'f', NULL, FOR_RELEASE, OPTION_FLAG, AT(is_forced),
+    {"force", 'f', NULL, FOR_RELEASE, OPTION_FLAG_ONCE, AT(is_forced),
      "take the lock from its holder, without a token"},
-    {"yes", 'y', NULL, FOR_RELEASE, OPTION_FLAG, AT(is_sure), "with --force: do not ask"},
+    {"yes", 'y', NULL, FOR_RELEASE, OPTION_FLAG_ONCE, AT(is_sure), "with --force: do not ask"},
     {"held-longer", 0, "TIME", FOR_LIST | FOR_TOP, OPTION_DURATION, AT(held_longer_ms),
      "only locks that are held for longer"},
     {"waiters", 0, NULL, FOR_LIST | FOR_TOP, OPTION_FLAG, AT(is_waited_for),
@@ -170,6 +170,7 @@ bool option_set(request *request, const option_row *row, const char *text) {
     void *field = (char *)request + row->offset;
     switch (row->kind) {
     case OPTION_FLAG:
+    case OPTION_FLAG_ONCE:
         *(bool *)field = strcmp(text, "yes") == 0;
         return *(bool *)field || strcmp(text, "no") == 0;
     case OPTION_TEXT:
@@ -178,6 +179,7 @@ bool option_set(request *request, const option_row *row, const char *text) {
     case OPTION_NUMBER:
         return set_number(text, field);
     case OPTION_PATIENCE:
+        request->is_tried_once = false; /* of --wait and --nonblock the later one counts */
         if (strcmp(text, "forever") != 0) return duration_parse(text, field);
         *(int64_t *)field = DLOCK_WAIT_FOREVER;
         return true;
@@ -193,6 +195,8 @@ const char *option_describe(const option_row *row) {
     switch (row->kind) {
     case OPTION_FLAG:
         return "yes or no";
+    case OPTION_FLAG_ONCE:
+        return "allowed in a file, only on the command line";
     case OPTION_NUMBER:
         return "a number";
     case OPTION_DURATION:

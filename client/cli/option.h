@@ -9,6 +9,7 @@
 
 typedef enum option_kind {
     OPTION_FLAG,
+    OPTION_FLAG_ONCE, /* a flag for one call: only on the command line, not in a file */
     OPTION_TEXT,
     OPTION_NUMBER,
     OPTION_DURATION,

@@ -89,7 +89,7 @@ static void set_defaults(request *request) {
 static bool set_from_file(void *arg, const char *key, const char *value, const char **wrong) {
     const option_row *row = option_of_key(key);
     *wrong = row == NULL ? "a known key" : option_describe(row);
-    return row != NULL && set(arg, row, value);
+    return row != NULL && row->kind != OPTION_FLAG_ONCE && set(arg, row, value);
 }
 
 static bool apply_files(request *request) {
@@ -129,33 +129,70 @@ static bool apply_options(request *request, const given givens[], int count, boo
 
 /* -- checks */
 
-/* The lease may be a parameter of the URL that other subcommands do not use. */
-static const char *find_lease_mistake(const request *request, const subcommand *subcommand) {
-    if ((subcommand->bit & (FOR_RUN | FOR_ACQUIRE | FOR_EXTEND)) == 0) return NULL;
+static const char *find_lease_mistake(const request *request) {
     if (request->lease_ms < 100) return "--lease, or lease_ms in the URL, is less than 100ms";
     if (request->lease_ms > UINT32_MAX) return "--lease is more than 49 days";
     return NULL;
 }
 
-static const char *find_mistake(const request *request) {
+static const char *find_run_mistake(const request *request) {
     if (request->at_least_ms > UINT32_MAX) return "--at-least is more than 49 days";
     if (request->at_least_ms > 0 && (request->is_session || request->is_session_by_url))
         return "--at-least does not go with --session, which ends with the process";
-    if (request->slots == 0 || request->slots > INT32_MAX) return "--slots is not 1 to 2147483647";
     if (request->grace_ms > request->lease_ms / 2) return "--grace is more than half of --lease";
-    if (request->busy_code > 255) return "--conflict-exit-code is more than 255";
-    if (request->interval_ms < 50) return "--interval is less than 50ms";
-    if (request->threads < 1 || request->threads > 1000) return "--threads is not 1 to 1000";
-    if (request->duration_ms < 100) return "--duration is less than 100ms";
-    if (request->is_http && request->output != NULL) return "--http does not go with --output";
     return NULL;
 }
 
+static const char *find_acquire_mistake(const request *request) {
+    if (!request->is_session_by_url) return NULL;
+    return "session=yes in the URL: the lock would end with this command";
+}
+
+static const char *find_slots_mistake(const request *request) {
+    bool is_wrong = request->slots == 0 || request->slots > INT32_MAX;
+    return is_wrong ? "--slots is not 1 to 2147483647" : NULL;
+}
+
+static const char *find_wait_mistake(const request *request) {
+    return request->busy_code > 255 ? "--conflict-exit-code is more than 255" : NULL;
+}
+
+static const char *find_top_mistake(const request *request) {
+    return request->interval_ms < 50 ? "--interval is less than 50ms" : NULL;
+}
+
+static const char *find_bench_mistake(const request *request) {
+    if (request->threads < 1 || request->threads > 1000) return "--threads is not 1 to 1000";
+    return request->duration_ms < 100 ? "--duration is less than 100ms" : NULL;
+}
+
+static const char *find_metrics_mistake(const request *request) {
+    bool is_wrong = request->is_http && request->output != NULL;
+    return is_wrong ? "--http does not go with --output" : NULL;
+}
+
+/* Only the subcommands that use a value complain about it: files and URLs are for all of them. */
+static const struct rule {
+    unsigned commands;
+    const char *(*find_mistake)(const request *request);
+} rules[] = {{FOR_RUN | FOR_ACQUIRE | FOR_EXTEND, find_lease_mistake},
+             {FOR_RUN, find_run_mistake},
+             {FOR_ACQUIRE, find_acquire_mistake},
+             {FOR_RUN | FOR_ACQUIRE, find_slots_mistake},
+             {FOR_RUN | FOR_ACQUIRE | FOR_WAIT, find_wait_mistake},
+             {FOR_TOP, find_top_mistake},
+             {FOR_BENCH, find_bench_mistake},
+             {FOR_METRICS, find_metrics_mistake}};
+
+static const char *find_mistake(const request *request, unsigned bit) {
+    const char *mistake = NULL;
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && mistake == NULL; i++)
+        if ((rules[i].commands & bit) != 0) mistake = rules[i].find_mistake(request);
+    return mistake;
+}
+
 static bool check(const request *request, const subcommand *subcommand) {
-    const char *mistake = find_lease_mistake(request, subcommand);
-    if (mistake == NULL) mistake = find_mistake(request);
-    if (subcommand->bit == FOR_ACQUIRE && request->is_session_by_url)
-        mistake = "session=yes in the URL: the lock would end with this command";
+    const char *mistake = find_mistake(request, subcommand->bit);
     int words = request->word_count, most = subcommand->words_max;
     if (mistake != NULL) {
         complain("%s", mistake);

@@ -39,7 +39,8 @@ typedef struct request {
     int64_t connect_timeout_ms, io_timeout_ms;
     int64_t wait_ms, lease_ms, grace_ms, at_least_ms;
     int64_t min_replicas, busy_code;
-    bool is_session, is_tried_once, is_url_passed;
+    bool is_session, is_url_passed;
+    bool is_tried_once;     /* until all sources are read; then wait_ms says so */
     bool is_session_by_url; /* the library makes every lock a session */
     bool is_shared;
     int64_t slots; /* shared, at most so many; negative: not given */

@@ -52,6 +52,26 @@ def test_an_option_goes_over_the_environment_and_that_over_the_file(tool, config
     assert tool.run("list", "-u", nobody())[0] == 69
 
 
+@pytest.mark.parametrize("text, options", [
+    ("nonblock = yes", ["-w", "60s"]), ("nonblock = yes\nwait = 60s", []),
+    ("", ["-n", "-w", "60s"]), ("nonblock = yes", ["-w", "forever"])])
+def test_the_later_of_wait_and_nonblock_waits(tool, configure, server, client, text, options):
+    configure(f"url = {url(server)}\n{text}\n")
+    Lock(client).acquire("alice", 60_000)
+    process = tool.start("run", *options, "lock", "--", "true")
+    wait_for_waiters(client, 1)
+    Lock(client).release("alice")
+    assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("text, options", [
+    ("wait = 60s", ["-n"]), ("wait = 60s\nnonblock = yes", []), ("", ["-w", "60s", "-n"])])
+def test_the_later_of_wait_and_nonblock_tries_once(tool, configure, server, client, text, options):
+    configure(f"url = {url(server)}\n{text}\n")
+    Lock(client).acquire("alice", 600_000)
+    assert tool.run("run", *options, "lock", "--", "true", timeout=30) == (1, "", "")
+
+
 # -- parameters of the URL -------------------------------------------------------------------------
 
 
@@ -160,6 +180,26 @@ def test_a_mistake_in_the_file(tool, configure, line, complaint):
     configure(f"# one\n{line}\n")
     code, out, complaints = tool.run("list")
     assert (code, out) == (CONFIG, "") and complaint in complaints
+
+
+@pytest.mark.parametrize("text, words", [
+    ("session = yes\nat_least = 1m", ["run", "lock", "--", "true"]),
+    ("grace = 20s", ["run", "lock", "--", "true"]), ("slots = 0", ["acquire", "lock"]),
+    ("lease = 1ms", ["extend", "lock", "t"]), ("conflict_exit_code = 256", ["wait", "lock"]),
+    ("interval = 1ms", ["top"]), ("threads = 0", ["bench"]), ("duration = 1ms", ["bench"]),
+    ("http = yes\noutput = /dev/null", ["metrics"])])
+def test_only_commands_that_use_a_wrong_value_complain(tool, configure, server, text, words):
+    configure(f"url = {url(server)}\n{text}\n")
+    assert tool.run("list") == (0, "", "")
+    assert tool.run(*words)[0] == 64
+
+
+@pytest.mark.parametrize("key", ["force", "yes"])
+@pytest.mark.parametrize("value", ["yes", "no"])
+def test_what_is_only_for_the_command_line(tool, configure, key, value):
+    path = configure(f"# one\n{key} = {value}\n")
+    complaint = f"{path}, line 2: {key}: not allowed in a file, only on the command line"
+    assert tool.run("list") == (CONFIG, "", f"dlock: {complaint}\n")
 
 
 # -- passwords -------------------------------------------------------------------------------------
