@@ -34,12 +34,13 @@ static bool is_confirmed(const request *request, const sightings *holders) {
     char answer[16] = "";
     for (size_t i = 0; i < holders->count; i++)
         show_holder(request->words[0], &holders->all[i]);
-    fprintf(stderr, "Its holder is not told before its next renewal. Release it? [y/N] ");
+    fprintf(stderr, "Its holder may not notice before its next renewal. Release it? [y/N] ");
     return fgets(answer, sizeof(answer), stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-/* How many of the tokens held the lock and do not any more. */
-static size_t release_all(const request *request, dlock_client *client, const sightings *holders) {
+/* How many of the tokens held the lock and do not any more. failure: the last one, if any. */
+static size_t release_all(const request *request, dlock_client *client, const sightings *holders,
+                          dlock_status *failure) {
     size_t released = 0;
     for (size_t i = 0; i < holders->count; i++) {
         char why[WHY_SIZE] = "";
@@ -54,9 +55,24 @@ static size_t release_all(const request *request, dlock_client *client, const si
         if (status == DLOCK_NOT_HELD)
             complain("%s: %s does not hold it any more", request->words[0], lock->token);
         else if (status != DLOCK_OK)
-            complain_status(request->words[0], status, why);
+            complain_status(request->words[0], *failure = status, why);
     }
     return released;
+}
+
+static void show_json(const request *request, bool is_released) {
+    json_object_begin(NULL);
+    json_text("name", request->words[0]);
+    json_fact("released", is_released);
+    json_object_end();
+}
+
+static int show_free(const request *request) {
+    if (request->is_json)
+        show_json(request, false);
+    else
+        complain("%s: the lock is free", request->words[0]);
+    return EXIT_CODE_BUSY;
 }
 
 static int release_seen(const request *request, dlock_client *client, const sightings *holders) {
@@ -68,13 +84,10 @@ static int release_seen(const request *request, dlock_client *client, const sigh
         complain("%s: nothing has changed", request->words[0]);
         return EXIT_CODE_BUSY;
     }
-    bool is_released = release_all(request, client, holders) > 0;
-    if (request->is_json) {
-        json_object_begin(NULL);
-        json_text("name", request->words[0]);
-        json_fact("released", is_released);
-        json_object_end();
-    }
+    dlock_status failure = DLOCK_OK;
+    bool is_released = release_all(request, client, holders, &failure) > 0;
+    if (request->is_json) show_json(request, is_released && failure == DLOCK_OK);
+    if (failure != DLOCK_OK) return (int)exit_code_of(failure);
     return is_released ? EXIT_CODE_OK : EXIT_CODE_BUSY;
 }
 
@@ -90,6 +103,8 @@ int force_release(request *request) {
     sightings_sort(&holders, "name");
     if (status == DLOCK_OK)
         code = release_seen(request, client, &holders);
+    else if (status == DLOCK_NOT_HELD)
+        code = show_free(request);
     else
         code = (int)complain_status(request->words[0], status, why);
     sightings_clear(&holders);

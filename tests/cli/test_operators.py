@@ -1,5 +1,6 @@
 """What the tool tells people: who holds a lock, why it gave up; and what it does for operators."""
 
+import json
 import pathlib
 import signal
 
@@ -138,9 +139,25 @@ def test_force_needs_yes_where_nobody_can_be_asked(tool, lock):
     assert code == USAGE and "--yes" in complaints and lock.info() is not None
     assert tool.run("release", "--force", "--yes", "lock") == (0, "", "")
     assert lock.info() is None
-    assert tool.run("release", "--force", "--yes", "lock")[0] == BUSY
     for words in ["release", "lock"], ["release", "--force", "lock", "alice"]:
         assert tool.run(*words)[0] == USAGE
+
+
+def test_force_of_a_free_lock(tool):
+    words = "release", "--force", "--yes", "lock"
+    assert tool.run(*words) == (BUSY, "", "dlock: lock: the lock is free\n")
+    code, out, complaints = tool.run(*words, "--json")
+    assert (code, complaints) == (BUSY, "") and json.loads(out) == {"name": "lock",
+                                                                    "released": False}
+
+
+def test_force_without_permission(make_tool, server, client, lock):
+    client.execute_command("ACL", "SETUSER", "eyes", "on", "nopass", "~*", "+dlock.info")
+    lock.acquire("alice", 60_000)
+    tool = make_tool(f"redis://eyes:any@127.0.0.1:{server.port}")
+    code, out, complaints = tool.run("release", "--force", "--yes", "--json", "lock")
+    assert code == REFUSED and "NOPERM" in complaints and lock.info()["token"] == b"alice"
+    assert json.loads(out) == {"name": "lock", "released": False}
 
 
 @pytest.mark.parametrize("answer, is_released", [("y\n", True), ("n\n", False), ("\n", False)])
@@ -148,7 +165,7 @@ def test_force_asks_at_a_terminal(open_terminal, lock, answer, is_released):
     lock.acquire("alice", 60_000)
     terminal = open_terminal(TOOL, "release", "--force", "lock")
     terminal.wait_for("lock: held by alice for ")
-    terminal.wait_for("Release it? [y/N] ")
+    terminal.wait_for("may not notice before its next renewal. Release it? [y/N] ")
     terminal.type(answer)
     assert terminal.wait() == (0 if is_released else BUSY)
     assert (lock.info() is None) == is_released
