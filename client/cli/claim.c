@@ -14,6 +14,7 @@
 #include "json.h"
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -144,17 +145,31 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Looks at the lock instead of queueing for it, so as to be in nobody's way. */
+/* A server that starts, is busy or has lost its master for a moment refuses with these words. */
+static bool is_passing(dlock_status status, const char *why) {
+    static const char *const words[] = {"LOADING ", "BUSY ", "MASTERDOWN ", "CLUSTERDOWN "};
+    if (status == DLOCK_UNREACHABLE) return true;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && status == DLOCK_REFUSED; i++)
+        if (strstr(why, words[i]) != NULL) return true;
+    return false;
+}
+
+/* Looks at the lock instead of queueing for it, so as to be in nobody's way. As in
+ * cancel_acquire(), a server that cannot be reached does not end the wait, unless the wait has no
+ * limit and no look has worked yet. */
 static dlock_status wait_until_free(const request *request, dlock_client *client, char *why) {
     int64_t patience_ms = request->connect_timeout_ms + request->io_timeout_ms;
-    int64_t until_ms = request->wait_ms < 0 ? INT64_MAX : now_ms() + request->wait_ms;
+    bool is_patient = request->wait_ms >= 0;
+    int64_t until_ms = is_patient ? now_ms() + request->wait_ms : INT64_MAX;
     int64_t pause_ms = LOOK_FIRST_MS;
     for (;;) {
         dlock_status status =
             dlock_inspect(client, request->words[0], patience_ms, is_seen, NULL, why, WHY_SIZE);
         int64_t left_ms = until_ms - now_ms();
-        if (status != DLOCK_OK) return status;
-        if (left_ms <= 0) return DLOCK_TIMEOUT;
+        bool is_held = status == DLOCK_OK;
+        is_patient = is_patient || is_held;
+        if (!is_held && !(is_patient && is_passing(status, why))) return status;
+        if (left_ms <= 0) return is_held ? DLOCK_TIMEOUT : status;
         if (pause_ms > left_ms) pause_ms = left_ms;
         nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000}, NULL);
         pause_ms = pause_ms * 2 < LOOK_MAX_MS ? pause_ms * 2 : LOOK_MAX_MS;

@@ -199,7 +199,8 @@ def test_sigterm_ends_grandchildren_too(tool, client):
     assert not any(map(is_alive, pids)) and is_free(client)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT,
+                                    signal.SIGUSR1, signal.SIGUSR2])
 def test_a_signal_ends_the_wait(tool, lock, client, number):
     lock.acquire("another", 60_000)
     process = tool.start("run", "lock", "true")

@@ -105,6 +105,36 @@ def test_wait_until_it_is_free(tool, lock, client):
     assert client.info("dlock")["dlock_granted"] == 1, "nor does it take the lock"
 
 
+HELD, FREE = resp(["holders", [["token", "t"]]]), b"*-1\r\n"
+
+
+def wait_with(make_tool, replies, *options):
+    """The end of a wait whose looks get these replies; the last one again and again."""
+    server = FakeServer(lambda words: replies.pop(0) if len(replies) > 1 else replies[0])
+    end = make_tool(server.url).run("wait", *options, "lock")
+    server.close()
+    return end
+
+
+@pytest.mark.parametrize("options", [[], ["-w", "60s"]])
+def test_a_server_that_fails_meanwhile_does_not_end_the_wait(make_tool, options):
+    loading = b"-LOADING Redis is loading the dataset in memory\r\n"
+    replies = [HELD, CUT, CUT, loading, HELD, FREE]
+    assert wait_with(make_tool, replies, *options) == (0, "", "")
+
+
+def test_a_limited_wait_goes_on_without_a_server_until_its_end(make_tool):
+    assert wait_with(make_tool, [CUT, CUT, FREE], "-w", "60s") == (0, "", "")
+    assert wait_with(make_tool, [CUT], "-w", "300ms")[0] == UNREACHABLE
+    assert wait_with(make_tool, [HELD, CUT], "-w", "300ms")[0] == UNREACHABLE
+
+
+def test_a_wait_ends_at_once_where_waiting_does_not_help(make_tool):
+    assert wait_with(make_tool, [CUT, FREE])[0] == UNREACHABLE, "no limit, and nobody at first"
+    assert wait_with(make_tool, [CUT, FREE], "-n")[0] == UNREACHABLE
+    assert wait_with(make_tool, [HELD, b"-NOPERM no\r\n", FREE], "-w", "60s")[0] == 77
+
+
 # -- info ------------------------------------------------------------------------------------------
 
 
