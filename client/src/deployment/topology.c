@@ -181,6 +181,10 @@ static const scheme schemes[] = {
     {"rediss+cluster://", TOPOLOGY_CLUSTER, true, false},
 };
 
+#define WRONG_SCHEME                                                                               \
+    "it must begin with redis://, redis+sentinel://, redis+cluster://, the same with rediss, or "  \
+    "unix://"
+
 /* NULL: unknown. */
 static const scheme *find_scheme(const char *text) {
     for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
@@ -229,7 +233,7 @@ static const char *read_url(topology *topology, const scheme *scheme, const url_
     char copy[TEXT_SIZE], *query;
     const char *wrong = cut_query(copy, text, &query);
     if (wrong != NULL) return wrong;
-    if (scheme == NULL) return "it must begin with redis://, rediss:// or unix://";
+    if (scheme == NULL) return WRONG_SCHEME;
     bool is_sentinel = scheme->kind == TOPOLOGY_SENTINEL;
     url node = {.is_unix = scheme->is_unix, .is_tls = scheme->is_tls};
     url *locks = is_sentinel ? &topology->master : &node;

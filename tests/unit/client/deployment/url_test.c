@@ -141,17 +141,21 @@ static void a_path_may_have_an_at_sign_and_colons_and_encoded_bytes(void) {
     CHECK_GOOD("unix:///run/what%3f%20now", .is_unix = true, .host = "/run/what? now");
 }
 
+#define WRONG_SCHEME                                                                               \
+    "it must begin with redis://, redis+sentinel://, redis+cluster://, the same with rediss, or "  \
+    "unix://"
+
 static void each_mistake_has_its_message(void) {
     static const struct {
         const char *text, *wrong;
     } rows[] = {
-        {"", "it must begin with redis://, rediss:// or unix://"},
-        {"redis:/", "it must begin with redis://, rediss:// or unix://"},
-        {"example.org:6379", "it must begin with redis://, rediss:// or unix://"},
-        {"redisss://h", "it must begin with redis://, rediss:// or unix://"},
-        {"REDISS://h", "it must begin with redis://, rediss:// or unix://"},
-        {"http://h", "it must begin with redis://, rediss:// or unix://"},
-        {" redis://h", "it must begin with redis://, rediss:// or unix://"},
+        {"", WRONG_SCHEME},
+        {"redis:/", WRONG_SCHEME},
+        {"example.org:6379", WRONG_SCHEME},
+        {"redisss://h", WRONG_SCHEME},
+        {"REDISS://h", WRONG_SCHEME},
+        {"http://h", WRONG_SCHEME},
+        {" redis://h", WRONG_SCHEME},
         {"redis://", "the host is missing"},
         {"redis:///3", "the host is missing"},
         {"rediss://", "the host is missing"},
