@@ -14,6 +14,7 @@
 #include "complain.h"
 #include "connect.h"
 #include "duration.h"
+#include "escape.h"
 #include "inspect.h"
 #include "json.h"
 #include "screen.h"
@@ -131,14 +132,25 @@ static bool is_wanted(const watching *watching, const sighting *seen) {
     return watching->filter[0] == '\0' || strstr(seen->lock.name, watching->filter) != NULL;
 }
 
+/* The server's words are in the cause, so the cause is escaped. */
+static void show_head(const watching *watching) {
+    char first[LINE_SIZE], second[LINE_SIZE];
+    if (watching->status == DLOCK_OK) {
+        make_head(watching, first, second);
+        screen_line(first);
+        screen_line(second);
+        return;
+    }
+    screen_line(escape_text(first, sizeof(first), watching->why, strlen(watching->why)));
+    screen_line(dlock_status_text(watching->status));
+}
+
 static void show_page(const watching *watching) {
-    char line[LINE_SIZE], first[LINE_SIZE], second[LINE_SIZE];
+    char line[LINE_SIZE];
     int rows, columns;
     screen_size(&rows, &columns);
     screen_page_begin();
-    make_head(watching, first, second);
-    screen_line(watching->status == DLOCK_OK ? first : watching->why);
-    screen_line(watching->status == DLOCK_OK ? second : dlock_status_text(watching->status));
+    show_head(watching);
     if (watching->is_typing || watching->filter[0] != '\0')
         snprintf(line, sizeof(line), "name has: %s%s", watching->filter,
                  watching->is_typing ? "_" : "");

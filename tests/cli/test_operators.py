@@ -243,6 +243,18 @@ def test_errors_of_a_server_cannot_reach_the_terminal(make_tool):
     server.close()
 
 
+def test_errors_of_a_server_cannot_reach_the_page_of_top(open_terminal):
+    server = FakeServer(lambda words: b"-ERR \x1b]0;pwned\x07\x1b[2J\xc2\x9b31m owned\r\n")
+    terminal = open_terminal(TOOL, "top", "--url", server.url, "--interval", "200ms")
+    terminal.wait_for("q quit")
+    terminal.type("q")
+    terminal.wait()
+    assert r"\x1b]0;pwned\x07\x1b[2J\xc2\x9b31m owned" in terminal.shown
+    for raw in "\x1b]", "\x07", "\x1b[2J", "\u009b":
+        assert raw not in terminal.shown
+    server.close()
+
+
 def test_what_sentinels_say_cannot_reach_the_terminal(make_tool):
     def answer(words):
         if words[1] == b"MASTER":
