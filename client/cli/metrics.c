@@ -141,7 +141,7 @@ static void write_histograms(const exposition *out, const scrape *scrape) {
 /* A name that independent servers give to different holders is written once. */
 static bool is_first(const sightings *sightings, size_t index) {
     for (size_t i = 0; i < index; i++)
-        if (strcmp(sightings->all[i].lock.name, sightings->all[index].lock.name) == 0) return false;
+        if (sighting_is_namesake(&sightings->all[i], &sightings->all[index])) return false;
     return true;
 }
 

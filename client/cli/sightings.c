@@ -67,8 +67,21 @@ bool sightings_add(void *arg, const dlock_inspection *lock) {
 
 /* -- order */
 
+/* Any byte may be in a name or a token, also NUL. */
+static int compare_bytes(const char *one, size_t one_length, const char *other,
+                         size_t other_length) {
+    int bytes = memcmp(one, other, one_length < other_length ? one_length : other_length);
+    return bytes != 0 ? bytes : (one_length > other_length) - (one_length < other_length);
+}
+
 static int compare_names(const void *a, const void *b) {
-    return strcmp(((const sighting *)a)->lock.name, ((const sighting *)b)->lock.name);
+    const sighting *one = a, *other = b;
+    return compare_bytes(one->lock.name, one->lock.name_length, other->lock.name,
+                         other->lock.name_length);
+}
+
+bool sighting_is_namesake(const sighting *one, const sighting *other) {
+    return compare_names(one, other) == 0;
 }
 
 static int compare(int64_t one, int64_t other, const void *a, const void *b) {
@@ -105,14 +118,13 @@ bool sightings_can_sort(const char *key) {
     return find(key) != NULL;
 }
 
-static bool is_copy(const sighting *a, const sighting *b) {
-    return strcmp(a->lock.name, b->lock.name) == 0 && strcmp(a->lock.token, b->lock.token) == 0;
-}
-
+/* 0: copies of one lock. */
 static int compare_copies(const void *a, const void *b) {
     const sighting *one = a, *other = b;
     int names = compare_names(a, b);
-    return names != 0 ? names : strcmp(one->lock.token, other->lock.token);
+    if (names != 0) return names;
+    return compare_bytes(one->lock.token, one->lock.token_length, other->lock.token,
+                         other->lock.token_length);
 }
 
 /* Independent servers that keep a lock together have a copy each. */
@@ -121,7 +133,7 @@ static void merge(sightings *sightings) {
     qsort(sightings->all, sightings->count, sizeof(sightings->all[0]), compare_copies);
     for (size_t i = 0; i < sightings->count; i++) {
         sighting *last = kept > 0 ? &sightings->all[kept - 1] : NULL, *next = &sightings->all[i];
-        if (last == NULL || !is_copy(last, next)) {
+        if (last == NULL || compare_copies(last, next) != 0) {
             sightings->all[kept++] = *next;
             continue;
         }

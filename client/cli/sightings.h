@@ -25,6 +25,9 @@ bool sightings_add(void *arg, const dlock_inspection *lock);
 bool sightings_can_sort(const char *key);
 void sightings_sort(sightings *sightings, const char *key);
 
+/* Locks of the same name: copies, or different holders at independent servers. */
+bool sighting_is_namesake(const sighting *one, const sighting *other);
+
 /* The holder, for a column: the token; for a shared lock also the number of holders. */
 enum { SIGHTING_HOLDER_SIZE = 300 };
 size_t sighting_holder(const sighting *seen, char text[SIGHTING_HOLDER_SIZE]);

@@ -96,7 +96,8 @@ def test_the_busiest_locks_are_named(tool, busy):
 
 
 def test_names_of_any_bytes(tool, client):
-    names = [b'a"b', b"a\\b", b"a\nb", b"a\\x0ab", b"a\xffb", "ä".encode()]
+    names = [b'a"b', b"a\\b", b"a\nb", b"a\\x0ab", b"a\xffb", b"a\0b", b"a\0c",
+             "ä".encode()]
     for name in names:
         Lock(client, name).acquire("alice")
     shown = re.findall(r'^dlock_lock_waiters\{name="(.*)"\} 0$', metrics(tool), re.M)

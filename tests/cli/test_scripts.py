@@ -209,6 +209,13 @@ def test_all_locks_and_nothing_else(tool, client):
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_names_that_differ_behind_a_zero_byte_are_different(tool, client):
+    names = ["a", "a\0", "a\0b", "a\0c"]
+    for name in names:
+        Lock(client, name).acquire("t", 60_000)
+    assert [lock["name"] for lock in run_json(tool, "list")] == names
+
+
 def test_a_prefix_is_a_prefix_and_no_pattern(tool, client):
     for name in "a*:x", "ab:x", "a*:y":
         Lock(client, name).acquire(f"t-{name}", 60_000)
