@@ -21,7 +21,7 @@
 
 /* All locks of a large server take a while; a missing reply is noticed much sooner. */
 enum { LIST_TIMEOUT_MS = 10 * 60 * 1000, WHY_SIZE = 300 };
-enum { NAME_WIDTH = 28, TOKEN_WIDTH = 26, TOKEN_SIZE = 1100, QUEUE_MAX = 10 };
+enum { NAME_WIDTH = 28, TOKEN_WIDTH = 26, TOKEN_MAX = 256, QUEUE_MAX = 10 };
 
 static const char *mode_name(dlock_mode mode) {
     return mode == DLOCK_SHARED ? "shared" : "exclusive";
@@ -53,7 +53,8 @@ void inspect_show_json(const sighting *seen) {
 /* A waiter, with its own copy of the token. */
 typedef struct place {
     dlock_waiting waiting;
-    char token[TOKEN_SIZE];
+    char token[TOKEN_MAX];
+    size_t token_length;
 } place;
 
 typedef struct queue {
@@ -65,19 +66,21 @@ static bool add_place(void *arg, const dlock_waiting *waiting) {
     queue *queue = arg;
     place *place = &queue->places[queue->count++];
     place->waiting = *waiting;
-    escape_text(place->token, sizeof(place->token), waiting->token, waiting->token_length);
+    place->token_length = waiting->token_length < TOKEN_MAX ? waiting->token_length : TOKEN_MAX;
+    memcpy(place->token, waiting->token, place->token_length);
     return queue->count < QUEUE_MAX;
 }
 
 static void show_queue(const queue *queue) {
-    char waited[DURATION_SIZE], left[DURATION_SIZE];
+    char token[4 * TOKEN_MAX + 1], waited[DURATION_SIZE], left[DURATION_SIZE];
     for (size_t i = 0; i < queue->count; i++) {
-        const dlock_waiting *waiting = &queue->places[i].waiting;
+        const place *place = &queue->places[i];
+        const dlock_waiting *waiting = &place->waiting;
+        escape_text(token, sizeof(token), place->token, place->token_length);
         duration_show(waiting->waited_ms, waited);
         duration_show(waiting->left_ms, left);
-        printf("%7zu  %s, %swaits for %s, for up to %s more, client %" PRId64 "\n", i + 1,
-               queue->places[i].token, waiting->mode == DLOCK_SHARED ? "shared, " : "", waited,
-               left, waiting->client);
+        printf("%7zu  %s, %swaits for %s, for up to %s more, client %" PRId64 "\n", i + 1, token,
+               waiting->mode == DLOCK_SHARED ? "shared, " : "", waited, left, waiting->client);
     }
 }
 
@@ -86,7 +89,7 @@ static void show_queue_json(const queue *queue) {
     for (size_t i = 0; i < queue->count; i++) {
         const dlock_waiting *waiting = &queue->places[i].waiting;
         json_object_begin(NULL);
-        json_text("token", queue->places[i].token);
+        json_bytes("token", queue->places[i].token, queue->places[i].token_length);
         json_text("mode", mode_name(waiting->mode));
         json_number("waited_ms", waiting->waited_ms);
         json_number("left_ms", waiting->left_ms);

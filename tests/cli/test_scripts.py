@@ -157,6 +157,15 @@ def test_info_of_a_held_lock(tool, server, lock):
     assert "waiters  2\n      1  bob, waits for " in out and "\n      2  carol, waits " in out
 
 
+def test_a_token_in_json_is_the_token(tool, server, lock):
+    """Of a holder and of a waiter."""
+    token = 'a\x00b\n\\x41"\u202e'
+    lock.acquire(token, 60_000)
+    queue_up(server, [token + "2"])
+    got = run_json(tool, "info", "lock")
+    assert got["token"] == token and [each["token"] for each in got["queue"]] == [token + "2"]
+
+
 def test_info_of_a_free_lock(tool):
     assert tool.run("info", "lock") == (BUSY, "free\n", "")
     assert run_json(tool, "info", "lock", code=BUSY) == {"name": "lock", "free": True}
