@@ -221,7 +221,7 @@ static int check(const request *request) {
         dlock_inspect(client, "dlock:bench", patience_ms, is_seen, NULL, why, sizeof(why));
     dlock_client_free(client);
     if (status == DLOCK_OK || status == DLOCK_NOT_HELD) return EXIT_CODE_OK;
-    return (int)complain_status("bench", status, why);
+    return (int)complain_status(request, "bench", status, why);
 }
 
 int bench(request *request) {
@@ -232,7 +232,7 @@ int bench(request *request) {
         play(&outcomes[i], i, request);
         clear_progress();
         if (outcomes[i].status == DLOCK_OK) continue;
-        return (int)complain_status("bench", outcomes[i].status, outcomes[i].why);
+        return (int)complain_status(request, "bench", outcomes[i].status, outcomes[i].why);
     }
     if (request->is_json)
         show_json(outcomes);

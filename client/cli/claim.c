@@ -80,7 +80,8 @@ int claim_acquire(request *request) {
     if (status == DLOCK_OK)
         code = take(&(claim){request, client}, lock);
     else
-        code = (int)complain_status("not a lock that can be had here", status, dlock_error());
+        code =
+            (int)complain_status(request, "not a lock that can be had here", status, dlock_error());
     dlock_lock_free(lock);
     dlock_client_free(client);
     return code;
@@ -100,7 +101,7 @@ static int show_change(const request *request, dlock_status status, const char *
     }
     if (status == DLOCK_NOT_HELD) complain("%s: the token does not hold it", request->words[0]);
     if (has_reply) return (int)exit_code_of(status);
-    return (int)complain_status(request->words[0], status, why);
+    return (int)complain_status(request, request->words[0], status, why);
 }
 
 int claim_release(request *request) {
@@ -189,7 +190,7 @@ int claim_wait(request *request) {
     dlock_client_free(client);
     bool is_free = status == DLOCK_NOT_HELD;
     if (!is_free && status != DLOCK_TIMEOUT)
-        return (int)complain_status(request->words[0], status, why);
+        return (int)complain_status(request, request->words[0], status, why);
     if (request->is_json) {
         json_object_begin(NULL);
         json_text("name", request->words[0]);

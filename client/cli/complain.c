@@ -30,24 +30,27 @@ void complain(const char *format, ...) {
     write_line(line);
 }
 
-/* Causes that an operator can remove, and how. The server's words are in the cause. */
-static const struct hint {
+/* Replies that only a node of a cluster gives. The server's words are in the cause. */
+static const struct sign {
     dlock_status status;
-    const char *words, *text;
-} hints[] = {
-    {DLOCK_PROTOCOL, "MOVED ", "the server is a node of a cluster: use redis+cluster://"},
-    {DLOCK_REFUSED, "CLUSTERDOWN ", "the server is a node of a cluster: use redis+cluster://"},
-};
+    const char *words;
+} signs[] = {{DLOCK_PROTOCOL, "MOVED "}, {DLOCK_REFUSED, "CLUSTERDOWN "}};
 
-static const char *find_text(dlock_status status, const char *cause) {
-    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
-        if (hints[i].status == status && strstr(cause, hints[i].words) != NULL)
-            return hints[i].text;
+static bool is_cluster(const request *request) {
+    const char *url = request->urls[0];
+    return strncmp(url, "redis+cluster:", 14) == 0 || strncmp(url, "rediss+cluster:", 15) == 0;
+}
+
+static const char *find_text(const request *request, dlock_status status, const char *cause) {
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]) && !is_cluster(request); i++)
+        if (signs[i].status == status && strstr(cause, signs[i].words) != NULL)
+            return "the server is a node of a cluster: use redis+cluster://";
     return dlock_status_text(status);
 }
 
-exit_code complain_status(const char *context, dlock_status status, const char *cause) {
-    const char *text = find_text(status, cause);
+exit_code complain_status(const request *request, const char *context, dlock_status status,
+                          const char *cause) {
+    const char *text = find_text(request, status, cause);
     if (cause[0] == '\0')
         complain("%s: %s", context, text);
     else
@@ -55,10 +58,10 @@ exit_code complain_status(const char *context, dlock_status status, const char *
     return exit_code_of(status);
 }
 
-exit_code complain_query(const char *context, dlock_status status, const char *cause,
-                         const char *rules) {
+exit_code complain_query(const request *request, const char *context, dlock_status status,
+                         const char *cause, const char *rules) {
     bool is_forbidden = status == DLOCK_REFUSED && strstr(cause, "NOPERM") != NULL;
-    if (!is_forbidden) return complain_status(context, status, cause);
+    if (!is_forbidden) return complain_status(request, context, status, cause);
     complain("%s: the user needs the ACL rules %s (%s)", context, rules, cause);
     return exit_code_of(status);
 }

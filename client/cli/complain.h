@@ -5,16 +5,17 @@
 #ifndef DLOCK_CLI_COMPLAIN_H
 #define DLOCK_CLI_COMPLAIN_H
 
-#include "exit_code.h"
+#include "request.h"
 
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
-/* Complains about the status. context: the lock or the subcommand; cause: the library's, or "". The
- * result is the exit code. */
-exit_code complain_status(const char *context, dlock_status status, const char *cause);
+/* Complains about the status. request: for hints about its URL; context: the lock or the
+ * subcommand; cause: the library's, or "". The result is the exit code. */
+exit_code complain_status(const request *request, const char *context, dlock_status status,
+                          const char *cause);
 
 /* The same. rules: the ACL rules that the user needs, printed if permission is missing. */
-exit_code complain_query(const char *context, dlock_status status, const char *cause,
-                         const char *rules);
+exit_code complain_query(const request *request, const char *context, dlock_status status,
+                         const char *cause, const char *rules);
 
 #endif

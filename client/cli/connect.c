@@ -55,5 +55,5 @@ int connect_explain(const request *request, const char *name, dlock_status statu
     else if (status == DLOCK_BUSY && request->is_verbose)
         complain("%s: %s", name, holder);
     if (status == DLOCK_TIMEOUT || status == DLOCK_BUSY) return (int)request->busy_code;
-    return (int)complain_status(name, status, text);
+    return (int)complain_status(request, name, status, text);
 }

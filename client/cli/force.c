@@ -55,7 +55,7 @@ static size_t release_all(const request *request, dlock_client *client, const si
         if (status == DLOCK_NOT_HELD)
             complain("%s: %s does not hold it any more", request->words[0], lock->token);
         else if (status != DLOCK_OK)
-            complain_status(request->words[0], *failure = status, why);
+            complain_status(request, request->words[0], *failure = status, why);
     }
     return released;
 }
@@ -106,7 +106,7 @@ int force_release(request *request) {
     else if (status == DLOCK_NOT_HELD)
         code = show_free(request);
     else
-        code = (int)complain_status(request->words[0], status, why);
+        code = (int)complain_status(request, request->words[0], status, why);
     sightings_clear(&holders);
     dlock_client_free(client);
     return code;

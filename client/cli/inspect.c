@@ -189,7 +189,7 @@ int inspect_info(request *request) {
     else if (status == DLOCK_NOT_HELD)
         show_free(request);
     else
-        complain_query(request->words[0], status, why, ACL_INFO);
+        complain_query(request, request->words[0], status, why, ACL_INFO);
     sightings_clear(&sightings);
     return (int)exit_code_of(status);
 }
@@ -262,7 +262,7 @@ int inspect_list(request *request) {
     else if (status == DLOCK_OK)
         show_list(request, &seen);
     else
-        complain_query("list", status, why, ACL_LIST);
+        complain_query(request, "list", status, why, ACL_LIST);
     sightings_clear(&seen);
     return (int)exit_code_of(status);
 }

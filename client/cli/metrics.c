@@ -261,7 +261,7 @@ static int scrape_and_deliver(const request *request, const http_request *http,
     bool is_delivered = deliver(request, http, &scrape);
     int code = is_delivered ? EXIT_CODE_OK : EXIT_CODE_INTERNAL;
     if (scrape.status != DLOCK_OK)
-        code = (int)complain_query("metrics", scrape.status, scrape.why,
+        code = (int)complain_query(request, "metrics", scrape.status, scrape.why,
                                    request->busiest > 0 ? ACL_TOP : ACL_SERVER_INFO);
     for (size_t i = 0; i < scrape.count; i++)
         free(scrape.servers[i].name);

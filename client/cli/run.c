@@ -271,7 +271,8 @@ static int attend_and_end(running *running) {
         return EXIT_CODE_LOST;
     }
     if (done.status != DLOCK_OK)
-        complain_status(running->request->at_least_ms > 0
+        complain_status(running->request,
+                        running->request->at_least_ms > 0
                             ? "warning: the lock could not be kept or released; it ends by itself"
                             : "warning: the lock could not be released; it ends with its lease",
                         done.status, done.text);

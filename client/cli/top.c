@@ -340,5 +340,5 @@ int top(request *request) {
     if (watching.ended_by != 0) return EXIT_CODE_SIGNAL + watching.ended_by;
     return watching.status == DLOCK_OK
                ? EXIT_CODE_OK
-               : (int)complain_query("top", watching.status, watching.why, ACL_TOP);
+               : (int)complain_query(request, "top", watching.status, watching.why, ACL_TOP);
 }

@@ -110,6 +110,6 @@ int watch(request *request) {
         continue;
     dlock_watcher_free(watcher);
     dlock_client_free(client);
-    if (status != DLOCK_OK) return (int)complain_query("watch", status, why, ACL_INFO);
+    if (status != DLOCK_OK) return (int)complain_query(request, "watch", status, why, ACL_INFO);
     return ferror(stdout) ? EXIT_CODE_INTERNAL : EXIT_CODE_OK;
 }

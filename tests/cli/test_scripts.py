@@ -6,13 +6,14 @@ import time
 
 import pytest
 
-from support.cluster import Cluster
+from support.cluster import Cluster, slot_of
 from support.commands import Lock
 from support.fake_server import CUT, SILENCE, FakeServer, resp
 from support.server import destroy_all, free_port, wait_until
 from support.waiting import queue_up, wait_for_waiters
 
-BUSY, USAGE, UNREACHABLE, PROTOCOL = 1, 64, 69, 76
+BUSY, USAGE, UNREACHABLE, PROTOCOL, REFUSED = 1, 64, 69, 76, 77
+CLUSTER_HINT = "the server is a node of a cluster: use redis+cluster://"
 
 
 def run_json(tool, *words, code=0):
@@ -314,9 +315,22 @@ def test_on_a_cluster(make_tool):
         node = make_tool(f"redis://127.0.0.1:{cluster.nodes[0].port}")
         for words in ["acquire"], ["info"], ["release", "--force", "--yes"]:
             ends = [node.run(*words, name) for name in "abcdefgh"]
-            hint = "the server is a node of a cluster: use redis+cluster://"
-            assert any(code == PROTOCOL and hint in complaints for code, _, complaints in ends)
-            assert all(code != PROTOCOL or hint in complaints for code, _, complaints in ends)
+            assert any(code == PROTOCOL and CLUSTER_HINT in text for code, _, text in ends)
+            assert all(code != PROTOCOL or CLUSTER_HINT in text for code, _, text in ends)
+    finally:
+        destroy_all(cluster.members)
+
+
+def test_the_hint_about_clusters_is_for_other_urls(make_tool):
+    cluster = Cluster()
+    try:
+        cluster.start()
+        key, port = cluster.key_on(0), cluster.nodes[0].port
+        cluster.nodes[0].observer.execute_command("CLUSTER", "DELSLOTS", slot_of(key))
+        for scheme, is_hinted in ("redis", True), ("redis+cluster", False):
+            code, _, text = make_tool(f"{scheme}://127.0.0.1:{port}").run("acquire", "-n", key)
+            assert code == REFUSED and "CLUSTERDOWN" in text
+            assert (CLUSTER_HINT in text) == is_hinted
     finally:
         destroy_all(cluster.members)
 
