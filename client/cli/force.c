@@ -101,12 +101,13 @@ int force_release(request *request) {
                                         request->connect_timeout_ms + request->io_timeout_ms,
                                         sightings_add, &holders, why, sizeof(why));
     sightings_sort(&holders, "name");
+    code = (int)exit_code_of(status);
     if (status == DLOCK_OK)
         code = release_seen(request, client, &holders);
     else if (status == DLOCK_NOT_HELD)
         code = show_free(request);
     else
-        code = (int)complain_status(request, request->words[0], status, why);
+        complain_status(request, request->words[0], status, why);
     sightings_clear(&holders);
     dlock_client_free(client);
     return code;

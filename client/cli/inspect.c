@@ -13,6 +13,7 @@
 #include "connect.h"
 #include "duration.h"
 #include "escape.h"
+#include "failures.h"
 #include "json.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@
 #include <time.h>
 
 /* All locks of a large server take a while; a missing reply is noticed much sooner. */
-enum { LIST_TIMEOUT_MS = 10 * 60 * 1000, WHY_SIZE = 300 };
+enum { LIST_TIMEOUT_MS = 10 * 60 * 1000 };
 enum { NAME_WIDTH = 28, TOKEN_WIDTH = 26, TOKEN_MAX = 256, QUEUE_MAX = 10 };
 
 static const char *mode_name(dlock_mode mode) {
@@ -61,6 +62,12 @@ typedef struct queue {
     place places[QUEUE_MAX];
     size_t count;
 } queue;
+
+typedef struct info {
+    sightings holders;
+    queue queue;
+    int servers, failed; /* failed: those without a result */
+} info;
 
 static bool add_place(void *arg, const dlock_waiting *waiting) {
     queue *queue = arg;
@@ -109,7 +116,14 @@ static void show_since(const sighting *seen) {
     printf("since    %s, %s ago\n", when, age);
 }
 
-static void show_holder(const sighting *seen, int url_count) {
+static void show_servers(const sighting *seen, const info *info) {
+    if (info->servers == 1) return;
+    printf("servers  held on %d of %d", seen->copies, info->servers);
+    if (info->failed > 0) printf(", no result from %d", info->failed);
+    printf("\n");
+}
+
+static void show_holder(const sighting *seen, const info *info) {
     char text[COLUMN_MAX * 4 + 1], ttl[DURATION_SIZE], lease[DURATION_SIZE];
     const dlock_inspection *lock = &seen->lock;
     printf("holder   %s\n", column_show(text, lock->token, lock->token_length, COLUMN_MAX, 0));
@@ -125,19 +139,19 @@ static void show_holder(const sighting *seen, int url_count) {
     else
         printf("ttl      %s of %s\n", ttl, lease);
     if (lock->session != 0) printf("session  client %" PRId64 "\n", lock->session);
-    if (url_count > 1) printf("servers  held on %d of %d\n", seen->copies, url_count);
+    show_servers(seen, info);
 }
 
-static void show_info(const sightings *sightings, const queue *queue, int url_count) {
+static void show_info(const info *info) {
     char text[COLUMN_MAX * 4 + 1];
-    const dlock_inspection *lock = &sightings->all[0].lock;
+    const dlock_inspection *lock = &info->holders.all[0].lock;
     printf("name     %s\n", column_show(text, lock->name, lock->name_length, COLUMN_MAX, 0));
     if (lock->mode == DLOCK_SHARED) printf("mode     shared, %" PRId64 " hold it\n", lock->holders);
-    for (size_t i = 0; i < sightings->count; i++)
-        show_holder(&sightings->all[i], url_count);
+    for (size_t i = 0; i < info->holders.count; i++)
+        show_holder(&info->holders.all[i], info);
     printf("waiters  %" PRId64 "\n", lock->waiters);
-    show_queue(queue);
-    if (url_count == 1)
+    show_queue(&info->queue);
+    if (info->servers == 1)
         printf("server   %s\n",
                escape_text(text, sizeof(text), lock->server, strlen(lock->server)));
 }
@@ -153,44 +167,47 @@ static void show_free(const request *request) {
     json_object_end();
 }
 
-static void show_all_info(const request *request, const sightings *sightings, const queue *queue) {
-    if (!request->is_json) {
-        show_info(sightings, queue, request->url_count);
-        return;
-    }
-    for (size_t i = 0; i < sightings->count; i++) {
-        const sighting *seen = &sightings->all[i];
+static void show_info_json(const info *info) {
+    for (size_t i = 0; i < info->holders.count; i++) {
+        const sighting *seen = &info->holders.all[i];
         json_object_begin(NULL);
         show_members(seen);
         json_number("held_on", seen->copies);
-        json_number("servers", request->url_count);
-        show_queue_json(queue);
+        json_number("servers", info->servers);
+        json_number("no_result", info->failed);
+        show_queue_json(&info->queue);
         json_object_end();
     }
 }
 
+static dlock_status read_info(dlock_client *client, const request *request, info *info, char *why) {
+    int64_t timeout_ms = request->connect_timeout_ms + request->io_timeout_ms;
+    dlock_status status = dlock_inspect(client, request->words[0], timeout_ms, sightings_add,
+                                        &info->holders, why, FAILURES_SIZE);
+    if (status != DLOCK_OK) return status;
+    sightings_sort(&info->holders, "age");
+    info->failed = failures_count(why);
+    return dlock_list_waiters(client, request->words[0], QUEUE_MAX, timeout_ms, add_place,
+                              &info->queue, why, FAILURES_SIZE);
+}
+
 int inspect_info(request *request) {
     int code;
-    char why[WHY_SIZE];
-    sightings sightings = {0};
-    static queue queue;
-    int64_t timeout_ms = request->connect_timeout_ms + request->io_timeout_ms;
+    char why[FAILURES_SIZE];
+    info info = {.servers = request->url_count};
     dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
-    dlock_status status = dlock_inspect(client, request->words[0], timeout_ms, sightings_add,
-                                        &sightings, why, sizeof(why));
-    if (status == DLOCK_OK)
-        status = dlock_list_waiters(client, request->words[0], QUEUE_MAX, timeout_ms, add_place,
-                                    &queue, why, sizeof(why));
+    dlock_status status = read_info(client, request, &info, why);
     dlock_client_free(client);
-    sightings_sort(&sightings, "age");
-    if (status == DLOCK_OK)
-        show_all_info(request, &sightings, &queue);
+    if (status == DLOCK_OK && request->is_json)
+        show_info_json(&info);
+    else if (status == DLOCK_OK)
+        show_info(&info);
     else if (status == DLOCK_NOT_HELD)
         show_free(request);
     else
         complain_query(request, request->words[0], status, why, ACL_INFO);
-    sightings_clear(&sightings);
+    sightings_clear(&info.holders);
     return (int)exit_code_of(status);
 }
 
@@ -241,18 +258,25 @@ static void ignore_field(void *arg, const char *server, const char *field, const
 static dlock_status check_module(dlock_client *client, const request *request, char *why) {
     dlock_status status =
         dlock_server_info(client, request->connect_timeout_ms + request->io_timeout_ms,
-                          ignore_field, NULL, why, WHY_SIZE);
+                          ignore_field, NULL, why, FAILURES_SIZE);
     return status == DLOCK_REFUSED ? DLOCK_OK : status;
+}
+
+static void complain_of_failures(const char *why) {
+    failure failure;
+    while (failures_next(&why, &failure))
+        complain("list: no result from %.*s", (int)failure.length, failure.line);
 }
 
 int inspect_list(request *request) {
     int code;
-    char why[WHY_SIZE];
+    char why[FAILURES_SIZE];
     sightings seen = {.filter = request};
     dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
     dlock_status status = dlock_list(client, request->word_count > 0 ? request->words[0] : NULL,
                                      LIST_TIMEOUT_MS, sightings_add, &seen, why, sizeof(why));
+    if (status == DLOCK_OK) complain_of_failures(why);
     if (status == DLOCK_OK && seen.count == 0) status = check_module(client, request, why);
     dlock_client_free(client);
     if (seen.has_no_memory) status = DLOCK_NO_MEMORY;

@@ -5,7 +5,8 @@
  *   run          the runner; keeper holds the lock, child is the command; wire, group, terminal
  *   claim        acquire, release, extend, wait for scripts; force: release --force
  *   watch        each change of a lock
- *   inspect      info and list; sightings: locks as they were seen; column: names in tables
+ *   inspect      info and list; sightings: locks as they were seen; column: names in tables;
+ *                failures: independent servers without a result
  *   top          on a screen; statistics: INFO dlock
  *   metrics      the same for Prometheus; exposition: the format; http: one scrape
  *   bench        latency

@@ -6,14 +6,16 @@
  *   deliver  to stdout, to a file that is replaced in one step, or as a reply to an HTTP request,
  *            which is read before the scrape
  *
- * A service that cannot be read gives dlock_up 0 and nothing else, so that an alert can see it. To
- * add a number of INFO dlock: a row. */
+ * A service that cannot be read gives dlock_up 0 and nothing else, so that an alert can see it. Of
+ * several independent servers, each one that gives no result has dlock_server_up 0. To add a number
+ * of INFO dlock: a row. */
 #include "metrics.h"
 
 #include "acl.h"
 #include "complain.h"
 #include "connect.h"
 #include "exposition.h"
+#include "failures.h"
 #include "http.h"
 #include "sightings.h"
 #include "statistics.h"
@@ -23,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WHY_SIZE = 300, SERVERS_MAX = 1024, SCRAPE_TIMEOUT_MS = 8000 };
+enum { SERVERS_MAX = 1024, SCRAPE_TIMEOUT_MS = 8000 };
 
 static const struct row {
     const char *field, *name, *type, *help;
@@ -65,7 +67,8 @@ typedef struct scrape {
     size_t count;
     sightings sightings;
     dlock_status status;
-    char why[WHY_SIZE];
+    char why[FAILURES_SIZE];
+    char failures[FAILURES_SIZE]; /* the servers without INFO: see failures.h */
 } scrape;
 
 /* -- scrape */
@@ -95,7 +98,9 @@ static void add_field(void *arg, const char *server, const char *field, const ch
 static void read_service(scrape *scrape, const request *request, dlock_client *client) {
     scrape->status = dlock_server_info(client, SCRAPE_TIMEOUT_MS, add_field, scrape, scrape->why,
                                        sizeof(scrape->why));
-    if (scrape->status == DLOCK_OK && request->busiest > 0)
+    if (scrape->status != DLOCK_OK) return;
+    memcpy(scrape->failures, scrape->why, sizeof(scrape->failures));
+    if (request->busiest > 0)
         scrape->status = dlock_list(client, NULL, SCRAPE_TIMEOUT_MS, sightings_add,
                                     &scrape->sightings, scrape->why, sizeof(scrape->why));
     sightings_sort(&scrape->sightings, "waiters");
@@ -105,6 +110,21 @@ static void read_service(scrape *scrape, const request *request, dlock_client *c
 
 static exposition_label server_label(const server_metrics *server) {
     return (exposition_label){"server", server->name, strlen(server->name)};
+}
+
+static void write_servers(const exposition *out, const scrape *scrape) {
+    failure failure;
+    const char *rest = scrape->failures;
+    exposition_family(out, "dlock_server_up", "gauge", NULL,
+                      "1 if INFO of the server could be read.");
+    for (size_t s = 0; s < scrape->count; s++) {
+        exposition_label label = server_label(&scrape->servers[s]);
+        exposition_number(out, "dlock_server_up", false, &label, 1, 1);
+    }
+    while (failures_next(&rest, &failure)) {
+        exposition_label label = {"server", failure.line, failure.server_length};
+        exposition_number(out, "dlock_server_up", false, &label, 1, 0);
+    }
 }
 
 static void write_rows(const exposition *out, const scrape *scrape) {
@@ -166,6 +186,7 @@ static void write_all(const exposition *out, const scrape *scrape, const request
     exposition_family(out, "dlock_up", "gauge", NULL, "1 if the service could be read.");
     exposition_number(out, "dlock_up", false, NULL, 0, is_up ? 1 : 0);
     if (is_up) {
+        write_servers(out, scrape);
         write_rows(out, scrape);
         write_histograms(out, scrape);
     }

@@ -447,9 +447,11 @@ DLOCK_API size_t dlock_client_dispatch(dlock_client *client);
  *
  * Each returns by timeout_ms, or an I/O timeout later at the very worst; those without timeout_ms
  * return by connect_timeout_ms plus io_timeout_ms. why: NULL, or room for the cause of a failure,
- * for people; "" when there is none. DLOCK_INVALID: also with a store of the program's own, which
- * knows only dlock_release_token() and dlock_extend_token(); dlock_list() and dlock_server_info():
- * also without the module. */
+ * for people; "" when there is none. With several independent servers, reading succeeds if a
+ * majority replies; then why has a line for each of the others: the server (as in
+ * dlock_inspection), a colon, a blank, the cause. DLOCK_INVALID: also with a store of the program's
+ * own, which knows only dlock_release_token() and dlock_extend_token(); dlock_list() and
+ * dlock_server_info(): also without the module. */
 
 /* Release or extend a lock by its token (see dlock_token()), whichever process holds it.
  * DLOCK_NOT_HELD: the token does not hold the lock, and nothing has changed. Threads: any. */

@@ -123,6 +123,16 @@ def test_the_rules_that_are_missing_are_named(make_tool, server, client):
     assert code == REFUSED and "needs the ACL rules +info (" in complaints
 
 
+def test_one_of_several_servers_cannot_be_read(make_tool, start_server):
+    servers = [start_server() for _ in range(3)]
+    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in servers))
+    servers[1].kill()
+    text = metrics(tool)
+    up = dict(re.findall(r'^dlock_server_up\{server="(.*)"\} (\d)$', text, re.M))
+    assert up == {f"127.0.0.1:{each.port}": "0" if each is servers[1] else "1" for each in servers}
+    assert read(text, "dlock_up") == 1 and text.count("\ndlock_locks{") == 2
+
+
 # -- other readers ---------------------------------------------------------------------------------
 
 

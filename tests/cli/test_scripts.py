@@ -16,9 +16,9 @@ BUSY, USAGE, UNREACHABLE, PROTOCOL, REFUSED = 1, 64, 69, 76, 77
 CLUSTER_HINT = "the server is a node of a cluster: use redis+cluster://"
 
 
-def run_json(tool, *words, code=0):
+def run_json(tool, *words, code=0, complaint=""):
     got, out, complaints = tool.run(*words, "--json")
-    assert (got, complaints) == (code, ""), complaints
+    assert (got, complaints) == (code, complaint), complaints
     return json.loads(out)
 
 
@@ -151,7 +151,7 @@ def test_info_of_a_held_lock(tool, server, lock):
     assert all(0 < each["left_ms"] <= 600_000 and each["waited_ms"] >= 0 for each in queue)
     assert got == {"name": "lock", "token": "alice", "fence": fence, "lease_ms": 60_000,
                    "waiters": 2, "session": 0, "kind": "lock", "mode": "exclusive", "holders": 1,
-                   "server": f"127.0.0.1:{server.port}", "held_on": 1, "servers": 1}
+                   "server": f"127.0.0.1:{server.port}", "held_on": 1, "servers": 1, "no_result": 0}
     code, out, _ = tool.run("info", "lock")
     assert code == 0
     assert "holder   alice\n" in out and f"fence    {fence}\n" in out
@@ -289,17 +289,17 @@ def test_help_names_every_option(tool):
 # -- where the service is more than one server ----------------------------------------------------
 
 
-def use_locks(tool):
-    """Takes some, and finds each of them once; the result is where they are."""
+def use_locks(tool, complaint=""):
+    """Takes some, and finds each of them once; the result is where they are. complaint: of list."""
     tokens = {name: run_json(tool, "acquire", name)["token"] for name in "abcdefgh"}
-    found = run_json(tool, "list")
+    found = run_json(tool, "list", complaint=complaint)
     assert {lock["name"]: lock["token"] for lock in found} == tokens
     assert len(found) == len(tokens)
     for name, token in tokens.items():
         assert run_json(tool, "info", name)["token"] == token
         assert tool.run("extend", name, token)[0] == 0
         assert tool.run("release", name, token)[0] == 0
-    assert run_json(tool, "list") == [] and tool.run("wait", "a")[0] == 0
+    assert run_json(tool, "list", complaint=complaint) == [] and tool.run("wait", "a")[0] == 0
     assert tool.run("run", "a", "--", "true") == (0, "", "")
     return {lock["server"] for lock in found}
 
@@ -347,9 +347,34 @@ def test_on_several_servers(make_tool, start_server):
     assert (got["token"], got["held_on"], got["servers"]) == (token, 2, 3)
     assert tool.run("release", "lock", token)[0] == 0
     servers[1].kill()
-    use_locks(tool)
+    gone = f"127.0.0.1:{servers[1].port}: Connection refused\n"
+    use_locks(tool, complaint=f"dlock: list: no result from {gone}")
     servers[2].kill()
     assert tool.run("list")[0] == UNREACHABLE
+
+
+def test_a_server_that_gives_no_result_is_not_one_without_the_lock(make_tool, start_server):
+    servers = [start_server() for _ in range(3)]
+    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in servers))
+    for each in servers[1:]:
+        Lock(each.observer, "lock").acquire("alice", 60_000)
+    assert run_json(tool, "info", "lock")["no_result"] == 0
+    servers[1].kill()
+    assert "servers  held on 1 of 3, no result from 1\n" in tool.run("info", "lock")[1]
+    got = run_json(tool, "info", "lock")
+    assert (got["held_on"], got["servers"], got["no_result"]) == (1, 3, 1)
+    servers[2].observer.delete("lock")
+    assert tool.run("info", "lock") == (BUSY, "free\n", "")
+    assert tool.run("release", "--force", "--yes", "lock") == (
+        BUSY, "", "dlock: lock: the lock is free\n")
+
+
+def test_a_server_has_one_line_whatever_it_says(make_tool, start_server):
+    liar = FakeServer(lambda words: b"-ERR one\n127.0.0.1:1: two\r\n")
+    urls = [liar.url, *(f"redis://127.0.0.1:{start_server().port}" for _ in range(2))]
+    complaint = f"dlock: list: no result from 127.0.0.1:{liar.port}: ERR one 127.0.0.1:1: two\n"
+    assert make_tool(" ".join(urls)).run("list") == (0, "", complaint)
+    liar.close()
 
 
 def test_behind_sentinels(make_tool, server):

@@ -5,7 +5,8 @@
  *   by token   one attempt of the deployment, past the handlers: no claim of this program
  *   reading    list the servers of the deployment, then query one after the other (server_query.h)
  *
- * With Redlock a majority of the servers is enough; else the first failure is the result. */
+ * With Redlock a majority of the servers is enough, and why names the others; else the first
+ * failure is the result. */
 #include "api/client.h"
 #include "api/server_query.h"
 
@@ -91,18 +92,29 @@ dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
 
 /* -- the servers */
 
+/* Adds a line, "server: cause". */
+static void add_failure(char *why, size_t why_size, char *cause) {
+    if (why == NULL || why_size == 0) return;
+    for (char *end = strchr(cause, '\n'); end != NULL; end = strchr(end, '\n'))
+        *end = ' ';
+    if (why[0] != '\0') text_append(why, why_size, "\n");
+    text_append(why, why_size, cause);
+}
+
 static dlock_status query_each(const dlock_client *client, const server_list *list, query *query,
-                               query_fn run) {
+                               query_fn run, char *why, size_t why_size) {
     dlock_status failure = DLOCK_OK;
     size_t replied = 0;
     query->is_alone = list->count == 1;
     for (size_t i = 0; i < list->count; i++) {
         dlock_status status = run(query, list->servers[i]);
-        if (status == DLOCK_OK)
+        if (status == DLOCK_OK) {
             replied++;
-        else
-            failure = status;
-        if (failure != DLOCK_OK && !client->has_quorum) return failure;
+            continue;
+        }
+        failure = status;
+        if (!client->has_quorum) return failure;
+        add_failure(why, why_size, query->cause);
     }
     return client->has_quorum && replied > list->count / 2 ? DLOCK_OK : failure;
 }
@@ -113,6 +125,7 @@ static dlock_status query_servers(dlock_client *client, query *query, query_fn r
     deployment *deployment = query->deployment = client->deployment;
     if (deployment->table->list_servers == NULL)
         return explain(DLOCK_INVALID, "the store has no servers to look at", why, why_size);
+    explain(DLOCK_OK, "", why, why_size);
     query->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
     query->prefix_length = strlen(client->prefix);
     loop_lock(client->loop);
@@ -120,14 +133,14 @@ static dlock_status query_servers(dlock_client *client, query *query, query_fn r
     loop_unlock(client->loop);
     dlock_status status = list.status;
     if (status == DLOCK_OK)
-        status = query_each(client, &list, query, run);
+        status = query_each(client, &list, query, run, why, why_size);
     else
         text_copy(query->cause, sizeof(query->cause), list.cause);
     loop_lock(client->loop);
     for (size_t i = 0; i < list.count; i++)
         server_free(list.servers[i]);
     loop_unlock(client->loop);
-    return explain(status, query->cause, why, why_size);
+    return status == DLOCK_OK ? status : explain(status, query->cause, why, why_size);
 }
 
 /* -- reading */
@@ -152,8 +165,7 @@ dlock_status dlock_inspect(dlock_client *client, const char *name, int64_t timeo
                            dlock_list_fn tell, void *arg, char *why, size_t why_size) {
     query query = {.tell = tell, .arg = arg};
     dlock_status status = query_name(client, name, &query, query_lock, timeout_ms, why, why_size);
-    if (status != DLOCK_OK || query.is_found) return status;
-    return explain(DLOCK_NOT_HELD, "the lock is free", why, why_size);
+    return status == DLOCK_OK && !query.is_found ? DLOCK_NOT_HELD : status;
 }
 
 dlock_status dlock_list_waiters(dlock_client *client, const char *name, uint32_t max,
