@@ -75,6 +75,8 @@ static void on_loading(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t sub
 static void on_role(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data) {
     (void)ctx, (void)event, (void)data;
     if (subevent == REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER) begin_to_decide();
+    /* A connection may outlive two failovers, after which the lock is another's to end. */
+    if (subevent == REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA) sessions_forget_all();
 }
 
 static int ignore(RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *key) {

@@ -105,6 +105,32 @@ void sessions_forget(uint64_t id) {
     if (old != NULL) undo(old);
 }
 
+static void free_ties(session *owner) {
+    while (owner->first != NULL) {
+        tie *old = owner->first;
+        owner->first = old->next;
+        RedisModule_Free(old);
+    }
+}
+
+void sessions_forget_all(void) {
+    session *old;
+    if (count == 0) return;
+    RedisModuleDictIter *all = RedisModule_DictIteratorStartC(by_client, "^", NULL, 0);
+    while (RedisModule_DictNextC(all, NULL, (void **)&old) != NULL) {
+        free_ties(old);
+        RedisModule_Free(old);
+    }
+    RedisModule_DictIteratorStop(all);
+    for (session *each = ended; each != NULL; each = each->next)
+        free_ties(each);
+    free_ties(&abandoned);
+    RedisModule_FreeDict(NULL, by_hold);
+    RedisModule_FreeDict(NULL, by_client);
+    sessions_init();
+    count = 0;
+}
+
 uint64_t sessions_client(uint64_t id) {
     const tie *found = find_tie(id);
     return found == NULL || found->owner->is_ended ? 0 : found->owner->client;

@@ -21,6 +21,9 @@ void sessions_rename(uint64_t old_id, lease_ref hold);
 /* The hold with this id is over. */
 void sessions_forget(uint64_t id);
 
+/* This server is a replica from now on: only leases end locks. */
+void sessions_forget_all(void);
+
 /* The connection has ended, and so do all holds tied to it: from now on sessions_take_ended()
  * returns them. */
 void sessions_end_all_of(uint64_t client);

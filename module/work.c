@@ -204,15 +204,18 @@ static wait_queue *next_queue(void) {
 
 typedef enum progress { DONE, MORE, REFUSED } progress;
 
-/* REFUSED: the remaining queues have to wait for the core. In a cluster the core may refuse a grant
- * for one name and allow it for the next, so every marked queue is tried once. */
+/* REFUSED: the remaining queues have to wait for the core. The core refuses all writes; only in a
+ * cluster may the core refuse a grant for one name and allow it for the next, so there every marked
+ * queue is tried once. */
 static progress settle_queues(RedisModuleCtx *ctx, int64_t until_us) {
     const wait_queue *first_refused = NULL;
     wait_queue *next;
     while ((next = next_queue()) != NULL) {
         if (next == first_refused) return REFUSED;
         if (is_enough(server_boot_us(), until_us)) return MORE;
-        if (!settle(ctx, next) && first_refused == NULL) first_refused = next;
+        if (settle(ctx, next)) continue;
+        if (!server_is_cluster()) return REFUSED;
+        if (first_refused == NULL) first_refused = next;
     }
     return DONE;
 }

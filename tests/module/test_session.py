@@ -322,6 +322,22 @@ def test_a_master_that_is_demoted_and_ends_its_connections_releases_nothing(serv
         holder.answer()
 
 
+def test_a_connection_that_outlives_a_demotion_ends_no_lock(server, lock):
+    """Meanwhile the holder may have moved to the other master, and come back."""
+    holder = take(server)
+    fence = lock.info()["fence"]
+    lock.client.execute_command("REPLICAOF", "127.0.0.1", free_port())
+    assert stats(lock.client)["sessions"] == 0
+    lock.client.execute_command("REPLICAOF", "NO", "ONE")
+    assert lock.info()["session"] == 0
+    clients = lock.client.info("clients")["connected_clients"]
+    holder.close()
+    wait_until(lambda: lock.client.info("clients")["connected_clients"] < clients, "the end")
+    take(server, key="later").close()
+    wait_until(is_free(Lock(lock.client, "later")), "the end of a later session")
+    assert (lock.info()["token"], lock.info()["fence"]) == (b"holder", fence)
+
+
 def test_after_a_restart_the_lease_is_what_ends_the_lock(start_server):
     server = start_server("--appendonly", "yes", "--appendfsync", "always")
     holder = take(server)
