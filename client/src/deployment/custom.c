@@ -45,6 +45,7 @@ typedef struct job {
     list_node node; /* in the queue, until a thread begins */
     pool *pool;
     attempt *attempt;         /* NULL: detached */
+    bool is_repeated;         /* an earlier acquire with the token may have been granted */
     atomic_bool is_abandoned; /* for dlock_call_is_canceled() */
     int64_t limit_us;
     dlock_call call;
@@ -158,7 +159,7 @@ static void undo(custom *custom, job *job) {
 static void run_job(custom *custom, job *job) {
     list_remove(&job->node);
     dlock_status status = call_store(custom, job);
-    bool may_hold = status == DLOCK_OK || status == DLOCK_IN_DOUBT;
+    bool may_hold = status == DLOCK_OK || status == DLOCK_IN_DOUBT || job->is_repeated;
     if (job->attempt != NULL)
         end_by_job(job, status);
     else if (job->call.operation == DLOCK_ACQUIRING && may_hold)
@@ -210,6 +211,7 @@ static void fill_job(job *job, attempt *attempt) {
     bool is_wait = job->pool == &job->pool->custom->pools[WAITS];
     job->attempt = attempt;
     job->limit_us = attempt->limit_us;
+    job->is_repeated = attempt->is_repeated;
     job->call = (dlock_call){.struct_size = sizeof(dlock_call),
                              .operation = attempt->operation,
                              .name = memcpy(job->name, attempt->name, strlen(attempt->name) + 1),

@@ -198,12 +198,17 @@ static bool take_grant(const waiting *waiting, call *call) {
     return false;
 }
 
-/* Unless extended, the lease counts from the acquire. */
+/* Unless extended, the lease counts from the acquire. A store may extend by less. */
 static bool settle_confirm(const waiting *waiting, call *call) {
     const attempt *attempt = &call->attempt;
     if (attempt->status == DLOCK_LOST)
         return judge_failure(waiting, call, DLOCK_BUSY, false, attempt->cause);
-    if (attempt->status == DLOCK_OK) call->pub.asked_us = attempt->asked_us;
+    int64_t end_us = validity_end_us(call->pub.asked_us, call->pub.lease_ms);
+    if (attempt->status == DLOCK_OK &&
+        validity_end_us(attempt->asked_us, attempt->lease_ms) > end_us) {
+        call->pub.asked_us = attempt->asked_us;
+        call->pub.lease_ms = attempt->lease_ms;
+    }
     return judge_grant(waiting, call);
 }
 

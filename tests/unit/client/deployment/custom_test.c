@@ -91,6 +91,21 @@ static void an_abandoned_acquire_that_was_busy_needs_no_release(void) {
     CHECK_EQUAL(store.releases, 0);
 }
 
+static void an_abandoned_acquire_is_released_if_an_earlier_one_was_in_doubt(void) {
+    try try = {.attempt.is_repeated = true};
+    begin();
+    set_blocked(true);
+    store.acquire_status = DLOCK_BUSY;
+    start(&try, DLOCK_ACQUIRING, LONG_MS);
+    wait_for(&store.acquires, 1);
+    abandon(&try);
+    attempt_free(&try.attempt);
+    set_blocked(false);
+    wait_for(&store.releases, 1);
+    end();
+    CHECK(strcmp(store.released, "me") == 0);
+}
+
 static void only_so_many_threads_call_the_store(void) {
     static try tries[ATTEMPTS];
     memset(tries, 0, sizeof(tries));
@@ -150,6 +165,7 @@ int main(void) {
     UNIT_RUN(an_attempt_ends_although_the_store_does_not_return);
     UNIT_RUN(an_abandoned_acquire_is_released_by_its_thread);
     UNIT_RUN(an_abandoned_acquire_that_was_busy_needs_no_release);
+    UNIT_RUN(an_abandoned_acquire_is_released_if_an_earlier_one_was_in_doubt);
     UNIT_RUN(only_so_many_threads_call_the_store);
     UNIT_RUN(the_store_is_told_the_mode);
     UNIT_RUN(many_attempts_one_after_the_other);

@@ -23,6 +23,22 @@ static void a_grant_after_more_than_a_tenth_of_the_lease_is_extended(void) {
     CHECK(call->pub.fence == FENCE);
 }
 
+/* By a store. */
+static void a_late_grant_that_is_extended_by_less_lasts_as_long_as_the_longer_of_both(void) {
+    call *call = begin(SCRIPT(slowly(granted, 4 * SECOND)), 60000);
+    uint32_t lease_ms = call->pub.lease_ms;
+    world.extended_lease_ms = 2000;
+    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+    CHECK_CALLS(world.extend, 1);
+    CHECK_EQUAL(after_start_us(call->pub.asked_us), 0);
+    CHECK_EQUAL(call->pub.lease_ms, lease_ms);
+    call = begin(SCRIPT(slowly(granted, 4 * SECOND)), 60000);
+    world.extended_lease_ms = 8000;
+    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+    CHECK_EQUAL(after_start_us(call->pub.asked_us), 4 * SECOND);
+    CHECK_EQUAL(call->pub.lease_ms, 8000);
+}
+
 static void a_grant_after_more_than_the_lease_is_a_grant_once_it_is_extended(void) {
     call *call = begin(SCRIPT(slowly(granted, 25 * SECOND)), 60000);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
@@ -188,6 +204,7 @@ static void whatever_happens_the_promises_are_kept(void) {
 int main(void) {
     UNIT_RUN(a_grant_that_came_soon_is_not_extended);
     UNIT_RUN(a_grant_after_more_than_a_tenth_of_the_lease_is_extended);
+    UNIT_RUN(a_late_grant_that_is_extended_by_less_lasts_as_long_as_the_longer_of_both);
     UNIT_RUN(a_grant_after_more_than_the_lease_is_a_grant_once_it_is_extended);
     UNIT_RUN(only_the_last_attempt_counts_as_the_wait);
     UNIT_RUN(a_grant_that_was_lost_when_extended_is_asked_for_again);

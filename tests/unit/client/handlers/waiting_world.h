@@ -41,7 +41,7 @@ static struct {
     script acquire, extend, release;
     int64_t free_at_us; /* an acquire that ends after this time is granted */
     bool is_token_varied;
-    uint32_t granted_lease_ms; /* 0: as asked for */
+    uint32_t granted_lease_ms, extended_lease_ms; /* 0: as asked for */
 
     loop_timer done; /* of the attempt under way */
     step now;
@@ -70,6 +70,8 @@ static inline void on_fake_done(loop_timer *timer) {
     if (is_acquire && status == DLOCK_OK) attempt->fence = FENCE;
     if (status == DLOCK_OK && world.granted_lease_ms != 0)
         attempt->lease_ms = world.granted_lease_ms;
+    if (!is_acquire && status == DLOCK_OK && world.extended_lease_ms != 0)
+        attempt->lease_ms = world.extended_lease_ms;
     world.is_under_way = false;
     attempt->on_done(attempt);
 }
