@@ -105,6 +105,10 @@ def test_every_nth_allocation_fails_with_several_servers(start_server):
     print(run("failing_memory", *[url_of(start_server()) for _ in range(3)]))
 
 
+def test_a_lock_that_a_handler_grants_is_not_lost_since_the_service_does_not_know_it(server):
+    run("answered", url_of(server))
+
+
 @pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")
 def test_many_names_need_no_more_memory_than_the_first():
     print(run("names", 200_000))

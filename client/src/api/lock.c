@@ -152,7 +152,8 @@ int dlock_lost_fd(dlock_lock *lock) {
     loop_lock(lock->client->loop);
     int fd = lease_lost_fd(&lock->lease);
     bool is_held = lease_state(&lock->lease, lock_now_us(lock)) != DLOCK_FREE;
-    if (fd >= 0 && is_held) hints_begin(&lock->kept->hinted, &lock->client->tracking);
+    if (fd >= 0 && is_held && lock->is_served)
+        hints_begin(&lock->kept->hinted, &lock->client->tracking);
     loop_unlock(lock->client->loop);
     return fd;
 }

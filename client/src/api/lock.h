@@ -31,6 +31,7 @@ struct dlock_lock {
 
     int depth;
     bool is_deepening;       /* extend: of an acquire of a lock that is held already */
+    bool is_served;          /* granted by the service, not by a handler: the service knows it */
     atomic_bool is_canceled; /* set by any thread, and by signal handlers */
     uint64_t fence;
     char *token; /* shared by call and attempt. The cause of the call is dlock_last_error() */

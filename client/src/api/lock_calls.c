@@ -99,10 +99,12 @@ static void begin_hold(dlock_lock *lock) {
     lock->depth = 1;
     lock->fence = call->fence;
     loop_lock(client->loop);
-    lease_begin(&lock->lease, call->asked_us, call->lease_ms);
+    lease_begin(&lock->lease, call->asked_us, call->lease_ms, lock_now_us(lock));
+    lock->is_served = call->remote_us != 0 || lock->call.local.is_handed_on;
     lock->call.attempt.fence = lock->fence; /* from here on the renewal uses the attempt */
     if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept->kept);
-    if (lock->lease.has_lead) hints_begin(&lock->kept->hinted, &client->tracking);
+    if (lock->lease.has_lead && lock->is_served)
+        hints_begin(&lock->kept->hinted, &client->tracking);
     loop_unlock(client->loop);
 
     /* Before any other event of the lock is told. The function may do anything with the lock, even

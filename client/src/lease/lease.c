@@ -3,7 +3,8 @@
  *
  *   gone_at    = end of validity - lead
  *   renew_at   = gone_at - renew_before     that is, asked + renew_every_ms, for the usual lease
- *   suspect_at = gone_at - suspect_before   that is, renew_at + an I/O timeout, or half of the rest
+ *   suspect_at = gone_at - suspect_before   that is, an I/O timeout after renew_at, or after now if
+ *                                           renew_at is past; or half of the rest
  *
  * Invariants: all writers are locked, so a plain store of gone_us is enough; readers load gone_us
  * once. The timer behind lost_fd is set to gone_at whenever gone_at changes. */
@@ -45,10 +46,17 @@ static void set_rule(lease *lease, const lease_rule *rule) {
     lease->rule = *rule;
     if (rule->renew_every_ms == 0) return;
     int64_t rest_us = end_us(lease, 0, rule->lease_ms) - (int64_t)rule->renew_every_ms * 1000;
-    int64_t grace_us = (int64_t)rule->io_timeout_ms * 1000;
     lease->renew_before_us = rest_us > 0 ? rest_us : 0;
-    atomic_store(&lease->suspect_before_us,
-                 lease->renew_before_us - deadline_earlier(grace_us, lease->renew_before_us / 2));
+}
+
+/* After set_gone(), of a grant or an extension. */
+static void set_suspect(lease *lease, int64_t now_us) {
+    if (lease->rule.renew_every_ms == 0) return;
+    int64_t gone_us = lease_gone_at_us(lease), due_us = lease_renew_at_us(lease);
+    if (due_us == DEADLINE_NEVER) due_us = gone_us - lease->renew_before_us;
+    int64_t rest_us = gone_us - (due_us > now_us ? due_us : now_us);
+    int64_t grace_us = (int64_t)lease->rule.io_timeout_ms * 1000;
+    atomic_store(&lease->suspect_before_us, rest_us - deadline_earlier(grace_us, rest_us / 2));
 }
 
 void lease_init(lease *lease, const lease_rule *rule) {
@@ -72,11 +80,12 @@ void lease_free(lease *lease) {
     lease->lost_fd = -1;
 }
 
-void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms) {
+void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us) {
     lease->acquired_us = lease->asked_us = asked_us;
     lease->lease_ms = lease_ms;
     atomic_store(&lease->why, DLOCK_OK);
     set_gone(lease, end_us(lease, asked_us, lease_ms));
+    set_suspect(lease, now_us);
 }
 
 bool lease_extend(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us) {
@@ -87,6 +96,7 @@ bool lease_extend(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now
     lease->asked_us = asked_us;
     lease->lease_ms = lease_ms;
     set_gone(lease, atomic_load(&lease->gone_us) < 0 ? -later_us : later_us);
+    set_suspect(lease, now_us);
     return true;
 }
 

@@ -48,8 +48,8 @@ void lease_free(lease *lease);
 /* Before an acquire: the lease that this acquisition is to have, with renewals in proportion. 0:
  * the lock's own. */
 void lease_plan(lease *lease, uint32_t lease_ms);
-/* The lock was granted, asked for at asked_us. */
-void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms);
+/* The lock was granted, asked for at asked_us. The lease may be another than that of the rule. */
+void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us);
 /* The lock was extended, and ends not sooner than before. A question stays: a server that has not
  * noticed the end of a session extends the lock too. False: too late, the lock is gone. */
 bool lease_extend(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us);

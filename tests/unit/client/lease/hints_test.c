@@ -31,7 +31,7 @@ static void begin_hold(void) {
     memset(&held, 0, sizeof(held));
     tracking_init(&held.tracking, stage.deployment);
     lease_init(&held.lease, &(lease_rule){.lease_ms = 600000});
-    lease_begin(&held.lease, world.now_us, 600000);
+    lease_begin(&held.lease, world.now_us, 600000, world.now_us);
     held.watched = (watched_lock){.lease = &held.lease, .name = NAME};
     held.hinted =
         (hinted_lock){.lease = &held.lease, .watched = &held.watched, .name = NAME, .token = TOKEN};
@@ -133,7 +133,8 @@ static void a_proof_that_comes_after_the_release_changes_nothing(void) {
     begin_tracked_hold();
     change(FREE);
     hints_end(&held.hinted);
-    lease_begin(&held.lease, world.now_us, 600000); /* the next acquisition of the handle */
+    /* The next acquisition of the handle. */
+    lease_begin(&held.lease, world.now_us, 600000, world.now_us);
     say(1, ":0\r\n");
     CHECK_EQUAL(state(), DLOCK_HELD);
     end_hold();

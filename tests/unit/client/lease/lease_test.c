@@ -18,7 +18,7 @@ static int64_t valid_until_us(int64_t asked_us, uint32_t lease_ms) {
 
 static void begin_with(lease_rule rule) {
     lease_init(&held, &rule);
-    lease_begin(&held, T0_US, rule.lease_ms);
+    lease_begin(&held, T0_US, rule.lease_ms, T0_US);
 }
 
 static void begin(void) {
@@ -34,7 +34,7 @@ static void before_and_after_the_lock_is_free(void) {
     lease_init(&held, &(lease_rule){.lease_ms = LEASE_MS});
     CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_FREE);
     CHECK_EQUAL(lease_left_us(&held, T0_US), 0);
-    lease_begin(&held, T0_US, LEASE_MS);
+    lease_begin(&held, T0_US, LEASE_MS, T0_US);
     lease_end(&held);
     CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_FREE);
     CHECK_EQUAL(lease_left_us(&held, T0_US), 0);
@@ -52,10 +52,10 @@ static void a_lock_is_held_until_its_validity_ends(void) {
 
 static void who_is_to_be_told_is_told_before_the_end(void) {
     lease_init(&held, &(lease_rule){.lease_ms = LEASE_MS, .is_watched = true});
-    lease_begin(&held, T0_US, LEASE_MS);
+    lease_begin(&held, T0_US, LEASE_MS, T0_US);
     CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(T0_US, LEASE_MS) - 50 * MS);
     lease_init(&held, &(lease_rule){.lease_ms = 100, .is_watched = true});
-    lease_begin(&held, T0_US, 100);
+    lease_begin(&held, T0_US, 100, T0_US);
     CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(T0_US, 100) - 2 * MS);
 }
 
@@ -178,10 +178,23 @@ static void frequent_renewals_are_not_due_at_once(void) {
 
 static void a_grant_shorter_than_the_rule_is_renewed_halfway(void) {
     begin_renewed();
-    lease_begin(&held, T0_US, 1500);
+    lease_begin(&held, T0_US, 1500, T0_US);
     int64_t certain_us = lease_gone_at_us(&held) - T0_US;
     CHECK(certain_us < 1500 * MS);
     CHECK_EQUAL(lease_renew_at_us(&held), T0_US + certain_us / 2);
+    CHECK_EQUAL(lease_suspect_at_us(&held), lease_renew_at_us(&held) + IO_MS * MS);
+    int64_t renewed_us = T0_US + 700 * MS;
+    CHECK(lease_extend(&held, renewed_us, 1500, renewed_us + MS));
+    CHECK_EQUAL(lease_state(&held, renewed_us + MS), DLOCK_HELD);
+    CHECK_EQUAL(lease_suspect_at_us(&held), lease_renew_at_us(&held) + IO_MS * MS);
+}
+
+static void a_lock_that_is_handed_on_late_is_suspect_only_if_its_renewal_is(void) {
+    int64_t now_us = T0_US + 6000 * MS; /* a renewal is due since long */
+    begin_renewed();
+    lease_begin(&held, T0_US, LEASE_MS, now_us);
+    CHECK(lease_renew_at_us(&held) < now_us);
+    CHECK_EQUAL(lease_suspect_at_us(&held), now_us + IO_MS * MS);
 }
 
 static void a_lock_in_question_is_suspect_and_no_time_is_certain(void) {
@@ -224,7 +237,7 @@ static void the_descriptor_is_readable_while_the_lock_is_lost(void) {
     CHECK(fd >= 0);
     CHECK_EQUAL(lease_lost_fd(&held), fd);
     CHECK(!is_readable(fd));
-    lease_begin(&held, INT64_MAX / 4, LEASE_MS);
+    lease_begin(&held, INT64_MAX / 4, LEASE_MS, INT64_MAX / 4);
     CHECK(!is_readable(fd));
     lease_question(&held, true);
     CHECK(!is_readable(fd));
@@ -232,7 +245,7 @@ static void the_descriptor_is_readable_while_the_lock_is_lost(void) {
     CHECK(is_readable(fd));
     lease_end(&held);
     CHECK(!is_readable(fd));
-    lease_begin(&held, 1, LEASE_MS); /* long ago */
+    lease_begin(&held, 1, LEASE_MS, 1); /* long ago */
     CHECK(is_readable(fd));
     lease_free(&held);
 }
@@ -275,6 +288,7 @@ int main(void) {
     UNIT_RUN(a_bound_shorter_than_the_lease_does_not_shorten_the_lease);
     UNIT_RUN(frequent_renewals_are_not_due_at_once);
     UNIT_RUN(a_grant_shorter_than_the_rule_is_renewed_halfway);
+    UNIT_RUN(a_lock_that_is_handed_on_late_is_suspect_only_if_its_renewal_is);
     UNIT_RUN(a_lock_in_question_is_suspect_and_no_time_is_certain);
     UNIT_RUN(an_extension_does_not_end_a_question);
     UNIT_RUN(the_descriptor_is_readable_while_the_lock_is_lost);

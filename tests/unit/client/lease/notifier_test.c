@@ -50,7 +50,7 @@ static void begin(void) {
 }
 
 static void add(int i) {
-    lease_begin(&leases[i], fake_loop.now_us, LEASE_MS);
+    lease_begin(&leases[i], fake_loop.now_us, LEASE_MS, fake_loop.now_us);
     notifier_add(&tested, &watched[i]);
 }
 
@@ -229,7 +229,7 @@ static void a_lock_that_is_given_back_is_not_told(void) {
 
 static void a_lock_that_is_not_added_is_not_looked_at(void) {
     begin();
-    lease_begin(&leases[0], T0_US, LEASE_MS);
+    lease_begin(&leases[0], T0_US, LEASE_MS, T0_US);
     notifier_look(&watched[0]);
     CHECK(heap_first(&fake_loop.timers) == NULL);
     end();

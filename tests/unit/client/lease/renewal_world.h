@@ -112,7 +112,7 @@ static inline void init_renewed(lock *lock) {
 }
 
 static inline void hold(lock *lock) {
-    lease_begin(&lock->lease, fake_loop.now_us, lock->lease.rule.lease_ms);
+    lease_begin(&lock->lease, fake_loop.now_us, lock->lease.rule.lease_ms, fake_loop.now_us);
     renewal_begin(&tested, &lock->kept);
 }
 
