@@ -29,7 +29,6 @@
 #include "cluster_slot.h"
 #include "server.h"
 #include "sessions.h"
-#include "settings.h"
 #include "stats.h"
 #include <stdio.h>
 #include <string.h>
@@ -47,27 +46,28 @@ enum { IDLE_TURNS = 64 };
  * within these bounds, so that the server and its I/O threads can read from the connections. */
 enum { LONG_TURN_US = 5000, POSTPONE_MIN_US = 4000, POSTPONE_MAX_US = 50000 };
 
-typedef enum parked_answer { WAITING, GRANTED, REFUSED, SENT_AWAY } parked_answer;
+typedef enum blocked_answer { WAITING, GRANTED, REFUSED, SENT_AWAY } blocked_answer;
 
-typedef struct parked {
-    waiter place; /* must be the first member */
-    RedisModuleBlockedClient *client;
-    parked_answer answer;
+typedef struct blocked_wait {
+    waiter waiter; /* must be the first member */
+    RedisModuleBlockedClient *handle;
+    blocked_answer answer;
     bool is_delivered;
     bool is_due;
-    int64_t not_before_us; /* earliest delivery of a postponed reply; 0: not postponed */
-    int64_t answered_us;   /* when the reply was decided */
-    struct parked *due_prev, *due_next; /* list of due clients; due_next also: all told */
-    struct parked *next;                /* in a bucket of told clients, or in the list to_close */
-    lease_ref hold;                     /* hold, fence and lease_end_us: only for GRANTED */
+    int64_t not_before_us;     /* earliest delivery of a postponed reply; 0: not postponed */
+    int64_t answered_us;       /* when the reply was decided */
+    list_node node;            /* in the list due, told_now or to_close */
+    struct blocked_wait *next; /* in a bucket of told clients */
+    lease_ref hold;            /* hold, fence and lease_end_us: only for GRANTED */
     int64_t fence;
     int64_t lease_end_us;
-    const char *error; /* only for SENT_AWAY */
+    const char *error;       /* only for SENT_AWAY */
+    RedisModuleString *user; /* NULL: not in the ACL */
     char token[];
-} parked;
+} blocked_wait;
 
-static parked *due_first, *due_last, *told_first, *to_close;
-static parked *told[TOLD_BUCKETS];
+static list due, told_now, to_close;
+static blocked_wait *told[TOLD_BUCKETS];
 static int64_t parked_count, due_count;
 static bool is_following_loop, is_awake;
 static int idle_turns; /* turns since the last client waited */
@@ -77,41 +77,28 @@ static uint32_t suffixes[CLUSTER_SLOTS];
 
 /* -- clients whose reply is due before the server sleeps */
 
-static void due_add(parked *added) {
+static void due_add(blocked_wait *added) {
     added->is_due = true;
     due_count++;
-    added->due_prev = due_last;
-    added->due_next = NULL;
-    if (due_last != NULL)
-        due_last->due_next = added;
-    else
-        due_first = added;
-    due_last = added;
+    list_append(&due, &added->node);
     if (!is_awake) server_alarm(0); /* the server may have passed the point of delivery */
 }
 
-static void due_remove(parked *removed) {
+static void due_remove(blocked_wait *removed) {
     if (!removed->is_due) return;
     removed->is_due = false;
     due_count--;
-    if (removed->due_prev != NULL)
-        removed->due_prev->due_next = removed->due_next;
-    else
-        due_first = removed->due_next;
-    if (removed->due_next != NULL)
-        removed->due_next->due_prev = removed->due_prev;
-    else
-        due_last = removed->due_prev;
+    list_remove(&due, &removed->node);
 }
 
-static void answer_soon(parked *client, parked_answer answer) {
+static void answer_soon(blocked_wait *wait, blocked_answer answer) {
     if (answer == GRANTED)
-        queues_leave(&client->place);
+        queues_leave(&wait->waiter);
     else
-        queues_give_up(&client->place);
-    client->answer = answer;
-    client->answered_us = server_boot_us();
-    due_add(client);
+        queues_give_up(&wait->waiter);
+    wait->answer = answer;
+    wait->answered_us = server_boot_us();
+    due_add(wait);
 }
 
 bool blocked_has_enough(void) {
@@ -120,97 +107,104 @@ bool blocked_has_enough(void) {
 
 /* -- the reply */
 
-static int reply(RedisModuleCtx *ctx, const parked *client) {
-    if (client->answer == SENT_AWAY) return RedisModule_ReplyWithError(ctx, client->error);
-    if (client->answer == GRANTED) return RedisModule_ReplyWithLongLong(ctx, client->fence);
+static int reply(RedisModuleCtx *ctx, const blocked_wait *wait) {
+    if (wait->answer == SENT_AWAY) return RedisModule_ReplyWithError(ctx, wait->error);
+    if (wait->answer == GRANTED) return RedisModule_ReplyWithLongLong(ctx, wait->fence);
     return RedisModule_ReplyWithNull(ctx);
 }
 
 /* True: the reply has to wait for a later turn. */
-static bool is_postponed(parked *client, int64_t now_us) {
-    if (client->answer != GRANTED) return false;
-    int64_t late_us = now_us - client->answered_us;
-    if (client->not_before_us == 0 && late_us >= LONG_TURN_US) {
+static bool is_postponed(blocked_wait *wait, int64_t now_us) {
+    if (wait->answer != GRANTED) return false;
+    int64_t late_us = now_us - wait->answered_us;
+    if (wait->not_before_us == 0 && late_us >= LONG_TURN_US) {
         int64_t pause_us = late_us / 4;
         if (pause_us < POSTPONE_MIN_US) pause_us = POSTPONE_MIN_US;
         if (pause_us > POSTPONE_MAX_US) pause_us = POSTPONE_MAX_US;
-        client->not_before_us = now_us + pause_us;
+        wait->not_before_us = now_us + pause_us;
     }
-    if (now_us >= client->not_before_us) return false;
-    server_alarm(client->not_before_us);
+    if (now_us >= wait->not_before_us) return false;
+    server_alarm(wait->not_before_us);
     return true;
 }
 
-static void deliver(parked *client, int64_t now_us) {
-    due_remove(client);
+static void deliver(blocked_wait *wait, int64_t now_us) {
+    due_remove(wait);
     /* A holder must get at least a part of the lease. work.c ends the lock itself. */
-    if (client->answer == GRANTED && now_us >= client->lease_end_us) client->answer = REFUSED;
-    RedisModuleCtx *ctx = RedisModule_GetThreadSafeContext(client->client);
-    reply(ctx, client);
+    if (wait->answer == GRANTED && now_us >= wait->lease_end_us) wait->answer = REFUSED;
+    RedisModuleCtx *ctx = RedisModule_GetThreadSafeContext(wait->handle);
+    reply(ctx, wait);
     RedisModule_FreeThreadSafeContext(ctx);
-    client->is_delivered = true;
-    RedisModule_UnblockClient(client->client, NULL);
+    wait->is_delivered = true;
+    RedisModule_UnblockClient(wait->handle, NULL);
 }
 
 /* Delivers as many replies as one turn should have; the rest follows in the next turn. */
 static void deliver_due(void) {
-    int64_t now_us = due_first == NULL ? 0 : server_boot_us();
+    int64_t now_us = list_is_empty(&due) ? 0 : server_boot_us();
     int delivered = 0;
-    for (parked *entry = due_first, *next; entry != NULL; entry = next) {
-        next = entry->due_next;
+    for (list_node *node = due.first, *next; node != NULL; node = next) {
+        blocked_wait *wait = LIST_OBJECT(node, blocked_wait, node);
+        next = node->next;
         if (delivered == DUE_ENOUGH) {
             server_alarm(0);
             return;
         }
-        if (is_postponed(entry, now_us)) continue;
-        deliver(entry, now_us);
+        if (is_postponed(wait, now_us)) continue;
+        deliver(wait, now_us);
         delivered++;
     }
 }
 
 /* -- clients told in the current turn */
 
-static parked **told_bucket(uint64_t client) {
+static blocked_wait **told_bucket(uint64_t client) {
     return &told[client % TOLD_BUCKETS];
 }
 
-static void told_add(parked *client) {
-    parked **bucket = told_bucket(client->place.client);
-    client->next = *bucket;
-    *bucket = client;
-    client->due_next = told_first;
-    told_first = client;
+static void told_add(blocked_wait *wait) {
+    blocked_wait **bucket = told_bucket(wait->waiter.client);
+    wait->next = *bucket;
+    *bucket = wait;
+    list_append(&told_now, &wait->node);
+}
+
+static void free_wait(blocked_wait *wait) {
+    if (wait->user != NULL) RedisModule_FreeString(NULL, wait->user);
+    RedisModule_Free(wait);
 }
 
 static void told_forget_all(void) {
-    while (told_first != NULL) {
-        parked *entry = told_first;
-        told_first = entry->due_next;
-        *told_bucket(entry->place.client) = NULL;
-        RedisModule_Free(entry);
+    while (!list_is_empty(&told_now)) {
+        blocked_wait *wait = LIST_OBJECT(told_now.first, blocked_wait, node);
+        list_remove(&told_now, &wait->node);
+        *told_bucket(wait->waiter.client) = NULL;
+        free_wait(wait);
     }
 }
 
-/* Does the core close the connection after its replies are sent, as after QUIT? CLIENT LIST then
- * shows the flag c. */
+/* May the core have sent the replies before it closed the connection, as after QUIT? CLIENT LIST
+ * then shows the flag c. Where an operator has renamed CLIENT, the answer is always yes: a lock
+ * that nobody uses until its lease ends is better than two holders. */
 static bool is_closed_after_reply(RedisModuleCtx *ctx, uint64_t client) {
     static const char field[] = " flags=";
     RedisModuleCallReply *reply =
         RedisModule_Call(ctx, "CLIENT", "ccl", "LIST", "ID", (long long)client);
-    RedisModuleString *line = reply == NULL ? NULL : RedisModule_CreateStringFromCallReply(reply);
+    if (reply == NULL) return true;
+    RedisModuleString *line = RedisModule_CreateStringFromCallReply(reply);
     const char *flags = line == NULL ? NULL : strstr(RedisModule_StringPtrLen(line, NULL), field);
     bool is_flagged =
         flags != NULL && flags[strlen(field) + strcspn(flags + strlen(field), " c")] == 'c';
     if (line != NULL) RedisModule_FreeString(ctx, line);
-    if (reply != NULL) RedisModule_FreeCallReply(reply);
+    RedisModule_FreeCallReply(reply);
     return is_flagged;
 }
 
 void blocked_client_gone(RedisModuleCtx *ctx, uint64_t client) {
-    if (told_first == NULL) return;
-    for (const parked *entry = *told_bucket(client); entry != NULL; entry = entry->next)
-        if (entry->place.client == client && !is_closed_after_reply(ctx, client))
-            sessions_abandon(entry->hold);
+    if (list_is_empty(&told_now)) return;
+    for (const blocked_wait *wait = *told_bucket(client); wait != NULL; wait = wait->next)
+        if (wait->waiter.client == client && !is_closed_after_reply(ctx, client))
+            sessions_abandon(wait->hold);
 }
 
 /* -- the event loop */
@@ -250,46 +244,45 @@ static int on_key_ready(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
  * the lock in the same turn. */
 static int on_unblock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argv, (void)argc;
-    parked *client = RedisModule_GetBlockedClientPrivateData(ctx);
-    if (client->is_delivered) return REDISMODULE_OK;
-    due_remove(client);
-    if (client->answer == WAITING) {
+    blocked_wait *wait = RedisModule_GetBlockedClientPrivateData(ctx);
+    if (wait->is_delivered) return REDISMODULE_OK;
+    due_remove(wait);
+    if (wait->answer == WAITING) {
         stats_count(STATS_WAIT_TIMEOUTS);
-        queues_give_up(&client->place);
-        client->answer = REFUSED;
-    } else if (client->answer == GRANTED) {
-        sessions_abandon(client->hold);
-        client->answer = REFUSED;
+        queues_give_up(&wait->waiter);
+        wait->answer = REFUSED;
+    } else if (wait->answer == GRANTED) {
+        sessions_abandon(wait->hold);
+        wait->answer = REFUSED;
     }
-    return reply(ctx, client);
+    return reply(ctx, wait);
 }
 
 /* The connection is lost, or the core has sent an error to the client: CLIENT UNBLOCK id ERROR,
  * a cluster redirect, demotion to replica. */
 static void on_disconnect(RedisModuleCtx *ctx, RedisModuleBlockedClient *handle) {
     (void)handle;
-    parked *client = RedisModule_GetBlockedClientPrivateData(ctx);
-    if (client->is_delivered) return; /* on_free() decides */
-    due_remove(client);
-    if (client->answer == WAITING) queues_give_up(&client->place);
-    if (client->answer == GRANTED) sessions_abandon(client->hold);
-    client->answer = REFUSED;
+    blocked_wait *wait = RedisModule_GetBlockedClientPrivateData(ctx);
+    if (wait->is_delivered) return; /* on_free() decides */
+    due_remove(wait);
+    if (wait->answer == WAITING) queues_give_up(&wait->waiter);
+    if (wait->answer == GRANTED) sessions_abandon(wait->hold);
+    wait->answer = REFUSED;
 }
 
 /* The last call of the core for a blocked client. */
 static void on_free(RedisModuleCtx *ctx, void *privdata) {
-    parked *client = privdata;
-    bool is_dropped = client->is_delivered && RedisModule_BlockedClientDisconnected(ctx);
-    bool is_granted = client->is_delivered && client->answer == GRANTED;
-    if (is_dropped && is_granted) sessions_abandon(client->hold);
+    blocked_wait *wait = privdata;
+    bool is_dropped = wait->is_delivered && RedisModule_BlockedClientDisconnected(ctx);
+    bool is_granted = wait->is_delivered && wait->answer == GRANTED;
+    if (is_dropped && is_granted) sessions_abandon(wait->hold);
     if (is_dropped) {
-        client->next = to_close;
-        to_close = client;
+        list_append(&to_close, &wait->node);
         server_alarm(0);
     } else if (is_granted) {
-        told_add(client);
+        told_add(wait);
     } else {
-        RedisModule_Free(client);
+        free_wait(wait);
     }
     parked_count--;
 }
@@ -312,75 +305,73 @@ static RedisModuleString *make_key_to_block_on(RedisModuleString *name) {
                                           suffixes[cluster_slot(bytes, length)]);
 }
 
-static parked *make_parked(RedisModuleCtx *ctx, const lock_request *request) {
-    parked *made = RedisModule_Calloc(1, sizeof(*made) + request->token.length);
+static blocked_wait *make_wait(RedisModuleCtx *ctx, const lock_request *request) {
+    blocked_wait *made = RedisModule_Calloc(1, sizeof(*made) + request->token.length);
     memcpy(made->token, request->token.bytes, request->token.length);
-    made->place.request = *request;
-    made->place.request.token.bytes = made->token;
-    made->place.client = RedisModule_GetClientId(ctx);
-    made->place.parked_us = server_boot_us();
-    made->place.end.at_us = made->place.parked_us + request->wait_ms * 1000;
+    made->waiter.request = *request;
+    made->waiter.request.token.bytes = made->token;
+    made->waiter.client = RedisModule_GetClientId(ctx);
+    made->user = server_user(ctx);
+    made->waiter.parked_us = server_boot_us();
+    made->waiter.end.key = made->waiter.parked_us + request->wait_ms * INT64_C(1000);
     return made;
 }
 
-bool blocked_park_or_reply(RedisModuleCtx *ctx, RedisModuleString *name,
-                           const lock_request *request) {
-    int db = RedisModule_GetSelectedDb(ctx);
-    wait_queue *joined = queues_find(db, name);
-    waiter *older = joined == NULL ? NULL : queues_find_token(joined, request->token);
-    int64_t length = joined == NULL ? 0 : joined->length;
-    if (older == NULL && length >= settings.max_waiters) {
-        stats_count(STATS_QUEUE_FULL);
-        RedisModule_ReplyWithError(ctx, "QUEUEFULL too many clients wait for this lock "
-                                        "(dlock.max-waiters)");
-        return false;
-    }
+bool blocked_is_full(void) {
+    return parked_count >= server_max_parked();
+}
 
-    parked *client = make_parked(ctx, request);
+void blocked_park(RedisModuleCtx *ctx, RedisModuleString *name, const lock_request *request,
+                  waiter *older) {
+    blocked_wait *wait = make_wait(ctx, request);
     parked_count++;
     idle_turns = 0;
     follow_event_loop(true);
-    if (older != NULL) {
-        queues_replace(older, &client->place);
-        ((parked *)older)->answer = REFUSED;
-        due_add((parked *)older);
-    } else {
-        queues_append(db, name, &client->place);
-    }
+    if (older != NULL)
+        queues_replace(older, &wait->waiter);
+    else
+        queues_append(RedisModule_GetSelectedDb(ctx), name, &wait->waiter);
     RedisModuleString *key = make_key_to_block_on(name);
-    client->client =
-        RedisModule_BlockClientOnKeys(ctx, on_key_ready, on_unblock, on_free, 0, &key, 1, client);
-    RedisModule_SetDisconnectCallback(client->client, on_disconnect);
+    wait->handle =
+        RedisModule_BlockClientOnKeys(ctx, on_key_ready, on_unblock, on_free, 0, &key, 1, wait);
+    RedisModule_SetDisconnectCallback(wait->handle, on_disconnect);
     RedisModule_FreeString(NULL, key);
-    return true;
+}
+
+void blocked_supersede(waiter *older) {
+    ((blocked_wait *)older)->answer = REFUSED;
+    due_add((blocked_wait *)older);
+}
+
+bool blocked_is_permitted(const waiter *waiting) {
+    RedisModuleString *user = ((const blocked_wait *)waiting)->user;
+    return user == NULL || server_user_may_acquire(user, waiting->queue->name);
 }
 
 void blocked_grant(waiter *granted, lease_ref hold, int64_t fence, int64_t lease_end_us) {
-    parked *client = (parked *)granted;
-    client->hold = hold;
-    client->fence = fence;
-    client->lease_end_us = lease_end_us;
-    answer_soon(client, GRANTED);
-    stats_add(&stats_wait_us, client->answered_us - granted->parked_us);
+    blocked_wait *wait = (blocked_wait *)granted;
+    wait->hold = hold;
+    wait->fence = fence;
+    wait->lease_end_us = lease_end_us;
+    answer_soon(wait, GRANTED);
+    stats_add(&stats_wait_us, wait->answered_us - granted->parked_us);
 }
 
 void blocked_refuse(waiter *refused) {
-    answer_soon((parked *)refused, REFUSED);
+    answer_soon((blocked_wait *)refused, REFUSED);
 }
 
 void blocked_send_away(waiter *sent, const char *error) {
-    ((parked *)sent)->error = error;
-    answer_soon((parked *)sent, SENT_AWAY);
+    ((blocked_wait *)sent)->error = error;
+    answer_soon((blocked_wait *)sent, SENT_AWAY);
 }
 
 void blocked_tidy(RedisModuleCtx *ctx) {
     if (parked_count == 0 && idle_turns >= IDLE_TURNS) follow_event_loop(false);
-    while (to_close != NULL) {
-        parked *client = to_close;
-        to_close = client->next;
-        RedisModuleCallReply *reply =
-            RedisModule_Call(ctx, "CLIENT", "ccl", "KILL", "ID", (long long)client->place.client);
-        if (reply != NULL) RedisModule_FreeCallReply(reply);
-        RedisModule_Free(client);
+    while (!list_is_empty(&to_close)) {
+        blocked_wait *wait = LIST_OBJECT(to_close.first, blocked_wait, node);
+        list_remove(&to_close, &wait->node);
+        RedisModule_DeauthenticateAndCloseClient(ctx, wait->waiter.client);
+        free_wait(wait);
     }
 }

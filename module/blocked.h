@@ -13,11 +13,19 @@
 
 void blocked_init(void);
 
-/* Parks the calling client in the queue for the lock; the reply comes later. If the same token
- * already waits in the queue, on another connection, the new call takes over the place in the
- * queue, and the older call gets null. False: the queue is full, and the error is sent. */
-bool blocked_park_or_reply(RedisModuleCtx *ctx, RedisModuleString *name,
-                           const lock_request *request);
+/* Do so many clients wait that others could not connect any more? */
+bool blocked_is_full(void);
+
+/* Parks the calling client in the queue for the lock; the reply comes later. older: the waiter with
+ * the same token, whose place the client takes over; NULL: none. */
+void blocked_park(RedisModuleCtx *ctx, RedisModuleString *name, const lock_request *request,
+                  waiter *older);
+
+/* Another call has taken over the place of the waiter: its client gets null. */
+void blocked_supersede(waiter *older);
+
+/* May the user of the waiter still have the lock, by the ACL? */
+bool blocked_is_permitted(const waiter *waiting);
 
 /* Each function takes the waiter out of its queue. The client gets the reply at the end of the
  * current turn of the event loop, or soon after: the fence of the hold; null; an error. */

@@ -10,10 +10,15 @@
 #include "commands.h"
 
 #include "args.h"
+#include "caller.h"
+#include "fences.h"
 #include "guard.h"
+#include "guard_rules.h"
+#include "mailbox.h"
 #include "queues.h"
 #include "replicate.h"
 #include "server.h"
+#include "session_commands.h"
 #include "sessions.h"
 #include "settings.h"
 #include "transition.h"
@@ -35,36 +40,25 @@ static bool open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleStr
     return true;
 }
 
-/* A script or a transaction never waits: the reply comes at once. The same holds for a replica,
- * which hands no locks over. */
-static bool may_block(RedisModuleCtx *ctx) {
-    int no = REDISMODULE_CTX_FLAGS_DENY_BLOCKING | REDISMODULE_CTX_FLAGS_MULTI |
-             REDISMODULE_CTX_FLAGS_LUA | REDISMODULE_CTX_FLAGS_SLAVE;
-    return (RedisModule_GetContextFlags(ctx) & no) == 0;
-}
-
-/* A script or a module runs commands under an internal client, which never disconnects. In a
- * transaction, only DLOCK.GUARD can tell that its command has none. */
-static bool has_connection(RedisModuleCtx *ctx) {
-    if (guard_is_running()) return false;
-    int flags = RedisModule_GetContextFlags(ctx);
-    if (flags & REDISMODULE_CTX_FLAGS_LUA) return false;
-    if ((flags & REDISMODULE_CTX_FLAGS_DENY_BLOCKING) && !(flags & REDISMODULE_CTX_FLAGS_MULTI))
-        return false;
-    return RedisModule_GetClientInfoById(NULL, RedisModule_GetClientId(ctx)) == REDISMODULE_OK;
+static bool has_token(lock_entry *entry, lock_token token) {
+    transition_settle(entry);
+    return transition_has(entry, token);
 }
 
 /* Some well-formed requests are refused all the same: because the client has no connection, or
  * because of a setting. A token that has the lock, or a place in the queue, keeps it. */
 static bool is_allowed_or_reply(lock_entry *entry, const lock_request *request) {
     const char *error = NULL;
-    if (request->is_session && !has_connection(entry->ctx))
-        error = "ERR SESSION needs a connection: neither a script nor DLOCK.GUARD has one";
-    else if (settings.drain && !transition_knows(entry, request->token))
+    if (request->is_session && request->via == NULL && !caller_has_connection(entry->ctx))
+        error = "ERR SESSION needs a connection: scripts, modules and DLOCK.GUARD have none";
+    else if (settings.drain && !has_token(entry, request->token))
         error = "ERR the server is about to run without locks: dlock.drain is yes";
     else if (settings.require_noeviction && server_may_evict_locks() &&
-             !transition_knows(entry, request->token))
+             !has_token(entry, request->token))
         error = "ERR maxmemory-policy can evict locks, and dlock.require-noeviction is yes";
+    else if (request->is_session && request->via != NULL && mailbox_is_full() &&
+             !has_token(entry, request->token))
+        error = MAILBOX_FULL;
     if (error != NULL) RedisModule_ReplyWithError(entry->ctx, error);
     return error == NULL;
 }
@@ -73,16 +67,17 @@ static void acquire(lock_entry *entry, const lock_request *request) {
     RedisModuleCtx *ctx = entry->ctx;
     transition_answer answer = transition_acquire(entry, request);
     if (answer == TRANSITION_HELD)
-        RedisModule_ReplyWithLongLong(ctx, entry->held.fence);
+        RedisModule_ReplyWithLongLong(ctx, lock_first_fence(&entry->held, request));
     else if (answer == TRANSITION_OTHER_MODE)
         RedisModule_ReplyWithError(ctx, request->is_shared ? HELD_EXCLUSIVE : HELD_SHARED);
-    else if (request->wait_ms > 0 && may_block(ctx))
+    else if (request->wait_ms > 0 && (request->via != NULL || caller_may_block(ctx)))
         transition_wait_or_reply(entry, request);
     else
         RedisModule_ReplyWithNull(ctx);
 }
 
-/* DLOCK.ACQUIRE key token PX lease-ms [WAIT wait-ms] [SESSION] [SHARED [MAX n]] [FENCE fence] */
+/* DLOCK.ACQUIRE key token PX lease-ms [WAIT wait-ms] [VIA session] [SESSION [GRACE grace-ms]]
+ * [SHARED [MAX n]] [FENCE fence] [FENCES count] */
 static int cmd_acquire(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_request request;
     lock_entry entry;
@@ -110,9 +105,12 @@ static int cmd_extend(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_entry entry;
     if (!args_parse_extend_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
-    bool is_held = transition_extend(&entry, &request);
+    transition_answer answer = transition_extend(&entry, &request);
     lock_store_close(&entry);
-    return RedisModule_ReplyWithLongLong(ctx, is_held);
+    if (answer == TRANSITION_KEPT)
+        return RedisModule_ReplyWithError(ctx, "ERR this hold has no lease of its own: it lasts as "
+                                               "long as its session");
+    return RedisModule_ReplyWithLongLong(ctx, answer == TRANSITION_HELD);
 }
 
 static void reply_number(RedisModuleCtx *ctx, const char *field, int64_t value) {
@@ -135,43 +133,55 @@ static int64_t ms_left(int64_t left_us) {
     return left_us <= 0 ? 0 : (left_us + 999) / 1000;
 }
 
-/* The fence is the time of the grant in microseconds, unless it runs ahead of the clock. */
-static int64_t since_ms(int64_t fence) {
-    int64_t now_us = server_wall_us();
-    return (fence < now_us ? fence : now_us) / 1000;
-}
-
 static void reply_mode(RedisModuleCtx *ctx, bool is_shared) {
     reply_word(ctx, "mode", is_shared ? "shared" : "exclusive");
+}
+
+/* The first bytes of the id of a session; empty: no session. Who knows a whole id could act for its
+ * process. */
+static void reply_via(RedisModuleCtx *ctx, const session *via) {
+    bool is_named = via != NULL && via->id_length > 0;
+    RedisModule_ReplyWithSimpleString(ctx, "via");
+    RedisModule_ReplyWithStringBuffer(ctx, is_named ? via->id : "",
+                                      is_named ? SESSION_ID_SHOWN : 0);
 }
 
 static void reply_holder(RedisModuleCtx *ctx, const lock_entry *entry) {
     const lock_state *held = &entry->held;
     bool is_string = held->kind == LOCK_KIND_STRING;
-    RedisModule_ReplyWithMap(ctx, 6);
+    RedisModule_ReplyWithMap(ctx, 7);
     reply_token(ctx, held->token);
     reply_number(ctx, "fence", held->fence);
     reply_number(ctx, "ttl", is_string ? lock_store_key_ttl_ms(entry) : ms_left(held->left_us));
     reply_number(ctx, "lease", held->lease_ms);
-    reply_number(ctx, "since", since_ms(held->fence));
-    reply_number(ctx, "session", (int64_t)sessions_client(entry->hold.id));
+    reply_number(ctx, "since", is_string ? 0 : fence_given_us(held->fence, fences_time()) / 1000);
+    const session *tied = sessions_of(entry->hold);
+    reply_number(ctx, "session", tied == NULL ? 0 : (int64_t)tied->client);
+    reply_via(ctx, tied);
 }
 
-static void reply_queue(RedisModuleCtx *ctx, const wait_queue *waiting, int64_t shown,
+static void reply_queue(RedisModuleCtx *ctx, const wait_queue *waiting, int64_t shown_max,
                         int64_t now_us) {
-    int64_t length = waiting == NULL ? 0 : waiting->length;
-    if (length < shown) shown = length;
+    size_t count = 0;
+    waiter **shown = NULL;
+    if (waiting != NULL) {
+        if (shown_max > waiting->length) shown_max = waiting->length;
+        shown = RedisModule_Alloc(sizeof(shown[0]) * (size_t)shown_max);
+        count = queues_list(waiting, (size_t)shown_max, shown);
+    }
     RedisModule_ReplyWithSimpleString(ctx, "queue");
-    RedisModule_ReplyWithArray(ctx, (long)shown);
-    const waiter *listed = waiting == NULL ? NULL : waiting->first;
-    for (; shown > 0; shown--, listed = listed->next) {
-        RedisModule_ReplyWithMap(ctx, 5);
+    RedisModule_ReplyWithArray(ctx, (long)count);
+    for (size_t i = 0; i < count; i++) {
+        const waiter *listed = shown[i];
+        RedisModule_ReplyWithMap(ctx, 6);
         reply_token(ctx, listed->request.token);
         reply_mode(ctx, listed->request.is_shared);
         reply_number(ctx, "waited", (now_us - listed->parked_us) / 1000);
-        reply_number(ctx, "left", ms_left(listed->end.at_us - now_us));
+        reply_number(ctx, "left", ms_left(listed->end.key - now_us));
         reply_number(ctx, "client", (int64_t)listed->client);
+        reply_via(ctx, listed->request.via);
     }
+    RedisModule_Free(shown);
 }
 
 /* Counts the holders whose lease has not ended, and shows them if is_shown. */
@@ -234,6 +244,19 @@ static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return RedisModule_ReplyWithSimpleString(ctx, "OK");
 }
 
+/* DLOCK.CLOCK base-us: the clock of the master (fence.h), or of the server that wrote the file */
+static int cmd_clock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    (void)argc;
+    int64_t base_us;
+    if (!server_is_replaying(ctx))
+        return RedisModule_ReplyWithError(ctx, "ERR DLOCK.CLOCK is internal: only a master, or a "
+                                               "file that is loaded, may send it");
+    if (!args_parse_clock_or_reply(ctx, argv[1], &base_us)) return REDISMODULE_OK;
+    fence_hear(base_us, 0, fences_time());
+    replicate_command(ctx);
+    return RedisModule_ReplyWithSimpleString(ctx, "OK");
+}
+
 /* An argument as newer servers describe arguments: with one member more than in the header of
  * 7.0. The server gets the size of the struct, so older servers skip the member. */
 typedef struct command_arg {
@@ -264,15 +287,23 @@ static command_arg shared_args[] = {
     ARG_OPTION("n", INTEGER, "MAX", REDISMODULE_CMD_ARG_OPTIONAL),
     ARG_END,
 };
+static command_arg holding_args[] = {
+    ARG_OPTION("session", PURE_TOKEN, "SESSION", 0),
+    ARG_OPTION("grace-ms", INTEGER, "GRACE", REDISMODULE_CMD_ARG_OPTIONAL),
+    ARG_END,
+};
 static command_arg acquire_args[] = {
     ARG_KEY,
     ARG_WORD("token", STRING),
-    ARG_LEASE,
+    ARG_OPTION("lease-ms", INTEGER, "PX", REDISMODULE_CMD_ARG_OPTIONAL),
     ARG_OPTION("wait-ms", INTEGER, "WAIT", REDISMODULE_CMD_ARG_OPTIONAL),
-    ARG_OPTION("session", PURE_TOKEN, "SESSION", REDISMODULE_CMD_ARG_OPTIONAL),
+    ARG_OPTION("session", STRING, "VIA", REDISMODULE_CMD_ARG_OPTIONAL),
+    ARG("holding", BLOCK, .key_spec_index = -1, .flags = REDISMODULE_CMD_ARG_OPTIONAL,
+        .subargs = &holding_args->known),
     ARG("sharing", BLOCK, .key_spec_index = -1, .flags = REDISMODULE_CMD_ARG_OPTIONAL,
         .subargs = &shared_args->known),
     ARG_OPTION("fence", INTEGER, "FENCE", REDISMODULE_CMD_ARG_OPTIONAL),
+    ARG_OPTION("count", INTEGER, "FENCES", REDISMODULE_CMD_ARG_OPTIONAL),
     ARG_END,
 };
 static command_arg extend_args[] = {ARG_KEY, ARG_WORD("token", STRING), ARG_LEASE, ARG_END};
@@ -282,6 +313,22 @@ static command_arg info_args[] = {
     ARG_OPTION("count", INTEGER, "WAITERS", REDISMODULE_CMD_ARG_OPTIONAL),
     ARG_END,
 };
+static command_arg heartbeat_args[] = {
+    ARG_OPTION("timeout-ms", INTEGER, "PX", 0),
+    ARG_OPTION("number", INTEGER, "ACK", REDISMODULE_CMD_ARG_OPTIONAL),
+    ARG_END,
+};
+static command_arg session_actions[] = {
+    ARG("heartbeat", BLOCK, .key_spec_index = -1, .subargs = &heartbeat_args->known),
+    ARG_OPTION("end", PURE_TOKEN, "END", 0),
+    ARG_END,
+};
+static command_arg session_args[] = {
+    ARG_WORD("session", STRING),
+    ARG("action", ONEOF, .key_spec_index = -1, .subargs = &session_actions->known),
+    ARG_END,
+};
+static command_arg watch_args[] = {ARG_KEY, ARG_WORD("session", STRING), ARG_END};
 static command_arg apply_args[] = {
     ARG_KEY,
     ARG_WORD("token", STRING),
@@ -290,6 +337,8 @@ static command_arg apply_args[] = {
     ARG_OPTION("shared", PURE_TOKEN, "SHARED", REDISMODULE_CMD_ARG_OPTIONAL),
     ARG_END,
 };
+
+static command_arg clock_args[] = {ARG_WORD("base-us", INTEGER), ARG_END};
 
 static command_arg guard_args[] = {
     ARG_KEY,
@@ -307,7 +356,7 @@ typedef struct command {
     const char *acl_categories; /* since 7.2; before, commands of modules have no categories */
     int arity;
     const char *complexity;
-    uint64_t key_flags;
+    uint64_t key_flags; /* 0: the command has no key */
     const char *summary;
     command_arg *args;
 } command;
@@ -336,9 +385,21 @@ static const command table[] = {
      "Shows who holds a lock, since when and for how long, and who waits for it. The reply is a "
      "map of kind, mode, holders and waiters, or null if the lock is free.",
      info_args},
-    {GUARD_COMMAND, guard_run, "may-replicate getkeys-api", "write slow", -4,
-     "O(1) and the cost of the command",
-     REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_INCOMPLETE,
+    {"dlock.session", cmd_session, "blocking fast", "slow blocking connection", -3,
+     "O(N), where N is the number of events in the reply", 0,
+     "Keeps a session alive, and returns what has happened to it. The reply is an array of the "
+     "number of its life and an array of events, which come again until they are acknowledged.",
+     session_args},
+    {"dlock.watch", cmd_watch, "readonly deny-oom fast", "read fast", 3, "O(1)",
+     REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
+     "Tells a session whenever the lock changes hands, beginning with the present state. The reply "
+     "is OK.",
+     watch_args},
+    {"dlock.unwatch", cmd_unwatch, "readonly fast", "read fast", 3, "O(1)",
+     REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
+     "Ends what DLOCK.WATCH has begun. The reply is OK.", watch_args},
+    {GUARD_COMMAND, guard_run, "write", "write slow", -4, "O(1) and the cost of the command",
+     REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
      "Runs a command only if token holds the lock, in one step. The reply is that of the command, "
      "or the error NOTHELD, and nothing was run.",
      guard_args},
@@ -347,10 +408,16 @@ static const command table[] = {
      "Internal: sets the state of a holder as the master or the append-only file says. The "
      "reply is OK.",
      apply_args},
+    {REPLICATE_CLOCK_COMMAND, cmd_clock, "write admin fast", "write fast admin dangerous", 2,
+     "O(1)", 0,
+     "Internal: tells the clock from which a master, or the writer of the append-only file, takes "
+     "its fences. The reply is OK.",
+     clock_args},
 };
 
 static int register_row(RedisModuleCtx *ctx, const command *row) {
-    if (RedisModule_CreateCommand(ctx, row->name, row->handler, row->flags, 1, 1, 1) !=
+    int key = row->key_flags != 0;
+    if (RedisModule_CreateCommand(ctx, row->name, row->handler, row->flags, key, key, key) !=
         REDISMODULE_OK)
         return REDISMODULE_ERR;
 
@@ -370,7 +437,7 @@ static int register_row(RedisModuleCtx *ctx, const command *row) {
         .complexity = row->complexity,
         .since = "0.1.0",
         .arity = row->arity,
-        .key_specs = key_specs,
+        .key_specs = key ? key_specs : NULL,
         .args = &row->args->known,
     };
     RedisModuleCommand *registered = RedisModule_GetCommand(ctx, row->name);

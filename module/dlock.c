@@ -5,16 +5,21 @@
  *   transition.c   the only place where a lock changes hands
  *   work.c         work without a command: ends of leases, sessions and waits
  *   queues.c       the waiters of each lock              blocked.c      the clients of the waiters
- *   sessions.c     locks that end with a connection      strays.c       locks that were renamed
+ *   session.h, sessions.c  sessions and their holds      mailbox.c      their events
+ *   session_waits.c  the waits of sessions               watches.c, losses.c  what they are told
+ *   session_commands.c  the commands of sessions         caller.c       the client of a command
+ *   strays.c       locks that were renamed
  *   leases.c       the end of each lease                 lease_index.c  index of leases (pure)
  *   lock_store.c   a lock as a key                       lock_value.c   a lock as a value
  *   lock_type.c    the data type: files, unlinking       lock_codec.c   a lock as bytes (pure)
- *   lock_state.c   the rules of a lock (pure)            fence.c        the fence counter (pure)
+ *   lock_state.c   the rules of a lock (pure)            fence.c        the clock of fences (pure)
+ *   fences.c       gives out fences, and tells others the clock
  *   replicate.c    the only writer to AOF and replicas
  *   server.c       clocks, alarm, role and version of the server
  *   server_events.c  events of the server
- *   settings.c, stats.c, info_section.c                  settings and figures for operators
- *   deadlines.c, cluster_slot.c                          a heap of times; hash slots (pure)
+ *   guard.c        commands that only the holder runs    guard_rules.c  which commands those are
+ *   settings.c, stats.h, info_section.c                  settings and figures for operators
+ *   heap.c, list.h, cluster_slot.c                       a heap, a list, hash slots (pure)
  *
  * Redis keeps everything registered here until exit: a module with a data type is never
  * unloaded. */
@@ -23,6 +28,9 @@
 
 #include "blocked.h"
 #include "commands.h"
+#include "fences.h"
+#include "guard_rules.h"
+#include "heap.h"
 #include "info_section.h"
 #include "lock_type.h"
 #include "queues.h"
@@ -31,6 +39,7 @@
 #include "server_events.h"
 #include "sessions.h"
 #include "settings.h"
+#include "watches.h"
 #include "work.h"
 
 /* The module checks every read of an RDB, signals every change of a key, and supports replicas
@@ -40,6 +49,15 @@ enum {
               REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED |
               REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
 };
+
+/* RedisModule_Realloc() never fails. */
+static void *resize(void *memory, size_t size) {
+    return RedisModule_Realloc(memory, size);
+}
+
+static void release(void *memory) {
+    RedisModule_Free(memory);
+}
 
 __attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx *ctx,
                                                               RedisModuleString **argv, int argc);
@@ -53,17 +71,21 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
         return REDISMODULE_ERR;
     }
     RedisModule_SetModuleOptions(ctx, OPTIONS | server_module_options(ctx));
+    heap_resize = resize;
+    heap_release = release;
     if (settings_register(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
     if (!server_init(ctx, work_run)) return REDISMODULE_ERR;
     replicate_init();
+    fences_init(ctx);
     sessions_init();
     queues_init();
+    watches_init();
     blocked_init();
+    guard_rules_init();
     if (lock_type_register(ctx) != REDISMODULE_OK || commands_register(ctx) != REDISMODULE_OK ||
         info_section_register(ctx) != REDISMODULE_OK ||
         server_events_subscribe(ctx) != REDISMODULE_OK)
         return REDISMODULE_ERR;
-    server_config_changed(ctx);
     RedisModule_Log(ctx, "notice", "dlock %s is ready", DLOCK_VERSION);
     return REDISMODULE_OK;
 }

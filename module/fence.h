@@ -1,23 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fence.h - the fence counter of the server.
+/* fence.h - the fences of the server, and the clock they are read from.
  *
- *   fence = max(last fence + 1, unix time in microseconds)
+ *   base    max(own wall clock, highest base heard of + time passed since then)
+ *   clock   base + lead
+ *   fence   max(clock, last fence + 1)
+ *
+ * The base is a hybrid logical clock: files, masters and other nodes of a cluster tell theirs, and
+ * no client can change it. So servers that replace each other need no clocks that agree.
+ *
+ * The lead is how far fences run ahead of the base: because a client has asked for a higher fence,
+ * or because the server has taken over. It is at most FENCE_LEAD_MAX_US, and becomes smaller by
+ * half of the time that passes: the clock runs at half its speed until it is the base again. All
+ * who have heard of a clock with a lead compute the same from it.
  *
  * A fence grows with every grant, whichever lock is granted, and needs no key in the database.
- * Because of the time, fences keep growing after a restart that forgot the last fence. Because
- * of the last fence, fences keep growing while the clock steps back. Every fence from a file or
- * a master raises the counter. Pure; main thread only. */
+ * Pure; main thread only. */
 #ifndef DLOCK_FENCE_H
 #define DLOCK_FENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How far ahead of the clock a requested fence may be: 5 minutes. */
-#define FENCE_AHEAD_MAX_US (INT64_C(5) * 60 * 1000000)
-
-/* No clock gets here in tens of thousands of years: any fence from the limit on is forged. */
-#define FENCE_RAISE_LIMIT (INT64_C(1) << 61)
+/* No server gives out a fence that is further ahead of its base: 5 minutes. */
+#define FENCE_LEAD_MAX_US (INT64_C(5) * 60 * 1000000)
+/* A replica that is about to be promoted is no further behind its master: 10 seconds. */
+#define FENCE_TRANSIT_US (INT64_C(10) * 1000000)
 
 /* Two clocks, read at the same moment. */
 typedef struct fence_time {
@@ -25,24 +32,45 @@ typedef struct fence_time {
     int64_t boot_us; /* time since boot; only grows */
 } fence_time;
 
-/* Advances the counter. Returns the fence of a new grant: at_least (0: any) or higher. */
-int64_t fence_next(fence_time now, int64_t at_least);
+/* The server has just started, and knows nothing. */
+void fence_start(void);
 
-/* May a client ask for this fence? Not if it is more than FENCE_AHEAD_MAX_US ahead of the clock.
- * The clock is the wall clock or, after that was set back, its highest value so far plus the time
- * that has passed since then. It does not depend on earlier requests, so that clients cannot push
- * the counter ahead step by step. */
+/* Gives out a run of count fences, the first of which is at_least (0: any) or higher. Returns the
+ * last fence of the run. */
+int64_t fence_next(fence_time now, int64_t at_least, int64_t count);
+
+/* May a client ask for this fence, or restore a lock that has it? Not if it is more than
+ * FENCE_LEAD_MAX_US ahead of the base. The base does not depend on earlier requests, so clients
+ * cannot push fences ahead step by step. */
 bool fence_may_ask_for(int64_t wanted, fence_time now);
 
-/* A file or a master has used the fence: the next fence will be higher. */
-void fence_raise(int64_t seen);
+/* May a client reserve a run of so many fences? Not if earlier runs have used up what the clock
+ * allows. */
+bool fence_may_reserve(int64_t at_least, int64_t count, fence_time now);
 
-/* The server begins to give out fences: a file was loaded, or the server was promoted. If the
- * counter is ahead of the clock, the predecessor may have given out fences unknown to the server.
- * So the counter jumps over all fences the predecessor can have given out. */
-void fence_resume(int64_t wall_us);
+/* A file, a master or a restored lock has the fence: the next fence will be higher. */
+void fence_see(int64_t fence, fence_time now);
+
+/* A file, a master or another node has this base, and this clock (0: unknown). */
+void fence_hear(int64_t base_us, int64_t clock_us, fence_time now);
+
+/* The server begins to give out fences: a file was loaded, or the server was promoted. Its
+ * predecessor may have given out fences that it does not know. None of them was further ahead of
+ * the base than FENCE_LEAD_MAX_US, so the clock now leads by as much. A replica heard of the base
+ * of its master late, so a promoted one also raises its own base by FENCE_TRANSIT_US. */
+void fence_take_over(fence_time now, bool is_promoted);
+
+int64_t fence_base(fence_time now);
+int64_t fence_clock(fence_time now);
+
+/* When the fence was given out, as unix time; at the latest now. */
+int64_t fence_given_us(int64_t fence, fence_time now);
 
 /* The highest fence given out or seen; 0 if there was none. */
 int64_t fence_last(void);
+
+/* Counts the steps of the clock: each time that the clock has gone ahead by more than the time that
+ * passed, and not because of what was heard. What others were told before a step is too little. */
+uint64_t fence_steps(void);
 
 #endif

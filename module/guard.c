@@ -1,82 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* guard.c - see guard.h.
  *
- *   keys    Redis asks for the keys of the call, for ACL rules and cluster slots: the lock, and the
- *           keys of the inner command, which must be at the same node
  *   check   does the token hold the lock now? The lock is closed again before the next step
- *   run     the inner command runs as the calling user, under the rules for scripts
+ *   rules   may this command run here? See guard_rules.h
+ *   keys    in a cluster: are the keys of the command in the slot of the lock, and at this node?
+ *   run     the command runs as the calling user, under the rules for scripts
  *
  * Redis runs commands one by one, so nothing can happen between check and run. Nobody replicates
- * DLOCK.GUARD itself: RM_Call() replicates what the inner command changes.
+ * DLOCK.GUARD itself: RM_Call() replicates what the inner command changes. DLOCK.GUARD is a write
+ * command even if the inner command only reads: a script that wrote by it must not be killed.
  *
- * The rules for scripts refuse commands about connections, transactions and administration. They
- * also refuse EVAL and FCALL, and have to: while a slow script runs, Redis reads from all clients
- * but the one that it takes for the caller of the script. Inside RM_Call() this is not our caller,
- * which Redis would then free, or give another command, in the midst of DLOCK.GUARD. So a script
- * has to call DLOCK.GUARD, not the other way round. */
+ * The only key of DLOCK.GUARD that Redis knows in advance is the lock. Redis finds it by position,
+ * without a call into the module: newer servers look for keys in an I/O thread, before they know
+ * whether the client has logged in. RM_Call() checks the keys of the inner command where it is run:
+ * the permissions of the user, and the node. */
 #include "guard.h"
 
 #include "args.h"
+#include "cluster_slot.h"
+#include "guard_rules.h"
 #include "lock_store.h"
+#include "server.h"
 #include "stats.h"
 #include "transition.h"
-#include <stdio.h>
-#include <string.h>
-#include <strings.h>
+#include <errno.h>
 
-enum { FIRST_WORD = 3, NAME_MAX_SHOWN = 32, ERROR_SIZE = 160 };
+enum { FIRST_WORD = 3 };
 
 static bool is_running;
-
-/* -- which commands may run */
-
-/* These wait, or would return without waiting here. Other commands that can wait, like XREAD, do
- * something useful without it. */
-static const char *const waiting[] = {"blpop",  "brpop",    "brpoplpush", "blmove",
-                                      "blmpop", "bzpopmin", "bzpopmax",   "bzmpop"};
-static const char *const useless[] = {GUARD_COMMAND, "select"};
-static const char *const scripts[] = {"eval",  "evalsha",    "eval_ro",
-                                      "fcall", "evalsha_ro", "fcall_ro"};
-
-static bool is_one_of(const char *name, size_t length, const char *const names[], size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (strlen(names[i]) == length && strncasecmp(name, names[i], length) == 0) return true;
-    return false;
-}
-
-#define IS_ONE_OF(name, length, names)                                                             \
-    is_one_of(name, length, names, sizeof(names) / sizeof(names[0]))
-
-static int refuse(RedisModuleCtx *ctx, const char *name, size_t length, const char *reason) {
-    char error[ERROR_SIZE], shown[NAME_MAX_SHOWN + 1];
-    if (length > NAME_MAX_SHOWN) length = NAME_MAX_SHOWN;
-    for (size_t i = 0; i < length; i++)
-        shown[i] = (char)(name[i] > ' ' && name[i] <= '~' ? name[i] : '?');
-    shown[length] = '\0';
-    snprintf(error, sizeof(error), "ERR DLOCK.GUARD cannot run %s: %s", shown, reason);
-    return RedisModule_ReplyWithError(ctx, error);
-}
-
-/* -- keys */
-
-/* The lock, and the keys of the inner command; none of these if the inner command is unknown or
- * has no keys. A DLOCK.GUARD inside is never run, and a hundred thousand of them inside each other
- * would need as many calls on the stack here. */
-static int tell_keys(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
-    int count = 0, *flags = NULL;
-    RedisModule_KeyAtPosWithFlags(ctx, 1, REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS);
-    if (argc <= FIRST_WORD) return REDISMODULE_OK;
-    size_t length;
-    const char *name = RedisModule_StringPtrLen(argv[FIRST_WORD], &length);
-    if (IS_ONE_OF(name, length, useless)) return REDISMODULE_OK;
-    int *keys = RedisModule_GetCommandKeysWithFlags(ctx, argv + FIRST_WORD, argc - FIRST_WORD,
-                                                    &count, &flags);
-    for (int i = 0; i < count; i++)
-        RedisModule_KeyAtPosWithFlags(ctx, FIRST_WORD + keys[i], flags[i]);
-    RedisModule_Free(keys);
-    RedisModule_Free(flags);
-    return REDISMODULE_OK;
-}
 
 /* -- check */
 
@@ -90,27 +41,104 @@ static guard_check check(RedisModuleCtx *ctx, RedisModuleString *name, lock_toke
     return is_held ? GUARD_HELD : GUARD_NOT_HELD;
 }
 
+/* -- keys in a cluster */
+
+static uint16_t slot_of(RedisModuleString *key) {
+    size_t length;
+    const char *bytes = RedisModule_StringPtrLen(key, &length);
+    return cluster_slot(bytes, length);
+}
+
+/* The slot is compared here because RM_Call() accepts any slot of this node. Newer servers then
+ * look for the key in the slot of the lock, where it is not. */
+static bool share_slot(RedisModuleString **keys, size_t count) {
+    for (size_t i = 1; i < count; i++)
+        if (slot_of(keys[i]) != slot_of(keys[0])) return false;
+    return true;
+}
+
+/* While the slot moves, some of its keys are at the other node. Redis refuses a command with
+ * several keys then, unless all are here. The inner command alone may have just one key, which
+ * Redis would create at the new node, beside the one at the old node. So the question is asked with
+ * the lock and the keys together. */
+static bool are_here_or_reply(RedisModuleCtx *ctx, RedisModuleString **keys, size_t count) {
+    errno = 0;
+    RedisModuleCallReply *reply = RedisModule_Call(ctx, "EXISTS", "Ev", keys, count);
+    int reason = errno;
+    bool are_here = reply != NULL && RedisModule_CallReplyType(reply) != REDISMODULE_REPLY_ERROR;
+    if (reply == NULL || (!are_here && reason == EPERM))
+        RedisModule_ReplyWithError(
+            ctx, "TRYAGAIN the slot of the lock moves, and not all keys of the command are here");
+    else if (!are_here)
+        RedisModule_ReplyWithCallReply(ctx, reply);
+    if (reply != NULL) RedisModule_FreeCallReply(reply);
+    return are_here;
+}
+
+static bool check_keys_or_reply(RedisModuleCtx *ctx, RedisModuleString *lock,
+                                RedisModuleCallReply *found) {
+    size_t count = RedisModule_CallReplyLength(found) + 1;
+    RedisModuleString **keys = RedisModule_Alloc(count * sizeof(keys[0]));
+    keys[0] = lock;
+    for (size_t i = 1; i < count; i++)
+        keys[i] =
+            RedisModule_CreateStringFromCallReply(RedisModule_CallReplyArrayElement(found, i - 1));
+    bool is_good = share_slot(keys, count);
+    if (is_good)
+        is_good = are_here_or_reply(ctx, keys, count);
+    else
+        RedisModule_ReplyWithError(ctx, "CROSSSLOT the keys of the command are not in the slot of "
+                                        "the lock: give all of them the same hash tag");
+    for (size_t i = 1; i < count; i++)
+        RedisModule_FreeString(ctx, keys[i]);
+    RedisModule_Free(keys);
+    return is_good;
+}
+
+/* COMMAND GETKEYS rather than RM_GetCommandKeysWithFlags(), which leaks memory if there are many
+ * keys. A command without keys is refused: it may touch any slot. */
+static bool keys_are_good_or_reply(RedisModuleCtx *ctx, RedisModuleString *lock,
+                                   RedisModuleString **words, int count) {
+    RedisModuleCallReply *found =
+        RedisModule_Call(ctx, "COMMAND", "Ecv", "GETKEYS", words, (size_t)count);
+    bool is_good = false;
+    if (found == NULL)
+        RedisModule_ReplyWithError(ctx, "ERR Redis does not find the keys of the command");
+    else if (RedisModule_CallReplyType(found) == REDISMODULE_REPLY_ARRAY)
+        is_good = check_keys_or_reply(ctx, lock, found);
+    else
+        RedisModule_ReplyWithCallReply(ctx, found); /* the error says why there are no keys */
+    if (found != NULL) RedisModule_FreeCallReply(found);
+    return is_good;
+}
+
 /* -- run */
 
 /* RM_Call(): as the calling user, with OOM refused, errors as replies, effects replicated, replies
  * in the protocol of the client, under the rules for scripts. */
-static int run(RedisModuleCtx *ctx, RedisModuleString **words, int count) {
-    size_t length;
-    const char *name = RedisModule_StringPtrLen(words[0], &length);
-    if (strlen(name) != length)
-        return refuse(ctx, name, length, "no command has a NUL in its name");
-    if (IS_ONE_OF(name, length, waiting)) return refuse(ctx, name, length, "it waits");
-    if (IS_ONE_OF(name, length, useless)) return refuse(ctx, name, length, "it has no use here");
-    if (IS_ONE_OF(name, length, scripts))
-        return refuse(ctx, name, length, "let the script call DLOCK.GUARD instead");
+static void run(RedisModuleCtx *ctx, RedisModuleString **words, int count) {
+    const char *name = RedisModule_StringPtrLen(words[0], NULL);
     is_running = true;
+    errno = 0;
     RedisModuleCallReply *reply =
         RedisModule_Call(ctx, name, "!CMES0v", words + 1, (size_t)(count - 1));
     is_running = false;
-    if (reply == NULL) return refuse(ctx, name, length, "Redis does not allow it");
+    if (reply != NULL && errno == 0) stats_count(STATS_GUARDED); /* else it was not run */
+    if (reply == NULL) {
+        RedisModule_ReplyWithError(ctx, "ERR Redis does not allow the command");
+        return;
+    }
     RedisModule_ReplyWithCallReply(ctx, reply);
     RedisModule_FreeCallReply(reply);
-    return REDISMODULE_OK;
+}
+
+static void judge_and_run(RedisModuleCtx *ctx, RedisModuleString *lock, RedisModuleString **words,
+                          int count) {
+    bool needs_keys;
+    if (!guard_rules_allow_or_reply(ctx, words, count, &needs_keys)) return;
+    if (needs_keys && server_is_cluster() && !keys_are_good_or_reply(ctx, lock, words, count))
+        return;
+    run(ctx, words, count);
 }
 
 bool guard_is_running(void) {
@@ -119,7 +147,6 @@ bool guard_is_running(void) {
 
 int guard_run(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_token token;
-    if (RedisModule_IsKeysPositionRequest(ctx)) return tell_keys(ctx, argv, argc);
     if (argc <= FIRST_WORD) return RedisModule_WrongArity(ctx);
     if (!args_parse_token_or_reply(ctx, argv[2], &token)) return REDISMODULE_OK;
     switch (check(ctx, argv[1], token)) {
@@ -132,6 +159,6 @@ int guard_run(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     case GUARD_HELD:
         break;
     }
-    stats_count(STATS_GUARDED);
-    return run(ctx, argv + FIRST_WORD, argc - FIRST_WORD);
+    judge_and_run(ctx, argv[1], argv + FIRST_WORD, argc - FIRST_WORD);
+    return REDISMODULE_OK;
 }

@@ -6,8 +6,6 @@
 #include "redismodule.h"
 #include <stdbool.h>
 
-#define GUARD_COMMAND "dlock.guard"
-
 /* DLOCK.GUARD key token command [arg ...] */
 int guard_run(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 

@@ -2,14 +2,14 @@
 /* lease_index.c - see lease_index.h.
  *
  *   chunks   the slots, in chunks that never move, so that the heap can point at entries
- *   ends     a heap of the entries in use
+ *   ends     a heap of the entries in use, without those that never end by themselves
  *
  * The index grows by one chunk at a time: only two arrays of pointers are ever copied. */
 #include "lease_index.h"
 
 #include <stddef.h>
 
-enum { CHUNK_SLOTS = 256, ENDS_INITIAL = 64 };
+enum { CHUNK_SLOTS = 256 };
 
 lease_entry *lease_index_at(const lease_index *index, uint32_t slot) {
     return &index->chunks[slot / CHUNK_SLOTS][slot % CHUNK_SLOTS];
@@ -27,8 +27,8 @@ static void put_free(lease_index *index, lease_entry *entry) {
 
 static void add_chunk(lease_index *index) {
     uint32_t number = index->chunk_count++;
-    index->chunks = index->resize(index->chunks, sizeof(index->chunks[0]) * index->chunk_count);
-    index->chunks[number] = index->resize(NULL, sizeof(lease_entry) * CHUNK_SLOTS);
+    index->chunks = heap_resize(index->chunks, sizeof(index->chunks[0]) * index->chunk_count);
+    index->chunks[number] = heap_resize(NULL, sizeof(lease_entry) * CHUNK_SLOTS);
     for (uint32_t i = CHUNK_SLOTS; i-- > 0;) {
         lease_entry *entry = &index->chunks[number][i];
         entry->slot = number * CHUNK_SLOTS + i;
@@ -38,30 +38,24 @@ static void add_chunk(lease_index *index) {
 
 static void free_memory(lease_index *index) {
     for (uint32_t i = 0; i < index->chunk_count; i++)
-        index->release(index->chunks[i]);
-    index->release(index->chunks);
-    index->release(index->ends.heap);
+        heap_release(index->chunks[i]);
+    heap_release(index->chunks);
     index->chunks = NULL;
     index->chunk_count = 0;
     index->first_free = NULL;
-    index->ends.heap = NULL;
-    index->ends_capacity = 0;
 }
 
 lease_entry *lease_index_add(lease_index *index, int64_t end_us, int32_t db, void *name) {
     if (index->first_free == NULL) add_chunk(index);
-    if (index->ends.count == index->ends_capacity) {
-        index->ends_capacity = index->ends_capacity == 0 ? ENDS_INITIAL : index->ends_capacity * 2;
-        index->ends.heap =
-            index->resize(index->ends.heap, sizeof(index->ends.heap[0]) * index->ends_capacity);
-    }
     lease_entry *entry = index->first_free;
     index->first_free = entry->name;
     entry->id = ++index->last_id;
     entry->name = name;
     entry->db = db;
-    entry->end.at_us = end_us;
-    deadlines_add(&index->ends, &entry->end);
+    entry->tie = NULL;
+    entry->end.key = LEASE_INDEX_NEVER;
+    lease_index_set_end(index, entry, end_us);
+    index->count++;
     return entry;
 }
 
@@ -72,9 +66,9 @@ lease_entry *lease_index_find(const lease_index *index, lease_ref ref) {
 }
 
 void lease_index_set_end(lease_index *index, lease_entry *entry, int64_t end_us) {
-    deadlines_remove(&index->ends, &entry->end);
-    entry->end.at_us = end_us;
-    deadlines_add(&index->ends, &entry->end);
+    if (entry->end.key != LEASE_INDEX_NEVER) heap_remove(&index->ends, &entry->end);
+    entry->end.key = end_us;
+    if (end_us != LEASE_INDEX_NEVER) heap_add(&index->ends, &entry->end);
 }
 
 void lease_index_renew_id(lease_index *index, lease_entry *entry) {
@@ -82,11 +76,11 @@ void lease_index_renew_id(lease_index *index, lease_entry *entry) {
 }
 
 void lease_index_drop(lease_index *index, lease_entry *entry) {
-    deadlines_remove(&index->ends, &entry->end);
+    lease_index_set_end(index, entry, LEASE_INDEX_NEVER);
     put_free(index, entry);
-    if (index->ends.count == 0 && index->chunk_count > 1) free_memory(index);
+    if (--index->count == 0 && index->chunk_count > 1) free_memory(index);
 }
 
 lease_entry *lease_index_first(const lease_index *index) {
-    return (lease_entry *)deadlines_first(&index->ends);
+    return (lease_entry *)heap_first(&index->ends);
 }

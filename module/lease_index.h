@@ -9,7 +9,7 @@
 #ifndef DLOCK_LEASE_INDEX_H
 #define DLOCK_LEASE_INDEX_H
 
-#include "deadlines.h"
+#include "heap.h"
 #include <stdbool.h>
 
 /* A reference to a hold. Id 0: no hold. */
@@ -19,18 +19,20 @@ typedef struct lease_ref {
 } lease_ref;
 
 typedef struct lease_entry {
-    deadline end; /* end of the lease; must be the first member */
-    uint64_t id;  /* 0: the slot is free */
-    void *name;   /* the lock's name; in a free slot, the next free slot */
+    heap_node end; /* end of the lease; must be the first member */
+    void *tie;     /* for sessions.c; NULL: the lease alone ends the hold */
+    uint64_t id;   /* 0: the slot is free */
+    void *name;    /* the lock's name; in a free slot, the next free slot */
     int32_t db;
     uint32_t slot;
 } lease_entry;
 
+/* The end of a lease that does not end by itself. */
+#define LEASE_INDEX_NEVER INT64_MAX
+
 typedef struct lease_index {
-    void *(*resize)(void *memory, size_t size); /* realloc(3), but never fails */
-    void (*release)(void *memory);
-    deadlines ends;
-    size_t ends_capacity;
+    heap ends; /* of the entries that end by themselves */
+    uint32_t count;
     lease_entry **chunks;
     uint32_t chunk_count;
     lease_entry *first_free;

@@ -1,89 +1,130 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* leases.c - see leases.h.
  *
- * Only a failed synchronisation walks over all leases at once. The other changes to many leases
- * cost nothing at first:
+ * A change to many leases costs nothing at first:
  *
- *   SWAPDB     entries have the number of a space; spaces[] maps a space to its database
+ *   SWAPDB     entries have the number of a space; current[] maps a database to its space
  *   FLUSHDB    remembers the last id of each space: older entries of the space are dead, and are
  *              swept in portions
- *   take over  remembers the time of the takeover: leases_end() returns at least the takeover plus
- *              the length of the lease, and corrects the entry */
+ *   a dataset  that is received has spaces of its own: in the end either these or the old ones are
+ *              retired, which means that all their entries are dead
+ *   take over  remembers the time of the takeover: leases_find_end() returns at least the takeover
+ *              plus the length of the lease, and corrects the entry */
 #include "leases.h"
 
 #include "server.h"
 #include <string.h>
 
-/* A copy of the name, followed by the token of a shared holder: sharing the string of Redis would
- * take twice the memory. Redis limits the length of a key to 512 MB. */
-typedef struct lock_name {
-    uint32_t length;
-    uint32_t token_length;
+/* A copy of the name: sharing the string of Redis would take twice the memory. Redis limits the
+ * length of a key to 512 MB. */
+struct lease_name {
+    uint32_t length; /* must be the first member */
+    uint32_t users;
     char bytes[];
-} lock_name;
+};
+
+/* The entry of a shared holder has a member instead of a name. No name is long enough to have the
+ * mark in its length. */
+#define MEMBER_MARK (UINT32_C(1) << 31)
+
+typedef struct lease_member {
+    uint32_t marked_length; /* of the token; must be the first member */
+    lease_name *name;
+    char token[];
+} lease_member;
 
 typedef struct space {
-    int db;
+    int db;              /* NO_DB: retired */
     int64_t count;       /* number of entries */
     uint64_t flushed_id; /* entries up to flushed_id are dead */
+    bool is_received;    /* no client has seen the locks yet */
 } space;
 
-static lease_index leases = {.resize = NULL};
+enum { NO_DB = -1, NO_SPACE = -1 };
+
+static lease_index leases;
 static space *spaces;
-static int space_count;
+static int *current, *received; /* for each database */
+static int space_count, db_count;
 static int64_t taken_over_us;
-static uint64_t replaced_id; /* the last id before the replacement of all data */
+static bool is_loading, is_replacement;
 static bool is_sweeping;
 static uint32_t sweep_slot;
 
-static void *resize(void *memory, size_t size) {
-    return RedisModule_Realloc(memory, size);
+static int make_space(int db) {
+    int number = 0;
+    while (number < space_count && (spaces[number].db != NO_DB || spaces[number].count > 0))
+        number++;
+    if (number == space_count)
+        spaces = RedisModule_Realloc(spaces, sizeof(spaces[0]) * (size_t)++space_count);
+    spaces[number] = (space){.db = db};
+    return number;
 }
 
-static void release(void *memory) {
-    RedisModule_Free(memory);
-}
-
-/* Returns the space of the database. Makes the spaces of all databases up to db. */
-static int find_space(int db) {
-    while (space_count <= db) {
-        spaces = RedisModule_Realloc(spaces, sizeof(spaces[0]) * ((size_t)space_count + 1));
-        spaces[space_count] = (space){.db = space_count};
-        space_count++;
+static void make_databases(int count) {
+    if (count <= db_count) return;
+    current = RedisModule_Realloc(current, sizeof(current[0]) * (size_t)count);
+    received = RedisModule_Realloc(received, sizeof(received[0]) * (size_t)count);
+    for (; db_count < count; db_count++) {
+        current[db_count] = make_space(db_count);
+        received[db_count] = NO_SPACE;
     }
-    if (spaces[db].db == db) return db;
-    for (int i = 0; i < space_count; i++)
-        if (spaces[i].db == db) return i;
-    return db;
 }
 
-static lock_name *copy_name(const RedisModuleString *name, lock_token token) {
+static int find_space(int db, bool is_received) {
+    make_databases(db + 1);
+    if (!is_received) return current[db];
+    if (received[db] == NO_SPACE) {
+        received[db] = make_space(db);
+        spaces[received[db]].is_received = true;
+    }
+    return received[db];
+}
+
+static lease_name *copy_name(const RedisModuleString *name) {
     size_t length;
     const char *bytes = RedisModule_StringPtrLen(name, &length);
-    lock_name *made = RedisModule_Alloc(sizeof(*made) + length + token.length);
+    lease_name *made = RedisModule_Alloc(sizeof(*made) + length);
     made->length = (uint32_t)length;
-    made->token_length = (uint32_t)token.length;
+    made->users = 1;
     memcpy(made->bytes, bytes, length);
-    if (token.length > 0) memcpy(made->bytes + length, token.bytes, token.length);
     return made;
 }
 
+void leases_release_name(lease_name *shared) {
+    if (shared != NULL && --shared->users == 0) RedisModule_Free(shared);
+}
+
+static lease_member *make_member(lease_name *name, lock_token token) {
+    lease_member *made = RedisModule_Alloc(sizeof(*made) + token.length);
+    made->marked_length = (uint32_t)token.length | MEMBER_MARK;
+    made->name = name;
+    name->users++;
+    memcpy(made->token, token.bytes, token.length);
+    return made;
+}
+
+/* NULL: the entry belongs to an exclusive lock. */
+static lease_member *find_member(const lease_entry *entry) {
+    return *(const uint32_t *)entry->name & MEMBER_MARK ? entry->name : NULL;
+}
+
 static void drop(lease_entry *entry) {
+    lease_member *member = find_member(entry);
+    if (member != NULL) leases_release_name(member->name);
     spaces[entry->db].count--;
     RedisModule_Free(entry->name);
     lease_index_drop(&leases, entry);
 }
 
 lease_ref leases_add(int db, RedisModuleString *name, lock_token token, int64_t lease_ms,
-                     int64_t now_us) {
-    if (leases.resize == NULL) {
-        leases.resize = resize;
-        leases.release = release;
-    }
-    int number = find_space(db);
+                     int64_t now_us, bool is_loaded, lease_name **shared) {
+    int number = find_space(db, is_loaded && is_replacement);
     spaces[number].count++;
     int64_t end_us = now_us + lease_ms * 1000;
-    lease_entry *entry = lease_index_add(&leases, end_us, number, copy_name(name, token));
+    if (token.length > 0 && *shared == NULL) *shared = copy_name(name);
+    void *place = token.length > 0 ? (void *)make_member(*shared, token) : copy_name(name);
+    lease_entry *entry = lease_index_add(&leases, end_us, number, place);
     server_alarm(end_us);
     return lease_entry_ref(entry);
 }
@@ -93,12 +134,13 @@ static void set_end(lease_entry *entry, int64_t end_us) {
     server_alarm(end_us);
 }
 
-bool leases_end(lease_ref ref, int64_t lease_ms, int64_t *end_us) {
+bool leases_find_end(lease_ref ref, int64_t lease_ms, int64_t *end_us, void **tie) {
     lease_entry *entry = lease_index_find(&leases, ref);
     if (entry == NULL) return false;
     int64_t promised_us = taken_over_us + lease_ms * 1000;
-    if (entry->end.at_us < promised_us) set_end(entry, promised_us);
-    *end_us = entry->end.at_us;
+    if (entry->tie == NULL && entry->end.key < promised_us) set_end(entry, promised_us);
+    *end_us = entry->end.key;
+    *tie = entry->tie;
     return true;
 }
 
@@ -106,8 +148,13 @@ void leases_restart(lease_ref ref, int64_t lease_ms, int64_t now_us) {
     set_end(lease_index_find(&leases, ref), now_us + lease_ms * 1000);
 }
 
-void leases_postpone(lease_ref ref, int64_t end_us) {
+void leases_set_end(lease_ref ref, int64_t end_us) {
     set_end(lease_index_find(&leases, ref), end_us);
+}
+
+void **leases_tie(lease_ref ref) {
+    lease_entry *entry = lease_index_find(&leases, ref);
+    return entry == NULL ? NULL : &entry->tie;
 }
 
 lease_ref leases_renew_id(lease_ref ref) {
@@ -125,11 +172,12 @@ bool leases_drop(lease_ref ref) {
 bool leases_find(lease_ref ref, lease_place *place) {
     const lease_entry *entry = lease_index_find(&leases, ref);
     if (entry == NULL) return false;
-    const lock_name *copy = entry->name;
+    const lease_member *member = find_member(entry);
+    const lease_name *name = member == NULL ? entry->name : member->name;
     place->db = spaces[entry->db].db;
-    place->name = RedisModule_CreateString(NULL, copy->bytes, copy->length);
-    place->token_length = copy->token_length;
-    memcpy(place->token, copy->bytes + copy->length, copy->token_length);
+    place->name = RedisModule_CreateString(NULL, name->bytes, name->length);
+    place->token_length = member == NULL ? 0 : member->marked_length ^ MEMBER_MARK;
+    if (member != NULL) memcpy(place->token, member->token, place->token_length);
     return true;
 }
 
@@ -137,7 +185,7 @@ bool leases_first(lease_ref *ref, int64_t *end_us) {
     const lease_entry *entry = lease_index_first(&leases);
     if (entry == NULL) return false;
     *ref = lease_entry_ref(entry);
-    *end_us = entry->end.at_us;
+    *end_us = entry->end.key;
     return true;
 }
 
@@ -145,43 +193,56 @@ void leases_take_over(void) {
     taken_over_us = server_boot_us();
 }
 
-/* The entries of the database (of all databases if db is negative) up to last_id are dead. */
-static void forget(int db, uint64_t last_id) {
-    for (int i = 0; i < space_count; i++) {
-        if (db >= 0 && spaces[i].db != db) continue;
-        if (spaces[i].count == 0) continue;
-        spaces[i].flushed_id = last_id;
-        is_sweeping = true;
-        sweep_slot = 0;
-    }
-    if (is_sweeping) server_alarm(0);
+/* All entries of the space are dead. */
+static void flush(int number) {
+    if (spaces[number].count == 0) return;
+    spaces[number].flushed_id = leases.last_id;
+    is_sweeping = true;
+    sweep_slot = 0;
+    server_alarm(0);
 }
 
 void leases_flushed(int db) {
-    forget(db, leases.last_id);
+    for (int i = 0; i < db_count; i++)
+        if (db < 0 || i == db) flush(current[i]);
 }
 
-void leases_replacement_started(void) {
-    replaced_id = leases.last_id;
+static void retire(int number) {
+    flush(number);
+    spaces[number].db = NO_DB;
 }
 
-void leases_replacement_ended(void) {
-    forget(-1, replaced_id);
+void leases_load_started(bool is_replacing) {
+    is_loading = true;
+    is_replacement = is_replacing;
 }
 
-/* At once, and not in portions: a replica whose synchronisation fails has no hurry. */
-void leases_replacement_failed(void) {
-    for (uint32_t slot = 0; slot < lease_index_slots(&leases); slot++) {
-        lease_entry *entry = lease_index_at(&leases, slot);
-        if (entry->id > replaced_id) drop(entry);
+void leases_load_ended(bool is_complete) {
+    for (int db = 0; is_replacement && db < db_count; db++) {
+        int arrived = find_space(db, true);
+        received[db] = NO_SPACE;
+        if (!is_complete) {
+            retire(arrived);
+            continue;
+        }
+        retire(current[db]);
+        current[db] = arrived;
+        spaces[arrived].is_received = false;
     }
+    is_loading = is_replacement = false;
+}
+
+bool leases_are_loading(void) {
+    return is_loading;
 }
 
 void leases_swapped(int db, int other_db) {
-    find_space(db > other_db ? db : other_db);
-    int one = find_space(db), other = find_space(other_db);
-    spaces[one].db = other_db;
-    spaces[other].db = db;
+    make_databases((db > other_db ? db : other_db) + 1);
+    int swapped = current[db];
+    current[db] = current[other_db];
+    current[other_db] = swapped;
+    spaces[current[db]].db = db;
+    spaces[current[other_db]].db = other_db;
 }
 
 bool leases_sweep(int64_t until_us, void (*on_drop)(lease_ref ref)) {
@@ -190,7 +251,7 @@ bool leases_sweep(int64_t until_us, void (*on_drop)(lease_ref ref)) {
     while (sweep_slot < lease_index_slots(&leases)) {
         lease_entry *entry = lease_index_at(&leases, sweep_slot++);
         if (entry->id != 0 && entry->id <= spaces[entry->db].flushed_id) {
-            on_drop(lease_entry_ref(entry));
+            if (!spaces[entry->db].is_received) on_drop(lease_entry_ref(entry));
             drop(entry);
         }
         if (sweep_slot % SLOTS_PER_LOOK == 0 && server_boot_us() >= until_us) return true;

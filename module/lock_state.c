@@ -22,7 +22,6 @@ lock_verdict lock_judge_acquire(const lock_state *held, int64_t holder_count,
     /* Refuse even an equal token: a string has no fence for the reply, and replacing the string by
      * a lock would break the release script of the client that set it. */
     if (held->kind == LOCK_KIND_STRING) return LOCK_REFUSE;
-    if (held->left_us <= 0) return LOCK_GRANT;
     if (!lock_is_held_by(held, request->token))
         return lock_has_room(held, holder_count, request, max_holders) ? LOCK_JOIN : LOCK_REFUSE;
     return held->is_shared == request->is_shared ? LOCK_AGAIN : LOCK_OTHER_MODE;

@@ -12,6 +12,8 @@
 #include "leases.h"
 #include "server.h"
 #include "sessions.h"
+#include "watches.h"
+#include <string.h>
 
 /* -- the holder in the entry */
 
@@ -25,16 +27,19 @@ static void set_holder(lock_entry *entry, lock_holder *holder, int64_t left_us) 
 /* The lease starts now. */
 static void start_lease(lock_entry *entry, lock_holder *holder) {
     holder->is_over = false;
-    lock_holder_index(holder, entry->db, entry->name, entry->now_us);
+    lock_holder_index(holder, entry->db, entry->name, entry->now_us, false, &entry->shared);
     set_holder(entry, holder, (int64_t)holder->lease_ms * 1000);
 }
 
 void lock_store_select(lock_entry *entry, lock_holder *holder) {
     int64_t end_us;
-    if (leases_end(lock_holder_hold(holder), holder->lease_ms, &end_us))
-        set_holder(entry, holder, holder->is_over ? 0 : end_us - entry->now_us);
-    else
+    void *tie;
+    if (!leases_find_end(lock_holder_hold(holder), holder->lease_ms, &end_us, &tie)) {
         start_lease(entry, holder);
+        return;
+    }
+    if (tie != NULL) end_us = sessions_hold_end(tie, end_us);
+    set_holder(entry, holder, holder->is_over ? 0 : end_us - entry->now_us);
 }
 
 /* The only holder, or none in particular of several. */
@@ -77,25 +82,24 @@ bool lock_store_next(lock_entry *entry, lock_cursor *cursor) {
 
 bool lock_store_may_be_over(const lock_entry *entry) {
     return entry->value != NULL && entry->value->is_table &&
-           ((const lock_table *)entry->value)->first_end_us <= entry->now_us;
+           heap_first(&((const lock_table *)entry->value)->ends)->key <= entry->now_us;
 }
 
-int64_t lock_store_find_over(lock_entry *entry, lock_holder ***over) {
+/* A stray has no lease yet: it gets one when a command asks for its holder. */
+bool lock_store_find_over(lock_entry *entry, int *looks) {
     lock_table *table = (lock_table *)entry->value;
-    int64_t count = 0, first_us = SERVER_NEVER;
-    *over = RedisModule_Alloc(sizeof((*over)[0]) * (size_t)table->count);
-    lock_cursor cursor;
-    lock_cursor_start(&cursor, entry->value);
-    while (lock_store_next(entry, &cursor)) {
-        if (entry->held.left_us <= 0)
-            (*over)[count++] = entry->holder;
-        else if (entry->held.left_us < first_us)
-            first_us = entry->held.left_us;
+    for (; lock_store_may_be_over(entry) && *looks > 0; (*looks)--) {
+        lock_holder *first = lock_holder_of(heap_first(&table->ends));
+        int64_t left_us = (int64_t)first->lease_ms * 1000;
+        if (first->hold_id != LOCK_VALUE_STRAY) {
+            lock_store_select(entry, first);
+            if (entry->held.left_us <= 0) return true;
+            left_us = entry->held.left_us;
+        }
+        lock_value_set_end(table, first, entry->now_us + left_us);
     }
-    lock_cursor_stop(&cursor);
-    table->first_end_us = first_us == SERVER_NEVER ? 0 : entry->now_us + first_us;
     read_value(entry, entry->value);
-    return count;
+    return false;
 }
 
 /* -- open and close */
@@ -110,10 +114,12 @@ bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *
     entry->db = RedisModule_GetSelectedDb(ctx);
     entry->now_us = server_boot_us();
     entry->key = RedisModule_OpenKey(ctx, name, mode);
+    entry->permitted = NULL;
     entry->is_held = false;
     entry->is_changed = false;
     entry->value = NULL;
     entry->event_count = 0;
+    entry->shared = NULL;
 
     switch (RedisModule_KeyType(entry->key)) {
     case REDISMODULE_KEYTYPE_EMPTY:
@@ -133,9 +139,13 @@ bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *
 
 void lock_store_close(lock_entry *entry) {
     RedisModule_CloseKey(entry->key);
+    leases_release_name(entry->shared);
     entry->key = NULL;
     entry->is_held = false;
-    if (entry->is_changed) RedisModule_SignalModifiedKey(entry->ctx, entry->name);
+    if (entry->is_changed) {
+        RedisModule_SignalModifiedKey(entry->ctx, entry->name);
+        watches_mark(entry->db, entry->name);
+    }
     for (int i = 0; i < entry->event_count; i++)
         for (int64_t left = entry->events[i].count; left > 0; left--)
             RedisModule_NotifyKeyspaceEvent(entry->ctx, REDISMODULE_NOTIFY_MODULE,
@@ -143,13 +153,14 @@ void lock_store_close(lock_entry *entry) {
 }
 
 void lock_store_notify(lock_entry *entry, const char *event) {
-    int last = entry->event_count - 1;
-    if (last >= 0 && entry->events[last].name == event) {
-        entry->events[last].count++;
-    } else if (entry->event_count < LOCK_EVENTS_MAX) {
-        entry->events[entry->event_count].name = event;
-        entry->events[entry->event_count++].count = 1;
+    int i = 0;
+    while (i < entry->event_count && strcmp(entry->events[i].name, event) != 0)
+        i++;
+    if (i == entry->event_count) {
+        entry->events[entry->event_count++].name = event;
+        entry->events[i].count = 0;
     }
+    entry->events[i].count++;
 }
 
 const lock_state *lock_store_held(const lock_entry *entry) {
@@ -169,7 +180,7 @@ static void drop_all_holds(lock_value *value) {
     lock_cursor cursor;
     lock_cursor_start(&cursor, value);
     for (lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;) {
-        sessions_forget(each->hold_id);
+        sessions_forget(lock_holder_hold(each));
         leases_drop(lock_holder_hold(each));
     }
     lock_cursor_stop(&cursor);
@@ -177,7 +188,7 @@ static void drop_all_holds(lock_value *value) {
 
 /* Clears the TTL: an EXPIRE meant for the previous holder does not end the hold of the next. */
 void lock_store_put(lock_entry *entry, const lock_state *state) {
-    lock_holder *holder = lock_value_new(state);
+    lock_holder *holder = lock_value_new(state, entry->now_us);
     if (entry->value != NULL) {
         void *old;
         drop_all_holds(entry->value);
@@ -202,12 +213,9 @@ static void replace_value(lock_entry *entry, lock_value *value) {
 }
 
 void lock_store_join(lock_entry *entry, const lock_state *state) {
-    lock_holder *holder = lock_value_new(state);
+    lock_holder *holder = lock_value_new(state, entry->now_us);
     replace_value(entry, lock_value_add(entry->value, holder));
-    lock_table *table = (lock_table *)entry->value;
     start_lease(entry, holder);
-    int64_t end_us = entry->now_us + entry->held.left_us;
-    if (end_us < table->first_end_us) table->first_end_us = end_us;
 }
 
 /* No modification in the eyes of WATCH and of client-side caching: the holders stay the same. So
@@ -215,8 +223,9 @@ void lock_store_join(lock_entry *entry, const lock_state *state) {
 void lock_store_renew(lock_entry *entry, int64_t lease_ms) {
     entry->holder->lease_ms = (uint32_t)lease_ms;
     entry->holder->is_over = false;
-    leases_restart(entry->hold, lease_ms, entry->now_us);
     entry->held.lease_ms = lease_ms;
+    if (sessions_keeper(entry->hold) != NULL) return; /* the session has the end of the hold */
+    leases_restart(entry->hold, lease_ms, entry->now_us);
     entry->held.left_us = lease_ms * 1000;
 }
 
@@ -233,9 +242,10 @@ void lock_store_renew_hold(lock_entry *entry) {
 
 void lock_store_set_over(lock_entry *entry, int64_t again_us) {
     entry->holder->is_over = true;
-    leases_postpone(entry->hold, again_us);
+    leases_set_end(entry->hold, again_us);
     entry->held.left_us = 0;
-    if (entry->value->is_table) ((lock_table *)entry->value)->first_end_us = 0;
+    if (entry->value->is_table)
+        lock_value_set_end((lock_table *)entry->value, entry->holder, entry->now_us);
 }
 
 void lock_store_set_string_ttl(lock_entry *entry, int64_t expires_ms) {
@@ -247,7 +257,7 @@ void lock_store_set_string_ttl(lock_entry *entry, int64_t expires_ms) {
  * the module itself has ended the lock. */
 void lock_store_remove(lock_entry *entry) {
     if (entry->value != NULL) {
-        sessions_forget(entry->hold.id);
+        sessions_forget(entry->hold);
         leases_drop(entry->hold);
     }
     if (lock_store_holder_count(entry) > 1) {

@@ -16,8 +16,8 @@ typedef enum lock_access {
     LOCK_OVERWRITE, /* for writing; other types count as free and are lost */
 } lock_access;
 
-/* ACQUIRE of a lock whose lease has ended: expire, handover, extend. */
-enum { LOCK_EVENTS_MAX = 4 };
+/* All keyspace events there are: acquire, release, extend, handover, expire. */
+enum { LOCK_EVENTS_MAX = 5 };
 
 /* An open key and its value. */
 typedef struct lock_entry {
@@ -26,7 +26,8 @@ typedef struct lock_entry {
     int argc;
     RedisModuleString *name;
     int db;
-    int64_t now_us; /* when the key was opened, on server_boot_us() */
+    int64_t now_us;        /* when the key was opened, on server_boot_us() */
+    const void *permitted; /* for transition.c: the waiter whose permissions it has checked */
     RedisModuleKey *key;
     bool is_held;
     bool is_changed;
@@ -40,8 +41,9 @@ typedef struct lock_entry {
     struct {
         const char *name;
         int64_t count;
-    } events[LOCK_EVENTS_MAX]; /* keyspace events to send when the key is closed */
+    } events[LOCK_EVENTS_MAX]; /* to send when the key is closed, each kind as often as counted */
     int event_count;
+    lease_name *shared; /* of a lock with shared holders, if a lease has started; else NULL */
 } lock_entry;
 
 /* Opens the key in the selected database. False: the key has another type, and was not opened.
@@ -69,9 +71,9 @@ static inline int64_t lock_store_holder_count(const lock_entry *entry) {
 /* May a lease of one of several holders have ended? */
 bool lock_store_may_be_over(const lock_entry *entry);
 
-/* Finds those of several holders whose lease has ended. Returns how many; the caller frees the
- * array. A holder stays valid until it is removed. */
-int64_t lock_store_find_over(lock_entry *entry, lock_holder ***over);
+/* Finds one of several holders whose lease has ended, which is the one in the entry then. False:
+ * there is none. Each holder that is looked at lowers *looks; at 0, the search ends. */
+bool lock_store_find_over(lock_entry *entry, int *looks);
 
 /* Makes the holder the one in the entry. */
 void lock_store_select(lock_entry *entry, lock_holder *holder);
@@ -80,8 +82,9 @@ void lock_store_select(lock_entry *entry, lock_holder *holder);
  * which an operator has used EXPIRE. */
 int64_t lock_store_key_ttl_ms(const lock_entry *entry);
 
-/* The functions below need LOCK_WRITE and update the entry. They change the holder in the entry,
- * except for put and join, which add a holder. */
+/* The functions below change the key, which must be open with LOCK_WRITE, and update the entry.
+ * put and join add a holder, which is then the one in the entry. The others change the one in the
+ * entry. */
 void lock_store_put(lock_entry *entry, const lock_state *state);  /* replaces all other holders */
 void lock_store_join(lock_entry *entry, const lock_state *state); /* both must be shared */
 void lock_store_renew(lock_entry *entry, int64_t lease_ms);

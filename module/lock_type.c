@@ -5,12 +5,13 @@
  *             lock starts its leases again
  *   AOF       one internal command for each holder, which sets its state
  *   digest    the state common to master and replica: without the start of the lease
- *   aux data  the last fence, so that fences grow across a restart with the clock set back
+ *   aux data  the clock of fences (fence.h), so that fences grow across a restart with the wall
+ *             clock set back
  *   COPY      no callback, so the core refuses COPY: a copied lock would be a second holder
  *   unlink    a key has lost its lock, by a DLOCK command or by any other command */
 #include "lock_type.h"
 
-#include "fence.h"
+#include "fences.h"
 #include "leases.h"
 #include "lock_codec.h"
 #include "lock_value.h"
@@ -20,6 +21,7 @@
 #include "settings.h"
 #include "stats.h"
 #include "strays.h"
+#include "watches.h"
 
 enum { ENCODING_VERSION = 2 };
 #define FENCE_KEPT_US (INT64_C(24) * 60 * 60 * 1000000) /* a day */
@@ -36,18 +38,30 @@ static void rdb_save(RedisModuleIO *rdb, void *value) {
     lock_cursor_stop(&cursor);
 }
 
-/* Adds a holder to the value, which is NULL before the first. False: no such lock can exist. */
-static bool add_loaded(lock_value **value, const char *bytes, size_t size) {
+/* A file and a master are trusted. But RESTORE is for everybody, and a fence far ahead of the clock
+ * would raise the fences of all locks. */
+static bool is_fence_too_far(RedisModuleIO *rdb, int64_t fence) {
+    if (fence_may_ask_for(fence, fences_time()) ||
+        !server_decides(RedisModule_GetContextFromIO(rdb)))
+        return false;
+    RedisModule_LogIOError(rdb, "warning", "a fence too far ahead of the clock: %lld",
+                           (long long)fence);
+    return true;
+}
+
+/* Adds a holder to the value, which is NULL before the first. False: no such lock can exist, or
+ * its fence is too far ahead. */
+static bool add_loaded(RedisModuleIO *rdb, lock_value **value, const char *bytes, size_t size) {
     lock_state state;
-    if (!lock_decode(bytes, size, &state)) return false;
+    if (!lock_decode(bytes, size, &state) || is_fence_too_far(rdb, state.fence)) return false;
     if (*value != NULL) {
         if (!state.is_shared || !lock_value_is_shared(*value)) return false;
         if (lock_value_find(*value, state.token) != NULL) return false;
     }
-    lock_holder *loaded = lock_value_new(&state);
+    lock_holder *loaded = lock_value_new(&state, server_boot_us());
     lock_holder_set_stray(loaded);
     *value = *value == NULL ? &loaded->head : lock_value_add(*value, loaded);
-    fence_raise(state.fence);
+    fence_see(state.fence, fences_time());
     return true;
 }
 
@@ -60,7 +74,7 @@ static lock_value *load_holders(RedisModuleIO *rdb) {
     for (uint64_t i = 0; is_sane && i < count; i++) {
         size_t size;
         char *bytes = RedisModule_LoadStringBuffer(rdb, &size);
-        is_sane = bytes != NULL && add_loaded(&value, bytes, size);
+        is_sane = bytes != NULL && add_loaded(rdb, &value, bytes, size);
         if (bytes != NULL) RedisModule_Free(bytes);
     }
     if (is_sane) return value;
@@ -80,11 +94,13 @@ static void *rdb_load(RedisModuleIO *rdb, int encoding_version) {
     lock_value *value = load_holders(rdb);
     if (value == NULL) return NULL;
     const RedisModuleString *name = RedisModule_GetKeyNameFromIO(rdb);
-    if (name != NULL)
-        lock_value_index_strays(value, RedisModule_GetDbIdFromIO(rdb), (RedisModuleString *)name,
-                                server_boot_us());
-    else
+    int db = RedisModule_GetDbIdFromIO(rdb);
+    if (name == NULL)
         strays_search_soon();
+    else if (leases_are_loading())
+        lock_value_index_strays(value, db, (RedisModuleString *)name, server_boot_us(), true);
+    else
+        strays_expect(db, name); /* RESTORE */
     return value;
 }
 
@@ -119,36 +135,45 @@ static size_t mem_usage(const void *value) {
 /* The key was deleted, evicted, overwritten, renamed or moved. If the module itself has removed
  * the key, the last lease is already gone. */
 static void unlinked(RedisModuleKeyOptCtx *ctx, const void *data) {
-    int64_t lost = lock_value_lose((lock_value *)data);
+    int db = RedisModule_GetDbIdFromOptCtx(ctx);
+    RedisModuleString *name = (RedisModuleString *)RedisModule_GetKeyNameFromOptCtx(ctx);
+    int64_t lost = lock_value_lose((lock_value *)data, db, name);
     stats_count_many(STATS_FORCED, lost);
     if (lost > 0) strays_search_soon();
-    wait_queue *waiting =
-        queues_find(RedisModule_GetDbIdFromOptCtx(ctx), RedisModule_GetKeyNameFromOptCtx(ctx));
+    watches_mark(db, name);
+    wait_queue *waiting = queues_find(db, name);
     if (waiting != NULL) queues_mark(waiting);
+}
+
+/* With many holders, UNLINK frees the value in another thread. */
+static size_t free_effort(RedisModuleString *key, const void *value) {
+    (void)key;
+    return (size_t)lock_value_holder_count(value);
 }
 
 static void free_value(void *value) {
     lock_value_free(value);
 }
 
-/* A file with aux data does not load without the module. So the module saves the last fence only
- * while it matters: an old fence is reached again only if the clock is set back by as much. An
+/* A file with aux data does not load without the module. So the module saves the clock only while
+ * it matters: an old fence is reached again only if the wall clock is set back by as much. An
  * operator who is about to remove the module gives it up by dlock.drain. */
 static void aux_save(RedisModuleIO *rdb, int when) {
     (void)when;
-    if (settings.drain) return;
-    if (fence_last() > server_wall_us() - FENCE_KEPT_US) RedisModule_SaveSigned(rdb, fence_last());
+    fence_time now = fences_time();
+    if (settings.drain || fence_last() == 0) return;
+    if (fence_last() > now.wall_us - FENCE_KEPT_US) RedisModule_SaveSigned(rdb, fence_base(now));
 }
 
 static int aux_load(RedisModuleIO *rdb, int encoding_version, int when) {
     (void)when;
-    int64_t fence = RedisModule_LoadSigned(rdb);
+    int64_t base_us = RedisModule_LoadSigned(rdb);
     if (RedisModule_IsIOError(rdb)) return REDISMODULE_ERR;
-    if (encoding_version != ENCODING_VERSION || fence < 1 || fence >= LOCK_FENCE_LIMIT) {
-        RedisModule_LogIOError(rdb, "warning", "a corrupt last fence");
+    if (encoding_version != ENCODING_VERSION || base_us < 1 || base_us >= LOCK_FENCE_LIMIT) {
+        RedisModule_LogIOError(rdb, "warning", "a corrupt clock of fences");
         return REDISMODULE_ERR;
     }
-    fence_raise(fence);
+    fence_hear(base_us, 0, fences_time());
     return REDISMODULE_OK;
 }
 
@@ -172,6 +197,7 @@ int lock_type_register(RedisModuleCtx *ctx) {
                 .free = free_value,
                 .aux_load = aux_load,
                 .aux_save_triggers = REDISMODULE_AUX_BEFORE_RDB,
+                .free_effort = free_effort,
                 .unlink2 = unlinked,
             },
         .aux_save2 = aux_save,

@@ -7,7 +7,6 @@
  *   counters   for INFO; atomic, since Redis frees values in other threads, too */
 #include "lock_value.h"
 
-#include "leases.h"
 #include "sessions.h"
 #include <stddef.h>
 #include <string.h>
@@ -26,8 +25,16 @@ static int64_t get(const int64_t *counter) {
 
 /* -- holders */
 
-lock_holder *lock_value_new(const lock_state *state) {
-    lock_holder *made = RedisModule_Alloc(offsetof(lock_holder, token) + state->token.length);
+static void *allocation_of(lock_holder *holder) {
+    return holder->is_shared ? (void *)lock_holder_node(holder) : holder;
+}
+
+lock_holder *lock_value_new(const lock_state *state, int64_t now_us) {
+    size_t node_size = state->is_shared ? sizeof(heap_node) : 0;
+    char *memory =
+        RedisModule_Alloc(node_size + offsetof(lock_holder, token) + state->token.length);
+    lock_holder *made = (void *)(memory + node_size);
+    if (state->is_shared) lock_holder_node(made)->key = now_us + state->lease_ms * 1000;
     made->head.is_table = false;
     made->is_shared = state->is_shared;
     made->is_over = false;
@@ -44,6 +51,7 @@ lock_holder *lock_value_new(const lock_state *state) {
 
 static void put(lock_table *table, lock_holder *holder) {
     RedisModule_DictSetC(table->by_token, holder->token, holder->token_length, holder);
+    heap_add(&table->ends, lock_holder_node(holder));
     table->count++;
 }
 
@@ -55,12 +63,13 @@ static lock_table *make_table(void) {
 
 static void free_table(lock_table *table) {
     RedisModule_FreeDict(NULL, table->by_token);
+    RedisModule_Free(table->ends.nodes);
     RedisModule_Free(table);
 }
 
 static void free_holder(lock_holder *holder) {
     if (holder->hold_id == LOCK_VALUE_STRAY) add(&stray_count, -1);
-    RedisModule_Free(holder);
+    RedisModule_Free(allocation_of(holder));
 }
 
 /* lock_value_new() has counted the added holder as a lock of its own. */
@@ -80,6 +89,7 @@ lock_value *lock_value_add(lock_value *value, lock_holder *added) {
 lock_value *lock_value_remove(lock_value *value, lock_holder *removed) {
     lock_table *table = (lock_table *)value;
     RedisModule_DictDelC(table->by_token, removed->token, removed->token_length, NULL);
+    heap_remove(&table->ends, lock_holder_node(removed));
     table->count--;
     add(&further_count, -1);
     free_holder(removed);
@@ -108,6 +118,12 @@ void lock_value_free(lock_value *value) {
         free_holder(each);
     lock_cursor_stop(&cursor);
     free_table(table);
+}
+
+void lock_value_set_end(lock_table *table, lock_holder *holder, int64_t end_us) {
+    heap_remove(&table->ends, lock_holder_node(holder));
+    lock_holder_node(holder)->key = end_us;
+    heap_add(&table->ends, lock_holder_node(holder));
 }
 
 lock_holder *lock_value_find(lock_value *value, lock_token token) {
@@ -159,10 +175,12 @@ void lock_cursor_stop(lock_cursor *cursor) {
 /* -- leases */
 
 /* The entry of a shared holder also has the token, so that work.c finds the holder in a table. */
-void lock_holder_index(lock_holder *holder, int db, RedisModuleString *name, int64_t now_us) {
+void lock_holder_index(lock_holder *holder, int db, RedisModuleString *name, int64_t now_us,
+                       bool is_loaded, lease_name **shared) {
     if (holder->hold_id == LOCK_VALUE_STRAY) add(&stray_count, -1);
     lock_token token = {holder->token, holder->is_shared ? holder->token_length : 0};
-    lock_holder_set_hold(holder, leases_add(db, name, token, holder->lease_ms, now_us));
+    lock_holder_set_hold(holder,
+                         leases_add(db, name, token, holder->lease_ms, now_us, is_loaded, shared));
 }
 
 void lock_holder_set_stray(lock_holder *holder) {
@@ -170,29 +188,36 @@ void lock_holder_set_stray(lock_holder *holder) {
     add(&stray_count, 1);
 }
 
-int64_t lock_value_lose(lock_value *value) {
+int64_t lock_value_lose(lock_value *value, int db, RedisModuleString *name) {
     int64_t lost = 0;
     if (!value->is_table && ((lock_holder *)value)->hold_id == 0) return 0; /* the usual case */
     lock_cursor cursor;
     lock_cursor_start(&cursor, value);
     for (lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;) {
         lease_ref hold = lock_holder_hold(each);
+        sessions_lose(hold, db, name, lock_holder_state(each).token, NULL);
         if (!leases_drop(hold)) continue;
-        sessions_forget(hold.id);
         lock_holder_set_stray(each);
         lost++;
     }
     lock_cursor_stop(&cursor);
-    if (value->is_table) ((lock_table *)value)->first_end_us = 0;
     return lost;
 }
 
-void lock_value_index_strays(lock_value *value, int db, RedisModuleString *name, int64_t now_us) {
+int64_t lock_value_index_strays(lock_value *value, int db, RedisModuleString *name, int64_t now_us,
+                                bool is_loaded) {
+    int64_t found = 0;
+    lease_name *shared = NULL;
     lock_cursor cursor;
     lock_cursor_start(&cursor, value);
     for (lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;)
-        if (each->hold_id == LOCK_VALUE_STRAY) lock_holder_index(each, db, name, now_us);
+        if (each->hold_id == LOCK_VALUE_STRAY) {
+            lock_holder_index(each, db, name, now_us, is_loaded, &shared);
+            found++;
+        }
     lock_cursor_stop(&cursor);
+    leases_release_name(shared);
+    return found;
 }
 
 /* -- counters */
@@ -201,12 +226,13 @@ size_t lock_value_memory(lock_value *value) {
     size_t size = 0;
     if (value->is_table) {
         lock_table *table = (lock_table *)value;
-        size = RedisModule_MallocSize(table) + RedisModule_MallocSizeDict(table->by_token);
+        size = RedisModule_MallocSize(table) + RedisModule_MallocSizeDict(table->by_token) +
+               RedisModule_MallocSize(table->ends.nodes);
     }
     lock_cursor cursor;
     lock_cursor_start(&cursor, value);
     for (lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;)
-        size += RedisModule_MallocSize(each);
+        size += RedisModule_MallocSize(allocation_of(each));
     lock_cursor_stop(&cursor);
     return size;
 }

@@ -10,7 +10,9 @@
 #ifndef DLOCK_LOCK_VALUE_H
 #define DLOCK_LOCK_VALUE_H
 
+#include "heap.h"
 #include "lease_index.h"
+#include "leases.h"
 #include "lock_state.h"
 #include "redismodule.h"
 
@@ -34,18 +36,30 @@ typedef struct lock_holder {
     char token[];
 } lock_holder;
 
+/* Each holder has a node in the heap, with a time before which its lease does not end. An extension
+ * does not change the node: lock_store_find_over() corrects it when the time has come. */
 typedef struct lock_table {
     lock_value head; /* must be the first member */
     int64_t count;
-    int64_t first_end_us;      /* no lease ends before; 0: not known */
+    heap ends;
     RedisModuleDict *by_token; /* token -> lock_holder */
 } lock_table;
+
+/* The node of a shared holder stands in front of it, in the same allocation. */
+static inline heap_node *lock_holder_node(lock_holder *holder) {
+    return (heap_node *)(void *)holder - 1;
+}
+
+static inline lock_holder *lock_holder_of(heap_node *node) {
+    return (lock_holder *)(void *)(node + 1);
+}
 
 /* Registered by lock_type.c. */
 extern RedisModuleType *lock_type;
 
-/* state must be a lock. The caller owns the value until it is put into a key. */
-lock_holder *lock_value_new(const lock_state *state);
+/* state must be a lock, whose lease starts at now_us or later. The caller owns the value until it
+ * is put into a key. */
+lock_holder *lock_value_new(const lock_state *state, int64_t now_us);
 
 /* Adds a holder, whose token holds the lock not yet. Returns the value with both: another value
  * than before if the lock had one holder. */
@@ -61,6 +75,9 @@ void lock_value_free(lock_value *value);
 static inline int64_t lock_value_holder_count(const lock_value *value) {
     return value->is_table ? ((const lock_table *)value)->count : 1;
 }
+
+/* The lease of one of several holders does not end before end_us. */
+void lock_value_set_end(lock_table *table, lock_holder *holder, int64_t end_us);
 
 /* The holder with the token, or NULL. */
 lock_holder *lock_value_find(lock_value *value, lock_token token);
@@ -89,18 +106,22 @@ static inline void lock_holder_set_hold(lock_holder *holder, lease_ref hold) {
     holder->hold_slot = hold.slot;
 }
 
-/* Gives the holder a lease entry under the given name; the lease starts at now_us. */
-void lock_holder_index(lock_holder *holder, int db, RedisModuleString *name, int64_t now_us);
+/* Gives the holder a lease entry under the given name; the lease starts at now_us. is_loaded and
+ * shared: see leases_add(). */
+void lock_holder_index(lock_holder *holder, int db, RedisModuleString *name, int64_t now_us,
+                       bool is_loaded, lease_name **shared);
 
 /* The holder has no lease entry, and nobody knows the name of the lock yet. */
 void lock_holder_set_stray(lock_holder *holder);
 
 /* The key has lost the value, which may live on under an unknown name: every holder with a lease
  * entry becomes a stray. Returns how many. */
-int64_t lock_value_lose(lock_value *value);
+int64_t lock_value_lose(lock_value *value, int db, RedisModuleString *name);
 
-/* The value was found under this name: gives lease entries to all strays among the holders. */
-void lock_value_index_strays(lock_value *value, int db, RedisModuleString *name, int64_t now_us);
+/* The value was found under this name: gives lease entries to all strays among the holders. Returns
+ * how many. */
+int64_t lock_value_index_strays(lock_value *value, int db, RedisModuleString *name, int64_t now_us,
+                                bool is_loaded);
 
 size_t lock_value_memory(lock_value *value);
 

@@ -2,125 +2,81 @@
 /* queues.c - see queues.h.
  *
  *   by_db      name -> queue, for each database
- *   by_token   queue id and token -> waiter: the same token may wait again, or be released
+ *   buckets    token -> waiter, for each queue: the same token may wait again, or be released
  *   ends       when each wait ends (a heap)
  *   looks      when to look at each awaited lock again (a heap): Redis does not tell the module
  *              about the end of a plain string, or about an EXPIRE on a lock
- *   dirty      queues whose lock may be free
- *   checked    all queues; queues that have not seen the last queues_check_all() are in front */
+ *   all        all queues; queues that have not seen the last queues_check_all() are in front */
 #include "queues.h"
 
 #include "server.h"
+#include <stddef.h>
 #include <string.h>
 
-enum { HEAP_INITIAL = 64, TOKEN_KEY_MAX = sizeof(uint64_t) + LOCK_TOKEN_MAX };
-
-typedef struct heap {
-    deadlines times;
-    size_t capacity;
-} heap;
+enum { BUCKETS_INITIAL = 4 };
 
 static RedisModuleDict **by_db;
 static int db_count;
-static RedisModuleDict *by_token;
+static uint64_t hash_seed;
 static heap ends, looks;
-static wait_queue *dirty_first, *dirty_last, *checked_first, *checked_last;
+static list all;
 static uint64_t last_queue_id, last_check;
-static int64_t waiter_count, queue_count;
-
-/* -- heaps */
-
-static void heap_add(heap *target, deadline *added) {
-    if (target->times.count == target->capacity) {
-        target->capacity = target->capacity == 0 ? HEAP_INITIAL : target->capacity * 2;
-        target->times.heap = RedisModule_Realloc(target->times.heap,
-                                                 sizeof(target->times.heap[0]) * target->capacity);
-    }
-    deadlines_add(&target->times, added);
-}
-
-static void heap_remove(heap *target, deadline *removed) {
-    deadlines_remove(&target->times, removed);
-    if (target->times.count > 0 || target->capacity == HEAP_INITIAL) return;
-    RedisModule_Free(target->times.heap);
-    *target = (heap){.capacity = 0};
-}
-
-/* -- the lists of queues */
-
-static void dirty_add(wait_queue *added) {
-    added->dirty_prev = dirty_last;
-    added->dirty_next = NULL;
-    if (dirty_last != NULL)
-        dirty_last->dirty_next = added;
-    else
-        dirty_first = added;
-    dirty_last = added;
-}
-
-static void dirty_remove(wait_queue *removed) {
-    if (removed->dirty_prev != NULL)
-        removed->dirty_prev->dirty_next = removed->dirty_next;
-    else
-        dirty_first = removed->dirty_next;
-    if (removed->dirty_next != NULL)
-        removed->dirty_next->dirty_prev = removed->dirty_prev;
-    else
-        dirty_last = removed->dirty_prev;
-}
-
-static void checked_add(wait_queue *added) {
-    added->checked = last_check;
-    added->checked_prev = checked_last;
-    added->checked_next = NULL;
-    if (checked_last != NULL)
-        checked_last->checked_next = added;
-    else
-        checked_first = added;
-    checked_last = added;
-}
-
-static void checked_remove(wait_queue *removed) {
-    if (removed->checked_prev != NULL)
-        removed->checked_prev->checked_next = removed->checked_next;
-    else
-        checked_first = removed->checked_next;
-    if (removed->checked_next != NULL)
-        removed->checked_next->checked_prev = removed->checked_prev;
-    else
-        checked_last = removed->checked_prev;
-}
+static int64_t last_arrival, waiter_count, queue_count;
 
 /* -- tokens */
 
-static size_t token_key(const wait_queue *queue, lock_token token, char key[TOKEN_KEY_MAX]) {
-    memcpy(key, &queue->id, sizeof(queue->id));
-    memcpy(key + sizeof(queue->id), token.bytes, token.length);
-    return sizeof(queue->id) + token.length;
+/* FNV-1a with a random start, so that nobody can choose tokens that share a bucket. */
+static waiter **bucket_of(const wait_queue *queue, lock_token token) {
+    uint64_t hash = hash_seed;
+    for (size_t i = 0; i < token.length; i++)
+        hash = (hash ^ (unsigned char)token.bytes[i]) * UINT64_C(0x100000001b3);
+    return &queue->buckets[(hash ^ hash >> 32) & (queue->bucket_count - 1)];
+}
+
+static void put_into_bucket(waiter *added) {
+    waiter **bucket = bucket_of(added->queue, added->request.token);
+    added->next_in_bucket = *bucket;
+    *bucket = added;
+}
+
+/* A queue of n waiters has about n buckets. */
+static void grow_buckets(wait_queue *queue) {
+    waiter **old = queue->buckets;
+    uint32_t old_count = queue->bucket_count;
+    queue->bucket_count = old_count == 0 ? BUCKETS_INITIAL : old_count * 2;
+    queue->buckets = RedisModule_Calloc(queue->bucket_count, sizeof(queue->buckets[0]));
+    for (uint32_t i = 0; i < old_count; i++)
+        for (waiter *each = old[i], *next; each != NULL; each = next) {
+            next = each->next_in_bucket;
+            put_into_bucket(each);
+        }
+    RedisModule_Free(old);
 }
 
 static void set_token(waiter *added) {
-    char key[TOKEN_KEY_MAX];
-    size_t size = token_key(added->queue, added->request.token, key);
-    RedisModule_DictReplaceC(by_token, key, size, added);
+    if (added->queue->length >= added->queue->bucket_count) grow_buckets(added->queue);
+    put_into_bucket(added);
 }
 
 static void forget_token(waiter *left) {
-    char key[TOKEN_KEY_MAX];
-    size_t size = token_key(left->queue, left->request.token, key);
-    RedisModule_DictDelC(by_token, key, size, NULL);
+    waiter **place = bucket_of(left->queue, left->request.token);
+    while (*place != left)
+        place = &(*place)->next_in_bucket;
+    *place = left->next_in_bucket;
 }
 
 waiter *queues_find_token(const wait_queue *queue, lock_token token) {
-    char key[TOKEN_KEY_MAX];
-    size_t size = token_key(queue, token, key);
-    return RedisModule_DictGetC(by_token, key, size, NULL);
+    waiter *found = *bucket_of(queue, token);
+    while (found != NULL && (found->request.token.length != token.length ||
+                             memcmp(found->request.token.bytes, token.bytes, token.length) != 0))
+        found = found->next_in_bucket;
+    return found;
 }
 
 /* -- queues */
 
 void queues_init(void) {
-    by_token = RedisModule_CreateDict(NULL);
+    RedisModule_GetRandomBytes((unsigned char *)&hash_seed, sizeof(hash_seed));
 }
 
 wait_queue *queues_find(int db, const RedisModuleString *name) {
@@ -140,9 +96,10 @@ static wait_queue *make_queue(int db, RedisModuleString *name) {
     made->db = db;
     made->name = RedisModule_HoldString(NULL, name);
     made->id = ++last_queue_id;
-    made->look.at_us = SERVER_NEVER;
+    made->look.key = SERVER_NEVER;
     heap_add(&looks, &made->look);
-    checked_add(made);
+    made->checked = last_check;
+    list_append(&all, &made->in_all);
     RedisModule_DictSet(by_db[db], made->name, made);
     queue_count++;
     return made;
@@ -151,95 +108,127 @@ static wait_queue *make_queue(int db, RedisModuleString *name) {
 static void free_queue(wait_queue *old) {
     RedisModule_DictDel(by_db[old->db], old->name, NULL);
     heap_remove(&looks, &old->look);
-    queues_unmark(old);
-    checked_remove(old);
+    list_remove(&all, &old->in_all);
+    heap_release(old->line.nodes);
+    RedisModule_Free(old->buckets);
     RedisModule_FreeString(NULL, old->name);
     RedisModule_Free(old);
     queue_count--;
 }
 
-void queues_append(int db, RedisModuleString *name, waiter *added) {
-    wait_queue *joined = queues_find(db, name);
-    if (joined == NULL) joined = make_queue(db, name);
+static waiter *of_turn(heap_node *turn) {
+    return turn == NULL ? NULL : (waiter *)((char *)turn - offsetof(waiter, turn));
+}
+
+static void join(wait_queue *joined, waiter *added, int64_t arrival) {
     added->queue = joined;
-    added->prev = joined->last;
-    added->next = NULL;
-    if (joined->last != NULL)
-        joined->last->next = added;
-    else
-        joined->first = added;
-    joined->last = added;
+    added->turn.key = arrival;
+    added->is_in_line = true;
+    heap_add(&joined->line, &added->turn);
+    heap_add(&ends, &added->end);
+    set_token(added);
+    server_alarm(added->end.key);
+}
+
+/* Takes the waiter out. The queue stays. */
+static void part(waiter *left) {
+    forget_token(left);
+    if (left->is_in_line) heap_remove(&left->queue->line, &left->turn);
+    heap_remove(&ends, &left->end);
+    left->queue = NULL;
+}
+
+static wait_queue *find_or_make_queue(int db, RedisModuleString *name) {
+    wait_queue *found = queues_find(db, name);
+    return found != NULL ? found : make_queue(db, name);
+}
+
+void queues_append(int db, RedisModuleString *name, waiter *added) {
+    wait_queue *joined = find_or_make_queue(db, name);
+    join(joined, added, ++last_arrival);
     joined->length++;
     waiter_count++;
-    set_token(added);
-    heap_add(&ends, &added->end);
-    server_alarm(added->end.at_us);
+}
+
+void queues_rejoin(int db, RedisModuleString *name, waiter *returned) {
+    wait_queue *joined = find_or_make_queue(db, name);
+    join(joined, returned, returned->turn.key);
+    joined->length++;
+    waiter_count++;
+    queues_step_aside(returned);
 }
 
 void queues_replace(waiter *old, waiter *successor) {
     wait_queue *joined = old->queue;
-    successor->queue = joined;
-    successor->prev = old->prev;
-    successor->next = old->next;
-    if (old->prev != NULL)
-        old->prev->next = successor;
-    else
-        joined->first = successor;
-    if (old->next != NULL)
-        old->next->prev = successor;
-    else
-        joined->last = successor;
-    old->queue = NULL;
-    old->prev = old->next = NULL;
-    set_token(successor);
-    heap_remove(&ends, &old->end);
-    heap_add(&ends, &successor->end);
-    server_alarm(successor->end.at_us);
+    part(old);
+    join(joined, successor, old->turn.key);
 }
 
 void queues_leave(waiter *left) {
     wait_queue *queue = left->queue;
-    forget_token(left);
-    if (left->prev != NULL)
-        left->prev->next = left->next;
-    else
-        queue->first = left->next;
-    if (left->next != NULL)
-        left->next->prev = left->prev;
-    else
-        queue->last = left->prev;
-    left->prev = left->next = NULL;
-    left->queue = NULL;
+    part(left);
     queue->length--;
     waiter_count--;
-    heap_remove(&ends, &left->end);
-    if (queue->first == NULL) free_queue(queue);
+    if (queue->length == 0) free_queue(queue);
+}
+
+/* The new first one may have waited only for the old one, which has left the line. */
+static void mark_for_next(wait_queue *queue) {
+    const waiter *first = queues_first(queue);
+    if (first != NULL && first->request.is_shared) queues_mark(queue);
+}
+
+void queues_step_aside(waiter *passed) {
+    bool was_first = queues_first(passed->queue) == passed;
+    heap_remove(&passed->queue->line, &passed->turn);
+    passed->is_in_line = false;
+    if (was_first) mark_for_next(passed->queue);
+}
+
+void queues_step_back(waiter *returned) {
+    wait_queue *queue = returned->queue;
+    heap_add(&queue->line, &returned->turn);
+    returned->is_in_line = true;
+    if (queues_first(queue) == returned) queues_mark(queue);
 }
 
 void queues_give_up(waiter *left) {
     wait_queue *queue = left->queue;
-    bool is_next_freed = left->prev == NULL && left->next != NULL && left->next->request.is_shared;
+    bool was_first = queues_first(queue) == left;
+    bool was_last = queue->length == 1;
     queues_leave(left);
-    if (is_next_freed) queues_mark(queue);
+    if (was_first && !was_last) mark_for_next(queue);
 }
 
 waiter *queues_first_end(void) {
-    return (waiter *)deadlines_first(&ends.times);
+    return (waiter *)heap_first(&ends);
 }
 
-void queues_mark(wait_queue *dirty) {
-    if (!dirty->is_dirty) dirty_add(dirty);
-    dirty->is_dirty = true;
+waiter *queues_first(const wait_queue *queue) {
+    return of_turn(heap_first(&queue->line));
+}
+
+size_t queues_list(const wait_queue *queue, size_t max, waiter **found) {
+    heap_node **turns = (heap_node **)found;
+    size_t count = heap_lowest(&queue->line, max, turns);
+    for (size_t i = 0; i < count; i++)
+        found[i] = of_turn(turns[i]);
+    return count;
+}
+
+/* -- looks */
+
+void queues_set_look(wait_queue *queue, int64_t due_us) {
+    heap_remove(&looks, &queue->look);
+    queue->look.key = due_us;
+    heap_add(&looks, &queue->look);
+    server_alarm(due_us);
+}
+
+void queues_mark(wait_queue *queue) {
+    int64_t now_us = server_boot_us();
+    if (queue->look.key > now_us) queues_set_look(queue, now_us);
     server_alarm(0);
-}
-
-void queues_unmark(wait_queue *clean) {
-    if (clean->is_dirty) dirty_remove(clean);
-    clean->is_dirty = false;
-}
-
-wait_queue *queues_first_dirty(void) {
-    return dirty_first;
 }
 
 void queues_check_all(void) {
@@ -247,24 +236,23 @@ void queues_check_all(void) {
     if (queue_count > 0) server_alarm(0);
 }
 
-wait_queue *queues_first_unchecked(void) {
-    return checked_first != NULL && checked_first->checked != last_check ? checked_first : NULL;
+wait_queue *queues_first_due(int64_t now_us) {
+    wait_queue *first = (wait_queue *)heap_first(&looks);
+    if (first != NULL && first->look.key <= now_us) return first;
+    first = LIST_OBJECT(all.first, wait_queue, in_all);
+    return first != NULL && first->checked != last_check ? first : NULL;
 }
 
-void queues_set_checked(wait_queue *checked) {
-    checked_remove(checked);
-    checked_add(checked);
+void queues_set_looked(wait_queue *queue) {
+    queue->checked = last_check;
+    list_remove(&all, &queue->in_all);
+    list_append(&all, &queue->in_all);
+    queues_set_look(queue, SERVER_NEVER);
 }
 
-void queues_set_look(wait_queue *queue, int64_t due_us) {
-    heap_remove(&looks, &queue->look);
-    queue->look.at_us = due_us;
-    heap_add(&looks, &queue->look);
-    server_alarm(due_us);
-}
-
-wait_queue *queues_first_look(void) {
-    return (wait_queue *)deadlines_first(&looks.times);
+int64_t queues_next_look(void) {
+    const heap_node *first = heap_first(&looks);
+    return first == NULL ? SERVER_NEVER : first->key;
 }
 
 int64_t queues_waiter_count(void) {

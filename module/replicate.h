@@ -7,14 +7,16 @@
  *   DLOCK.APPLY key token fence lease-ms          token alone holds the lock; the lease starts now
  *   DLOCK.APPLY key token fence lease-ms SHARED   token holds the lock, with the other shared
  *                                                 holders, if there are any; the lease starts now
- *   DLOCK.RELEASE key token                       token no longer holds the lock */
+ *   DLOCK.RELEASE key token                       token no longer holds the lock
+ *   DLOCK.CLOCK base-us                           the clock of fences (fence.h) */
 #ifndef DLOCK_REPLICATE_H
 #define DLOCK_REPLICATE_H
 
 #include "lock_state.h"
 #include "redismodule.h"
 
-#define REPLICATE_COMMAND "dlock.apply"
+#define REPLICATE_COMMAND       "dlock.apply"
+#define REPLICATE_CLOCK_COMMAND "dlock.clock"
 
 void replicate_init(void);
 
@@ -23,7 +25,7 @@ void replicate_init(void);
 void replicate_state(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
                      RedisModuleString *name, const lock_state *state);
 
-/* The running command (RELEASE, or DLOCK.APPLY itself) is its own result: replicate it
+/* The running command (RELEASE, DLOCK.APPLY or DLOCK.CLOCK) is its own result: replicate it
  * unchanged. */
 void replicate_command(RedisModuleCtx *ctx);
 
@@ -32,6 +34,9 @@ void replicate_release(RedisModuleCtx *ctx, RedisModuleString *name, lock_token 
 
 /* The running command is an EXTEND of a plain string, which now expires at expires_ms. */
 void replicate_string_expiry(RedisModuleCtx *ctx, RedisModuleString *name, int64_t expires_ms);
+
+/* The clock of fences. */
+void replicate_clock(RedisModuleCtx *ctx, int64_t base_us);
 
 /* For an AOF rewrite. */
 void replicate_emit_aof(RedisModuleIO *aof, RedisModuleString *name, const lock_state *state);

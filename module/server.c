@@ -34,6 +34,7 @@ static int64_t alarm_us = SERVER_NEVER;
 static bool is_timer_set, is_working;
 static RedisModuleTimerID timer;
 static bool is_cluster, is_probing, may_evict;
+static int64_t max_parked;
 
 static void set_alarm(int64_t due_us) {
     alarm_us = due_us;
@@ -118,6 +119,63 @@ server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name) {
     return reason == EPERM ? SERVER_NOT_OURS : SERVER_WRITE_LATER;
 }
 
+/* A module may have authenticated the client as a user of its own, who is not in the ACL. */
+RedisModuleString *server_user(RedisModuleCtx *ctx) {
+    RedisModuleString *name = RedisModule_GetClientUserNameById(ctx, RedisModule_GetClientId(ctx));
+    RedisModuleUser *user = name == NULL ? NULL : RedisModule_GetModuleUserFromUserName(name);
+    if (user != NULL) {
+        RedisModule_FreeModuleUser(user);
+        return name;
+    }
+    if (name != NULL) RedisModule_FreeString(ctx, name);
+    return NULL;
+}
+
+/* RM_GetCurrentUserName() crashes if there is no user. RM_Call() as the user of the client finds
+ * out: it looks for the user first, and only then for the command, which does not exist. */
+static bool has_user(RedisModuleCtx *ctx) {
+    errno = 0;
+    RedisModuleCallReply *reply = RedisModule_Call(ctx, "dlock.nothing", "EC");
+    bool is_there = errno != ENOTSUP;
+    if (reply != NULL) RedisModule_FreeCallReply(reply);
+    return is_there;
+}
+
+/* The client of a script is not among those that are found by their id. */
+RedisModuleString *server_caller(RedisModuleCtx *ctx) {
+    RedisModuleString *name = RedisModule_GetClientUserNameById(ctx, RedisModule_GetClientId(ctx));
+    if (name != NULL || !has_user(ctx)) return name;
+    return RedisModule_GetCurrentUserName(ctx);
+}
+
+/* A selector of the ACL may allow the command for some keys only, so both are checked together.
+ * Redis also checks the number of arguments. */
+static bool may_run(RedisModuleString *name, RedisModuleString *command, RedisModuleString *key) {
+    enum { WORDS = 3 };
+    RedisModuleUser *user = RedisModule_GetModuleUserFromUserName(name);
+    if (user == NULL) return false;
+    RedisModuleString *argv[WORDS] = {command, key, key};
+    bool is_allowed = RedisModule_ACLCheckCommandPermissions(user, argv, WORDS) == REDISMODULE_OK;
+    RedisModule_FreeModuleUser(user);
+    return is_allowed;
+}
+
+static RedisModuleString *make_word(const char *word) {
+    return RedisModule_CreateString(NULL, word, strlen(word));
+}
+
+bool server_user_may_acquire(RedisModuleString *name, RedisModuleString *key) {
+    static RedisModuleString *command;
+    if (command == NULL) command = make_word("dlock.acquire");
+    return may_run(name, command, key);
+}
+
+bool server_user_may_watch(RedisModuleString *name, RedisModuleString *key) {
+    static RedisModuleString *command;
+    if (command == NULL) command = make_word("dlock.watch");
+    return may_run(name, command, key);
+}
+
 bool server_is_probing(void) {
     return is_probing;
 }
@@ -130,9 +188,22 @@ bool server_may_evict_locks(void) {
     return may_evict;
 }
 
+int64_t server_max_parked(void) {
+    return max_parked;
+}
+
+static int64_t read_max_parked(RedisModuleCtx *ctx) {
+    RedisModuleServerInfoData *info = RedisModule_GetServerInfo(ctx, "clients");
+    int error;
+    int64_t max_clients = RedisModule_ServerInfoGetFieldSigned(info, "maxclients", &error);
+    RedisModule_FreeServerInfo(ctx, info);
+    return error == REDISMODULE_OK ? (max_clients * 3 + 3) / 4 : INT64_MAX;
+}
+
 /* The key of a lock has no TTL, so the policies volatile-* never evict a lock. */
 void server_config_changed(RedisModuleCtx *ctx) {
     bool could_evict = may_evict;
+    max_parked = read_max_parked(ctx);
     RedisModuleServerInfoData *info = RedisModule_GetServerInfo(ctx, "memory");
     const char *limit = RedisModule_ServerInfoGetFieldC(info, "maxmemory");
     const char *policy = RedisModule_ServerInfoGetFieldC(info, "maxmemory_policy");

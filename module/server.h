@@ -61,6 +61,18 @@ typedef enum server_write {
  * outside of a command, so the module has to ask. */
 server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name);
 
+/* The ACL user of the calling client, which the caller frees; NULL if there is no such user. */
+RedisModuleString *server_user(RedisModuleCtx *ctx);
+
+/* The user for whom the running command is run, also by a script; the caller frees the name. NULL:
+ * another module runs the command for itself. */
+RedisModuleString *server_caller(RedisModuleCtx *ctx);
+
+/* May the user still send DLOCK.ACQUIRE, or DLOCK.WATCH, for the lock? An operator may have changed
+ * its rules. */
+bool server_user_may_acquire(RedisModuleString *user, RedisModuleString *name);
+bool server_user_may_watch(RedisModuleString *user, RedisModuleString *name);
+
 /* Is the running DLOCK.APPLY only the probe of server_may_write()? */
 bool server_is_probing(void);
 
@@ -70,7 +82,12 @@ bool server_is_frozen(void);
 /* Could the server evict a lock to save memory? As of the last server_config_changed(). */
 bool server_may_evict_locks(void);
 
-/* Reads maxmemory and maxmemory-policy. Logs a warning when locks become evictable. */
+/* How many clients may wait at a time, for all locks together: three quarters of maxclients. The
+ * rest of the connections is left for holders that come to release, and for everybody else. As of
+ * the last server_config_changed(). */
+int64_t server_max_parked(void);
+
+/* Reads maxmemory, maxmemory-policy and maxclients. Logs a warning when locks become evictable. */
 void server_config_changed(RedisModuleCtx *ctx);
 
 /* Functions missing in Redis 7.0; NULL on a server without the function. */

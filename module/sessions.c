@@ -1,171 +1,435 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* sessions.c - see sessions.h.
  *
- *   by_hold    hold -> tie: for INFO, and to undo the tie when the lock ends
- *   by_client  client -> session, with a list of ties: for the end of the connection
- *   ended      the sessions whose connection has ended, with the ties left to work off
+ *   by_id      id -> the living session of that name
+ *   by_client  client -> the sessions of that connection: at most one anonymous, and named ones
+ *   due        when to look at each named session: to answer its parked call, or to end it
+ *   at_work    the sessions that have something to work off
  *
- * A connection may have a hundred thousand ties, so the end of a connection only moves the
- * session to another list. */
+ * A session ends in one step: nobody finds it any more, and its holds count as over. Ending the
+ * holds themselves, and all that else hangs on the session, is the work of work.c. */
 #include "sessions.h"
 
+#include "leases.h"
+#include "losses.h"
 #include "server.h"
-#include <stddef.h>
+#include "stats.h"
+#include <string.h>
 
-typedef struct session session;
+/* How long a session goes on at a time while the server may hold its heartbeats up. */
+enum { PAUSED_US = 10000 };
 
 typedef struct tie {
-    struct tie *prev, *next; /* ties of the same session */
+    list_node node; /* in a list of the session */
     session *owner;
     lease_ref hold;
+    int64_t end_us; /* limit of the hold of a named session; SERVER_NEVER: none */
+    int32_t grace_ms;
+    uint32_t armed; /* in the list of armed ties, for this absence of the session; 0: it is not */
 } tie;
 
-struct session {
-    uint64_t client;
-    bool is_ended;
-    tie *first;
-    session *next; /* list of ended sessions */
-};
-
-static RedisModuleDict *by_hold, *by_client;
-static session *ended;
-static session abandoned = {.is_ended = true}; /* holds whose holder was never told */
-static int64_t count;
-
-static tie *find_tie(uint64_t id) {
-    if (count == 0) return NULL;
-    return RedisModule_DictGetC(by_hold, &id, sizeof(id), NULL);
-}
-
-static void add_tie(session *owner, tie *added) {
-    added->owner = owner;
-    added->prev = NULL;
-    added->next = owner->first;
-    if (owner->first != NULL) owner->first->prev = added;
-    owner->first = added;
-}
-
-static void unlink_tie(tie *old) {
-    if (old->prev != NULL)
-        old->prev->next = old->next;
-    else
-        old->owner->first = old->next;
-    if (old->next != NULL) old->next->prev = old->prev;
-}
-
-/* An ended session stays in its list until sessions_take_ended() finds it empty. */
-static void undo(tie *old) {
-    session *owner = old->owner;
-    unlink_tie(old);
-    RedisModule_DictDelC(by_hold, &old->hold.id, sizeof(old->hold.id), NULL);
-    count--;
-    RedisModule_Free(old);
-    if (owner->first != NULL || owner->is_ended) return;
-    RedisModule_DictDelC(by_client, &owner->client, sizeof(owner->client), NULL);
-    RedisModule_Free(owner);
-}
-
-static session *find_or_make_session(uint64_t client) {
-    session *found = RedisModule_DictGetC(by_client, &client, sizeof(client), NULL);
-    if (found != NULL) return found;
-    session *made = RedisModule_Calloc(1, sizeof(*made));
-    made->client = client;
-    RedisModule_DictSetC(by_client, &client, sizeof(client), made);
-    return made;
-}
-
-static void tie_hold(session *owner, lease_ref hold) {
-    tie *made = RedisModule_Calloc(1, sizeof(*made));
-    made->hold = hold;
-    add_tie(owner, made);
-    RedisModule_DictSetC(by_hold, &made->hold.id, sizeof(made->hold.id), made);
-    count++;
-}
+static RedisModuleDict *by_id, *by_client;
+static heap due;
+static list at_work;
+static session abandoned = {.state = SESSION_ENDED}; /* holds whose holder was never told */
+static int64_t last_born;
+static uint64_t last_run; /* of sessions_run_due() */
+sessions_counts sessions_count;
 
 void sessions_init(void) {
-    by_hold = RedisModule_CreateDict(NULL);
+    by_id = RedisModule_CreateDict(NULL);
     by_client = RedisModule_CreateDict(NULL);
 }
 
-void sessions_bind(lease_ref hold, uint64_t client) {
-    sessions_forget(hold.id);
-    tie_hold(find_or_make_session(client), hold);
+/* -- work */
+
+void sessions_need_work(session *session) {
+    if (!session->has_work) list_append(&at_work, &session->in_work);
+    session->has_work = true;
+    server_alarm(0);
 }
 
-void sessions_rename(uint64_t old_id, lease_ref hold) {
-    tie *old = find_tie(old_id);
-    if (old == NULL) return;
-    session *owner = old->owner;
-    if (!owner->is_ended) tie_hold(owner, hold);
-    undo(old);
+session *sessions_first_with_work(void) {
+    return LIST_OBJECT(at_work.first, session, in_work);
 }
 
-void sessions_forget(uint64_t id) {
-    tie *old = find_tie(id);
-    if (old != NULL) undo(old);
+const session *sessions_last_with_work(void) {
+    return LIST_OBJECT(at_work.last, session, in_work);
 }
 
-static void free_ties(session *owner) {
-    while (owner->first != NULL) {
-        tie *old = owner->first;
-        owner->first = old->next;
-        RedisModule_Free(old);
+static bool is_empty(const session *session) {
+    return list_is_empty(&session->holds) && list_is_empty(&session->graced) &&
+           list_is_empty(&session->armed) && list_is_empty(&session->waits) &&
+           list_is_empty(&session->aside) && list_is_empty(&session->watches) &&
+           list_is_empty(&session->unexplained) && list_is_empty(&session->mailbox);
+}
+
+void sessions_let_others_work(session *session) {
+    list_remove(&at_work, &session->in_work);
+    list_append(&at_work, &session->in_work);
+}
+
+void sessions_set_worked(session *session) {
+    list_remove(&at_work, &session->in_work);
+    session->has_work = false;
+    if (session->state != SESSION_ENDED) return;
+    if (!is_empty(session)) { /* to the end of the list, so that others have their turn */
+        sessions_need_work(session);
+        return;
     }
+    if (session->user != NULL) RedisModule_FreeString(NULL, session->user);
+    RedisModule_Free(session);
+}
+
+/* -- connections */
+
+static session *find_of_client(uint64_t client) {
+    return RedisModule_DictGetC(by_client, &client, sizeof(client), NULL);
+}
+
+static void set_first(uint64_t client, session *first) {
+    RedisModule_DictReplaceC(by_client, &client, sizeof(client), first);
+}
+
+/* The anonymous session stays in front of the named ones. */
+static void attach(session *added, uint64_t client) {
+    session *first = find_of_client(client);
+    added->client = client;
+    if (first != NULL && first->born == 0) {
+        added->prev = first;
+        added->next = first->next;
+        first->next = added;
+    } else {
+        added->next = first;
+        set_first(client, added);
+    }
+    if (added->next != NULL) added->next->prev = added;
+}
+
+static void detach(session *removed) {
+    if (removed->next != NULL) removed->next->prev = removed->prev;
+    if (removed->prev != NULL)
+        removed->prev->next = removed->next;
+    else if (removed->next != NULL)
+        set_first(removed->client, removed->next);
+    else
+        RedisModule_DictDelC(by_client, &removed->client, sizeof(removed->client), NULL);
+    removed->client = 0;
+    removed->prev = removed->next = NULL;
+}
+
+/* -- life */
+
+session *sessions_find(const char *id, size_t length) {
+    return RedisModule_DictGetC(by_id, (void *)id, length, NULL);
+}
+
+session *sessions_make(const char *id, size_t length, int64_t timeout_ms, RedisModuleString *user) {
+    session *made = RedisModule_Calloc(1, sizeof(*made));
+    memcpy(made->id, id, length);
+    made->id_length = (uint8_t)length;
+    made->timeout_ms = timeout_ms;
+    made->user = RedisModule_HoldString(NULL, user);
+    made->state = SESSION_AWAY;
+    int64_t now_us = server_wall_us();
+    last_born = now_us > last_born ? now_us : last_born + 1;
+    /* The events of a life have numbers that no earlier life had, so a late ACK does no harm. */
+    made->born = made->last_number = made->written = last_born;
+    made->due.key = SERVER_NEVER;
+    heap_add(&due, &made->due);
+    RedisModule_DictSetC(by_id, made->id, length, made);
+    sessions_count.sessions++;
+    sessions_count.away++;
+    return made;
+}
+
+static void set_due(session *session, int64_t due_us) {
+    heap_remove(&due, &session->due);
+    session->due.key = due_us;
+    heap_add(&due, &session->due);
+    server_alarm(due_us);
+}
+
+void sessions_hear(session *session, uint64_t client, int64_t now_us) {
+    if (session->client != client) {
+        if (session->client != 0) detach(session);
+        attach(session, client);
+    }
+    if (session->state == SESSION_AWAY) {
+        session->state = SESSION_PRESENT;
+        sessions_count.away--;
+        if (!list_is_empty(&session->aside) || !list_is_empty(&session->armed))
+            sessions_need_work(session);
+    }
+    session->end_us = now_us + session->timeout_ms * 1000;
+    session->overdue = 0;
+    set_due(session, now_us + session->timeout_ms * 1000 / 3);
+    stats_count(STATS_HEARTBEATS);
+}
+
+void sessions_end(session *session) {
+    mailbox_end(session);
+    RedisModule_DictDelC(by_id, session->id, session->id_length, NULL);
+    heap_remove(&due, &session->due);
+    if (session->client != 0) detach(session);
+    sessions_count.sessions--;
+    if (session->state == SESSION_AWAY) sessions_count.away--;
+    session->state = SESSION_ENDED;
+    session->untaken = session->is_forgotten ? NULL : session->mailbox.last;
+    sessions_need_work(session);
+}
+
+/* Nothing that the session gets from now on reaches its client. */
+static void go_away(session *session, int64_t now_us) {
+    mailbox_supersede(session);
+    session->state = SESSION_AWAY;
+    session->away_us = now_us;
+    if (++session->absences == 0) session->absences = 1;
+    session->untaken = session->mailbox.last;
+    sessions_count.away++;
+    set_due(session, session->end_us);
+    sessions_need_work(session);
+}
+
+void sessions_client_gone(uint64_t client) {
+    for (session *each; (each = find_of_client(client)) != NULL;) {
+        detach(each);
+        if (each->born != 0) {
+            go_away(each, server_boot_us());
+        } else {
+            each->state = SESSION_ENDED;
+            sessions_need_work(each);
+        }
+    }
+}
+
+static session *first_in(RedisModuleDict *sessions) {
+    void *first = NULL;
+    RedisModuleDictIter *all = RedisModule_DictIteratorStartC(sessions, "^", NULL, 0);
+    RedisModule_DictNextC(all, NULL, &first);
+    RedisModule_DictIteratorStop(all);
+    return first;
 }
 
 void sessions_forget_all(void) {
-    session *old;
-    if (count == 0) return;
-    RedisModuleDictIter *all = RedisModule_DictIteratorStartC(by_client, "^", NULL, 0);
-    while (RedisModule_DictNextC(all, NULL, (void **)&old) != NULL) {
-        free_ties(old);
-        RedisModule_Free(old);
+    for (session *each; (each = first_in(by_id)) != NULL;) {
+        each->is_forgotten = true;
+        sessions_end(each);
     }
-    RedisModule_DictIteratorStop(all);
-    for (session *each = ended; each != NULL; each = each->next)
-        free_ties(each);
-    free_ties(&abandoned);
-    RedisModule_FreeDict(NULL, by_hold);
-    RedisModule_FreeDict(NULL, by_client);
-    sessions_init();
-    count = 0;
+    for (session *each; (each = first_in(by_client)) != NULL;) {
+        each->is_forgotten = true;
+        sessions_client_gone(each->client);
+    }
 }
 
-uint64_t sessions_client(uint64_t id) {
-    const tie *found = find_tie(id);
-    return found == NULL || found->owner->is_ended ? 0 : found->owner->client;
+/* The time of the session is over. Its heartbeat may have arrived all the same:
+ *
+ *   CLIENT PAUSE      holds heartbeats up, and the session goes on as long
+ *   a long command    kept the server from reading; so a session ends in the next turn of the event
+ *                     loop at the earliest, after the server has read from all connections */
+static void end_or_wait(session *session, int64_t now_us) {
+    if (server_is_frozen()) {
+        session->end_us = now_us + PAUSED_US;
+        set_due(session, session->end_us);
+    } else if (session->overdue == 0) {
+        session->overdue = last_run;
+        set_due(session, now_us); /* behind all others that are due */
+    } else {
+        stats_count(STATS_SESSION_TIMEOUTS);
+        sessions_end(session);
+    }
 }
 
-int64_t sessions_count(void) {
-    return count;
+bool sessions_run_due(int64_t until_us) {
+    last_run++;
+    for (session *first; (first = (session *)heap_first(&due)) != NULL;) {
+        int64_t now_us = server_boot_us();
+        if (first->due.key > now_us) return true;
+        if (now_us >= until_us || first->overdue == last_run) return false;
+        if (now_us >= first->end_us) {
+            end_or_wait(first, now_us);
+        } else {
+            mailbox_answer(first);
+            set_due(first, first->end_us);
+        }
+    }
+    return true;
 }
 
-void sessions_end_all_of(uint64_t client) {
-    if (count == 0) return;
-    session *old = RedisModule_DictGetC(by_client, &client, sizeof(client), NULL);
+int64_t sessions_next_due(void) {
+    const heap_node *first = heap_first(&due);
+    return first == NULL ? SERVER_NEVER : first->key;
+}
+
+/* -- ties */
+
+static tie *find_tie(lease_ref hold) {
+    if (sessions_count.ties == 0) return NULL;
+    void **place = leases_tie(hold);
+    return place == NULL ? NULL : *place;
+}
+
+static list *list_of(const tie *tie) {
+    if (tie->grace_ms == LOCK_NO_GRACE) return &tie->owner->holds;
+    return tie->armed != 0 ? &tie->owner->armed : &tie->owner->graced;
+}
+
+/* An anonymous session exists only while it has holds. */
+static void undo(tie *old) {
+    session *owner = old->owner;
+    void **place = leases_tie(old->hold);
+    if (place != NULL && *place == old) *place = NULL;
+    list_remove(list_of(old), &old->node);
+    RedisModule_Free(old);
+    sessions_count.ties--;
+    if (owner->born != 0 || owner->state == SESSION_ENDED || !is_empty(owner)) return;
+    detach(owner);
+    RedisModule_Free(owner);
+}
+
+/* Undoes the tie of a hold that goes on: its lease gets an end of its own again. */
+static void loosen(tie *old) {
+    if (leases_tie(old->hold) != NULL && old->owner->born != 0)
+        leases_set_end(old->hold, sessions_hold_end(old, old->end_us));
+    undo(old);
+}
+
+static tie *make_tie(session *owner, lease_ref hold, int64_t grace_ms, int64_t end_us) {
+    tie *made = RedisModule_Calloc(1, sizeof(*made));
+    made->owner = owner;
+    made->hold = hold;
+    made->grace_ms = (int32_t)grace_ms;
+    made->end_us = end_us;
+    list_append(list_of(made), &made->node);
+    *leases_tie(hold) = made;
+    sessions_count.ties++;
+    return made;
+}
+
+void sessions_tie_to_client(lease_ref hold, uint64_t client) {
+    tie *old = find_tie(hold);
+    if (old != NULL) loosen(old);
+    session *owner = find_of_client(client);
+    if (owner == NULL || owner->born != 0) {
+        owner = RedisModule_Calloc(1, sizeof(*owner));
+        attach(owner, client);
+    }
+    make_tie(owner, hold, LOCK_NO_GRACE, SERVER_NEVER);
+}
+
+void sessions_tie(lease_ref hold, session *session, int64_t grace_ms, int64_t end_us) {
+    tie *old = find_tie(hold);
+    if (old != NULL) {
+        if (old->owner == session && old->end_us > end_us) end_us = old->end_us;
+        undo(old);
+    }
+    make_tie(session, hold, grace_ms, end_us);
+    leases_set_end(hold, end_us);
+    /* The session may have gone away while the request waited. */
+    if (session->state == SESSION_AWAY && grace_ms != LOCK_NO_GRACE) sessions_need_work(session);
+}
+
+void sessions_rename(lease_ref hold) {
+    tie *old = find_tie(hold);
     if (old == NULL) return;
-    RedisModule_DictDelC(by_client, &client, sizeof(client), NULL);
-    old->is_ended = true;
-    old->next = ended;
-    ended = old;
-    server_alarm(0);
+    old->hold = hold;
+    if (old->owner->state == SESSION_ENDED) loosen(old);
+}
+
+void sessions_forget(lease_ref hold) {
+    tie *old = find_tie(hold);
+    if (old != NULL) undo(old);
+}
+
+void sessions_lose(lease_ref hold, int db, RedisModuleString *name, lock_token token,
+                   const char *why) {
+    tie *old = find_tie(hold);
+    if (old == NULL) return;
+    session *owner = old->owner;
+    bool is_anonymous = owner->born == 0;
+    undo(old); /* may free an anonymous owner */
+    if (is_anonymous || owner->state == SESSION_ENDED) return;
+    losses_add(owner, db, name, token, why);
+    if (why == NULL) sessions_need_work(owner);
+}
+
+int64_t sessions_hold_end(const void *opaque, int64_t end_us) {
+    const tie *tie = opaque;
+    const session *owner = tie->owner;
+    if (owner->born == 0) return end_us;
+    if (owner->state == SESSION_ENDED && !owner->is_forgotten) return 0;
+    int64_t session_us = owner->end_us;
+    if (owner->state == SESSION_AWAY && tie->grace_ms != LOCK_NO_GRACE &&
+        owner->away_us + tie->grace_ms * INT64_C(1000) < session_us)
+        session_us = owner->away_us + tie->grace_ms * INT64_C(1000);
+    return session_us < end_us ? session_us : end_us;
+}
+
+void sessions_extend(lease_ref hold, int64_t end_us) {
+    tie *found = find_tie(hold);
+    if (found == NULL || found->owner->born == 0 || end_us <= found->end_us) return;
+    found->end_us = end_us;
+    leases_set_end(hold, found->armed == 0 ? end_us : sessions_hold_end(found, end_us));
+}
+
+bool sessions_has_limit(lease_ref hold) {
+    const tie *found = find_tie(hold);
+    return found == NULL || found->owner->born == 0 || found->end_us != SERVER_NEVER;
+}
+
+const session *sessions_keeper(lease_ref hold) {
+    const session *owner = sessions_of(hold);
+    return owner == NULL || owner->born == 0 ? NULL : owner;
+}
+
+/* Ties that are armed for an earlier absence stand in front of those armed for the present one. */
+static tie *next_to_move(const session *session) {
+    tie *armed = LIST_OBJECT(session->armed.first, tie, node);
+    if (session->state == SESSION_PRESENT) return armed;
+    if (armed != NULL && armed->armed != session->absences) return armed;
+    return LIST_OBJECT(session->graced.first, tie, node);
+}
+
+bool sessions_move_graced(session *session) {
+    bool is_away = session->state == SESSION_AWAY;
+    tie *moved = next_to_move(session);
+    if (moved == NULL) return false;
+    list_remove(list_of(moved), &moved->node);
+    moved->armed = is_away ? session->absences : 0;
+    list_append(list_of(moved), &moved->node);
+    leases_set_end(moved->hold, is_away ? sessions_hold_end(moved, moved->end_us) : moved->end_us);
+    return true;
 }
 
 void sessions_abandon(lease_ref hold) {
-    sessions_forget(hold.id);
-    tie_hold(&abandoned, hold);
+    tie *old = find_tie(hold);
+    if (old != NULL) loosen(old);
+    if (leases_tie(hold) == NULL) return;
+    make_tie(&abandoned, hold, LOCK_NO_GRACE, SERVER_NEVER);
     server_alarm(0);
 }
 
-bool sessions_take_ended(lease_ref *hold) {
-    while (ended != NULL && ended->first == NULL) {
-        session *empty = ended;
-        ended = empty->next;
-        RedisModule_Free(empty);
+bool sessions_take_hold(session *session, lease_ref *hold) {
+    const list *lists[] = {&session->holds, &session->graced, &session->armed};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        if (list_is_empty(lists[i])) continue;
+        tie *first = LIST_OBJECT(lists[i]->first, tie, node);
+        *hold = first->hold;
+        loosen(first);
+        return true;
     }
-    tie *first = abandoned.first != NULL ? abandoned.first : ended != NULL ? ended->first : NULL;
-    if (first == NULL) return false;
-    *hold = first->hold;
-    undo(first);
-    return true;
+    return false;
+}
+
+bool sessions_take_abandoned(lease_ref *hold) {
+    return sessions_take_hold(&abandoned, hold);
+}
+
+bool sessions_have_work(void) {
+    return !list_is_empty(&at_work) || !list_is_empty(&abandoned.holds);
+}
+
+const session *sessions_of(lease_ref hold) {
+    const tie *found = find_tie(hold);
+    return found == NULL || found->owner->state == SESSION_ENDED ? NULL : found->owner;
 }

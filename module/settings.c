@@ -23,6 +23,8 @@ static const setting table[] = {
     {"max-lease", false, 1, LOCK_LEASE_MAX_MS, 24 * 60 * 60 * 1000LL, &settings.max_lease_ms},
     {"max-holders", false, 1, LOCK_HOLDERS_MAX, 1024, &settings.max_holders},
     {"max-waiters", false, 0, INT32_MAX, 10000, &settings.max_waiters},
+    {"max-waiters-in-all", false, 0, INT32_MAX, 1000000, &settings.max_waiters_in_all},
+    {"max-sessions", false, 0, INT32_MAX, 1000000, &settings.max_sessions},
     {"require-noeviction", true, 0, 1, 0, &settings.require_noeviction},
     {"drain", true, 0, 1, 0, &settings.drain},
 };

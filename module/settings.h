@@ -9,8 +9,10 @@
 #include "redismodule.h"
 
 typedef struct settings_values {
-    long long max_lease_ms;       /* the longest lease a client may ask for */
-    long long max_waiters;        /* per lock */
+    long long max_lease_ms; /* the longest lease a client may ask for */
+    long long max_waiters;  /* per lock */
+    long long max_waiters_in_all;
+    long long max_sessions;
     long long max_holders;        /* per lock */
     long long require_noeviction; /* 1: no ACQUIRE while maxmemory-policy could evict the lock */
     long long drain;              /* 1: no new locks, and no last fence in files */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stats.h - the counters of the server. info_section.c shows them.
+/* stats.h - the counters of the server. info_section.c has and shows them.
  *
  * To add a counter: a row here, with the name of the INFO field, and a stats_count() where the
  * event happens. */
@@ -20,8 +20,11 @@
     row(STATS_EXTENDED, "extended")                 /* EXTEND by the holder */                     \
     row(STATS_REFUSED, "refused")                   /* RELEASE or EXTEND by a non-holder */        \
     row(STATS_WAIT_TIMEOUTS, "wait_timeouts")       /* waits that ended without the lock */        \
-    row(STATS_QUEUE_FULL, "queue_full")             /* waits refused by dlock.max-waiters */       \
-    row(STATS_SESSION_RELEASES, "session_releases") /* locks that ended with a connection */       \
+    row(STATS_QUEUE_FULL, "queue_full")             /* waits refused: too many wait already */     \
+    row(STATS_SESSION_RELEASES, "session_releases") /* locks that ended with a session */          \
+    row(STATS_SESSION_TIMEOUTS, "session_timeouts") /* sessions not heard of in time */            \
+    row(STATS_HEARTBEATS, "heartbeats")             /* DLOCK.SESSION of a living session */        \
+    row(STATS_EVENTS, "events")                     /* events of sessions */                       \
     row(STATS_GUARDED, "guarded")                   /* GUARD by a holder: the command was run */   \
     row(STATS_GUARDS_REFUSED, "guards_refused")     /* GUARD by a non-holder */
 /* clang-format on */

@@ -16,19 +16,23 @@
  * A lock whose lease has ended is removed by the next command on it, or by work.c. */
 #include "transition.h"
 
-#include "blocked.h"
-#include "fence.h"
+#include "fences.h"
+#include "mailbox.h"
 #include "queues.h"
 #include "replicate.h"
 #include "server.h"
 #include "sessions.h"
 #include "settings.h"
 #include "stats.h"
+#include "waiters.h"
 
 /* Redis does not tell the module when a plain string goes away, or when an operator has set a TTL
  * on a lock. So the module looks at a lock while clients wait; the more names are waited for, the
  * more seldom it looks at each. */
 enum { STRING_LOOK_US = 5000, LOCK_LOOK_US = 200000, LOOK_PER_QUEUE_US = 50 };
+
+/* How many waiters whose wait is over one step passes over. */
+enum { PASSED_MAX = 256 };
 
 static void watch(const lock_entry *entry, wait_queue *waiting) {
     int64_t pause_us = queues_count() * LOOK_PER_QUEUE_US;
@@ -47,18 +51,30 @@ void transition_watch(lock_entry *entry) {
     if (waiting != NULL && entry->is_held) watch(entry, waiting);
 }
 
+/* The hold in the entry ends with the session of the request from now on. A limit does not take
+ * away what is left of an earlier lease. */
+static void tie(lock_entry *entry, const lock_request *request, uint64_t client) {
+    if (request->via == NULL) {
+        sessions_tie_to_client(entry->hold, client);
+        return;
+    }
+    int64_t limit_us = request->limit_ms * INT64_C(1000);
+    if (limit_us > 0 && limit_us < entry->held.left_us) limit_us = entry->held.left_us;
+    sessions_tie(entry->hold, request->via, request->grace_ms,
+                 limit_us == 0 ? SERVER_NEVER : entry->now_us + limit_us);
+}
+
 typedef enum grant_kind { GRANT_ALONE, GRANT_JOINING } grant_kind;
 
 /* argv: the arguments of the running command if it asks for the grant itself, so that the
  * replication stream can use them; else NULL. */
 static void grant(lock_entry *entry, const lock_request *request, uint64_t client, grant_kind kind,
                   RedisModuleString **argv, const char *event) {
-    fence_time now = {.wall_us = server_wall_us(), .boot_us = entry->now_us};
     lock_state granted = {
         .kind = LOCK_KIND_LOCK,
         .is_shared = request->is_shared,
         .token = request->token,
-        .fence = fence_next(now, request->fence),
+        .fence = fences_next(request, entry->now_us),
         .lease_ms = request->lease_ms,
     };
     if (kind == GRANT_ALONE)
@@ -66,22 +82,53 @@ static void grant(lock_entry *entry, const lock_request *request, uint64_t clien
     else
         lock_store_join(entry, &granted);
     replicate_state(entry->ctx, argv, entry->argc, entry->name, &granted);
-    if (request->is_session) sessions_bind(entry->hold, client);
+    if (request->is_session) tie(entry, request, client);
     stats_count(STATS_GRANTED);
     lock_store_notify(entry, event);
 }
 
-/* The first waiter from here on whose wait is not over, or NULL. work.c refuses the others, in
- * portions. */
-static waiter *skip_ended(const lock_entry *entry, waiter *first) {
-    while (first != NULL && first->end.at_us <= entry->now_us)
-        first = first->next;
-    return first;
+#define NOPERM "NOPERM the permission to take this lock was withdrawn during the wait"
+
+/* Once for all looks at the waiter in one step. */
+static bool is_permitted(lock_entry *entry, const waiter *first) {
+    if (entry->permitted == first) return true;
+    if (!waiters_is_permitted(first)) return false;
+    entry->permitted = first;
+    return true;
 }
 
-static waiter *first_waiter(const lock_entry *entry) {
+/* The waiter that is next to get the lock, or NULL. Waiters in front of it whose wait is over, or
+ * whose permission was withdrawn, are told so; those whose session is away leave the line. A queue
+ * with very many of them is looked at again in the next turn. */
+static waiter *next_waiter(lock_entry *entry) {
+    wait_queue *waiting = queues_find(entry->db, entry->name);
+    for (int passed = 0; waiting != NULL; passed++) {
+        waiter *first = queues_first(waiting);
+        if (first == NULL) return NULL;
+        bool is_over = first->end.key <= entry->now_us;
+        bool is_away = first->request.via != NULL && !session_is_present(first->request.via);
+        if (!is_over && !is_away && is_permitted(entry, first)) return first;
+        if (passed == PASSED_MAX) {
+            queues_mark(waiting);
+            return NULL;
+        }
+        if (is_over) {
+            stats_count(STATS_WAIT_TIMEOUTS);
+            waiters_end(first, WAITERS_TIMEOUT);
+        } else if (is_away) {
+            session_waits_pass_over(first);
+        } else {
+            waiters_send_away(first, NOPERM);
+        }
+        waiting = queues_find(entry->db, entry->name);
+    }
+    return NULL;
+}
+
+/* Would a new request overtake somebody? After next_waiter(). */
+static bool has_line(const lock_entry *entry) {
     const wait_queue *waiting = queues_find(entry->db, entry->name);
-    return waiting == NULL ? NULL : skip_ended(entry, waiting->first);
+    return waiting != NULL && queues_first(waiting) != NULL;
 }
 
 static bool has_room(const lock_entry *entry, const lock_request *request) {
@@ -89,17 +136,29 @@ static bool has_room(const lock_entry *entry, const lock_request *request) {
                          settings.max_holders);
 }
 
+/* A hold of a session is stored with another lease than the running command asks for. */
 static void renew(lock_entry *entry, int64_t lease_ms) {
+    bool is_kept = sessions_keeper(entry->hold) != NULL;
     lock_store_renew(entry, lease_ms);
-    replicate_state(entry->ctx, entry->argv, entry->argc, entry->name, &entry->held);
+    replicate_state(entry->ctx, is_kept ? NULL : entry->argv, entry->argc, entry->name,
+                    &entry->held);
     lock_store_notify(entry, "dlock.extend");
 }
 
-/* Raises the fence of the holder. */
-static void lift_fence(lock_entry *entry, const lock_request *request, bool is_renewed) {
-    fence_time now = {.wall_us = server_wall_us(), .boot_us = entry->now_us};
-    lock_store_set_fence(entry, fence_next(now, request->fence));
-    if (is_renewed) lock_store_renew(entry, request->lease_ms);
+/* Does a request of the holder change the stored lease? *lease_ms: the length asked for, and then
+ * the one to store. The end of a hold of a session is that of the session; replicas and files have
+ * the hold with a lease as long as the timeout, or shorter. */
+static bool is_renewed_by(const lock_entry *entry, int64_t *lease_ms) {
+    const session *keeper = sessions_keeper(entry->hold);
+    if (keeper == NULL) return lock_restarts(&entry->held, *lease_ms);
+    if (*lease_ms > keeper->timeout_ms) *lease_ms = keeper->timeout_ms;
+    return *lease_ms > entry->held.lease_ms;
+}
+
+/* Gives the holder a new fence, or a new run of fences. Renews its lease unless lease_ms is 0. */
+static void lift_fence(lock_entry *entry, const lock_request *request, int64_t lease_ms) {
+    lock_store_set_fence(entry, fences_next(request, entry->now_us));
+    if (lease_ms > 0) lock_store_renew(entry, lease_ms);
     replicate_state(entry->ctx, NULL, 0, entry->name, &entry->held);
     lock_store_notify(entry, "dlock.extend");
 }
@@ -107,35 +166,34 @@ static void lift_fence(lock_entry *entry, const lock_request *request, bool is_r
 /* The holder asked again, maybe because the connection of the grant is dead. The hold gets a new
  * id: cleaning up after the dead connection refers to the old id, and does not end the hold. */
 static void reacquire(lock_entry *entry, const lock_request *request, uint64_t client) {
-    uint64_t old_id = entry->hold.id;
     lock_store_renew_hold(entry);
-    if (request->is_session) {
-        sessions_forget(old_id);
-        sessions_bind(entry->hold, client);
-    } else {
-        sessions_rename(old_id, entry->hold);
-    }
+    sessions_rename(entry->hold);
+    if (request->is_session)
+        tie(entry, request, client);
+    else
+        sessions_extend(entry->hold, entry->now_us + request->lease_ms * 1000);
     stats_count(STATS_REACQUIRED);
 }
 
-/* The holder in the entry has the token and the mode of the request. */
+/* The holder in the entry has the token and the mode of the request. The tie comes first: a hold
+ * that is loosened from its session gets the lease of the request. */
 static void grant_again(lock_entry *entry, const lock_request *request, uint64_t client) {
-    bool is_renewed = lock_restarts(&entry->held, request->lease_ms);
-    if (request->fence > entry->held.fence)
-        lift_fence(entry, request, is_renewed);
-    else if (is_renewed)
-        renew(entry, request->lease_ms);
     reacquire(entry, request, client);
+    int64_t lease_ms = request->lease_ms;
+    bool is_renewed = is_renewed_by(entry, &lease_ms);
+    if (request->fences > 0 || request->fence > entry->held.fence)
+        lift_fence(entry, request, is_renewed ? lease_ms : 0);
+    else if (is_renewed)
+        renew(entry, lease_ms);
 }
 
 /* Gives the lock to the first waiters: to one exclusive waiter, or to shared ones as long as there
  * is room. is_free: the lock is free, or its last holder is about to be replaced. RENAME, RESTORE
  * and SWAPDB can bring a lock that the token of a waiter holds already. */
 static void serve(lock_entry *entry, bool is_free) {
-    waiter *next = first_waiter(entry), *after;
-    for (; next != NULL; next = after) {
-        if (!is_free && !has_room(entry, &next->request)) break;
-        after = skip_ended(entry, next->next);
+    while (is_free || entry->held.is_shared) {
+        waiter *next = next_waiter(entry);
+        if (next == NULL || (!is_free && !has_room(entry, &next->request))) break;
         if (!is_free) entry->now_us = server_boot_us(); /* a long run takes milliseconds */
         if (!is_free && lock_store_find(entry, next->request.token))
             grant_again(entry, &next->request, next->client);
@@ -143,8 +201,10 @@ static void serve(lock_entry *entry, bool is_free) {
             grant(entry, &next->request, next->client, is_free ? GRANT_ALONE : GRANT_JOINING, NULL,
                   "dlock.handover");
         is_free = false;
+        entry->permitted = NULL;
         stats_count(STATS_HANDED_OVER);
-        blocked_grant(next, entry->hold, entry->held.fence, entry->now_us + entry->held.left_us);
+        waiters_grant(next, entry->hold, lock_first_fence(&entry->held, &next->request),
+                      entry->now_us + entry->held.left_us);
     }
     transition_watch(entry);
 }
@@ -157,11 +217,14 @@ bool transition_is_over(const lock_entry *entry) {
 /* The holder in the entry leaves. follower: the waiter that will get the lock in the same step if
  * this was the last holder; NULL: none. is_command: the running command is its RELEASE.
  *
- * A follower replaces the last holder in place, here and, by one command, on the replicas. But a
- * shared follower would join a shared holder there, so the stream has to remove that one. */
+ * A follower replaces the last holder in place, here and, by one command, on the replicas. But
+ * there a shared follower would join a shared holder, and a follower with the same token would only
+ * renew the lease: the stream has to remove such a holder first. */
 static void leave(lock_entry *entry, const waiter *follower, bool is_command) {
     bool is_replaced = follower != NULL && lock_store_holder_count(entry) == 1;
-    if (!is_replaced || (entry->held.is_shared && follower->request.is_shared)) {
+    bool is_joined_there = is_replaced && ((entry->held.is_shared && follower->request.is_shared) ||
+                                           lock_is_held_by(&entry->held, follower->request.token));
+    if (!is_replaced || is_joined_there) {
         if (is_command)
             replicate_command(entry->ctx);
         else
@@ -172,6 +235,8 @@ static void leave(lock_entry *entry, const waiter *follower, bool is_command) {
 
 static void end_hold(lock_entry *entry, transition_reason reason, const waiter *follower) {
     bool is_expired = reason == LEASE_ENDED;
+    if (is_expired)
+        sessions_lose(entry->hold, entry->db, entry->name, entry->held.token, "expired");
     stats_count(is_expired ? STATS_EXPIRED : STATS_SESSION_RELEASES);
     lock_store_notify(entry, is_expired ? "dlock.expire" : "dlock.release");
     leave(entry, follower, false);
@@ -179,7 +244,7 @@ static void end_hold(lock_entry *entry, transition_reason reason, const waiter *
 
 void transition_end(lock_entry *entry, transition_reason reason, bool may_grant) {
     bool is_last = lock_store_holder_count(entry) == 1;
-    end_hold(entry, reason, may_grant ? first_waiter(entry) : NULL);
+    end_hold(entry, reason, may_grant ? next_waiter(entry) : NULL);
     if (may_grant) {
         serve(entry, is_last);
         return;
@@ -188,18 +253,20 @@ void transition_end(lock_entry *entry, transition_reason reason, bool may_grant)
     if (waiting != NULL) queues_mark(waiting);
 }
 
-/* For several holders. */
+/* For several holders. A command looks at so many that it sees all of a lock of the usual size;
+ * work.c ends the others in portions. */
 static void end_all_over(lock_entry *entry) {
-    lock_holder **over;
-    int64_t count = lock_store_find_over(entry, &over);
-    bool is_free = count == lock_store_holder_count(entry);
-    const waiter *follower = is_free ? first_waiter(entry) : NULL;
-    for (int64_t i = 0; i < count; i++) {
-        lock_store_select(entry, over[i]);
-        end_hold(entry, LEASE_ENDED, follower);
+    enum { LOOKS = 1024 };
+    int looks = LOOKS;
+    bool is_changed = false;
+    while (entry->value->is_table && lock_store_find_over(entry, &looks)) {
+        end_hold(entry, LEASE_ENDED, NULL);
+        is_changed = true;
     }
-    RedisModule_Free(over);
-    if (count > 0) serve(entry, is_free);
+    if (!entry->value->is_table && entry->held.left_us <= 0)
+        transition_end(entry, LEASE_ENDED, true);
+    else if (is_changed)
+        serve(entry, false);
 }
 
 /* On a server that does not decide, a lock is held until the master says otherwise. */
@@ -208,18 +275,20 @@ static void end_if_over(lock_entry *entry) {
     if (lock_store_may_be_over(entry)) {
         if (server_decides(entry->ctx)) end_all_over(entry);
     } else if (entry->held.left_us <= 0) {
-        if (server_decides(entry->ctx))
-            transition_end(entry, LEASE_ENDED, true);
-        else
-            entry->held.left_us = 1;
+        if (server_decides(entry->ctx)) transition_end(entry, LEASE_ENDED, true);
     }
 }
 
-bool transition_can_serve(lock_entry *entry) {
+bool transition_can_serve(const lock_entry *entry) {
     if (!entry->is_held || transition_is_over(entry)) return true;
     if (lock_store_may_be_over(entry)) return true;
-    const waiter *first = first_waiter(entry);
+    const wait_queue *waiting = queues_find(entry->db, entry->name);
+    const waiter *first = waiting == NULL ? NULL : queues_first(waiting);
     return first != NULL && has_room(entry, &first->request);
+}
+
+void transition_tidy_queue(lock_entry *entry) {
+    next_waiter(entry);
 }
 
 void transition_serve(lock_entry *entry) {
@@ -227,29 +296,49 @@ void transition_serve(lock_entry *entry) {
     serve(entry, !entry->is_held);
 }
 
-/* After end_if_over(): does the token hold the lock? */
+static waiter *find_waiter(const lock_entry *entry, lock_token token) {
+    const wait_queue *waiting = queues_find(entry->db, entry->name);
+    return waiting == NULL ? NULL : queues_find_token(waiting, token);
+}
+
+/* The token has got the lock by a request of its own while its session was away, and does not
+ * wait any more. */
+static void end_own_wait(const lock_entry *entry, lock_token token) {
+    waiter *own = find_waiter(entry, token);
+    if (own == NULL) return;
+    queues_leave(own);
+    waiters_supersede(own);
+}
+
+/* Does the token hold the lock? After end_if_over(), which does not see holders of a table whose
+ * session has just ended. */
 static bool find_holder(lock_entry *entry, lock_token token) {
     if (!lock_store_find(entry, token)) return false;
-    if (entry->held.kind == LOCK_KIND_LOCK && entry->held.left_us <= 0) entry->held.left_us = 1;
-    return true;
+    if (!transition_is_over(entry)) return true;
+    transition_end(entry, LEASE_ENDED, true);
+    return lock_store_find(entry, token);
 }
 
 /* The first fitting request gets the lock, but never before a client that waits. */
 static transition_answer grant_or_refuse(lock_entry *entry, const lock_request *request,
                                          lock_verdict verdict) {
-    if (verdict == LOCK_GRANT || (verdict == LOCK_JOIN && first_waiter(entry) == NULL)) {
+    if (verdict == LOCK_JOIN) next_waiter(entry);
+    if (verdict == LOCK_GRANT || (verdict == LOCK_JOIN && !has_line(entry))) {
         grant(entry, request, request->is_session ? RedisModule_GetClientId(entry->ctx) : 0,
               verdict == LOCK_GRANT ? GRANT_ALONE : GRANT_JOINING, entry->argv, "dlock.acquire");
+        end_own_wait(entry, request->token);
         return TRANSITION_HELD;
     }
     stats_count(STATS_CONTENDED);
     return TRANSITION_BUSY;
 }
 
+/* A free lock goes to the waiters first. */
 transition_answer transition_acquire(lock_entry *entry, const lock_request *request) {
     end_if_over(entry);
-    if (!entry->is_held) serve(entry, true); /* free: waiters come first */
+    if (!entry->is_held && queues_find(entry->db, entry->name) != NULL) serve(entry, true);
     find_holder(entry, request->token);
+    if (!entry->is_held && has_line(entry)) return TRANSITION_BUSY;
     lock_verdict verdict = lock_judge_acquire(
         lock_store_held(entry), lock_store_holder_count(entry), request, settings.max_holders);
     switch (verdict) {
@@ -266,34 +355,62 @@ transition_answer transition_acquire(lock_entry *entry, const lock_request *requ
     return grant_or_refuse(entry, request, verdict);
 }
 
-static waiter *find_waiter(const lock_entry *entry, lock_token token) {
-    const wait_queue *waiting = queues_find(entry->db, entry->name);
-    return waiting == NULL ? NULL : queues_find_token(waiting, token);
-}
-
-bool transition_knows(lock_entry *entry, lock_token token) {
+void transition_settle(lock_entry *entry) {
     end_if_over(entry);
-    return find_holder(entry, token) || find_waiter(entry, token) != NULL;
 }
 
-/* A request that was waiting already may have come with other options, and may fit now. */
+bool transition_has(lock_entry *entry, lock_token token) {
+    if (lock_store_find(entry, token) && !transition_is_over(entry)) return true;
+    return find_waiter(entry, token) != NULL;
+}
+
+/* Is there a place in the queue for one more? */
+static bool has_place_or_reply(const lock_entry *entry, const lock_request *request) {
+    const wait_queue *waiting = queues_find(entry->db, entry->name);
+    const char *error = NULL;
+    if ((waiting == NULL ? 0 : waiting->length) >= settings.max_waiters)
+        error = "QUEUEFULL too many wait for this lock (dlock.max-waiters)";
+    else if (request->via == NULL && blocked_is_full())
+        error = "QUEUEFULL too many clients wait for locks (three quarters of maxclients)";
+    else if (queues_waiter_count() >= settings.max_waiters_in_all)
+        error = "QUEUEFULL too many wait for locks of this server (dlock.max-waiters-in-all)";
+    else if (request->via != NULL && mailbox_is_full())
+        error = MAILBOX_FULL;
+    if (error == NULL) return true;
+    stats_count(STATS_QUEUE_FULL);
+    RedisModule_ReplyWithError(entry->ctx, error);
+    return false;
+}
+
+/* A token that waits again may ask for something else than before, for example for a shared lock.
+ * So the queue is looked at again if its first waiter fits now. */
 void transition_wait_or_reply(lock_entry *entry, const lock_request *request) {
-    if (!blocked_park_or_reply(entry->ctx, entry->name, request)) return;
+    waiter *older = find_waiter(entry, request->token);
+    if (older == NULL && !has_place_or_reply(entry, request)) return;
+    if (request->via != NULL) {
+        session_waits_add(entry->db, entry->name, request, older);
+        RedisModule_ReplyWithSimpleString(entry->ctx, "QUEUED");
+    } else {
+        blocked_park(entry->ctx, entry->name, request, older);
+    }
+    if (older != NULL) waiters_supersede(older);
     wait_queue *waiting = queues_find(entry->db, entry->name);
-    if (waiting->look.at_us == SERVER_NEVER) watch(entry, waiting);
-    const waiter *first = first_waiter(entry);
-    if (first != NULL && has_room(entry, &first->request)) queues_mark(waiting);
+    const waiter *first = queues_first(waiting);
+    if (!entry->is_held || (first != NULL && has_room(entry, &first->request)))
+        queues_mark(waiting);
+    else if (waiting->look.key == SERVER_NEVER)
+        watch(entry, waiting);
 }
 
 static void end_wait(const lock_entry *entry, lock_token token) {
     waiter *found = find_waiter(entry, token);
-    if (found != NULL) blocked_refuse(found);
+    if (found != NULL) waiters_end(found, WAITERS_RELEASED);
 }
 
-/* The fence is the time of the grant, unless it runs ahead of the clock. */
-static void count_hold(const lock_state *held) {
-    int64_t held_us = server_wall_us() - held->fence;
-    if (held->kind == LOCK_KIND_LOCK && held_us >= 0) stats_add(&stats_hold_us, held_us);
+static void count_hold(const lock_entry *entry) {
+    fence_time now = {.wall_us = server_wall_us(), .boot_us = entry->now_us};
+    if (entry->held.kind == LOCK_KIND_LOCK)
+        stats_add(&stats_hold_us, now.wall_us - fence_given_us(entry->held.fence, now));
 }
 
 bool transition_release(lock_entry *entry, lock_token token) {
@@ -303,10 +420,10 @@ bool transition_release(lock_entry *entry, lock_token token) {
         stats_count(STATS_REFUSED);
         return false;
     }
-    count_hold(&entry->held);
+    count_hold(entry);
     stats_count(STATS_RELEASED);
     lock_store_notify(entry, "dlock.release");
-    const waiter *follower = first_waiter(entry);
+    const waiter *follower = next_waiter(entry);
     if (follower != NULL && server_is_replaying(entry->ctx))
         follower = NULL; /* the master decides */
     bool is_last = lock_store_holder_count(entry) == 1;
@@ -325,18 +442,25 @@ static void extend_string(lock_entry *entry, int64_t lease_ms) {
     lock_store_notify(entry, "dlock.extend");
 }
 
-bool transition_extend(lock_entry *entry, const lock_request *request) {
+transition_answer transition_extend(lock_entry *entry, const lock_request *request) {
+    int64_t lease_ms = request->lease_ms;
     end_if_over(entry);
     if (!find_holder(entry, request->token)) {
         stats_count(STATS_REFUSED);
-        return false;
+        return TRANSITION_BUSY;
     }
-    if (entry->held.kind == LOCK_KIND_STRING)
-        extend_string(entry, request->lease_ms);
-    else if (lock_restarts(&entry->held, request->lease_ms))
-        renew(entry, request->lease_ms);
+    if (entry->held.kind == LOCK_KIND_STRING) {
+        extend_string(entry, lease_ms);
+    } else {
+        if (!sessions_has_limit(entry->hold)) return TRANSITION_KEPT;
+        sessions_extend(entry->hold, entry->now_us + lease_ms * 1000);
+        if (is_renewed_by(entry, &lease_ms))
+            renew(entry, lease_ms);
+        else /* so that Redis's WAIT on the same connection tells which replicas have the lock */
+            replicate_state(entry->ctx, NULL, 0, entry->name, &entry->held);
+    }
     stats_count(STATS_EXTENDED);
-    return true;
+    return TRANSITION_HELD;
 }
 
 void transition_apply(lock_entry *entry, const lock_state *state) {
@@ -351,7 +475,7 @@ void transition_apply(lock_entry *entry, const lock_state *state) {
     } else {
         lock_store_put(entry, state);
     }
-    fence_raise(state->fence);
+    fence_see(state->fence, fences_time());
     replicate_command(entry->ctx);
     lock_store_notify(entry, is_same ? "dlock.extend" : "dlock.acquire");
 }

@@ -8,33 +8,44 @@
  *   waits       end the waits whose time is over: null
  *   sweep       drop lease entries of flushed databases
  *   strays      find locks under unknown names (strays.h)
- *   holders     end the locks of lost holders: the session has ended, or the holder was never told
- *               of the grant
+ *   sessions    end the sessions that were not heard of in time, and answer parked calls
+ *   clock       tell replicas, files and other nodes the clock of fences
+ *   at work     what hangs on sessions that have ended, gone away or come back
+ *   holders     end the locks of holders that were never told of the grant: the stage before takes
+ *               grants back
  *   leases      end the leases whose time is over
  *   queues      settle the queues whose lock may be free: marked queues, all queues after FLUSHDB
  *               or SWAPDB, and queues whose lock is to be looked at again
+ *   watches     look at watched locks that have changed hands, or whose slot may have moved
  *
- * The last three stages change locks. A replica skips them; a master postpones them while Redis
+ * The last stages change locks. A replica skips them; a master postpones them while Redis
  * itself could not write. Each stage has a portion of time per turn of the event loop; then other
  * clients are served. */
 #include "work.h"
 
 #include "blocked.h"
+#include "fences.h"
 #include "leases.h"
 #include "lock_store.h"
+#include "losses.h"
 #include "queues.h"
 #include "server.h"
 #include "sessions.h"
 #include "stats.h"
 #include "strays.h"
 #include "transition.h"
+#include "waiters.h"
+#include "watches.h"
 
 enum {
     PORTION_US = 1000,
+    SLICE_US = 100,
     PAUSE_US = 500,
     RETRY_US = 10000,
     SENT_AWAY_MAX = 256,
     FOREIGN_SLOT_US = 1000000,
+    WATCHED_SLOTS_US = 1000000,
+    WATCHED_SLOTS_MOST = 512,
 };
 
 #define TRYAGAIN_MOVING "TRYAGAIN the slot of this lock is moving to another server"
@@ -54,22 +65,30 @@ static bool end_waits(int64_t until_us) {
     waiter *first;
     while ((first = queues_first_end()) != NULL) {
         int64_t now_us = server_boot_us();
-        if (first->end.at_us > now_us) return false;
+        if (first->end.key > now_us) return false;
         if (is_enough(now_us, until_us)) return true;
         stats_count(STATS_WAIT_TIMEOUTS);
-        blocked_refuse(first);
+        waiters_end(first, WAITERS_TIMEOUT);
     }
     return false;
 }
 
 static void forget_flushed(lease_ref hold) {
+    lease_place place;
     stats_count(STATS_FORCED);
-    sessions_forget(hold.id);
+    if (sessions_of(hold) == NULL || !leases_find(hold, &place)) {
+        sessions_forget(hold);
+        return;
+    }
+    lock_token token = {place.token, place.token_length};
+    sessions_lose(hold, place.db, place.name, token, "flushed");
+    RedisModule_FreeString(NULL, place.name);
 }
 
 /* -- holds */
 
-/* Opens the lock of the hold. False: the lock is gone, and so is the lease entry. */
+/* Opens the lock of the hold. False: the lock is gone, and so is the lease entry. If the lease
+ * entry has outlived the lock, the lock was flushed. */
 static bool open_hold(lock_entry *entry, RedisModuleCtx *ctx, lease_ref hold) {
     lease_place place;
     if (!leases_find(hold, &place)) return false;
@@ -80,7 +99,7 @@ static bool open_hold(lock_entry *entry, RedisModuleCtx *ctx, lease_ref hold) {
     if (is_open && entry->is_held && entry->hold.id == hold.id) return true;
     if (is_open) lock_store_close(entry);
     RedisModule_FreeString(NULL, place.name);
-    sessions_forget(hold.id);
+    if (leases_tie(hold) != NULL) forget_flushed(hold);
     leases_drop(hold);
     return false;
 }
@@ -102,26 +121,34 @@ static server_write ask(const lock_entry *entry) {
 
 /* Sends a long queue away in portions: the queue stays marked. */
 static void send_away(int db, RedisModuleString *name, const char *error) {
-    wait_queue *waiting;
-    for (int i = 0; i < SENT_AWAY_MAX; i++) {
+    wait_queue *waiting = queues_find(db, name);
+    for (int sent = 0; waiting != NULL; sent++) {
+        waiter *first = queues_first(waiting);
+        if (first == NULL) return;
+        if (sent == SENT_AWAY_MAX) {
+            queues_mark(waiting);
+            return;
+        }
+        waiters_send_away(first, error);
         waiting = queues_find(db, name);
-        if (waiting == NULL) return;
-        blocked_send_away(waiting->first, error);
     }
-    waiting = queues_find(db, name);
-    if (waiting != NULL) queues_mark(waiting);
 }
 
-static bool end_gone_holders(RedisModuleCtx *ctx, int64_t until_us) {
-    lease_ref hold;
+/* The session of the hold has ended, or its holder was never told of it. */
+static void end_gone_holder(RedisModuleCtx *ctx, lease_ref hold) {
     lock_entry entry;
+    if (!open_hold(&entry, ctx, hold)) return;
+    server_write permission = ask(&entry);
+    if (permission != SERVER_NOT_OURS)
+        transition_end(&entry, HOLDER_GONE, permission == SERVER_MAY_WRITE);
+    close_hold(&entry);
+}
+
+static bool end_abandoned(RedisModuleCtx *ctx, int64_t until_us) {
+    lease_ref hold;
     while (!is_enough(server_boot_us(), until_us)) {
-        if (!sessions_take_ended(&hold)) return false;
-        if (!open_hold(&entry, ctx, hold)) continue;
-        server_write permission = ask(&entry);
-        if (permission != SERVER_NOT_OURS)
-            transition_end(&entry, HOLDER_GONE, permission == SERVER_MAY_WRITE);
-        close_hold(&entry);
+        if (!sessions_take_abandoned(&hold)) return false;
+        end_gone_holder(ctx, hold);
     }
     return true;
 }
@@ -168,14 +195,12 @@ static bool serve(lock_entry *entry) {
     return false;
 }
 
-/* Settles the lock of the queue; the queue may be gone afterwards. False: the queue stays
- * marked, since the core does not allow a grant now. */
+/* Settles the lock of the queue; the queue may be gone afterwards. False: the core does not allow a
+ * grant now, and the queue is due again soon. */
 static bool settle(RedisModuleCtx *ctx, wait_queue *waiting) {
     int db = waiting->db;
     RedisModuleString *name = RedisModule_HoldString(NULL, waiting->name);
-    queues_unmark(waiting);
-    queues_set_checked(waiting);
-    queues_set_look(waiting, SERVER_NEVER);
+    queues_set_looked(waiting);
     RedisModule_SelectDb(ctx, db);
 
     bool is_settled = true;
@@ -183,88 +208,197 @@ static bool settle(RedisModuleCtx *ctx, wait_queue *waiting) {
     if (!lock_store_open(&entry, ctx, name, LOCK_WRITE)) {
         send_away(db, name, REDISMODULE_ERRORMSG_WRONGTYPE);
     } else {
+        transition_tidy_queue(&entry);
         if (transition_can_serve(&entry))
             is_settled = serve(&entry);
         else
             transition_watch(&entry);
         lock_store_close(&entry);
     }
-    if (!is_settled) queues_mark(waiting);
+    waiting = queues_find(db, name);
+    if (!is_settled && waiting != NULL) queues_set_look(waiting, server_boot_us() + RETRY_US);
     RedisModule_FreeString(NULL, name);
     return is_settled;
 }
 
-static wait_queue *next_queue(void) {
-    wait_queue *next = queues_first_dirty();
-    if (next == NULL) next = queues_first_unchecked();
-    if (next != NULL) return next;
-    next = queues_first_look();
-    return next != NULL && next->look.at_us <= server_boot_us() ? next : NULL;
-}
-
 typedef enum progress { DONE, MORE, REFUSED } progress;
 
-/* REFUSED: the remaining queues have to wait for the core. The core refuses all writes; only in a
- * cluster may the core refuse a grant for one name and allow it for the next, so there every marked
- * queue is tried once. */
+/* REFUSED: the remaining queues have to wait for the core, which refuses all writes. Only in a
+ * cluster may the core refuse a grant for one name and allow it for the next. */
 static progress settle_queues(RedisModuleCtx *ctx, int64_t until_us) {
-    const wait_queue *first_refused = NULL;
-    wait_queue *next;
-    while ((next = next_queue()) != NULL) {
-        if (next == first_refused) return REFUSED;
-        if (is_enough(server_boot_us(), until_us)) return MORE;
-        if (settle(ctx, next)) continue;
-        if (!server_is_cluster()) return REFUSED;
-        if (first_refused == NULL) first_refused = next;
+    for (wait_queue *next;;) {
+        int64_t now_us = server_boot_us();
+        if ((next = queues_first_due(now_us)) == NULL) return DONE;
+        if (is_enough(now_us, until_us)) return MORE;
+        if (!settle(ctx, next) && !server_is_cluster()) return REFUSED;
     }
-    return DONE;
+}
+
+/* -- sessions and watches */
+
+/* What may be done about the holds of an ended session: end them; only forget the session, since
+ * this server does not decide; nothing yet. */
+typedef enum ending { END_HOLDS, FORGET_HOLDS, KEEP_HOLDS } ending;
+
+static bool end_next_hold(RedisModuleCtx *ctx, session *session, ending ending) {
+    lease_ref hold;
+    if (ending == KEEP_HOLDS || !sessions_take_hold(session, &hold)) return false;
+    if (ending == END_HOLDS && !session->is_forgotten) end_gone_holder(ctx, hold);
+    return true;
+}
+
+/* Does the next piece of work for the session. False: nothing is left to do. */
+static bool work_on(RedisModuleCtx *ctx, session *session, ending ending) {
+    switch (session->state) {
+    case SESSION_PRESENT:
+        return session_waits_step_back(session) || sessions_move_graced(session) ||
+               losses_explain(ctx, session);
+    case SESSION_AWAY:
+        return session_waits_step_aside(session) || sessions_move_graced(session) ||
+               losses_explain(ctx, session);
+    case SESSION_ENDED:
+        break;
+    }
+    return end_next_hold(ctx, session, ending) || session_waits_clear(session) ||
+           watches_clear(session) || losses_clear(session) || mailbox_forget_first(session);
+}
+
+/* True: the time is over, and more is left to do for the session. */
+static bool work_on_until(RedisModuleCtx *ctx, session *session, int64_t until_us, ending ending) {
+    do {
+        if (is_enough(server_boot_us(), until_us)) return true;
+    } while (work_on(ctx, session, ending));
+    return false;
+}
+
+/* Visits all sessions with work, one slice of time after the other: a session with very much to do
+ * does not hold up the others. True: more is left to do. */
+static bool work_on_sessions(RedisModuleCtx *ctx, int64_t until_us, ending ending) {
+    const session *last = sessions_last_with_work();
+    for (session *first; (first = sessions_first_with_work()) != NULL;) {
+        int64_t now_us = server_boot_us();
+        if (is_enough(now_us, until_us)) return true;
+        if (work_on_until(ctx, first, earlier(now_us + SLICE_US, until_us), ending)) {
+            sessions_let_others_work(first);
+            continue;
+        }
+        bool is_last = first == last;
+        sessions_set_worked(first);
+        if (is_last) break;
+    }
+    return sessions_first_with_work() != NULL;
+}
+
+/* The holder of the lock, or NULL: of several holders, the one that is found first. */
+static RedisModuleString *find_holder(lock_entry *entry, int64_t *fence) {
+    bool is_found = entry->is_held && entry->value == NULL;
+    if (entry->is_held && entry->value != NULL) {
+        lock_cursor cursor;
+        lock_cursor_start(&cursor, entry->value);
+        while (!is_found && lock_store_next(entry, &cursor))
+            is_found = !transition_is_over(entry);
+        lock_cursor_stop(&cursor);
+    }
+    *fence = is_found ? entry->held.fence : 0;
+    return is_found
+               ? RedisModule_CreateString(NULL, entry->held.token.bytes, entry->held.token.length)
+               : NULL;
+}
+
+static void look_at_watched(RedisModuleCtx *ctx, watched *lock) {
+    lock_entry entry;
+    int64_t fence = 0, holders = 0;
+    RedisModuleString *name = watched_name(lock), *holder = NULL;
+    RedisModule_SelectDb(ctx, watched_db(lock));
+    if (server_is_cluster() && server_may_write(ctx, name) == SERVER_NOT_OURS) {
+        watched_set_gone(lock, TRYAGAIN_MOVING);
+        return;
+    }
+    if (lock_store_open(&entry, ctx, name, LOCK_READ)) {
+        holder = find_holder(&entry, &fence);
+        if (holder != NULL && entry.value != NULL) holders = lock_store_holder_count(&entry);
+        lock_store_close(&entry);
+    }
+    watched_set_holder(lock, holder, fence, holders);
+}
+
+/* Nobody tells the module that the slot of a free lock has moved to another node. So some watched
+ * locks are looked at every second. Returns when that is due again. */
+static int64_t check_watched_slots(int64_t now_us) {
+    static int64_t due_us;
+    if (!server_is_cluster() || watches_count() == 0) return SERVER_NEVER;
+    if (now_us < due_us) return due_us;
+    watches_mark_oldest(WATCHED_SLOTS_MOST);
+    due_us = now_us + WATCHED_SLOTS_US;
+    return due_us;
+}
+
+/* A lock that very many sessions watch is looked at again in the next turn. */
+static bool look_at_all_watched(RedisModuleCtx *ctx, int64_t until_us) {
+    for (watched *marked; (marked = watches_take_marked()) != NULL;) {
+        look_at_watched(ctx, marked);
+        do {
+            if (server_boot_us() < until_us) continue;
+            watched_mark(marked);
+            return true;
+        } while (watched_tell_next(marked));
+    }
+    return false;
 }
 
 /* -- all stages */
 
 static int64_t next_wait(void) {
     const waiter *first = queues_first_end();
-    return first == NULL ? SERVER_NEVER : first->end.at_us;
+    return first == NULL ? SERVER_NEVER : first->end.key;
 }
 
 static int64_t next_change(void) {
     lease_ref hold;
     int64_t due_us = SERVER_NEVER;
-    const wait_queue *look = queues_first_look();
-    if (leases_first(&hold, &due_us) && look == NULL) return due_us;
-    return look == NULL ? due_us : earlier(due_us, look->look.at_us);
+    leases_first(&hold, &due_us);
+    return earlier(due_us, queues_next_look());
 }
 
-/* A replica ends no locks, and only forgets lost holders. A promotion sets the alarm again. */
-static int64_t forget_gone_holders(int64_t until_us) {
-    lease_ref hold;
-    while (sessions_take_ended(&hold))
-        if (is_enough(server_boot_us(), until_us)) return 0;
-    return SERVER_NEVER;
-}
-
-/* Runs the stages that change locks. Returns when the stages are due again. */
+/* Runs the stages that change locks. Returns when the stages are due again. A replica ends no
+ * locks, and only forgets lost holders; a promotion sets the alarm again. */
 static int64_t change_locks(RedisModuleCtx *ctx) {
-    if (!server_decides(ctx)) return forget_gone_holders(server_boot_us() + PORTION_US);
     int64_t retry_us = server_boot_us() + RETRY_US;
-    if (server_is_frozen()) return retry_us; /* nothing may be written now */
-
-    bool is_more = end_gone_holders(ctx, server_boot_us() + PORTION_US);
+    int64_t until_us = server_boot_us() + PORTION_US;
+    if (!server_decides(ctx)) {
+        lease_ref hold;
+        bool is_more = work_on_sessions(ctx, until_us, FORGET_HOLDS);
+        while (sessions_take_abandoned(&hold)) /* last: the sessions abandon holds, too */
+            if (is_enough(server_boot_us(), until_us)) return 0;
+        return is_more ? 0 : SERVER_NEVER;
+    }
+    if (server_is_frozen()) { /* nothing may be written now */
+        work_on_sessions(ctx, until_us, KEEP_HOLDS);
+        return retry_us;
+    }
+    if (fences_tell(ctx)) return 0; /* alone: else the stream has a transaction of both */
+    bool is_more = work_on_sessions(ctx, until_us, END_HOLDS);
+    is_more |= end_abandoned(ctx, server_boot_us() + PORTION_US);
     is_more |= end_leases(ctx, server_boot_us() + PORTION_US);
     progress queues = settle_queues(ctx, server_boot_us() + PORTION_US);
-    if (is_more || queues == MORE) return 0;
-    return queues == REFUSED ? retry_us : next_change();
+    int64_t slots_us = check_watched_slots(server_boot_us());
+    is_more |= look_at_all_watched(ctx, server_boot_us() + PORTION_US);
+    /* Later stages have found work for earlier ones. */
+    if (is_more || queues == MORE || sessions_have_work()) return 0;
+    if (queues == REFUSED) return retry_us;
+    return earlier(slots_us, earlier(next_change(), fences_due()));
 }
 
 int64_t work_run(RedisModuleCtx *ctx) {
     blocked_tidy(ctx);
     bool is_more = end_waits(server_boot_us() + PORTION_US);
+    is_more |= !sessions_run_due(server_boot_us() + PORTION_US);
     is_more |= leases_sweep(server_boot_us() + PORTION_US, forget_flushed);
     strays_run(ctx, server_boot_us() + PORTION_US);
     int64_t due_us = change_locks(ctx); /* may find new strays */
     if (is_more) return 0;
     /* Work due within the next half millisecond is done together, at the end of it. */
     int64_t next_us = server_boot_us() + PAUSE_US;
-    due_us = earlier(due_us, earlier(next_wait(), strays_due()));
+    due_us = earlier(due_us, earlier(next_wait(), earlier(strays_due(), sessions_next_due())));
     return due_us > 0 && due_us < next_us ? next_us : due_us;
 }

@@ -6,6 +6,7 @@
 
 #include "fence.h"
 #include "fuzz.h"
+#include "sessions.h"
 #include "settings.h"
 #include <errno.h>
 
@@ -42,10 +43,35 @@ static int get_number(const RedisModuleString *string, long long *number) {
 static int reply_error(RedisModuleCtx *ctx, const char *error) {
     (void)ctx;
     errors++;
-    MUST(strncmp(error, "ERR ", 4) == 0);
+    MUST(strncmp(error, "ERR ", 4) == 0 || strncmp(error, "NOSESSION ", 10) == 0);
     for (const char *next = error; *next != '\0'; next++)
         MUST(*next >= ' ' && *next <= '~');
     return REDISMODULE_OK;
+}
+
+/* Sessions whose id begins with 's' live, and are away if their second byte is 'a'. All users are
+ * the same. */
+static session living = {.state = SESSION_PRESENT, .timeout_ms = 1000};
+static session away = {.state = SESSION_AWAY, .timeout_ms = 1000};
+
+session *sessions_find(const char *id, size_t length) {
+    MUST(length >= SESSION_ID_MIN && length <= SESSION_ID_MAX);
+    if (id[0] != 's') return NULL;
+    return id[1] == 'a' ? &away : &living;
+}
+
+RedisModuleString *server_caller(RedisModuleCtx *ctx) {
+    (void)ctx;
+    return (RedisModuleString *)&living;
+}
+
+static int compare(RedisModuleString *one, RedisModuleString *other) {
+    (void)one, (void)other;
+    return 0;
+}
+
+static void free_string(RedisModuleCtx *ctx, RedisModuleString *string) {
+    (void)ctx, (void)string;
 }
 
 static void check_token(lock_token token) {
@@ -58,8 +84,13 @@ static bool parse_acquire(RedisModuleString **words, int count) {
     check_token(request.token);
     MUST(request.lease_ms >= 1 && request.lease_ms <= settings.max_lease_ms);
     MUST(request.wait_ms >= 0 && request.wait_ms <= 86400000);
-    MUST(request.fence >= 0 && request.fence < FENCE_RAISE_LIMIT);
+    MUST(request.fence >= 0 && request.fence < LOCK_FENCE_LIMIT);
     MUST(request.max_holders == 0 || request.is_shared);
+    bool is_kept = request.via != NULL && request.is_session;
+    MUST(request.grace_ms == LOCK_NO_GRACE || (is_kept && request.via == &living));
+    MUST(request.grace_ms >= LOCK_NO_GRACE && request.grace_ms <= 86400000);
+    MUST(!is_kept || request.lease_ms <= request.via->timeout_ms);
+    MUST(request.limit_ms == 0 || is_kept);
     return true;
 }
 
@@ -68,6 +99,17 @@ static bool parse_extend(RedisModuleString **words, int count) {
     if (!args_parse_extend_or_reply(NULL, words, count, &request)) return false;
     check_token(request.token);
     MUST(request.lease_ms >= 1 && request.lease_ms <= settings.max_lease_ms);
+    return true;
+}
+
+static bool parse_session(RedisModuleString **words, int count) {
+    session_request request;
+    if (count < 2) return reply_error(NULL, "ERR wrong number of arguments") != REDISMODULE_OK;
+    if (!args_parse_session_or_reply(NULL, words, count, &request)) return false;
+    MUST(request.id_length >= SESSION_ID_MIN && request.id_length <= SESSION_ID_MAX);
+    MUST(request.is_end == (request.timeout_ms == 0));
+    MUST(request.is_end || request.timeout_ms >= SESSION_TIMEOUT_MIN_MS);
+    MUST(request.timeout_ms <= settings.max_lease_ms && request.acknowledged >= -1);
     return true;
 }
 
@@ -83,13 +125,15 @@ static bool parse_apply(RedisModuleString **words, int count) {
 
 static bool parse(uint8_t which, RedisModuleString **words, int count) {
     int64_t shown;
-    switch (which % 4) {
+    switch (which % 5) {
     case 0:
         return parse_acquire(words, count);
     case 1:
         return parse_extend(words, count);
     case 2:
         return parse_apply(words, count);
+    case 3:
+        return parse_session(words, count);
     default:
         if (!args_parse_info_or_reply(NULL, words, count, &shown)) return false;
         MUST(shown >= 0 && shown <= 10000);
@@ -103,6 +147,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     RedisModule_StringPtrLen = get_bytes;
     RedisModule_StringToLongLong = get_number;
     RedisModule_ReplyWithError = reply_error;
+    RedisModule_StringCompare = compare;
+    RedisModule_FreeString = free_string;
     if (size < 2) return 0;
     for (size_t begin = 1; begin < size && count < WORDS_MAX; count++) {
         const uint8_t *mark = memchr(data + begin, '\n', size - begin);

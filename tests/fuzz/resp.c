@@ -56,6 +56,25 @@ static void check_parts(const uint8_t *data, size_t used) {
     }
 }
 
+/* A reply that arrives in pieces is the same. */
+static void check_pieces(const uint8_t *data, size_t used, const reply *root) {
+    resp_reader reader = {0};
+    const reply *joined = NULL;
+    size_t step = used / SPLITS_MAX + 1, part_used = 0;
+    for (size_t part = step; part < used; part += step) {
+        char *bytes = fuzz_copy(data, part);
+        MUST(resp_read(&reader, bytes, part, &joined, &part_used) == RESP_INCOMPLETE);
+        free(bytes);
+    }
+    char *bytes = fuzz_copy(data, used);
+    MUST(resp_read(&reader, bytes, used, &joined, &part_used) == RESP_REPLY);
+    MUST(part_used == used && joined->size == root->size);
+    for (size_t i = 0; i < root->size; i++)
+        MUST(is_same_node(&joined[i], &root[i]));
+    resp_reader_free(&reader);
+    free(bytes);
+}
+
 /* The reply alone is the same as the reply with further bytes behind it. */
 static void check_alone(const uint8_t *data, size_t used, const reply *root) {
     resp_reader reader = {0};
@@ -80,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check_tree(root, bytes + begin, used);
         check_copy(root);
         check_parts(data + begin, used);
+        check_pieces(data + begin, used, root);
         check_alone(data + begin, used, root);
         begin += used;
     }

@@ -4,22 +4,20 @@ command costs more because many wait.
 Nothing here is compared with a time of this machine: the tests count what is seen in between, or
 compare what the server's processor spends on a few with what it spends on many."""
 
-import select
-import threading
+import collections
+import contextlib
 import time
 
 import pytest
 
-from support.cluster import Cluster
-from support.commands import Lock, stats
-from support.crowd import Cpu, hold_many, parked
-from support.server import running, wait_until
+from support.commands import Lock, details_of, stats
+from support.crowd import Cpu, hold_many, parked, send_all
+from support.server import Server, running, wait_until
 from support.turn import Bare, in_one_turn
-
-pytestmark = pytest.mark.alone
+from support.waiting import A_DAY
 
 MANY = 3000  # waiters, each with a lock of its own
-A_DAY = 86_400_000
+HOUR, HOUR_MS = 3600, 3_600_000
 
 
 @pytest.fixture
@@ -30,134 +28,133 @@ def bare(server):
     bare.close()
 
 
-def watch(client, field, until):
-    """Every value of this field of INFO dlock that is seen by looking again and again."""
-    seen = set()
+@pytest.fixture
+def in_portions(client, clock):
+    """with in_portions(field): ...: what the body sets off takes many turns of the event loop,
+    until this field of INFO dlock is 0. In each of them others are served."""
+    @contextlib.contextmanager
+    def check(field):
+        before = clock.turns
+        yield
+        wait_until(lambda: stats(client)[field] == 0, f"{field} to be 0", timeout=50)
+        assert clock.turns - before > 8, "nobody was served until all were done"
+    return check
 
-    def is_there():
-        seen.add(stats(client)[field])
-        return until in seen
-    wait_until(is_there, f"{field} to be {until}", timeout=60)
-    return seen - {until}
+
+# -- searches -------------------------------------------------------------------------------------
 
 
-def sleep_until(server, moment):
-    """The server sleeps, so that all that is due by then is due together."""
-    bare = Bare(server)
-    bare.send(f"DEBUG SLEEP {max(moment - time.monotonic(), 0.01):.2f}")
-    assert bare.read() == [b"+OK"]
-    bare.close()
+def cpu_of_a_search(client):
+    """So many locks are renamed that nearly all keys have to be looked at. They end when they are
+    found, as nobody asks for them."""
+    with Cpu(client) as cpu:
+        in_one_turn(client, *(words for i in range(50) for words in (
+            ("DLOCK.ACQUIRE", "lock", "me", "PX", 1), ("RENAME", "lock", f"renamed:{i}"))))
+        while stats(client)["held"] > 0:
+            time.sleep(0.1)  # looking at it costs the server something, too
+    return cpu.seconds
+
+
+def test_a_lock_that_is_renamed_all_the_time_keeps_no_search_running(client):
+    """A search goes through all keys, so the server rests after it."""
+    client.execute_command("DEBUG", "POPULATE", 300_000)
+    one_search = cpu_of_a_search(client)
+    Lock(client).acquire("me", A_DAY)
+    end = time.monotonic() + 5
+    with Cpu(client) as cpu:
+        while time.monotonic() < end:
+            client.rename("lock", "renamed")
+            client.rename("renamed", "lock")
+            time.sleep(0.05)
+    assert cpu.seconds < one_search
+
+
+# -- many holders ---------------------------------------------------------------------------------
+
+
+def hold_together(bare, count, first=0):
+    replies = send_all(bare, [f"DLOCK.ACQUIRE lock holder:{i} PX {A_DAY} SHARED"
+                              for i in range(first, first + count)])
+    assert all(reply.startswith(b":") for reply in replies)
+
+
+def cpu_of_ended_leases(client, clock):
+    """One more holder comes and its lease ends, again and again."""
+    with Cpu(client) as cpu:
+        for i in range(100):
+            assert Lock(client).acquire(f"short:{i}", 1000, "SHARED") > 0
+            clock.advance(1, turns=1)
+            assert Lock(client).acquire("stranger") is None
+    return cpu.seconds
+
+
+def test_an_ended_lease_costs_the_same_however_many_hold_the_lock(client, bare, clock):
+    client.config_set("dlock.max-holders", 100_000)
+    hold_together(bare, 10)
+    few = cpu_of_ended_leases(client, clock)
+    hold_together(bare, 50_000, first=10)
+    assert cpu_of_ended_leases(client, clock) < 2 * few + 0.03
+
+
+@pytest.mark.parametrize("look", ["by a search", "by DLOCK.INFO"])
+def test_a_long_name_is_stored_once_for_all_holders(client, bare, clock, look):
+    hold_together(bare, 1000)
+    before = client.info("memory")["used_memory"]
+    name = "n" * 1_000_000
+    client.rename("lock", name)
+    if look == "by a search":
+        clock.advance(3, turns=20)
+    else:
+        assert len(details_of(client.execute_command("DLOCK.INFO", name))["holders"]) == 1000
+    assert client.info("memory")["used_memory"] < before + 20_000_000
+    assert client.delete(name) == 1
+    wait_until(lambda: client.info("memory")["used_memory"] < before + 5_000_000, "the memory")
 
 
 # -- in portions ----------------------------------------------------------------------------------
 
 
-def test_a_flush_with_many_queues_is_worked_off_in_portions(server, client, bare):
+def test_a_flush_with_many_queues_is_worked_off_in_portions(server, client, bare, in_portions):
     hold_many(bare, MANY, A_DAY)
     with parked(server, MANY) as waiting:
-        client.flushdb()
-        in_between = watch(client, "waiters", until=0) - {MANY}
-        assert in_between, "nobody was served until all were done"
+        with in_portions("waiters"):
+            client.flushdb()
         assert all(socket.recv(100).startswith(b":") for socket in waiting)
 
 
-def test_many_sessions_that_end_together_are_worked_off_in_portions(server, client, bare):
-    count = 100_000
-    hold_many(bare, count, A_DAY, "SESSION")
-    bare.close()
-    in_between = watch(client, "held", until=0) - {count}
-    assert in_between, "nobody was served until all were done"
+def test_many_sessions_that_end_together_are_worked_off_in_portions(client, bare, in_portions):
+    hold_many(bare, 100_000, A_DAY, "SESSION")
+    with in_portions("held"):
+        bare.close()
     assert client.dbsize() == 0
 
 
-def test_many_waits_that_end_together_are_worked_off_in_portions(server, bare):
+def test_many_waits_that_end_together_are_worked_off_in_portions(server, clock, bare, in_portions):
     hold_many(bare, 1, A_DAY)
-    end = time.monotonic() + 6
-    with parked(server, MANY, key="lock:0", wait_ms=6000) as waiting:
-        assert time.monotonic() < end - 0.2, "this machine is too slow for this test"
-        asleep = Bare(server)
-        asleep.send(f"DEBUG SLEEP {end - time.monotonic() + 0.2:.2f}")
-        assert pings_until_all_are_answered(server, waiting) > 2
+    with parked(server, MANY, key="lock:0", wait_ms=HOUR_MS) as waiting:
+        with in_portions("waiters"):
+            clock.advance(HOUR + 1, turns=0)
         assert all(socket.recv(100) == b"$-1\r\n" for socket in waiting)
 
 
-def pings_until_all_are_answered(server, waiting):
-    """How many fit in between the first and the last answer."""
-    with select.epoll() as poll:
-        for socket in waiting:
-            poll.register(socket, select.EPOLLIN)
-        answered, pings, bare = 0, 0, Bare(server)
-        while answered < len(waiting):
-            for fd, _ in poll.poll(0, len(waiting)):
-                poll.unregister(fd)
-                answered += 1
-            assert bare.call("PING") == b"+PONG"
-            pings += 0 < answered < len(waiting)
-    return pings
-
-
-def test_many_awaited_leases_that_end_together_are_handed_on_in_portions(server, client, bare):
-    hold_many(bare, MANY, 6000)
-    end = time.monotonic() + 6
+def test_many_awaited_leases_that_end_together_are_handed_on_in_portions(
+        server, clock, bare, in_portions):
+    hold_many(bare, MANY, HOUR_MS)
     with parked(server, MANY) as waiting:
-        assert time.monotonic() < end - 0.2, "this machine is too slow for this test"
-        sleep_until(server, end + 0.2)
-        in_between = watch(client, "waiters", until=0) - {MANY}
-        assert in_between, "nobody was served until all were done"
+        with in_portions("waiters"):
+            clock.advance(HOUR + 1, turns=0)
         assert all(socket.recv(100).startswith(b":") for socket in waiting)
 
 
-HOLD_MANY = """
-    local count, lease = tonumber(ARGV[1]), tonumber(ARGV[2])
-    for i = 0, count - 1 do
-        local spread = math.floor(i * 1000 / count)
-        redis.call('DLOCK.ACQUIRE', 'lock:' .. i, 'me', 'PX', lease + spread)
-    end"""
-
-
-def test_many_leases_that_end_together_are_removed_in_portions(server, client):
-    count = 100_000
-    begin = time.monotonic()
-    client.eval(HOLD_MANY, 0, count, 3000)
-    sleep_until(server, max(time.monotonic(), begin + 3) + 1.5)
-    in_between = watch(client, "held", until=0) - {count}
-    assert in_between, "nobody was served until all were done"
-    assert stats(client)["expired"] == count
-
-
-def test_200_000_leases_that_end_within_a_second_hold_nobody_up(server, client):
-    """A ping takes no 50 ms. A machine that is busy may be late once; what is late every time is
-    wrong."""
-    count, worst = 200_000, []
-    while not worst or worst[-1] > 0.050:
-        assert len(worst) < 3, f"never within 50 ms: {worst}"
-        client.eval(HOLD_MANY, 0, count, 4000)
-        worst.append(longest_ping(server, lambda: stats(client)["held"] == 0))
-
-
-def longest_ping(server, is_over):
-    """In seconds, of pings one after the other until it is over."""
-    longest, over = 0, threading.Event()
-
-    def ping():
-        nonlocal longest
-        bare = Bare(server)
-        while not over.is_set():
-            begin = time.monotonic()
-            assert bare.call("PING") == b"+PONG"
-            longest = max(longest, time.monotonic() - begin)
-            time.sleep(0.001)
-        bare.close()
-
-    thread = threading.Thread(target=ping)
-    thread.start()
-    try:
-        while not is_over():
-            time.sleep(0.1)
-    finally:
-        over.set()
-        thread.join()
-    return longest
+@pytest.mark.parametrize("locks, options", [(100_000, ""), (50, "SHARED")])
+def test_many_leases_that_end_together_are_removed_in_portions(
+        client, clock, bare, in_portions, locks, options):
+    lines = [f"DLOCK.ACQUIRE lock:{i % locks} {i} PX {HOUR_MS} {options}" for i in range(100_000)]
+    client.config_set("dlock.max-holders", 10_000)
+    assert all(reply.startswith(b":") for reply in send_all(bare, lines))
+    with in_portions("holders"):
+        clock.advance(HOUR + 1, turns=0)
+    assert stats(client)["expired"] == 100_000
 
 
 # -- what many cost -------------------------------------------------------------------------------
@@ -171,13 +168,13 @@ def assert_grows_at_most(times, few_s, many_s):
 
 @pytest.mark.parametrize("command", [("SWAPDB", 0, 1), ("FLUSHDB",)], ids=["swapdb", "flushdb"])
 def test_repeating_a_flush_or_a_swap_in_one_turn_queues_each_name_once(
-        server, client, bare, command):
+        server, client, clock, bare, command):
     spent = {}
     for times in (2, 200):
         hold_many(bare, 1000, A_DAY, key=f"{times}:{{}}")
         with parked(server, 1000, key=f"{times}:{{}}"), Cpu(client) as cpu:
             in_one_turn(client, *[command] * times)
-            time.sleep(0.5)  # not for luck: what was deferred is done by then
+            clock.turn(100)  # what was deferred is done by then
         spent[times] = cpu.seconds
         wait_until(lambda: stats(client)["waiters"] == 0, "all to leave")
     assert_grows_at_most(20, spent[2], spent[200])
@@ -220,101 +217,97 @@ def test_asking_again_costs_the_same_in_a_turn_with_many_hand_overs(server, clie
     assert_grows_at_most(6, spent[100, ASKED], spent[MANY, ASKED] - hand_overs_s)
 
 
-class Queue:
-    """One lock with so many waiters."""
-
-    def __init__(self, server, count, **options):
-        self.server, self.count, self.options = server, count, options
-        self.lock = Lock(server.observer, "lock")
-
-    def spends(self, work, *arguments):
-        """The processor's seconds for work(lock, sockets, ...)."""
-        client = self.server.observer
-        client.delete("lock")
-        self.lock.acquire("me", A_DAY)
-        with parked(self.server, self.count, key="lock", **self.options) as waiting:
-            with Cpu(client) as cpu:
-                work(self.lock, waiting, *arguments)
-        wait_until(lambda: stats(client)["waiters"] == 0, "all to leave", timeout=60)
-        return cpu.seconds
-
-
 OPERATIONS = 50
 
 
-def delete_and_wait(lock, waiting):
-    for socket in waiting[:OPERATIONS]:
-        lock.client.delete("lock")
+class Queue:
+    """One lock with so many waiters."""
+
+    def __init__(self, server, sockets):
+        self.clock, self.lock = server.clock, Lock(server.observer)
+        self.waiting = collections.deque((f"waiter:{i}", each) for i, each in enumerate(sockets))
+
+    def assert_first_is_told(self):
+        _, socket = self.waiting.popleft()
         assert socket.recv(100).startswith(b":")
 
 
-def let_leases_end(lock, waiting):
-    """Each holder lets its lease of 20 ms run out."""
-    lock.client.delete("lock")
-    for socket in waiting[:OPERATIONS]:
-        assert socket.recv(100).startswith(b":")
+def delete_and_wait(queue):
+    for _ in range(OPERATIONS):
+        queue.lock.client.delete("lock")
+        queue.assert_first_is_told()
 
 
-def release_one_by_one(lock, waiting):
-    token = "me"
-    for i, socket in enumerate(waiting[:OPERATIONS]):
-        lock.release(token)
-        assert socket.recv(100).startswith(b":")
-        token = f"waiter:{i}"
+def let_leases_end(queue):
+    for _ in range(OPERATIONS):
+        queue.clock.advance(601, turns=3)
+        queue.assert_first_is_told()
 
 
-def leave_one_by_one(lock, waiting):
-    for i, socket in enumerate(waiting[-OPERATIONS:]):
-        socket.close()
-    left = len(waiting) - OPERATIONS
-    wait_until(lambda: lock.info()["waiters"] == left, "them to leave")
+def release_one_by_one(queue):
+    for _ in range(OPERATIONS):
+        queue.lock.release(queue.lock.info()["token"])
+        queue.assert_first_is_told()
 
 
-def release_while_waiting(lock, waiting):
+def leave_one_by_one(queue):
+    for _ in range(OPERATIONS):
+        queue.waiting.pop()[1].close()
+    left = len(queue.waiting)
+    wait_until(lambda: queue.lock.info()["waiters"] == left, "them to leave")
+
+
+def release_while_waiting(queue):
     """Tokens from the end of the queue, and tokens that are not in it."""
+    for _ in range(OPERATIONS):
+        assert queue.lock.release(queue.waiting.pop()[0]) == 0
+        assert queue.lock.release("stranger") == 0
+
+
+def ask_without_wait(queue):
     for i in range(OPERATIONS):
-        assert lock.release(f"waiter:{len(waiting) - 1 - i}") == 0
-        assert lock.release("stranger") == 0
+        assert queue.lock.acquire(queue.waiting[-1 - i][0]) is None
 
 
-def ask_without_wait(lock, waiting):
-    for i in range(OPERATIONS):
-        assert lock.acquire(f"waiter:{len(waiting) - 1 - i}") is None
-
-
-def create_other_keys(lock, waiting):
+def create_other_keys(queue):
     """Blocked clients hang on a key. Nobody knows its name: neither one that the module has had in
     the past nor one that is like it."""
     for i in range(OPERATIONS):
         for key in ("\0dlock: nobody creates this key\0\0", "dlock:{lock}", "{lock}"):
-            lock.client.lpush(key, "x")
-            lock.client.delete(key)
+            queue.lock.client.lpush(key, "x")
+            queue.lock.client.delete(key)
 
 
 WORK = [delete_and_wait, let_leases_end, release_one_by_one, leave_one_by_one,
         release_while_waiting, ask_without_wait, create_other_keys]
+FEW = (len(WORK) + 1) * OPERATIONS
 
 
-def assert_flat(server, work):
-    """As much for a crowd as for a few."""
-    options = {"lease_ms": 20} if work is let_leases_end else {}
-    few, many = (Queue(server, count, **options) for count in (OPERATIONS + 10, 4000))
-    few_s = max(few.spends(work), few.spends(work))
-    assert_grows_at_most(4, few_s, many.spends(work))
+def costs(server):
+    """What the processor spends on each work: the most of two queues of a few, and for many."""
+    spent = {work: [] for work in WORK}
+    for count in (FEW, FEW, 10 * FEW):
+        Lock(server.observer).acquire("me", 600_000)
+        with parked(server, count, key="lock") as sockets:
+            queue = Queue(server, sockets)
+            for work in WORK:
+                with Cpu(server.observer) as cpu:
+                    work(queue)
+                spent[work].append(cpu.seconds)
+        wait_until(lambda: stats(server.observer)["waiters"] == 0, "all to leave", timeout=60)
+        server.observer.delete("lock")
+    return {work: (max(first, second), many) for work, (first, second, many) in spent.items()}
+
+
+@pytest.fixture(scope="module", params=["one server", "a cluster"])
+def measured(request):
+    """The costs on a server, and on the only node of a cluster."""
+    if request.param == "a cluster":
+        return costs(request.getfixturevalue("lonely").nodes[0])
+    with running(Server(has_clock=True)) as server:
+        return costs(server)
 
 
 @pytest.mark.parametrize("work", WORK)
-def test_the_cost_does_not_depend_on_how_many_wait(server, work):
-    assert_flat(server, work)
-
-
-@pytest.fixture(scope="module")
-def node():
-    """The only node of a cluster."""
-    with running(Cluster(masters=1)) as cluster:
-        yield cluster.nodes[0]
-
-
-@pytest.mark.parametrize("work", WORK)
-def test_in_a_cluster_the_cost_does_not_depend_on_how_many_wait(node, work):
-    assert_flat(node, work)
+def test_the_cost_does_not_depend_on_how_many_wait(measured, work):
+    assert_grows_at_most(4, *measured[work])

@@ -7,25 +7,9 @@ import pytest
 import redis
 
 from support.commands import Lock, fence_at, stats
-from support.server import wait_until
-from support.turn import Bare, BriefHolder, in_one_turn, in_one_turn_of_many
+from support.server import stopped, wait_until
+from support.turn import Bare, in_one_turn, in_one_turn_of_many, sleep_then
 from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
-
-
-def sleep_then(server, *commands, seconds):
-    """The server sleeps so long and then runs these, before any timer that is due by then."""
-    bare = Bare(server)
-    bare.send(f"DEBUG SLEEP {seconds}", *commands)
-    assert bare.read() == [b"+OK"]
-    replies = bare.read(len(commands))
-    bare.close()
-    return replies
-
-
-def let_it_end_then(server, brief, *commands):
-    """The same, after the begin of a brief lease that ends meanwhile."""
-    brief.hold(server.observer)
-    return sleep_then(server, *commands, seconds=0.5)
 
 
 # -- reload, shutdown, restart --------------------------------------------------------------------
@@ -35,7 +19,7 @@ def test_waiters_survive_a_reload(server, lock):
     fence = lock.acquire("me", 60_000)
     first, second = queue_up(server, ["first", "second"])
     lock.client.execute_command("DEBUG", "RELOAD")
-    assert not first.is_answered(0.05)
+    assert not first.is_answered()
     info = lock.info()
     assert (info["token"], info["fence"], info["waiters"]) == (b"me", fence, 2)
     assert lock.release("me") == 1
@@ -50,18 +34,18 @@ def test_waiters_survive_a_reload_of_the_append_only_file(start_server):
     fence = lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
     lock.client.execute_command("DEBUG", "LOADAOF")
-    assert not waiter.is_answered(0.05)
+    assert not waiter.is_answered()
     assert lock.info()["fence"] == fence
     lock.release("me")
     assert waiter.answer() > fence
 
 
 def test_a_lease_that_ends_while_the_data_are_reloaded_is_handed_on(server, lock):
-    brief = BriefHolder(server, 300)
+    """The reload starts it anew."""
+    lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
-    brief.hold(lock.client)
-    in_one_turn(lock.client, ("DEBUG", "SLEEP", "0.2"), ("DEBUG", "RELOAD"),
-                ("DEBUG", "SLEEP", "0.2"))
+    assert sleep_then(server, 61, "DEBUG RELOAD") == [b"+OK"]
+    server.clock.advance(61)
     assert waiter.answer() > 0
 
 
@@ -74,7 +58,7 @@ def test_a_release_of_the_past_serves_nobody_while_the_append_only_file_is_reloa
     fence = lock.acquire("today", 600_000)
     [waiter] = queue_up(server, ["waiter"])
     lock.client.execute_command("DEBUG", "LOADAOF")
-    assert not waiter.is_answered(0.3), "two holders"
+    assert not waiter.is_answered(), "two holders"
     assert (lock.info()["token"], lock.info()["fence"]) == (b"today", fence)
     lock.release("today")
     assert waiter.answer() > fence
@@ -84,15 +68,15 @@ def test_a_hand_over_of_the_past_serves_nobody_while_the_append_only_file_is_rel
         start_server):
     server = start_server("--appendonly", "yes")
     lock = Lock(server.client())
-    brief = BriefHolder(server, 100)
+    lock.acquire("me", 60_000)
     [then] = queue_up(server, ["then"])
-    brief.hold(lock.client)
+    server.clock.advance(61)
     then.answer()
     lock.client.delete("lock")
     fence = lock.acquire("today", 600_000)
     [waiter] = queue_up(server, ["waiter"])
     lock.client.execute_command("DEBUG", "LOADAOF")
-    assert not waiter.is_answered(0.3), "two holders"
+    assert not waiter.is_answered(), "two holders"
     assert lock.info()["fence"] == fence
 
 
@@ -108,15 +92,18 @@ def test_waiters_do_not_keep_a_server_from_shutting_down(server, lock):
 def test_a_lease_that_ends_while_a_shutdown_is_delayed_is_not_handed_on(server, start_replica):
     replica = start_replica(server)
     lock = Lock(server.client())
-    brief = BriefHolder(server, 1500)
+    fence = lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
-    lock.client.config_set("shutdown-timeout", 3)
-    replica.process.send_signal(signal.SIGSTOP)
-    fence = brief.hold(lock.client)  # so that the replica is behind
-    server.stop()  # waits three seconds for the replica, and shows no sign of a crash
+    lock.client.config_set("shutdown-timeout", 1)
+    with stopped(replica):
+        lock.client.set("x", 1)  # so that the replica is behind
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "for replicas before shut" in server.log(), "the shutdown to begin")
+        server.clock.advance(61)
+        server.process.wait(20)
+    server.check_log()
     with pytest.raises(redis.ConnectionError):
         waiter.answer()
-    replica.process.send_signal(signal.SIGCONT)
     there = replica.client()
     there.execute_command("REPLICAOF", "NO", "ONE")
     there.delete("lock")
@@ -142,46 +129,44 @@ def test_after_a_restart_the_lock_is_held_and_can_be_waited_for(start_server):
 
 def test_a_wait_and_a_release_that_are_due_together_give_one_answer(server, lock):
     """The core's own timeout would lose the answer here. The wait was over first."""
-    lock.acquire("me")
-    waiter = Waiting(server, "waiter", wait_ms=1000)
-    wait_for_waiters(lock.client, 1)
-    assert sleep_then(server, "DLOCK.RELEASE lock me", seconds=1.1) == [b":1"]
+    lock.acquire("me", 600_000)
+    [waiter] = queue_up(server, ["waiter"], wait_ms=60_000)
+    assert sleep_then(server, 61, "DLOCK.RELEASE lock me") == [b":1"]
     assert waiter.answer() is None
     assert lock.info() is None
     assert waiter.call("PING") == b"PONG"
 
 
 def test_a_plain_acquire_does_not_overtake_when_the_lease_has_just_ended(server, lock):
-    brief = BriefHolder(server, 300)
+    lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
-    assert let_it_end_then(server, brief, "DLOCK.ACQUIRE lock thief PX 1000") == [b"$-1"]
+    assert sleep_then(server, 61, "DLOCK.ACQUIRE lock thief PX 1000") == [b"$-1"]
     assert waiter.answer() == lock.info()["fence"]
 
 
 def test_a_release_after_the_lease_has_ended_is_refused_and_the_first_waiter_gets_it(server, lock):
-    brief = BriefHolder(server, 300)
+    lock.acquire("me", 60_000)
     first, second = queue_up(server, ["first", "second"])
-    replies = let_it_end_then(server, brief, "DLOCK.RELEASE lock me",
-                              "DLOCK.EXTEND lock me PX 1000")
+    replies = sleep_then(server, 61, "DLOCK.RELEASE lock me", "DLOCK.EXTEND lock me PX 1000")
     assert replies == [b":0", b":0"]
     assert first.answer() == lock.info()["fence"]
-    assert not second.is_answered(0.05)
+    assert not second.is_answered()
 
 
 @pytest.mark.parametrize("look", ["DLOCK.INFO lock", "GET lock", "EXISTS lock", "TYPE lock"])
 def test_a_look_at_a_lock_whose_lease_has_ended_does_not_lose_the_waiter(server, lock, look):
-    brief = BriefHolder(server, 300)
+    lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
-    let_it_end_then(server, brief, look)
+    sleep_then(server, 61, look)
     assert waiter.answer() == lock.info()["fence"]
 
 
 def test_leases_of_many_locks_that_end_together_are_all_handed_on(server, client):
-    briefs = [BriefHolder(server, 300, key=f"lock:{i}") for i in range(50)]
+    for i in range(50):
+        Lock(client, f"lock:{i}").acquire("me", 60_000)
     waiting = [Waiting(server, "waiter", key=f"lock:{i}") for i in range(50)]
-    wait_for_waiters(client, 100)
-    in_one_turn(client, *[brief.begin for brief in briefs])
-    assert sleep_then(server, seconds=0.5) == []
+    wait_for_waiters(client, 50)
+    server.clock.advance(61)
     assert all(waiter.answer() > 0 for waiter in waiting)
     assert_nobody_waits(client)
 
@@ -222,10 +207,11 @@ def test_a_transaction_that_takes_and_frees_the_lock_serves_the_waiter(server, l
 
 
 def test_a_hand_over_is_a_change_to_who_watches_the_lock(server, lock):
-    lock.acquire("me", 1500)
+    lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
     with lock.client.pipeline() as watcher:
         watcher.watch("lock")
+        server.clock.advance(61)
         waiter.answer()
         watcher.multi()
         watcher.ping()

@@ -8,8 +8,19 @@ import pytest
 import redis
 
 from support.commands import Lock, stats
+from support.files import AOF, by_rewritten_aof
 from support.server import free_port, wait_until
+from support.shared import SharedServer
 from support.waiting import Waiting, assert_nobody_waits, queue_up
+
+
+@pytest.fixture(scope="module")
+def shared_server():
+    """Of this file alone: no other test has advanced its clock, which its fences follow."""
+    shared = SharedServer()
+    yield shared
+    shared.destroy()
+
 
 MINUTE = 60
 NEAR_THE_BOUND = 4 * MINUTE  # seconds; what is more than five minutes ahead is refused
@@ -59,9 +70,8 @@ def test_a_fence_may_be_asked_to_be_larger(lock):
 def test_a_larger_fence_counts_for_every_later_grant(client):
     n = ahead_us(60)
     Lock(client, "a").acquire("me", 10_000, "FENCE", n)
-    assert Lock(client, "b").acquire("me") == n + 1
-    assert Lock(client, "c").acquire("me", 10_000, "FENCE", n) == n + 2
-    assert stats(client)["last_fence"] == n + 2
+    above = Lock(client, "b").acquire("me")
+    assert n < above < Lock(client, "c").acquire("me", 10_000, "FENCE", n) < n + 10_000_000
 
 
 def test_a_smaller_fence_than_the_next_one_changes_nothing(lock):
@@ -84,7 +94,7 @@ def test_a_lifted_fence_is_nobody_elses(client):
     lock = Lock(client, "a")
     lock.acquire("me")
     n = Lock(client, "b").acquire("me", 10_000, "FENCE", ahead_us(60))
-    assert lock.acquire("me", 10_000, "FENCE", n) == n + 1
+    assert lock.acquire("me", 10_000, "FENCE", n) > n
 
 
 def test_lifting_the_fence_never_shortens_the_lease(lock):
@@ -115,6 +125,91 @@ def test_a_stranger_lifts_nothing(lock):
     assert lock.acquire("you", 10_000, "FENCE", ahead_us(60)) is None
     assert lock.info()["fence"] == fence
     assert stats(lock.client)["last_fence"] == fence
+
+
+# -- FENCES n -------------------------------------------------------------------------------------
+
+RUN = 1000
+
+
+def test_a_run_of_fences_is_given_to_nobody_else(client):
+    first = Lock(client, "hot").acquire("me", 60_000, "FENCES", RUN)
+    others = [Lock(client, f"other:{i}").acquire("me", 60_000) for i in range(10)]
+    second = Lock(client, "also hot").acquire("me", 60_000, "FENCES", RUN)
+    assert first + RUN <= others[0]
+    assert others == sorted(set(others))
+    assert others[-1] < second
+    assert Lock(client, "last").acquire("me") >= second + RUN
+
+
+def test_the_lock_has_the_last_fence_of_its_run(lock):
+    """So whoever takes the lock over knows that all of them are used up."""
+    first = lock.acquire("me", 60_000, "FENCES", RUN)
+    assert lock.info()["fence"] == first + RUN - 1
+    assert lock.acquire("me", 60_000) == first + RUN - 1
+
+
+def test_the_holder_gets_a_new_run_with_each_request(lock):
+    first = lock.acquire("me", 60_000, "FENCES", RUN)
+    again = lock.acquire("me", 60_000, "FENCES", RUN)
+    assert again >= first + RUN
+    assert lock.info()["fence"] == again + RUN - 1
+
+
+def test_a_run_begins_at_least_at_the_fence_that_was_asked_for(lock):
+    n = ahead_us(60)
+    assert lock.acquire("me", 60_000, "FENCES", RUN, "FENCE", n) == n
+    assert lock.info()["fence"] == n + RUN - 1
+
+
+def test_a_run_of_one_is_a_fence(lock):
+    assert lock.acquire("me", 60_000, "FENCES", 1) == lock.info()["fence"]
+
+
+def test_a_waiter_gets_its_run(server, lock):
+    lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"], options=["FENCES", RUN])
+    lock.release("me")
+    assert waiter.answer() == lock.info()["fence"] - RUN + 1
+
+
+def test_a_session_is_told_the_first_fence_of_its_run(lock):
+    session = "a session of this test"
+    lock.client.execute_command("DLOCK.SESSION", session, "PX", 60_000)
+    lock.acquire("me")
+    assert lock.acquire("waiter", 60_000, "WAIT", 60_000, "VIA", session,
+                        "FENCES", RUN) == b"QUEUED"
+    lock.release("me")
+    [_, [event]] = lock.client.execute_command("DLOCK.SESSION", session, "PX", 60_000)
+    assert event[4] == lock.info()["fence"] - RUN + 1
+    lock.client.execute_command("DLOCK.SESSION", session, "END")
+
+
+@pytest.mark.parametrize("words, error", [
+    (("FENCES",), "FENCES needs a value"),
+    (("FENCES", 5, "FENCES", 6), "FENCES is given twice"),
+    *((("FENCES", wrong), "FENCES must be an integer from 1 to 10000")
+      for wrong in ("0", "-1", "x", "", "1.5", 10_001, 2**63))])
+def test_a_wrong_run_is_refused(lock, words, error):
+    with pytest.raises(redis.ResponseError, match=re.escape(error)):
+        lock.acquire("me", 10_000, *words)
+    assert lock.info() is None
+
+
+def test_runs_cannot_push_the_fences_of_others_far_ahead(start_server):
+    """Each run is short, and there may be many of them; but not for ever."""
+    server = start_server()
+    client = server.observer
+    script = """
+        for i = 1, 100000 do
+            local r = redis.pcall('DLOCK.ACQUIRE', KEYS[1], 'me', 'PX', 60000, 'FENCES', 10000)
+            if type(r) == 'table' then return r.err end
+        end"""
+    assert b"too many fences" in client.eval(script, 1, "hot")
+    assert stats(client)["last_fence"] < ahead_us(6 * MINUTE)
+    assert Lock(client).acquire("me") > stats(client)["last_fence"] - 10
+    server.clock.advance(MINUTE)
+    assert Lock(client).acquire("me", 60_000, "FENCES", 10_000) > 0
 
 
 # -- nobody can poison the counter ----------------------------------------------------------------
@@ -183,8 +278,6 @@ def test_who_may_use_one_key_cannot_ruin_the_fences_of_others(server, client):
 
 # -- restarts and failovers -----------------------------------------------------------------------
 
-AOF = ("--appendonly", "yes", "--appendfsync", "always")
-
 
 def run_ahead(client):
     """The counter of the server is minutes ahead of its clock; one lock stays held."""
@@ -229,9 +322,7 @@ def test_a_rewritten_append_only_file_goes_on_above_all(start_server):
     server = start_server(*AOF, "--aof-use-rdb-preamble", "no")
     client = server.client()
     earlier = [run_ahead(client)]
-    client.bgrewriteaof()
-    wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"]
-               and not client.info("persistence")["aof_rewrite_scheduled"], "AOF rewrite")
+    by_rewritten_aof(client)
     earlier += grant_some(client, "before")
     server.kill()
     server.start()

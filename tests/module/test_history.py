@@ -71,6 +71,11 @@ class Story:
         return check(self.history)
 
 
+@pytest.fixture
+def story():
+    return Story()
+
+
 def hand_over(story, first_at=1, second_at=2):
     """a holds the lock, b and c wait for it in this order."""
     a = story.asks(0, "a")
@@ -81,8 +86,7 @@ def hand_over(story, first_at=1, second_at=2):
 # -- good ones ------------------------------------------------------------------------------------
 
 
-def test_a_good_history_has_no_problems():
-    story = Story()
+def test_a_good_history_has_no_problems(story):
     a, b, c = hand_over(story)
     story.releases(3, a, event=False)
     story.granted(3, b)
@@ -95,8 +99,7 @@ def test_a_good_history_has_no_problems():
     assert story.problems() == []
 
 
-def test_an_extended_lease_is_one_tenure():
-    story = Story()
+def test_an_extended_lease_is_one_tenure(story):
     a = story.asks(0, "a")
     story.granted(0, a)
     story.extended(500, a)
@@ -104,8 +107,7 @@ def test_an_extended_lease_is_one_tenure():
     assert story.problems() == []
 
 
-def test_a_lease_that_ended_may_be_followed():
-    story = Story()
+def test_a_lease_that_ended_may_be_followed(story):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 2.5
     story.granted(10.001, b)
@@ -113,8 +115,7 @@ def test_a_lease_that_ended_may_be_followed():
     assert story.problems() == []
 
 
-def test_an_extension_counts_from_its_own_time():
-    story = Story()
+def test_an_extension_counts_from_its_own_time(story):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 2.5
     story.history.commands.append(Command(story.START + 5, "DLOCK.EXTEND", "k", "a"))
@@ -124,8 +125,7 @@ def test_an_extension_counts_from_its_own_time():
     assert story.problems() == []
 
 
-def test_a_grant_whose_lease_ended_untold_may_be_answered_with_null():
-    story = Story()
+def test_a_grant_whose_lease_ended_untold_may_be_answered_with_null(story):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 2.5
     story.releases(3, a, event=False)
@@ -135,8 +135,7 @@ def test_a_grant_whose_lease_ended_untold_may_be_answered_with_null():
     assert story.problems() == []
 
 
-def test_a_dead_session_may_be_followed():
-    story = Story()
+def test_a_dead_session_may_be_followed(story):
     a, b, c = hand_over(story)
     a.is_session, a.lost_at = True, story.START + 3
     story.granted(3.001, b)
@@ -146,8 +145,7 @@ def test_a_dead_session_may_be_followed():
     assert story.problems() == []
 
 
-def test_a_holder_that_died_untold_may_be_followed():
-    story = Story()
+def test_a_holder_that_died_untold_may_be_followed(story):
     a, b, c = hand_over(story)
     b.lost_at = story.START + 2.9
     story.releases(3, a, event=False)
@@ -157,8 +155,7 @@ def test_a_holder_that_died_untold_may_be_followed():
     assert story.problems() == []
 
 
-def test_a_waiter_that_left_may_be_passed():
-    story = Story()
+def test_a_waiter_that_left_may_be_passed(story):
     a, b, c = hand_over(story)
     b.lost_at = story.START + 2.5
     story.releases(3, a, event=False)
@@ -167,8 +164,7 @@ def test_a_waiter_that_left_may_be_passed():
     assert story.problems() == []
 
 
-def test_a_string_may_be_followed_when_it_was_released():
-    story = Story()
+def test_a_string_may_be_followed_when_it_was_released(story):
     a = story.asks(0, "a", is_string=True)
     story.string(0, a)
     b = story.asks(1, "b", wait_ms=60_000)
@@ -186,8 +182,7 @@ def the_problem(story):
     return problem
 
 
-def test_a_fence_that_does_not_grow_is_found():
-    story = Story()
+def test_a_fence_that_does_not_grow_is_found(story):
     a, b, c = hand_over(story)
     story.releases(3, a, event=False)
     story.granted(3, b)
@@ -197,8 +192,7 @@ def test_a_fence_that_does_not_grow_is_found():
     assert "is not above" in story.problems()[0]
 
 
-def test_a_fence_with_two_tokens_is_found():
-    story = Story()
+def test_a_fence_with_two_tokens_is_found(story):
     a, b = story.asks(0, "a"), story.asks(0, "b")
     story.granted(0, a)
     story.granted(0, b, told=False, fence=a.answer)
@@ -207,8 +201,7 @@ def test_a_fence_with_two_tokens_is_found():
     assert "has two tokens" in the_problem(story)
 
 
-def test_a_second_holder_is_found():
-    story = Story()
+def test_a_second_holder_is_found(story):
     a, b, c = hand_over(story)
     b.wait_ms = c.wait_ms = 500
     story.told(1.5, b, None)
@@ -217,9 +210,8 @@ def test_a_second_holder_is_found():
     assert "k: a lost it by hand-over before its lease ended" in the_problem(story)
 
 
-def test_a_holder_that_outlived_its_connection_may_not_be_followed():
+def test_a_holder_that_outlived_its_connection_may_not_be_followed(story):
     """It had its answer, and asked for no session."""
-    story = Story()
     a, b, c = hand_over(story)
     a.lost_at = b.lost_at = story.START + 2.5
     story.granted(3, c)
@@ -227,8 +219,7 @@ def test_a_holder_that_outlived_its_connection_may_not_be_followed():
     assert "neither released it nor died" in the_problem(story)
 
 
-def test_a_release_that_came_later_is_no_reason():
-    story = Story()
+def test_a_release_that_came_later_is_no_reason(story):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 2.5
     story.granted(3, b)
@@ -237,8 +228,7 @@ def test_a_release_that_came_later_is_no_reason():
     assert "k: a lost it by hand-over before its lease ended" in story.problems()[0]
 
 
-def test_a_release_that_was_refused_is_no_reason():
-    story = Story()
+def test_a_release_that_was_refused_is_no_reason(story):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 2.5
     story.releases(3, a, answer=0, event=False)
@@ -247,8 +237,7 @@ def test_a_release_that_was_refused_is_no_reason():
     assert "neither released it nor died" in the_problem(story)
 
 
-def test_a_release_by_a_stranger_is_found():
-    story = Story()
+def test_a_release_by_a_stranger_is_found(story):
     a, b = story.asks(0, "a"), story.asks(1, "b")
     story.granted(0, a)
     story.told(1, b, None)
@@ -258,8 +247,7 @@ def test_a_release_by_a_stranger_is_found():
     assert "k: b was told that it released the lock, but it did not hold it" in story.problems()
 
 
-def test_a_plain_set_over_a_lock_is_found():
-    story = Story()
+def test_a_plain_set_over_a_lock_is_found(story):
     a, b = story.asks(0, "a"), story.asks(1, "b", is_string=True)
     story.granted(0, a)
     story.string(1, b)
@@ -267,8 +255,7 @@ def test_a_plain_set_over_a_lock_is_found():
     assert "k: b took it while a held it" in story.problems()
 
 
-def test_a_lease_cut_short_is_found():
-    story = Story()
+def test_a_lease_cut_short_is_found(story):
     a, b, c = hand_over(story)
     story.gone()
     story.granted(3, b)
@@ -278,23 +265,20 @@ def test_a_lease_cut_short_is_found():
     assert the_problem(story) == "k: a lost it before its lease ended, and nobody deleted it"
 
 
-def test_a_lease_that_was_removed_too_early_is_found():
-    story = Story()
+def test_a_lease_that_was_removed_too_early_is_found(story):
     a = story.asks(0, "a")
     story.granted(0, a)
     story.ended(5, a)
     assert "k: a lost it by release before its lease ended" in the_problem(story)
 
 
-def test_a_grant_nobody_asked_for_is_found():
-    story = Story()
+def test_a_grant_nobody_asked_for_is_found(story):
     story.granted(1, Claim("k", "ghost"))
     story.gone()
     assert the_problem(story) == "k: ghost got it without asking"
 
 
-def test_a_waiter_that_is_overtaken_is_found():
-    story = Story()
+def test_a_waiter_that_is_overtaken_is_found(story):
     a, b, c = hand_over(story)
     story.releases(3, a, event=False)
     story.granted(3, c)
@@ -304,8 +288,7 @@ def test_a_waiter_that_is_overtaken_is_found():
     assert the_problem(story) == "k: c overtook b"
 
 
-def test_a_waiter_that_is_overtaken_and_never_served_is_found():
-    story = Story()
+def test_a_waiter_that_is_overtaken_and_never_served_is_found(story):
     a, b, c = hand_over(story)
     b.wait_ms = 4_000
     story.releases(3, a, event=False)
@@ -315,8 +298,7 @@ def test_a_waiter_that_is_overtaken_and_never_served_is_found():
     assert the_problem(story) == "k: c overtook b"
 
 
-def test_a_plain_acquire_that_overtakes_is_found():
-    story = Story()
+def test_a_plain_acquire_that_overtakes_is_found(story):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 2.5
     thief = story.asks(3, "thief")
@@ -328,16 +310,14 @@ def test_a_plain_acquire_that_overtakes_is_found():
     assert the_problem(story) == "k: thief overtook b"
 
 
-def test_a_fence_that_was_never_granted_is_found():
-    story = Story()
+def test_a_fence_that_was_never_granted_is_found(story):
     a = story.asks(0, "a")
     story.told(0, a, 7)
     assert the_problem(story) == "k: a was told fence 7, which was not granted to it"
 
 
-def test_a_holder_that_was_told_an_error_may_be_followed():
+def test_a_holder_that_was_told_an_error_may_be_followed(story):
     """CLIENT UNBLOCK ERROR came between grant and answer."""
-    story = Story()
     a, b, c = hand_over(story)
     story.releases(3, a, event=False)
     b.unblocked_at = story.START + 3
@@ -348,8 +328,7 @@ def test_a_holder_that_was_told_an_error_may_be_followed():
     assert story.problems() == []
 
 
-def test_a_holder_that_was_told_an_error_may_lose_a_brief_lease():
-    story = Story()
+def test_a_holder_that_was_told_an_error_may_lose_a_brief_lease(story):
     a = story.asks(0, "a", wait_ms=10, unblocked_at=Story.START)
     story.granted(0, a, lease=0.005)
     story.told(0, a, UNBLOCKED)
@@ -358,8 +337,7 @@ def test_a_holder_that_was_told_an_error_may_lose_a_brief_lease():
 
 
 @pytest.mark.parametrize("answer", [None, UNBLOCKED])
-def test_a_holder_that_is_told_no_is_found(answer):
-    story = Story()
+def test_a_holder_that_is_told_no_is_found(story, answer):
     a = story.asks(0, "a", wait_ms=10, unblocked_at=Story.START)
     story.granted(0, a)
     story.told(0, a, answer)
@@ -367,8 +345,7 @@ def test_a_holder_that_is_told_no_is_found(answer):
     assert "but it was granted the lock" in the_problem(story)
 
 
-def test_a_wait_cut_short_is_found():
-    story = Story()
+def test_a_wait_cut_short_is_found(story):
     a, b, c = hand_over(story)
     story.extended(99, a)
     story.told(30, b, None)
@@ -378,8 +355,7 @@ def test_a_wait_cut_short_is_found():
 
 
 @pytest.mark.parametrize("is_granted", [True, False])
-def test_a_wait_that_lasts_too_long_is_found(is_granted):
-    story = Story()
+def test_a_wait_that_lasts_too_long_is_found(story, is_granted):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 3
     story.extended(70, a)
@@ -392,8 +368,7 @@ def test_a_wait_that_lasts_too_long_is_found(is_granted):
     assert the_problem(story) == "k: b waited 2.0 s longer than it asked for"
 
 
-def test_a_waiter_without_an_answer_is_found():
-    story = Story()
+def test_a_waiter_without_an_answer_is_found(story):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 3
     story.extended(900, a)
@@ -401,8 +376,7 @@ def test_a_waiter_without_an_answer_is_found():
     assert the_problem(story) == "k: b was never answered"
 
 
-def test_a_session_lock_that_outlives_its_connection_is_found():
-    story = Story()
+def test_a_session_lock_that_outlives_its_connection_is_found(story):
     a = story.asks(0, "a", is_session=True)
     story.granted(0, a)
     a.lost_at = story.START + 2
@@ -410,14 +384,12 @@ def test_a_session_lock_that_outlives_its_connection_is_found():
     assert the_problem(story) == "k: a kept it after its connection had ended"
 
 
-def test_a_lock_left_over_is_found():
-    story = Story()
+def test_a_lock_left_over_is_found(story):
     story.granted(0, story.asks(0, "a"))
     assert the_problem(story) == "k: a still holds it"
 
 
-def test_a_release_refused_to_the_holder_is_found():
-    story = Story()
+def test_a_release_refused_to_the_holder_is_found(story):
     a = story.asks(0, "a")
     story.granted(0, a)
     story.releases(1, a, answer=0, event=False)
@@ -425,8 +397,7 @@ def test_a_release_refused_to_the_holder_is_found():
 
 
 @pytest.mark.parametrize("is_served", [True, False])
-def test_a_waiter_beside_a_free_lock_is_found(is_served):
-    story = Story()
+def test_a_waiter_beside_a_free_lock_is_found(story, is_served):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 2.5
     story.releases(3, a)
@@ -438,8 +409,7 @@ def test_a_waiter_beside_a_free_lock_is_found(is_served):
     assert "waited" in the_problem(story) and "beside a free lock" in the_problem(story)
 
 
-def test_a_waiter_beside_a_lock_whose_lease_ended_is_found():
-    story = Story()
+def test_a_waiter_beside_a_lock_whose_lease_ended_is_found(story):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 2.5
     story.gone()
@@ -448,8 +418,7 @@ def test_a_waiter_beside_a_lock_whose_lease_ended_is_found():
     assert the_problem(story) == "k: b waited 2000 ms beside a free lock"
 
 
-def test_during_a_pause_nobody_can_be_served():
-    story = Story()
+def test_during_a_pause_nobody_can_be_served(story):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 2.5
     story.gone()
@@ -459,8 +428,7 @@ def test_during_a_pause_nobody_can_be_served():
     assert story.problems() == []
 
 
-def test_the_delays_of_hand_overs_are_told_apart():
-    story = Story()
+def test_the_delays_of_hand_overs_are_told_apart(story):
     a, b, c = hand_over(story)
     story.gone()
     story.granted(10.002, b, lease=1000)  # a's lease ended at 10
@@ -516,24 +484,21 @@ def readers(story, *limits):
     return claims
 
 
-def test_readers_may_hold_it_together():
-    story = Story()
+def test_readers_may_hold_it_together(story):
     claims = readers(story, None, None, 3)
     for i, claim in enumerate(claims):
         story.releases(5 + i, claim)
     assert check(story.history) == []
 
 
-def test_a_permit_too_many_is_noticed():
-    story = Story()
+def test_a_permit_too_many_is_noticed(story):
     for i, claim in enumerate(readers(story, 2, 2, 2)):
         story.releases(5 + i, claim)
     [problem] = check(story.history)
     assert "reader:2 got permit 3 of 2" in problem
 
 
-def test_a_writer_beside_readers_is_noticed():
-    story = Story()
+def test_a_writer_beside_readers_is_noticed(story):
     readers(story, None, None)
     writer = story.asks(3, "writer")
     story.granted(3, writer)
@@ -542,8 +507,7 @@ def test_a_writer_beside_readers_is_noticed():
                for problem in check(story.history))
 
 
-def test_a_reader_that_replaces_a_writer_before_its_release_is_noticed():
-    story = Story()
+def test_a_reader_that_replaces_a_writer_before_its_release_is_noticed(story):
     writer = story.asks(0, "writer")
     story.granted(0, writer)
     reader = story.asks(1, "reader", is_shared=True)
@@ -552,8 +516,7 @@ def test_a_reader_that_replaces_a_writer_before_its_release_is_noticed():
     assert any("writer lost it by hand-over" in problem for problem in check(story.history))
 
 
-def test_a_reader_that_overtakes_a_waiting_writer_is_noticed():
-    story = Story()
+def test_a_reader_that_overtakes_a_waiting_writer_is_noticed(story):
     [first] = readers(story, None)
     writer = story.asks(1, "writer", wait_ms=20_000)
     late = story.asks(2, "late", is_shared=True)
@@ -566,8 +529,7 @@ def test_a_reader_that_overtakes_a_waiting_writer_is_noticed():
     assert check(story.history) == ["k: late overtook writer"]
 
 
-def test_a_writer_does_not_wait_beside_a_free_lock_while_a_reader_is_left():
-    story = Story()
+def test_a_writer_does_not_wait_beside_a_free_lock_while_a_reader_is_left(story):
     one, other = readers(story, None, None)
     writer = story.asks(2, "writer", wait_ms=20_000)
     story.releases(3, one)
@@ -575,3 +537,33 @@ def test_a_writer_does_not_wait_beside_a_free_lock_while_a_reader_is_left():
     story.granted(8, writer)
     story.releases(9, writer)
     assert check(story.history) == []
+
+
+# -- sessions that are cut off --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cuts, problems", [([3.5], []), ([], ["k: c overtook b"])],
+                         ids=["cut off", "not cut off"])
+def test_only_a_waiter_whose_session_was_cut_off_may_be_passed_over(story, cuts, problems):
+    a, b, c = hand_over(story)
+    b.cuts = [story.START + cut for cut in cuts]
+    story.releases(4, a, event=False)
+    story.granted(4, c)
+    story.releases(5, c, event=False)
+    story.granted(5, b)
+    story.releases(6, b)
+    assert story.problems() == problems
+
+
+@pytest.mark.parametrize("cuts, is_right", [([3.05], True), ([], False)],
+                         ids=["cut off", "not cut off"])
+def test_only_a_grant_to_a_session_that_was_cut_off_is_taken_back(story, cuts, is_right):
+    a, b, c = hand_over(story)
+    b.cuts = [story.START + cut for cut in cuts]
+    story.releases(3, a, event=False)
+    story.granted(3, b, told=False)
+    story.granted(3.1, c)
+    story.releases(4, c, event=False)
+    story.granted(4, b)
+    story.releases(5, b)
+    assert (story.problems() == []) == is_right

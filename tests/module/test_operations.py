@@ -4,8 +4,10 @@ import pytest
 import redis
 
 from support.commands import Lock, as_map, fence_at, plain, stats
+from support.crowd import hold_many
+from support.files import by_rdb, by_rewritten_aof
 from support.server import MODULE, wait_until
-from support.turn import Bare, BriefHolder
+from support.turn import Bare, sleep_then
 from support.waiting import Waiting, queue_up
 
 EVICTING = ["allkeys-lru", "allkeys-lfu", "allkeys-random"]
@@ -20,19 +22,23 @@ COMMANDS = ["dlock.acquire", "dlock.release", "dlock.extend", "dlock.info", "dlo
 def test_info_dlock_has_every_field(client):
     fence = Lock(client).acquire("me")
     assert set(stats(client)) == {
-        "version", "held", "held_shared", "holders", "sessions", "waiters", "queues", "granted",
-        "handed_over", "reacquired", "contended", "released", "expired", "forced", "extended",
-        "refused", "wait_timeouts", "queue_full", "session_releases", "guarded", "guards_refused",
-        "wait_us", "hold_us", "wait_sum_us", "hold_sum_us", "last_fence", "locks_evictable"}
+        "version", "held", "held_shared", "holders", "sessions", "sessions_away", "session_holds",
+        "session_waiters", "watches", "events_unacknowledged", "waiters", "queues", "max_blocked",
+        "session_timeouts", "heartbeats", "events", "granted", "handed_over", "reacquired",
+        "contended", "released",
+        "expired", "forced", "extended", "refused", "wait_timeouts", "queue_full",
+        "session_releases", "guarded", "guards_refused", "wait_us", "hold_us", "wait_sum_us",
+        "hold_sum_us", "last_fence", "fence_clock", "locks_evictable"}
     assert stats(client)["last_fence"] == fence
     assert "dlock_held" in client.info("everything")
 
 
-def test_held_locks_are_counted_off_when_they_end(client):
+def test_held_locks_are_counted_off_when_they_end(client, clock):
     for i in range(100):
-        Lock(client, f"lock:{i}").acquire("me", 1000)
+        Lock(client, f"lock:{i}").acquire("me", 60_000)
     client.set("lock:0", "overwritten")
     assert (stats(client)["held"], stats(client)["holders"]) == (99, 99)
+    clock.advance(61)
     wait_until(lambda: stats(client)["held"] == 0, "all leases to end")
     assert (stats(client)["holders"], stats(client)["expired"]) == (0, 99)
 
@@ -72,11 +78,17 @@ def test_neither_a_release_nor_a_session_nor_a_lease_that_ends_is_forced(server,
     wait_until(lambda: stats(lock.client)["expired"] == 1, "it to be counted")
 
 
-def test_every_change_is_a_keyspace_event(server, lock):
-    lock.client.config_set("notify-keyspace-events", "Kd")
-    events = server.client().pubsub()
-    events.psubscribe("__keyspace@0__:*")
-    assert events.get_message(timeout=10)["type"] == "psubscribe"
+def test_locks_that_are_flushed_when_their_leases_are_over_are_counted(server, client):
+    """None of them is lost between the two: each has expired or was forced."""
+    count = 20_000
+    bare = Bare(server)
+    hold_many(bare, count, 60_000)
+    assert sleep_then(server, 61, "FLUSHALL") == [b"+OK"]
+    wait_until(lambda: stats(client)["expired"] + stats(client)["forced"] == count, "every end")
+    bare.close()
+
+
+def test_every_change_is_a_keyspace_event(lock, events):
     lock.acquire("me")
     lock.acquire("you")
     lock.acquire("me", 1)
@@ -90,10 +102,7 @@ def test_every_change_is_a_keyspace_event(server, lock):
     lock.extend("other", 1)
     lock.extend("other", 60_000)
     lock.release("other")
-    got = [events.get_message(timeout=10)["data"] for _ in range(6)]
-    assert got == [b"dlock.acquire", b"dlock.extend", b"dlock.extend", b"dlock.release",
-                   b"dlock.extend", b"dlock.release"]
-    assert events.get_message(timeout=0.05) is None
+    assert events.take() == ["acquire", "extend", "extend", "release", "extend", "release"]
 
 
 # -- settings -------------------------------------------------------------------------------------
@@ -128,7 +137,9 @@ def test_settings_come_from_the_loadmodule_line(start_server):
     client = start_server(module_args=["max-lease", 5000, "REQUIRE-NOEVICTION", "yes"]).client()
     settings = client.config_get("dlock.*")
     assert settings == {"dlock.max-lease": "5000", "dlock.max-holders": "1024",
-                        "dlock.max-waiters": "10000", "dlock.require-noeviction": "yes",
+                        "dlock.max-waiters": "10000",
+                        "dlock.max-waiters-in-all": "1000000", "dlock.max-sessions": "1000000",
+                        "dlock.require-noeviction": "yes",
                         "dlock.drain": "no"}
 
 
@@ -183,14 +194,15 @@ def test_command_docs_are_complete(client, command):
 
 
 ACQUIRE = [("key", "key", None, False), ("token", "string", None, False),
-           ("lease-ms", "integer", "PX", False), ("wait-ms", "integer", "WAIT", True),
-           ("session", "pure-token", "SESSION", True), ("sharing", "block", None, True),
-           ("fence", "integer", "FENCE", True)]
+           ("lease-ms", "integer", "PX", True), ("wait-ms", "integer", "WAIT", True),
+           ("session", "string", "VIA", True), ("holding", "block", None, True),
+           ("sharing", "block", None, True),
+           ("fence", "integer", "FENCE", True), ("count", "integer", "FENCES", True)]
 SHARING = [("shared", "pure-token", "SHARED", False), ("n", "integer", "MAX", True)]
 ARGUMENTS = {
     "dlock.acquire": ACQUIRE,
     "dlock.release": ACQUIRE[:2],
-    "dlock.extend": ACQUIRE[:3],
+    "dlock.extend": [*ACQUIRE[:2], ("lease-ms", "integer", "PX", False)],
     "dlock.info": [ACQUIRE[0], ("count", "integer", "WAITERS", True)],
 }
 
@@ -291,12 +303,13 @@ def test_a_waiter_for_a_string_is_served_where_commands_are_renamed(hardened):
 def test_too_few_replicas_stop_a_hand_over_where_commands_are_renamed(hardened):
     server, replica = hardened
     lock = Lock(server.client())
-    brief = BriefHolder(server, 300)
+    fence = lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
-    fence = brief.hold(lock.client)
     replica.client().execute_command("REPLICAOF", "NO", "ONE")
     lock.client.config_set("min-replicas-to-write", 1)
-    assert not waiter.is_answered(0.8)
+    for _ in range(3):
+        server.clock.advance(61)
+    assert not waiter.is_answered()
     lock.client.config_set("min-replicas-to-write", 0)
     assert waiter.answer() > fence
 
@@ -305,16 +318,20 @@ def hand_over_in_every_way(server, client):
     """Leases, sessions, DEL and strings: what the module does by itself."""
     for i, end in enumerate(["lease", "session", "del", "string", "release"]):
         key = f"lock:{i}"
-        holder = Waiting(server, "holder", key=key, lease_ms=300 if end == "lease" else 60_000,
+        holder = Waiting(server, "holder", key=key, lease_ms=60_000,
                          options=["SESSION"] if end == "session" else [])
         holder.answer()
         if end == "string":
-            client.set(key, "other", px=300)
+            client.set(key, "other")
         [waiter] = queue_up(server, ["waiter"], key=key)
         if end == "session":
             holder.close()
         elif end == "del":
             client.delete(key)
+        elif end == "string":
+            client.pexpire(key, 20)
+        elif end == "lease":
+            server.clock.advance(61)
         elif end == "release":
             Lock(client, key).release("holder")
         waiter.answer()
@@ -418,17 +435,7 @@ def test_a_drained_server_grants_nothing_new_and_serves_holders_and_waiters(serv
     assert lock.acquire("stranger") > 0
 
 
-def save(client):
-    client.save()
-
-
-def rewrite_aof(client):
-    client.bgrewriteaof()
-    wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"]
-               and not client.info("persistence")["aof_rewrite_scheduled"], "AOF rewrite")
-
-
-@pytest.mark.parametrize("appendonly, write", [("no", save), ("yes", rewrite_aof)])
+@pytest.mark.parametrize("appendonly, write", [("no", by_rdb), ("yes", by_rewritten_aof)])
 def test_a_server_without_the_module_loads_what_a_drained_one_has_saved(start_server, appendonly,
                                                                         write):
     server = start_server("--appendonly", appendonly)

@@ -7,7 +7,7 @@ import redis
 
 from support.commands import Lock
 from support.dump import forge, of_another_version
-from support.server import wait_until
+from support.files import AOF, by_aof, by_rdb, by_rewritten_aof
 
 KEYS = 20
 
@@ -35,24 +35,6 @@ def snapshot(client):
     return states, client.execute_command("DEBUG", "DIGEST")
 
 
-def by_rdb(server):
-    server.client().save()
-
-
-def by_aof(server):
-    pass
-
-
-def by_rewritten_aof(server):
-    client = server.client()
-    client.bgrewriteaof()
-    wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"]
-               and not client.info("persistence")["aof_rewrite_scheduled"], "AOF rewrite")
-
-
-AOF = ("--appendonly", "yes", "--appendfsync", "always")
-
-
 @pytest.mark.parametrize("options, prepare", [
     ((), by_rdb),
     (AOF, by_aof),
@@ -65,7 +47,7 @@ def test_a_restarted_server_agrees_on_token_fence_and_lease(start_server, option
     expected = fill(server.client())
     last = Lock(server.client(), "last").acquire("me")
     server.client().delete("last")
-    prepare(server)
+    prepare(server.client())
     getattr(server, end)()
     server.start()
     client = server.client()

@@ -11,9 +11,10 @@ import pytest
 import redis
 import redis.asyncio
 
-from support.cluster import Cluster, slot_of
-from support.commands import fence_at
-from support.server import ROOT, running, stopped, wait_until
+from support.cluster import slot_of
+from support.commands import fence_at, stats
+from support.server import ROOT, stopped, wait_until
+from support.waiting import assert_nobody_waits, wait_for_waiters
 
 NAME, ITEMS = "{shop}stock", "{shop}items"
 ONE_SERVER = pytest.mark.parametrize("home", ["one server"], indirect=True)
@@ -95,12 +96,6 @@ def redirections(monkeypatch):
         monkeypatch.setitem(classes, code, getattr(redis.exceptions, name))
 
 
-@pytest.fixture(scope="module")
-def shared_cluster():
-    with running(Cluster(masters=2)) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def loop():
     made = Loop()
@@ -110,19 +105,16 @@ def loop():
 
 @pytest.fixture(params=["one server", "a cluster"])
 def home(request):
-    """Where NAME and ITEMS are: one server, or two of a cluster."""
+    """Where NAME and ITEMS are: one server, or some of a cluster."""
     if request.param == "one server":
         return [request.getfixturevalue("server")]
-    nodes = request.getfixturevalue("shared_cluster").nodes
-    for node in nodes:
-        node.observer.flushall()
-    return nodes
+    return request.getfixturevalue("cluster").nodes
 
 
 @pytest.fixture
 def owner(home, request):
     """The server that has the lock."""
-    return home[0] if len(home) == 1 else request.getfixturevalue("shared_cluster").owner(NAME)
+    return home[0] if len(home) == 1 else request.getfixturevalue("cluster").owner(NAME)
 
 
 def new_client(home, package, socket_timeout):
@@ -169,8 +161,8 @@ def test_a_wait_may_be_longer_than_the_timeout_of_the_sockets(make_lock, owner):
     assert ours.acquire()
     wanted = threading.Thread(target=theirs.acquire)
     wanted.start()
-    wait_until(lambda: owner.observer.info("dlock")["dlock_waiters"] == 1, "a waiter")
-    time.sleep(1)
+    wait_for_waiters(owner.observer, 1)
+    time.sleep(0.6)  # not for luck: longer than the timeout
     assert ours.release()
     wanted.join()
     assert theirs.fence > ours.fence
@@ -194,9 +186,10 @@ def test_with_says_busy(make_lock):
         pass
 
 
+@ONE_SERVER
 def test_with_renews_it(make_lock, owner):
-    with make_lock(lease=1.5) as held:
-        time.sleep(3)
+    with make_lock(lease=3) as held:
+        wait_until(lambda: stats(owner.observer)["extended"] > 0, "a renewal")
         assert held.remaining() > 0 and not held.lost.is_set()
         assert not make_lock().acquire()
 
@@ -268,21 +261,17 @@ def test_an_error_of_a_guarded_command_is_no_loss(make_lock, owner):
     assert not ours.lost.is_set() and ours.release()
 
 
-def queue_length(server):
-    return server.observer.info("dlock")["dlock_waiters"]
-
-
 @A_CLUSTER
-def test_a_wait_follows_its_slot(make_lock, shared_cluster, owner):
+def test_a_wait_follows_its_slot(make_lock, cluster, owner):
     ours, theirs = make_lock(lease=60), make_lock(wait=60)
     assert ours.acquire()
     wanted = threading.Thread(target=theirs.acquire)
     wanted.start()
-    wait_until(lambda: queue_length(owner) == 1, "a waiter")
+    wait_for_waiters(owner.observer, 1)
     slot = slot_of(NAME)
-    target = 1 - shared_cluster.owners[slot]
-    shared_cluster.move(slot, target)
-    wait_until(lambda: queue_length(shared_cluster.nodes[target]) == 1, "the waiter there")
+    target = (cluster.owners[slot] + 1) % 3
+    cluster.move(slot, target)
+    wait_for_waiters(cluster.nodes[target].observer, 1)
     assert ours.release()
     wanted.join()
     assert theirs.fence > ours.fence
@@ -294,9 +283,9 @@ def test_a_canceled_wait_leaves_the_queue(make_lock, loop, owner):
     ours, theirs = make_lock(lease=60), make_lock(wait=60)
     assert ours.acquire()
     wanted = loop.begin(theirs.lock.acquire())
-    wait_until(lambda: queue_length(owner) == 1, "a waiter")
+    wait_for_waiters(owner.observer, 1)
     loop.cancel(wanted)
-    assert queue_length(owner) == 0
+    assert_nobody_waits(owner.observer)
     assert ours.release() and make_lock().acquire()
 
 

@@ -77,14 +77,16 @@ def test_too_few_replicas_is_redis_s_own_error(server, lock, start_replica):
 @pytest.mark.parametrize("options", [[], ["SESSION"]], ids=["lease", "session"])
 def test_with_too_few_replicas_nobody_is_handed_a_lock_that_ends(server, client, options):
     """The server may be cut off, and the lock another's on the other side."""
-    holder = Waiting(server, "holder", lease_ms=600_000 if options else 1500, options=options)
+    holder = Waiting(server, "holder", lease_ms=600_000 if options else 60_000, options=options)
     fence = holder.answer()
-    [brief] = queue_up(server, ["brief"], wait_ms=2000)
+    [brief] = queue_up(server, ["brief"], wait_ms=120_000)
     [patient] = queue_up(server, ["patient"])
     client.config_set("min-replicas-to-write", 1)
     holder.close()
+    for _ in range(3):
+        server.clock.advance(41)
     assert brief.answer() is None
-    assert not patient.is_answered(0.1)
+    assert not patient.is_answered()
     assert stats(client)["granted"] == 1
     client.config_set("min-replicas-to-write", 0)
     assert patient.answer() > fence
@@ -165,7 +167,7 @@ def test_a_full_disk_under_the_append_only_file_is_redis_s_own_error(start_serve
     assert_refused(lock, "me", "MISCONF")
     assert (lock.info()["token"], lock.info()["fence"]) == (b"me", fence)
     holder.close()
-    assert not waiter.is_answered(0.2)
+    assert not waiter.is_answered()
     subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
     wait_until(lambda: client.info("persistence")["aof_last_write_status"] == "ok", "it to work")
     assert waiter.answer() > fence

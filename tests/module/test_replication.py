@@ -8,18 +8,9 @@ import redis
 
 from support.commands import Lock, fence_at
 from support.server import stopped, wait_until
+from support.stream import digest, in_sync
 from support.turn import Bare, in_one_turn
-from support.waiting import Waiting, assert_nobody_waits
-
-
-def in_sync(master, replica):
-    """Wait until the replica has everything the master wrote."""
-    wait_until(lambda: master.info("replication")["master_repl_offset"]
-               == replica.info("replication")["master_repl_offset"], "replica to catch up")
-
-
-def digest(client):
-    return client.execute_command("DEBUG", "DIGEST")
+from support.waiting import Waiting, assert_nobody_waits, queue_up
 
 
 def test_a_grant_is_replicated_as_token_fence_and_length_of_the_lease(stream, lock):
@@ -83,7 +74,7 @@ def test_a_no_is_not_replicated(stream, lock):
 def test_a_lease_that_ended_is_replicated_before_the_next_grant(server, stream):
     """The server had no time to remove the key itself."""
     bare = Bare(server)
-    bare.send("DLOCK.ACQUIRE lock me PX 50", "DEBUG SLEEP 0.1", "DLOCK.ACQUIRE lock you PX 60000")
+    bare.send("DLOCK.ACQUIRE lock me PX 1", "DEBUG SLEEP 0.01", "DLOCK.ACQUIRE lock you PX 60000")
     assert bare.read(3)[2].startswith(b":")
     commands = [c for c in stream.take() if c[0].upper() not in (b"MULTI", b"EXEC")]
     first, *ends, last = [[c[0].lower(), c[2]] for c in commands]
@@ -109,30 +100,56 @@ def test_a_transaction_is_replicated_as_one(stream, client):
 
 
 def test_a_replica_agrees_on_everything(server, start_replica):
+    begin, begin_ms = time.monotonic(), time.time_ns() // 1_000_000
     master = server.client()
     Lock(master, "before").acquire("early")
     replica_server = start_replica(server)
     replica = replica_server.client()
     for i in range(50):
-        Lock(master, f"lock:{i}").acquire(f"token:{i}", 10_000 + i)
+        Lock(master, f"lock:{i}").acquire(f"token:{i}", 300_000 + i)
     for i in range(0, 50, 2):
-        Lock(master, f"lock:{i}").extend(f"token:{i}", 60_000)
+        Lock(master, f"lock:{i}").extend(f"token:{i}", 600_000)
     for i in range(0, 50, 5):
         Lock(master, f"lock:{i}").release(f"token:{i}")
     master.pexpire("lock:1", 600_000)
-    master.set("string", "other", px=10_000)
-    Lock(master, "string").extend("other", 70_000)
+    master.set("string", "other", px=300_000)
+    Lock(master, "string").extend("other", 700_000)
     master.set("gone", "other")
     Lock(master, "gone").release("other")
     in_sync(master, replica)
     assert digest(replica) == digest(master)
     for key in master.keys():
         ours, theirs = Lock(master, key).info(), Lock(replica, key).info()
-        assert abs(ours.pop("ttl") - theirs.pop("ttl")) < 5000
-        assert abs(ours.pop("since") - theirs.pop("since")) < 5000
+        spent_ms = (time.monotonic() - begin) * 1000 + 1
+        for info in ours, theirs:
+            ttl, since = info.pop("ttl"), info.pop("since")
+            if info["kind"] == b"lock":
+                assert info["lease"] - spent_ms <= ttl <= info["lease"]
+                assert begin_ms <= since <= time.time() * 1000
         assert ours == theirs
         assert master.execute_command("PEXPIRETIME", key) == replica.execute_command(
             "PEXPIRETIME", key)
+
+
+def test_a_waiter_with_the_token_of_the_ended_holder_leaves_master_replica_and_file_agreed(
+        start_server, start_replica):
+    """RENAME brings a lock of the waiter's own token. The TTL of its key ends with that holder, on
+    the master and everywhere else."""
+    server = start_server("--appendonly", "yes")
+    master = server.client()
+    replica = start_replica(server).client()
+    Lock(master).acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
+    Lock(master, "brought").acquire("waiter", 60_000)
+    in_one_turn(master, ("RENAME", "brought", "lock"), ("PEXPIRE", "lock", 600_000))
+    server.clock.advance(61)
+    assert waiter.answer() > 0
+    in_sync(master, replica)
+    assert (master.pttl("lock"), replica.pttl("lock")) == (-1, -1)
+    assert digest(replica) == digest(master)
+    before = digest(master)
+    master.execute_command("DEBUG", "LOADAOF")
+    assert digest(master) == before
 
 
 def test_a_replica_refuses_to_lock(server, start_replica):
@@ -163,10 +180,10 @@ def test_a_release_that_arrives_after_the_lease_is_applied(server, start_replica
     replica_server = start_replica(server)
     replica = replica_server.client()
     with stopped(replica_server):
-        replies = in_one_turn(master, ("DLOCK.ACQUIRE", "lock", "me", "PX", 100),
+        replies = in_one_turn(master, ("DLOCK.ACQUIRE", "lock", "me", "PX", 60_000),
                               ("DLOCK.RELEASE", "lock", "me"))
         assert replies[1] == 1
-        time.sleep(0.2)  # not for luck: the lease must be over
+        replica_server.clock.advance(61, turns=0)
     in_sync(master, replica)
     assert replica.dbsize() == 0
 
@@ -176,11 +193,11 @@ def test_an_extension_that_arrives_after_the_lease_is_applied(server, start_foll
     master = server.client()
     replica_server = start_follower(server)
     replica = replica_server.client()
-    fence = Lock(master).acquire("me", 1000)
+    fence = Lock(master).acquire("me", 60_000)
     wait_until(lambda: fence_at(replica) == fence, "the replica to follow")
     with stopped(replica_server):
-        assert Lock(master).extend("me", 60_000) == 1
-        time.sleep(1.2)  # not for luck: the first lease must be over
+        assert Lock(master).extend("me", 120_000) == 1
+        replica_server.clock.advance(61, turns=0)
     in_sync(master, replica)
     assert fence_at(replica) == fence
     assert digest(replica) == digest(master)
@@ -227,6 +244,31 @@ def test_a_release_by_the_master_grants_nothing_on_a_writable_replica(server, lo
     assert local.answer() is None
     in_sync(lock.client, writable.observer)
     assert fence_at(writable.observer) == fence
+
+
+def test_a_lease_ends_after_a_load_that_failed_and_a_promotion(start_server, start_follower):
+    """A replica that can be written to gets a request while it loads another dataset beside the old
+    one. Then the load fails, and what was noted meanwhile belongs to the old dataset."""
+    server = start_server("--repl-diskless-sync", "yes", "--repl-backlog-size", "16kb")
+    replica = start_follower(server, "--repl-diskless-load", "swapdb", "--replica-read-only", "no",
+                             "--loading-process-events-interval-bytes", 1024)
+    master, there = server.client(), replica.client()
+    fence = Lock(master).acquire("me", 600_000)
+    master.mset({f"key:{i}": "x" * 100 for i in range(5000)})
+    master.config_set("rdb-key-save-delay", 2000)
+    wait_until(lambda: there.exists("key:0"), "the replica to follow")
+    with stopped(replica):  # and has to get everything again
+        master.execute_command("CLIENT", "KILL", "TYPE", "replica")
+        for _ in range(20):
+            master.set("filler", "x" * 10_000)
+    wait_until(lambda: there.info("persistence")["async_loading"], "the load")
+    assert Lock(there).acquire("me", 600_000) == fence
+    server.kill()
+    wait_until(lambda: not there.info("persistence")["async_loading"], "the load to fail")
+    there.execute_command("REPLICAOF", "NO", "ONE")
+    assert there.exists("lock")
+    replica.clock.advance(601)
+    assert not there.exists("lock")
 
 
 def test_a_replica_that_loads_again_and_again_keeps_no_leases_of_the_past(server, start_replica):

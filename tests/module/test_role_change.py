@@ -1,15 +1,13 @@
 """Waiters while the server becomes a replica or a master, by order or by a planned failover."""
 
-import signal
-import time
-
 import pytest
 import redis
 
 from support.commands import Lock, fence_at, stats
 from support.load import Load
-from support.server import free_port, wait_until
-from support.turn import BriefHolder, in_one_turn
+from support.server import free_port, stopped, wait_until
+from support.stream import digest
+from support.turn import in_one_turn
 from support.waiting import Waiting, assert_nobody_waits, queue_up
 
 
@@ -42,16 +40,16 @@ def test_waiters_of_a_server_that_becomes_a_replica_are_sent_away(server, lock):
 
 
 def test_timers_that_fire_on_a_replica_do_nothing(server, lock):
-    brief = BriefHolder(server, 1_000)
+    lock.acquire("me", 60_000)
     lock.client.set("string", "other", px=60_000)
-    waiting = queue_up(server, ["short"], wait_ms=1500) + queue_up(server, ["long"])
+    waiting = queue_up(server, ["short"], wait_ms=90_000) + queue_up(server, ["long"])
     waiting += queue_up(server, ["string"], key="string")
-    brief.hold(lock.client)
     before = stats(lock.client)
-    demote(lock.client, ("PEXPIRE", "string", 100))
+    demote(lock.client)
     for waiter in waiting:
         assert_sent_away(waiter)
-    time.sleep(1.6)  # leases and waits end
+    server.clock.step(120)
+    server.clock.advance(120)  # leases and waits end
     after = stats(lock.client)
     for counter in ("granted", "handed_over", "expired", "wait_timeouts", "session_releases"):
         assert after[counter] == before[counter]
@@ -63,8 +61,8 @@ def test_a_session_that_ends_on_a_replica_changes_nothing(server, lock):
     fence = holder.answer()
     demote(lock.client)
     holder.close()
-    wait_until(lambda: stats(lock.client)["sessions"] == 0, "the session to end")
-    time.sleep(0.05)  # what was deferred has run
+    wait_until(lambda: stats(lock.client)["session_holds"] == 0, "the session to end")
+    server.clock.turn()
     assert lock.info()["fence"] == fence
     lock.client.execute_command("REPLICAOF", "NO", "ONE")
     assert lock.info()["fence"] == fence
@@ -79,24 +77,26 @@ def test_a_lock_deleted_right_before_the_demotion_is_granted_to_nobody(server, l
     demote(lock.client, end)
     for waiter in waiting:
         assert_sent_away(waiter)
-    time.sleep(0.05)  # what was deferred has run
+    server.clock.turn()
     assert lock.client.dbsize() == 0
     assert_nobody_waits(lock.client)
 
 
 def test_a_promoted_server_hands_over_again(server, lock):
-    brief = BriefHolder(server, 300)
+    fences = [lock.acquire("me", 60_000)]
     waiting = queue_up(server, ["gone"])
-    fence = brief.hold(lock.client)
     demote(lock.client)
     assert_sent_away(waiting[0])
-    time.sleep(0.5)  # not for luck: the lease would be over
+    server.clock.advance(120)
     assert lock.client.exists("lock") == 1
     lock.client.execute_command("REPLICAOF", "NO", "ONE")
-    fences = [fence, Waiting(server, "holder", lease_ms=60_000).answer()]
-    first, second = queue_up(server, ["first"], lease_ms=50) + queue_up(server, ["second"])
-    assert lock.release("holder") == 1
-    fences += [first.answer(), second.answer()]
+    first, second, third = queue_up(server, ["first", "second", "third"], lease_ms=60_000)
+    server.clock.advance(61)
+    fences.append(first.answer())
+    assert lock.release("first") == 1
+    fences.append(second.answer())
+    server.clock.advance(61)
+    fences.append(third.answer())
     assert fences == sorted(set(fences))
     assert_nobody_waits(lock.client)
 
@@ -126,17 +126,13 @@ def test_a_full_synchronisation_leaves_no_waiters_and_no_sessions(server, lock, 
     lock.client.execute_command("REPLICAOF", "127.0.0.1", master.port)
     assert_sent_away(waiting[0])
     wait_until(lambda: fence_at(lock.client) == fence_at(master.observer), "the master's data")
-    assert stats(lock.client)["sessions"] == 0
+    assert stats(lock.client)["session_holds"] == 0
     assert_nobody_waits(lock.client)
     holder.close()
     assert lock.info()["session"] == 0
 
 
 # -- planned failover -----------------------------------------------------------------------------
-
-
-def digest(client):
-    return client.execute_command("DEBUG", "DIGEST")
 
 
 def failover(old, new):
@@ -188,20 +184,21 @@ def test_a_failover_under_load_with_two_replicas_loses_nothing(server, start_rep
 def test_after_a_failover_the_lease_is_what_ends_a_session_lock(server, start_replica):
     replica = start_replica(server)
     there = Lock(replica.client())
-    holder = Waiting(server, "holder", lease_ms=1500, options=["SESSION"])
+    holder = Waiting(server, "holder", lease_ms=60_000, options=["SESSION"])
     fence = holder.answer()
     failover(server, replica)
     holder.close()
     assert (there.info()["fence"], there.info()["session"]) == (fence, 0)
     [waiter] = queue_up(replica, ["waiter"])
-    assert not waiter.is_answered(0.05)
+    assert not waiter.is_answered()
+    replica.clock.advance(61)
     assert waiter.answer() > fence
 
 
 def test_failover_there_and_back_grants_nothing_twice(server, start_replica):
     master, other = server, start_replica(server)
     fences = []
-    for i in range(4):
+    for i in range(2):
         lock = Lock(master.client())
         fences.append(lock.acquire(f"holder:{i}", 60_000))
         waiting = queue_up(master, ["waiter"])
@@ -217,39 +214,38 @@ def test_failover_there_and_back_grants_nothing_twice(server, start_replica):
     assert fences == sorted(set(fences))
 
 
-def begin_failover(client, *before):
-    """To a replica that is stopped and so stays behind. All of it arrives at once."""
-    pipe = client.pipeline(transaction=False)
-    for words in (*before, ("SET", "x", 1), ("FAILOVER",)):
-        pipe.execute_command(*words)
-    pipe.execute()
+def begin_failover(client):
+    """To a replica that is stopped and so stays behind."""
+    client.set("x", 1)
+    client.execute_command("FAILOVER")
 
 
 def test_a_lease_that_ends_in_an_aborted_failover_is_handed_on_after_it(server, start_replica):
     replica = start_replica(server)
     lock = Lock(server.client())
-    brief = BriefHolder(server, 300)
+    lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
-    replica.process.send_signal(signal.SIGSTOP)
-    begin_failover(lock.client, brief.begin)
-    assert lock.client.info("replication")["master_failover_state"] == "waiting-for-sync"
-    assert not waiter.is_answered(0.6), "granted while the server was about to step down"
-    before_the_abort = time.time()
-    lock.client.execute_command("FAILOVER", "ABORT")
-    assert waiter.answer() / 1e6 > before_the_abort
-    replica.process.send_signal(signal.SIGCONT)
+    with stopped(replica):
+        begin_failover(lock.client)
+        assert lock.client.info("replication")["master_failover_state"] == "waiting-for-sync"
+        for _ in range(3):
+            server.clock.advance(61)
+        assert not waiter.is_answered(), "granted while the server was about to step down"
+        lock.client.execute_command("FAILOVER", "ABORT")
+        assert waiter.answer() > 0
 
 
 def test_a_lease_that_ends_in_a_failover_is_granted_by_the_new_master(server, start_replica):
     replica = start_replica(server)
     here, there = Lock(server.client()), Lock(replica.client())
-    brief = BriefHolder(server, 300)
+    fence = here.acquire("me", 60_000)
     waiting = queue_up(server, ["waiter"])
-    replica.process.send_signal(signal.SIGSTOP)
-    begin_failover(here.client, brief.begin)
-    fence = brief.waiting.answer()
-    assert not waiting[0].is_answered(0.6)
-    replica.process.send_signal(signal.SIGCONT)
+    with stopped(replica):
+        begin_failover(here.client)
+        server.clock.advance(61)
+        assert not waiting[0].is_answered()
     assert_sent_away(waiting[0])
     wait_until(lambda: there.client.info("replication")["role"] == "master", "the promotion")
-    assert Waiting(replica, "waiter").answer() > fence
+    [waiter] = queue_up(replica, ["waiter"])
+    replica.clock.advance(61)
+    assert waiter.answer() > fence

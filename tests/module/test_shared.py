@@ -1,13 +1,12 @@
 """SHARED [MAX n]: several holders at a time, each with its own token, lease, session and fence, in
 the same queue as exclusive ones."""
 
-import time
-
 import pytest
 import redis
 
 from support.commands import Lock, details_of, stats
 from support.server import wait_until
+from support.turn import in_one_turn
 from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
 
 
@@ -78,7 +77,7 @@ def test_a_higher_max_holders_lets_waiters_in(server, lock, client):
     waiting = readers(server, ["b", "c", "d"])
     client.config_set("dlock.max-holders", 3)
     assert waiting[0].answer() > 0 and waiting[1].answer() > 0
-    assert not waiting[2].is_answered(0.05)
+    assert not waiting[2].is_answered()
 
 
 @pytest.mark.parametrize("words, error", [
@@ -169,13 +168,14 @@ def test_an_exclusive_holder_cannot_become_shared(lock):
     assert lock.acquire("me") == fence
 
 
-def test_the_end_of_a_lease_ends_one_holder(lock):
+def test_the_end_of_a_lease_ends_one_holder(lock, clock):
     share(lock, "long")
-    share(lock, "short", lease_ms=30)
+    share(lock, "short", lease_ms=30_000)
     share(lock, "other")
-    wait_until(lambda: holders(lock) == ["long", "other"], "the short lease to end")
+    clock.advance(31)
+    assert holders(lock) == ["long", "other"]
     assert lock.extend("short") == 0
-    wait_until(lambda: stats(lock.client)["holders"] == 2, "the holder to be removed")
+    assert stats(lock.client)["holders"] == 2
     assert stats(lock.client)["expired"] == 1
 
 
@@ -194,11 +194,10 @@ def test_an_ended_lease_does_not_count_as_a_permit_even_before_it_is_removed(loc
     assert holders(lock) == ["b", "c"]
 
 
-def test_all_leases_can_end_together(lock, client):
-    pipe = client.pipeline(transaction=True)  # no lease is seen to end in it
-    for i in range(300):
-        pipe.execute_command("DLOCK.ACQUIRE", "lock", f"reader:{i}", "PX", 1000, "SHARED")
-    assert all(pipe.execute())
+def test_all_leases_can_end_together(lock, client, clock):
+    assert all(in_one_turn(client, *(
+        ("DLOCK.ACQUIRE", "lock", f"reader:{i}", "PX", 60_000, "SHARED") for i in range(300))))
+    clock.advance(61)
     wait_until(lambda: client.dbsize() == 0, "all leases to end")
     assert stats(client)["expired"] == 300
     assert stats(client)["holders"] == 0
@@ -222,7 +221,7 @@ def test_a_delete_ends_all_holders_and_their_sessions(server, lock, client):
     share(lock, "a"), share(lock, "b")
     client.delete("lock")
     counted = stats(client)
-    assert (counted["forced"], counted["sessions"], counted["holders"]) == (3, 0, 0)
+    assert (counted["forced"], counted["session_holds"], counted["holders"]) == (3, 0, 0)
     assert [lock.release(token) for token in ("a", "b", "session")] == [0, 0, 0]
 
 
@@ -237,7 +236,7 @@ def test_a_shared_request_does_not_overtake_a_waiting_exclusive_one(server, lock
     wait_for_waiters(lock.client, 2)
     assert lock.release("reader") == 1
     assert writer.answer() > 0
-    assert not late.is_answered(0.05)
+    assert not late.is_answered()
     assert lock.release("writer") == 1
     assert late.answer() > 0
 
@@ -251,7 +250,7 @@ def test_the_run_of_shared_requests_at_the_head_is_admitted_in_one_step(server, 
     assert holders(lock) == ["a", "b", "c"]
     fences = [waiter.answer() for waiter in first]
     assert fences == sorted(set(fences))
-    assert not second.is_answered(0.05) and not last[0].is_answered()
+    assert not second.is_answered() and not last[0].is_answered()
     for token in "abc":
         lock.release(token)
     assert second.answer() > fences[-1]
@@ -266,7 +265,7 @@ def test_as_many_are_admitted_as_fit_their_own_max(server, lock):
     waiting += readers(server, ["d"])
     lock.release("writer")
     assert waiting[0].answer() > 0 and waiting[1].answer() > 0
-    assert not waiting[2].is_answered(0.05) and not waiting[3].is_answered()
+    assert not waiting[2].is_answered() and not waiting[3].is_answered()
     lock.release("a")
     assert waiting[2].answer() > 0 and waiting[3].answer() > 0
     assert holders(lock) == ["b", "c", "d"]
@@ -276,18 +275,18 @@ def test_a_permit_goes_to_the_first_waiter_in_the_same_step(server, lock, client
     for token in "ab":
         share(lock, token, "MAX", 2)
     first, second = readers(server, ["c", "d"], ["SHARED", "MAX", 2])
-    pipe = client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "a")
-    pipe.execute_command("DLOCK.ACQUIRE", "lock", "thief", "PX", 1000, "SHARED", "MAX", 2)
-    assert pipe.execute() == [1, None]
-    assert first.answer() > 0 and not second.is_answered(0.05)
+    assert in_one_turn(
+        client, ("DLOCK.RELEASE", "lock", "a"),
+        ("DLOCK.ACQUIRE", "lock", "thief", "PX", 1000, "SHARED", "MAX", 2)) == [1, None]
+    assert first.answer() > 0 and not second.is_answered()
     assert holders(lock) == ["b", "c"]
 
 
 def test_the_end_of_a_lease_serves_the_queue_when_it_makes_room(server, lock):
     share(lock, "a", "MAX", 2)
-    share(lock, "b", "MAX", 2, lease_ms=50)
+    share(lock, "b", "MAX", 2, lease_ms=30_000)
     [waiter] = readers(server, ["c"], ["SHARED", "MAX", 2])
+    server.clock.advance(31)
     assert waiter.answer() > 0
     assert holders(lock) == ["a", "c"]
 
@@ -302,6 +301,7 @@ def test_the_end_of_the_last_session_hands_the_lock_to_a_writer(server, lock):
 
 
 def leave_by_time(server, writer):
+    server.clock.advance(11)
     assert writer.answer() is None
 
 
@@ -323,7 +323,7 @@ def leave_by_unblock(server, writer):
                                    leave_by_unblock])
 def test_readers_behind_a_writer_that_gives_up_are_admitted(server, lock, leave):
     share(lock, "reader")
-    wait_ms = 300 if leave is leave_by_time else 60_000
+    wait_ms = 10_000 if leave is leave_by_time else 60_000
     [writer] = queue_up(server, ["writer"], wait_ms=wait_ms)
     waiting = readers(server, ["a", "b"])
     leave(server, writer)
@@ -349,7 +349,7 @@ def test_the_same_token_waits_again_in_another_mode_and_keeps_its_place(server, 
     newer = Waiting(server, "me", options=["SHARED"])
     assert newer.answer() > 0
     assert older.answer() is None
-    assert not behind.is_answered(0.05)
+    assert not behind.is_answered()
     assert holders(lock) == ["me", "reader"]
 
 
@@ -357,11 +357,8 @@ def test_a_reader_that_dies_with_its_grant_does_not_keep_it(server, lock, client
     """Its connection ends in the turn of the release, before it could be told."""
     lock.acquire("writer")
     waiting = readers(server, ["a", "b", "c"])
-    pipe = client.pipeline(transaction=True)
-    pipe.execute_command("CLIENT", "UNBLOCK", waiting[1].id)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "writer")
-    pipe.execute_command("CLIENT", "KILL", "ID", waiting[2].id)
-    pipe.execute()
+    in_one_turn(client, ("CLIENT", "UNBLOCK", waiting[1].id),
+                ("DLOCK.RELEASE", "lock", "writer"), ("CLIENT", "KILL", "ID", waiting[2].id))
     assert waiting[0].answer() > 0
     assert waiting[1].answer() is None
     wait_until(lambda: holders(lock) == ["a"], "the untold grant to be taken back")
@@ -405,11 +402,7 @@ def test_info_shows_modes_and_holders(server, lock, client):
     assert stats(client)["holders"] == 2
 
 
-def test_every_holder_has_its_own_events(server, lock, client):
-    client.config_set("notify-keyspace-events", "Kd")
-    listener = client.pubsub(ignore_subscribe_messages=True)
-    listener.subscribe("__keyspace@0__:lock")
-    assert listener.get_message(timeout=1) is None  # the subscription itself
+def test_every_holder_has_its_own_events(server, lock, events):
     lock.acquire("writer")
     waiting = readers(server, ["a", "b"])
     lock.release("writer")
@@ -418,12 +411,34 @@ def test_every_holder_has_its_own_events(server, lock, client):
     lock.extend("c", 90_000)
     for token in "abc":
         lock.release(token)
-    seen = [listener.get_message(timeout=10)["data"].decode() for _ in range(9)]
-    assert seen == ["dlock.acquire", "dlock.release", "dlock.handover", "dlock.handover",
-                    "dlock.acquire", "dlock.extend", *["dlock.release"] * 3]
+    assert events.take() == ["acquire", "release", "handover", "handover", "acquire", "extend",
+                             *["release"] * 3]
+
+
+def test_no_event_is_lost_in_a_long_step(server, lock, events):
+    """Every second waiter holds the lock that comes by RENAME already, and is only prolonged."""
+    tokens = [f"reader:{i}" for i in range(8)]
+    for token in tokens[::2]:
+        share(Lock(lock.client, "other"), token, lease_ms=1000)
+    lock.acquire("writer")
+    waiting = readers(server, tokens, lease_ms=60_000)
+    events.take()
+    lock.client.rename("other", "lock")
+    assert all(waiter.answer() > 0 for waiter in waiting)
+    seen = events.take()
+    assert (seen.count("extend"), seen.count("handover")) == (4, 4)
 
 
 # -- many -----------------------------------------------------------------------------------------
+
+
+def test_a_lock_with_many_holders_is_freed_in_the_background_by_unlink(lock, client):
+    for i in range(100):
+        share(lock, f"reader:{i}")
+    before = client.info("memory")["lazyfreed_objects"]
+    client.unlink("lock")
+    wait_until(lambda: client.info("memory")["lazyfreed_objects"] == before + 1, "it is freed")
+    assert lock.acquire("writer") > 0
 
 
 def test_a_thousand_holders(lock, client):
@@ -448,14 +463,9 @@ def test_a_thousand_readers_are_admitted_by_one_release(server, lock, client):
     lock.acquire("writer")
     waiting = [Waiting(server, f"reader:{i}", options=["SHARED"]) for i in range(1000)]
     wait_for_waiters(client, 1000)
-    client.config_resetstat()
-    begin = time.monotonic()
     assert lock.release("writer") == 1
     assert len(holders(lock)) == 1000
     fences = [waiter.answer() for waiter in waiting]
-    took = time.monotonic() - begin
     assert len(set(fences)) == 1000 and all(fences)
-    spent = client.info("commandstats")["cmdstat_dlock.release"]["usec_per_call"]
-    print(f"the release took {spent / 1000:.1f} ms, until all were told {took * 1000:.1f} ms")
     assert stats(client)["handed_over"] == 1000
     assert_nobody_waits(client)

@@ -57,7 +57,7 @@ def test_info_of_a_string_lock_says_so(string):
     info = string.info()
     assert 40_000 < info.pop("ttl") <= 50_000
     assert info == {"kind": b"string", "mode": b"exclusive", "token": b"other", "fence": 0,
-                    "lease": 0, "since": 0, "waiters": 0, "session": 0}
+                    "lease": 0, "since": 0, "waiters": 0, "session": 0, "via": b""}
 
 
 def test_info_of_a_string_without_expiry_has_ttl_minus_one(client):

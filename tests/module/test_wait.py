@@ -1,15 +1,14 @@
 """WAIT: first come, first served, woken by whoever frees the lock."""
 
 import threading
-import time
 
 import pytest
 import redis
 
 from support.commands import Lock, stats
+from support.crowd import parked
 from support.server import wait_until
-from support.stream import ReplicationStream
-from support.turn import BriefHolder
+from support.turn import in_one_turn
 from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
 
 
@@ -28,7 +27,7 @@ def test_a_release_makes_the_first_waiter_the_holder(server, lock):
     assert lock.info()["waiters"] == 2
     assert lock.release("me") == 1
     assert first.answer() > fence
-    assert not second.is_answered(0.05)
+    assert not second.is_answered()
     info = lock.info()
     assert (info["token"], info["waiters"]) == (b"first", 1)
 
@@ -37,11 +36,9 @@ def test_the_hand_over_happens_within_the_release(server, client):
     """Nobody sees the lock free in between, not even in the same transaction."""
     Lock(client).acquire("me")
     [first] = queue_up(server, ["first"])
-    pipe = client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
-    pipe.execute_command("DLOCK.ACQUIRE", "lock", "thief", "PX", 1000)
-    pipe.execute_command("EXISTS", "lock")
-    assert pipe.execute() == [1, None, 1]
+    assert in_one_turn(client, ("DLOCK.RELEASE", "lock", "me"),
+                       ("DLOCK.ACQUIRE", "lock", "thief", "PX", 1000),
+                       ("EXISTS", "lock")) == [1, None, 1]
     assert first.answer() > 0
 
 
@@ -72,10 +69,8 @@ def test_the_lease_of_a_waiter_starts_with_its_grant(server, lock):
 def test_a_plain_acquire_never_overtakes(server, lock):
     lock.acquire("me")
     [waiter] = queue_up(server, ["waiter"])
-    pipe = lock.client.pipeline(transaction=True)
-    pipe.delete("lock")
-    pipe.execute_command("DLOCK.ACQUIRE", "lock", "thief", "PX", 1000)
-    assert pipe.execute() == [1, None]
+    assert in_one_turn(lock.client, ("DEL", "lock"),
+                       ("DLOCK.ACQUIRE", "lock", "thief", "PX", 1000)) == [1, None]
     assert waiter.answer() > 0
 
 
@@ -87,7 +82,7 @@ def test_waiters_of_other_names_and_databases_are_left_alone(server, lock):
     [waiter] = queue_up(server, ["c"])
     lock.release("me")
     assert waiter.answer() > 0
-    assert not other_name.is_answered(0.05) and not other_db.is_answered()
+    assert not other_name.is_answered() and not other_db.is_answered()
 
 
 def test_the_holder_need_not_wait_for_itself(server, lock):
@@ -106,6 +101,24 @@ def test_the_queue_is_bounded(server, lock):
     first.answer()
     queue_up(server, ["fourth"])
     assert stats(lock.client)["queue_full"] == 1
+
+
+def test_waiters_leave_a_part_of_the_connections_to_others(start_server):
+    """Otherwise nobody could connect any more, not even the holder that wants to release."""
+    server = start_server("--maxclients", 40)
+    client = server.client()
+    Lock(client).acquire("me")
+    Lock(client, "other").acquire("me")
+    with parked(server, 29, key="lock"):
+        queue_up(server, ["last"], key="other")
+        for key in "lock", "other":
+            with pytest.raises(redis.ResponseError, match="^QUEUEFULL.*maxclients"):
+                Waiting(server, "one more", key=key).answer()
+        assert stats(client)["queue_full"] == 2
+        assert Lock(server.client(), "free").acquire("newcomer") > 0
+        client.config_set("maxclients", 80)
+        assert stats(client)["max_blocked"] == 60
+        queue_up(server, ["one more"])
 
 
 def test_with_no_waiters_allowed_waiting_is_refused(server, lock):
@@ -168,29 +181,24 @@ def test_however_the_lock_becomes_free_the_first_waiter_gets_it(server, lock, en
     end(lock.client)
     assert first.answer() > fence
     assert lock.info()["token"] == b"first"
-    assert not second.is_answered(0.02)
+    assert not second.is_answered()
     lock.client.delete("lock")
     assert second.answer() > 0
     assert_nobody_waits(lock.client)
 
 
 @pytest.mark.parametrize("end", [
-    lambda c: c.delete("lock"),
-    lambda c: c.execute_command("DLOCK.RELEASE", "lock", "other"),
-    lambda c: c.pexpire("lock", 15),
-    lambda c: c.rename("lock", "elsewhere"),
-    lambda c: c.move("lock", 5),
-    lambda c: c.execute_command("FLUSHALL"),
-    lambda c: c.swapdb(0, 5),
-], ids=["del", "release", "expiry", "rename", "move", "flush", "swapdb"])
+    ("DEL", "lock"), ("DLOCK.RELEASE", "lock", "other"), ("PEXPIRE", "lock", "15"),
+    ("RENAME", "lock", "elsewhere"), ("MOVE", "lock", "5"), ("FLUSHALL",), ("SWAPDB", "0", "5"),
+], ids=" ".join)
 def test_however_a_string_lock_becomes_free_the_first_waiter_gets_it(server, lock, end):
     lock.client.set("lock", "other", nx=True, px=600_000)
     first, second = queue_up(server, ["first", "second"])
     assert lock.info()["waiters"] == 2
-    end(lock.client)
+    lock.client.execute_command(*end)
     fence = first.answer()
     assert lock.info()["fence"] == fence
-    assert not second.is_answered(0.02)
+    assert not second.is_answered()
 
 
 def test_an_eviction_wakes_the_first_waiter(server, lock):
@@ -204,27 +212,12 @@ def test_an_eviction_wakes_the_first_waiter(server, lock):
     assert waiter.answer() > 0
 
 
-@pytest.mark.alone
-def test_a_lease_that_ends_is_handed_on_within_milliseconds(server, lock):
-    """Within 50 ms in the median here, on a machine that may be busy; make bench measures it."""
-    late_s = []
-    for i in range(15):
-        lock.acquire("holder", 30)
-        ends_at = time.monotonic() + 0.030
-        waiter = Waiting(server, "waiter")
-        waiter.answer()
-        late_s.append(time.monotonic() - ends_at)
-        lock.release("waiter")
-        waiter.close()
-    assert sorted(late_s)[7] < 0.050
-
-
 def test_a_lock_renamed_onto_the_awaited_name_is_waited_for(server, lock):
     lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
     Lock(lock.client, "other").acquire("you", 60_000)
     lock.client.rename("other", "lock")
-    assert not waiter.is_answered(0.05)
+    assert not waiter.is_answered()
     assert lock.release("you") == 1
     assert waiter.answer() > 0
 
@@ -232,10 +225,7 @@ def test_a_lock_renamed_onto_the_awaited_name_is_waited_for(server, lock):
 def test_a_key_of_another_type_sends_the_waiters_away(server, lock):
     lock.acquire("me")
     waiting = queue_up(server, ["first", "second"])
-    pipe = lock.client.pipeline(transaction=True)
-    pipe.delete("lock")
-    pipe.rpush("lock", "x")
-    pipe.execute()
+    in_one_turn(lock.client, ("DEL", "lock"), ("RPUSH", "lock", "x"))
     for waiter in waiting:
         with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
             waiter.answer()
@@ -245,7 +235,7 @@ def test_a_key_of_another_type_sends_the_waiters_away(server, lock):
 def test_a_string_without_ttl_is_waited_for_until_it_is_deleted(server, lock):
     lock.client.set("lock", "other")
     [waiter] = queue_up(server, ["waiter"])
-    assert not waiter.is_answered(0.1)
+    assert not waiter.is_answered()
     lock.client.delete("lock")
     assert waiter.answer() > 0
 
@@ -253,61 +243,49 @@ def test_a_string_without_ttl_is_waited_for_until_it_is_deleted(server, lock):
 # -- where nobody may block -----------------------------------------------------------------------
 
 
-def test_in_a_transaction_the_answer_is_immediate(client):
+CALL = "return redis.call('DLOCK.ACQUIRE', 'lock', 'you', 'PX', 1000, 'WAIT', 60000)"
+LIBRARY = f"#!lua name=t\nredis.register_function('take', function() {CALL} end)"
+
+
+@pytest.mark.parametrize("commands", [
+    [("DLOCK.ACQUIRE", "lock", "you", "PX", 1000, "WAIT", 60_000)],
+    [("EVAL", CALL, 0)],
+    [("FUNCTION", "LOAD", LIBRARY), ("FCALL", "take", 0)],
+], ids=["transaction", "script", "function"])
+def test_where_nobody_may_block_the_answer_is_immediate(client, commands):
     Lock(client).acquire("me")
-    pipe = client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.ACQUIRE", "lock", "you", "PX", 1000, "WAIT", 60_000)
-    assert pipe.execute() == [None]
-    assert_nobody_waits(client)
-
-
-def test_in_a_script_the_answer_is_immediate(client):
-    Lock(client).acquire("me")
-    call = "return redis.call('DLOCK.ACQUIRE', KEYS[1], 'you', 'PX', 1000, 'WAIT', 60000)"
-    assert client.eval(call, 1, "lock") is None
-    assert_nobody_waits(client)
-
-
-def test_in_a_function_the_answer_is_immediate(client):
-    Lock(client).acquire("me")
-    client.execute_command("FUNCTION", "LOAD", """#!lua name=t
-        redis.register_function('take', function(keys)
-            return redis.call('DLOCK.ACQUIRE', keys[1], 'you', 'PX', 1000, 'WAIT', 60000) end)""")
-    assert client.execute_command("FCALL", "take", 1, "lock") is None
+    assert in_one_turn(client, *commands)[-1] is None
     assert_nobody_waits(client)
 
 
 # -- what crosses the wire ------------------------------------------------------------------------
 
 
-def test_a_hand_over_is_replicated_as_one_state(server, lock):
+def test_a_hand_over_is_replicated_as_one_state(server, stream, lock):
     lock.acquire("me")
     [waiter] = queue_up(server, ["waiter"])
-    stream = ReplicationStream(server)
+    stream.take()
     lock.release("me")
     fence = waiter.answer()
     assert stream.take() == [[b"dlock.apply", b"lock", b"waiter", b"%d" % fence, b"600000"]]
-    stream.close()
 
 
-def test_a_hand_over_after_a_lease_that_ended_is_replicated_as_one_state(server, lock):
-    brief = BriefHolder(server, 1500)
+def test_a_hand_over_after_a_lease_that_ended_is_replicated_as_one_state(server, stream, lock):
+    lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
-    brief.hold(lock.client)
-    stream = ReplicationStream(server)
+    stream.take()
+    server.clock.advance(61)
     fence = waiter.answer()
     assert stream.take() == [[b"dlock.apply", b"lock", b"waiter", b"%d" % fence, b"600000"]]
-    stream.close()
 
 
-def test_a_hand_over_after_del_is_replicated_after_the_del(server, lock):
+def test_a_hand_over_after_del_is_replicated_after_the_del(server, stream, lock):
     lock.acquire("me")
     [waiter] = queue_up(server, ["waiter"])
-    stream = ReplicationStream(server)
+    stream.take()
     lock.client.delete("lock")
     waiter.answer()
     assert [c[0].upper() for c in stream.take()] == [b"DEL", b"DLOCK.APPLY"]
-    stream.close()
 
 
 def test_a_replica_follows_every_hand_over(server, start_replica):
@@ -327,23 +305,18 @@ def test_a_replica_follows_every_hand_over(server, start_replica):
         master.flushall()
 
 
-def test_events_tell_of_the_hand_over(server, lock):
-    lock.client.config_set("notify-keyspace-events", "Kd")
-    events = server.client().pubsub()
-    events.psubscribe("__keyspace@0__:lock")
-    assert events.get_message(timeout=10)["type"] == "psubscribe"
+def test_events_tell_of_the_hand_over(server, lock, events):
     lock.acquire("me")
     [waiter] = queue_up(server, ["waiter"])
     lock.release("me")
     waiter.answer()
-    got = [events.get_message(timeout=10)["data"] for _ in range(3)]
-    assert got == [b"dlock.acquire", b"dlock.release", b"dlock.handover"]
+    assert events.take() == ["acquire", "release", "handover"]
 
 
 def test_waits_and_holds_are_counted_in_histograms(server, lock):
     lock.acquire("me")
     [waiter] = queue_up(server, ["waiter"])
-    time.sleep(0.02)  # not for luck: so long the wait is
+    server.clock.advance(20)
     lock.release("me")
     waiter.answer()
     lock.release("waiter")
@@ -351,7 +324,7 @@ def test_waits_and_holds_are_counted_in_histograms(server, lock):
     assert counted["handed_over"] == 1
     assert sum(counted["wait_us"].values()) == 1
     assert sum(counted["hold_us"].values()) == 2
-    assert all(bound > 20_000 for bound in counted["wait_us"])
+    assert all(bound > 20_000_000 for bound in counted["wait_us"])
 
 
 # -- many -----------------------------------------------------------------------------------------
@@ -359,7 +332,7 @@ def test_waits_and_holds_are_counted_in_histograms(server, lock):
 
 def test_ten_thousand_waiters_are_all_answered_in_order(start_server):
     count = 10_000
-    server = start_server("--maxclients", count + 100)
+    server = start_server("--maxclients", count * 4 // 3 + 100)
     lock = Lock(server.client())
     lock.acquire("holder")
     sockets = []

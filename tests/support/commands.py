@@ -69,14 +69,47 @@ def plain(client, *words):
         client.connection_pool.release(connection)
 
 
+GAUGES = {"version", "held", "held_shared", "holders", "sessions", "sessions_away",
+          "session_holds", "session_waiters", "watches", "events_unacknowledged", "waiters",
+          "queues", "max_blocked", "last_fence", "fence_clock", "locks_evictable"}
+_before = {}  # port -> what was counted before
+
+
+def count_from_now(client):
+    """stats() of this server leaves out what it has counted so far."""
+    port = client.connection_pool.connection_kwargs["port"]
+    _before.pop(port, None)
+    _before[port] = stats(client)
+
+
 def stats(client):
-    """INFO dlock without the prefix; histograms as dicts of bound to count."""
+    """INFO dlock without the prefix; histograms as dicts of bound to count. Counters are from the
+    begin of the test if it shares its server with others."""
+    fields = _all_stats(client)
+    before = _before.get(client.connection_pool.connection_kwargs["port"], {})
+    for name in set(before) - GAUGES:
+        if isinstance(fields[name], dict):
+            counts = {bound: count - before[name].get(bound, 0)
+                      for bound, count in fields[name].items()}
+            fields[name] = {bound: count for bound, count in counts.items() if count}
+        else:
+            fields[name] -= before[name]
+    return fields
+
+
+def _all_stats(client):
     fields = {k[len("dlock_"):]: v for k, v in client.info("dlock").items()}
     for name in ("wait_us", "hold_us"):
         if not isinstance(fields[name], dict):  # redis-py reads a dict only from two entries on
             fields[name] = dict(pair.split("=") for pair in fields[name].split(",") if pair)
         fields[name] = {int(bound): int(count) for bound, count in fields[name].items()}
     return fields
+
+
+def served(client, command):
+    """How many of these commands the server has served since it was given to the test."""
+    counts = client.info("commandstats")
+    return counts.get(f"cmdstat_dlock.{command}", {"calls": 0})["calls"]
 
 
 def fence_at(client, key="lock"):

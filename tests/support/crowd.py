@@ -3,7 +3,7 @@
 import contextlib
 import socket
 
-from support.waiting import wait_for_waiters
+from support.waiting import A_DAY, wait_for_waiters
 
 BATCH = 5000  # commands under way at a time
 
@@ -26,7 +26,7 @@ def hold_many(bare, count, lease_ms, options="", key="lock:{}"):
 
 
 @contextlib.contextmanager
-def parked(server, count, key="lock:{}", token="waiter:{}", wait_ms=600_000, lease_ms=600_000):
+def parked(server, count, key="lock:{}", token="waiter:{}", wait_ms=A_DAY, lease_ms=600_000):
     """So many clients wait, in their order if it is one lock, for the body of a with statement.
     They are bare sockets."""
     sockets = []

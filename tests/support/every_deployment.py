@@ -10,22 +10,13 @@ import time
 
 import pytest
 
-from support.commands import Lock as Commands
+from support.commands import details_of
 from support.libdlock import (LOG_FN, NO_MODULE, SERVER_WAIT, SHARED, SPIN, Background, Event,
-                              State, Status, Told)
+                              State, Status)
 from support.server import wait_until
 
-IO_MS = 5000  # where an answer comes, it may be late
+IO_MS = 20_000  # where an answer comes, it may be late
 LONG_MS = 60_000
-
-
-def settled_commands(dlock):
-    """How many commands were sent, once the slowest of several servers has its own."""
-    seen = -1
-    while seen != dlock.stats().commands:
-        seen = dlock.stats().commands
-        time.sleep(0.5)
-    return seen
 
 
 class Deployment:
@@ -43,7 +34,8 @@ class Deployment:
 
     def _look(self, server, name):
         if not self.is_plain:
-            return Commands(server.observer, name).info()
+            details = details_of(server.observer.execute_command("DLOCK.INFO", name))
+            return details and {**details, **details["holders"][0]}
         token, ttl = server.observer.get(name), server.observer.pttl(name)
         return token and {"token": token, "ttl": ttl, "fence": 0, "waiters": 0}
 
@@ -81,6 +73,10 @@ class Deployment:
             wait_until(lambda: dlock.stats().commands >= enough, "two attempts")
         else:
             wait_until(lambda: self.info(name)["waiters"] == 1, "a waiter")
+
+
+def now_ms():
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * 1000
 
 
 def take_turns(dlock, name, threads=4, rounds=6):
@@ -126,28 +122,29 @@ class EveryDeployment:
     def dlock(self, client_of):
         return client_of()
 
-    @pytest.fixture
-    def told(self):
-        return Told()
-
     # -- take and give back ------------------------------------------------------------------------
 
     def test_a_free_lock_is_taken_and_given_back(self, deployment, dlock):
         for name in deployment.names:
             lock = dlock.lock(name)
             assert lock.acquire() == Status.OK, lock.error
+            assert lock.state == State.HELD
             for info in deployment.infos(name):
                 assert info["token"] == lock.token
             assert deployment.counts_on_from(name, lock.fence)
             assert lock.release() == Status.OK
-            assert lock.state == State.FREE
+            assert lock.state == State.FREE and lock.fence == 0
             assert deployment.is_free(name)
 
     def test_a_held_lock_is_busy_to_others_who_ask_once(self, deployment, dlock, client_of):
         stranger = client_of()
         for name in deployment.names:
             assert dlock.lock(name).acquire() == Status.OK
-            assert stranger.lock(name).acquire() == Status.BUSY
+            wait_until(lambda: all(deployment.infos(name)), "the slowest server to have the lock")
+            second = stranger.lock(name)
+            assert second.acquire() == Status.BUSY
+            assert second.timings.attempts == 1 and second.error != ""
+            assert second.state == State.FREE
 
     @pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
     def test_a_wait_for_a_held_lock_ends_in_time(self, deployment, client_of, mode):
@@ -156,10 +153,10 @@ class EveryDeployment:
                 client_of(wait_mode=mode)
             return
         dlock = client_of(wait_mode=mode)
-        dlock.lock(deployment.names[0]).acquire()
+        assert dlock.lock(deployment.names[0], lease_ms=LONG_MS).acquire() == Status.OK
         status, took_ms = dlock.lock(deployment.names[0]).timed_acquire(150)
-        assert status == Status.TIMEOUT
-        assert 150 <= took_ms < 1000
+        assert status == Status.TIMEOUT, "later, the lease would have ended"
+        assert took_ms >= 150
 
     def test_who_waits_gets_it_when_it_is_given_back(self, deployment, dlock):
         for name in deployment.names:
@@ -181,9 +178,11 @@ class EveryDeployment:
             wait_until(lambda: all(info["ttl"] > 50_000 for info in deployment.infos(name)),
                        "the longer lease")
             assert lock.remaining_ms > 50_000
+            assert lock.extend(5000) == Status.OK and lock.remaining_ms > 50_000
+            assert all(info["ttl"] > 50_000 for info in deployment.infos(name))
 
     def test_a_lock_that_ended_is_lost(self, deployment, dlock):
-        locks = [dlock.lock(name, lease_ms=300) for name in deployment.names]
+        locks = [dlock.lock(name, lease_ms=100) for name in deployment.names]
         for lock in locks:
             assert lock.acquire(20_000) == Status.OK, lock.error
         for lock, name in zip(locks, deployment.names):
@@ -203,13 +202,16 @@ class EveryDeployment:
     def test_a_handle_takes_what_it_holds_without_a_word(self, deployment, dlock):
         lock = dlock.lock(deployment.names[0])
         assert lock.acquire() == Status.OK
-        before, fence = settled_commands(dlock), lock.fence
+        assert all(deployment.infos(deployment.names[0]))  # the slowest server has its request
+        before, fence = dlock.stats().commands, lock.fence
         assert lock.acquire() == Status.OK
         assert lock.release() == Status.OK
         assert (dlock.stats().commands, lock.fence) == (before, fence)
         assert deployment.info(deployment.names[0])["token"] == lock.token
         assert lock.release() == Status.OK
         assert deployment.is_free(deployment.names[0])
+        assert lock.release() == lock.extend() == Status.NOT_HELD
+        assert "not held" in lock.error
 
     def test_the_fence_rises_with_each_holder(self, deployment, client_of):
         locks = [client_of().lock(deployment.names[0]) for _ in range(2)]
@@ -244,29 +246,42 @@ class EveryDeployment:
     # -- keeping it --------------------------------------------------------------------------------
 
     def test_a_renewed_lock_is_held_beyond_its_lease(self, deployment, client_of, told):
+        """A lock with the same lease, which is taken last and not renewed, ends before them."""
         dlock = client_of(on_event=told)
-        locks = [dlock.lock(name, lease_ms=1500, renew_every_ms=100) for name in deployment.names]
-        for lock in locks:
+        shared, ended = ("{%s}:%s" % (deployment.names[-1], word) for word in ("shared", "ended"))
+        renewed = {"lease_ms": 2000, "renew_every_ms": 100}
+        locks = {name: dlock.lock(name, **renewed) for name in deployment.names}
+        if not deployment.is_plain:
+            locks[shared] = dlock.lock(shared, mode=SHARED, **renewed)
+        for lock in locks.values():
             assert lock.acquire() == Status.OK, lock.error
-        fences = [lock.fence for lock in locks]
-        time.sleep(1.8)
-        for lock, name, fence in zip(locks, deployment.names, fences):
+        fences = {name: lock.fence for name, lock in locks.items()}
+        assert dlock.lock(ended, lease_ms=2000).acquire() == Status.OK
+        wait_until(lambda: deployment.is_free(ended), "the end of the lease that is not renewed")
+        for name, lock in locks.items():
             assert lock.state in (State.HELD, State.SUSPECT)
             assert not lock.is_lost_by_fd()
-            assert lock.fence == fence and deployment.counts_on_from(name, fence)
+            assert lock.fence == fences[name] and deployment.counts_on_from(name, fences[name])
             assert lock.release() == Status.OK
-            assert Event.LOST not in told.events(name)
+            assert set(told.events(name)) <= {Event.ACQUIRED, Event.SUSPECT, Event.RELEASED}
+            assert told.events(name)[0] == Event.ACQUIRED
+            assert told.events(name)[-1] == Event.RELEASED
             assert deployment.is_free(name)
 
     def test_a_lock_is_not_renewed_beyond_its_bound(self, deployment, client_of, told):
+        """Whenever one looks, it is held no longer than max_hold_ms after it was taken."""
         dlock = client_of(on_event=told)
         name = deployment.names[-1]
-        lock = dlock.lock(name, lease_ms=700, renew_every_ms=100, max_hold_ms=1000)
-        begin = time.clock_gettime(time.CLOCK_BOOTTIME)
-        assert lock.acquire() == Status.OK, lock.error
-        wait_until(lambda: told.find(Event.LOST, name), "the end")
-        # Half a second of a busy machine; a lease more would be longer.
-        assert told.find(Event.LOST, name)[3] - begin < 1.0 + 0.5
+        lock = dlock.lock(name, lease_ms=1500, renew_every_ms=50, max_hold_ms=2000)
+        assert lock.acquire(IO_MS) == Status.OK, lock.error
+        bound = now_ms() + 2000
+
+        def is_lost():
+            now, remaining = now_ms(), lock.remaining_ms
+            assert remaining == 0 or now + remaining <= bound
+            return told.find(Event.LOST, name)
+        wait_until(is_lost, "the end")
+        assert dlock.stats().renewed > 0
         assert lock.is_lost_by_fd()
         wait_until(lambda: deployment.is_free(name), "the end of the lease")
 
@@ -280,8 +295,9 @@ class EveryDeployment:
             assert lock.is_lost_by_fd(20_000)
             wait_until(lambda: told.find(Event.LOST, name), "the loss")
             assert told.find(Event.LOST, name)[2] == Status.LOST
-            assert lock.state == State.GONE
+            assert lock.state == State.LOST and lock.remaining_ms == 0
             assert lock.release() == Status.LOST
+            assert lock.state == State.FREE
 
     # -- shared holders ----------------------------------------------------------------------------
 
@@ -298,6 +314,7 @@ class EveryDeployment:
             seen = {(token, mode) for _, token, _, mode, _ in dlock.inspect(name)}
             assert seen == {(one.token, SHARED), (two.token, SHARED)}
             waiting = Background(writer.acquire, LONG_MS)
+            deployment.wait_for_waiter(name, stranger)
             assert one.extend() == Status.OK
             fences = one.fence, two.fence
             assert one.release() == two.release() == Status.OK
@@ -307,19 +324,17 @@ class EveryDeployment:
             assert writer.release() == Status.OK
             assert deployment.is_free(name)
 
-    def test_a_shared_lock_is_renewed_beyond_its_lease(self, deployment, dlock):
+    def test_a_shared_holder_whose_lease_ends_leaves_the_others(self, deployment, dlock):
         name = deployment.names[-1]
         if deployment.is_plain:
             return  # refused: the test before
-        kept = dlock.lock(name, mode=SHARED, lease_ms=1500, renew_every_ms=100)
-        left = dlock.lock(name, mode=SHARED, lease_ms=300)
-        assert kept.acquire() == left.acquire() == Status.OK
-        fence = kept.fence
-        time.sleep(1.8)
+        kept = dlock.lock(name, mode=SHARED, lease_ms=LONG_MS)
+        left = dlock.lock(name, mode=SHARED, lease_ms=100)
+        assert kept.acquire() == left.acquire(IO_MS) == Status.OK
+        wait_until(lambda: {token for _, token, *_ in dlock.inspect(name)} == {kept.token},
+                   "the end of the short lease")
         assert left.release() == Status.LOST
-        assert kept.state in (State.HELD, State.SUSPECT) and kept.fence == fence
-        assert {token for _, token, *_ in dlock.inspect(name)} == {kept.token}
-        assert kept.release() == Status.OK
+        assert kept.extend() == kept.release() == Status.OK
         assert deployment.is_free(name)
 
     def test_permits_are_counted_by_one_server(self, deployment, dlock):
@@ -331,6 +346,7 @@ class EveryDeployment:
             assert one.acquire() == two.acquire() == Status.OK
             assert three.acquire() == Status.BUSY
             waiting = Background(three.acquire, LONG_MS)
+            deployment.wait_for_waiter(name, dlock)
             assert one.release() == Status.OK
             assert waiting.result() == Status.OK
             assert two.release() == three.release() == Status.OK

@@ -5,6 +5,9 @@
                                              connection from now on: replies come in order
     CUT                                      takes the request and closes the connection
     Cut(b":1")                               sends these bytes, then closes it
+
+DLOCK.SESSION is answered as a server does that knows the session and has no events, unless
+has_sessions is False.
 """
 
 import contextlib
@@ -12,6 +15,7 @@ import socket
 import threading
 
 SILENCE = object()
+OPEN_SESSION = b"*2\r\n:1\r\n*0\r\n"
 
 
 class Cut:
@@ -26,7 +30,8 @@ class FakeServer:
     def __init__(self, answer):
         """answer(words): what to do with a request, of which the words are bytes."""
         self.answer = answer
-        self.requests = []
+        self.has_sessions = True
+        self.requests = []  # without those of sessions
         self.connection_count = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -47,8 +52,9 @@ class FakeServer:
     def _serve(self, connection):
         try:
             with connection, connection.makefile("rb") as stream:
-                is_mute = False
-                while (action := self._take_one(stream)) is not None:
+                is_mute = is_open = False
+                while (action := self._take_one(stream, is_open)) is not None:
+                    is_open = is_open or action is OPEN_SESSION
                     is_mute = is_mute or action is SILENCE
                     if is_mute:
                         continue
@@ -59,14 +65,16 @@ class FakeServer:
         except OSError:
             pass
 
-    def _take_one(self, stream):
+    def _take_one(self, stream, is_open):
         head = stream.readline()
-        if not head:
+        if head[:1] != b"*":  # the end, or no RESP but TLS
             return None
         words = []
         for _ in range(int(head[1:])):
             length = int(stream.readline()[1:])
             words.append(stream.read(length + 2)[:-2])
+        if self.has_sessions and words[0] == b"DLOCK.SESSION":
+            return b":1\r\n" if b"END" in words else SILENCE if is_open else OPEN_SESSION
         self.requests.append(words)
         return self.answer(words)
 
@@ -79,7 +87,14 @@ class FakeServer:
             with contextlib.suppress(OSError):  # the client has closed the connection before
                 connection.shutdown(socket.SHUT_RDWR)
 
+    def relent(self):
+        """Every request is answered from now on, so that clients end without a timeout."""
+        self.answer = lambda words: b":1\r\n"
+        self.break_connections()
+
     def close(self):
+        with contextlib.suppress(OSError):  # a test has closed it before
+            self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         self.break_connections()
 

@@ -37,6 +37,7 @@ class Claim:
     release: object = PENDING      # what a RELEASE of the token was answered, if one was sent
     lost_at: float = None          # when the end of its connection was set off
     unblocked_at: float = None     # when CLIENT UNBLOCK was sent for it
+    cuts: list = dataclasses.field(default_factory=list)  # when its named session was cut off
 
 
 @dataclasses.dataclass
@@ -321,6 +322,7 @@ class _Facts:
             moments.append(claim.lost_at)
         if claim.unblocked_at is not None and _is_no(claim.answer):
             moments.append(claim.unblocked_at)  # CLIENT UNBLOCK was faster than the answer
+        moments += [cut for cut in claim.cuts if cut > self.began(tenure) - BRIEF]
         return min(moments, default=None)
 
     def deleted_at(self, tenure, early=0, late=0):
@@ -341,6 +343,8 @@ class _Facts:
         """Was it lost, without a session, just before or after the grant? Then the server may have
         sent the answer, and lets it keep the lock."""
         claim = self.claims.get(tenure.token)
+        if claim is not None and claim.cuts:
+            return True
         return (claim is not None and claim.lost_at is not None and claim.answer == PENDING
                 and not claim.is_session and claim.lost_at + BRIEF > self.began(tenure))
 
@@ -427,7 +431,7 @@ def _check_answer(claim, facts, problems):
         is_early = claim.answer is None and waited_ms < claim.wait_ms - 1
         if is_early and claim.unblocked_at is None and tenure is None:
             problems.append(f"{who} was told no after {waited_ms:.0f} of {claim.wait_ms} ms")
-    if claim.wait_ms and claim.answer != PENDING:
+    if claim.wait_ms and claim.answer != PENDING and not claim.cuts:
         decided_at = facts.began(tenure) if tenure else claim.answered_at
         over_at = claim.sent_at + claim.wait_ms / 1000
         if decided_at - over_at > WAKE_SLACK and not facts.is_paused(over_at, decided_at):
@@ -448,8 +452,8 @@ def _check_order(key, facts, problems):
         place = facts.order[tenure.token]
         while waiting and facts.order[waiting[-1].token] <= place:
             claim = waiting.pop()
-            if claim.token == tenure.token:
-                continue
+            if claim.token == tenure.token or claim.cuts:
+                continue  # a session that is away is passed over
             other = facts.granted.get(claim.token)
             if other is not None:
                 is_overtaken = facts.began(other) > began
@@ -469,6 +473,8 @@ def _check_nobody_waits_beside_a_free_lock(key, facts, problems):
         if facts.is_paused(free_from, free_to):
             continue
         for claim in facts.waits[key]:
+            if claim.cuts:
+                continue
             granted = facts.granted.get(claim.token)
             left_at = facts.began(granted) if granted else facts.may_leave_at(claim)
             beside = min(left_at, free_to) - max(facts.asked[claim.token], free_from)

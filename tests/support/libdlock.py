@@ -14,7 +14,7 @@ import select
 import threading
 import time
 
-from support.server import ROOT
+from support.server import ROOT, wait_until
 
 LIBRARY = os.environ.get("DLOCK_LIBRARY", str(ROOT / "build/libdlock.so"))
 FORM = os.environ.get("DLOCK_FORM", "blocking")
@@ -45,7 +45,7 @@ class State(enum.IntEnum):
     FREE = 0
     HELD = 1
     SUSPECT = 2
-    GONE = 3
+    LOST = 3
 
 
 EVENT_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_int)
@@ -94,8 +94,8 @@ class LockOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("lease_ms", ctypes.c_uint32),
                 ("renew_every_ms", ctypes.c_uint32), ("max_hold_ms", ctypes.c_uint32),
                 ("min_replicas", ctypes.c_uint32), ("replica_timeout_ms", ctypes.c_uint32),
-                ("session", ctypes.c_bool), ("owner", ctypes.c_char_p), ("mode", ctypes.c_int),
-                ("max_holders", ctypes.c_uint32), ("renew", ctypes.c_bool)]
+                ("session", ctypes.c_int), ("owner", ctypes.c_char_p), ("mode", ctypes.c_int),
+                ("max_holders", ctypes.c_uint32), ("renew", ctypes.c_int)]
 
 
 class ClientOptions(ctypes.Structure):
@@ -114,7 +114,8 @@ class ClientOptions(ctypes.Structure):
                 ("access_log_keep", ctypes.c_size_t), ("access_log", LOG_FN),
                 ("access_log_arg", ctypes.c_void_p),
                 ("lock_defaults", ctypes.POINTER(LockOptions)), ("no_threads", ctypes.c_bool),
-                ("module", ctypes.c_int)]
+                ("module", ctypes.c_int), ("diagnostic_log", LOG_FN),
+                ("diagnostic_log_arg", ctypes.c_void_p)]
 
 
 class Inspection(ctypes.Structure):
@@ -128,7 +129,20 @@ class Inspection(ctypes.Structure):
 
 
 LIST_FN = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.POINTER(Inspection))
+INFO_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p,
+                           ctypes.c_char_p)
 WATCH_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(Inspection))
+
+
+class Place(ctypes.Structure):
+    """dlock_waiting."""
+    _fields_ = [("struct_size", ctypes.c_size_t), ("server", ctypes.c_char_p),
+                ("token", ctypes.c_char_p), ("token_length", ctypes.c_size_t),
+                ("waited_ms", ctypes.c_int64), ("left_ms", ctypes.c_int64),
+                ("client", ctypes.c_int64), ("mode", ctypes.c_int)]
+
+
+PLACE_FN = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.POINTER(Place))
 
 
 class Timings(ctypes.Structure):
@@ -183,7 +197,9 @@ def _load():
             ("acquire_for", status, pointer, ctypes.c_int64, ctypes.c_uint32),
             ("extend", status, pointer, ctypes.c_uint32), ("release", status, pointer),
             ("guarded", status, pointer, ctypes.c_size_t, pointer, pointer, pointer),
-            ("cancel", None, pointer), ("get_state", ctypes.c_int, pointer),
+            ("cancel", None, pointer), ("uncancel", None, pointer),
+            ("client_cancel", None, pointer), ("client_uncancel", None, pointer),
+            ("get_state", ctypes.c_int, pointer),
             ("remaining_ms", ctypes.c_int64, pointer), ("lost_fd", ctypes.c_int, pointer),
             ("fence", ctypes.c_uint64, pointer), ("token", text, pointer),
             ("get_timings", None, pointer, pointer),
@@ -192,7 +208,16 @@ def _load():
              ctypes.c_size_t),
             ("list", status, pointer, text, ctypes.c_int64, LIST_FN, pointer, pointer,
              ctypes.c_size_t),
+            ("list_waiters", status, pointer, text, ctypes.c_uint32, ctypes.c_int64, PLACE_FN,
+             pointer, pointer, ctypes.c_size_t),
+            ("server_info", status, pointer, ctypes.c_int64, INFO_FN, pointer, pointer,
+             ctypes.c_size_t),
+            ("release_token", status, pointer, text, text, pointer, ctypes.c_size_t),
+            ("extend_token", status, pointer, text, text, ctypes.c_uint32, pointer,
+             ctypes.c_size_t),
             ("acquire_start", status, pointer, ctypes.c_int64, DONE_FN, pointer),
+            ("acquire_for_start", status, pointer, ctypes.c_int64, ctypes.c_uint32, DONE_FN,
+             pointer),
             ("extend_start", status, pointer, ctypes.c_uint32, DONE_FN, pointer),
             ("release_start", status, pointer, DONE_FN, pointer),
             ("guarded_start", status, pointer, ctypes.c_size_t, pointer, pointer, pointer, DONE_FN,
@@ -308,13 +333,19 @@ class Client:
                 self.dispatch()
 
     def lock(self, name="lock", **options):
-        lock = Lock(self, name, **options)
+        lock = Handle(self, name, **options)
         self.locks.append(lock)
         return lock
 
     def watch(self, name="lock", also=None):
         self.watchers.append(Watcher(self, name, also))
         return self.watchers[-1]
+
+    def cancel(self):
+        lib.dlock_client_cancel(self.handle)
+
+    def uncancel(self):
+        lib.dlock_client_uncancel(self.handle)
 
     def ping(self, timeout_ms=20_000):
         return Status(lib.dlock_client_ping(self.handle, timeout_ms))
@@ -364,10 +395,50 @@ class Client:
         """The same, of one holder of each lock."""
         return self._read(lib.dlock_list, None, enough)
 
+    def list_waiters(self, name="lock", count=100, enough=10**9):
+        """(server, token, waited_ms, left_ms, client, mode) of each. Also status and cause."""
+        told, why = [], ctypes.create_string_buffer(256)
+
+        def tell(_, place):
+            seen = place.contents
+            told.append((seen.server.decode(), seen.token[:seen.token_length], seen.waited_ms,
+                         seen.left_ms, seen.client, seen.mode))
+            return len(told) < enough
+
+        status = lib.dlock_list_waiters(self.handle, name.encode(), count, 20_000, PLACE_FN(tell),
+                                        None, why, len(why))
+        return Status(status), told, why.value.decode()
+
+    def server_info(self):
+        """server: {field: value}. Also status and cause."""
+        told, why = {}, ctypes.create_string_buffer(256)
+
+        def tell(_, server, field, value):
+            told.setdefault(server.decode(), {})[field.decode()] = value.decode()
+
+        status = lib.dlock_server_info(self.handle, 20_000, INFO_FN(tell), None, why, len(why))
+        return Status(status), told, why.value.decode()
+
+    def release_token(self, token, name="lock"):
+        """The status, and why."""
+        why = ctypes.create_string_buffer(256)
+        status = lib.dlock_release_token(self.handle, name.encode(), token, why, len(why))
+        return Status(status), why.value.decode()
+
+    def extend_token(self, token, lease_ms, name="lock"):
+        why = ctypes.create_string_buffer(256)
+        status = lib.dlock_extend_token(self.handle, name.encode(), token, lease_ms, why, len(why))
+        return Status(status), why.value.decode()
+
     def stats(self):
         stats = _structure(Stats)
         lib.dlock_client_get_stats(self.handle, ctypes.byref(stats))
         return stats
+
+    def wait_for_renewals(self, count=1, timeout=50):
+        """So many more, of any of its locks."""
+        enough = self.stats().renewed + count
+        wait_until(lambda: self.stats().renewed >= enough, f"{count} renewals", timeout)
 
     def free(self):
         if self.pump is not None:
@@ -409,7 +480,9 @@ class Watcher:
         self.handle = ctypes.c_void_p()
 
 
-class Lock:
+class Handle:
+    """Of a lock: dlock_lock."""
+
     def __init__(self, client, name, **options):
         self.client = client
         self.handle = ctypes.c_void_p()
@@ -435,7 +508,7 @@ class Lock:
         return self._call("acquire", wait_ms)
 
     def acquire_for(self, lease_ms, wait_ms=NO_WAIT):
-        return Status(lib.dlock_acquire_for(self.handle, wait_ms, lease_ms))
+        return self._call("acquire_for", wait_ms, lease_ms)
 
     def timed_acquire(self, wait_ms=NO_WAIT):
         """The status, and how long it took in milliseconds."""
@@ -469,6 +542,9 @@ class Lock:
 
     def cancel(self):
         lib.dlock_cancel(self.handle)
+
+    def uncancel(self):
+        lib.dlock_uncancel(self.handle)
 
     def free(self):
         lib.dlock_lock_free(self.handle)
@@ -533,12 +609,12 @@ class Started:
 
 
 def assert_in_time(call, limit_ms):
-    """call() gives the milliseconds it took. A machine that is busy is late now and then; what is
-    late every time is wrong."""
-    took_ms = []
-    while not took_ms or took_ms[-1] > limit_ms:
-        assert len(took_ms) < 20, f"never within {limit_ms} ms: {took_ms}"
+    """The median of three times that call() takes, in milliseconds, is within the limit: a machine
+    that is busy is late now and then."""
+    took_ms = [call(), call()]
+    if max(took_ms) > limit_ms:
         took_ms.append(call())
+    assert sorted(took_ms)[1] <= limit_ms, took_ms
 
 
 class Background:

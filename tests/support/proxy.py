@@ -1,38 +1,59 @@
 """Between a client and a server: passes on what is said, holds it back, or cuts it off.
 
-    Proxy(port)                              hold_back(), let_go(), cut() all connections
-    Proxy(port, gates={1: Gate(...)})        the second connection is held up on its own
-    delay(b"DLOCK.EXTEND")                   a connection that says this is late from there on, as
-                                             after a lost segment; other connections go on
+    hold_back(), let_go()    all connections
+    delay(word)              a connection that says this word is late from there on, as after a lost
+                             segment; other connections go on
+    mute(word)               a connection that says this word gets no more replies; the server has
+                             heard it
+    cut(), cut_near()        all connections, or our side of them
 """
 
 import socket
 import threading
 
 
-class Gate:
-    """What is asked, or what is answered, waits until it is opened; but so many messages pass
-    before. is_kept: the server does not hear of it when our side ends."""
+class Rule:
+    """Connections that say this word are held up until end() or for ever. count: how many."""
 
-    def __init__(self, asked=False, answered=False, is_kept=False, passing=0):
-        self.is_open = threading.Event()
-        self.asked, self.answered, self.is_kept = asked, answered, is_kept
-        self.passing = passing
+    def __init__(self):
+        self.word, self.count, self.is_over = None, 0, threading.Event()
 
-    def open(self):
-        self.is_open.set()
+    def begin(self, word):
+        self.word, self.is_over = word, threading.Event()
+
+    def concerns(self, data):
+        does = self.word is not None and self.word in data
+        self.count += does
+        return does
+
+    def spare_others(self):
+        """Those who say the word from now on are not concerned."""
+        self.word = None
+
+    def end(self):
+        self.word = None
+        self.is_over.set()
+
+
+class Pair:
+    """The two sides of a connection."""
+
+    def __init__(self, near, far):
+        self.near, self.far = near, far
+        self.is_muted = self.is_kept = False
+
+    def cut(self):
+        cut(self.near)
+        cut(self.far)
 
 
 class Proxy:
-    def __init__(self, to_port, gates=None):
+    def __init__(self, to_port):
         self.to_port = to_port
-        self.gates = gates or {}
         self.count = 0
         self.is_open = threading.Event()
         self.is_open.set()
-        self.delayed_word = None
-        self.delayed_count = 0
-        self.is_delay_over = threading.Event()
+        self.late, self.muted = Rule(), Rule()
         self.pairs = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -43,38 +64,41 @@ class Proxy:
         while True:
             try:
                 near, _ = self.listener.accept()
-                far = socket.create_connection(("127.0.0.1", self.to_port))
             except OSError:
-                if self.listener.fileno() < 0:
-                    return
+                return
+            try:
+                pair = Pair(near, socket.create_connection(("127.0.0.1", self.to_port)))
+            except OSError:
                 near.close()
                 continue
-            self.pairs.append((near, far))
-            gate = self.gates.get(self.count) or self.gates.get("others") or Gate()
+            self.pairs.append(pair)
             self.count += 1
-            for one, other, is_gated in ((near, far, gate.asked), (far, near, gate.answered)):
-                threading.Thread(target=self._pass_on, daemon=True,
-                                 args=(one, other, gate, is_gated, one is near)).start()
+            for pass_on in self._requests, self._replies:
+                threading.Thread(target=self._serve, args=(pass_on, pair), daemon=True).start()
 
-    def _pass_on(self, one, other, gate, is_gated, is_request):
-        passed = 0
+    @staticmethod
+    def _serve(pass_on, pair):
         try:
-            while data := one.recv(65536):
-                self.is_open.wait()
-                if is_request and self.delayed_word and self.delayed_word in data:
-                    self.delayed_count += 1
-                    self.is_delay_over.wait()
-                if is_gated and passed >= gate.passing:
-                    gate.is_open.wait()
-                passed += 1
-                other.sendall(data)
-            if is_gated:
-                gate.is_open.wait()
+            pass_on(pair)
         except OSError:
             pass
-        if not gate.is_kept:
-            _cut(one)
-            _cut(other)
+        if not pair.is_kept:
+            pair.cut()
+
+    def _requests(self, pair):
+        while data := pair.near.recv(65536):
+            self.is_open.wait()
+            if self.late.concerns(data):
+                self.late.is_over.wait()
+            pair.is_muted = self.muted.concerns(data) or pair.is_muted
+            pair.far.sendall(data)
+
+    def _replies(self, pair):
+        while data := pair.far.recv(65536):
+            self.is_open.wait()
+            if pair.is_muted:
+                self.muted.is_over.wait()
+            pair.near.sendall(data)
 
     def hold_back(self):
         """Nothing gets through until let_go()."""
@@ -83,42 +107,59 @@ class Proxy:
     def let_go(self):
         self.is_open.set()
 
+    @property
+    def delayed_count(self):
+        return self.late.count
+
     def delay(self, word):
         """What a connection says, from this word on, arrives with deliver(): even if our side has
         ended by then, as the network delivers what it has once accepted."""
-        self.is_delay_over.clear()
-        self.delayed_word = word
+        self.late.begin(word)
 
     def delay_no_more(self):
         """What is late stays late; connections that say the word from now on are not."""
-        self.delayed_word = None
+        self.late.spare_others()
 
     def deliver(self):
         """What is late arrives."""
-        self.delayed_word = None
-        self.is_delay_over.set()
+        self.late.end()
+
+    def mute(self, word):
+        self.muted.begin(word)
+
+    def mute_no_more(self):
+        """Those that are muted stay so."""
+        self.muted.spare_others()
+
+    def unmute(self):
+        self.muted.end()
 
     def cut(self):
         """All connections there are."""
         pairs, self.pairs = self.pairs, []
-        for near, far in pairs:
-            _cut(near)
-            _cut(far)
+        for pair in pairs:
+            pair.cut()
 
-    def cut_near(self, which):
-        """Only our side of it."""
-        _cut(self.pairs[which][0])
+    def cut_near(self):
+        """Our side of all connections there are. The server does not hear of it."""
+        for pair in self.pairs:
+            pair.is_kept = True
+            cut(pair.near)
 
-    def close(self):
-        self.listener.close()
+    def relent(self):
+        """Everything gets through from now on."""
         self.let_go()
         self.deliver()
-        for gate in self.gates.values():
-            gate.open()
+        self.unmute()
+
+    def close(self):
+        cut(self.listener)
+        self.listener.close()
+        self.relent()
         self.cut()
 
 
-def _cut(connection):
+def cut(connection):
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:

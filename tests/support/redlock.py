@@ -2,14 +2,16 @@
 
 import os
 import signal
+import time
 
+from support import commands
 from support.commands import Lock as Commands
+from support.fake_server import resp
 from support.libdlock import Status, Told
 from support.server import wait_until
 
 LONG_IO_MS = 5000  # where an answer is expected
 SHORT_IO_MS = 300  # where none is
-SLACK_MS = 1000    # of a busy machine
 LEASE_MS = 600_000  # longer than any test
 MINUTE_US = 60_000_000
 
@@ -20,8 +22,22 @@ def awake(*servers):
         os.kill(server.pid, signal.SIGCONT)
 
 
+def granted(words):
+    """The answer of a fake server that grants everything: fences are from the clock, and not less
+    than the one that is asked for."""
+    if words[0] != b"DLOCK.ACQUIRE":
+        return resp(1)
+    least = int(words[words.index(b"FENCE") + 1]) if b"FENCE" in words else 0
+    return resp(max(least, time.time_ns() // 1000))
+
+
 def infos(servers, name="lock"):
     return [Commands(server.observer, name).info() for server in servers]
+
+
+def served(server, command):
+    """How many of these commands the server has served."""
+    return commands.served(server.observer, command)
 
 
 def tokens(servers, name="lock"):
@@ -57,8 +73,3 @@ def keep(connect, servers, lease_ms=LEASE_MS, renew_every_ms=100, **options):
     lock = dlock.lock(lease_ms=lease_ms, renew_every_ms=renew_every_ms)
     assert lock.acquire() == Status.OK, lock.error
     return lock, told
-
-
-def wait_for_renewals(lock, count=3):
-    enough = lock.client.stats().renewed + count
-    wait_until(lambda: lock.client.stats().renewed >= enough, "renewals")

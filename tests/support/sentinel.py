@@ -168,5 +168,13 @@ class SentinelSet:
         self._wait_for_replicas(2)
         self.wait_until_all_know_all()
 
+    def restore(self):
+        """As at the start: all are alive and well, and empty."""
+        for server in self.servers:
+            if server.process is None:
+                self.revive(server)
+        self.wait_for_master().observer.flushall()
+        self.wait_until_all_know_all()
+
     def destroy(self):
         destroy_all(self.sentinels + self.servers)

@@ -11,6 +11,7 @@ import ctypes
 import os
 import pathlib
 import random
+import select
 import shutil
 import signal
 import socket
@@ -22,25 +23,31 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from support.clock import Clock
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULE = pathlib.Path(os.environ.get("DLOCK_MODULE", ROOT / "build/dlock.so")).resolve()
 LAUNCH_DIR = pathlib.Path.cwd()
 START_TIMEOUT = 60
 STOP_TIMEOUT = 60
-PORTS = 10_000, 32_000
+PORTS = range(10_000, 32_000)
+BLOCK = 200  # ports that belong to one process
+ANSWER_TIMEOUT = 0.5  # for SHUTDOWN: clients may be paused, then a signal follows
 CRASH_MARKS = ("BUG REPORT", "AddressSanitizer", "LeakSanitizer", "runtime error:",
                "ASSERTION FAILED")
 
-# Errors of a cluster keep their first word, with every version of redis-py. Versions from 5 on turn
-# it into a class of its own and take it off the message.
-for code in "ASK", "CLUSTERDOWN", "MOVED", "TRYAGAIN":
+# These errors keep their first word, with every version of redis-py. Versions from 5 on turn the
+# word into a class of its own and take it off the message.
+for code in ("ASK", "CLUSTERDOWN", "CROSSSLOT", "MASTERDOWN", "MOVED", "OOM", "TRYAGAIN",
+             "WRONGPASS"):
     redis.connection.DefaultParser.EXCEPTION_CLASSES.pop(code, None)
 
-_given_ports = {}
+_ports = None
 
 
-def wait_until(condition, what, timeout=20):
-    """Poll until condition() is true; its value is the result."""
+def wait_until(condition, what, timeout=50):
+    """Poll until condition() is true; its value is the result. The timeout is for what never comes:
+    a busy machine may need many seconds for what takes a moment otherwise."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -59,36 +66,53 @@ def cli():
     return str(beside) if is_there else "redis-cli"
 
 
+def is_readable(file, within=0):
+    """Whether there is something to read, or the end, within so many seconds."""
+    poll = select.poll()  # and not select(), which knows no descriptors above 1023
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(within * 1000))
+
+
 def free_port():
     """Below those that the kernel gives to outgoing connections, so that none of these takes it
-    before the server does or while it restarts; and not one that was given away already, by this
-    process or by another that runs tests."""
-    while True:
-        port = random.SystemRandom().randrange(*PORTS)
-        claim = _claim(port)
-        if claim is None:
-            continue
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server does
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                claim.close()
-                continue
-        _given_ports[port] = claim
-        return port
+    before the server does or while it restarts; and not one that another process has been given, or
+    that this one has been given lately."""
+    global _ports
+    if _ports is None or _ports.owner != os.getpid():
+        _ports = _Ports()
+    return _ports.next()
 
 
-def _claim(port):
-    """A name that only one process of this machine can have, and has until it ends; None if it is
-    taken."""
-    claim = socket.socket(socket.AF_UNIX)
-    try:
-        claim.bind(f"\0dlock-test-port-{port}")
-        return claim
-    except OSError:
-        claim.close()
-        return None
+class _Ports:
+    """A block of ports that is ours as long as this process lives, and is used in turn."""
+
+    def __init__(self):
+        self.owner = os.getpid()
+        blocks = list(PORTS[::BLOCK])
+        random.SystemRandom().shuffle(blocks)
+        self.first = next(block for block in blocks if self._claim(block))
+        self.given = 0
+
+    def _claim(self, block):
+        """By a name that only one process of this machine can have at a time."""
+        self.claim = socket.socket(socket.AF_UNIX)
+        try:
+            self.claim.bind(f"\0dlock-test-ports-{block}")
+            return True
+        except OSError:
+            self.claim.close()
+            return False
+
+    def next(self):
+        for _ in range(BLOCK):
+            port = self.first + self.given % BLOCK
+            self.given += 1
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server does
+                with contextlib.suppress(OSError):
+                    probe.bind(("127.0.0.1", port))
+                    return port
+        raise AssertionError(f"no port from {self.first} on is free")
 
 
 @contextlib.contextmanager
@@ -136,15 +160,15 @@ class Server:
     """One server process. start() it, stop() it, start() it again on the same data."""
 
     def __init__(self, *options, module=MODULE, module_args=(), wrapper=(), program=None,
-                 wall_clock=None):
+                 has_clock=False):
         """wrapper: a command to run the server under, which must follow exec(); program: the
-        server, if not REDIS_SERVER; wall_clock: a WallClock, for a server of its own time."""
+        server, if not REDIS_SERVER; has_clock: a test can set its clocks."""
         self.options = [str(o) for o in options]
         self.module_args = [str(a) for a in module_args]
         self.wrapper = list(wrapper)
         self.program = program
-        self.wall_clock = wall_clock
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="dlock-test-"))
+        self.clock = Clock(self) if has_clock else None
         self.modules = []
         if module is not None:
             self.add_module(module)
@@ -153,7 +177,7 @@ class Server:
         self.tls_port = None
         self._clients = []
         self._observer = None
-        self._kept = []
+        self.kept = []
 
     def add_module(self, path):
         """Load this one too from the next start on; by a link, as its path may have blanks."""
@@ -181,7 +205,8 @@ class Server:
         command += ["--logfile", str(self.dir / "log"), "--save", ""]
         command += ["--enable-debug-command", "yes", "--enable-module-command", "yes"]
         command += ["--enable-protected-configs", "yes", "--shutdown-timeout", "0"]
-        command += ["--repl-diskless-sync-delay", "0"]
+        # A replica that was synchronized without a disk acknowledges its first write a second late.
+        command += ["--repl-diskless-sync", "no", "--repl-diskless-sync-delay", "0"]
         for i, module in enumerate(self.modules):
             command += ["--loadmodule", str(module), *(self.module_args if i == 0 else [])]
         return command + self.options
@@ -193,8 +218,8 @@ class Server:
         elif "/" in env.get("REDIS_SERVER", ""):
             env["REDIS_SERVER"] = os.path.join(LAUNCH_DIR, env["REDIS_SERVER"])
         env["LD_PRELOAD"] = env.get("DLOCK_PRELOAD", "")  # not what is preloaded into us
-        if self.wall_clock is not None:
-            self.wall_clock.prepare(env)
+        if self.clock is not None:
+            self.clock.prepare(env)
         with open(self.dir / "log", "ab") as log:
             self.process = subprocess.Popen(
                 self.command(), cwd=self.dir, env=env, stdin=subprocess.DEVNULL,
@@ -212,13 +237,16 @@ class Server:
                 time.sleep(0.005)
         return False
 
-    def stop(self):
-        """Shut down in good order, without saving, and look for signs of a crash."""
-        self._disconnect()
+    def stop(self, is_by_signal=False):
+        """Shut down without saving and without waiting for replicas, and look for signs of a crash.
+        By a signal: as an operator does it, with the saving and waiting that is configured. Redis
+        looks for signals ten times a second, so this takes longer."""
+        self.disconnect()
         if self.process is None:
             return
         self.process.send_signal(signal.SIGCONT)
-        self.process.send_signal(signal.SIGTERM)
+        if is_by_signal or not self._obeys_shutdown():
+            self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -228,9 +256,18 @@ class Server:
         self.check_log()
         assert status == 0, f"the server exited with {status}:\n{self.log()}"
 
+    def _obeys_shutdown(self):
+        """Send the command. A server may refuse it, or be silent as its clients are paused."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), ANSWER_TIMEOUT) as connection:
+                connection.sendall(b"SHUTDOWN NOSAVE NOW\r\n")
+                return connection.recv(1) == b""
+        except OSError:
+            return False
+
     def kill(self):
         """SIGKILL: no farewell, no last write."""
-        self._disconnect()
+        self.disconnect()
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -246,14 +283,15 @@ class Server:
             self.stop()
         finally:
             self.kill()
-            self._kept = []
+            self.kept = []
             shutil.rmtree(self.dir, ignore_errors=True)
 
     def keep(self, connection):
         """Somebody's connection lives as long as the server does, unless it is closed before."""
-        self._kept.append(connection)
+        self.kept.append(connection)
 
-    def _disconnect(self):
+    def disconnect(self):
+        """All clients of client()."""
         for client in self._clients:
             client.close()
             client.connection_pool.disconnect()
@@ -279,7 +317,7 @@ class Server:
         """The same client every time, for those who look again and again: each client() stays
         connected until the server stops, and there is a limit to them."""
         if self._observer is None:
-            self._observer = self.client(client_name="observer")
+            self._observer = self.client()
         return self._observer
 
     def socket(self):

@@ -1,6 +1,22 @@
-"""The replication stream as a replica sees it, command by command."""
+"""The replication stream as a replica sees it, command by command, and what replicas have."""
 
 import socket
+
+from support.server import wait_until
+
+# What comes now and then by itself: the clock of fences among it.
+HOUSEKEEPING = (b"PING", b"SELECT", b"REPLCONF", b"DLOCK.CLOCK")
+
+
+def digest(client):
+    """Of all data: the same on servers that have the same."""
+    return client.execute_command("DEBUG", "DIGEST")
+
+
+def in_sync(master, replica):
+    """Wait until the replica has everything the master wrote."""
+    wait_until(lambda: master.info("replication")["master_repl_offset"]
+               == replica.info("replication")["master_repl_offset"], "replica to catch up")
 
 
 class ReplicationStream:
@@ -40,7 +56,7 @@ class ReplicationStream:
             command = self._next()
             if command[:2] == [b"SET", self.MARK]:
                 return commands
-            if command[0].upper() not in (b"PING", b"SELECT", b"REPLCONF"):
+            if command[0].upper() not in HOUSEKEEPING:
                 commands.append(command)
 
     def close(self):

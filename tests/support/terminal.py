@@ -3,11 +3,11 @@
 import fcntl
 import os
 import pty
-import select
 import struct
 import termios
 import time
 
+from support.server import is_readable
 from support.tool import heed_the_keyboard
 
 
@@ -28,7 +28,7 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def _read(self, seconds):
-        if not select.select([self.fd], [], [], seconds)[0]:
+        if not is_readable(self.fd, seconds):
             return False
         try:
             data = os.read(self.fd, 65536)
@@ -37,7 +37,7 @@ class Terminal:
         self.shown += data.decode(errors="replace")
         return bool(data)
 
-    def wait_for(self, text, timeout=20, after=0):
+    def wait_for(self, text, timeout=50, after=0):
         """Until it was shown; the result is where it ends."""
         deadline = time.monotonic() + timeout
         while text not in self.shown[after:]:
@@ -53,7 +53,7 @@ class Terminal:
                 self.status = os.waitstatus_to_exitcode(status)
         return self.status is not None
 
-    def wait(self, timeout=20):
+    def wait(self, timeout=50):
         """Exit code; negative: the signal it died of."""
         deadline = time.monotonic() + timeout
         while not self.is_over():

@@ -109,7 +109,7 @@ def is_alive(pid):
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-def wait_for_end(pids, timeout=20):
+def wait_for_end(pids, timeout=50):
     wait_until(lambda: not any(map(is_alive, pids)), f"the end of {pids}", timeout)
 
 

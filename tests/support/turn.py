@@ -3,12 +3,11 @@ happens in the next one."""
 
 import fcntl
 import pathlib
-import signal
 import struct
 import termios
 
 from support.commands import Lock
-from support.server import wait_until
+from support.server import stopped, wait_until
 from support.waiting import queue_up
 
 ONE_READ = 24_000  # bytes: more than a server reads from a client in a turn, less than twice that
@@ -78,14 +77,11 @@ def has_arrived(bare):
 
 def _while_stopped(server, sends):
     """Pairs of a connection and bytes: all arrive while the server is stopped, in this order."""
-    server.process.send_signal(signal.SIGSTOP)
-    try:
+    with stopped(server):
         wait_until(lambda: is_stopped(server.process), "the server to stop")
         for bare, data in sends:
             bare.socket.sendall(data)
             wait_until(lambda: has_arrived(bare), "the lines to arrive")
-    finally:
-        server.process.send_signal(signal.SIGCONT)
 
 
 def in_one_turn_of_many(server, *sends):
@@ -97,6 +93,26 @@ def in_one_turn_of_many(server, *sends):
         assert bare.call("PING") == b"+PONG"
     _while_stopped(server, [(bare, f"{line}\r\n".encode()) for bare, line in sends])
     last.close()
+
+
+def sleep_then(server, seconds, *lines, other=None):
+    """The server sleeps so long, by the clock of leases and waits, and then runs these commands
+    before all that is due by then: the first line of each reply. other: a connection that is closed
+    meanwhile."""
+    bare, last = Bare(server), Bare(server)
+    for each in (bare, last):
+        assert each.call("PING") == b"+PONG"
+    with stopped(server):
+        wait_until(lambda: is_stopped(server.process), "the server to stop")
+        bare.send(*lines)
+        wait_until(lambda: has_arrived(bare), "the lines to arrive")
+        if other is not None:
+            other.close()
+        server.clock.advance(seconds, turns=0)
+    replies = bare.read(len(lines))
+    bare.close()
+    last.close()
+    return replies
 
 
 def in_two_turns(server, first, second):

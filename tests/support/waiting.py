@@ -1,23 +1,27 @@
 """A client that waits for a lock, on a connection of its own."""
 
-import select
+import contextlib
 import socket
 import time
 
 import redis
 
-from support.commands import Lock, stats
-from support.server import wait_until
+from support.commands import Lock, served, stats
+from support.server import is_readable, wait_until
+
+
+A_DAY = 86_400_000
+EMPTY = ["held", "sessions", "session_holds", "waiters", "queues"]
 
 
 class Waiting:
     """Sends DLOCK.ACQUIRE ... WAIT and does not read the answer until it is asked for. It waits on
     even if the test forgets it."""
 
-    def __init__(self, server, token, wait_ms=600_000, lease_ms=600_000, key="lock", db=0,
+    def __init__(self, server, token, wait_ms=A_DAY, lease_ms=600_000, key="lock", db=0,
                  options=()):
-        self.token = token
-        self.client = redis.Redis("127.0.0.1", server.port, db=db, socket_timeout=20)
+        self.server, self.token = server, token
+        self.client = redis.Redis("127.0.0.1", server.port, db=db, socket_timeout=50)
         self.connection = self.client.connection_pool.get_connection("ACQUIRE")
         server.keep(self)
         self.id = self.call("CLIENT", "ID")
@@ -37,8 +41,9 @@ class Waiting:
         return self.connection.read_response()
 
     def is_answered(self, within=0):
-        readable, _, _ = select.select([self.connection._sock], [], [], within)
-        return bool(readable)
+        """By what the server does by itself in its next turns; within: or so many seconds."""
+        let_turn(self.server)
+        return is_readable(self.connection._sock, within)
 
     def close(self):
         """An orderly end of the connection."""
@@ -49,6 +54,14 @@ class Waiting:
         self.connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         self.connection._sock.close()
         self.connection._sock = None
+
+
+def let_turn(server):
+    """Some turns of the server's event loop go by: what it does by itself has been done."""
+    if server.clock is not None:
+        return server.clock.turn()
+    for _ in range(10):
+        server.observer.ping()
 
 
 def wait_for_waiters(client, count):
@@ -62,8 +75,33 @@ def wait_for_waiter(server, key="lock"):
     wait_until(lambda: (lock.info() or {}).get("waiters") == 1, "the waiter")
 
 
+def wait_for_extensions(client, count):
+    """So many more of any lock."""
+    enough = served(client, "extend") + count
+    wait_until(lambda: served(client, "extend") >= enough, f"{count} extensions")
+
+
 def assert_nobody_waits(client):
     assert (stats(client)["waiters"], stats(client)["queues"]) == (0, 0)
+
+
+def end_sessions(server):
+    """Those that the server keeps, by name; others by time, which lifts the fences."""
+    for kept in server.kept:
+        if hasattr(kept, "timeout_ms"):
+            with contextlib.suppress(redis.ResponseError):
+                server.observer.execute_command("DLOCK.SESSION", kept.name, "END")
+    if stats(server.observer)["sessions"] > 0:
+        server.clock.advance(A_DAY / 1000)
+
+
+def flush_until_quiet(client):
+    """Nobody waits or holds a lock. A flush serves those who wait, so one may not be enough."""
+    def is_quiet():
+        client.flushall()
+        now = stats(client)
+        return not any(now[name] for name in EMPTY)
+    wait_until(is_quiet, "nothing to be left of this test")
 
 
 def queue_up(server, tokens, **options):

@@ -8,27 +8,27 @@ static int64_t slot_of(const char *key) {
     return cluster_slot(key, strlen(key));
 }
 
-static void the_slot_of_a_key_is_the_one_of_the_server(void) {
+TEST(the_slot_of_a_key_is_the_one_of_the_server) {
     CHECK_EQUAL(slot_of(""), 0);
     CHECK_EQUAL(slot_of("123456789"), 12739);
     CHECK_EQUAL(slot_of("foo"), 12182);
     CHECK_EQUAL(slot_of("order:product:1000"), 4117);
 }
 
-static void only_the_first_tag_counts(void) {
+TEST(only_the_first_tag_counts) {
     CHECK_EQUAL(slot_of("a{foo}b"), slot_of("foo"));
     CHECK_EQUAL(slot_of("{foo}{bar}"), slot_of("foo"));
     CHECK_EQUAL(slot_of("a{{foo}b"), slot_of("{foo"));
 }
 
-static void an_empty_or_open_tag_is_none(void) {
+TEST(an_empty_or_open_tag_is_none) {
     CHECK(slot_of("a{}foo") != slot_of(""));
     CHECK_EQUAL(slot_of("{}{foo}"), 2263);
     CHECK(slot_of("a{foo") != slot_of("foo"));
     CHECK(slot_of("a}foo{") != slot_of("foo"));
 }
 
-static void there_is_a_key_for_every_slot(void) {
+TEST(there_is_a_key_for_every_slot) {
     static uint32_t suffixes[CLUSTER_SLOTS];
     cluster_slot_find_suffixes("dlock:0123:", 11, suffixes);
     for (int slot = 0; slot < CLUSTER_SLOTS; slot++) {
@@ -39,9 +39,5 @@ static void there_is_a_key_for_every_slot(void) {
 }
 
 int main(void) {
-    UNIT_RUN(the_slot_of_a_key_is_the_one_of_the_server);
-    UNIT_RUN(only_the_first_tag_counts);
-    UNIT_RUN(an_empty_or_open_tag_is_none);
-    UNIT_RUN(there_is_a_key_for_every_slot);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -1,159 +1,330 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fence_test.c - the fence counter. It is one per process, so each case starts from where the one
- * before left it; only the first case sees it new. */
+/* fence_test.c - the fences of a server, and their clock, with a time that the cases make up. */
 #include "fence.h"
 
 #include "unit.h"
 
-/* Boot time passes as the wall clock does, unless a case says otherwise. */
-static fence_time time_of(int64_t wall_us) {
-    return (fence_time){.wall_us = wall_us, .boot_us = wall_us};
+#define SECOND INT64_C(1000000)
+#define MINUTE (60 * SECOND)
+#define HOUR   (60 * MINUTE)
+#define START  (1000 * HOUR)
+
+static fence_time now;
+
+/* Both clocks go on. */
+static void pass(int64_t us) {
+    now.wall_us += us;
+    now.boot_us += us;
 }
 
-static int64_t next(int64_t wall_us) {
-    return fence_next(time_of(wall_us), 0);
+static void start_at(int64_t wall_us) {
+    fence_start();
+    now = (fence_time){.wall_us = wall_us, .boot_us = 5 * SECOND};
 }
 
-static void a_new_counter_has_given_nothing(void) {
+static int64_t next(void) {
+    return fence_next(now, 0, 1);
+}
+
+static int64_t ask_for(int64_t fence) {
+    return fence_next(now, fence, 1);
+}
+
+/* -- one server */
+
+TEST(a_new_server_has_given_nothing) {
+    start_at(START);
     CHECK_EQUAL(fence_last(), 0);
+    CHECK_EQUAL(fence_base(now), START);
+    CHECK_EQUAL(fence_clock(now), START);
 }
 
-static void the_first_fence_is_the_time(void) {
-    CHECK_EQUAL(next(1000), 1000);
-    CHECK_EQUAL(fence_last(), 1000);
+TEST(the_first_fence_is_the_time) {
+    start_at(START);
+    CHECK_EQUAL(next(), START);
+    CHECK_EQUAL(fence_last(), START);
 }
 
-static void a_later_grant_has_the_later_time(void) {
-    int64_t later_us = fence_last() + 500;
-    CHECK_EQUAL(next(later_us), later_us);
-    CHECK_EQUAL(fence_last(), later_us);
+TEST(a_later_grant_has_the_later_time) {
+    start_at(START);
+    next();
+    pass(500);
+    CHECK_EQUAL(next(), START + 500);
 }
 
-static void grants_in_one_microsecond_count_on(void) {
-    int64_t now_us = fence_last() + 1;
+TEST(grants_in_one_microsecond_count_on) {
+    start_at(START);
     for (int i = 0; i < 1000; i++)
-        CHECK_EQUAL(next(now_us), now_us + i);
+        CHECK_EQUAL(next(), START + i);
 }
 
-static void the_fence_grows_while_the_clock_steps_back(void) {
-    int64_t before = fence_last();
-    CHECK_EQUAL(next(before - 500), before + 1);
-    CHECK_EQUAL(next(0), before + 2);
-    CHECK_EQUAL(next(-1), before + 3);
+TEST(a_wall_clock_that_is_set_back_changes_nothing) {
+    start_at(START);
+    next();
+    pass(SECOND);
+    now.wall_us -= HOUR;
+    CHECK_EQUAL(next(), START + SECOND);
+    pass(SECOND);
+    CHECK_EQUAL(next(), START + 2 * SECOND);
 }
 
-static void the_next_fence_is_above_one_seen_elsewhere(void) {
-    int64_t seen = fence_last() + 100000;
-    fence_raise(seen);
-    CHECK_EQUAL(fence_last(), seen);
-    CHECK_EQUAL(next(seen - 1), seen + 1);
+TEST(a_wall_clock_that_is_set_ahead_is_followed) {
+    start_at(START);
+    next();
+    now.wall_us += HOUR;
+    CHECK_EQUAL(next(), START + HOUR);
+    now.wall_us -= HOUR;
+    pass(SECOND);
+    CHECK_EQUAL(next(), START + HOUR + SECOND);
 }
 
-static void the_time_counts_again_once_it_has_caught_up(void) {
-    int64_t seen = fence_last() + 100000;
-    fence_raise(seen);
-    CHECK_EQUAL(next(seen), seen + 1);
-    CHECK_EQUAL(next(seen + 10), seen + 10);
-}
-
-static void a_smaller_fence_seen_elsewhere_changes_nothing(void) {
-    int64_t before = fence_last();
-    fence_raise(before);
-    fence_raise(before - 1);
-    fence_raise(0);
-    fence_raise(-1);
-    CHECK_EQUAL(fence_last(), before);
-    CHECK_EQUAL(next(0), before + 1);
-}
-
-static void no_fence_is_ever_given_twice(void) {
-    int64_t now_us = fence_last();
+TEST(no_fence_is_ever_given_twice) {
+    start_at(START);
+    int64_t before = 0;
     for (int i = 0; i < 200000; i++) {
-        int64_t before = fence_last();
-        now_us += unit_random_within(-1000, 1000);
-        if (unit_random() % 8 == 0) {
-            int64_t seen = now_us + unit_random_within(-1000, 1000);
-            fence_raise(seen);
-            CHECK_EQUAL(fence_last(), seen > before ? seen : before);
-            before = fence_last();
-        }
-        CHECK_EQUAL(next(now_us), now_us > before ? now_us : before + 1);
-        CHECK(fence_last() > before);
+        pass(unit_random_within(0, 1000));
+        if (unit_random() % 8 == 0) now.wall_us += unit_random_within(-SECOND, SECOND);
+        int64_t wanted = fence_clock(now) + unit_random_within(-1000, 5 * SECOND);
+        bool is_asked = unit_random() % 8 == 0 && fence_may_ask_for(wanted, now);
+        int64_t fence = is_asked ? ask_for(wanted) : next();
+        CHECK(fence > before);
+        CHECK(fence >= now.wall_us);
+        CHECK(!is_asked || fence >= wanted);
+        CHECK(fence <= fence_base(now) + FENCE_LEAD_MAX_US);
+        before = fence;
     }
 }
 
-static void a_grant_has_at_least_the_fence_that_was_asked_for(void) {
-    int64_t wanted = fence_last() + 5000;
-    CHECK_EQUAL(fence_next(time_of(fence_last() + 1), wanted), wanted);
-    CHECK_EQUAL(fence_next(time_of(0), wanted), wanted + 1);
-    CHECK_EQUAL(fence_next(time_of(0), 1), wanted + 2);
+/* -- requests for a fence */
+
+TEST(a_grant_has_at_least_the_fence_that_was_asked_for) {
+    start_at(START);
+    CHECK_EQUAL(ask_for(START + MINUTE), START + MINUTE);
+    CHECK_EQUAL(ask_for(START + MINUTE), START + MINUTE + 1);
+    CHECK_EQUAL(ask_for(1), START + MINUTE + 2);
 }
 
-static void a_fence_may_be_asked_for_up_to_some_minutes_ahead(void) {
-    int64_t now_us = fence_last() + 1000000;
-    CHECK(fence_may_ask_for(now_us + FENCE_AHEAD_MAX_US, time_of(now_us)));
-    CHECK(!fence_may_ask_for(now_us + FENCE_AHEAD_MAX_US + 1, time_of(now_us)));
+TEST(a_clock_that_leads_goes_on_at_half_its_speed) {
+    start_at(START);
+    ask_for(START + MINUTE);
+    pass(MINUTE);
+    CHECK_EQUAL(next(), START + MINUTE + MINUTE / 2);
+    pass(MINUTE);
+    CHECK_EQUAL(next(), START + 2 * MINUTE);
+    pass(MINUTE);
+    CHECK_EQUAL(next(), START + 3 * MINUTE);
 }
 
-static void requests_cannot_push_the_counter_step_by_step(void) {
-    int64_t now_us = fence_last() + 1000000;
-    int64_t wanted = now_us + FENCE_AHEAD_MAX_US;
-    CHECK_EQUAL(fence_next(time_of(now_us), wanted), wanted);
-    CHECK(!fence_may_ask_for(wanted + 2, time_of(now_us)));
-    CHECK(fence_may_ask_for(wanted, time_of(now_us))); /* what was given may be asked for again */
+TEST(a_fence_may_be_asked_for_up_to_five_minutes_ahead) {
+    start_at(START);
+    next();
+    CHECK(fence_may_ask_for(START + FENCE_LEAD_MAX_US, now));
+    CHECK(!fence_may_ask_for(START + FENCE_LEAD_MAX_US + 1, now));
 }
 
-static void a_clock_that_was_set_back_does_not_make_the_bound_stricter(void) {
-    int64_t hour_us = INT64_C(3600) * 1000000;
-    int64_t now_us = fence_last() + 1000000;
-    next(now_us);
-    fence_time set_back = {.wall_us = now_us - hour_us, .boot_us = now_us + 10};
-    CHECK(fence_may_ask_for(now_us + FENCE_AHEAD_MAX_US + 10, set_back));
-    CHECK(!fence_may_ask_for(now_us + FENCE_AHEAD_MAX_US + 11, set_back));
+TEST(requests_cannot_push_the_clock_step_by_step) {
+    start_at(START);
+    ask_for(START + FENCE_LEAD_MAX_US);
+    CHECK(fence_may_ask_for(START + FENCE_LEAD_MAX_US, now)); /* what was given */
+    CHECK(!fence_may_ask_for(START + FENCE_LEAD_MAX_US + 1, now));
+    CHECK_EQUAL(fence_base(now), START);
 }
 
-static void a_server_that_takes_over_behind_the_clock_just_goes_on(void) {
+TEST(a_clock_that_was_set_back_does_not_make_the_bound_stricter) {
+    start_at(START);
+    next();
+    now.wall_us -= HOUR;
+    pass(10);
+    CHECK(fence_may_ask_for(START + FENCE_LEAD_MAX_US + 10, now));
+    CHECK(!fence_may_ask_for(START + FENCE_LEAD_MAX_US + 11, now));
+}
+
+/* -- runs of fences */
+
+TEST(a_run_is_given_to_nobody_else) {
+    start_at(START);
+    CHECK_EQUAL(fence_next(now, 0, 100), START + 99);
+    CHECK_EQUAL(fence_next(now, 0, 10), START + 109);
+    CHECK_EQUAL(fence_next(now, START + 500, 10), START + 509);
+    CHECK_EQUAL(next(), START + 510);
+    pass(SECOND);
+    CHECK_EQUAL(next(), START + SECOND);
+}
+
+TEST(runs_are_refused_before_they_are_too_far_ahead) {
+    start_at(START);
+    int64_t count = 0;
+    for (; fence_may_reserve(0, 10000, now) && count < 100000; count++)
+        fence_next(now, 0, 10000);
+    CHECK(count > 1000);
+    CHECK(fence_last() <= START + FENCE_LEAD_MAX_US + SECOND);
     int64_t before = fence_last();
-    fence_resume(before);
-    CHECK_EQUAL(fence_last(), before);
-    fence_resume(before + 5);
-    CHECK_EQUAL(fence_last(), before);
+    CHECK_EQUAL(next(), before + 1); /* a single fence is never refused */
+    pass(MINUTE);
+    CHECK(fence_may_reserve(0, 10000, now));
 }
 
-static void a_server_that_takes_over_ahead_of_the_clock_jumps_over_all_that_was_given(void) {
-    int64_t before = fence_last(), now_us = before - 1;
-    fence_resume(now_us);
-    CHECK(fence_last() > now_us + FENCE_AHEAD_MAX_US);
-    int64_t far = fence_last();
-    fence_resume(far - 10 * FENCE_AHEAD_MAX_US); /* the clock was set back by more than the bound */
-    CHECK(fence_last() > far);
+/* -- what others have */
+
+TEST(the_next_fence_is_above_one_seen_elsewhere) {
+    start_at(START);
+    fence_see(START + 100, now);
+    CHECK_EQUAL(fence_last(), START + 100);
+    CHECK_EQUAL(next(), START + 101);
+    fence_see(START + 50, now);
+    CHECK_EQUAL(next(), START + 102);
 }
 
-static void a_forged_fence_is_not_followed(void) {
-    int64_t before = fence_last();
-    fence_raise(FENCE_RAISE_LIMIT);
-    fence_raise(INT64_MAX);
-    CHECK_EQUAL(fence_last(), before);
-    fence_raise(FENCE_RAISE_LIMIT - 1);
-    CHECK_EQUAL(next(0), FENCE_RAISE_LIMIT);
+TEST(a_fence_far_ahead_brings_its_clock_along) {
+    start_at(START);
+    fence_see(START + 10 * HOUR, now);
+    CHECK(next() > START + 10 * HOUR);
+    CHECK(fence_base(now) >= START + 10 * HOUR - FENCE_LEAD_MAX_US - SECOND);
+    pass(HOUR);
+    CHECK_EQUAL(next(), fence_base(now));
+}
+
+TEST(a_clock_that_was_heard_goes_on) {
+    start_at(START);
+    next();
+    fence_hear(START + HOUR, 0, now);
+    CHECK_EQUAL(next(), START + HOUR);
+    pass(MINUTE);
+    CHECK_EQUAL(next(), START + HOUR + MINUTE);
+    fence_hear(START, 0, now);
+    CHECK_EQUAL(next(), START + HOUR + MINUTE + 1);
+    CHECK(fence_may_ask_for(START + HOUR + FENCE_LEAD_MAX_US, now));
+}
+
+TEST(who_has_heard_of_a_lead_computes_the_same) {
+    start_at(START);
+    ask_for(START + 3 * MINUTE);
+    int64_t base_us = fence_base(now), clock_us = fence_clock(now);
+    pass(90 * SECOND);
+    int64_t there = fence_clock(now);
+    start_at(START - HOUR);
+    fence_hear(base_us, clock_us, now);
+    pass(90 * SECOND);
+    CHECK_EQUAL(fence_clock(now), there);
+}
+
+TEST(only_its_own_steps_are_news_to_others) {
+    start_at(START);
+    next();
+    uint64_t steps = fence_steps();
+    pass(MINUTE);
+    next();
+    now.wall_us -= HOUR;
+    next();
+    fence_hear(START + 10 * HOUR, 0, now);
+    next();
+    fence_next(now, 0, 1000);
+    CHECK_EQUAL((int64_t)fence_steps(), (int64_t)steps);
+    ask_for(fence_clock(now) + MINUTE);
+    CHECK_EQUAL((int64_t)fence_steps(), (int64_t)steps + 1);
+    now.wall_us += 20 * HOUR;
+    next();
+    CHECK_EQUAL((int64_t)fence_steps(), (int64_t)steps + 2);
+}
+
+/* -- taking over */
+
+TEST(who_takes_over_is_above_all_that_may_have_been_given) {
+    start_at(START);
+    fence_take_over(now, false);
+    CHECK_EQUAL(next(), START + FENCE_LEAD_MAX_US);
+}
+
+TEST(who_is_promoted_is_above_what_its_master_gave_while_the_message_was_under_way) {
+    start_at(START);
+    fence_take_over(now, true);
+    int64_t told_us = fence_base(now), given = next();
+    start_at(0); /* the replica, which hears of the base late and is promoted at once */
+    pass(FENCE_TRANSIT_US - 1);
+    fence_hear(told_us, 0, now);
+    fence_take_over(now, true);
+    CHECK(next() > given);
+}
+
+TEST(jumps_do_not_add_up) {
+    int64_t base_us = START;
+    for (int i = 1; i <= 100; i++) {
+        start_at(START + i);
+        fence_hear(base_us, 0, now);
+        fence_take_over(now, false);
+        base_us = fence_base(now);
+        CHECK_EQUAL(next(), START + i + FENCE_LEAD_MAX_US);
+    }
+}
+
+/* Servers replace each other. What the successor has heard is some seconds old, its wall clock is
+ * anything, and clients ask for fences as high as they may. */
+TEST(fences_grow_whoever_takes_over) {
+    int64_t heard_us = START, highest = 0, outage_us = 0;
+    for (int round = 0; round < 3000; round++) {
+        start_at(heard_us + unit_random_within(-3 * HOUR, 3 * HOUR) / (1 + round % 2 * 1000));
+        fence_hear(heard_us, 0, now);
+        pass(outage_us);
+        fence_take_over(now, true);
+        for (int i = 0; i < 20; i++) {
+            pass(unit_random_within(1, SECOND));
+            if (i < 10) heard_us = fence_base(now); /* what comes later, nobody hears */
+            int64_t wanted = fence_base(now) + FENCE_LEAD_MAX_US;
+            int64_t fence = unit_random() % 4 == 0 ? ask_for(wanted) : next();
+            CHECK(fence > highest);
+            highest = fence;
+        }
+        /* Some of the time went by before the successor heard of it. */
+        int64_t transit_us = unit_random_within(0, 9 * SECOND);
+        outage_us = fence_base(now) - heard_us + unit_random_within(100, SECOND);
+        outage_us = outage_us > transit_us ? outage_us - transit_us : 0;
+    }
+}
+
+/* -- when a fence was given out */
+
+TEST(the_time_of_a_fence_is_known) {
+    start_at(START);
+    int64_t fence = next();
+    pass(MINUTE);
+    CHECK_EQUAL(fence_given_us(fence, now), START);
+    CHECK_EQUAL(fence_given_us(fence + HOUR, now), now.wall_us);
+}
+
+TEST(the_time_of_a_fence_is_known_while_the_clock_leads) {
+    start_at(START);
+    int64_t early = next();
+    pass(MINUTE);
+    int64_t asked = ask_for(START + 3 * MINUTE);
+    pass(MINUTE);
+    int64_t slow = next();
+    pass(20 * MINUTE);
+    int64_t late = next();
+    pass(MINUTE);
+    CHECK_EQUAL(fence_given_us(early, now), START);
+    CHECK_EQUAL(fence_given_us(asked, now), START + MINUTE);
+    CHECK_EQUAL(fence_given_us(slow, now), START + 2 * MINUTE);
+    CHECK_EQUAL(fence_given_us(late, now), START + 22 * MINUTE);
+}
+
+TEST(the_time_of_a_fence_is_known_after_the_clock_was_set_ahead) {
+    start_at(START);
+    int64_t fence = next();
+    pass(MINUTE);
+    now.wall_us += HOUR;
+    next();
+    pass(MINUTE);
+    CHECK_EQUAL(fence_given_us(fence, now), now.wall_us - 2 * MINUTE);
+}
+
+TEST(the_time_of_a_fence_is_that_of_the_own_wall_clock) {
+    start_at(START);
+    fence_hear(START + HOUR, 0, now);
+    int64_t fence = next();
+    pass(MINUTE);
+    CHECK_EQUAL(fence_given_us(fence, now), START);
 }
 
 int main(void) {
-    UNIT_RUN(a_new_counter_has_given_nothing);
-    UNIT_RUN(the_first_fence_is_the_time);
-    UNIT_RUN(a_later_grant_has_the_later_time);
-    UNIT_RUN(grants_in_one_microsecond_count_on);
-    UNIT_RUN(the_fence_grows_while_the_clock_steps_back);
-    UNIT_RUN(the_next_fence_is_above_one_seen_elsewhere);
-    UNIT_RUN(the_time_counts_again_once_it_has_caught_up);
-    UNIT_RUN(a_smaller_fence_seen_elsewhere_changes_nothing);
-    UNIT_RUN(no_fence_is_ever_given_twice);
-    UNIT_RUN(a_grant_has_at_least_the_fence_that_was_asked_for);
-    UNIT_RUN(a_fence_may_be_asked_for_up_to_some_minutes_ahead);
-    UNIT_RUN(requests_cannot_push_the_counter_step_by_step);
-    UNIT_RUN(a_clock_that_was_set_back_does_not_make_the_bound_stricter);
-    UNIT_RUN(a_server_that_takes_over_behind_the_clock_just_goes_on);
-    UNIT_RUN(a_server_that_takes_over_ahead_of_the_clock_jumps_over_all_that_was_given);
-    UNIT_RUN(a_forged_fence_is_not_followed);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -22,7 +22,9 @@ static void release(void *memory) {
 }
 
 static lease_index new_index(void) {
-    return (lease_index){.resize = resize, .release = release};
+    heap_resize = resize;
+    heap_release = release;
+    return (lease_index){.last_id = 0};
 }
 
 static void free_index(lease_index *index) {
@@ -31,28 +33,28 @@ static void free_index(lease_index *index) {
     for (uint32_t i = 0; i < index->chunk_count; i++)
         release(index->chunks[i]);
     release(index->chunks);
-    release(index->ends.heap);
+    release(index->ends.nodes);
 }
 
-static void an_empty_index_has_nothing(void) {
+TEST(an_empty_index_has_nothing) {
     lease_index index = new_index();
     CHECK(lease_index_first(&index) == NULL);
     CHECK(lease_index_find(&index, (lease_ref){.id = 1, .slot = 0}) == NULL);
     CHECK_EQUAL(lease_index_slots(&index), 0);
 }
 
-static void an_entry_is_found_by_its_reference(void) {
+TEST(an_entry_is_found_by_its_reference) {
     lease_index index = new_index();
     char name;
     lease_ref ref = lease_entry_ref(lease_index_add(&index, 100, 3, &name));
     const lease_entry *found = lease_index_find(&index, ref);
-    CHECK(found != NULL && found->name == &name && found->db == 3 && found->end.at_us == 100);
+    CHECK(found != NULL && found->name == &name && found->db == 3 && found->end.key == 100);
     CHECK(lease_index_first(&index) == found);
     free_index(&index);
     CHECK_EQUAL(blocks, 0);
 }
 
-static void a_reference_without_an_id_finds_nothing(void) {
+TEST(a_reference_without_an_id_finds_nothing) {
     lease_index index = new_index();
     lease_index_add(&index, 100, 0, NULL);
     CHECK(lease_index_find(&index, (lease_ref){.id = 0, .slot = 0}) == NULL);
@@ -60,7 +62,7 @@ static void a_reference_without_an_id_finds_nothing(void) {
     free_index(&index);
 }
 
-static void a_reference_to_a_dropped_entry_finds_nothing_even_when_the_slot_is_used_again(void) {
+TEST(a_reference_to_a_dropped_entry_finds_nothing_even_when_the_slot_is_used_again) {
     lease_index index = new_index();
     lease_ref old = lease_entry_ref(lease_index_add(&index, 100, 0, NULL));
     lease_index_drop(&index, lease_index_find(&index, old));
@@ -72,7 +74,7 @@ static void a_reference_to_a_dropped_entry_finds_nothing_even_when_the_slot_is_u
     free_index(&index);
 }
 
-static void a_reference_from_before_a_new_id_finds_nothing(void) {
+TEST(a_reference_from_before_a_new_id_finds_nothing) {
     lease_index index = new_index();
     lease_entry *entry = lease_index_add(&index, 100, 0, NULL);
     lease_ref old = lease_entry_ref(entry);
@@ -82,7 +84,7 @@ static void a_reference_from_before_a_new_id_finds_nothing(void) {
     free_index(&index);
 }
 
-static void a_lease_that_is_set_later_no_longer_ends_first(void) {
+TEST(a_lease_that_is_set_later_no_longer_ends_first) {
     lease_index index = new_index();
     lease_entry *one = lease_index_add(&index, 100, 0, NULL);
     lease_entry *other = lease_index_add(&index, 200, 0, NULL);
@@ -91,7 +93,7 @@ static void a_lease_that_is_set_later_no_longer_ends_first(void) {
     free_index(&index);
 }
 
-static void memory_is_given_back_with_the_last_of_many(void) {
+TEST(memory_is_given_back_with_the_last_of_many) {
     lease_index index = new_index();
     for (int i = 0; i < MANY; i++)
         lease_index_add(&index, i, 0, NULL);
@@ -101,7 +103,7 @@ static void memory_is_given_back_with_the_last_of_many(void) {
     CHECK_EQUAL(blocks, 0);
     CHECK_EQUAL(lease_index_slots(&index), 0);
     lease_index_add(&index, 1, 0, NULL); /* and it can be used again */
-    CHECK_EQUAL(lease_index_first(&index)->end.at_us, 1);
+    CHECK_EQUAL(lease_index_first(&index)->end.key, 1);
     free_index(&index);
 }
 
@@ -110,12 +112,12 @@ static int64_t first_end(const lease_index *index) {
     int64_t first_us = INT64_MAX;
     for (uint32_t slot = 0; slot < lease_index_slots(index); slot++) {
         const lease_entry *each = lease_index_at(index, slot);
-        if (each->id != 0 && each->end.at_us < first_us) first_us = each->end.at_us;
+        if (each->id != 0 && each->end.key < first_us) first_us = each->end.key;
     }
     return first_us;
 }
 
-static void any_sequence_of_changes_keeps_the_order(void) {
+TEST(any_sequence_of_changes_keeps_the_order) {
     lease_index index = new_index();
     static lease_ref refs[MANY];
     int count = 0;
@@ -136,22 +138,14 @@ static void any_sequence_of_changes_keeps_the_order(void) {
             CHECK(lease_index_find(&index, refs[which]) == NULL);
             refs[which] = refs[--count];
         }
-        CHECK_EQUAL((int64_t)index.ends.count, count);
+        CHECK_EQUAL(index.ends.count, count);
         if (i % 16 == 0 && count > 0)
-            CHECK_EQUAL(lease_index_first(&index)->end.at_us, first_end(&index));
+            CHECK_EQUAL(lease_index_first(&index)->end.key, first_end(&index));
     }
     free_index(&index);
     CHECK_EQUAL(blocks, 0);
 }
 
 int main(void) {
-    UNIT_RUN(an_empty_index_has_nothing);
-    UNIT_RUN(an_entry_is_found_by_its_reference);
-    UNIT_RUN(a_reference_without_an_id_finds_nothing);
-    UNIT_RUN(a_reference_to_a_dropped_entry_finds_nothing_even_when_the_slot_is_used_again);
-    UNIT_RUN(a_reference_from_before_a_new_id_finds_nothing);
-    UNIT_RUN(a_lease_that_is_set_later_no_longer_ends_first);
-    UNIT_RUN(memory_is_given_back_with_the_last_of_many);
-    UNIT_RUN(any_sequence_of_changes_keeps_the_order);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -63,7 +63,7 @@ static void check_within_bounds(const lock_state *state) {
 static void check_round_trip(const lock_state *state) {
     message encoded = encode(state);
     lock_state read;
-    CHECK_EQUAL((int64_t)encoded.size, (int64_t)(LOCK_CODEC_HEADER_SIZE + state->token.length));
+    CHECK_EQUAL(encoded.size, (LOCK_CODEC_HEADER_SIZE + state->token.length));
     bool is_read = decode(encoded.bytes, encoded.size, &read);
     CHECK(is_read);
     if (is_read) check_same(&read, state);
@@ -111,17 +111,17 @@ static lock_state random_state(char token[LOCK_TOKEN_MAX]) {
     };
 }
 
-static void the_layout_is_the_one_in_files_already_written(void) {
+TEST(the_layout_is_the_one_in_files_already_written) {
     static const char expected[] = "\x03"
                                    "\x01"
-                                   "\x88\x77\x66\x55\x44\x33\x22\x11"
+                                   "\x77\x66\x55\x44\x33\x22\x11\x00"
                                    "\xd4\xc3\xb2\xa1"
                                    "to\0ken";
     lock_state state = {
         .kind = LOCK_KIND_LOCK,
         .is_shared = true,
         .token = {"to\0ken", 6},
-        .fence = INT64_C(0x1122334455667788),
+        .fence = INT64_C(0x0011223344556677),
         .lease_ms = INT64_C(0xa1b2c3d4),
     };
     message encoded = encode(&state);
@@ -129,7 +129,7 @@ static void the_layout_is_the_one_in_files_already_written(void) {
     check_round_trip(&state);
 }
 
-static void every_field_survives_at_its_limits(void) {
+TEST(every_field_survives_at_its_limits) {
     static char longest[LOCK_TOKEN_MAX];
     static const lock_token tokens[] = {{"t", 1}, {"\0", 1}, {longest, LOCK_TOKEN_MAX}};
     static const int64_t fences[] = {1, 2, LOCK_FENCE_LIMIT - 1};
@@ -147,15 +147,15 @@ static void every_field_survives_at_its_limits(void) {
     }
 }
 
-static void random_states_come_back_as_they_were(void) {
+TEST(random_states_come_back_as_they_were) {
     char token[LOCK_TOKEN_MAX];
-    for (int i = 0; i < 100000; i++) {
+    for (int i = 0; i < 5000; i++) {
         lock_state state = random_state(token);
         check_round_trip(&state);
     }
 }
 
-static void a_fence_out_of_bounds_is_refused(void) {
+TEST(a_fence_out_of_bounds_is_refused) {
     CHECK(is_read_with(FENCE_AT, 8, 1));
     CHECK(is_read_with(FENCE_AT, 8, LOCK_FENCE_LIMIT - 1));
     CHECK(!is_read_with(FENCE_AT, 8, 0));
@@ -165,23 +165,23 @@ static void a_fence_out_of_bounds_is_refused(void) {
     CHECK(!is_read_with(FENCE_AT, 8, INT64_MIN));
 }
 
-static void a_lease_of_nothing_is_refused(void) {
+TEST(a_lease_of_nothing_is_refused) {
     CHECK(is_read_with(LEASE_AT, 4, 1));
     CHECK(is_read_with(LEASE_AT, 4, LOCK_LEASE_MAX_MS));
     CHECK(!is_read_with(LEASE_AT, 4, 0));
 }
 
-static void any_other_version_is_refused(void) {
+TEST(any_other_version_is_refused) {
     for (int version = 0; version < 256; version++)
         CHECK_EQUAL(is_read_with(0, 1, version), version == 3);
 }
 
-static void any_other_mode_is_refused(void) {
+TEST(any_other_mode_is_refused) {
     for (int mode = 0; mode < 256; mode++)
         CHECK_EQUAL(is_read_with(MODE_AT, 1, mode), mode < 2);
 }
 
-static void only_a_token_of_1_to_256_bytes_is_read(void) {
+TEST(only_a_token_of_1_to_256_bytes_is_read) {
     message longest = encode(&smallest);
     memset(longest.bytes + LOCK_CODEC_HEADER_SIZE, 'x', LOCK_TOKEN_MAX + 1);
     for (size_t length = 0; length <= LOCK_TOKEN_MAX + 1; length++) {
@@ -192,7 +192,7 @@ static void only_a_token_of_1_to_256_bytes_is_read(void) {
     }
 }
 
-static void much_too_long_is_refused(void) {
+TEST(much_too_long_is_refused) {
     enum { SIZE = 1 << 20 };
     char *bytes = calloc(SIZE, 1);
     if (bytes == NULL) abort();
@@ -201,7 +201,7 @@ static void much_too_long_is_refused(void) {
     free(bytes);
 }
 
-static void a_truncated_lock_is_refused_or_has_a_shorter_token(void) {
+TEST(a_truncated_lock_is_refused_or_has_a_shorter_token) {
     char token[LOCK_TOKEN_MAX];
     for (int i = 0; i < 100; i++) {
         lock_state state = random_state(token), read;
@@ -217,9 +217,9 @@ static void a_truncated_lock_is_refused_or_has_a_shorter_token(void) {
     }
 }
 
-static void a_lock_with_one_wrong_byte_is_refused_or_sane(void) {
+TEST(a_lock_with_one_wrong_byte_is_refused_or_sane) {
     char token[LOCK_TOKEN_MAX];
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 4; i++) {
         lock_state state = random_state(token);
         message encoded = encode(&state);
         for (size_t at = 0; at < encoded.size; at++) {
@@ -233,9 +233,9 @@ static void a_lock_with_one_wrong_byte_is_refused_or_sane(void) {
     }
 }
 
-static void random_bytes_are_refused_or_sane(void) {
+TEST(random_bytes_are_refused_or_sane) {
     int accepted = 0;
-    for (int i = 0; i < 200000; i++) {
+    for (int i = 0; i < 10000; i++) {
         message any = {.size = (size_t)unit_random_within(0, LOCK_CODEC_SIZE_MAX + 1)};
         for (size_t at = 0; at < any.size; at++)
             any.bytes[at] = (char)(unsigned char)(unit_random() & 0xff);
@@ -245,21 +245,9 @@ static void random_bytes_are_refused_or_sane(void) {
         if (unit_random() % 8 != 0) any.bytes[MODE_AT] &= 1;
         accepted += check_refused_or_sane(&any);
     }
-    CHECK(accepted > 1000);
+    CHECK(accepted > 100);
 }
 
 int main(void) {
-    UNIT_RUN(the_layout_is_the_one_in_files_already_written);
-    UNIT_RUN(every_field_survives_at_its_limits);
-    UNIT_RUN(random_states_come_back_as_they_were);
-    UNIT_RUN(a_fence_out_of_bounds_is_refused);
-    UNIT_RUN(a_lease_of_nothing_is_refused);
-    UNIT_RUN(any_other_version_is_refused);
-    UNIT_RUN(any_other_mode_is_refused);
-    UNIT_RUN(only_a_token_of_1_to_256_bytes_is_read);
-    UNIT_RUN(much_too_long_is_refused);
-    UNIT_RUN(a_truncated_lock_is_refused_or_has_a_shorter_token);
-    UNIT_RUN(a_lock_with_one_wrong_byte_is_refused_or_sane);
-    UNIT_RUN(random_bytes_are_refused_or_sane);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

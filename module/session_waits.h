@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* session_waits.h - waits that hang on a session: ACQUIRE ... WAIT ... VIA. The place in the queue
+ * is that of queues.h; the outcome is an event:
+ *
+ *   [number, "granted", key, token, fence, age]
+ *   [number, "ended", key, token, why]
+ *
+ *   age   ms from the grant to the arrival of the call that gets the event; 0 if it came before
+ *   why   timeout, released, or an error that a client can act on */
+#ifndef DLOCK_SESSION_WAITS_H
+#define DLOCK_SESSION_WAITS_H
+
+#include "lease_index.h"
+#include "queues.h"
+#include "session.h"
+
+/* Puts the request, which names its session, into the queue for the lock. older: the waiter with
+ * the same token, which loses its place to the request; NULL: none. */
+void session_waits_add(int db, RedisModuleString *name, const lock_request *request, waiter *older);
+
+/* The counterparts of the functions of blocked.h. The first two take the waiter out of its queue.
+ * */
+void session_waits_grant(waiter *granted, lease_ref hold, int64_t fence);
+void session_waits_end(waiter *ended, const char *why);
+bool session_waits_is_permitted(const waiter *waiting);
+
+/* Another call, with the same token, has taken over the place of the waiter. No event. */
+void session_waits_drop(waiter *dropped);
+
+/* The session of the first waiter in line is away: the waiter keeps its place, but leaves the
+ * line. */
+void session_waits_pass_over(waiter *passed);
+
+/* The session is away: takes the next wait out of the line; before that, takes back grants that
+ * were never written to a connection, and gives them to sessions_abandon(). False: there are no
+  * more. */
+bool session_waits_step_aside(session *session);
+
+/* The session is back: puts the next wait back in line. False: there are no more. */
+bool session_waits_step_back(session *session);
+
+/* The session has ended: frees its next wait; before that, takes back grants as above. False: there
+ * are no more. */
+bool session_waits_clear(session *session);
+
+int64_t session_waits_count(void);
+
+#endif

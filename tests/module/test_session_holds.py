@@ -1,0 +1,655 @@
+"""ACQUIRE ... VIA ... SESSION: locks that last as long as a session, and losses that are told."""
+
+import pytest
+import redis
+
+from support.cluster import slot_of
+from support.commands import Lock, details_of, stats
+from support.crowd import send_all
+from support.server import free_port, wait_until
+from support.session import Session
+from support.stream import ReplicationStream
+from support.turn import Bare, in_one_turn
+from support.waiting import A_DAY, let_turn, queue_up
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def session(server):
+    return Session(server)
+
+
+@pytest.fixture
+def other(server):
+    return Session(server)
+
+
+def lost(token, why, key="lock"):
+    return ["lost", key, token, why]
+
+
+def is_free(lock):
+    return lambda: lock.info() is None
+
+
+def keep_alive(session, clock, seconds):
+    """So much time goes by, with heartbeats in between."""
+    while seconds > 0:
+        clock.advance(min(seconds, TIMEOUT_S / 2))
+        seconds -= TIMEOUT_S / 2
+        assert session.has_no_events()
+        clock.advance(TIMEOUT_S / 3)
+        session.read()
+
+
+# -- as long as the session -----------------------------------------------------------------------
+
+
+def test_a_hold_lasts_as_long_as_its_session(session, lock, clock):
+    fence = session.hold("me")
+    keep_alive(session, clock, 10 * TIMEOUT_S)
+    assert lock.info()["fence"] == fence
+    clock.advance(TIMEOUT_S)
+    assert lock.info() is None
+    assert lock.client.dbsize() == 0
+
+
+def test_a_hold_ends_with_end(session, lock):
+    session.hold("me")
+    session.end()
+    wait_until(is_free(lock), "the lock to end")
+    counted = stats(lock.client)
+    assert (counted["session_holds"], counted["session_releases"]) == (0, 1)
+
+
+@pytest.mark.parametrize("options", [(), ("SHARED",), ("GRACE", 5_000), ("PX", 600_000)], ids=str)
+def test_no_command_sees_a_hold_after_the_end_of_its_session(session, lock, options):
+    session.hold("me", *options)
+    one, shown, fence = in_one_turn(
+        lock.client, ("DLOCK.SESSION", session.name, "END"), ("DLOCK.INFO", "lock"),
+        ("DLOCK.ACQUIRE", "lock", "you", "PX", 60_000))
+    assert (one, shown) == (1, None) and fence > 0
+
+
+def test_shared_holds_end_together_with_their_session(server, session, lock):
+    for token in ("one", "two"):
+        session.hold(token, "SHARED")
+    assert lock.acquire("you") is None
+    session.end()
+    let_turn(server)
+    assert lock.acquire("you") > 0
+
+
+def test_the_lock_of_an_ended_session_is_handed_on(server, session, other, lock):
+    session.hold("me")
+    [first] = queue_up(server, ["first"])
+    other.wait("second")
+    session.end()
+    assert first.answer() > 0
+    lock.release("first")
+    assert other.event()[:3] == ["granted", "lock", "second"]
+
+
+def test_what_is_left_of_a_hold_is_what_is_left_of_its_session(session, lock, clock):
+    session.hold("me")
+    assert TIMEOUT_S * 1000 - 1000 < lock.ttl() <= TIMEOUT_S * 1000
+    clock.advance(20)
+    assert 39_000 < lock.ttl() <= 40_000
+    session.send()
+    assert not session.is_answered()
+    assert TIMEOUT_S * 1000 - 1000 < lock.ttl() <= TIMEOUT_S * 1000
+
+
+def test_a_hold_goes_on_while_its_session_is_away(session, lock, clock):
+    fence = session.hold("me")
+    session.go_away()
+    clock.advance(TIMEOUT_S - 1)
+    assert lock.info()["fence"] == fence
+    assert session.come_back() == []
+    clock.advance(TIMEOUT_S - 1)
+    assert lock.info()["fence"] == fence
+
+
+def test_without_session_the_lease_alone_counts(session, lock):
+    session.acquire("me", "PX", 60_000)
+    session.end()
+    let_turn(session.server)
+    assert lock.info()["token"] == b"me"
+    assert stats(lock.client)["session_holds"] == 0
+
+
+def test_a_hold_without_a_lease_cannot_be_extended(session, lock, clock):
+    session.hold("me")
+    with pytest.raises(redis.ResponseError, match="no lease of its own"):
+        lock.extend("me")
+    assert lock.extend("you") == 0
+
+
+def test_a_released_hold_is_no_loss(session, lock):
+    session.hold("me")
+    assert lock.release("me") == 1
+    assert stats(lock.client)["session_holds"] == 0
+    assert session.has_no_events()
+
+
+def test_the_same_token_has_the_same_fence(session, lock):
+    assert session.hold("me") == session.hold("me")
+    assert stats(lock.client)["session_holds"] == 1
+
+
+def test_asking_again_without_session_leaves_the_hold_to_its_session(session, lock, clock):
+    """A late or repeated command never shortens anything."""
+    fence = session.hold("me")
+    for options in ((), ("VIA", session.name)):
+        assert lock.acquire("me", 2 * TIMEOUT_S * 1000, *options) == fence
+    keep_alive(session, clock, 5 * TIMEOUT_S)
+    assert lock.info()["fence"] == fence
+
+
+def test_a_lock_becomes_a_hold_when_its_holder_asks_so(session, lock, clock):
+    fence = lock.acquire("me", 30_000)
+    assert session.hold("me") == fence
+    keep_alive(session, clock, 5 * TIMEOUT_S)
+    assert lock.info()["fence"] == fence
+    session.end()
+    wait_until(is_free(lock), "the lock to end")
+
+
+def test_a_hold_moves_to_another_session(session, other, lock):
+    fence = session.hold("me")
+    assert other.hold("me") == fence
+    session.end()
+    let_turn(session.server)
+    assert lock.info()["fence"] == fence
+    other.end()
+    wait_until(is_free(lock), "the lock to end")
+
+
+def test_a_hold_moves_from_a_session_to_a_connection(server, session, lock):
+    fence = session.hold("me")
+    holder = server.connect()
+    assert Lock(holder).acquire("me", 600_000, "SESSION") == fence
+    assert lock.ttl() > TIMEOUT_S * 1000
+    session.end()
+    let_turn(server)
+    assert lock.info()["fence"] == fence
+    holder.connection_pool.disconnect()
+    wait_until(is_free(lock), "the lock to end")
+
+
+def test_shared_holds_of_several_sessions_end_one_by_one(session, other, lock):
+    session.hold("one", "SHARED")
+    session.hold("two", "SHARED")
+    other.hold("three", "SHARED")
+    session.end()
+    wait_until(lambda: stats(lock.client)["holders"] == 1, "two to end")
+    assert lock.info()["token"] == b"three"
+
+
+def test_a_lifted_fence_keeps_the_hold(session, lock, clock):
+    fence = session.hold("me") + 60_000_000
+    assert session.acquire("me", "SESSION", "FENCE", fence) == fence
+    keep_alive(session, clock, 3 * TIMEOUT_S)
+    assert lock.info()["fence"] == fence
+
+
+# -- PX as a limit --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("px_s", [10, 300])
+def test_a_hold_with_a_lease_ends_with_whichever_is_first(session, lock, clock, px_s):
+    session.hold("me", "PX", px_s * 1000)
+    keep_alive(session, clock, min(px_s, TIMEOUT_S) / 2)
+    left = lock.ttl()
+    assert 0 < left <= min(px_s, TIMEOUT_S) * 1000 if left is not None else px_s == 10
+    clock.advance(min(px_s, TIMEOUT_S))
+    assert lock.info() is None
+
+
+def test_the_lease_of_a_hold_that_ends_is_a_loss(session, lock, clock):
+    session.hold("me", "PX", 10_000)
+    clock.advance(10)
+    assert session.event() == lost("me", "expired")
+    assert stats(lock.client)["expired"] == 1
+
+
+def test_the_lease_of_a_hold_can_be_extended(session, lock, clock):
+    fence = session.hold("me", "PX", 10_000)
+    assert lock.extend("me", 50_000) == 1
+    clock.advance(40)
+    assert lock.info()["fence"] == fence
+    clock.advance(10)
+    assert session.event() == lost("me", "expired")
+
+
+def test_an_extension_never_shortens_the_lease_of_a_hold(session, lock, clock):
+    fence = session.hold("me", "PX", 50_000)
+    assert lock.extend("me", 1_000) == 1
+    assert session.hold("me", "PX", 1_000) == fence
+    clock.advance(40)
+    assert lock.info()["fence"] == fence
+
+
+@pytest.mark.parametrize("before", [("PX", 50_000), ("SESSION",)], ids=str)
+def test_a_limit_does_not_shorten_what_the_holder_had(session, other, lock, clock, before):
+    fence = other.acquire("me", *before)
+    assert session.hold("me", "PX", 1_000) == fence
+    clock.advance(40)
+    assert lock.info()["fence"] == fence
+
+
+def test_asking_again_without_a_lease_takes_the_limit_away(session, lock, clock):
+    fence = session.hold("me", "PX", 10_000)
+    session.hold("me")
+    keep_alive(session, clock, 3 * TIMEOUT_S)
+    assert lock.info()["fence"] == fence
+
+
+# -- GRACE ----------------------------------------------------------------------------------------
+
+
+def test_a_hold_with_grace_0_ends_when_the_session_goes_away(session, lock):
+    session.hold("me", "GRACE", 0)
+    session.go_away()
+    assert lock.info() is None
+    assert session.come_back() == [lost("me", "expired")]
+
+
+def test_a_hold_with_grace_ends_so_long_after_the_session_went_away(session, lock, clock):
+    session.hold("me", "GRACE", 10_000)
+    clock.advance(30)
+    session.go_away()
+    assert 9_000 < lock.ttl() <= 10_000
+    clock.advance(9)
+    assert lock.info()["token"] == b"me"
+    clock.advance(1)
+    assert lock.info() is None
+    assert session.come_back() == [lost("me", "expired")]
+
+
+def test_a_session_that_comes_back_in_time_keeps_its_holds_with_grace(session, lock, clock):
+    fence = session.hold("me", "GRACE", 10_000)
+    session.go_away()
+    clock.advance(9)
+    assert session.come_back() == []
+    clock.advance(TIMEOUT_S - 1)
+    assert lock.info()["fence"] == fence
+
+
+def test_a_session_back_in_the_turn_in_which_it_went_keeps_its_holds_with_grace_0(
+        server, session, lock):
+    """The end of the old connection may be noticed first."""
+    fence = session.hold("me", "GRACE", 0)
+    in_one_turn(lock.client, ("CLIENT", "KILL", "ID", session.id),
+                ("DLOCK.SESSION", session.name, "PX", 60_000))
+    let_turn(server)
+    assert lock.info()["fence"] == fence
+
+
+def test_a_session_that_moves_to_another_connection_is_not_away(session, lock):
+    fence = session.hold("me", "GRACE", 0)
+    older = session.connection
+    session.connect()
+    assert session.call() == (session.born, [])
+    session.send()
+    older.disconnect()
+    assert not session.is_answered()
+    assert lock.info()["fence"] == fence
+
+
+def test_grace_does_not_outlast_the_session(session, lock, clock):
+    session.hold("me", "GRACE", 10_000)
+    clock.advance(TIMEOUT_S - 1)
+    session.go_away()
+    clock.advance(1)
+    assert lock.info() is None
+
+
+def test_grace_does_not_outlast_the_lease(session, lock, clock):
+    session.hold("me", "PX", 10_000, "GRACE", 30_000)
+    session.go_away()
+    clock.advance(10)
+    assert lock.info() is None
+
+
+def test_an_extension_does_not_outlast_grace(session, lock, clock):
+    session.hold("me", "PX", 10_000, "GRACE", 5_000)
+    session.go_away()
+    assert lock.extend("me", 50_000) == 1
+    clock.advance(5)
+    assert lock.info() is None
+
+
+def test_grace_can_be_taken_back(session, lock, clock):
+    fence = session.hold("me", "GRACE", 0)
+    assert session.hold("me") == fence
+    session.go_away()
+    clock.advance(TIMEOUT_S - 1)
+    assert lock.info()["fence"] == fence
+
+
+def test_a_hold_with_grace_needs_a_session_that_is_present(session, lock):
+    session.go_away()
+    with pytest.raises(redis.ResponseError, match="^NOSESSION the session is away"):
+        session.hold("me", "GRACE", 0)
+    assert lock.info() is None
+
+
+def test_a_waiter_with_grace_gets_a_hold_with_grace(session, lock):
+    lock.acquire("me")
+    assert session.acquire("you", "SESSION", "GRACE", 0, "WAIT", A_DAY) == "QUEUED"
+    lock.release("me")
+    assert session.event()[:3] == ["granted", "lock", "you"]
+    session.go_away()
+    assert lock.info() is None
+
+
+def test_what_ended_with_grace_is_handed_on(session, other, lock):
+    session.hold("me", "GRACE", 0)
+    other.wait("you")
+    session.go_away()
+    assert other.event()[:3] == ["granted", "lock", "you"]
+
+
+@pytest.mark.parametrize("options", [("GRACE", 0), ("GRACE", 5_000)], ids=str)
+def test_shared_holds_with_grace_end_one_by_one(session, other, lock, clock, options):
+    session.hold("one", "SHARED", *options)
+    session.hold("two", "SHARED")
+    other.hold("three", "SHARED")
+    session.go_away()
+    clock.advance(6)
+    details = details_of(lock.client.execute_command("DLOCK.INFO", "lock"))
+    assert {holder["token"] for holder in details["holders"]} == {b"two", b"three"}
+
+
+# -- losses ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end, why", [
+    (lambda c: c.delete("lock"), "deleted"),
+    (lambda c: c.unlink("lock"), "deleted"),
+    (lambda c: c.pexpire("lock", 0), "deleted"),
+    (lambda c: c.rename("lock", "else"), "deleted"),
+    (lambda c: c.move("lock", 3), "deleted"),
+    (lambda c: c.set("lock", "theirs"), "overwritten"),
+    (lambda c: in_one_turn(c, ("SET", "x", 1), ("RENAME", "x", "lock")), "overwritten"),
+], ids=["del", "unlink", "pexpire", "rename", "move", "set", "renamed over"])
+@pytest.mark.parametrize("options", [(), ("SHARED",), ("GRACE", 0), ("PX", 30_000)], ids=str)
+def test_a_loss_is_told_with_its_reason(session, lock, options, end, why):
+    session.hold("me", *options)
+    end(lock.client)
+    assert session.event() == lost("me", why)
+    assert stats(lock.client)["session_holds"] == 0
+
+
+@pytest.mark.parametrize("flush", [("FLUSHALL",), ("FLUSHDB", "ASYNC")], ids=str)
+@pytest.mark.parametrize("options, token", [((), ""), (("SHARED",), "me")], ids=str)
+def test_a_flush_is_a_loss(session, lock, flush, options, token):
+    """Of an exclusive lock nothing is left that knows the token."""
+    session.hold("me", *options)
+    lock.client.execute_command(*flush)
+    assert session.event() == lost(token, "flushed")
+    assert stats(lock.client)["session_holds"] == 0
+
+
+def test_the_losses_of_a_session_that_is_away_wait_for_it(session, lock):
+    session.hold("me")
+    session.go_away()
+    lock.client.delete("lock")
+    let_turn(session.server)
+    assert session.come_back() == [lost("me", "deleted")]
+
+
+def test_a_loss_wakes_the_parked_heartbeat(session, lock):
+    session.hold("me")
+    session.park()
+    lock.client.delete("lock")
+    assert session.is_answered()
+    assert session.read()[1] == [lost("me", "deleted")]
+
+
+def test_the_holders_of_an_evicted_lock_are_told_so(session, other, lock):
+    session.hold("one", "SHARED")
+    other.hold("two", "SHARED")
+    lock.client.config_set("maxmemory-policy", "allkeys-random")
+    lock.client.config_set("maxmemory", 1)
+    wait_until(lambda: not lock.client.exists("lock"), "the eviction")
+    lock.client.config_set("maxmemory", 0)
+    assert session.event() == lost("one", "evicted")
+    assert other.event() == lost("two", "evicted")
+
+
+def test_every_holder_of_a_deleted_lock_is_told(session, other, lock):
+    session.hold("one", "SHARED")
+    session.hold("two", "SHARED")
+    other.hold("three", "SHARED")
+    lock.client.delete("lock")
+    assert sorted(session.events()) == [lost("one", "deleted"), lost("two", "deleted")]
+    assert other.events() == [lost("three", "deleted")]
+
+
+def test_a_lock_that_is_no_hold_is_lost_without_a_word(session, lock):
+    session.acquire("me", "PX", 60_000)
+    lock.client.delete("lock")
+    assert session.has_no_events()
+
+
+def test_a_hold_follows_its_lock_through_swapdb(server, session, lock, clock):
+    fence = session.hold("me")
+    lock.client.swapdb(0, 3)
+    there = Lock(server.client(db=3))
+    keep_alive(session, clock, 3 * TIMEOUT_S)
+    assert there.info()["fence"] == fence
+    there.client.delete("lock")
+    assert session.event() == lost("me", "deleted")
+
+
+def test_a_deleted_lock_goes_to_the_next_and_the_loss_is_told(session, other, lock):
+    session.hold("me")
+    other.wait("you")
+    lock.client.delete("lock")
+    assert session.event() == lost("me", "deleted")
+    assert other.event()[:3] == ["granted", "lock", "you"]
+
+
+# -- replicas and files ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options, lease", [
+    ((), b"60000"), (("PX", 10_000), b"10000"), (("PX", 600_000), b"60000"),
+    (("GRACE", 0), b"60000"),
+], ids=str)
+def test_a_hold_is_replicated_with_a_lease_of_the_timeout_at_most(session, stream, options, lease):
+    fence = session.hold("me", *options)
+    assert stream.take() == [[b"dlock.apply", b"lock", b"me", str(fence).encode(), lease]]
+
+
+def test_the_end_of_a_session_is_replicated_as_releases(session, lock, stream):
+    session.hold("me")
+    stream.take()
+    session.end()
+    wait_until(is_free(lock), "the lock to end")
+    assert stream.take() == [[b"dlock.release", b"lock", b"me"]]
+
+
+def test_heartbeats_are_not_replicated(session, stream, clock):
+    session.hold("me")
+    stream.take()
+    keep_alive(session, clock, 2 * TIMEOUT_S)
+    assert stream.take() == []
+
+
+def test_an_extended_hold_is_replicated_with_the_longer_lease(session, lock, stream):
+    """After a failover it must last at least that long, or the timeout of the session."""
+    fence = session.hold("me", "PX", 10_000)
+    stream.take()
+    assert lock.extend("me", 40_000) == 1
+    assert stream.take() == [[b"dlock.apply", b"lock", b"me", str(fence).encode(), b"40000"]]
+    assert lock.extend("me", 600_000) == 1
+    assert stream.take() == [[b"dlock.apply", b"lock", b"me", str(fence).encode(), b"60000"]]
+    assert lock.extend("me", 700_000) == 1
+    assert stream.take() == [[b"dlock.apply", b"lock", b"me", str(fence).encode(), b"60000"]]
+
+
+def restart_by_aof(server):
+    server.restart()
+
+
+def restart_by_rdb(server):
+    server.observer.save()
+    server.restart()
+
+
+@pytest.mark.parametrize("options, restart", [
+    (("--appendonly", "yes", "--appendfsync", "always"), restart_by_aof), ((), restart_by_rdb),
+], ids=["aof", "rdb"])
+def test_after_a_restart_the_client_asks_again_and_keeps_its_holds(start_server, options, restart):
+    server = start_server(*options)
+    session = Session(server)
+    fence = session.hold("me")
+    restart(server)
+    lock = Lock(server.observer)
+    assert (lock.info()["fence"], lock.info()["via"]) == (fence, b"")
+    again = Session(server, name=session.name)
+    assert again.born > session.born
+    assert again.hold("me") == fence
+    keep_alive(again, server.clock, 3 * TIMEOUT_S)
+    assert lock.info()["fence"] == fence
+    again.end()
+    wait_until(is_free(lock), "the lock to end")
+
+
+def test_after_a_restart_the_lease_ends_a_hold_that_nobody_asks_for(start_server):
+    server = start_server("--appendonly", "yes", "--appendfsync", "always")
+    Session(server).hold("me")
+    server.restart()
+    lock = Lock(server.observer)
+    server.clock.advance(TIMEOUT_S - 1)
+    assert lock.info()["token"] == b"me"
+    server.clock.advance(1)
+    assert lock.info() is None
+
+
+def test_after_a_promotion_the_client_asks_again_and_keeps_its_holds(server, start_follower):
+    replica = start_follower(server)
+    session = Session(server)
+    fence = session.hold("me")
+    assert server.observer.wait(1, 20_000) == 1
+    replica.observer.execute_command("REPLICAOF", "NO", "ONE")
+    again = Session(replica, name=session.name)
+    assert again.hold("me") == fence
+    keep_alive(again, replica.clock, 3 * TIMEOUT_S)
+    assert Lock(replica.observer).info()["fence"] == fence
+
+
+@pytest.mark.parametrize("between", [(), (("CLIENT", "KILL", "TYPE", "normal"),)],
+                         ids=["", "killed"])
+@pytest.mark.parametrize("options", [(), ("GRACE", 0), ("SHARED",)], ids=str)
+def test_a_demotion_ends_sessions_and_no_locks(session, lock, options, between):
+    """The new master has the lock; and this server too, if it becomes the master again at once."""
+    fence = session.hold("me", *options)
+    in_one_turn(lock.client, ("REPLICAOF", "127.0.0.1", free_port()), *between,
+                ("REPLICAOF", "NO", "ONE"))
+    wait_until(lambda: stats(lock.client)["session_holds"] == 0, "the session to be forgotten")
+    assert lock.info()["fence"] == fence
+    assert 0 < lock.ttl() <= TIMEOUT_S * 1000
+
+
+def test_a_replica_shows_a_hold_as_a_lease(server, session, start_follower, lock):
+    replica = Lock(start_follower(server).observer)
+    session.hold("me")
+    assert lock.client.wait(1, 20_000) == 1
+    info = replica.info()
+    assert (info["lease"], info["via"], info["session"]) == (TIMEOUT_S * 1000, b"", 0)
+
+
+def test_a_hold_whose_slot_moves_is_lost_here_and_held_there(cluster):
+    node, target = cluster.nodes[:2]
+    key = cluster.key_on(0)
+    session = Session(node)
+    fence = session.hold("me", key=key)
+    cluster.move(slot_of(key), 1)
+    assert session.event()[:3] == ["lost", key, "me"]
+    assert Session(target, name=session.name).hold("me", key=key) == fence
+
+
+# -- many -----------------------------------------------------------------------------------------
+
+MANY = 100_000
+
+
+@pytest.fixture
+def bare(server):
+    bare = Bare(server)
+    yield bare
+    bare.close()
+
+
+def hold_many(bare, session, options="SESSION"):
+    replies = send_all(bare, [f"DLOCK.ACQUIRE lock:{i} me VIA {session.name} {options}"
+                              for i in range(MANY)])
+    assert all(reply.startswith(b":") for reply in replies)
+
+
+def assert_in_portions(client, clock, field, action):
+    """What the action sets off takes many turns of the event loop, and others are served in each,
+    until this field of INFO dlock is 0."""
+    before = clock.turns
+    action()
+    wait_until(lambda: stats(client)[field] == 0, f"{field} to be 0", timeout=50)
+    assert clock.turns - before > 8, "nobody was served until all were done"
+
+
+@pytest.mark.parametrize("end", [
+    lambda session, clock: session.end(), lambda session, clock: clock.advance(TIMEOUT_S, turns=0),
+], ids=["end", "timeout"])
+def test_the_holds_of_a_session_end_in_portions(session, client, clock, bare, end):
+    hold_many(bare, session)
+    assert_in_portions(client, clock, "held", lambda: end(session, clock))
+    assert (client.dbsize(), stats(client)["session_holds"]) == (0, 0)
+
+
+def test_holds_with_grace_end_in_portions(session, client, clock, bare):
+    hold_many(bare, session, "SESSION GRACE 0")
+    assert_in_portions(client, clock, "held", session.connection.disconnect)
+    assert stats(client)["events_unacknowledged"] == MANY
+
+
+def test_the_losses_of_a_flush_are_told_in_portions(session, client, clock, bare):
+    hold_many(bare, session)
+    assert_in_portions(client, clock, "session_holds", lambda: client.flushall(asynchronous=True))
+    assert stats(client)["events_unacknowledged"] == MANY
+
+
+def test_the_waits_of_a_session_end_in_portions(session, client, clock, bare):
+    client.config_set("dlock.max-waiters", MANY)
+    Lock(client).acquire("me", A_DAY)
+    replies = send_all(bare, [f"DLOCK.ACQUIRE lock {i} PX 1000 WAIT {A_DAY} VIA {session.name}"
+                              for i in range(MANY)])
+    assert set(replies) == {b"+QUEUED"}
+    before = clock.turns
+    session.connection.disconnect()
+    wait_until(lambda: not Lock(client).queue(1), "all to step aside", timeout=50)
+    assert clock.turns - before > 5, "nobody was served until all had stepped aside"
+    assert_in_portions(client, clock, "session_waiters", session.end)
+
+
+def test_the_watches_of_a_session_end_in_portions(session, client, clock, bare):
+    replies = send_all(bare, [f"DLOCK.WATCH lock:{i} {session.name}" for i in range(MANY)])
+    assert set(replies) == {b"+OK"}
+    assert_in_portions(client, clock, "watches", session.end)
+
+
+def test_holds_are_told_from_a_stream_of_heartbeats_by_nothing(server, session, lock):
+    """A hold costs no command: only the session is heard of."""
+    for i in range(1000):
+        session.hold("me", key=f"lock:{i}")
+    stream = ReplicationStream(server)
+    stream.take()
+    heartbeats = stats(lock.client)["heartbeats"]
+    session.send()
+    assert not session.is_answered()
+    assert stats(lock.client)["heartbeats"] == heartbeats + 1
+    assert stream.take() == []
+    stream.close()
