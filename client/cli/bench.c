@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench.c - see bench.h.
+/* bench.c - what a lock costs from this machine.
  *
  *   pair     one thread, a lock that nobody else wants
  *   queue    many threads compete for a lock; the server parks the waiters
  *   spin     the same; the waiters try again after a pause
  *
- * The lock has a name of its own, and is free again at the end. To add a scenario: a row in the
- * table. */
-#include "bench.h"
+ * The lock has a name of its own, and is free again at the end. Without the module there is no
+ * queue. To add a scenario: a row in the table. */
+#include "subcommands.h"
 
 #include "complain.h"
 #include "connect.h"
-#include "json.h"
-#include "latency.h"
+#include "output.h"
+#include "statistics.h"
+#include "url.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -38,6 +39,7 @@ static const scenario scenarios[] = {
 enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };
 
 typedef struct outcome {
+    bool is_skipped;
     dlock_status status;
     char why[300];
     int threads;
@@ -145,8 +147,7 @@ static void play_with(outcome *outcome, int number, const request *request, dloc
     else
         outcome->status = DLOCK_NO_MEMORY;
     atomic_store(&is_over, true);
-    for (int i = 0; i < started; i++)
-        dlock_cancel(runners[i].lock);
+    dlock_client_cancel(client);
     for (int i = 0; i < started; i++)
         pthread_join(runners[i].thread, NULL);
     dlock_client_get_stats(client, &stats);
@@ -163,7 +164,10 @@ static void play(outcome *outcome, int number, const request *request) {
     options.wait_mode = scenario->wait_mode;
     runner *runners = calloc((size_t)outcome->threads, sizeof(runners[0]));
     outcome->status = runners == NULL ? DLOCK_NO_MEMORY : dlock_client_new(&client, &options);
-    if (outcome->status == DLOCK_OK) play_with(outcome, number, request, client, runners);
+    if (outcome->status == DLOCK_OK)
+        play_with(outcome, number, request, client, runners);
+    else
+        snprintf(outcome->why, sizeof(outcome->why), "%s", dlock_error());
     dlock_client_free(client);
     free(runners);
 }
@@ -174,21 +178,25 @@ static void show_table(const outcome outcomes[]) {
     printf("%-28s %7s %9s %8s %8s %8s\n", "", "threads", "pairs/s", "p50 ms", "p99 ms", "max ms");
     for (int i = 0; i < SCENARIOS; i++) {
         const outcome *outcome = &outcomes[i];
+        if (outcome->is_skipped) continue;
         printf("%-28s %7d %9.0f %8.3f %8.3f %8.1f\n", scenarios[i].title, outcome->threads,
                outcome->pairs_per_s, latency_quantile_ms(&outcome->waits, 0.5),
                latency_quantile_ms(&outcome->waits, 0.99),
                (double)outcome->waits.longest_us / 1000);
     }
     printf("\n%-28s %17s %17s\n", "", "commands per pair", "smallest share");
-    for (int i = 0; i < SCENARIOS; i++)
+    for (int i = 0; i < SCENARIOS; i++) {
+        if (outcomes[i].is_skipped) continue;
         printf("%-28s %17.2f %16.0f%%\n", scenarios[i].title, outcomes[i].commands_per_pair,
                100 * outcomes[i].smallest_share);
+    }
 }
 
 static void show_json(const outcome outcomes[]) {
     json_array_begin(NULL);
     for (int i = 0; i < SCENARIOS; i++) {
         const outcome *outcome = &outcomes[i];
+        if (outcome->is_skipped) continue;
         json_object_begin(NULL);
         json_text("scenario", scenarios[i].name);
         json_number("threads", outcome->threads);
@@ -229,6 +237,9 @@ int bench(request *request) {
     int code = check(request);
     if (code != EXIT_CODE_OK) return code;
     for (int i = 0; i < SCENARIOS; i++) {
+        outcomes[i].is_skipped =
+            scenarios[i].wait_mode == DLOCK_WAIT_SERVER && url_has(request, "module", "none");
+        if (outcomes[i].is_skipped) continue;
         play(&outcomes[i], i, request);
         clear_progress();
         if (outcomes[i].status == DLOCK_OK) continue;

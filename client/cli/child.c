@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* child.c - see child.h. */
+/* child.c - see child.h.
+ *
+ *   command    forked, with the lock in its environment; executed once the runner says go
+ *   group      signals, and whether a process of the group is left
+ *   terminal   the foreground is lent to the group, and taken back */
 #include "child.h"
 
 #include "complain.h"
-#include "secret.h"
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +21,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* -- the command */
+
 static void set_environment(const child_options *options) {
     char digits[24];
-    const char *url = getenv("DLOCK_URL");
     snprintf(digits, sizeof(digits), "%" PRIu64, options->fence);
+    setenv("DLOCK_URL", options->url, 1);
     setenv("DLOCK_NAME", options->name, 1);
     setenv("DLOCK_TOKEN", options->token, 1);
-    setenv("DLOCK_FENCE", digits, 1);
-    if (url != NULL && secret_is_in_text(url) && !options->has_url) unsetenv("DLOCK_URL");
+    if (options->fence != 0)
+        setenv("DLOCK_FENCE", digits, 1);
+    else /* plain Redis has none, and 0 would look like one */
+        unsetenv("DLOCK_FENCE");
 }
 
 /* False: the parent is gone, or wants no command. */
@@ -91,4 +102,70 @@ void child_drop(child *child) {
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     *child = (struct child){.pid = -1, .fd = -1};
+}
+
+/* -- its group */
+
+static bool wakes_up(int signal) {
+    return signal == SIGTERM || signal == SIGHUP || signal == SIGINT || signal == SIGQUIT;
+}
+
+void group_signal(pid_t group, int signal) {
+    kill(-group, signal);
+    if (wakes_up(signal)) kill(-group, SIGCONT);
+}
+
+/* By /proc/PID/stat: "pid (name) state parent group ...", where the name may be anything. */
+static bool is_living_member(const char *pid, pid_t group) {
+    char path[300], line[512], state;
+    int parent, its_group;
+    snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return false;
+    size_t length = fread(line, 1, sizeof(line) - 1, file);
+    fclose(file);
+    line[length] = '\0';
+    const char *behind_name = strrchr(line, ')');
+    if (behind_name == NULL) return false;
+    if (sscanf(behind_name + 1, " %c %d %d", &state, &parent, &its_group) != 3) return false;
+    return its_group == group && state != 'Z' && state != 'X';
+}
+
+bool group_is_alive(pid_t group) {
+    if (kill(-group, 0) != 0 && errno == ESRCH) return false; /* as a rule */
+    DIR *processes = opendir("/proc");
+    if (processes == NULL) return true;
+    bool is_alive = false;
+    for (struct dirent *each; !is_alive && (each = readdir(processes)) != NULL;)
+        is_alive = isdigit((unsigned char)each->d_name[0]) && is_living_member(each->d_name, group);
+    closedir(processes);
+    return is_alive;
+}
+
+/* -- the terminal */
+
+void terminal_open(terminal *made) {
+    *made = (terminal){.fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)};
+}
+
+void terminal_close(terminal *old) {
+    if (old->fd >= 0) close(old->fd);
+    old->fd = -1;
+}
+
+bool terminal_is_all_ours(const terminal *terminal) {
+    return terminal->fd >= 0 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+}
+
+bool terminal_lend(terminal *terminal, pid_t group) {
+    if (terminal->fd < 0 || tcgetpgrp(terminal->fd) != getpgrp()) return false;
+    if (tcsetpgrp(terminal->fd, group) != 0) return false;
+    terminal->lent_to = group;
+    return true;
+}
+
+void terminal_take_back(terminal *terminal) {
+    if (terminal->lent_to != 0 && tcgetpgrp(terminal->fd) == terminal->lent_to)
+        tcsetpgrp(terminal->fd, getpgrp());
+    terminal->lent_to = 0;
 }

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* claim.c - see claim.h.
+/* claim.c - acquire, release, extend and wait, for scripts: a token holds the lock, not a process.
  *
  *   acquire   the lock stays held when the process ends, and the token is printed
- *   release   and extend: by the token; release --force: by the tokens that hold it now
+ *   force     release --force, for operators: who holds the lock now is shown, a person at a
+ *             terminal is asked (--yes stands for the answer), and the tokens that were shown are
+ *             released. A holder that comes later keeps the lock. Not DEL: that could hit a holder
+ *             whom the operator has never seen
+ *   release   and extend: by the token
  *   wait      looks at the lock now and then, and takes no place in its queue */
-#include "claim.h"
+#include "subcommands.h"
 
-#include "cancel.h"
 #include "complain.h"
 #include "connect.h"
-#include "force.h"
-#include "holder.h"
-#include "json.h"
+#include "output.h"
+#include "sightings.h"
+#include "text.h"
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_FIRST_MS = 10, LOOK_MAX_MS = 200, WHY_SIZE = 400 };
+enum { LOOK_FIRST_MS = 10, LOOK_MAX_MS = 200, WHY_SIZE = 400, TEXT_SIZE = 600 };
 
 typedef struct claim {
     const request *request;
@@ -27,8 +30,8 @@ typedef struct claim {
 
 /* -- acquire */
 
-/* False: nobody can read the token. */
-static bool show_grant(const request *request, const dlock_lock *lock) {
+/* The result is 0, or an errno: the token cannot be written. */
+static int show_grant(const request *request, const dlock_lock *lock) {
     if (request->is_json) {
         json_object_begin(NULL);
         json_text("name", request->words[0]);
@@ -39,7 +42,20 @@ static bool show_grant(const request *request, const dlock_lock *lock) {
     } else {
         puts(dlock_token(lock));
     }
-    return fflush(stdout) == 0;
+    return output_flush();
+}
+
+/* Nobody could release a lock whose token nobody has. Freeing a handle would release its lock, so
+ * the process ends without that. */
+static _Noreturn void hand_over(const request *request, dlock_lock *lock) {
+    signal(SIGPIPE, SIG_IGN); /* a reader that has ended is an error of the write */
+    int error = show_grant(request, lock);
+    if (error == 0) _exit(EXIT_CODE_OK);
+    bool is_released = dlock_release(lock) == DLOCK_OK;
+    complain("%s: the token cannot be written (%s): the lock %s", request->words[0],
+             strerror(error),
+             is_released ? "is released" : "could not be released and ends with its lease");
+    _exit(EXIT_CODE_INTERNAL);
 }
 
 static void show_wait(void *arg) {
@@ -47,22 +63,16 @@ static void show_wait(void *arg) {
     char holder[WHY_SIZE];
     holder_describe(claim->client, claim->request, claim->request->words[0], holder,
                     sizeof(holder));
-    complain("%s: waiting: %s", claim->request->words[0],
-             holder[0] != '\0' ? holder : "another holds the lock");
+    connect_show_wait(claim->request, claim->request->words[0], holder);
 }
 
 static int take(claim *claim, dlock_lock *lock) {
     const request *request = claim->request;
     char holder[WHY_SIZE];
     cancel_catch((const int[]){SIGINT, SIGTERM, SIGHUP, 0});
-    dlock_status status =
-        cancel_acquire(lock, request->wait_ms, request->is_verbose ? show_wait : NULL, claim);
-    if (status == DLOCK_OK) {
-        /* Freeing the handle would release the lock, so nothing is freed. */
-        if (show_grant(request, lock)) _exit(EXIT_CODE_OK);
-        complain("the token cannot be written: the lock is released");
-        return EXIT_CODE_INTERNAL;
-    }
+    dlock_status status = cancel_acquire(request, claim->client, lock, request->wait_ms,
+                                         request->is_verbose ? show_wait : NULL, claim);
+    if (status == DLOCK_OK) hand_over(request, lock);
     if (cancel_signal() != 0) return EXIT_CODE_SIGNAL + cancel_signal();
     bool is_busy = status == DLOCK_BUSY || status == DLOCK_TIMEOUT;
     if (is_busy) holder_describe(claim->client, request, request->words[0], holder, sizeof(holder));
@@ -83,6 +93,101 @@ int claim_acquire(request *request) {
         code =
             (int)complain_status(request, "not a lock that can be had here", status, dlock_error());
     dlock_lock_free(lock);
+    dlock_client_free(client);
+    return code;
+}
+
+/* -- release by force */
+
+static void show_holder(const char *name, const sighting *seen) {
+    char age[DURATION_SIZE], safe_name[TEXT_SIZE], safe_token[TEXT_SIZE];
+    duration_show(seen->age_ms, age);
+    fprintf(stderr, "%s: held by %s for %s, %lld waiting\n",
+            escape_text(safe_name, sizeof(safe_name), name, strlen(name)),
+            escape_text(safe_token, sizeof(safe_token), seen->lock.token, seen->lock.token_length),
+            age, (long long)seen->lock.waiters);
+}
+
+/* False: not confirmed. */
+static bool is_confirmed(const request *request, const sightings *holders) {
+    char answer[16] = "";
+    for (size_t i = 0; i < holders->count; i++)
+        show_holder(request->words[0], &holders->all[i]);
+    fprintf(stderr, "Its holder may not notice before its next renewal. Release it? [y/N] ");
+    return fgets(answer, sizeof(answer), stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+/* How many of the tokens held the lock and do not any more. failure: the last one, if any. */
+static size_t release_all(const request *request, dlock_client *client, const sightings *holders,
+                          dlock_status *failure) {
+    size_t released = 0;
+    for (size_t i = 0; i < holders->count; i++) {
+        char why[WHY_SIZE] = "";
+        const dlock_inspection *lock = &holders->all[i].lock;
+        bool has_nul = strlen(lock->token) != lock->token_length;
+        dlock_status status = DLOCK_INVALID;
+        if (has_nul)
+            snprintf(why, sizeof(why), "the token has a zero byte in it: use DEL");
+        else
+            status = dlock_release_token(client, request->words[0], lock->token, why, sizeof(why));
+        if (status == DLOCK_OK) released++;
+        if (status == DLOCK_NOT_HELD)
+            complain("%s: %s does not hold it any more", request->words[0], lock->token);
+        else if (status != DLOCK_OK)
+            complain_status(request, request->words[0], *failure = status, why);
+    }
+    return released;
+}
+
+static void show_released(const request *request, bool is_released) {
+    json_object_begin(NULL);
+    json_text("name", request->words[0]);
+    json_fact("released", is_released);
+    json_object_end();
+}
+
+static int show_free(const request *request) {
+    if (request->is_json)
+        show_released(request, false);
+    else
+        complain("%s: the lock is free", request->words[0]);
+    return EXIT_CODE_BUSY;
+}
+
+static int release_seen(const request *request, dlock_client *client, const sightings *holders) {
+    if (!request->is_sure && !isatty(STDIN_FILENO)) {
+        complain("--force asks first, and there is no terminal: use --yes");
+        return EXIT_CODE_USAGE;
+    }
+    if (!request->is_sure && !is_confirmed(request, holders)) {
+        complain("%s: nothing has changed", request->words[0]);
+        return EXIT_CODE_BUSY;
+    }
+    dlock_status failure = DLOCK_OK;
+    bool is_released = release_all(request, client, holders, &failure) > 0;
+    if (request->is_json) show_released(request, is_released && failure == DLOCK_OK);
+    if (failure != DLOCK_OK) return (int)exit_code_of(failure);
+    return is_released ? EXIT_CODE_OK : EXIT_CODE_BUSY;
+}
+
+static int force_release(request *request) {
+    int code;
+    char why[WHY_SIZE];
+    sightings holders = {0};
+    dlock_client *client = connect_client(request, &code);
+    if (client == NULL) return code;
+    dlock_status status = dlock_inspect(client, request->words[0],
+                                        request->connect_timeout_ms + request->io_timeout_ms,
+                                        sightings_add, &holders, why, sizeof(why));
+    sightings_sort(&holders, "name");
+    code = (int)exit_code_of(status);
+    if (status == DLOCK_OK)
+        code = release_seen(request, client, &holders);
+    else if (status == DLOCK_NOT_HELD)
+        code = show_free(request);
+    else
+        complain_status(request, request->words[0], status, why);
+    sightings_clear(&holders);
     dlock_client_free(client);
     return code;
 }
@@ -156,12 +261,12 @@ static bool is_passing(dlock_status status, const char *why) {
 }
 
 /* Looks at the lock instead of queueing for it, so as to be in nobody's way. As in
- * cancel_acquire(), a server that cannot be reached does not end the wait, unless the wait has no
- * limit and no look has worked yet. */
+ * cancel_acquire(), a server that cannot be reached ends the wait only if no look has worked yet
+ * and the request is not patient. */
 static dlock_status wait_until_free(const request *request, dlock_client *client, char *why) {
     int64_t patience_ms = request->connect_timeout_ms + request->io_timeout_ms;
-    bool is_patient = request->wait_ms >= 0;
-    int64_t until_ms = is_patient ? now_ms() + request->wait_ms : INT64_MAX;
+    bool is_patient = request->is_patient;
+    int64_t until_ms = request->wait_ms >= 0 ? now_ms() + request->wait_ms : INT64_MAX;
     int64_t pause_ms = LOOK_FIRST_MS;
     for (;;) {
         dlock_status status =

@@ -1,13 +1,122 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* complain.c - see complain.h. One write(2) per line: several processes may share the stream. */
+/* complain.c - see complain.h.
+ *
+ *   exit codes   of the library's statuses
+ *   hints        what is wrong with the URL. A node of a cluster is known by its replies. A
+ *                Sentinel does not know our commands, and a port with TLS drops the connection:
+ *                then the host is asked once more by another kind of URL, without a password
+ *   lines        one write(2) each: several processes may share the stream */
 #include "complain.h"
 
-#include "escape.h"
+#include "connect.h"
+#include "text.h"
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* -- exit codes */
+
+exit_code exit_code_of(dlock_status status) {
+    switch (status) {
+    case DLOCK_OK:
+        return EXIT_CODE_OK;
+    case DLOCK_BUSY:
+    case DLOCK_TIMEOUT:
+    case DLOCK_NOT_HELD:
+        return EXIT_CODE_BUSY;
+    case DLOCK_LOST:
+        return EXIT_CODE_LOST;
+    case DLOCK_QUEUE_FULL:
+    case DLOCK_NO_QUORUM:
+    case DLOCK_NO_REPLICAS:
+    case DLOCK_LIMITED:
+    case DLOCK_IN_DOUBT:
+        return EXIT_CODE_IN_DOUBT;
+    case DLOCK_UNREACHABLE:
+        return EXIT_CODE_UNREACHABLE;
+    case DLOCK_REFUSED:
+        return EXIT_CODE_REFUSED;
+    case DLOCK_PROTOCOL:
+    case DLOCK_NO_MODULE:
+        return EXIT_CODE_PROTOCOL;
+    case DLOCK_INVALID:
+        return EXIT_CODE_USAGE;
+    case DLOCK_NO_MEMORY:
+        return EXIT_CODE_NO_RESOURCES;
+    case DLOCK_CANCELED:
+        break;
+    }
+    return EXIT_CODE_INTERNAL;
+}
+
+/* -- hints */
+
+enum { URL_SIZE = 512, WHY_SIZE = 300 };
+
+static bool has(const char *text, const char *words) {
+    return strstr(text, words) != NULL;
+}
+
+static bool is_seen(void *arg, const dlock_inspection *lock) {
+    (void)arg, (void)lock;
+    return false;
+}
+
+/* Looks at a lock by another kind of URL for the same host. */
+static dlock_status ask_again(const request *request, const char *scheme, const char *path,
+                              char why[WHY_SIZE]) {
+    char url[URL_SIZE];
+    const char *host = strstr(request->urls[0], "://") + 3, *urls[] = {url};
+    int length = (int)strcspn(host, "/?");
+    for (int i = length; i > 0; i--) {
+        if (host[i - 1] != '@') continue;
+        host += i;
+        length -= i;
+        break;
+    }
+    snprintf(url, sizeof(url), "%s%.*s%s", scheme, length, host, path);
+    dlock_client *client = NULL;
+    dlock_client_options options = connect_options(request);
+    options.urls = urls;
+    int64_t timeout_ms = request->connect_timeout_ms + request->io_timeout_ms;
+    dlock_status status = dlock_client_new(&client, &options);
+    if (status == DLOCK_OK)
+        status = dlock_inspect(client, "dlock", timeout_ms, is_seen, NULL, why, WHY_SIZE);
+    dlock_client_free(client);
+    return status;
+}
+
+static bool is_sentinel(const request *request) {
+    char why[WHY_SIZE] = "";
+    ask_again(request, "redis+sentinel://", "/dlock", why);
+    return has(why, "knows no master");
+}
+
+static bool is_tls(const request *request) {
+    char why[WHY_SIZE] = "";
+    dlock_status status = ask_again(request, "rediss://", "", why);
+    return status == DLOCK_OK || status == DLOCK_NOT_HELD || status == DLOCK_NO_MODULE ||
+           status == DLOCK_REFUSED;
+}
+
+/* In words, instead of those of the status; NULL: no hint. cause: the library's. */
+static const char *find_hint(const request *request, dlock_status status, const char *cause) {
+    const char *url = request->urls[0];
+    bool is_cluster = has(url, "+cluster://");
+    bool is_plain = request->url_count == 1 && strncmp(url, "redis://", 8) == 0;
+    bool is_cut = has(cause, "Connection reset") || has(cause, "closed the connection");
+    if (!is_cluster && ((status == DLOCK_PROTOCOL && has(cause, "MOVED ")) ||
+                        (status == DLOCK_REFUSED && has(cause, "CLUSTERDOWN "))))
+        return "the server is a node of a cluster: use redis+cluster://";
+    if (is_plain && has(cause, "unknown command") && is_sentinel(request))
+        return "the server is a Sentinel: use redis+sentinel://host/master";
+    if (is_plain && is_cut && is_tls(request)) return "the server expects TLS: use rediss://";
+    return NULL;
+}
+
+/* -- lines */
 
 enum { LINE_SIZE = 1024, PATIENCE_MS = 200 };
 
@@ -30,27 +139,10 @@ void complain(const char *format, ...) {
     write_line(line);
 }
 
-/* Replies that only a node of a cluster gives. The server's words are in the cause. */
-static const struct sign {
-    dlock_status status;
-    const char *words;
-} signs[] = {{DLOCK_PROTOCOL, "MOVED "}, {DLOCK_REFUSED, "CLUSTERDOWN "}};
-
-static bool is_cluster(const request *request) {
-    const char *url = request->urls[0];
-    return strncmp(url, "redis+cluster:", 14) == 0 || strncmp(url, "rediss+cluster:", 15) == 0;
-}
-
-static const char *find_text(const request *request, dlock_status status, const char *cause) {
-    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]) && !is_cluster(request); i++)
-        if (signs[i].status == status && strstr(cause, signs[i].words) != NULL)
-            return "the server is a node of a cluster: use redis+cluster://";
-    return dlock_status_text(status);
-}
-
 exit_code complain_status(const request *request, const char *context, dlock_status status,
                           const char *cause) {
-    const char *text = find_text(request, status, cause);
+    const char *hint = find_hint(request, status, cause);
+    const char *text = hint != NULL ? hint : dlock_status_text(status);
     if (cause[0] == '\0')
         complain("%s: %s", context, text);
     else

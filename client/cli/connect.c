@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* connect.c - see connect.h. */
+/* connect.c - see connect.h.
+ *
+ *   client    as the request wants it
+ *   words     who holds a lock, and why it was not acquired
+ *   acquire   in a way that a signal can end at any moment: the handler cancels the client */
 #include "connect.h"
 
 #include "complain.h"
-#include "duration.h"
+#include "sightings.h"
+#include "text.h"
+#include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* -- the client */
 
 dlock_client_options connect_options(const request *request) {
     dlock_client_options options;
@@ -45,6 +57,36 @@ dlock_client *connect_client(const request *request, int *code) {
     return made;
 }
 
+/* -- in words */
+
+void holder_describe(dlock_client *client, const request *request, const char *name, char *text,
+                     size_t size) {
+    char age[DURATION_SIZE], since[DURATION_SIZE + 8] = "", more[40] = "";
+    sightings sightings = {0};
+    text[0] = '\0';
+    dlock_inspect(client, name, request->connect_timeout_ms + request->io_timeout_ms, sightings_add,
+                  &sightings, NULL, 0);
+    sightings_sort(&sightings, "age");
+    if (sightings.count > 0) {
+        const sighting *seen = &sightings.all[0];
+        duration_show(seen->age_ms, age);
+        if (seen->age_ms >= 0) snprintf(since, sizeof(since), " for %s", age);
+        if (seen->lock.holders > 1)
+            snprintf(more, sizeof(more), " and %" PRId64 " more", seen->lock.holders - 1);
+        snprintf(text, size, "held by %s%s%s, %" PRId64 " waiting", seen->lock.token, more, since,
+                 seen->lock.waiters);
+    }
+    sightings_clear(&sightings);
+}
+
+void connect_show_wait(const request *request, const char *name, const char *holder) {
+    char limit[DURATION_SIZE];
+    bool has_limit = request->wait_ms >= 0;
+    duration_show(request->wait_ms, limit);
+    complain("%s: waiting %s%s: %s", name, has_limit ? "for up to " : "without a limit",
+             has_limit ? limit : "", holder[0] != '\0' ? holder : "another holds the lock");
+}
+
 int connect_explain(const request *request, const char *name, dlock_status status,
                     const char *text) {
     char waited[DURATION_SIZE];
@@ -55,5 +97,69 @@ int connect_explain(const request *request, const char *name, dlock_status statu
     else if (status == DLOCK_BUSY && request->is_verbose)
         complain("%s: %s", name, holder);
     if (status == DLOCK_TIMEOUT || status == DLOCK_BUSY) return (int)request->busy_code;
-    return (int)complain_status(request, name, status, text);
+    return (int)complain_query(request, name, status, text, ACL_LOCK);
+}
+
+/* -- acquire */
+
+enum { TRIES_MAX = 4 };
+
+static _Atomic(dlock_client *) asked;
+static volatile sig_atomic_t canceled_by;
+
+static void on_signal(int number) {
+    if (canceled_by == 0) canceled_by = number;
+    dlock_client_cancel(atomic_load(&asked));
+}
+
+void cancel_catch(const int signals[]) {
+    struct sigaction cancel = {.sa_handler = on_signal};
+    for (const int *number = signals; *number != 0; number++)
+        sigaction(*number, &cancel, NULL);
+}
+
+int cancel_signal(void) {
+    return canceled_by;
+}
+
+/* After a failed attempt: is the service not there? Several servers without a majority may be away,
+ * or have split their votes. Split votes, missing replicas and servers that start are left to
+ * dlock_acquire(), which tries again while time is left. */
+static bool is_away(const request *request, dlock_client *client, dlock_status status) {
+    if (status != DLOCK_NO_QUORUM) return status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT;
+    int64_t timeout_ms = request->connect_timeout_ms + request->io_timeout_ms;
+    return dlock_client_ping(client, timeout_ms) != DLOCK_OK;
+}
+
+/* The library votes again a few times if the votes of several servers are split; by then, a few in
+ * a thousand pairs of machines that try at the same moment still have no winner. A job that nobody
+ * runs is worse than a job that starts a second later. */
+static dlock_status try_once(dlock_lock *lock) {
+    dlock_status status = dlock_try_acquire(lock);
+    for (int tries = 1; status == DLOCK_NO_QUORUM && tries < TRIES_MAX; tries++)
+        status = dlock_try_acquire(lock);
+    return status;
+}
+
+static dlock_status acquire(const request *request, dlock_client *client, dlock_lock *lock,
+                            int64_t wait_ms, void (*on_busy)(void *arg), void *arg) {
+    if (wait_ms == DLOCK_NO_WAIT) return try_once(lock);
+    if (!request->is_patient || on_busy != NULL) {
+        dlock_status status = dlock_try_acquire(lock);
+        if (status == DLOCK_OK) return status;
+        if (!request->is_patient && is_away(request, client, status)) return status;
+        if (status == DLOCK_BUSY && on_busy != NULL) on_busy(arg);
+    }
+    return dlock_acquire(lock, wait_ms);
+}
+
+dlock_status cancel_acquire(const request *request, dlock_client *client, dlock_lock *lock,
+                            int64_t wait_ms, void (*on_busy)(void *arg), void *arg) {
+    atomic_store(&asked, client);
+    if (canceled_by != 0) dlock_client_cancel(client);
+    dlock_status status = acquire(request, client, lock, wait_ms, on_busy, arg);
+    atomic_store(&asked, NULL);
+    if (canceled_by == 0) return status;
+    if (status == DLOCK_OK) dlock_release(lock);
+    return DLOCK_CANCELED;
 }

@@ -38,9 +38,37 @@ _dlock_names() {
     dlock list --names --connect-timeout 300ms --io-timeout 300ms "${where[@]}" 2>/dev/null
 }
 
+# Sets place: what the word at the cursor is. "value": of the option before it; "name": of a lock;
+# "behind": something behind the name.
+_dlock_find_place() {
+    local i letters word valued
+    valued=" $(dlock "${words[1]}" --help 2>/dev/null |
+        sed -n 's/^  \(-[a-zA-Z]\|  \),\{0,1\} *\(--[a-z-]*\) [A-Z][A-Z]* .*/\1 \2/p' | tr '\n' ' ')"
+    place=name
+    for ((i = 2; i < ${#words[@]} - 1; i++)); do
+        word=${words[i]}
+        case $word in
+        --*) [[ $valued == *" $word "* ]] && ((i++)) ;;
+        -?*)
+            # Of -qw the last letter may want a value; in -w5s the value is there.
+            for ((letters = 1; letters < ${#word}; letters++)); do
+                [[ $valued == *" -${word:letters:1} "* ]] || continue
+                ((letters == ${#word} - 1)) && ((i++))
+                break
+            done
+            ;;
+        *)
+            place=behind
+            return
+            ;;
+        esac
+    done
+    ((i == ${#words[@]} - 1)) || place=value
+}
+
 # Sets COMPREPLY to whole words.
 _dlock_offer() {
-    local command=${words[1]} name
+    local command=${words[1]} name place
     if ((${#words[@]} == 2)); then
         mapfile -t COMPREPLY < <(compgen -W "$(
             dlock --help 2>/dev/null | sed -n 's/^  \([a-z]*\) .*/\1/p'
@@ -67,8 +95,15 @@ _dlock_offer() {
         )" -- "$word")
         return
     fi
-    case $command in
-    run | acquire | extend | release | wait | info | watch)
+    _dlock_find_place
+    case $place:$command in
+    behind:run)
+        mapfile -t COMPREPLY < <(compgen -c -- "$word")
+        ;;
+    behind:*)
+        compopt +o default 2>/dev/null # a token is neither a lock nor a file
+        ;;
+    name:run | name:acquire | name:extend | name:release | name:wait | name:info | name:watch)
         while IFS= read -r name; do
             [[ $name == "$word"* && $name != *[[:space:]\\\'\"\$\`]* ]] && COMPREPLY+=("$name")
         done < <(_dlock_names)

@@ -23,6 +23,32 @@ function __dlock_names
     dlock list --names --connect-timeout 300ms --io-timeout 300ms $where 2>/dev/null
 end
 
+# Is the word at the cursor a name, not the value of an option or something behind the name?
+function __dlock_is_name
+    set -l words (commandline -opc)
+    set -l valued (dlock $words[2] --help 2>/dev/null |
+        string match -r '^  (?:-\w,|   ) --[a-z-]+ [A-Z]+ ' | string match -ar -- '--?[a-zA-Z][a-z-]*')
+    set -l is_value 0
+    for word in $words[3..-1]
+        if test $is_value -eq 1
+            set is_value 0
+        else if string match -q -- '--*' $word
+            contains -- $word $valued; and set is_value 1
+        else if string match -q -- '-?*' $word
+            # Of -qw the last letter may want a value; in -w5s the value is there.
+            set -l letters (string split '' -- (string sub -s 2 -- $word))
+            for i in (seq (count $letters))
+                contains -- -$letters[$i] $valued; or continue
+                test $i -eq (count $letters); and set is_value 1
+                break
+            end
+        else
+            return 1
+        end
+    end
+    test $is_value -eq 0
+end
+
 function __dlock_uses
     set -l words (commandline -opc)
     contains -- "$words[2]" $argv
@@ -54,5 +80,5 @@ complete -c dlock -n 'not __dlock_is_first; and not __dlock_is_behind; and strin
 complete -c dlock -n '__dlock_follows --password-file --tls-ca-file --tls-cert-file --tls-key-file --output -o' -F
 complete -c dlock -n '__dlock_follows --sort' -a 'waiters age ttl name'
 complete -c dlock -n '__dlock_follows --format' -a 'openmetrics prometheus'
-complete -c dlock -n '__dlock_uses run acquire extend release wait info watch; and not __dlock_is_behind; and not string match -q -- "-*" (commandline -ct)' -a '(__dlock_names)'
+complete -c dlock -n '__dlock_uses run acquire extend release wait info watch; and not __dlock_is_behind; and not string match -q -- "-*" (commandline -ct); and __dlock_is_name' -a '(__dlock_names)'
 complete -c dlock -n '__dlock_uses run; and __dlock_is_behind' -a '(__dlock_command)'

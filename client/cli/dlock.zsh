@@ -17,9 +17,35 @@ _dlock_names() {
     compadd -a names
 }
 
+# Sets place: what the word at the cursor is. "value": of the option before it; "name": of a lock;
+# "behind": something behind the name.
+_dlock_find_place() {
+    local i letters word
+    local valued=" $(dlock ${words[2]} --help 2>/dev/null |
+        sed -n 's/^  \(-[a-zA-Z]\|  \),\{0,1\} *\(--[a-z-]*\) [A-Z][A-Z]* .*/\1 \2/p' | tr '\n' ' ')"
+    place=name
+    for ((i = 3; i < CURRENT; i++)); do
+        word=${words[i]}
+        if [[ $word == --* ]]; then
+            [[ $valued == *" $word "* ]] && ((i++))
+        elif [[ $word == -?* ]]; then
+            # Of -qw the last letter may want a value; in -w5s the value is there.
+            for ((letters = 2; letters <= $#word; letters++)); do
+                [[ $valued == *" -${word[letters]} "* ]] || continue
+                ((letters == $#word)) && ((i++))
+                break
+            done
+        else
+            place=behind
+            return
+        fi
+    done
+    ((i == CURRENT)) || place=value
+}
+
 _dlock() {
     local -a found
-    local command=${words[2]} separator=${words[(i)--]}
+    local command=${words[2]} separator=${words[(i)--]} place
     if ((CURRENT == 2)); then
         found=(${(f)"$(dlock --help 2>/dev/null | sed -n 's/^  \([a-z]*\)  *\(.*\)/\1:\2/p')"})
         _describe 'command' found
@@ -51,8 +77,12 @@ _dlock() {
         compadd -a -- found
         return
     fi
-    case $command in
-    run | acquire | extend | release | wait | info | watch)
+    _dlock_find_place
+    case $place:$command in
+    behind:run)
+        _command_names
+        ;;
+    name:run | name:acquire | name:extend | name:release | name:wait | name:info | name:watch)
         _dlock_names
         ;;
     esac

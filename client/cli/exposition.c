@@ -2,7 +2,7 @@
 /* exposition.c - see exposition.h. */
 #include "exposition.h"
 
-#include "escape.h"
+#include "text.h"
 #include <inttypes.h>
 #include <string.h>
 

@@ -35,6 +35,7 @@ static bool wait_for(int fd, short events, int64_t deadline_ms) {
     for (;;) {
         int64_t rest_ms = deadline_ms - now_ms();
         int count = poll(&poll_fd, 1, rest_ms > 0 ? (int)rest_ms : 0);
+        if (count == 0) errno = ETIMEDOUT;
         if (count >= 0 || errno != EINTR) return count > 0;
     }
 }

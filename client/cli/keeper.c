@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keeper.c - see keeper.h.
  *
- *   take     acquire; with --at-least, extend the lock to that time, or give it back if the server
- *            refuses. Then the runner forks the command and says which group it is
+ *   take     acquire, and extend: if the server refuses that, now or later, the command must not
+ *            begin. Then the runner forks the command and says which group it is
  *   confirm  if the lock is still held: GO. A runner that does not reply within half of the
  *            validity is stopped: the lock is released, and the runner begins anew
  *   keep     the library renews. If renewal fails: SIGTERM to the group, and after a grace SIGKILL,
@@ -15,19 +15,60 @@
  * when that time has come or the keeper is gone. */
 #include "keeper.h"
 
-#include "cancel.h"
+#include "child.h"
+#include "complain.h"
 #include "connect.h"
-#include "group.h"
-#include "holder.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+/* -- messages */
+
+wire_times *wire_open(int ends[2]) {
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return NULL;
+    void *shared =
+        mmap(NULL, sizeof(wire_times), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared != MAP_FAILED) return shared;
+    close(ends[0]);
+    close(ends[1]);
+    return NULL;
+}
+
+void wire_close(int fd, wire_times *times) {
+    close(fd);
+    munmap(times, sizeof(*times));
+}
+
+void wire_send(int fd, const wire_message *message) {
+    /* Reading tells whether the partner is gone; a partner that does not read is not waited for. */
+    while (send(fd, message, sizeof(*message), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR)
+        continue;
+}
+
+wire_message wire_receive(int fd) {
+    wire_message message;
+    ssize_t size;
+    do
+        size = recv(fd, &message, sizeof(message), 0);
+    while (size < 0 && errno == EINTR);
+    if (size != (ssize_t)sizeof(message)) return (wire_message){.kind = WIRE_END};
+    return message;
+}
+
+int64_t wire_now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 /* How often in a lease kill_at_ms is noted for the runner; the margin before the end of the
  * validity, as killing takes time on a busy machine; how long a killed group may take to vanish. */
@@ -77,17 +118,26 @@ static void kill_group(keeping *keeping) {
     keeping->is_killed = true;
 }
 
+/* Why renewals fail. A server that refused says why if it is asked again; events have only the
+ * status. */
+static void describe_failure(keeping *keeping, char *text, size_t size) {
+    dlock_status why = (dlock_status)atomic_load(&why_suspect);
+    bool is_known = why != DLOCK_OK && why != DLOCK_LOST;
+    snprintf(text, size, "%s", is_known ? dlock_status_text(why) : "");
+    if (why == DLOCK_REFUSED && dlock_extend(keeping->lock, 0) == DLOCK_REFUSED)
+        snprintf(text, size, "%s (%s)", dlock_status_text(why), dlock_last_error(keeping->lock));
+}
+
 static void end_group(keeping *keeping, int64_t left_ms) {
-    bool is_gone = dlock_get_state(keeping->lock) == DLOCK_GONE;
+    bool is_gone = dlock_get_state(keeping->lock) == DLOCK_STATE_LOST;
     if (is_gone) kill_group(keeping);
     if (!keeping->is_ending) {
-        dlock_status why = (dlock_status)atomic_load(&why_suspect);
-        bool is_told = why != DLOCK_OK && why != DLOCK_LOST;
+        char why[sizeof(((wire_message *)0)->text)];
         keeping->is_ending = true;
         set_kill_at(keeping, wire_now_ms() + left_ms - keeping->margin_ms);
         if (!is_gone) group_signal(keeping->group, SIGTERM);
-        tell(keeping, WIRE_LOST, is_gone ? DLOCK_LOST : DLOCK_UNREACHABLE,
-             is_told ? dlock_status_text(why) : "");
+        describe_failure(keeping, why, sizeof(why));
+        tell(keeping, WIRE_LOST, is_gone ? DLOCK_LOST : DLOCK_UNREACHABLE, why);
     }
     if (wire_now_ms() >= keeping->kill_at_ms) kill_group(keeping);
 }
@@ -153,22 +203,30 @@ static void on_busy(void *arg) {
     tell(keeping, WIRE_WAITING, DLOCK_BUSY, text);
 }
 
-/* Extends the lock to --at-least before the command begins: a server that does not allow so long a
- * lease refuses now, and the lock is kept even if both processes are killed. By the token, so that
- * the handle keeps its own lease and renews as often as without --at-least. */
+/* Extends the lock to --at-least: the lock is kept even if both processes are killed. By the token,
+ * so that the handle keeps its own lease and renews as often as without --at-least. */
 static dlock_status reserve(keeping *keeping, char *text, size_t size) {
-    const request *request = keeping->request;
     char why[300];
-    if (request->at_least_ms <= request->lease_ms) return DLOCK_OK;
     dlock_status status =
         dlock_extend_token(keeping->client, keeping->name, dlock_token(keeping->lock),
-                           (uint32_t)request->at_least_ms, why, sizeof(why));
-    if (status == DLOCK_NOT_HELD) { /* the handle has to know: then confirm() fails */
-        status = dlock_extend(keeping->lock, 0);
-        snprintf(why, sizeof(why), "%s", dlock_last_error(keeping->lock));
-    }
+                           (uint32_t)keeping->request->at_least_ms, why, sizeof(why));
     snprintf(text, size, "--at-least: %s", why);
-    return status == DLOCK_LOST ? DLOCK_OK : status;
+    /* With DLOCK_NOT_HELD, the handle has to know of the loss: then confirm() fails. */
+    return status == DLOCK_NOT_HELD ? dlock_extend(keeping->lock, 0) : status;
+}
+
+/* Extends the lock before the command begins. A user who may acquire but not extend, and a time
+ * that the server does not allow, are noticed now, not when the lease ends. Other failures may
+ * pass: without --at-least they are left to the renewal. */
+static dlock_status check_extension(keeping *keeping, char *text, size_t size) {
+    const request *request = keeping->request;
+    if (request->at_least_ms > request->lease_ms) {
+        dlock_status status = reserve(keeping, text, size);
+        return status == DLOCK_LOST ? DLOCK_OK : status;
+    }
+    dlock_status status = dlock_extend(keeping->lock, 0);
+    snprintf(text, size, "%s", dlock_last_error(keeping->lock));
+    return status == DLOCK_REFUSED ? status : DLOCK_OK;
 }
 
 /* A command that has begun keeps others away for --at-least, however fast it was. */
@@ -183,11 +241,11 @@ static dlock_status give_back(keeping *keeping) {
 /* The result is for DONE; text is the cause, or the holder. */
 static dlock_status hold(keeping *keeping, char *text, size_t size) {
     bool is_verbose = keeping->request->is_verbose;
-    dlock_status status =
-        cancel_acquire(keeping->lock, keeping->wait_ms, is_verbose ? on_busy : NULL, keeping);
+    dlock_status status = cancel_acquire(keeping->request, keeping->client, keeping->lock,
+                                         keeping->wait_ms, is_verbose ? on_busy : NULL, keeping);
     keeping->granted_ms = wire_now_ms();
     if (status == DLOCK_OK) {
-        status = reserve(keeping, text, size);
+        status = check_extension(keeping, text, size);
         if (status != DLOCK_OK) {
             dlock_release(keeping->lock);
             return status;

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* main.c - dlock, the command line tool: a table of subcommands, each in a file of its own.
+/* main.c - dlock, the command line tool: a table of subcommands, one function each.
  *
- *   request      options (option), DLOCK_URL, configuration files (config_file), passwords (secret)
- *   run          the runner; keeper holds the lock, child is the command; wire, group, terminal
- *   claim        acquire, release, extend, wait for scripts; force: release --force
+ *   run          the runner; keeper: the process that holds the lock; child: the command
+ *   claim        acquire, release, extend and wait, for scripts
+ *   inspect      info, list and session
  *   watch        each change of a lock
- *   inspect      info and list; sightings: locks as they were seen; column: names in tables;
- *                failures: independent servers without a result
- *   top          on a screen; statistics: INFO dlock
- *   metrics      the same for Prometheus; exposition: the format; http: one scrape
- *   bench        latency
+ *   top          on a screen
+ *   metrics      for Prometheus; exposition: the format; http: one scrape
+ *   bench        the cost of a lock
+ *
+ * What they have in common:
+ *
+ *   request      what the user wants: option, url (parameters and passwords), keep (strings)
+ *   connect      a client of the library, and a lock that it takes
+ *   sightings    locks as they were seen; statistics: INFO dlock, and latencies
+ *   text         for people; output: stdout and JSON; complain: stderr and exit codes
  *
  * The tool uses only <dlock.h> of the library: it can do what any program can. */
-#include "acl.h"
-#include "bench.h"
-#include "claim.h"
 #include "complain.h"
-#include "inspect.h"
-#include "metrics.h"
-#include "run.h"
-#include "top.h"
-#include "watch.h"
+#include "output.h"
+#include "subcommands.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +27,8 @@
 #include <unistd.h>
 
 static const subcommand subcommands[] = {
-    {"run", FOR_RUN, "NAME [--] COMMAND [ARGUMENT...]", "run a command while a lock is held", NULL,
-     1, -1, run},
+    {"run", FOR_RUN, "NAME [--] COMMAND [ARGUMENT...]", "run a command while a lock is held",
+     "ACL rules: " ACL_LOCK, 1, -1, run},
     {"acquire", FOR_ACQUIRE, "NAME", "take a lock and print its token; the lock stays held", NULL,
      1, 1, claim_acquire},
     {"extend", FOR_EXTEND, "NAME TOKEN", "start the lease of a lock anew", NULL, 2, 2,
@@ -43,6 +42,8 @@ static const subcommand subcommands[] = {
      "ACL rules: " ACL_WATCH, 1, 1, watch},
     {"list", FOR_LIST, "[PATTERN]", "show all held locks, or those that match a pattern",
      "ACL rules: " ACL_LIST, 0, 1, inspect_list},
+    {"session", FOR_SESSION, "", "show who is present at each server: sessions, and what they have",
+     "ACL rules: " ACL_SERVER_INFO, 0, 0, inspect_session},
     {"top", FOR_TOP, "[PATTERN]", "show the locks with the most waiters, again and again",
      "ACL rules: " ACL_TOP, 0, 1, top},
     {"metrics", FOR_METRICS, "", "print counters, histograms and busy locks for Prometheus",
@@ -59,18 +60,22 @@ static void show_help(void) {
     printf("\n\"dlock COMMAND --help\" shows the options of a command. The manual is dlock(1).\n");
 }
 
-/* Makes sure that no other file gets the numbers of stdin, stdout and stderr. */
+/* Makes sure that no other file gets the numbers of stdin, stdout and stderr. A descriptor that was
+ * closed still fails: what replaces stdin cannot be read, and the others cannot be written. */
 static void open_standard_files(void) {
-    int fd;
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0) close(fd);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0) return;
 }
 
-int main(int argc, char **argv) {
-    static request request; /* static, so that tools that look for leaks see its strings */
-    open_standard_files();
+/* Output that was lost, on a full disk for example, must not look like success. */
+static int end_output(int code) {
+    int error = output_flush();
+    if (error == 0) return code;
+    complain("stdout: %s", strerror(error));
+    return code == EXIT_CODE_OK ? EXIT_CODE_INTERNAL : code;
+}
+
+static int obey(request *request, int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "--version") == 0) {
         printf("dlock %s\n", DLOCK_VERSION);
@@ -83,10 +88,16 @@ int main(int argc, char **argv) {
     for (int i = 0; i < SUBCOMMANDS; i++) {
         if (strcmp(word, subcommands[i].name) != 0) continue;
         int code;
-        bool is_read = request_read(&request, &subcommands[i], argc - 1, argv + 1, &code);
-        if (!is_read && request.is_http) metrics_decline();
-        return is_read ? subcommands[i].run(&request) : code;
+        bool is_read = request_read(request, &subcommands[i], argc - 1, argv + 1, &code);
+        if (!is_read && request->is_http) metrics_decline();
+        return is_read ? subcommands[i].run(request) : code;
     }
     complain(argc > 1 ? "no such command; see dlock --help" : "which command? see dlock --help");
     return EXIT_CODE_USAGE;
+}
+
+int main(int argc, char **argv) {
+    static request request; /* static, so that tools that look for leaks see its strings */
+    open_standard_files();
+    return end_output(obey(&request, argc, argv));
 }

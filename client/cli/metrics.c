@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* metrics.c - see metrics.h.
+/* metrics.c - INFO dlock and the busiest locks for Prometheus.
  *
  *   scrape   INFO dlock of every server, and the locks with the most waiters
  *   write    a table of families (rows below), in one of the formats of exposition.h
@@ -9,14 +9,13 @@
  * A service that cannot be read gives dlock_up 0 and nothing else, so that an alert can see it. Of
  * several independent servers, each one that gives no result has dlock_server_up 0. To add a number
  * of INFO dlock: a row. */
-#include "metrics.h"
+#include "subcommands.h"
 
-#include "acl.h"
 #include "complain.h"
 #include "connect.h"
 #include "exposition.h"
-#include "failures.h"
 #include "http.h"
+#include "output.h"
 #include "sightings.h"
 #include "statistics.h"
 #include <errno.h>
@@ -32,9 +31,18 @@ static const struct row {
 } rows[] = {
     {"dlock_held", "dlock_locks", "gauge", "Locks in memory."},
     {"dlock_holders", "dlock_holders", "gauge", "Holders of these locks."},
-    {"dlock_sessions", "dlock_sessions", "gauge", "Holders that are tied to a connection."},
+    {"dlock_sessions", "dlock_sessions", "gauge", "Sessions of processes."},
+    {"dlock_sessions_away", "dlock_sessions_away", "gauge", "Sessions without a connection."},
+    {"dlock_session_holds", "dlock_session_holds", "gauge",
+     "Holders that are tied to a session or a connection."},
+    {"dlock_session_waiters", "dlock_session_waiters", "gauge", "Waiters that wait by a session."},
+    {"dlock_watches", "dlock_watches", "gauge", "Locks that sessions watch."},
+    {"dlock_events_unacknowledged", "dlock_events_unacknowledged", "gauge",
+     "Events that sessions have not acknowledged."},
     {"dlock_waiters", "dlock_waiters", "gauge", "Clients that wait for a lock."},
     {"dlock_queues", "dlock_queues", "gauge", "Locks that clients wait for."},
+    {"dlock_max_blocked", "dlock_max_blocked", "gauge",
+     "Clients that may wait at a time with a connection."},
     {"dlock_locks_evictable", "dlock_evictable", "gauge",
      "1 if the server may evict locks to free memory."},
     {"dlock_granted", "dlock_grants", "counter", "Grants to a new holder."},
@@ -68,7 +76,7 @@ typedef struct scrape {
     sightings sightings;
     dlock_status status;
     char why[FAILURES_SIZE];
-    char failures[FAILURES_SIZE]; /* the servers without INFO: see failures.h */
+    char failures[FAILURES_SIZE]; /* the servers without INFO: see sightings.h */
 } scrape;
 
 /* -- scrape */
@@ -246,6 +254,7 @@ static bool reply_by_http(const request *request, const http_request *http, cons
     bool is_written = file != NULL && fclose(file) == 0;
     if (!is_written) complain("metrics: %s", strerror(errno));
     bool is_sent = is_written ? http_reply(STDOUT_FILENO, http, body, size) : decline(http);
+    if (!is_sent) complain("metrics: the reply cannot be sent: %s", strerror(errno));
     free(body);
     return is_written && is_sent;
 }
@@ -257,7 +266,7 @@ static bool deliver(const request *request, const http_request *http, const scra
     if (request->is_http) return reply_by_http(request, http, scrape);
     if (request->output != NULL) return replace_file(request, scrape, format);
     write_all(&(exposition){stdout, format}, scrape, request);
-    return fflush(stdout) == 0;
+    return output_flush() == 0;
 }
 
 static bool is_format(const char *format) {

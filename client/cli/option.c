@@ -9,8 +9,8 @@
  * together. */
 #include "option.h"
 
-#include "duration.h"
 #include "keep.h"
+#include "text.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ enum { TAKING = FOR_RUN | FOR_ACQUIRE, WAITING = TAKING | FOR_WAIT, LONG_VALUE =
 
 static const option_row rows[] = {
     {"wait", 'w', "TIME", WAITING, OPTION_PATIENCE, AT(wait_ms),
-     "how long to wait; default forever"},
+     "how long to wait, or forever; default 10m"},
     {"nonblock", 'n', NULL, WAITING, OPTION_FLAG, AT(is_tried_once), "try once, do not wait"},
     {"lease", 'l', "TIME", TAKING | FOR_EXTEND, OPTION_DURATION, AT(lease_ms),
      "lifetime without renewal; default 30s"},
@@ -37,7 +37,7 @@ static const option_row rows[] = {
     {"grace", 0, "TIME", FOR_RUN, OPTION_DURATION, AT(grace_ms),
      "time from SIGTERM to SIGKILL; default lease / 6"},
     {"pass-url", 0, NULL, FOR_RUN, OPTION_FLAG, AT(is_url_passed),
-     "the command gets DLOCK_URL even with a password"},
+     "DLOCK_URL of the command has the passwords too"},
     {"conflict-exit-code", 'E', "N", WAITING, OPTION_NUMBER, AT(busy_code),
      "exit code if another holds the lock; default 1"},
     {"verbose", 'v', NULL, WAITING, OPTION_FLAG, AT(is_verbose),

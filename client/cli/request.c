@@ -3,22 +3,27 @@
  *
  *   read    the command line first: --help and mistakes need no file, and a URL with a password
  *           disappears from the list of processes at once
+ *   files   lines "key = value", empty lines, and comments that begin with #
  *   apply   defaults, files, DLOCK_URL, options, each over the one before. The first URL of a
  *           source replaces those of earlier sources
  *   check   values that do not go together, and the number of words */
 #include "request.h"
 
 #include "complain.h"
-#include "config_file.h"
 #include "keep.h"
 #include "option.h"
-#include "secret.h"
-#include "url_parameter.h"
+#include "url.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { GIVEN_MAX = 64 };
+#define SYSTEM_FILE "/etc/dlock/config"
+
+/* A wait has a limit unless the user wants none: jobs that wait for ever behind a holder that hangs
+ * would pile up unnoticed. */
+enum { WAIT_MS = 10 * 60 * 1000, WAIT_NOT_GIVEN = -2, GIVEN_MAX = 64, PATH_SIZE = 4096 };
+_Static_assert(WAIT_NOT_GIVEN != DLOCK_WAIT_FOREVER, "both have to be known");
 
 /* An option on the command line. */
 typedef struct given {
@@ -69,12 +74,73 @@ static bool read_options(given givens[GIVEN_MAX], int *count, const subcommand *
     return true;
 }
 
+/* -- configuration files */
+
+/* False: there is no home. */
+static bool find_user_file(char path[PATH_SIZE]) {
+    const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    int length = PATH_SIZE;
+    if (base != NULL && base[0] == '/') /* XDG says that relative paths are ignored */
+        length = snprintf(path, PATH_SIZE, "%s/dlock/config", base);
+    else if (home != NULL && home[0] != '\0')
+        length = snprintf(path, PATH_SIZE, "%s/.config/dlock/config", home);
+    return length < PATH_SIZE;
+}
+
+static char *trim(char *text) {
+    text += strspn(text, " \t");
+    size_t length = strlen(text);
+    while (length > 0 && strchr(" \t\r\n", text[length - 1]) != NULL)
+        text[--length] = '\0';
+    return text;
+}
+
+/* False: complained. Never shows a value, which may be a secret. */
+static bool read_line(source *source, char *line, const char *path, int number, bool *has_secret) {
+    char *key = trim(line), *equals = strchr(key, '=');
+    if (key[0] == '\0' || key[0] == '#') return true;
+    if (equals == NULL) {
+        complain("%s, line %d: not of the form key = value", path, number);
+        return false;
+    }
+    *equals = '\0';
+    key = trim(key);
+    const char *value = keep(trim(equals + 1));
+    const option_row *row = option_of_key(key);
+    if (strcmp(key, "password") == 0 || secret_is_in_text(value)) *has_secret = true;
+    if (row != NULL && row->kind != OPTION_FLAG_ONCE && set(source, row, value)) return true;
+    complain("%s, line %d: %s: not %s", path, number, key,
+             row == NULL ? "a known key" : option_describe(row));
+    return false;
+}
+
+/* A missing file is no mistake. A file that is there and cannot be read is one, as the tool would
+ * then use another service than its users expect. False: complained. */
+static bool read_file(request *request, const char *path, bool is_system) {
+    source source = {.request = request};
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        if (errno == ENOENT || errno == ENOTDIR) return true;
+        complain("%s: %s", path, strerror(errno));
+        return false;
+    }
+    char *line = NULL;
+    size_t size = 0;
+    bool is_right = true, has_secret = false;
+    for (int number = 1; is_right && getline(&line, &size, file) >= 0; number++)
+        is_right = read_line(&source, line, path, number, &has_secret);
+    if (has_secret) secret_warn_if_open(fileno(file), path, is_system);
+    free(line);
+    fclose(file);
+    return is_right;
+}
+
 /* -- the sources */
 
 static void set_defaults(request *request) {
     *request = (struct request){.connect_timeout_ms = 1000,
                                 .io_timeout_ms = 1000,
-                                .wait_ms = DLOCK_WAIT_FOREVER,
+                                .wait_ms = WAIT_NOT_GIVEN,
                                 .lease_ms = 30000,
                                 .grace_ms = -1,
                                 .slots = -1,
@@ -86,18 +152,11 @@ static void set_defaults(request *request) {
                                 .duration_ms = 3000};
 }
 
-static bool set_from_file(void *arg, const char *key, const char *value, const char **wrong) {
-    const option_row *row = option_of_key(key);
-    *wrong = row == NULL ? "a known key" : option_describe(row);
-    return row != NULL && row->kind != OPTION_FLAG_ONCE && set(arg, row, value);
-}
-
 static bool apply_files(request *request) {
-    for (config_file which = CONFIG_FILE_FIRST; which < CONFIG_FILES; which++) {
-        source source = {.request = request};
-        if (!config_file_read(which, set_from_file, &source)) return false;
-    }
-    return true;
+    const char *system = getenv("DLOCK_SYSTEM_CONFIG");
+    char path[PATH_SIZE];
+    return read_file(request, system != NULL ? system : SYSTEM_FILE, true) &&
+           (!find_user_file(path) || read_file(request, path, false));
 }
 
 static bool apply_environment(request *request) {
@@ -223,6 +282,8 @@ bool request_read(request *request, const subcommand *subcommand, int argc, char
     request->word_count = argc - optind;
     if (!check(request, subcommand)) return false;
     if (request->url_count == 0) request->urls[request->url_count++] = "redis://127.0.0.1:6379";
+    request->is_patient = request->wait_ms >= 0;
+    if (request->wait_ms == WAIT_NOT_GIVEN) request->wait_ms = WAIT_MS;
     if (request->is_tried_once) request->wait_ms = DLOCK_NO_WAIT;
     if (request->grace_ms < 0)
         request->grace_ms = request->lease_ms / 6 < 5000 ? request->lease_ms / 6 : 5000;

@@ -9,7 +9,7 @@
 #ifndef DLOCK_CLI_REQUEST_H
 #define DLOCK_CLI_REQUEST_H
 
-#include "exit_code.h"
+#include <dlock.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,7 +26,8 @@ enum {
     FOR_METRICS = 256,
     FOR_BENCH = 512,
     FOR_WATCH = 1024,
-    FOR_ALL = 2047
+    FOR_SESSION = 2048,
+    FOR_ALL = 4095
 };
 
 enum { REQUEST_URLS_MAX = 16 };
@@ -41,6 +42,7 @@ typedef struct request {
     int64_t min_replicas, busy_code;
     bool is_session, is_url_passed;
     bool is_tried_once;     /* until all sources are read; then wait_ms says so */
+    bool is_patient;        /* a service that is not there at first does not end the wait */
     bool is_session_by_url; /* the library makes every lock a session */
     bool is_shared;
     int64_t slots; /* shared, at most so many; negative: not given */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run.c - see run.h: the process that the shell sees, the parent of the command.
+/* run.c - "dlock run NAME -- command": the process that the shell sees, the parent of the command.
  *
  *   wait     the keeper (keeper.h) requests the lock; a signal ends the wait
  *   start    fork the command, which begins once the keeper has confirmed that the lock is held. If
@@ -11,32 +11,39 @@
  *   explain  complaints come last, when nothing depends on this process any more
  *
  * One thread, and signals only by signalfd: things happen in the order of this file. */
-#include "run.h"
+#include "subcommands.h"
 
 #include "child.h"
 #include "complain.h"
 #include "connect.h"
-#include "duration.h"
-#include "group.h"
 #include "keeper.h"
-#include "run_signals.h"
-#include "terminal.h"
+#include "url.h"
 #include <inttypes.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* How long a keeper may take to give the lock back, beyond its timeouts. */
 enum { RELEASE_MS = 5000, NOT_ENDED = -1 };
 
+/* By a descriptor: none is lost, none interrupts. Signals that were ignored at the start (nohup)
+ * stay so, for the command too. */
+typedef struct run_signals {
+    int fd;
+    sigset_t original_mask;
+} run_signals;
+
 typedef struct running {
     const request *request;
     const char *name;
     char **words; /* the command */
+    const char *url;
     keeper keeper;
     child child;
     terminal terminal;
@@ -51,6 +58,53 @@ typedef struct running {
 static int64_t patience_ms(const running *running) {
     const request *request = running->request;
     return request->connect_timeout_ms + 2 * request->io_timeout_ms + RELEASE_MS;
+}
+
+/* -- signals */
+
+static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
+
+static bool is_ignored(int number) {
+    struct sigaction now;
+    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+static sigset_t wanted_signals(void) {
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGCHLD);
+    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
+        if (!is_ignored(passed_on[i])) sigaddset(&wanted, passed_on[i]);
+    return wanted;
+}
+
+/* False: no descriptor. */
+static bool run_signals_open(run_signals *signals) {
+    sigset_t wanted = wanted_signals(), blocked = wanted;
+    signal(SIGCHLD, SIG_DFL);
+    sigaddset(&blocked, SIGTTOU);
+    sigaddset(&blocked, SIGPIPE); /* complaints that nobody reads */
+    sigprocmask(SIG_BLOCK, &blocked, &signals->original_mask);
+    signals->fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+    return signals->fd >= 0;
+}
+
+/* From now on ^Z (SIGTSTP) also comes by the descriptor, for the command. */
+static void run_signals_catch_stop(const run_signals *signals) {
+    sigset_t wanted = wanted_signals(), stop;
+    if (is_ignored(SIGTSTP)) return;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    sigaddset(&wanted, SIGTSTP);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    signalfd(signals->fd, &wanted, 0);
+}
+
+/* 0: none. */
+static int run_signals_next(const run_signals *signals) {
+    struct signalfd_siginfo info;
+    bool is_read = read(signals->fd, &info, sizeof(info)) == sizeof(info);
+    return is_read ? (int)info.ssi_signo : 0;
 }
 
 /* -- wait */
@@ -80,20 +134,11 @@ static wire_message hear_keeper_or_signal(running *running) {
     }
 }
 
-static void show_wait(const running *running, const char *holder) {
-    char limit[DURATION_SIZE];
-    const request *request = running->request;
-    duration_show(request->wait_ms, limit);
-    complain("%s: waiting %s%s: %s", running->name, request->wait_ms < 0 ? "" : "for up to ",
-             request->wait_ms < 0 ? "without a limit" : limit,
-             holder[0] != '\0' ? holder : "another holds the lock");
-}
-
 /* The result: WIRE_GRANTED, WIRE_DONE or WIRE_END. */
 static wire_message wait_for_grant(running *running) {
     wire_message message;
     while ((message = hear_keeper_or_signal(running)).kind == WIRE_WAITING)
-        show_wait(running, message.text);
+        connect_show_wait(running->request, running->name, message.text);
     return message;
 }
 
@@ -197,7 +242,7 @@ static bool start(running *running, const wire_message *granted) {
                              .name = running->name,
                              .token = granted->text,
                              .fence = granted->fence,
-                             .has_url = running->request->is_url_passed,
+                             .url = running->url,
                              .times = running->keeper.times};
     running->child_status = NOT_ENDED;
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* so that the end of the whole group can be seen */
@@ -329,6 +374,7 @@ int run(request *request) {
     running running = {.request = request, .name = request->words[0], .terminal = {.fd = -1}};
     int skipped = request->word_count > 1 && strcmp(request->words[1], "--") == 0 ? 2 : 1;
     running.words = request->words + skipped;
+    running.url = url_write(request, request->is_url_passed);
     if (request->word_count <= skipped) {
         complain("no command; see dlock run --help");
         return EXIT_CODE_USAGE;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* sightings.c - see sightings.h.
  *
- *   add     copies a lock, unless the filter excludes the lock
- *   merge   copies of a lock at independent servers become one
- *   order   one comparison for each key; equal locks are sorted by name */
+ *   add       copies a lock, unless the filter excludes the lock
+ *   merge     copies of a lock at independent servers become one
+ *   order     one comparison for each key; equal locks are sorted by name
+ *   failures  the servers without a result */
 #include "sightings.h"
 
+#include "output.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,9 +163,50 @@ size_t sighting_holder(const sighting *seen, char text[SIGHTING_HOLDER_SIZE]) {
     return (size_t)used + length;
 }
 
+void sighting_show_members(const sighting *seen) {
+    json_bytes("name", seen->lock.name, seen->lock.name_length);
+    json_bytes("token", seen->lock.token, seen->lock.token_length);
+    json_number("fence", (int64_t)seen->lock.fence);
+    json_number("ttl_ms", seen->lock.ttl_ms);
+    json_number("lease_ms", seen->lock.lease_ms);
+    json_number("since_ms", seen->lock.since_ms);
+    json_number("waiters", seen->lock.waiters);
+    json_number("session", seen->lock.session);
+    json_text("kind", seen->lock.is_string ? "string" : "lock");
+    json_text("mode", seen->lock.mode == DLOCK_SHARED ? "shared" : "exclusive");
+    json_number("holders", seen->lock.holders);
+    json_text("server", seen->lock.server);
+}
+
+void sighting_show_json(const sighting *seen) {
+    json_object_begin(NULL);
+    sighting_show_members(seen);
+    json_object_end();
+}
+
 void sightings_clear(sightings *sightings) {
     for (size_t i = 0; i < sightings->count; i++)
         forget(&sightings->all[i]);
     free(sightings->all);
     *sightings = (struct sightings){.filter = sightings->filter};
+}
+
+/* -- failures */
+
+bool failures_next(const char **rest, failure *failure) {
+    const char *line = *rest;
+    size_t length = strcspn(line, "\n");
+    const char *colon = memmem(line, length, ": ", 2);
+    if (length == 0) return false;
+    *rest = line + length + (line[length] == '\n' ? 1 : 0);
+    *failure = (struct failure){line, length, colon != NULL ? (size_t)(colon - line) : length};
+    return true;
+}
+
+int failures_count(const char *why) {
+    int count = 0;
+    failure failure;
+    while (failures_next(&why, &failure))
+        count++;
+    return count;
 }

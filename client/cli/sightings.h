@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sightings.h - locks as they were seen: filtered, sorted. */
+/* sightings.h - locks as they were seen: filtered, sorted; and the servers that gave no result. */
 #ifndef DLOCK_CLI_SIGHTINGS_H
 #define DLOCK_CLI_SIGHTINGS_H
 
@@ -32,6 +32,26 @@ bool sighting_is_namesake(const sighting *one, const sighting *other);
 enum { SIGHTING_HOLDER_SIZE = 300 };
 size_t sighting_holder(const sighting *seen, char text[SIGHTING_HOLDER_SIZE]);
 
+/* As an object of JSON, or only its members. */
+void sighting_show_json(const sighting *seen);
+void sighting_show_members(const sighting *seen);
+
 void sightings_clear(sightings *sightings);
+
+/* -- failures: of several independent servers. A query succeeds if a majority replies; then the
+ *    library's why has a line for each of the others */
+
+enum { FAILURES_SIZE = REQUEST_URLS_MAX * 300 }; /* room for why */
+
+/* A line: the server, a colon, a blank, the cause. Points into why. */
+typedef struct failure {
+    const char *line;
+    size_t length, server_length;
+} failure;
+
+/* Reads the line at the front of *rest and moves *rest behind it. False: no more. */
+bool failures_next(const char **rest, failure *failure);
+
+int failures_count(const char *why);
 
 #endif

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* statistics.c - see statistics.h. Pure. */
+/* statistics.c - see statistics.h. Pure.
+ *
+ *   INFO dlock   fields of all servers added up; rates and quantiles between two looks
+ *   latencies    below 32 us a bucket is one microsecond; above, a power of two has 32 buckets */
 #include "statistics.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* -- INFO dlock */
 
 #define AT(field) offsetof(statistics, field)
 
@@ -66,4 +71,42 @@ statistics_change statistics_since(const statistics *before, const statistics *n
         .timeouts_per_s = (double)(now->wait_timeouts - before->wait_timeouts) / seconds,
         .wait_p50_ms = quantile_ms(waits, 0.5),
         .wait_p99_ms = quantile_ms(waits, 0.99)};
+}
+
+/* -- latencies */
+
+static int bucket_of(uint64_t us) {
+    if (us < 32) return (int)us;
+    int power = 63 - __builtin_clzll(us);
+    return (power - 4) * 32 + (int)(us >> (power - 5)) - 32;
+}
+
+static uint64_t end_of(int bucket) {
+    if (bucket < 32) return (uint64_t)bucket + 1;
+    int power = bucket / 32 + 4;
+    return ((uint64_t)(bucket % 32) + 33) << (power - 5);
+}
+
+void latency_add(latency *latency, uint64_t us) {
+    latency->counts[bucket_of(us)]++;
+    latency->total++;
+    if (us > latency->longest_us) latency->longest_us = us;
+}
+
+void latency_merge(latency *sum, const latency *more) {
+    for (int i = 0; i < LATENCY_BUCKETS; i++)
+        sum->counts[i] += more->counts[i];
+    sum->total += more->total;
+    if (more->longest_us > sum->longest_us) sum->longest_us = more->longest_us;
+}
+
+double latency_quantile_ms(const latency *latency, double part) {
+    uint64_t below = 0;
+    for (int i = 0; i < LATENCY_BUCKETS; i++) {
+        below += latency->counts[i];
+        if (below == 0 || (double)below < part * (double)latency->total) continue;
+        uint64_t us = end_of(i) < latency->longest_us ? end_of(i) : latency->longest_us;
+        return (double)us / 1000;
+    }
+    return 0;
 }

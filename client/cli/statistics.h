@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* statistics.h - INFO dlock of all servers, added up; and the change between two looks. */
+/* statistics.h - counters and histograms: INFO dlock of all servers, and the times that bench
+ * measures. Pure. */
 #ifndef DLOCK_CLI_STATISTICS_H
 #define DLOCK_CLI_STATISTICS_H
 
 #include <stdint.h>
+
+/* -- INFO dlock of all servers, added up; and the change between two looks */
 
 enum { STATISTICS_BUCKETS = 64 };
 
@@ -24,5 +27,20 @@ typedef struct statistics_change {
 } statistics_change;
 
 statistics_change statistics_since(const statistics *before, const statistics *now);
+
+/* -- many times, each to within 3 %, in little room */
+
+enum { LATENCY_BUCKETS = 64 * 32 };
+
+typedef struct latency {
+    uint64_t counts[LATENCY_BUCKETS];
+    uint64_t total, longest_us;
+} latency;
+
+void latency_add(latency *latency, uint64_t us);
+void latency_merge(latency *sum, const latency *more);
+
+/* The time, in milliseconds, within which the given part of the waits ended. */
+double latency_quantile_ms(const latency *latency, double part);
 
 #endif

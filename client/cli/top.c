@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* top.c - see top.h.
+/* top.c - the locks with the most waiters, again and again.
  *
  *   look     all locks, and INFO dlock: what has changed since the last look
  *   show     a page on a terminal (screen.h), lines elsewhere, or JSON
@@ -7,19 +7,15 @@
  *
  * How many grants there were and how long they waited is counted by the server, for all names
  * together: so it is in the head, not beside a name. */
-#include "top.h"
+#include "subcommands.h"
 
-#include "acl.h"
-#include "column.h"
 #include "complain.h"
 #include "connect.h"
-#include "duration.h"
-#include "escape.h"
-#include "inspect.h"
-#include "json.h"
+#include "output.h"
 #include "screen.h"
 #include "sightings.h"
 #include "statistics.h"
+#include "text.h"
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -198,7 +194,7 @@ static void show_json(const watching *watching) {
     json_decimal("wait_p99_ms", watching->change.wait_p99_ms);
     json_array_begin("locks");
     for (size_t i = 0; i < watching->seen.count; i++)
-        inspect_show_json(&watching->seen.all[i]);
+        sighting_show_json(&watching->seen.all[i]);
     json_array_end();
     json_object_end();
 }
@@ -292,7 +288,7 @@ static void attend(watching *watching) {
 
 /* -- public */
 
-static void watch(watching *watching) {
+static void watch_on_screen(watching *watching) {
     open_signals(watching);
     screen_begin();
     for (int64_t round = 0; !watching->is_over; round++) {
@@ -317,7 +313,7 @@ static void print(watching *watching) {
             show_json(watching);
         else
             show_lines(watching);
-        fflush(stdout);
+        if (output_flush() != 0) return;
     }
 }
 
@@ -332,7 +328,7 @@ int top(request *request) {
     watching.client = connect_client(request, &code);
     if (watching.client == NULL) return code;
     if (screen_is_possible() && !request->is_json)
-        watch(&watching);
+        watch_on_screen(&watching);
     else
         print(&watching);
     dlock_client_free(watching.client);

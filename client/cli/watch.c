@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* watch.c - see watch.h.
+/* watch.c - a line whenever a lock changes hands.
  *
  *   2026-01-31T12:00:00.000Z held host:4711:0b4e... fence 1769860800000000
  *   2026-01-31T12:00:05.250Z free
  *
  * The library calls show() in a thread of its own; the main thread waits for the last line. */
-#include "watch.h"
+#include "subcommands.h"
 
-#include "acl.h"
-#include "column.h"
 #include "complain.h"
 #include "connect.h"
-#include "json.h"
+#include "output.h"
+#include "text.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <semaphore.h>
@@ -76,7 +75,7 @@ static void show(void *arg, const char *name, const dlock_inspection *holder) {
         show_json(when, name, holder);
     else
         show_line(when, holder);
-    bool is_written = fflush(stdout) == 0;
+    bool is_written = output_flush() == 0;
     if (!is_written || watching->lines == watching->request->rounds) sem_post(&watching->is_over);
 }
 
@@ -111,5 +110,5 @@ int watch(request *request) {
     dlock_watcher_free(watcher);
     dlock_client_free(client);
     if (status != DLOCK_OK) return (int)complain_query(request, "watch", status, why, ACL_INFO);
-    return ferror(stdout) ? EXIT_CODE_INTERNAL : EXIT_CODE_OK;
+    return EXIT_CODE_OK;
 }

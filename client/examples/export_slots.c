@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
     dlock_lock_options_init(&how);
     how.mode = DLOCK_SHARED;
     how.max_holders = SLOTS;
-    how.session = true;
+    how.session = DLOCK_YES;
     how.lease_ms = LEASE_MS;
     how.renew_every_ms = LEASE_MS / 3;
     how.owner = "export";

@@ -10,7 +10,9 @@
  *     dlock_client_free(client);
  *
  * Times are milliseconds, on a clock that nobody sets and that goes on while the machine sleeps
- * (CLOCK_BOOTTIME). Pointers passed in are borrowed for the call. The free functions accept NULL.
+ * (CLOCK_BOOTTIME). Pointers passed in are borrowed for the call. A client or lock that is NULL
+ * does no harm: functions with a status return DLOCK_INVALID, and dlock_error() says why; the
+ * others do nothing, and return 0, "", DLOCK_STATE_FREE, or -1 for a descriptor.
  * The library has no global state except OpenSSL's, and the text of dlock_error(), of which each
  * thread has its own. It installs no signal handler and never raises SIGPIPE.
  * After fork() the child must not use clients and locks of the parent, not even to free them; a
@@ -43,7 +45,7 @@ typedef enum dlock_status {
     DLOCK_TIMEOUT = 2,       /* still busy when the wait ran out */
     DLOCK_NOT_HELD = 3,      /* extend or release of a lock this handle does not hold */
     DLOCK_LOST = 4,          /* the lease ended, or another took the lock, before the call */
-    DLOCK_CANCELED = 5,      /* dlock_cancel() ended the wait */
+    DLOCK_CANCELED = 5,      /* dlock_cancel() or dlock_client_cancel() */
     DLOCK_QUEUE_FULL = 6,    /* too many threads of this process, or waiters on the server, wait */
     DLOCK_NO_QUORUM = 7,     /* too few of several servers agreed; their grants are being undone */
     DLOCK_NO_REPLICAS = 8,   /* too few replicas acknowledged; the grant is released */
@@ -69,6 +71,13 @@ typedef enum dlock_wait_mode {
     DLOCK_WAIT_SERVER = 2 /* stand in the queue of the server */
 } dlock_wait_mode;
 
+/* An option of a lock that the client, or its URL, may have set already. */
+typedef enum dlock_choice {
+    DLOCK_DEFAULT = 0, /* as the client says; else no */
+    DLOCK_YES = 1,
+    DLOCK_NO = 2
+} dlock_choice;
+
 typedef enum dlock_mode {
     DLOCK_EXCLUSIVE = 0, /* one holder */
     DLOCK_SHARED = 1     /* held together with other shared holders, never with an exclusive one */
@@ -80,10 +89,10 @@ typedef enum dlock_module {
 } dlock_module;
 
 typedef enum dlock_state {
-    DLOCK_FREE = 0, /* never acquired, or released */
-    DLOCK_HELD = 1,
-    DLOCK_SUSPECT = 2, /* a renewal is overdue, or the connection of the session has ended */
-    DLOCK_GONE = 3     /* the validity has ended or is about to, or the server denies the lock */
+    DLOCK_STATE_FREE = 0, /* never acquired, or released */
+    DLOCK_STATE_HELD = 1,
+    DLOCK_STATE_SUSPECT = 2, /* a renewal is overdue, or the connection of the session has ended */
+    DLOCK_STATE_LOST = 3 /* the validity has ended or is about to, or the server denies the lock */
 } dlock_state;
 
 typedef enum dlock_event {
@@ -104,8 +113,8 @@ typedef void (*dlock_event_fn)(void *arg, dlock_event event, const char *name, d
 
 typedef enum dlock_log_level {
     DLOCK_LOG_INFO = 0,
-    DLOCK_LOG_WARNING = 1, /* a release that found the lock lost */
-    DLOCK_LOG_ERROR = 2    /* the call ended in a failure: a status from 100 on */
+    DLOCK_LOG_WARNING = 1, /* a release that found the lock lost; a connection that is lost */
+    DLOCK_LOG_ERROR = 2    /* the call ended in a failure: a status from 100 on; a refused login */
 } dlock_log_level;
 
 /* A line without a newline. Must not block for long. */
@@ -113,13 +122,14 @@ typedef void (*dlock_log_fn)(void *arg, dlock_log_level level, const char *line)
 
 /* 0 always means "the default". Fields are only ever appended: a program built against an older
  * header works; a program built against a newer header gets DLOCK_INVALID if an option is set that
- * this library does not know. rediss:// is redis:// with TLS: the files are PEM, and are read when
- * the client is made. */
+ * this library does not know. This holds for all structs with a struct_size, which the _init
+ * functions set. rediss:// is redis:// with TLS: the files are PEM, and are read when
+ * the client is made, and again when they have changed. */
 typedef struct dlock_client_options {
     size_t struct_size;
     /* redis://[[user:]password@]host[:port][/db], unix:///path[?db=n],
      * redis+sentinel://[[user:]password@]host[:port],.../mastername[?db=n], or
-     * redis+cluster://[[user:]password@]host[:port],... Several of the first two, up to 15:
+     * redis+cluster://[[user:]password@]host[:port],...[/db]. Several of the first two, up to 15:
      * independent servers, of which a majority decides (Redlock). Parameters behind a ? set options
      * that are 0 in this struct. See client/README.md */
     const char *const *urls;
@@ -135,7 +145,7 @@ typedef struct dlock_client_options {
                             * more names, found by contention */
     uint32_t hotspot_queue_max; /* threads that may wait for a local lock; default 1000 */
     uint32_t hotspot_hand_on;   /* how often in a row a lock is passed on to the next thread here
-                                 * without a request to the server; default 0 = never */
+                                 * without a request to the server, up to 9999; default 0 = never */
     const char *tls_ca_file;    /* rediss://: the CA of the servers; default: the trust store of the
                                  * machine */
     const char *tls_cert_file;  /* certificate and key of the client, if the server wants them */
@@ -155,6 +165,11 @@ typedef struct dlock_client_options {
                       * dlock_client_dispatch()). Not with backend or access_log_dir; a host name is
                       * looked up within a call or a dispatch, which waits for the name server */
     dlock_module module; /* DLOCK_MODULE_NONE: for servers without the dlock module */
+    /* Told what happens to connections, one line each: connected, lost, connected again, no
+     * connection and why, a new master, a server that is left alone after failures, certificates
+     * that were read again. In the thread that calls on_event. */
+    dlock_log_fn diagnostic_log;
+    void *diagnostic_log_arg;
 } dlock_client_options;
 
 typedef struct dlock_lock_options {
@@ -166,13 +181,17 @@ typedef struct dlock_lock_options {
     uint32_t max_hold_ms;    /* 0: no bound; else no renewal beyond this time after the acquire */
     uint32_t min_replicas;   /* must acknowledge the grant, and each extension */
     uint32_t replica_timeout_ms; /* for the acknowledgements; default io_timeout_ms */
-    bool session;                /* the server releases the lock at once when the connection ends */
+    dlock_choice session; /* the server releases the lock at once when the connection of the session
+                           * ends */
     const char *owner; /* NULL, or a label inside the token, which is fresh for every acquisition: 1
-                        * to 64 bytes of printable ASCII, no blanks, no colons */
+                        * to 64 bytes of printable ASCII, no blanks, no colons. Of lock_defaults
+                        * or the URL: also in the name of the client's connections */
     dlock_mode mode;   /* DLOCK_SHARED: a reader of a read/write lock, or a permit */
     uint32_t max_holders; /* only with DLOCK_SHARED: granted only while fewer hold the lock; 0: no
                            * limit of its own. Not with several servers: majorities cannot count */
-    bool renew;           /* as renew_every_ms = lease_ms / 3, unless renew_every_ms is set */
+    dlock_choice renew;   /* DLOCK_YES: as renew_every_ms = lease_ms / 3, unless renew_every_ms is
+                           * set; with the lease of the client, the lock lasts as long as the
+                           * session. DLOCK_NO: no renewal, whatever the client says */
 } dlock_lock_options;
 
 /* Where an acquire was answered. */
@@ -209,6 +228,16 @@ static inline void dlock_lock_options_init(dlock_lock_options *options) {
     options->struct_size = sizeof(*options);
 }
 
+static inline void dlock_timings_init(dlock_timings *timings) {
+    memset(timings, 0, sizeof(*timings));
+    timings->struct_size = sizeof(*timings);
+}
+
+static inline void dlock_client_stats_init(dlock_client_stats *stats) {
+    memset(stats, 0, sizeof(*stats));
+    stats->struct_size = sizeof(*stats);
+}
+
 /* A failure, not an answer: it does not tell who holds the lock. Threads: any. */
 static inline bool dlock_is_failure(dlock_status status) {
     return status >= DLOCK_IN_DOUBT;
@@ -233,15 +262,16 @@ DLOCK_API dlock_status dlock_client_new_url(dlock_client **out, const char *url)
 DLOCK_API dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *options);
 
 /* Why the last dlock_client_new(), dlock_client_new_url(), dlock_lock_new() or dlock_watch() of the
- * calling thread failed, or that a call was refused because another one of the same lock is under
- * way; for people; "" if nothing failed. Names the option that is wrong; never contains a password.
- * The text belongs to the thread, and is valid until the next such call of the thread. Threads:
- * any. */
+ * calling thread failed, or why a call was refused because the handle is NULL, is used by another
+ * thread, or has a call under way; for people; "" if nothing failed. Names the option that is
+ * wrong; never contains a password. The text belongs to the thread, and is valid until the next
+ * such call of the thread. Threads: any. */
 DLOCK_API const char *dlock_error(void);
 
-/* All locks of the client must have been freed. Withdrawals that are under way get one more chance,
- * and replies in flight are awaited, for one I/O timeout in all. Threads: no thread may use the
- * client. */
+/* Locks of the client may be freed before or after: they work as before, renewals and events
+ * included, and the client lives on until its last lock is freed. Only then does it end:
+ * withdrawals that are under way get one more chance, and replies in flight are awaited, for one
+ * I/O timeout in all. Threads: no thread may use the client itself any more. */
 DLOCK_API void dlock_client_free(dlock_client *client);
 
 /* DLOCK_OK: the server, or a majority of several, replies, accepts the user and, unless the option
@@ -249,7 +279,7 @@ DLOCK_API void dlock_client_free(dlock_client *client);
  * Threads: any. */
 DLOCK_API dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms);
 
-/* stats->struct_size must be set. Threads: any. */
+/* After dlock_client_stats_init(). Threads: any. */
 DLOCK_API void dlock_client_get_stats(const dlock_client *client, dlock_client_stats *stats);
 
 /* From now on the threads of the client compete among themselves first for the name (without the
@@ -274,8 +304,8 @@ typedef bool (*dlock_hotspot_fn)(void *arg, const dlock_hot_name *hot);
  * of the library. Threads: any. */
 DLOCK_API dlock_status dlock_hotspot_list(dlock_client *client, dlock_hotspot_fn tell, void *arg);
 
-/* No I/O. The name is 1 byte or more; the client must outlive the lock. On any status but DLOCK_OK
- * *out is NULL, and dlock_error() says why. Threads: any. */
+/* No I/O. The name is 1 byte or more. On any status but DLOCK_OK *out is NULL, and dlock_error()
+ * says why. Threads: any. */
 DLOCK_API dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *name,
                                       const dlock_lock_options *options);
 
@@ -289,11 +319,19 @@ DLOCK_API void dlock_lock_free(dlock_lock *lock);
 DLOCK_API dlock_status dlock_try_acquire(dlock_lock *lock);
 
 /* Takes the lock, after waiting up to wait_ms. DLOCK_NO_WAIT: asks exactly once, and returns
- * DLOCK_BUSY instead of DLOCK_TIMEOUT. DLOCK_LOST: the lock was granted, but the reply took as long
- * as the lease. A service that cannot be reached is tried again while time is left. Returns by
- * wait_ms plus one I/O timeout at the very worst (and replica_timeout_ms, with min_replicas). On a
- * handle that holds the lock, succeeds at once without a request, and needs one more
- * dlock_release(); DLOCK_LOST if the lease has ended meanwhile. Threads: owner. */
+ * DLOCK_BUSY instead of DLOCK_TIMEOUT; only where the votes of several servers are split, so that
+ * maybe nobody has got the lock, asks up to 4 times, with short random pauses. DLOCK_LOST: the lock
+ * was granted, but the reply took as long as the lease. A service that cannot be reached is tried
+ * again while time is left. Returns by wait_ms plus one I/O timeout at the very worst (and
+ * replica_timeout_ms, with min_replicas).
+ *
+ * On a handle by which this thread holds the lock already, succeeds at once without a request, and
+ * needs one more dlock_release(). If another thread holds it by this handle, or waits for it:
+ * DLOCK_INVALID; each thread needs a handle of its own. If the lock was lost meanwhile: DLOCK_LOST,
+ * unless a call of this handle has returned DLOCK_LOST for the acquisition before. Once one has,
+ * the acquisition is over, as after dlock_release(), and this call acquires anew (but not within a
+ * guard or scope, which end first). The thread of an asynchronous acquire is the one that starts
+ * it. Threads: owner. */
 DLOCK_API dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms);
 
 /* The same with a lease of lease_ms (0: the lock's own; else 10 at least) for this acquisition
@@ -349,18 +387,24 @@ static inline void dlock_reply_init(dlock_reply *reply, char *text, size_t size)
  * local clock or as the server says. DLOCK_REFUSED: an error of the command, or of the server: see
  * dlock_last_error(). DLOCK_UNREACHABLE: nothing was sent. DLOCK_IN_DOUBT: sent, but no reply came.
  * The command may have been run, and may still be run as long as this acquisition holds the lock;
- * not once dlock_release() has returned DLOCK_OK or DLOCK_LOST (unless the client has
- * hotspot_hand_on). It is never sent twice: see client/README.md. DLOCK_INVALID: several
- * independent servers, plain Redis and stores have no guarded commands. Returns within
- * connect_timeout_ms plus io_timeout_ms. Threads: owner. */
+ * not once dlock_release() has returned DLOCK_OK or DLOCK_LOST. It is never sent twice: see
+ * client/README.md. DLOCK_INVALID: several independent servers, plain Redis and stores have no
+ * guarded commands. Returns within connect_timeout_ms plus io_timeout_ms. Threads: owner. */
 DLOCK_API dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *argv,
                                      const size_t *argvlen, dlock_reply *reply);
 
-/* Ends the acquire that is under way with DLOCK_CANCELED, unless the lock is granted already. If no
- * acquire is under way, the next acquire that would send a request ends with it. A cancel that
- * comes while an acquire returns may have no effect, so a program that wants to exit also needs a
- * flag of its own. Threads: any, and signal handlers. */
+/* Ends the acquire that is under way with DLOCK_CANCELED, unless the lock is granted already, and
+ * every later one that would wait or send a request, until dlock_uncancel(). Extend, release and
+ * another level of a lock that is held go on. Threads: any; dlock_cancel() also in signal
+ * handlers. */
 DLOCK_API void dlock_cancel(dlock_lock *lock);
+DLOCK_API void dlock_uncancel(dlock_lock *lock);
+
+/* The same for all locks of the client, those of guards and scopes and later ones included: for a
+ * program that is to end. Neither lifts a cancel of a single lock. Threads: any;
+ * dlock_client_cancel() also in signal handlers. */
+DLOCK_API void dlock_client_cancel(dlock_client *client);
+DLOCK_API void dlock_client_uncancel(dlock_client *client);
 
 /* By the local clock alone: one atomic load. Threads: any. */
 DLOCK_API dlock_state dlock_get_state(const dlock_lock *lock);
@@ -374,26 +418,25 @@ DLOCK_API int64_t dlock_remaining_ms(const dlock_lock *lock);
 /* A descriptor that becomes readable once the lock is lost, and stays so until the release; for
  * poll(2) and event loops. With renewal, on_event or this descriptor, a lock that is deleted,
  * flushed, overwritten or evicted is lost within a round trip, where one server decides and permits
- * CLIENT TRACKING; else at the next renewal, or when the lease ends. The descriptor belongs to the
- * lock and lives as long; do not read or close it. Negative: no descriptor is available. Threads:
- * owner. */
+ * DLOCK.SESSION and DLOCK.WATCH; else at the next renewal, or when the lease ends. The descriptor
+ * belongs to the lock and lives as long; do not read or close it. Negative: no descriptor is
+ * available. Threads: owner. */
 DLOCK_API int dlock_lost_fd(dlock_lock *lock);
 
-/* The number of the grant: larger than that of every earlier holder of the name (with
- * hotspot_hand_on: of every earlier process). Shared holders that hold together are in no order.
- * The number stays until the release, even when the lease has ended: from then on the resource must
- * refuse it. 0 when not held. Threads: owner. */
+/* The number of the grant: larger than that of every earlier holder of the name. Shared holders
+ * that hold together are in no order. The number stays until the release, even when the lease has
+ * ended: from then on the resource must refuse it. 0 when not held. Threads: owner. */
 DLOCK_API uint64_t dlock_fence(const dlock_lock *lock);
 
 /* The token of the last acquire: host:pid[:owner]:random digits; "" before the first. Valid until
  * the next acquire. Threads: owner. */
 DLOCK_API const char *dlock_token(const dlock_lock *lock);
 
-/* timings->struct_size must be set. Threads: owner. */
+/* After dlock_timings_init(). Threads: owner. */
 DLOCK_API void dlock_get_timings(const dlock_lock *lock, dlock_timings *timings);
 
 /* Why the last call did not return DLOCK_OK, for people; "" if it did. Never contains a password.
- * Valid until the next call. Threads: owner. */
+ * Valid until the next call. NULL: dlock_error(). Threads: owner. */
 DLOCK_API const char *dlock_last_error(const dlock_lock *lock);
 
 /* -- asynchronous: the same calls for programs with an event loop
@@ -518,7 +561,7 @@ DLOCK_API dlock_status dlock_list_waiters(dlock_client *client, const char *name
  * the lock is free. Of a shared lock, the holder with the smallest fence; another number of holders
  * is a change too, an extension is none. Several changes in a row may be told as one, but the last
  * one is always told, also after lost connections and failovers. Where the server does not permit
- * CLIENT TRACKING, the name is read once a second instead. name and holder are valid until changed
+ * DLOCK.SESSION, the name is read once a second instead. name and holder are valid until changed
  * returns, or frees the watcher.
  *
  * changed is called by the thread that calls on_event, and must not wait for locks of this client.

@@ -41,10 +41,13 @@ struct client_core {
     static void tell_line(void *arg, dlock_log_level level, const char *line) noexcept {
         static_cast<client_core *>(arg)->access_log(level, line);
     }
+    static void tell_diagnostic(void *arg, dlock_log_level level, const char *line) noexcept {
+        static_cast<client_core *>(arg)->diagnostic_log(level, line);
+    }
 
     dlock_client *handle = nullptr;
     std::function<void(const event &)> on_event;
-    std::function<void(dlock_log_level, const char *)> access_log;
+    std::function<void(dlock_log_level, const char *)> access_log, diagnostic_log;
 };
 
 using core_pointer = std::shared_ptr<client_core>;
@@ -61,7 +64,7 @@ struct watch_state {
     ~watch_state() { dlock_watcher_free(handle); }
 
     core_pointer core; // the client outlives the watcher
-    watch_function changed;
+    std::shared_ptr<watch_function> changed;
     dlock_watcher *handle = nullptr;
 };
 
@@ -70,12 +73,12 @@ inline dlock_lock_options to_c(const lock_options &options) {
     dlock_lock_options c;
     dlock_lock_options_init(&c);
     c.lease_ms = to_ms(options.lease);
-    c.renew = options.renew;
+    c.renew = to_choice(options.renew);
     c.renew_every_ms = to_ms(options.renew_every);
     c.max_hold_ms = to_ms(options.max_hold);
     c.min_replicas = options.min_replicas;
     c.replica_timeout_ms = to_ms(options.replica_timeout);
-    c.session = options.session;
+    c.session = to_choice(options.session);
     c.owner = or_null(options.owner);
     c.mode = static_cast<dlock_mode>(options.mode);
     c.max_holders = options.max_holders;
@@ -105,7 +108,8 @@ inline dlock_client_options to_c(const client_options &options, client_core &cor
     c.tls_key_file = or_null(options.tls_key_file);
     c.on_event = core.on_event ? client_core::tell_event : nullptr;
     c.access_log = core.access_log ? client_core::tell_line : nullptr;
-    c.event_arg = c.access_log_arg = &core;
+    c.diagnostic_log = core.diagnostic_log ? client_core::tell_diagnostic : nullptr;
+    c.event_arg = c.access_log_arg = c.diagnostic_log_arg = &core;
     c.access_log_dir = or_null(options.access_log_dir);
     c.access_log_keep = options.access_log_keep;
     c.no_threads = options.no_threads;
@@ -190,7 +194,9 @@ class lock {
             return dlock_release_start(handle(), tell, arg);
         });
     }
+    // Ends every acquire() with status::canceled, also later ones, until uncancel().
     void cancel() noexcept { dlock_cancel(handle()); }
+    void uncancel() noexcept { dlock_uncancel(handle()); }
     lock_state state() const noexcept { return static_cast<lock_state>(dlock_get_state(handle())); }
     // How long the lock is certainly held.
     milliseconds remaining() const noexcept { return milliseconds(dlock_remaining_ms(handle())); }
@@ -201,8 +207,8 @@ class lock {
     // Readable once the lock is lost.
     int lost_fd() noexcept { return dlock_lost_fd(handle()); }
     dlock_timings timings() const noexcept {
-        dlock_timings timings{};
-        timings.struct_size = sizeof(timings);
+        dlock_timings timings;
+        dlock_timings_init(&timings);
         dlock_get_timings(handle(), &timings);
         return timings;
     }
@@ -240,6 +246,7 @@ class client {
         auto core = std::make_shared<detail::client_core>();
         core->on_event = options.on_event;
         core->access_log = options.access_log;
+        core->diagnostic_log = options.diagnostic_log;
         std::vector<const char *> urls;
         for (const std::string &url : options.urls)
             urls.push_back(url.c_str());
@@ -261,7 +268,7 @@ class client {
     }
 
     result<lock> make_lock(const std::string &name, const lock_options &options = {}) {
-        if (name.find('\0') != std::string::npos) return {status::invalid, detail::nul_in_name};
+        if (detail::has_nul(name)) return {status::invalid, detail::nul_in_name};
         dlock_lock_options c = detail::to_c(options);
         dlock_lock *made = nullptr;
         dlock_status status = dlock_lock_new(&made, handle(), name.c_str(), &c);
@@ -272,23 +279,26 @@ class client {
         return detail::from_c(dlock_client_ping(handle(), detail::to_wait(timeout)));
     }
     dlock_client_stats stats() const noexcept {
-        dlock_client_stats stats{};
-        stats.struct_size = sizeof(stats);
+        dlock_client_stats stats;
+        dlock_client_stats_init(&stats);
         dlock_client_get_stats(handle(), &stats);
         return stats;
     }
     status hotspot_add(const std::string &name) noexcept {
+        if (detail::has_nul(name)) return status::invalid;
         return detail::from_c(dlock_hotspot_add(handle(), name.c_str()));
     }
     status hotspot_remove(const std::string &name) noexcept {
+        if (detail::has_nul(name)) return status::invalid;
         return detail::from_c(dlock_hotspot_remove(handle(), name.c_str()));
     }
     // Every name with a local lock, in no order.
     result<std::vector<hot_name>> hotspot_list() {
-        std::vector<hot_name> found;
-        dlock_status status = dlock_hotspot_list(handle(), detail::add_hot_name, &found);
-        if (status != DLOCK_OK) return {detail::from_c(status), dlock_status_text(status)};
-        return found;
+        detail::collection<hot_name> list;
+        dlock_status told = dlock_hotspot_list(handle(), detail::add_hot_name, &list);
+        if (!list.is_complete) return {status::no_memory, detail::no_memory};
+        if (told != DLOCK_OK) return {detail::from_c(told), dlock_status_text(told)};
+        return std::move(list.found);
     }
 
     // The holders of a lock; none: the lock is free.
@@ -303,15 +313,18 @@ class client {
     // also before watch() has returned. The function must not throw, nor wait for locks of this
     // client.
     result<watcher> watch(const std::string &name, watch_function changed) {
-        if (name.find('\0') != std::string::npos) return {status::invalid, detail::nul_in_name};
+        if (detail::has_nul(name)) return {status::invalid, detail::nul_in_name};
         auto state = std::make_unique<detail::watch_state>();
         state->core = core_;
-        state->changed = std::move(changed);
+        state->changed = std::make_shared<watch_function>(std::move(changed));
         dlock_status status = dlock_watch(handle(), name.c_str(), detail::tell_change,
                                           &state->changed, &state->handle);
         if (status != DLOCK_OK) return {detail::from_c(status), dlock_error()};
         return watcher(std::move(state));
     }
+    // For all locks of the client: see dlock_client_cancel().
+    void cancel() noexcept { dlock_client_cancel(handle()); }
+    void uncancel() noexcept { dlock_client_uncancel(handle()); }
     // For calls that were started: see dlock_client_fd() and dlock_client_dispatch().
     int fd() const noexcept { return dlock_client_fd(handle()); }
     size_t dispatch() noexcept { return dlock_client_dispatch(handle()); }
@@ -330,12 +343,14 @@ class client {
 
     template <typename Query>
     result<std::vector<holder>> collect(Query query, const std::string &word, int64_t timeout_ms) {
-        std::vector<holder> found;
+        if (detail::has_nul(word)) return {status::invalid, detail::nul_in_name};
+        detail::collection<holder> list;
         char why[256];
-        dlock_status status =
-            query(handle(), word.c_str(), timeout_ms, detail::add_holder, &found, why, sizeof(why));
-        if (status == DLOCK_OK || status == DLOCK_NOT_HELD) return found;
-        return {detail::from_c(status), why};
+        dlock_status told =
+            query(handle(), word.c_str(), timeout_ms, detail::add_holder, &list, why, sizeof(why));
+        if (!list.is_complete) return {status::no_memory, detail::no_memory};
+        if (told == DLOCK_OK || told == DLOCK_NOT_HELD) return std::move(list.found);
+        return {detail::from_c(told), why};
     }
 
     detail::core_pointer core_;
@@ -393,7 +408,7 @@ class guard {
     guard(client &client, const std::string &name, int64_t wait_ms, const lock_options &options)
         : core_(client.core_) {
         dlock_lock_options c = detail::to_c(options);
-        if (name.find('\0') == std::string::npos) {
+        if (!detail::has_nul(name)) {
             scope_ = dlock_scope_begin(client.handle(), name.c_str(), wait_ms, &c);
             if (scope_.lock == nullptr) message_ = dlock_error();
         } else {

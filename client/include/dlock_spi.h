@@ -81,14 +81,22 @@ typedef struct dlock_handler {
     void *arg;
     /* Acquire, release and extend alike: call->operation says which. DLOCK_ANSWER with DLOCK_OK to
      * an acquire: token, fence and asked_us are set, and the handler answers for the lock; the lock
-     * must have neither renew_every_ms nor session, as renewals go to the service directly. A
-     * handler that limits the flow of calls answers with DLOCK_LIMITED and a cause. */
+     * must have neither renew_every_ms nor session, as renewals go to the service directly.
+     * DLOCK_ANSWER to a release of a lock that the service has granted: with DLOCK_OK, the handler
+     * answers for the lock, which the token holds until the lease ends; with another status, the
+     * library releases the lock in the background. A handler that limits the flow of calls answers
+     * with DLOCK_LIMITED and a cause. */
     dlock_step (*enter)(void *arg, dlock_call *call);
     /* call->status is what the handlers behind have answered: from 100 on it is a failure, see
      * dlock_is_failure(). An acquire that failed is undone here. May change status and cause, but
      * not DLOCK_OK of an acquire into something else: the lock is held. */
     void (*leave)(void *arg, dlock_call *call);
 } dlock_handler;
+
+static inline void dlock_handler_init(dlock_handler *handler) {
+    memset(handler, 0, sizeof(*handler));
+    handler->struct_size = sizeof(*handler);
+}
 
 /* Lets a suspended call go on: its enter() is called again in the thread of the call. The call must
  * not have ended. Threads: any. */
@@ -144,6 +152,11 @@ typedef struct dlock_backend {
     bool can_share;
     bool waits; /* acquire() waits until call->deadline_us while the lock is busy */
 } dlock_backend;
+
+static inline void dlock_backend_init(dlock_backend *backend) {
+    memset(backend, 0, sizeof(*backend));
+    backend->struct_size = sizeof(*backend);
+}
 
 #ifdef __cplusplus
 }

@@ -58,10 +58,10 @@ enum class wait_mode {
 enum class module { required = DLOCK_MODULE_REQUIRED, none = DLOCK_MODULE_NONE };
 
 enum class lock_state {
-    free = DLOCK_FREE,
-    held = DLOCK_HELD,
-    suspect = DLOCK_SUSPECT,
-    gone = DLOCK_GONE
+    free = DLOCK_STATE_FREE,
+    held = DLOCK_STATE_HELD,
+    suspect = DLOCK_STATE_SUSPECT,
+    lost = DLOCK_STATE_LOST
 };
 
 enum class event_kind {
@@ -128,6 +128,16 @@ inline int64_t to_wait(milliseconds wait) {
 }
 
 inline constexpr char nul_in_name[] = "the name has a byte 0";
+inline constexpr char no_memory[] = "no memory"; // so short that a std::string needs none
+
+// The C functions would take such a name for a shorter one.
+inline bool has_nul(const std::string &name) {
+    return name.find('\0') != std::string::npos;
+}
+
+inline dlock_choice to_choice(std::optional<bool> option) {
+    return !option ? DLOCK_DEFAULT : *option ? DLOCK_YES : DLOCK_NO;
+}
 
 inline const char *or_null(const std::string &text) {
     return text.empty() ? nullptr : text.c_str();
@@ -167,12 +177,12 @@ template <typename T> class [[nodiscard]] result {
 
 struct lock_options {
     milliseconds lease{0};
-    bool renew = false; // three times in each lease, unless renew_every says how often
+    std::optional<bool> renew; // three times in each lease, unless renew_every says how often
     milliseconds renew_every{0};
     milliseconds max_hold{0};
     uint32_t min_replicas = 0;
     milliseconds replica_timeout{0};
-    bool session = false;
+    std::optional<bool> session; // none: as the client says
     std::string owner;
     dlock::mode mode = dlock::mode::exclusive;
     uint32_t max_holders = 0;
@@ -215,9 +225,9 @@ struct client_options {
     uint32_t hotspot_queue_max = 0;
     uint32_t hotspot_hand_on = 0;
     std::string tls_ca_file, tls_cert_file, tls_key_file;
-    // Both functions are called by any thread, must not block and must not throw.
+    // The functions are called by any thread, must not block and must not throw.
     std::function<void(const event &)> on_event;
-    std::function<void(dlock_log_level level, const char *line)> access_log;
+    std::function<void(dlock_log_level level, const char *line)> access_log, diagnostic_log;
     std::string access_log_dir;
     size_t access_log_keep = 0;
     bool no_threads = false;
@@ -283,23 +293,54 @@ inline holder to_holder(const dlock_inspection *found) {
             static_cast<mode>(found->mode)};
 }
 
-// The list is the arg of dlock_inspect() and dlock_list().
+// No exception leaves a function that C code calls. False: there was no memory.
+template <typename Step> bool has_memory_for(Step step) noexcept {
+#if defined(__cpp_exceptions)
+    try {
+        step();
+    } catch (...) {
+        return false;
+    }
+#else
+    step();
+#endif
+    return true;
+}
+
+// What was found, in the arg of the functions that list.
+template <typename T> struct collection {
+    std::vector<T> found;
+    bool is_complete = true;
+    template <typename Make> bool add(Make make) noexcept {
+        is_complete = has_memory_for([&] { found.push_back(make()); });
+        return is_complete;
+    }
+};
+
+// The arg of dlock_inspect() and dlock_list().
 inline bool add_holder(void *list, const dlock_inspection *found) noexcept {
-    static_cast<std::vector<holder> *>(list)->push_back(to_holder(found));
-    return true;
+    return static_cast<collection<holder> *>(list)->add([&] { return to_holder(found); });
 }
 
-// A copy is called, since the function may destroy its watcher.
-inline void tell_change(void *arg, const char *, const dlock_inspection *found) noexcept {
-    watch_function changed = *static_cast<watch_function *>(arg);
-    changed(found == nullptr ? std::nullopt : std::optional<holder>(to_holder(found)));
-}
-
-// The list is the arg of dlock_hotspot_list().
+// The arg of dlock_hotspot_list().
 inline bool add_hot_name(void *list, const dlock_hot_name *hot) noexcept {
-    static_cast<std::vector<hot_name> *>(list)->push_back(
-        {hot->name, hot->waiting, hot->is_held, hot->is_found});
-    return true;
+    return static_cast<collection<hot_name> *>(list)->add([&] {
+        return hot_name{hot->name, hot->waiting, hot->is_held, hot->is_found};
+    });
+}
+
+// The function is shared, since it may destroy its watcher. Without memory for them, the texts of
+// the holder are empty.
+inline void tell_change(void *arg, const char *, const dlock_inspection *found) noexcept {
+    std::shared_ptr<watch_function> changed = *static_cast<std::shared_ptr<watch_function> *>(arg);
+    std::optional<holder> now;
+    if (found != nullptr && !has_memory_for([&] { now = to_holder(found); })) {
+        dlock_inspection numbers = *found;
+        numbers.server = numbers.name = numbers.token = "";
+        numbers.name_length = numbers.token_length = 0;
+        now = to_holder(&numbers);
+    }
+    (*changed)(now);
 }
 
 // A command as the C functions want it. Not moved, as the reply points to the text.
@@ -307,7 +348,7 @@ struct guarded_call {
     guarded_call(const std::vector<std::string_view> &command, size_t text_max)
         : text(text_max + 1, '\0') {
         for (std::string_view word : command) {
-            words.push_back(word.data());
+            words.push_back(word.data() == nullptr ? "" : word.data());
             lengths.push_back(word.size());
         }
         dlock_reply_init(&c, text.data(), text.size());
@@ -315,9 +356,13 @@ struct guarded_call {
     guarded_call(const guarded_call &) = delete;
     guarded_call &operator=(const guarded_call &) = delete;
 
-    // Once: takes the text.
-    result<reply> take_result(dlock_lock *lock, dlock_status code) {
-        if (code != DLOCK_OK) return {from_c(code), dlock_last_error(lock)};
+    // Once: takes the text. Without memory for it, there is no message.
+    result<reply> take_result(dlock_lock *lock, dlock_status code) noexcept {
+        if (code != DLOCK_OK) {
+            std::string message;
+            has_memory_for([&] { message = dlock_last_error(lock); });
+            return {from_c(code), std::move(message)};
+        }
         text.resize(c.text_length < text.size() ? c.text_length : text.size() - 1);
         return reply{static_cast<reply_kind>(c.kind), c.integer, std::move(text), c.text_length};
     }

@@ -7,8 +7,13 @@ from support.tool import Tool
 
 
 @pytest.fixture
-def make_tool(tmp_path_factory):
-    """make_tool(url): a tool that ends with the test."""
+def server(lend):
+    return lend(1)[0]
+
+
+@pytest.fixture
+def make_tool(tmp_path_factory, lend, start_server):
+    """make_tool(url): a tool that ends with the test, before its servers."""
     made = []
 
     def make(url=None):

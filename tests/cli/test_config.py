@@ -61,7 +61,7 @@ def test_the_later_of_wait_and_nonblock_waits(tool, configure, server, client, t
     process = tool.start("run", *options, "lock", "--", "true")
     wait_for_waiters(client, 1)
     Lock(client).release("alice")
-    assert process.wait(20) == 0
+    assert process.wait(50) == 0
 
 
 @pytest.mark.parametrize("text, options", [

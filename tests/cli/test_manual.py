@@ -1,8 +1,10 @@
 """What is installed with the tool says what the tool does."""
 
+import contextlib
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -14,8 +16,8 @@ from support.server import ROOT, free_port
 from support.terminal import Terminal
 from support.tool import TOOL
 
-COMMANDS = ["run", "acquire", "extend", "release", "wait", "info", "watch", "list", "top",
-            "metrics", "bench"]
+COMMANDS = ["run", "acquire", "extend", "release", "wait", "info", "watch", "list", "session",
+            "top", "metrics", "bench"]
 FILES = {"bin/dlock", "share/man/man1/dlock.1", "share/bash-completion/completions/dlock",
          "share/zsh/site-functions/_dlock", "share/fish/vendor_completions.d/dlock.fish"}
 MANUAL = (ROOT / "client/cli/dlock.1").read_text()
@@ -49,7 +51,7 @@ def test_install_and_uninstall(prefix, tmp_path):
 
 
 def test_every_exit_code_is_in_the_manual():
-    codes = re.findall(r"EXIT_CODE_\w+ = (\d+)", (ROOT / "client/cli/exit_code.h").read_text())
+    codes = re.findall(r"EXIT_CODE_\w+ = (\d+)", (ROOT / "client/cli/complain.h").read_text())
     assert len(codes) > 10
     for code in codes:
         assert re.search(rf"\b{code}\b", MANUAL), code
@@ -62,6 +64,15 @@ def test_the_manual_can_be_read(prefix):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert done.returncode == 0 and "THE COMMAND AND ITS LOCK" in done.stdout
     assert done.stderr == ""
+
+
+def test_no_words_of_the_manual_run_together():
+    """Macros of two fonts print their arguments without blanks between them."""
+    for line in re.findall(r"^\.(?:BR|RB|BI|IB|IR|RI) (.*)$", MANUAL, re.M):
+        words = [word.replace("\\-", "-") for word in shlex.split(line.replace("\\", "\\\\"))]
+        for first, second in zip(words, words[1:]):
+            assert not (first[-1:] + second[:1]).isalnum(), line
+            assert not re.match(r"[.,;:]\Z", first), line
 
 
 # -- examples and pages ----------------------------------------------------------------------------
@@ -177,20 +188,35 @@ def complete_in_fish(prefix, *words, env=None):
     return {line.split("\t")[0] for line in done.stdout.splitlines()}
 
 
-def check_zsh(prefix, words, expected, env):
-    """zsh completes only at a terminal: words and tabs are typed there."""
-    env = {**env, "TERM": "xterm", "ZDOTDIR": "/no/such/folder",
+@contextlib.contextmanager
+def open_zsh(prefix, env):
+    """zsh completes only at a terminal. The result is the terminal, and where its text begins."""
+    env = {**env, "TERM": "xterm", "ZDOTDIR": "/no/such/folder", "PS1": "zsh> ",
            "PATH": f"{TOOL.parent}:{os.environ['PATH']}"}
     terminal = Terminal(["zsh", "-f", "-i"], env, rows=200, columns=60)
     try:
         terminal.type(f"fpath=('{prefix}/share/zsh/site-functions' $fpath); "
                       "autoload -U compinit; compinit -u -D; echo rea''dy\n")
-        before = terminal.wait_for("ready", timeout=60)
+        ready = terminal.wait_for("ready\r\n", timeout=60)
+        yield terminal, terminal.wait_for("zsh> ", after=ready)
+    finally:
+        terminal.close()
+
+
+def check_zsh(prefix, words, expected, env):
+    """These words and tabs show what is expected."""
+    with open_zsh(prefix, env) as (terminal, before):
         terminal.type(f"{words}\t\t")
         for text in expected:
             terminal.wait_for(text, after=before)
-    finally:
-        terminal.close()
+
+
+def type_in_zsh(prefix, words, env):
+    """What a tab behind these words shows."""
+    with open_zsh(prefix, env) as (terminal, before):
+        terminal.type(f"{words}\t<end>")
+        end = terminal.wait_for("<end>", after=before)
+        return terminal.shown[before:end]
 
 
 SHELLS = [complete,
@@ -209,6 +235,21 @@ def test_lock_names_are_completed(prefix, offers, tool, client):
     assert not {"deploy"} & offers(prefix, "dlock", "info", "dep", env=tool.env)
 
 
+@pytest.mark.parametrize("offers", SHELLS)
+def test_lock_names_are_offered_only_at_the_place_of_a_name(prefix, offers, tool, client):
+    Lock(client, "nightly").acquire("alice")
+
+    def is_offered(*words):
+        return "nightly" in offers(prefix, "dlock", *words, "n", env=tool.env)
+
+    for line in "release", "extend --lease 5m", "info --json", "run -qw 5s", "run -w5s -n", \
+            "run --wait=5s", "extend -jl 5s":
+        assert is_offered(*line.split()), line
+    for line in "release nightly", "extend --lease 5m nightly", "info --io-timeout", \
+            "info nightly", "extend nightly --json", "run -w", "run -qw", "run nightly":
+        assert not is_offered(*line.split()), line
+
+
 @pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
 def test_completion_of_fish(prefix):
     assert set(COMMANDS) <= complete_in_fish(prefix, "dlock", "")
@@ -225,6 +266,10 @@ def test_completion_of_zsh(prefix, tool, client):
     check_zsh(prefix, "dlock ", COMMANDS, tool.env)
     check_zsh(prefix, "dlock run --", ["--wait", "--lease", "--session"], tool.env)
     check_zsh(prefix, "dlock info n", ["nightly-backup", "nightly-report"], tool.env)
+    check_zsh(prefix, "dlock run -qw 5s n", ["nightly-backup", "nightly-report"], tool.env)
+    assert "nightly-<end>" in type_in_zsh(prefix, "dlock extend -l 5s n", tool.env)
+    for words in "dlock extend lock n", "dlock extend --lease n":
+        assert "nightly-" not in type_in_zsh(prefix, words, tool.env)
     check_zsh(prefix, "dlock top --sort ", ["waiters", "age", "ttl", "name"], tool.env)
 
 

@@ -43,6 +43,12 @@ def metrics(tool, *options):
 
 
 @pytest.fixture
+def server(start_server):
+    """One that has counted nothing so far."""
+    return start_server()
+
+
+@pytest.fixture
 def busy(server, client):
     """A lock that two wait for, one that nobody waits for, and one that was handed over."""
     Lock(client, "hot").acquire("alice", 600_000)
@@ -228,7 +234,7 @@ def scrape(tool, request, *options, expected=0):
     while chunk := ours.recv(65536):
         reply += chunk
     ours.close()
-    assert process.wait(20) == expected, process.stderr.read()
+    assert process.wait(50) == expected, process.stderr.read()
     head, _, body = reply.decode().partition("\r\n\r\n")
     assert f"Content-Length: {len(body.encode())}" in head
     return head, body
@@ -270,7 +276,7 @@ def test_http_has_one_deadline_for_the_request(tool):
     ours, theirs = socket.socketpair()
     with ours, theirs:
         tool.start("metrics", "--http", stdin=theirs, stdout=theirs)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 50
         while not select.select([ours], [], [], 0.2)[0]:
             assert time.monotonic() < deadline, "no reply"
             ours.sendall(b"x")
@@ -283,7 +289,7 @@ def test_http_does_not_wait_for_ever_for_a_client_that_does_not_read(tool):
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
         ours.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         process = tool.start("metrics", "--http", stdin=theirs, stdout=theirs)
-        assert process.wait(20) == 70
+        assert process.wait(50) == 70
 
 
 def test_http_reads_the_request_before_the_service(tool, server, client):
@@ -332,7 +338,7 @@ def test_socket_activation(tool, busy):
             line = process.stderr.readline()
             assert line, "it has ended"
         for _ in range(2):
-            with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            with socket.create_connection(("127.0.0.1", port), timeout=50) as connection:
                 connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
                 with connection.makefile() as reply:
                     assert read(reply.read().partition("\n\n")[2], "dlock_waiters") == 2

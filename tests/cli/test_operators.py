@@ -8,7 +8,6 @@ import pytest
 
 from support.commands import Lock
 from support.fake_server import FakeServer, resp
-from support.server import wait_until
 from support.tool import TOOL, is_alive, keeper_of, kill, wait_for_end
 from support.waiting import wait_for_waiters
 
@@ -42,7 +41,7 @@ def test_verbose_tells_what_is_waited_for(tool, lock, words):
     line = process.stderr.readline()
     assert line.startswith("dlock: lock: waiting") and "held by alice for " in line
     lock.release("alice")
-    assert process.wait(20) == 0
+    assert process.wait(50) == 0
 
 
 # -- --at-least ------------------------------------------------------------------------------------
@@ -67,7 +66,7 @@ def test_a_lock_of_which_the_command_never_ran_is_not_kept(tool, lock, client):
     process = tool.start("run", "--at-least", "10m", "lock", "--", "true")
     wait_for_waiters(client, 1)
     process.terminate()
-    assert process.wait(20) == 128 + signal.SIGTERM
+    assert process.wait(50) == 128 + signal.SIGTERM
     lock.release("alice")
     assert lock.info() is None
 
@@ -101,7 +100,7 @@ def test_it_is_renewed_as_often_as_without(tool, server, client):
     tool.env["DLOCK_URL"] = f"redis://untold:any@127.0.0.1:{server.port}"
     process, pids = tool.start_group("--lease", "600ms", "--at-least", "10m")
     client.delete("lock")
-    assert process.wait(20) == LOST and not any(map(is_alive, pids))
+    assert process.wait(50) == LOST and not any(map(is_alive, pids))
 
 
 @pytest.mark.parametrize("command, code", [("/no/such/command", 127), ("/etc/passwd", 126)])
@@ -185,7 +184,7 @@ def test_a_holder_that_nobody_has_seen_keeps_the_lock(open_terminal, lock):
 def test_force_ends_a_run(tool, lock):
     process, pids = tool.start_group("--lease", "1500ms", ignores_term=True)
     assert tool.run("release", "--force", "--yes", "lock")[0] == 0
-    assert process.wait(20) == LOST and not any(map(is_alive, pids))
+    assert process.wait(50) == LOST and not any(map(is_alive, pids))
 
 
 def test_force_of_somebodys_string(tool, client):
@@ -212,6 +211,35 @@ def test_the_rules_that_are_named_are_enough(make_tool, server, client, words, r
     assert (code, complaints) == (0, "") and "alice" in out or words == ["metrics"]
     if words[0] != "info":
         assert rules in tool.run(words[0], "--help")[1]
+
+
+@pytest.fixture
+def worker(tool, server, client):
+    """The tool logs in as a user of this name."""
+    client.execute_command("ACL", "SETUSER", "worker", "on", "nopass", "~*", "+dlock.acquire",
+                           "+dlock.extend", "+dlock.release")
+    tool.env["DLOCK_URL"] = f"redis://worker:any@127.0.0.1:{server.port}"
+    return lambda *rules: client.execute_command("ACL", "SETUSER", "worker", *rules)
+
+
+@pytest.mark.parametrize("command", ["acquire", "extend"])
+def test_a_missing_permission_is_named_before_the_command_begins(tool, client, worker, command):
+    assert tool.run("run", "lock", "--", "echo", "run") == (0, "run\n", "")
+    worker(f"-dlock.{command}")
+    code, out, complaints = tool.run("run", "lock", "--", "echo", "run")
+    assert (code, out) == (REFUSED, "") and not client.exists("lock")
+    assert complaints.startswith("dlock: lock: the user needs the ACL rules +dlock.acquire "
+                                 "+dlock.extend +dlock.release ~* (")
+    assert "NOPERM" in complaints and f"dlock.{command}" in complaints
+
+
+def test_a_permission_that_is_withdrawn_while_the_command_runs_is_named(tool, worker):
+    process, pids = tool.start_group("--lease", "1500ms")
+    worker("-dlock.extend")
+    assert process.wait(50) == LOST
+    complaints = process.stderr.read()
+    assert "the lock is lost: the server refused (" in complaints
+    assert "NOPERM" in complaints and "dlock.extend" in complaints
 
 
 # -- text from outside -----------------------------------------------------------------------------
@@ -271,16 +299,59 @@ def test_what_sentinels_say_cannot_reach_the_terminal(make_tool):
 # -- the processes ---------------------------------------------------------------------------------
 
 
+def address_in(tool, *options):
+    """DLOCK_URL of a command."""
+    code, out, complaints = tool.run("run", *options, "lock", "--", "printenv", "DLOCK_URL")
+    assert (code, complaints) == (0, "")
+    return out.removesuffix("\n")
+
+
+SHOW = ["--", "sh", "-c", f'{TOOL} info --json "$DLOCK_NAME" | grep -q "$DLOCK_TOKEN"']
+
+
+def test_the_command_finds_its_lock(tool, server, start_server):
+    """Wherever the URL comes from, and whatever DLOCK_URL was before."""
+    here = tool.env.pop("DLOCK_URL")
+    elsewhere = f"redis://127.0.0.1:{start_server().port}"
+    for options in ["-u", here], ["-u", here, "--prefix", "a&b c:"], [
+            "-u", f"{here}?prefix=x:&lease_ms=5000", "--prefix", "y:"]:
+        assert tool.run("run", *options, "lock", *SHOW) == (0, "", "")
+        tool.env["DLOCK_URL"] = f"{elsewhere}?prefix=z:"
+        assert tool.run("run", *options, "lock", *SHOW) == (0, "", "")
+        del tool.env["DLOCK_URL"]
+    folder = tool.home / ".config/dlock"
+    folder.mkdir(parents=True)
+    (folder / "config").write_text(f"url = {here}\nprefix = jobs:\n")
+    assert tool.run("run", "lock", *SHOW) == (0, "", "")
+    assert address_in(tool) == f"{here}?prefix=jobs:"
+    assert address_in(tool, "-u", f"{here}?prefix=x:&lease_ms=5000", "--prefix", "y&") == (
+        f"{here}?lease_ms=5000&prefix=y%26")
+    assert address_in(tool, "--prefix", "") == here
+
+
+def test_the_command_finds_its_lock_at_several_servers(make_tool, start_server):
+    urls = [f"redis://127.0.0.1:{start_server().port}" for _ in range(3)]
+    tool = make_tool()
+    words = [word for url in urls for word in ("-u", f"{url}?prefix=x:")]
+    assert tool.run("run", *words, "--prefix", "y:", "lock", *SHOW) == (0, "", "")
+    assert address_in(tool, *words, "--prefix", "y:").split() == [f"{urls[0]}?prefix=y:", *urls[1:]]
+
+
 def test_the_command_does_not_get_the_password(tool, server, client):
+    client.execute_command("ACL", "SETUSER", "worker", "on", ">secret-1234", "~*", "&*", "+@all")
     client.config_set("requirepass", "secret-1234")
-    tool.env["DLOCK_URL"] = f"redis://:secret-1234@127.0.0.1:{server.port}"
-    assert tool.run("run", "lock", "--", "sh", "-c", "echo ${DLOCK_URL-none}")[1] == "none\n"
-    out = tool.run("run", "--pass-url", "lock", "--", "printenv", "DLOCK_URL")[1]
-    assert out.strip() == tool.env["DLOCK_URL"]
-    client.config_set("requirepass", "")
-    tool.env["DLOCK_URL"] = f"redis://127.0.0.1:{server.port}"
-    out = tool.run("run", "lock", "--", "printenv", "DLOCK_URL")[1]
-    assert out.strip() == tool.env["DLOCK_URL"], "there is no secret in it"
+    host = f"127.0.0.1:{server.port}"
+    secrets = tool.home / "password"
+    secrets.write_text("secret-1234\n")
+    secrets.chmod(0o600)
+    for user, shown in (":", ""), ("worker:", "worker:@"):
+        tool.env["DLOCK_URL"] = url = f"redis://{user}secret-1234@{host}"
+        assert address_in(tool) == f"redis://{shown}{host}"
+        assert address_in(tool, "--pass-url") == url
+        tool.env["DLOCK_URL"] = f"redis://{shown}{host}"
+        assert address_in(tool, "--password-file", secrets) == f"redis://{shown}{host}"
+        assert "secret" not in tool.run("run", "-u", url, "lock", "--", "env")[1]
+        assert tool.run("run", "-u", url, "--pass-url", "lock", *SHOW) == (0, "", "")
 
 
 def test_the_password_of_sentinels_is_not_shown(tool, lock, server, client):
@@ -292,10 +363,54 @@ def test_the_password_of_sentinels_is_not_shown(tool, lock, server, client):
     sentinel = FakeServer(answer)
     lock.acquire("alice", 60_000)
     url = f"redis+sentinel://127.0.0.1:{sentinel.port}/locks?sentinel_password=secret-1234"
-    process = tool.start("run", "--url", url, "lock", "--", "true")
+    process = tool.start("run", "--url", url, "lock", "--", "env")
     wait_for_waiters(client, 1)
     shown = pathlib.Path(f"/proc/{process.pid}/cmdline").read_bytes()
-    assert b"secret" not in shown and b"true" in shown
+    assert b"secret" not in shown and b"env" in shown
     lock.release("alice")
-    assert wait_until(lambda: process.poll() is not None, "the end") and process.returncode == 0
+    out, _ = process.communicate(timeout=50)
+    assert process.returncode == 0 and "secret" not in out
+    assert f"DLOCK_URL=redis+sentinel://127.0.0.1:{sentinel.port}/locks\n" in out
     sentinel.close()
+
+
+# -- session ---------------------------------------------------------------------------------------
+
+
+def open_session(client, number):
+    session = f"session-number-{number:04}"
+    client.execute_command("DLOCK.SESSION", session, "PX", 60_000)
+    return session
+
+
+def test_sessions_are_counted_with_what_hangs_on_them(tool, server, client):
+    name = f"127.0.0.1:{server.port}"
+    numbers = ["sessions", "away", "locks", "waiters", "watches", "events"]
+    assert json.loads(tool.run("session", "--json")[1]) == [
+        {"server": name, **{each: 0 for each in numbers}}]
+    first, second = open_session(client, 1), open_session(client, 2)
+    for lock in "a", "b":
+        client.execute_command("DLOCK.ACQUIRE", lock, "t", "VIA", first, "SESSION")
+    client.execute_command("DLOCK.ACQUIRE", "a", "u", "PX", 60_000, "WAIT", 60_000, "VIA", second)
+    seen, = json.loads(tool.run("session", "--json")[1])
+    assert (seen["sessions"], seen["locks"], seen["waiters"]) == (2, 2, 1)
+    code, out, complaints = tool.run("session")
+    assert (code, complaints) == (0, "")
+    titles, line = out.splitlines()
+    assert titles.split() == ["SERVER", "SESSIONS", "AWAY", "LOCKS", "WAITERS", "WATCHES", "EVENTS"]
+    assert line.split() == [name, *(str(seen[each]) for each in numbers)]
+    for session in first, second:
+        client.execute_command("DLOCK.SESSION", session, "END")
+
+
+def test_sessions_of_several_servers(make_tool, start_server):
+    servers = [start_server() for _ in range(3)]
+    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in servers))
+    open_session(servers[1].client(), 1)
+    servers[2].kill()
+    code, out, complaints = tool.run("session", "--json")
+    assert code == 0
+    assert {each["server"]: each["sessions"] for each in json.loads(out)} == {
+        f"127.0.0.1:{servers[0].port}": 0, f"127.0.0.1:{servers[1].port}": 1}
+    assert complaints == (f"dlock: session: no result from 127.0.0.1:{servers[2].port}: "
+                          "Connection refused\n")

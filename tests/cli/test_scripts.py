@@ -1,16 +1,20 @@
 """dlock acquire, release, extend, wait, info and list, as a script uses them."""
 
 import json
+import os
 import signal
+import subprocess
 import time
 
 import pytest
 
-from support.cluster import Cluster, slot_of
-from support.commands import Lock
+from support.cluster import slot_of, url_of
+from support.commands import Lock, served, stats
 from support.fake_server import CUT, SILENCE, FakeServer, resp
-from support.server import destroy_all, free_port, wait_until
-from support.waiting import queue_up, wait_for_waiters
+from support.sentinel import Sentinel
+from support.server import free_port, wait_until
+from support.tool import TOOL
+from support.waiting import A_DAY, queue_up, wait_for_waiters
 
 BUSY, USAGE, UNREACHABLE, PROTOCOL, REFUSED = 1, 64, 69, 76, 77
 CLUSTER_HINT = "the server is a node of a cluster: use redis+cluster://"
@@ -69,7 +73,7 @@ def test_acquire_waits_as_long_as_it_is_told(tool, lock, client):
     waiting = tool.start("acquire", "lock")
     wait_for_waiters(client, 1)
     lock.release("another")
-    token, _ = waiting.communicate(timeout=20)
+    token, _ = waiting.communicate(timeout=50)
     assert lock.info()["token"].decode() == token.strip()
 
 
@@ -78,14 +82,46 @@ def test_a_signal_ends_the_wait_and_leaves_no_lock(tool, lock, client):
     waiting = tool.start("acquire", "lock")
     wait_for_waiters(client, 1)
     waiting.send_signal(signal.SIGINT)
-    assert waiting.wait(20) == 128 + signal.SIGINT
+    assert waiting.wait(50) == 128 + signal.SIGINT
     wait_for_waiters(client, 0)
 
 
-def test_a_token_that_nobody_reads_is_not_kept(tool, client):
+def pipe_without_a_reader():
+    reader, writer = os.pipe()
+    os.close(reader)
+    return os.fdopen(writer, "w")
+
+
+@pytest.mark.parametrize("open_file, cause", [
+    (lambda: open("/dev/full", "w"), "No space left on device"),
+    (lambda: open("/dev/null"), "Bad file descriptor"), (pipe_without_a_reader, "Broken pipe")])
+def test_a_token_that_cannot_be_written_releases_the_lock(tool, client, open_file, cause):
+    with open_file() as file:
+        assert tool.run("acquire", "lock", stdout=file) == (
+            70, None, f"dlock: lock: the token cannot be written ({cause}): the lock is released\n")
+    assert not client.exists("lock")
+
+
+def test_a_closed_stdout_is_no_place_for_a_token(tool, client):
+    words = ["sh", "-c", f"exec {TOOL} acquire lock >&-"]
+    assert subprocess.run(words, env=tool.env, timeout=50).returncode == 70
+    assert not client.exists("lock")
+
+
+@pytest.mark.parametrize("words", [
+    ["list"], ["list", "--json"], ["list", "--names"], ["info", "lock"], ["info", "--json", "lock"],
+    ["wait", "--json", "free"], ["extend", "--json", "lock", "t"],
+    ["release", "--json", "lock", "t"], ["release", "--force", "--yes", "--json", "lock"],
+    ["top", "--interval", "50ms"], ["top", "--interval", "50ms", "--json"],
+    ["bench", "--duration", "100ms", "--threads", "2"], ["metrics"], ["watch", "lock"],
+    ["session"], ["session", "--json"],
+    ["list", "--help"], ["--help"], ["--version"]], ids=" ".join)
+def test_output_to_a_full_disk_is_an_error(tool, client, words):
+    for name in "lock", *("x" * 100 + str(i) for i in range(50)):  # more than a buffer
+        Lock(client, name).acquire("t", 60_000)
     with open("/dev/full", "w") as full:
-        assert tool.run("acquire", "lock", stdout=full)[0] == 70
-    wait_until(lambda: not client.exists("lock"), "that it is given back")
+        code, _, complaints = tool.run(*words, stdout=full)
+    assert (code, complaints) == (70, "dlock: stdout: No space left on device\n")
 
 
 # -- wait ------------------------------------------------------------------------------------------
@@ -97,13 +133,14 @@ def test_wait_until_it_is_free(tool, lock, client):
     assert run_json(tool, "wait", "-qw", "100ms", "lock", code=BUSY) == {"name": "lock",
                                                                       "free": False}
     assert tool.run("wait", "-n", "-E", "5", "lock")[0] == 5
+    looks = served(client, "info")
     waiting = tool.start("wait", "lock")
-    time.sleep(0.3)
+    wait_until(lambda: served(client, "info") > looks, "a look")
     assert waiting.poll() is None
-    assert client.info("dlock")["dlock_waiters"] == 0, "it is not in the queue"
+    assert stats(client)["waiters"] == 0, "it is not in the queue"
     lock.release("another")
-    assert waiting.wait(20) == 0
-    assert client.info("dlock")["dlock_granted"] == 1, "nor does it take the lock"
+    assert waiting.wait(50) == 0
+    assert stats(client)["granted"] == 1, "nor does it take the lock"
 
 
 HELD, FREE = resp(["holders", [["token", "t"]]]), b"*-1\r\n"
@@ -131,7 +168,7 @@ def test_a_limited_wait_goes_on_without_a_server_until_its_end(make_tool):
 
 
 def test_a_wait_ends_at_once_where_waiting_does_not_help(make_tool):
-    assert wait_with(make_tool, [CUT, FREE])[0] == UNREACHABLE, "no limit, and nobody at first"
+    assert wait_with(make_tool, [CUT, FREE])[0] == UNREACHABLE, "nobody at first"
     assert wait_with(make_tool, [CUT, FREE], "-n")[0] == UNREACHABLE
     assert wait_with(make_tool, [HELD, b"-NOPERM no\r\n", FREE], "-w", "60s")[0] == 77
 
@@ -148,7 +185,7 @@ def test_info_of_a_held_lock(tool, server, lock):
     queue = got.pop("queue")
     assert [(each["token"], each["client"]) for each in queue] == [
         (each.token, each.id) for each in waiting]
-    assert all(0 < each["left_ms"] <= 600_000 and each["waited_ms"] >= 0 for each in queue)
+    assert all(0 < each["left_ms"] <= A_DAY and each["waited_ms"] >= 0 for each in queue)
     assert got == {"name": "lock", "token": "alice", "fence": fence, "lease_ms": 60_000,
                    "waiters": 2, "session": 0, "kind": "lock", "mode": "exclusive", "holders": 1,
                    "server": f"127.0.0.1:{server.port}", "held_on": 1, "servers": 1, "no_result": 0}
@@ -264,7 +301,8 @@ def test_a_server_without_the_module(make_tool, start_server, words):
     tool = make_tool(f"redis://127.0.0.1:{start_server(module=None).port}")
     code, out, complaints = tool.run(*words)
     assert (code, out) == (PROTOCOL, "")
-    assert ": the server has no dlock module (MODULE LOAD, or ?module=none) (" in complaints
+    assert (": the server has no dlock module: loadmodule in redis.conf (on Debian: dlock-module "
+            "enable), or ?module=none in the URL (") in complaints
 
 
 @pytest.mark.parametrize("words", [["acquire"], ["acquire", "a", "b"], ["release", "lock"],
@@ -304,35 +342,27 @@ def use_locks(tool, complaint=""):
     return {lock["server"] for lock in found}
 
 
-def test_on_a_cluster(make_tool):
-    cluster = Cluster()
-    try:
-        cluster.start()
-        tool = make_tool(f"redis+cluster://127.0.0.1:{cluster.nodes[0].port}")
-        assert use_locks(tool) == {f"127.0.0.1:{node.port}" for node in cluster.nodes}
-        got = json.loads(tool.run("top", "--interval", "50ms", "--json")[1])
-        assert got["servers"] == 3
-        node = make_tool(f"redis://127.0.0.1:{cluster.nodes[0].port}")
-        for words in ["acquire"], ["info"], ["release", "--force", "--yes"]:
-            ends = [node.run(*words, name) for name in "abcdefgh"]
-            assert any(code == PROTOCOL and CLUSTER_HINT in text for code, _, text in ends)
-            assert all(code != PROTOCOL or CLUSTER_HINT in text for code, _, text in ends)
-    finally:
-        destroy_all(cluster.members)
+def test_on_a_cluster(make_tool, cluster):
+    tool = make_tool(url_of(cluster.nodes[0]))
+    assert use_locks(tool) == {f"127.0.0.1:{node.port}" for node in cluster.nodes}
+    got = json.loads(tool.run("top", "--interval", "50ms", "--json")[1])
+    assert got["servers"] == 3
+    node = make_tool(f"redis://127.0.0.1:{cluster.nodes[0].port}")
+    for words in ["acquire"], ["info"], ["release", "--force", "--yes"]:
+        ends = [node.run(*words, name) for name in "abcdefgh"]
+        assert any(code == PROTOCOL and CLUSTER_HINT in text for code, _, text in ends)
+        assert all(code != PROTOCOL or CLUSTER_HINT in text for code, _, text in ends)
 
 
-def test_the_hint_about_clusters_is_for_other_urls(make_tool):
-    cluster = Cluster()
-    try:
-        cluster.start()
-        key, port = cluster.key_on(0), cluster.nodes[0].port
-        cluster.nodes[0].observer.execute_command("CLUSTER", "DELSLOTS", slot_of(key))
-        for scheme, is_hinted in ("redis", True), ("redis+cluster", False):
-            code, _, text = make_tool(f"{scheme}://127.0.0.1:{port}").run("acquire", "-n", key)
-            assert code == REFUSED and "CLUSTERDOWN" in text
-            assert (CLUSTER_HINT in text) == is_hinted
-    finally:
-        destroy_all(cluster.members)
+def test_the_hint_about_clusters_is_for_other_urls(make_tool, cluster):
+    key, node = cluster.key_on(0), cluster.nodes[0]
+    node.observer.execute_command("CLUSTER", "DELSLOTS", slot_of(key))
+    for url, is_hinted in (f"redis://127.0.0.1:{node.port}", True), (url_of(node), False):
+        code, _, text = make_tool(url).run("acquire", "-n", key)
+        assert code == REFUSED and "CLUSTERDOWN" in text
+        assert (CLUSTER_HINT in text) == is_hinted
+    node.observer.execute_command("CLUSTER", "ADDSLOTS", slot_of(key))
+    cluster.wait_until_ready()
 
 
 def test_on_several_servers(make_tool, start_server):
@@ -351,6 +381,40 @@ def test_on_several_servers(make_tool, start_server):
     use_locks(tool, complaint=f"dlock: list: no result from {gone}")
     servers[2].kill()
     assert tool.run("list")[0] == UNREACHABLE
+
+
+@pytest.mark.parametrize("options", [[], ["--wait", "60s"], ["--wait", "forever"]], ids=" ".join)
+def test_a_split_vote_does_not_end_the_wait(make_tool, start_server, options):
+    """One server is away, one grants, and one has another holder: nobody has a majority."""
+    away, held, free = [start_server() for _ in range(3)]
+    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in (away, held, free)))
+    away.kill()
+    Lock(held.observer, "lock").acquire("another", 600_000)
+    process = tool.start("run", *options, "lock", "--", "echo", "run")
+    wait_until(lambda: process.poll() is not None
+               or free.observer.info("dlock")["dlock_granted"] > 5, "several votes")
+    assert process.poll() is None, process.stderr.read()
+    Lock(held.observer, "lock").release("another")
+    assert process.communicate(timeout=50) == ("run\n", "") and process.returncode == 0
+
+
+@pytest.mark.parametrize("words", [["run", "lock", "--", "true"], ["acquire", "lock"]],
+                         ids=lambda words: words[0])
+@pytest.mark.parametrize("count", [0, 1])
+def test_servers_without_a_majority_are_not_waited_for(make_tool, start_server, words, count):
+    ports = [start_server().port if i < count else free_port() for i in range(3)]
+    tool = make_tool(" ".join(f"redis://127.0.0.1:{port}" for port in ports))
+    code, _, complaints = tool.run(*words)
+    assert code == 75 and f"{3 - count} unreachable" in complaints
+
+
+def test_a_single_try_does_not_take_a_split_vote_for_an_answer_at_once(make_tool, start_server):
+    away, held, free = [start_server() for _ in range(3)]
+    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in (away, held, free)))
+    away.kill()
+    Lock(held.observer, "lock").acquire("another", 600_000)
+    assert tool.run("run", "-n", "lock", "--", "true")[0] == 75
+    assert free.observer.info("dlock")["dlock_granted"] > 4, "as often as the library votes"
 
 
 def test_a_server_that_gives_no_result_is_not_one_without_the_lock(make_tool, start_server):
@@ -387,6 +451,19 @@ def test_behind_sentinels(make_tool, server):
     tool = make_tool(f"redis+sentinel://127.0.0.1:{sentinel.port}/locks")
     assert use_locks(tool) == {f"127.0.0.1:{server.port}"}
     sentinel.close()
+
+
+def test_a_sentinel_is_no_server_without_the_module(make_tool, server):
+    sentinel = Sentinel(server.port)
+    try:
+        sentinel.start()
+        tool = make_tool(f"redis://127.0.0.1:{sentinel.port}")
+        for words in COMMANDS:
+            code, out, complaints = tool.run(*words)
+            assert (code, out) == (PROTOCOL, "")
+            assert ": the server is a Sentinel: use redis+sentinel://host/master (" in complaints
+    finally:
+        sentinel.destroy()
 
 
 # -- a server that lies ----------------------------------------------------------------------------

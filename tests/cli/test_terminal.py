@@ -8,6 +8,7 @@ import pytest
 
 from support.server import wait_until
 from support.tool import TOOL
+from support.waiting import wait_for_extensions
 
 
 @pytest.fixture
@@ -52,13 +53,14 @@ def test_a_script_reads_from_the_terminal_after_it(open_terminal):
 
 def test_stop_and_go_on(shell, lock):
     """^Z stops both, the lock is kept meanwhile, fg continues both."""
-    after = say(shell, f"{TOOL} run --lease 1s lock -- sh -c 'read a; echo got $a'")
+    script = "echo beg''un; read a; echo got $a"
+    after = say(shell, f'{TOOL} run --lease 1500ms lock -- sh -c "{script}"'.replace("$a", "\\$a"))
     fence = wait_until(lock.info, "the lock")["fence"]
-    time.sleep(0.3)
+    after = shell.wait_for("begun", after=after)
     shell.type("\x1a")
     after = shell.wait_for("Stopped", after=after)
     after = shell.wait_for("$ ", after=after)
-    time.sleep(1.5)
+    wait_for_extensions(lock.client, 4)  # for longer than the lease
     assert lock.info()["fence"] == fence
     after = say(shell, "fg")
     shell.type("words\n")

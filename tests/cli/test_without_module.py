@@ -23,6 +23,13 @@ def test_a_command_runs_under_the_lock(tool, server):
     assert server.observer.dbsize() == 0
 
 
+def test_a_command_gets_no_fence(tool):
+    """0 would look like one, and pass where the largest fence so far counts."""
+    tool.env["DLOCK_FENCE"] = "7"
+    script = 'echo "${DLOCK_FENCE-none}" "$DLOCK_URL"'
+    assert tool.run("run", "job", "--", "sh", "-c", script)[1] == f"none {tool.env['DLOCK_URL']}\n"
+
+
 def test_a_command_does_not_run_without_it(tool, server):
     server.observer.set("job", "somebody")
     code, out, _ = tool.run("run", "--wait", "0", "job", "--", "echo", "ran")
@@ -49,8 +56,18 @@ def test_release_by_force(tool, server):
     assert server.observer.dbsize() == 0
 
 
+def test_bench_measures_what_there_is(tool, server):
+    code, out, complaints = tool.run("bench", "-d", "100ms", "-t", "2", "--json")
+    assert (code, complaints) == (0, "")
+    assert [each["scenario"] for each in json.loads(out)] == ["pair", "spin"]
+    code, out, complaints = tool.run("bench", "-d", "100ms", "-t", "2")
+    assert (code, complaints) == (0, "")
+    assert "many want it, spin" in out and "server wait" not in out
+    assert server.observer.dbsize() == 0
+
+
 @pytest.mark.parametrize("words, why", [
-    (["list"], "other strings"), (["metrics"], "statistics"),
+    (["list"], "other strings"), (["metrics"], "statistics"), (["session"], "statistics"),
     (["run", "--shared", "job", "--", "true"], "shared locks"),
     (["run", "--slots", "2", "job", "--", "true"], "shared locks")])
 def test_what_only_the_module_has_is_refused_in_words(tool, words, why):

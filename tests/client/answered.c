@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
     if (dlock_release_token(client, "remote", dlock_token(remote), why, sizeof(why)) != DLOCK_OK)
         return fail(why);
     sem_wait(&is_remote_lost);
-    bool is_held = dlock_get_state(local) == DLOCK_HELD && dlock_extend(local, 0) == DLOCK_OK;
+    bool is_held = dlock_get_state(local) == DLOCK_STATE_HELD && dlock_extend(local, 0) == DLOCK_OK;
     dlock_lock_free(remote);
     dlock_lock_free(local);
     dlock_client_free(client);

@@ -35,6 +35,25 @@ static_assert(!std::is_move_constructible_v<dlock::guard>);
         }                                                                                          \
     } while (0)
 
+#if defined(__cpp_exceptions)
+// No memory for C++, while the library itself has enough.
+static std::atomic<bool> is_out_of_memory;
+
+void *operator new(std::size_t size) {
+    void *made = is_out_of_memory ? nullptr : std::malloc(size);
+    if (made == nullptr) throw std::bad_alloc();
+    return made;
+}
+
+void operator delete(void *memory) noexcept {
+    std::free(memory);
+}
+
+void operator delete(void *memory, std::size_t) noexcept {
+    std::free(memory);
+}
+#endif
+
 static dlock::client_options options_for(const std::string &url) {
     dlock::client_options options;
     options.urls.push_back(url);
@@ -129,6 +148,8 @@ static void a_guarded_command_replies(const std::string &url) {
     CHECK(lock.guarded({"GET", "data"}).value().text == std::string("a\0b", 3));
     auto cut = lock.guarded({"GET", "data"}, 2).value();
     CHECK(cut.text == std::string("a\0", 2) && cut.text_length == 3);
+    CHECK(lock.guarded({"SET", "data", std::string_view{}}).code() == status::ok);
+    CHECK(lock.guarded({"GET", "data"}).value().text == "");
     CHECK(lock.guarded({"GET", "none"}).value().kind == dlock::reply_kind::null);
     CHECK(lock.guarded({"LPUSH", "data", "x"}).code() == status::refused);
     CHECK(lock.release() == status::ok);
@@ -200,6 +221,12 @@ static void a_wait_for_ever_can_be_canceled(const std::string &url) {
     });
     CHECK(lock.acquire(dlock::forever) == status::canceled);
     canceler.join();
+    lock.uncancel();
+    CHECK(lock.try_acquire() == status::busy);
+    client.cancel();
+    CHECK(lock.acquire(dlock::forever) == status::canceled);
+    client.uncancel();
+    CHECK(lock.try_acquire() == status::busy);
 }
 
 static void events_are_told_to_a_function_object(const std::string &url) {
@@ -210,6 +237,10 @@ static void events_are_told_to_a_function_object(const std::string &url) {
     options.on_event = [&](const dlock::event &event) {
         std::lock_guard<std::mutex> locked(mutex);
         told.emplace_back(event.kind, event.name);
+    };
+    std::atomic<bool> is_connected{false};
+    options.diagnostic_log = [&](dlock_log_level level, const char *line) {
+        is_connected = level == DLOCK_LOG_INFO && std::strstr(line, ": connected") != nullptr;
     };
     options.access_log = [&lines](dlock_log_level level, const char *line) {
         CHECK(level == DLOCK_LOG_INFO);
@@ -222,6 +253,8 @@ static void events_are_told_to_a_function_object(const std::string &url) {
         {dlock::event_kind::acquired, "cpp:name"}, {dlock::event_kind::released, "cpp:name"}};
     CHECK(told == both);
     CHECK(lines.size() == 2);
+    while (!is_connected) // told by another thread
+        std::this_thread::sleep_for(1ms);
 }
 
 static void a_loss_is_told(const std::string &url) {
@@ -241,7 +274,7 @@ static void a_loss_is_told(const std::string &url) {
         std::lock_guard<std::mutex> locked(mutex);
         is_told = is_lost;
     }
-    CHECK(held.state() == dlock::lock_state::gone);
+    CHECK(held.state() == dlock::lock_state::lost);
     CHECK(held.remaining() == 0ms);
 }
 
@@ -289,6 +322,10 @@ static void a_name_with_a_zero_byte_is_refused(const std::string &url) {
     auto client = open(url);
     std::string name("na\0me", 5);
     CHECK(client.make_lock(name).code() == status::invalid);
+    CHECK(client.inspect(name, 5s).code() == status::invalid);
+    CHECK(client.list(name, 5s).code() == status::invalid);
+    CHECK(client.hotspot_add(name) == status::invalid);
+    CHECK(client.hotspot_remove(name) == status::invalid);
     dlock::guard refused(client, name, 0ms);
     CHECK(refused.code() == status::invalid);
     CHECK(!refused.message().empty());
@@ -351,6 +388,47 @@ static void wait_for(dlock::client &client, const bool &is_done) {
         client.dispatch();
     }
 }
+
+#if defined(__cpp_exceptions)
+static void without_memory_functions_fail_and_nothing_ends(const std::string &url) {
+    auto client = open(url);
+    auto lock = client.make_lock("name").value(), other = client.make_lock("other").value();
+    CHECK(client.hotspot_add("name") == status::ok);
+    CHECK(lock.acquire(5s) == status::ok);
+    is_out_of_memory = true;
+    auto holders = client.inspect("name", 20s);
+    auto hot = client.hotspot_list();
+    is_out_of_memory = false;
+    CHECK(!holders && holders.code() == status::no_memory && holders.message() == "no memory");
+    CHECK(!hot && hot.code() == status::no_memory);
+    CHECK(client.inspect("name", 20s).value().size() == 1);
+
+    bool is_done = false;
+    CHECK(lock.guarded_start({"SET"}, [&](dlock::result<dlock::reply> got) {
+        CHECK(got.code() == status::refused && got.message().empty());
+        is_done = true;
+    }) == status::ok);
+    is_out_of_memory = true;
+    wait_for(client, is_done);
+    is_out_of_memory = false;
+
+    std::atomic<int> told{0};
+    std::atomic<uint64_t> fence{0};
+    auto watcher = client.watch("other", [&](const std::optional<dlock::holder> &now) {
+        if (now) fence = now->token.empty() ? now->fence : 0;
+        told++;
+    });
+    CHECK(watcher);
+    while (told == 0)
+        std::this_thread::yield();
+    is_out_of_memory = true;
+    status got = other.acquire(5s);
+    while (told == 1)
+        std::this_thread::yield();
+    is_out_of_memory = false;
+    CHECK(got == status::ok && fence == other.fence());
+}
+#endif
 
 static void a_call_can_be_started(const std::string &url) {
     auto client = open(url);
@@ -572,6 +650,7 @@ static const fact facts[] = {
     FACT(a_client_in_c_can_be_adopted),
 #if defined(__cpp_exceptions)
     FACT(errors_can_be_thrown),
+    FACT(without_memory_functions_fail_and_nothing_ends),
 #endif
     FACT(a_value_that_is_not_there_ends_the_program),
 };

@@ -34,7 +34,7 @@ static bool is_held(const char *name) {
 
 static void look(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(got == DLOCK_OK);
-    CHECK(dlock_get_state(lock) == DLOCK_HELD);
+    CHECK(dlock_get_state(lock) == DLOCK_STATE_HELD);
     CHECK(is_held("n"));
     *(uint64_t *)arg = dlock_fence(lock);
 }
@@ -68,7 +68,7 @@ static void guard_several_levels(void) {
 
 static void be_told(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(lock != NULL && dlock_last_error(lock)[0] != '\0');
-    CHECK(dlock_get_state(lock) == DLOCK_FREE);
+    CHECK(dlock_get_state(lock) == DLOCK_STATE_FREE);
     *(dlock_status *)arg = got;
 }
 

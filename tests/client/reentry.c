@@ -74,12 +74,12 @@ static void nested_scope_needs_no_request(void) {
         CHECK(dlock_scope_end(&inner) == DLOCK_OK);
     }
     CHECK(commands() == before);
-    CHECK(dlock_get_state(outer.lock) == DLOCK_HELD && lease_at_server() > 0);
+    CHECK(dlock_get_state(outer.lock) == DLOCK_STATE_HELD && lease_at_server() > 0);
 }
 
 static void count_down(dlock_lock *lock, dlock_status got, void *arg) {
     int *left = arg;
-    CHECK(got == DLOCK_OK && dlock_get_state(lock) == DLOCK_HELD);
+    CHECK(got == DLOCK_OK && dlock_get_state(lock) == DLOCK_STATE_HELD);
     if (--*left > 0) CHECK(dlock_guard(client, "n", 0, NULL, count_down, left) == DLOCK_OK);
 }
 
@@ -104,10 +104,10 @@ static void release_it(dlock_lock *lock, dlock_status got, void *arg) {
 static void nested_body_releases_its_own_level(void) {
     DLOCK_SCOPED(outer, client, "n", 0, NULL);
     CHECK(dlock_guard(client, "n", 0, NULL, release_it, NULL) == DLOCK_OK);
-    CHECK(dlock_get_state(outer.lock) == DLOCK_HELD && lease_at_server() > 0);
+    CHECK(dlock_get_state(outer.lock) == DLOCK_STATE_HELD && lease_at_server() > 0);
     dlock_scope inner = dlock_scope_begin(client, "n", 0, NULL);
     CHECK(dlock_release(inner.lock) == DLOCK_OK && dlock_scope_end(&inner) == DLOCK_OK);
-    CHECK(dlock_get_state(outer.lock) == DLOCK_HELD && lease_at_server() > 0);
+    CHECK(dlock_get_state(outer.lock) == DLOCK_STATE_HELD && lease_at_server() > 0);
 }
 
 /* Once, before the outer scope has begun. */
@@ -131,7 +131,7 @@ static void on_event_begins_a_nested_scope(void) {
     options.event_arg = &told;
     CHECK(dlock_client_new(&told, &options) == DLOCK_OK);
     dlock_scope outer = dlock_scope_begin(told, "n", 0, NULL);
-    CHECK(outer.got == DLOCK_OK && dlock_get_state(outer.lock) == DLOCK_HELD);
+    CHECK(outer.got == DLOCK_OK && dlock_get_state(outer.lock) == DLOCK_STATE_HELD);
     CHECK(lease_at_server() > 0 && dlock_scope_end(&outer) == DLOCK_OK);
     dlock_client_free(told);
 }
@@ -177,7 +177,7 @@ static void handler_cannot_disturb_its_own_call(void) {
     CHECK(dlock_lock_new(&lock, handling, "n", NULL) == DLOCK_OK);
     CHECK(dlock_acquire(lock, 0) == DLOCK_OK);
     handled = lock;
-    CHECK(dlock_extend(lock, 0) == DLOCK_OK && dlock_get_state(lock) == DLOCK_HELD);
+    CHECK(dlock_extend(lock, 0) == DLOCK_OK && dlock_get_state(lock) == DLOCK_STATE_HELD);
     CHECK(dlock_release(lock) == DLOCK_OK && lease_at_server() == 0);
     dlock_client_stats stats = {.struct_size = sizeof(stats)};
     dlock_client_get_stats(handling, &stats);
@@ -217,7 +217,7 @@ static void exclusive_inside_shared_is_refused(void) {
                  "mode: the thread holds the lock shared, and would wait for itself") == 0);
     CHECK(strcmp(dlock_last_error(inner.lock), dlock_error()) == 0);
     CHECK(dlock_scope_end(&inner) == DLOCK_INVALID);
-    CHECK(dlock_get_state(outer.lock) == DLOCK_HELD && lease_at_server() > 0);
+    CHECK(dlock_get_state(outer.lock) == DLOCK_STATE_HELD && lease_at_server() > 0);
 }
 
 static void more_than_the_outer_scope_has_is_refused(void) {
@@ -295,7 +295,7 @@ static void after_a_loss_a_nested_scope_is_refused(void) {
     DLOCK_SCOPED(inner, client, "n", 0, NULL);
     force_release();
     CHECK(dlock_extend(outer.lock, 0) == DLOCK_LOST); /* the loss is known from now on */
-    CHECK(dlock_get_state(outer.lock) == DLOCK_GONE);
+    CHECK(dlock_get_state(outer.lock) == DLOCK_STATE_LOST);
     uint64_t before = commands();
     DLOCK_SCOPED(innermost, client, "n", 1000, NULL);
     CHECK(innermost.got == DLOCK_LOST && commands() == before);

@@ -99,7 +99,7 @@ static void hold(worker *w, dlock_lock *lock, int name, bool is_shared) {
         dlock_status status = dlock_extend(lock, LEASE_MS);
         if (status != DLOCK_OK) fail("extend", status, lock);
     }
-    if (dlock_get_state(lock) != DLOCK_HELD) fail("state", DLOCK_OK, lock);
+    if (dlock_get_state(lock) != DLOCK_STATE_HELD) fail("state", DLOCK_OK, lock);
     atomic_fetch_sub(&inside[name], is_shared ? 1 : WRITER);
     dlock_status status = dlock_release(lock);
     if (status != DLOCK_OK) fail("release", status, lock);
@@ -117,7 +117,7 @@ static void use(worker *w, dlock_lock *lock, int name, bool is_shared) {
     if (status == DLOCK_OK)
         hold(w, lock, name, is_shared);
     else if (status == DLOCK_CANCELED)
-        w->canceled++;
+        dlock_uncancel(lock), w->canceled++;
     else if (status == DLOCK_BUSY || status == DLOCK_TIMEOUT)
         w->busy++;
     else
@@ -159,13 +159,10 @@ static void *work(void *data) {
     return NULL;
 }
 
-/* True: there was a lock to cancel. */
-static bool cancel_one(int number) {
+static void cancel_one(int number) {
     pthread_mutex_lock(&cancel_mutex[number]);
-    bool is_there = to_cancel[number] != NULL;
-    if (is_there) dlock_cancel(to_cancel[number]);
+    dlock_cancel(to_cancel[number]);
     pthread_mutex_unlock(&cancel_mutex[number]);
-    return is_there;
 }
 
 static void disturb(int64_t seconds) {
@@ -199,9 +196,6 @@ static void connect_to(char *list) {
 }
 
 static void finish(worker *w, worker *sum) {
-    for (struct timespec pause = {.tv_nsec = 1000000}; cancel_one(w->number);
-         nanosleep(&pause, NULL)) {
-    }
     pthread_join(w->thread, NULL);
     sum->reads += w->reads;
     sum->writes += w->writes;
@@ -222,6 +216,7 @@ int main(int argc, char **argv) {
     }
     disturb(atoi(argv[2]));
     atomic_store(&is_over, true);
+    dlock_client_cancel(client);
     for (int i = 0; i < THREADS; i++)
         finish(&workers[i], &sum);
     dlock_client_free(client);

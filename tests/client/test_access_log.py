@@ -4,6 +4,7 @@ import collections
 import datetime
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -122,12 +123,12 @@ def test_a_lock_that_is_busy_is_no_error(log):
 def test_a_wait_in_vain(log):
     dlock, lines = log()
     dlock.lock().acquire()
-    assert dlock.lock().acquire(1000) == Status.TIMEOUT
+    assert dlock.lock().acquire(300) == Status.TIMEOUT
     fields = check_entry(lines[1][1])
     assert not lines[1][0]
     assert fields[8] == "DLOCK_TIMEOUT"
     total, local, remote = float(fields[4]), float(fields[6]), float(fields[7])
-    assert total >= 1000 and remote > local
+    assert total >= 300 and remote > local
 
 
 def test_a_wait_in_the_local_line_is_local_time(log):
@@ -204,19 +205,21 @@ def test_an_extend_a_second_level_and_a_refused_call_are_no_lines(log):
     assert len(lines) == 2
 
 
-def test_a_handed_on_lock_is_logged_with_token_and_fence_of_the_one_before(log):
+def test_a_handed_on_lock_is_logged_with_its_token_and_each_fence(log):
     dlock, lines = log(hotspot_hand_on=5)
     dlock.hotspot_add()
     one, two = dlock.lock(), dlock.lock()
     one.acquire()
-    token, fence = one.token.decode(), str(one.fence)
+    token, fence = one.token.decode(), one.fence
     waiting = Background(two.acquire, 20_000)
     wait_until(lambda: dlock.stats().waiting == 1, "the one in line")
     one.release()
     assert waiting.result() == Status.OK
     entries = [check_entry(line) for _, line in lines]
-    assert sorted(entry[0] for entry in entries) == ["acquire", "acquire", "release"]
-    assert {(entry[2], entry[5]) for entry in entries} == {(token, fence)}
+    assert {entry[2] for entry in entries} == {token}
+    assert sorted((entry[0], int(entry[5])) for entry in entries) == [
+        ("acquire", fence), ("acquire", two.fence), ("release", fence)]
+    assert two.fence > fence
     _, handed_on = (entry for entry in entries if entry[0] == "acquire")
     assert float(handed_on[7]) == 0  # nobody was asked
 
@@ -503,22 +506,12 @@ def slow_disk(tmp_path):
     is_over.set()
 
 
-def assert_nobody_is_held_up(lock, rounds):
-    """A busy machine is late now and then, but a disk that holds us up does so from the moment on
-    at which it takes no more."""
-    took_ms = []
-    for _ in range(rounds):
-        status, took = lock.timed_acquire()
-        assert status == Status.OK
-        took_ms.append(took)
-        assert lock.release() == Status.OK
-    assert sorted(took_ms)[rounds * 9 // 10] < 1000  # the disk takes longer
-
-
 def test_a_disk_that_takes_nothing_holds_nobody_up(slow_disk, log_to, finish):
+    """Nobody reads from the pipe before all locks are taken and given back."""
     rounds = 4000
     dlock = log_to()
-    assert_nobody_is_held_up(dlock.lock("n" * 100), rounds)
+    for _ in range(rounds):
+        use(dlock, "n" * 100)
     written = slow_disk()
     wait_until(lambda: " lines were lost\n" in written(), "the disk to have taken all lines")
     use(dlock, "afterwards")
@@ -535,7 +528,8 @@ def test_a_disk_that_takes_nothing_holds_nobody_up(slow_disk, log_to, finish):
 def test_a_disk_that_is_full_holds_nobody_up(log_to, finish, tmp_path):
     (tmp_path / NAME).symlink_to("/dev/full")
     dlock = log_to()
-    assert_nobody_is_held_up(dlock.lock(), 1000)
+    for _ in range(1000):
+        use(dlock)
     finish(dlock)
 
 
@@ -590,10 +584,16 @@ def has_lines(reader):
         return False
 
 
-def test_a_folder_that_goes_away_harms_nobody(log_to, finish, tmp_path):
-    (tmp_path / NAME).touch()
-    dlock = log_to()
+def test_a_folder_that_goes_away_harms_nobody(connect, server, finish, tmp_path):
+    """What is said after that is written nowhere else."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    dlock = connect(server, access_log_dir=str(folder))
     use(dlock)
-    (tmp_path / NAME).unlink()
-    use(dlock)
-    finish(dlock)
+    wait_until(lambda: len(read_lines(folder)) == 2, "the first lines")
+    with open(folder / NAME, "rb") as file:
+        shutil.rmtree(folder)
+        use(dlock)
+        finish(dlock)
+        assert len([check_line(line) for line in file.read().decode().splitlines()]) == 4
+    assert list(tmp_path.iterdir()) == []

@@ -163,7 +163,7 @@ def test_a_server_that_is_gone_is_unreachable(by_hand, server):
 
 def test_a_server_that_does_not_answer_leaves_doubt(connect, fake_server, no_threads):
     dlock = connect(fake_server(lambda *_: SILENCE), form="by hand", no_threads=no_threads,
-                    io_timeout_ms=100)
+                    io_timeout_ms=1000)
     assert acquire(dlock, dlock.lock()) == Status.IN_DOUBT
 
 
@@ -441,7 +441,7 @@ def test_a_program_that_does_not_dispatch_loses_its_lock_and_is_told_later(threa
     dlock = threadless(on_event=told)
     lock = dlock.lock(lease_ms=SHORT_MS, renew_every_ms=SHORT_MS // 4)
     assert acquire(dlock, lock) == Status.OK
-    wait_until(lambda: lock.state == State.GONE, "the end of the lease")
+    wait_until(lambda: lock.state == State.LOST, "the end of the lease")
     assert Event.LOST not in told.events()
     assert dlock.is_readable()
     dlock.dispatch_until(lambda: told.find(Event.LOST))

@@ -1,6 +1,5 @@
 """A lock is not said to be held while another may have it; and one lock's trouble is its own."""
 
-import contextlib
 import threading
 import time
 
@@ -8,29 +7,21 @@ import pytest
 
 from support.commands import Lock as Commands
 from support.fake_server import SILENCE
-from support.libdlock import SPIN, Background, Event, State, Status, Told
-from support.proxy import Gate, Proxy
+from support.libdlock import Background, Event, State, Status, Told
 from support.server import stopped, wait_until
+from support.waiting import wait_for_waiters
 
 LEASE_MS = 60_000
 PATIENT_MS = 10_000
 
 
 @pytest.fixture
-def told():
-    return Told()
-
-
-@pytest.fixture
-def through(connect, server, told):
-    """through(gates, **options): a client, and the proxy between it and the server."""
-    with contextlib.ExitStack() as stack:
-        def make(gates=None, **options):
-            proxy = Proxy(server.port, gates)
-            stack.callback(proxy.close)
-            return connect(proxy.url, on_event=told, **options), proxy
-
-        yield make
+def through(connect, server, start_proxy, told):
+    """through(**options): a client, and the proxy between it and the server."""
+    def make(**options):
+        proxy = start_proxy(server)
+        return connect(proxy, on_event=told, **options), proxy
+    return make
 
 
 def grants(words):
@@ -48,38 +39,37 @@ def rival_waits(server, taken):
             "DLOCK.ACQUIRE", "lock", "rival", "PX", LEASE_MS, "WAIT", LEASE_MS))
 
     threading.Thread(target=run, daemon=True).start()
-    wait_until(lambda: server.observer.info("dlock")["dlock_waiters"] == 1, "the rival")
+    wait_for_waiters(server.observer, 1)
 
 
 # -- sessions -------------------------------------------------------------------------------------
 
 
 def test_a_move_that_is_not_answered_is_a_loss(through, server, told):
-    """The server hangs the lock on a connection that we give up then, and so releases it. The
-    reply to a PING comes, or the lock would not be asked for there."""
-    gates = {0: Gate(is_kept=True), 1: Gate(answered=True, passing=1), "others": Gate(asked=True)}
-    dlock, proxy = through(gates, io_timeout_ms=300)
+    """The server hangs the lock on a connection that we give up then, and so releases it."""
+    dlock, proxy = through(io_timeout_ms=300)
     lock = dlock.lock(session=True, lease_ms=LEASE_MS, renew_every_ms=20000)
     assert lock.acquire() == Status.OK
     taken = []
     rival_waits(server, taken)
-    proxy.cut_near(0)
+    proxy.mute(b"SESSION")
+    proxy.cut_near()
     wait_until(lambda: taken, "that the rival has it")
     assert lock.state != State.HELD and lock.remaining_ms == 0
     wait_until(lambda: told.find(Event.LOST), "the loss")
-    assert lock.state == State.GONE
+    assert lock.state == State.LOST
 
 
 def test_while_it_is_being_moved_nothing_is_certain(through, told):
-    gate = Gate(answered=True)
-    dlock, proxy = through({0: Gate(is_kept=True), 1: gate}, io_timeout_ms=PATIENT_MS)
+    dlock, proxy = through()
     lock = dlock.lock(session=True, lease_ms=LEASE_MS)
     assert lock.acquire() == Status.OK
-    proxy.cut_near(0)
+    proxy.mute(b"SESSION")
+    proxy.cut_near()
     wait_until(lambda: lock.state == State.SUSPECT, "suspicion")
     assert lock.remaining_ms == 0
     wait_until(lambda: told.find(Event.SUSPECT), "that it is told")
-    gate.open()
+    proxy.unmute()
     wait_until(lambda: lock.state == State.HELD, "that it is ours")
     assert lock.remaining_ms > 0 and Event.LOST not in told.events()
 
@@ -105,31 +95,14 @@ def test_a_move_that_is_refused_is_tried_again(connect, fake_server, told):
 def test_a_move_needs_no_replicas(through, server, start_replica, told):
     """A shortfall would be undone, and the lock with it."""
     replica = start_replica(server)
-    dlock, proxy = through({"others": Gate(is_kept=True)}, io_timeout_ms=PATIENT_MS)
+    dlock, proxy = through()
     lock = dlock.lock(session=True, lease_ms=LEASE_MS, min_replicas=1, replica_timeout_ms=200)
-    while lock.acquire() != Status.OK:  # a slow machine
-        pass
+    wait_until(lambda: lock.acquire() == Status.OK, "a replica that acknowledges in time")
     first = session_of(server.observer)
     with stopped(replica):
-        for number in range(len(proxy.pairs)):
-            proxy.cut_near(number)
+        proxy.cut_near()
         wait_until(lambda: session_of(server.observer) != first, "that it is moved")
         wait_until(lambda: lock.state == State.HELD, "that it is ours")
-
-
-def test_a_request_that_arrives_late_does_not_take_the_session_along(through, server, told):
-    """The first attempt is held up; the second one is granted; then the first one arrives."""
-    gate = Gate(asked=True)
-    dlock, _ = through({0: gate}, io_timeout_ms=300, wait_mode=SPIN)
-    lock = dlock.lock(session=True, lease_ms=LEASE_MS)
-    assert lock.acquire(60_000) == Status.OK
-    assert lock.timings.attempts > 1
-    before = server.observer.info("clients")["connected_clients"]
-    gate.open()
-    wait_until(lambda: server.observer.info("clients")["connected_clients"] < before,
-               "that the late one has come and gone")
-    assert Commands(server.observer).info()["token"] == lock.token
-    assert lock.state == State.HELD and lock.release() == Status.OK
 
 
 # -- extensions -----------------------------------------------------------------------------------
@@ -140,21 +113,21 @@ def test_a_shorter_extension_changes_nothing(connect, server, client):
     assert lock.acquire() == Status.OK
     assert lock.extend(500) == Status.OK
     assert lock.remaining_ms > LEASE_MS / 2 and Commands(client).ttl() > LEASE_MS / 2
-    time.sleep(0.6)
     assert lock.state == State.HELD and lock.release() == Status.OK
 
 
 def test_an_extension_that_is_not_sent_changes_nothing(connect, server):
-    lock = connect(server).lock(lease_ms=LEASE_MS)
+    lock = connect(server, io_timeout_ms=1000).lock(lease_ms=LEASE_MS)
     assert lock.acquire() == Status.OK
     server.kill()
-    time.sleep(0.1)  # a connection that was used just now is used without a look at it
-    assert lock.extend(50) == Status.UNREACHABLE
+    # A connection that was used just now is used without a look at it: then there is doubt.
+    wait_until(lambda: lock.extend(50) == Status.UNREACHABLE, "an extension that is not sent")
     assert lock.state == State.HELD and lock.remaining_ms > LEASE_MS / 2
     server.start(server.port)
 
 
 def test_doubt_about_an_extension_does_not_flood_the_server(connect, fake_server):
+    """Renewals go on as often as before: each comes after a pause of its length."""
     first = []
 
     def answer(words):
@@ -164,12 +137,12 @@ def test_doubt_about_an_extension_does_not_flood_the_server(connect, fake_server
         return grants(words)
 
     server = fake_server(answer)
-    lock = connect(server, io_timeout_ms=300).lock(lease_ms=LEASE_MS, renew_every_ms=20000)
+    lock = connect(server, io_timeout_ms=300).lock(lease_ms=LEASE_MS, renew_every_ms=200)
     assert lock.acquire() == Status.OK
     assert lock.extend(3000) == Status.IN_DOUBT
-    before = len(server.requests)
-    time.sleep(1)
-    assert len(server.requests) - before < 20
+    begin, before = time.monotonic(), len(server.asked("DLOCK.EXTEND"))
+    wait_until(lambda: len(server.asked("DLOCK.EXTEND")) >= before + 4, "renewals")
+    assert time.monotonic() - begin > 0.2, "at least one pause"
     assert lock.state == State.HELD and lock.remaining_ms > LEASE_MS / 2
 
 
@@ -179,15 +152,15 @@ def test_every_suspicion_is_told(connect, fake_server, told):
     def answer(words):
         return SILENCE if words[0] == b"DLOCK.EXTEND" and is_mute.is_set() else grants(words)
 
-    lock = connect(fake_server(answer), on_event=told, io_timeout_ms=200).lock(
-        lease_ms=LEASE_MS, renew_every_ms=300)
-    assert lock.acquire() == Status.OK
-    for count in range(1, 4):
+    dlock = connect(fake_server(answer), on_event=told, io_timeout_ms=100)
+    lock = dlock.lock(lease_ms=LEASE_MS, renew_every_ms=100)
+    assert lock.acquire(20_000) == Status.OK
+    for _ in range(3):
+        suspicions = told.events().count(Event.SUSPECT)
         is_mute.set()
-        wait_until(lambda: told.events().count(Event.SUSPECT) == count, f"suspicion {count}")
+        wait_until(lambda: told.events().count(Event.SUSPECT) > suspicions, "suspicion")
         is_mute.clear()
-        wait_until(lambda: lock.state == State.HELD, "that it is held")
-        time.sleep(0.1)  # until that is noticed
+        dlock.wait_for_renewals(2)
 
 
 # -- one's trouble is one's own -------------------------------------------------------------------
@@ -202,43 +175,42 @@ def test_a_lock_that_is_lost_is_not_handed_on(connect, server, client):
     wait_until(lambda: dlock.stats().waiting == 1, "the next in line")
     client.delete("lock")
     client.execute_command("DLOCK.ACQUIRE", "lock", "rival", "PX", LEASE_MS)
-    wait_until(lambda: lock.state == State.GONE, "the loss")
+    wait_until(lambda: lock.state == State.LOST, "the loss")
     assert lock.release() == Status.LOST
-    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "that it waits outside")
+    wait_for_waiters(client, 1)
     assert waiting.is_running()
     client.execute_command("DLOCK.RELEASE", "lock", "rival")
     assert waiting.result() == Status.OK
 
 
-def test_replicas_that_are_slow_do_not_hold_up_other_locks(connect, server, start_replica, told):
+def test_replicas_that_are_slow_do_not_hold_up_other_locks(connect, server, start_replica):
     replica = start_replica(server)
-    dlock = connect(server, on_event=told, io_timeout_ms=300)
-    safe = dlock.lock("safe", lease_ms=LEASE_MS, renew_every_ms=300, min_replicas=1,
-                      replica_timeout_ms=5000)
-    plain = dlock.lock("plain", lease_ms=4000, renew_every_ms=500)
-    while safe.acquire() != Status.OK:
-        pass
-    assert plain.acquire() == Status.OK
+    dlock = connect(server)
+    safe = dlock.lock("safe", lease_ms=LEASE_MS, renew_every_ms=50, min_replicas=1,
+                      replica_timeout_ms=LEASE_MS)
+    plain = dlock.lock("plain", lease_ms=LEASE_MS, renew_every_ms=50)
+    assert safe.acquire(20_000) == plain.acquire() == Status.OK
     with stopped(replica):
-        time.sleep(5)
-        assert Event.LOST not in told.events("plain")
+        dlock.wait_for_renewals(5)  # of the plain one: the other waits for its replica
 
 
 def test_sessions_that_are_cut_off_do_not_hold_up_other_locks(through, client, told):
+    """Each session asks for its lock again, and nobody answers."""
     count = 12
-    gates = {number: Gate() for number in range(count + 2)}
-    dlock, proxy = through({**gates, "others": Gate(asked=True)}, io_timeout_ms=400)
-    plain = dlock.lock("plain", lease_ms=3000, renew_every_ms=300)
+    dlock, proxy = through()
+    plain = dlock.lock("plain", lease_ms=LEASE_MS, renew_every_ms=50)
     assert plain.acquire() == Status.OK
     sessions = [dlock.lock(f"session{i}", session=True, lease_ms=LEASE_MS) for i in range(count)]
     for each in sessions:
         assert each.acquire() == Status.OK
-    unanswered = Gate(asked=True, passing=1)  # but for a PING
-    proxy.gates.update({number: unanswered for number in range(proxy.count, proxy.count + count)})
-    for i in range(count):
-        client.execute_command("CLIENT", "KILL", "ID", session_of(client, f"session{i}"))
+    proxy.delay(b"SESSION")
+    client.execute_command("CLIENT", "KILL", "ID", session_of(client, "session0"))
+    wait_until(lambda: proxy.delayed_count >= 1, "sessions that ask again")
+    dlock.wait_for_renewals(5)
+    assert State.HELD not in {each.state for each in sessions}  # some losses are told by the server
+    proxy.deliver()
     wait_until(lambda: all(told.find(Event.LOST, f"session{i}") for i in range(count)),
-               "the loss of all sessions", 60)
+               "the loss of all sessions")
     assert Event.LOST not in told.events("plain")
 
 

@@ -5,8 +5,7 @@ import subprocess
 import pytest
 
 from support import figures, sentinel
-from support.sentinel import SentinelSet
-from support.server import ROOT, running, wait_until
+from support.server import ROOT, wait_until
 
 PROCESSES, THREADS, TRIES = 3, 4, 400
 PROGRAM = ROOT / "build/tests/client/counter"
@@ -65,12 +64,6 @@ def test_no_update_is_lost_when_a_process_is_killed_and_the_server_restarts(
     assert int(client.get("counter")) == done(client)
     assert done(client) > total * 3 // 5
     print(f"{done(client)} updates, none lost; the two that lived: {outputs[1:]}")
-
-
-@pytest.fixture
-def sentinels():
-    with running(SentinelSet()) as sentinels:
-        yield sentinels
 
 
 def test_no_update_is_lost_when_the_master_of_the_locks_dies(sentinels, start_server,

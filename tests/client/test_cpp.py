@@ -22,7 +22,7 @@ if BUILD == ROOT / "build":
     KINDS.update({"clang": ["clang++", "-std=c++17"],
                   "clang, bare": ["clang++", "-std=c++20", *BARE]})
 FACTS = re.findall(r"FACT\((\w+)\),", SOURCE.read_text())
-THROWS = "errors_can_be_thrown"
+THROWS = ["errors_can_be_thrown", "without_memory_functions_fail_and_nothing_ends"]
 ENDS = "a_value_that_is_not_there_ends_the_program"
 
 
@@ -49,15 +49,16 @@ def run(program, server, fact):
                           env={**os.environ, "DLOCK_URL": f"{url}?io_timeout_ms=20000&prefix=e:"})
 
 
-@pytest.mark.parametrize("fact", [fact for fact in FACTS if fact not in (THROWS, ENDS)])
+@pytest.mark.parametrize("fact", [fact for fact in FACTS if fact not in (*THROWS, ENDS)])
 def test_dlock_hpp(program, server, fact):
     done = run(program[0], server, fact)
     assert (done.returncode, done.stderr) == (0, "")
     assert server.observer.dbsize() == 0
 
 
-def test_errors_can_be_thrown_where_there_are_exceptions(program, server):
-    done = run(program[0], server, THROWS)
+@pytest.mark.parametrize("fact", THROWS)
+def test_where_there_are_exceptions(program, server, fact):
+    done = run(program[0], server, fact)
     assert done.returncode == (2 if program[1] else 0), done.stderr
 
 

@@ -1,13 +1,16 @@
 """What holds everywhere, at one server, with TLS, and at several. Sentinel and Cluster have it in
 files of their own, where their servers are; here is that they speak TLS, too."""
 
+import subprocess
+
 import pytest
 
 from support.cluster import Cluster, slot_of
+from support.commands import plain
 from support.every_deployment import Deployment, EveryDeployment
 from support.libdlock import State, Status
-from support.sentinel import SentinelSet, url_of
-from support.server import Server, destroy_all, free_port, running, wait_until
+from support.sentinel import NAME, SentinelSet, url_of
+from support.server import ROOT, Server, destroy_all, free_port, running, wait_until
 from support.tls import tls_options
 
 
@@ -77,8 +80,7 @@ def tls_sentinels(tls):
 def keep_and_give_back(dlock, name, **options):
     lock = dlock.lock(name, lease_ms=60_000, renew_every_ms=50, **options)
     assert lock.acquire(20_000) == Status.OK, lock.error
-    enough = dlock.stats().renewed + 2
-    wait_until(lambda: dlock.stats().renewed >= enough, "renewals")
+    dlock.wait_for_renewals(2)
     assert lock.extend() == Status.OK, lock.error
     assert lock.state == State.HELD
     assert lock.release() == Status.OK, lock.error
@@ -94,6 +96,35 @@ def test_a_cluster_with_tls(tls_cluster, connect, authority):
     keep_and_give_back(dlock, moved)
 
 
+def test_sentinels_without_tls_in_front_of_masters_with_tls(tls_sentinels, connect, authority):
+    hosts = ",".join(f"127.0.0.1:{each.port}" for each in tls_sentinels.sentinels)
+    dlock = connect(f"rediss+sentinel://{hosts}/{NAME}?sentinel_tls=no", tls_ca_file=authority.ca)
+    keep_and_give_back(dlock, "lock")
+
+
+def has_cluster_databases():
+    version = subprocess.run([ROOT / "scripts/redis-server", "--version"], capture_output=True,
+                             text=True, check=True).stdout
+    return "alkey" in version and int(version.partition("v=")[2].partition(".")[0]) >= 9
+
+
+def test_a_database_of_a_cluster(connect):
+    """Only Valkey 9 has them; elsewhere the reason is told."""
+    databases = ["--cluster-databases", 4] if has_cluster_databases() else []
+    with running(Server("--cluster-enabled", "yes", "--cluster-port", free_port(),
+                        *databases)) as node:
+        plain(node.observer, "CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        wait_until(lambda: b"cluster_state:ok" in plain(node.observer, "CLUSTER", "INFO"), "it")
+        dlock = connect(f"redis+cluster://127.0.0.1:{node.port}/3")
+        if has_cluster_databases():
+            keep_and_give_back(dlock, "lock")
+            assert dlock.lock("kept").acquire() == Status.OK
+            assert "db3" in node.observer.info("keyspace")
+        else:
+            lock = dlock.lock()
+            assert lock.acquire() == Status.INVALID and "SELECT is not allowed" in lock.error
+
+
 def test_sentinels_with_tls(tls_sentinels, connect, authority):
     url = url_of(*tls_sentinels.sentinels, scheme="rediss+sentinel")
     dlock = connect(url, tls_ca_file=authority.ca)
@@ -104,6 +135,5 @@ def test_sentinels_with_tls(tls_sentinels, connect, authority):
     old = tls_sentinels.master
     old.kill()
     tls_sentinels.wait_for_new_master(old)
-    enough = dlock.stats().renewed + 3
-    wait_until(lambda: dlock.stats().renewed >= enough, "renewals at the new master")
+    dlock.wait_for_renewals(3)
     assert lock.release() == Status.OK

@@ -1,5 +1,5 @@
-"""What a client costs the process: at most two descriptors per server, one per parked wait or held
-session, and a few for itself; one thread; and memory that does not grow."""
+"""What a client costs the process: at most two descriptors per server, however many waits and kept
+locks there are, and a few for itself; one thread; and memory that does not grow."""
 
 import os
 import resource
@@ -10,10 +10,10 @@ import pytest
 
 from support.libdlock import Background, Status
 from support.server import ROOT, stopped, wait_until
+from support.waiting import wait_for_waiters
 
 BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
 OF_THE_LOOP = 4  # to poll, to be woken at a time, and to be woken by others, twice
-KEPT_IDLE = 8  # per server, for a second
 MANY = 30
 GROWTH_KB = 1024
 LEASE_MS = 600_000
@@ -46,31 +46,26 @@ def check_cycles(servers, cycles, **options):
     assert end_kb - warm_kb < GROWTH_KB
 
 
-@pytest.fixture
-def five(start_server):
-    return [start_server() for _ in range(5)]
-
-
 @pytest.mark.parametrize("renew_every_ms", [0, 1000])
 def test_one_server(server, renew_every_ms):
-    check_cycles([server], 10_000, renew_every_ms=renew_every_ms)
+    check_cycles([server], 5000, renew_every_ms=renew_every_ms)
 
 
-def test_five_servers_with_few_descriptors_to_be_had(five):
-    check_cycles(five, 4000, descriptors=64)
+def test_five_servers_with_few_descriptors_to_be_had(servers):
+    check_cycles(servers, 1500, descriptors=64)
 
 
-def test_five_servers_two_of_which_are_silent(five):
-    with stopped(five[3]), stopped(five[4]):
-        check_cycles(five, 4000, descriptors=64)
-    wait_until(lambda: all(server.observer.dbsize() == 0 for server in five),
+def test_five_servers_two_of_which_are_silent(servers):
+    with stopped(servers[3]), stopped(servers[4]):
+        check_cycles(servers, 1500, descriptors=64)
+    wait_until(lambda: all(server.observer.dbsize() == 0 for server in servers),
                "that nothing is left of it", 30)
 
 
-def test_five_servers_two_of_which_are_dead(five):
-    for server in five[3:]:
+def test_five_servers_two_of_which_are_dead(servers):
+    for server in servers[3:]:
         server.kill()
-    check_cycles(five, 4000, descriptors=64)
+    check_cycles(servers, 1500, descriptors=64)
 
 
 # -- waits and sessions ---------------------------------------------------------------------------
@@ -96,40 +91,26 @@ def counted(connect, server):
     return client, before, threads
 
 
-def test_one_for_each_parked_wait(counted, server):
+def test_one_for_all_waits_together(counted, server):
+    """The connection of the session."""
     client, before, threads = counted
     server.observer.execute_command("DLOCK.ACQUIRE", "lock", "somebody", "PX", LEASE_MS)
     locks = [client.lock() for _ in range(MANY)]
     waiting = [Background(lock.acquire, WAIT_MS) for lock in locks]
-    wait_until(lambda: server.observer.info("dlock")["dlock_waiters"] == MANY, "the waiters")
-    assert open_descriptors() <= before + 2 + MANY + OF_THE_LOOP
+    wait_for_waiters(server.observer, MANY)
+    assert open_descriptors() <= before + 2 + OF_THE_LOOP
     for lock in locks:
         lock.cancel()
     assert {call.result() for call in waiting} == {Status.CANCELED}
-    wait_until(lambda: open_descriptors() <= before + 2 + KEPT_IDLE + OF_THE_LOOP,
-               "the end of most connections", 5)
-    wait_until(lambda: open_descriptors() <= before + 2 + OF_THE_LOOP, "the end of all", 20)
-    assert library_threads() <= threads + 1
+    assert open_descriptors() <= before + 2 + OF_THE_LOOP
+    wait_until(lambda: library_threads() <= threads + 1, "the threads of this test to be gone")
 
 
-def test_one_for_each_held_session(counted):
+@pytest.mark.parametrize("kept", [{"session": True}, {"renew_every_ms": 20}])
+def test_one_for_all_kept_locks_together(counted, kept):
     client, before, threads = counted
-    locks = [client.lock(f"lock {i}", session=True, lease_ms=LEASE_MS) for i in range(MANY)]
+    locks = [client.lock(f"lock {i}", lease_ms=LEASE_MS, **kept) for i in range(MANY)]
     for lock in locks:
-        assert lock.acquire() == Status.OK
-    assert open_descriptors() <= before + 2 + MANY + OF_THE_LOOP
-    for lock in locks:
-        assert lock.release() == Status.OK
-    wait_until(lambda: open_descriptors() <= before + 2 + KEPT_IDLE + OF_THE_LOOP,
-               "the end of most connections", 5)
-    wait_until(lambda: open_descriptors() <= before + 2 + OF_THE_LOOP, "the end of all", 20)
-    assert library_threads() <= threads + 1
-
-
-def test_none_for_each_renewed_lock(counted):
-    client, before, threads = counted
-    for i in range(MANY):
-        lock = client.lock(f"lock {i}", lease_ms=LEASE_MS, renew_every_ms=20)
         assert lock.acquire() == Status.OK
     wait_until(lambda: client.stats().renewed >= MANY, "renewals")
     assert open_descriptors() <= before + 2 + OF_THE_LOOP
@@ -145,10 +126,11 @@ def test_waits_again_and_again_take_no_more(counted, server):
             assert lock.acquire(10) == Status.TIMEOUT
         else:
             waiting = Background(lock.acquire, WAIT_MS)
-            wait_until(lambda: server.observer.info("dlock")["dlock_waiters"] == 1, "the waiter")
+            wait_for_waiters(server.observer, 1)
             lock.cancel()
             assert waiting.result() == Status.CANCELED
-    assert open_descriptors() <= before + 2 + KEPT_IDLE + OF_THE_LOOP
+            lock.uncancel()
+    assert open_descriptors() <= before + 2 + OF_THE_LOOP
 
 
 def test_the_end_of_a_client_leaves_nothing(connect, server):
@@ -171,7 +153,7 @@ def test_a_hundred_who_wait_for_one_lock_do_not_hold_up_another_name(connect, se
     server.observer.execute_command("DLOCK.ACQUIRE", "hot", "somebody", "PX", LEASE_MS)
     locks = [client.lock("hot", lease_ms=LEASE_MS) for _ in range(100)]
     waiting = [Background(lock.acquire, WAIT_MS) for lock in locks]
-    wait_until(lambda: server.observer.info("dlock")["dlock_waiters"] == 100, "the waiters")
+    wait_for_waiters(server.observer, 100)
     other = client.lock("other")
     statuses = []
     for _ in range(300):
@@ -181,6 +163,6 @@ def test_a_hundred_who_wait_for_one_lock_do_not_hold_up_another_name(connect, se
     for lock in locks:
         lock.cancel()
     assert {call.result() for call in waiting} == {Status.CANCELED}
-    wait_until(lambda: server.observer.info("dlock")["dlock_waiters"] == 0, "the end of all waits")
+    wait_for_waiters(server.observer, 0)
     assert server.observer.execute_command("DLOCK.RELEASE", "hot", "somebody") == 1
     wait_until(lambda: not server.observer.exists("hot"), "that nobody has it")

@@ -145,13 +145,14 @@ def is_free(client, name):
 
 
 def test_a_holder_that_slept_through_its_lease_is_refused_and_its_unfenced_twin_does_harm(
-        start, make_store, client):
+        start, make_store, server, client):
     fenced, twin = make_store("fenced"), make_store("unfenced")
     sleepers, old, new = {}, {}, {}
     for store, options in (fenced, []), (twin, ["--unfenced"]):
         sleepers[store] = start(store, options=options)
         old[store] = sleepers[store].wait_until_it_holds()
         sleepers[store].stop()
+    server.clock.advance(60)
     for store, options in (fenced, []), (twin, ["--unfenced"]):
         wait_until(lambda: is_free(client, store.where), "the end of the lease", PATIENCE_S)
         another = start(store, "newer", options=options)

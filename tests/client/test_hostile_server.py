@@ -15,13 +15,13 @@ from support.libdlock import State, Status
 from support.server import ROOT, wait_until
 
 IO_MS = 200     # where no reply is to be expected
-LONG_IO_MS = 10_000
+LONG_MS = 100_000  # who waits for that does not end in time
 MEMORY_KB = 48 * 1024  # a flood takes gigabytes in no time
 FLOOD = 1 << 20
-PATIENT_S = 60
+PATIENT_S = 40
 
 CLIENT = """
-import json, sys, time
+import json, sys
 from support.libdlock import Client
 def peak_kb():
     with open("/proc/self/status") as status:
@@ -29,14 +29,10 @@ def peak_kb():
 client = Client(sys.argv[1], io_timeout_ms=int(sys.argv[3]))
 lock = client.lock()
 before = peak_kb()
-begin = time.monotonic()
 status = lock.acquire(int(sys.argv[2]))
-acquired = time.monotonic()
 error, state = lock.error, lock.state
 client.free()
 print(json.dumps({"status": status, "error": error, "state": state,
-                  "acquire_ms": (acquired - begin) * 1000,
-                  "free_ms": (time.monotonic() - acquired) * 1000,
                   "memory_kb": peak_kb() - before}))
 """
 
@@ -118,24 +114,23 @@ MODES = {
 SILENT = {"a reply that comes byte by byte", "an array of a billion that does not come"}
 
 
-@pytest.mark.parametrize("wait_ms", [0, 2000])
+@pytest.mark.parametrize("has_time", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_what_makes_no_sense_ends_in_time_and_takes_no_memory(hostile, mode, wait_ms):
-    io_ms = IO_MS if mode in SILENT else LONG_IO_MS  # a slow machine must not make it a silent one
-    got = acquire_from(hostile(*MODES[mode]), wait_ms, io_ms)
+def test_what_makes_no_sense_ends_in_time_and_takes_no_memory(hostile, mode, has_time):
+    """At once, unless the server is silent. The end of the client, too."""
+    wait_ms, io_ms = (3 * IO_MS, IO_MS) if mode in SILENT else (LONG_MS, LONG_MS)
+    got = acquire_from(hostile(*MODES[mode]), wait_ms if has_time else 0, io_ms)
     is_silent = mode in SILENT and got["status"] == Status.IN_DOUBT
     assert got["status"] == Status.PROTOCOL or is_silent
     assert got["error"] and got["state"] == State.FREE
     assert got["memory_kb"] < MEMORY_KB
-    assert got["acquire_ms"] < wait_ms + io_ms + 2000 and got["free_ms"] < io_ms + 2000
 
 
 def test_a_flood_of_replies_that_make_sense_takes_no_memory(hostile):
     """The first may be a grant; the others are too many."""
-    got = acquire_from(hostile(b"", b":1\r\n" * (FLOOD // 4)), 0, LONG_IO_MS)
+    got = acquire_from(hostile(b"", b":1\r\n" * (FLOOD // 4)), 0, LONG_MS)
     assert got["status"] in (Status.OK, Status.PROTOCOL)
     assert got["memory_kb"] < MEMORY_KB
-    assert got["acquire_ms"] < IO_MS + 2000 and got["free_ms"] < IO_MS + 2000
 
 
 # -- one reply too many ---------------------------------------------------------------------------
@@ -191,5 +186,5 @@ def test_one_reply_too_many_does_not_confirm_a_renewal(connect, fake_server):
     server = fake_server(lambda words: answers.get(words[0], b"-ERR unknown command\r\n"))
     lock = connect(server).lock(lease_ms=60_000, renew_every_ms=50)
     assert lock.acquire() == Status.OK
-    wait_until(lambda: lock.state == State.GONE, "the loss")
+    wait_until(lambda: lock.state == State.LOST, "the loss")
     assert lock.release() == Status.LOST

@@ -1,8 +1,6 @@
 """The local layer: threads of one process compete among themselves first."""
 
-import os
 import pathlib
-import signal
 import subprocess
 import sys
 import threading
@@ -10,8 +8,10 @@ import threading
 import pytest
 
 from support.commands import Lock as Commands
+from support.commands import served
 from support.libdlock import SPIN, Background, State, Status
-from support.server import wait_until
+from support.server import stopped, wait_until
+from support.waiting import wait_for_waiters
 
 
 @pytest.fixture
@@ -22,9 +22,17 @@ def seen(client):
 @pytest.fixture
 def calls(client):
     """calls(command): how often the server was asked."""
-    return lambda command="DLOCK.ACQUIRE": {
-        name.lower(): value for name, value in client.info("commandstats").items()
-    }.get(f"cmdstat_{command.lower()}", {"calls": 0})["calls"]
+    return lambda command="acquire": served(client, command)
+
+
+@pytest.fixture
+def hot(connect, server):
+    """hot(hand_on): a client that hands the lock on so often."""
+    def make(hand_on, **options):
+        dlock = connect(server, hotspot_hand_on=hand_on, **options)
+        dlock.hotspot_add()
+        return dlock
+    return make
 
 
 def take_turns(dlock, threads, rounds, wait_ms=60_000, **options):
@@ -90,6 +98,13 @@ def test_a_local_lock_is_first_come_first_served(dlock):
     for call in waiting:
         call.result()
     assert order == list(range(6))
+
+
+def wait_in_line(dlock, lock, wait_ms=20_000):
+    """The acquire of this one, which is the first in line."""
+    waiting = Background(lock.acquire, wait_ms)
+    wait_for_line(dlock, 1)
+    return waiting
 
 
 def wait_for_line(dlock, length):
@@ -177,19 +192,71 @@ def test_many_threads_get_it_one_at_a_time(connect, server, options):
 # -- hand-on --------------------------------------------------------------------------------------
 
 
-def test_hand_on_saves_round_trips(connect, server, calls):
-    dlock = connect(server, hotspot_hand_on=16)
-    dlock.hotspot_add()
+def test_hand_on_saves_round_trips(hot, calls):
+    dlock = hot(16)
     statuses, fences = take_turns(dlock, 8, 100)
     assert statuses == [Status.OK] * 800
     assert dlock.stats().hand_ons > 0
     assert calls() == 800 - dlock.stats().hand_ons
-    assert calls("DLOCK.RELEASE") == calls()
+    assert calls("release") == calls()
 
 
-def test_a_handed_on_lock_keeps_token_and_fence(connect, server, seen):
-    dlock = connect(server, hotspot_hand_on=2)
+def test_each_thread_has_a_fence_of_its_own(hot, calls):
+    dlock = hot(16)
+    _, fences = take_turns(dlock, 8, 100)
+    assert dlock.stats().hand_ons > 0 and calls() < 800
+    assert fences == sorted(set(fences)), "each is larger than the one before"
+
+
+def test_another_process_has_a_larger_fence_than_all_threads_before(hot, connect, server):
+    dlock = hot(16)
+    first, second = dlock.lock(), dlock.lock()
+    first.acquire()
+    waiting = wait_in_line(dlock, second)
+    first.release()
+    assert waiting.result() == Status.OK
+    fence = second.fence
+    second.release()
+    other = connect(server).lock()
+    assert other.acquire() == Status.OK
+    assert other.fence > fence
+
+
+def test_without_runs_of_fences_the_lock_is_granted_and_goes_out(hot, fake_server, connect):
+    """A server refuses runs while too many fences are reserved."""
+    def reply(words):
+        fences.append(len(fences) + 1)
+        if b"FENCES" in words:
+            return b"-ERR FENCES: too many were reserved lately\r\n"
+        return b":%d\r\n" % (len(fences) if words[0] == b"DLOCK.ACQUIRE" else 1)
+    fences = []
+    dlock = connect(fake_server(reply), hotspot_hand_on=4)
     dlock.hotspot_add()
+    first, second = dlock.lock(), dlock.lock()
+    assert first.acquire() == Status.OK
+    waiting = wait_in_line(dlock, second)
+    assert first.release() == Status.OK
+    assert waiting.result() == Status.OK
+    assert second.fence > first.fence and dlock.stats().hand_ons == 0
+
+
+def test_a_guarded_command_in_doubt_cannot_run_for_the_next_thread(connect, fake_server):
+    def reply(words):
+        return {b"DLOCK.ACQUIRE": b":7\r\n", b"DLOCK.RELEASE": b":1\r\n"}.get(words[0])
+    server = fake_server(reply)
+    dlock = connect(server, hotspot_hand_on=4, io_timeout_ms=100)
+    dlock.hotspot_add()
+    first, second = dlock.lock(), dlock.lock()
+    first.acquire()
+    waiting = wait_in_line(dlock, second)
+    assert first.guarded("SET", "x", 1)[0] == Status.IN_DOUBT
+    first.release()
+    assert waiting.result() == Status.OK
+    assert server.asked("DLOCK.RELEASE") and dlock.stats().hand_ons == 0
+
+
+def test_a_handed_on_lock_keeps_its_token(hot, seen):
+    dlock = hot(2)
     first, second, third, fourth = (dlock.lock() for _ in range(4))
     first.acquire()
     token, fence = first.token, first.fence
@@ -199,26 +266,24 @@ def test_a_handed_on_lock_keeps_token_and_fence(connect, server, seen):
         wait_for_line(dlock, number + 1)
     first.release()
     assert waiting[0].result() == Status.OK
-    assert (second.token, second.fence) == (token, fence)
+    assert (second.token, second.fence) == (token, fence + 1)
     assert seen()["token"] == token
     second.release()
     assert waiting[1].result() == Status.OK
-    assert (third.token, third.fence) == (token, fence)
+    assert (third.token, third.fence) == (token, fence + 2)
     third.release()  # the third in a row goes out
     assert waiting[2].result() == Status.OK
-    assert fourth.token != token and fourth.fence > fence
+    assert fourth.token != token and fourth.fence > fence + 2
     assert fourth.release() == Status.OK
     assert seen() is None
 
 
-def test_a_lock_with_an_owner_is_handed_on_to_a_handle_without(connect, server, seen):
-    dlock = connect(server, hotspot_hand_on=2)
-    dlock.hotspot_add()
+def test_a_lock_with_an_owner_is_handed_on_to_a_handle_without(hot, seen):
+    dlock = hot(2)
     first, second = dlock.lock(owner="x" * 64), dlock.lock()
     assert first.acquire() == Status.OK
     token = first.token
-    waiting = Background(second.acquire, 20_000)
-    wait_for_line(dlock, 1)
+    waiting = wait_in_line(dlock, second)
     assert first.release() == Status.OK
     assert waiting.result() == Status.OK
     assert second.token == token
@@ -226,89 +291,74 @@ def test_a_lock_with_an_owner_is_handed_on_to_a_handle_without(connect, server, 
     assert seen() is None
 
 
-def test_what_is_left_of_the_lease_is_told_to_the_next(connect, server):
-    dlock = connect(server, hotspot_hand_on=16)
-    dlock.hotspot_add()
+def test_what_is_left_of_the_lease_is_told_to_the_next(hot):
+    dlock = hot(16)
     first, second = dlock.lock(lease_ms=60_000), dlock.lock(lease_ms=1000)
     first.acquire()
-    waiting = Background(second.acquire, 20_000)
-    wait_for_line(dlock, 1)
+    waiting = wait_in_line(dlock, second)
     first.release()
     assert waiting.result() == Status.OK
     assert 50_000 < second.remaining_ms < 60_000
 
 
-def test_a_lease_that_does_not_suffice_is_renewed_first(connect, server, client, calls):
-    dlock = connect(server, hotspot_hand_on=16)
-    dlock.hotspot_add()
+def test_a_lease_that_does_not_suffice_is_renewed_first(hot, client, calls):
+    dlock = hot(16)
     first, second = dlock.lock(lease_ms=20_000), dlock.lock(lease_ms=60_000)
     first.acquire()
-    fence = first.fence
-    waiting = Background(second.acquire, 20_000)
-    wait_for_line(dlock, 1)
+    token, fence = first.token, first.fence
+    waiting = wait_in_line(dlock, second)
     first.release()
     assert waiting.result() == Status.OK
-    assert second.fence == fence  # it was renewed, not given up
+    assert second.token == token and second.fence > fence  # it was renewed, not given up
     assert Commands(client).ttl() > 50_000
     assert second.remaining_ms > 50_000
-    assert calls() == 2 and calls("DLOCK.RELEASE") == 0
+    assert calls() == 2 and calls("release") == 0
 
 
-def test_a_lock_that_was_lost_outside_is_not_handed_on_for_long(connect, server, client):
+def test_a_lock_that_was_lost_outside_is_not_handed_on_for_long(hot, client):
     """Nobody tells the process; but who finds it too short asks, and gets a new one."""
-    dlock = connect(server, hotspot_hand_on=16)
-    dlock.hotspot_add()
+    dlock = hot(16)
     first, second = dlock.lock(lease_ms=20_000), dlock.lock(lease_ms=60_000)
     first.acquire()
     fence = first.fence
-    waiting = Background(second.acquire, 20_000)
-    wait_for_line(dlock, 1)
+    waiting = wait_in_line(dlock, second)
     client.delete("lock")
     first.release()
     assert waiting.result() == Status.OK
     assert second.fence > fence
 
 
-def test_a_lease_that_is_over_is_not_handed_on(connect, server):
-    dlock = connect(server, hotspot_hand_on=16)
-    dlock.hotspot_add()
+def test_a_lease_that_is_over_is_not_handed_on(hot):
+    dlock = hot(16)
     first, second = dlock.lock(lease_ms=500), dlock.lock(lease_ms=50)
     assert first.acquire() == Status.OK
-    waiting = Background(second.acquire, 20_000)
-    wait_for_line(dlock, 1)
-    wait_until(lambda: first.state == State.GONE, "the end of the lease")
+    waiting = wait_in_line(dlock, second)
+    wait_until(lambda: first.state == State.LOST, "the end of the lease")
     first.release()
     assert waiting.result() == Status.OK
     assert dlock.stats().hand_ons == 0
 
 
-def test_an_extended_lease_is_handed_on_as_it_is(connect, server):
-    dlock = connect(server, hotspot_hand_on=16)
-    dlock.hotspot_add()
+def test_an_extended_lease_is_handed_on_as_it_is(hot):
+    dlock = hot(16)
     first, second = dlock.lock(), dlock.lock()
     first.acquire()
     assert first.extend(60_000) == Status.OK
-    waiting = Background(second.acquire, 20_000)
-    wait_for_line(dlock, 1)
+    waiting = wait_in_line(dlock, second)
     first.release()
     assert waiting.result() == Status.OK
     assert second.remaining_ms > 50_000
 
 
-def test_an_extension_in_doubt_keeps_nothing_from_being_handed_on(connect, server):
+def test_an_extension_in_doubt_keeps_nothing_from_being_handed_on(hot, server):
     """An extension never shortens a lease, so the lock is held as long as before."""
-    dlock = connect(server, hotspot_hand_on=16, io_timeout_ms=100)
-    dlock.hotspot_add()
+    dlock = hot(16, io_timeout_ms=100)
     first, second = dlock.lock(), dlock.lock()
     assert first.acquire(20_000) == Status.OK  # so long it may take to answer
-    waiting = Background(second.acquire, 20_000)
-    wait_for_line(dlock, 1)
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
+    waiting = wait_in_line(dlock, second)
+    with stopped(server):
         assert first.extend(1000) == Status.IN_DOUBT
         assert first.remaining_ms > 5000
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
     assert first.release() == Status.OK
     assert waiting.result() == Status.OK
     assert dlock.stats().hand_ons == 1
@@ -369,19 +419,14 @@ def test_neither_of_two_processes_starves(server):
     assert min(hand_ons) > 0
 
 
-def test_a_renewal_that_fails_is_withdrawn(connect, server, client):
-    dlock = connect(server, hotspot_hand_on=16, io_timeout_ms=100)
-    dlock.hotspot_add()
+def test_a_renewal_that_fails_is_withdrawn(hot, server, client):
+    dlock = hot(16, io_timeout_ms=100)
     first, second = dlock.lock(lease_ms=25_000), dlock.lock(lease_ms=60_000)
     assert first.acquire(20_000) == Status.OK  # so long it may take to answer
-    waiting = Background(second.acquire, 1500)
-    wait_for_line(dlock, 1)
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
+    waiting = wait_in_line(dlock, second, 1500)
+    with stopped(server):
         first.release()
         assert waiting.result() == Status.IN_DOUBT
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
     wait_until(lambda: not client.exists("lock"), "the withdrawal", timeout=15)
 
 
@@ -399,7 +444,7 @@ def test_a_contended_name_gets_a_local_lock(connect, server, client, calls):
     assert calls() == 3
     waiter = dlock.lock()
     waiting = Background(waiter.acquire, -1)
-    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the one that goes out")
+    wait_for_waiters(client, 1)
     before = calls()
     assert dlock.lock().acquire() == Status.BUSY
     assert calls() == before  # by the local lock

@@ -1,32 +1,19 @@
-"""The ACL rules that client/README.md names are enough, and each is needed."""
-
-import re
+"""The ACL rules that client/README.md names are enough, and each is needed. Those for clusters and
+sentinels: in their files."""
 
 import pytest
 
-from support.cluster import Cluster, slot_of
+from support.acl import LOCKS, rules_for, set_user
+from support.commands import stats
 from support.libdlock import LIST_FN, Event, State, Status, Told, lib
-from support.sentinel import SentinelSet
-from support.sentinel import url_of as sentinel_url
-from support.server import ROOT, running, wait_until
-
-PAGE = (ROOT / "client/README.md").read_text()
-
-
-def rules_for(what):
-    """Of the table in the section "In production"."""
-    row = re.search(rf"^\| {re.escape(what)} \| `([^`]*)`", PAGE, re.M)
-    return row[1].replace("\\|", "|").split()
-
-
-LOCKS = rules_for("locks")
+from support.server import wait_until
 
 
 @pytest.fixture
 def permit(server):
     """permit(rules): the URL of a user who may do just that, on names that begin with lock:"""
-    def make(rules, keys="~lock:*"):
-        server.client().execute_command("ACL", "SETUSER", "app", "reset", "on", ">x", keys, *rules)
+    def make(rules):
+        set_user(server, rules)
         return f"redis://app:x@127.0.0.1:{server.port}"
     return make
 
@@ -49,11 +36,27 @@ def test_locks(connect, permit):
     assert connect(permit(LOCKS)).lock("other").acquire() == Status.REFUSED
 
 
-def test_waiters_need_no_more(server, connect, permit, client):
-    client.execute_command("DLOCK.ACQUIRE", "lock:a", "other", "PX", 100)
-    lock = connect(permit(LOCKS)).lock("lock:a")
-    assert lock.acquire(20_000) == Status.OK
-    assert lock.release() == Status.OK
+def test_a_user_that_may_not_name_connections_has_locks_all_the_same(connect, permit, client):
+    named = rules_for("`owner` in the URL or `lock_defaults`")
+    for rules, names in ((LOCKS, []), ([*LOCKS, *named], ["me"])):
+        dlock = connect(permit(rules) + "?owner=me")
+        assert lock_and_release(dlock) == Status.OK
+        users = [each for each in client.client_list() if each["user"] == "app"]
+        assert [each["name"].rpartition(":")[2] for each in users if each["name"]] == names
+        dlock.free()
+
+
+def test_waits_and_kept_locks_need_a_session(connect, permit, client):
+    rules = rules_for("waits, `renew`, `session`")
+    for options in {}, {"renew": True}, {"session": True}:
+        client.execute_command("DLOCK.ACQUIRE", "lock:a", "other", "PX", 100)
+        lock = connect(permit(LOCKS + rules)).lock("lock:a", **options)
+        assert lock.acquire(20_000) == Status.OK, lock.error
+        assert lock.release() == Status.OK
+        client.execute_command("DLOCK.ACQUIRE", "lock:a", "other", "PX", 60_000)
+        lock = connect(permit(LOCKS)).lock("lock:a", **options)
+        assert lock.acquire(20_000) == Status.REFUSED and "dlock.session" in lock.error.lower()
+        client.delete("lock:a")
 
 
 def read(function, client, text):
@@ -78,10 +81,10 @@ def test_losses_that_are_told_at_once(server, connect, permit, client):
     url = permit(LOCKS + rules_for("losses that are told at once, `dlock_watch`"))
     lock = connect(url, on_event=told).lock("lock:a", lease_ms=60_000, renew_every_ms=50_000)
     assert lock.acquire() == Status.OK
-    wait_until(lambda: server.observer.info()["tracking_total_keys"] > 0, "the tracked name")
+    wait_until(lambda: stats(client)["watches"] == 1, "the watched name")
     client.delete("lock:a")
     wait_until(lambda: told.find(Event.LOST, "lock:a"), "the loss", timeout=5)
-    assert lock.state == State.GONE
+    assert lock.state == State.LOST
 
 
 def test_guarded_commands(connect, permit):
@@ -110,32 +113,3 @@ def test_replicas(server, connect, permit, start_server):
     assert lock.release() == Status.OK
     refused = connect(permit(LOCKS)).lock("lock:a", min_replicas=1)
     assert refused.acquire() == Status.REFUSED
-
-
-def set_user(server, rules):
-    server.client().execute_command("ACL", "SETUSER", "app", "reset", "on", ">x", "~lock*", *rules)
-
-
-def test_sentinel(connect):
-    with running(SentinelSet()) as sentinels:
-        for more, expected in (rules_for("Sentinel"), Status.OK), ([], Status.REFUSED):
-            set_user(sentinels.master, LOCKS + more)
-            client = connect(sentinel_url(*sentinels.sentinels, login="app:x@"))
-            assert lock_and_release(client) == expected
-
-
-def test_cluster(connect):
-    """A slot that is moving: the lock is taken at its new node, after ASK."""
-    with running(Cluster()) as cluster:
-        name = cluster.key_on(0)
-        url = "redis+cluster://app:x@" + ",".join(f"127.0.0.1:{node.port}"
-                                                  for node in cluster.members)
-        for node in cluster.members:
-            set_user(node, LOCKS)
-        assert connect(url).lock(name).acquire() == Status.REFUSED
-        for node in cluster.members:
-            set_user(node, LOCKS + rules_for("Cluster"))
-        cluster.begin_move(slot_of(name), 1)
-        lock = connect(url).lock(name)
-        assert lock.acquire(20_000) == Status.OK
-        assert lock.release() == Status.OK

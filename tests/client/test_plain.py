@@ -8,7 +8,6 @@ from support.every_deployment import Deployment, EveryDeployment
 from support.fake_server import CUT, SILENCE, resp
 from support.libdlock import (NO_MODULE, SERVER_WAIT, SHARED, Background, Client, State,
                               Status)
-from support.proxy import Gate
 from support.sentinel import SentinelSet, url_of
 from support.server import Server, destroy_all, running, wait_until
 
@@ -200,17 +199,19 @@ def test_a_lock_that_a_client_of_the_module_took_over_is_lost(plain, connect, st
 # -- lost replies ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gate", ["cut", "silence"])
+@pytest.mark.parametrize("how", ["cut", "silence"])
 def test_an_acquire_whose_reply_was_lost_is_held_with_a_whole_lease(plain, server, client,
-                                                                    start_proxy, gate):
+                                                                    start_proxy, how):
     """The second one finds its own token, and does not wait for the lease of the first."""
-    proxy = start_proxy(server, {0: Gate(answered=True)})
+    proxy = start_proxy(server)
+    proxy.mute(b"SET")
     lock = plain(proxy, io_timeout_ms=1000).lock(lease_ms=60_000)
     waiting = Background(lock.acquire, 20_000)
     wait_until(lambda: client.get("lock"), "the grant")
     client.pexpire("lock", 30_000)
-    if gate == "cut":
-        proxy.cut_near(0)
+    proxy.mute_no_more()
+    if how == "cut":
+        proxy.cut_near()
     assert waiting.result() == Status.OK
     assert client.get("lock") == lock.token
     assert client.pttl("lock") >= lock.remaining_ms > 40_000

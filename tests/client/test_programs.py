@@ -9,6 +9,7 @@ import pytest
 
 from support.fake_server import SILENCE
 from support.server import ROOT, wait_until
+from support.waiting import wait_for_waiters
 
 BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
 
@@ -70,7 +71,8 @@ def test_many_threads_whose_renewals_are_not_answered(fake_server):
 
 
 def test_many_threads_on_one_client_over_tls(tls_server, authority):
-    print(run("stress", tls_server.url, 5, "calm", SSL_CERT_FILE=authority.ca))
+    seconds = os.environ.get("DLOCK_STRESS_SECONDS", 5)
+    print(run("stress", tls_server.url, seconds, "calm", SSL_CERT_FILE=authority.ca))
     wait_until(lambda: tls_server.client().dbsize() == 0, "all locks given back", timeout=20)
     assert tls_server.client().info("dlock")["dlock_waiters"] == 0
 
@@ -95,6 +97,7 @@ def test_every_nth_allocation_fails_in_plain_redis(start_server):
     print(run("failing_memory", url_of(server) + "?module=none"))
 
 
+@pytest.mark.long("OpenSSL allocates thousands of times")
 @pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")
 def test_every_nth_allocation_fails_over_tls(tls_server, authority):
     print(run("failing_memory", tls_server.url, SSL_CERT_FILE=authority.ca))
@@ -105,8 +108,23 @@ def test_every_nth_allocation_fails_with_several_servers(start_server):
     print(run("failing_memory", *[url_of(start_server()) for _ in range(3)]))
 
 
+@pytest.mark.parametrize("fact", ["locks_work_until_they_are_freed",
+                                  "both_are_freed_by_the_function_that_is_told"])
+def test_a_client_may_be_freed_before_its_locks(server, fact):
+    """Run again under the sanitizers too."""
+    run("late_locks", url_of(server), fact)
+    assert server.observer.dbsize() == 0
+
+
 def test_a_lock_that_a_handler_grants_is_not_lost_since_the_service_does_not_know_it(server):
     run("answered", url_of(server))
+
+
+@pytest.mark.parametrize("name", [[], ["hot"]])
+@pytest.mark.parametrize("answer", ["refused", "taken"])
+def test_a_handler_that_answers_a_release_keeps_the_lock_from_nobody(server, answer, name):
+    """Run again under the sanitizers too."""
+    run("answered_release", url_of(server), answer, *name)
 
 
 @pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")
@@ -172,7 +190,7 @@ def test_a_signal_handler_may_cancel_the_wait(waiting, client, number):
     wait_for_attempts(client)
     process.send_signal(number)
     assert outcome(process) == (0, "DLOCK_CANCELED\n")
-    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 0, "the end of the wait")
+    wait_for_waiters(client, 0)
     assert client.execute_command("DLOCK.RELEASE", "lock", "somebody") == 1
 
 

@@ -9,23 +9,15 @@ from support.libdlock import Status
 from support.redlock import (LEASE_MS, LONG_IO_MS, MINUTE_US, give_back, hold_on, infos, take_turn,
                              tokens)
 from support.server import wait_until
-from support.wall_clock import WallClock, build
 
 
 @pytest.fixture
-def servers(start_server):
-    return [start_server() for _ in range(5)]
-
-
-@pytest.fixture
-def start_at(start_server, tmp_path):
+def start_at(start_server):
     """start_at(hours): a server whose clock is so far ahead."""
-    library = build(tmp_path)
-
     def start(hours):
-        clock = WallClock(library, tmp_path / f"{len(list(tmp_path.iterdir()))}.clock")
-        clock.step(hours * 3600)
-        return start_server(wall_clock=clock)
+        server = start_server(has_clock=True)
+        server.clock.step(hours * 3600)
+        return server
 
     return start
 

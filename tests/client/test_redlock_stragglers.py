@@ -6,9 +6,8 @@ import time
 import pytest
 
 from support.commands import Lock as Commands
-from support.fake_server import resp
 from support.libdlock import State, Status
-from support.proxy import Gate
+from support.redlock import granted, served, tokens
 from support.server import stopped, wait_until
 
 LONG_IO_MS = 60_000
@@ -16,8 +15,8 @@ CROWD = 64
 
 
 @pytest.fixture
-def servers(start_server):
-    return [start_server() for _ in range(3)]
+def servers(lend):
+    return lend(3)
 
 
 def test_a_grant_whose_reply_is_late_counts_when_it_was_extended(connect, servers, start_proxy):
@@ -25,14 +24,16 @@ def test_a_grant_whose_reply_is_late_counts_when_it_was_extended(connect, server
     the two that hold the lock when A is cut off. If the lock were released at C then, because its
     reply is late, another client would get it from A and C."""
     a, b, c = servers
-    to_a, to_c = start_proxy(a), start_proxy(c, {0: Gate(answered=True)})
+    to_a, to_c = start_proxy(a), start_proxy(c)
+    to_c.mute(b"DLOCK.ACQUIRE")
     holder = connect([to_a, b, to_c], io_timeout_ms=200)
-    lock = holder.lock(lease_ms=4000, renew_every_ms=400)
-    assert lock.acquire() == Status.OK
-    time.sleep(0.6)  # a renewal by all three
+    lock = holder.lock(lease_ms=LONG_IO_MS, renew_every_ms=200)
+    assert lock.acquire(LONG_IO_MS) == Status.OK
+    wait_until(lambda: served(c, "extend") > 0, "a renewal at C")
     to_a.hold_back()
-    wait_until(lambda: Commands(a.observer, "lock").info() is None, "the end of the lease at A")
-    time.sleep(0.6)  # a renewal by B and C, if C counts
+    a.clock.advance(2 * LONG_IO_MS / 1000)
+    wait_until(lambda: tokens([a]) == [None], "the end of the lease at A")
+    lock.client.wait_for_renewals(2)  # by B and C
     other = holder.lock("other")
     other.acquire()
     thief = connect([a, b, c]).lock()
@@ -49,41 +50,39 @@ class Later:
 
     def __call__(self, words):
         time.sleep(self.pause)
-        return resp(time.time_ns() // 1000 if words[0] == b"DLOCK.ACQUIRE" else 1)
+        return granted(words)
 
 
 def share_asked(dlock, slow, rounds=10):
     """Of so many acquires, how many were asked of the slow one as well."""
     lock, before = dlock.lock("calm"), len(slow.asked("DLOCK.ACQUIRE"))
     for _ in range(rounds):
-        assert lock.acquire(1000) == Status.OK
+        assert lock.acquire(LONG_IO_MS) == Status.OK
         time.sleep(0.05)
         assert lock.release() == Status.OK
         time.sleep(0.05)
     return (len(slow.asked("DLOCK.ACQUIRE")) - before) / rounds
 
 
-@pytest.mark.alone
 def test_a_slow_server_is_asked_again_after_a_bad_moment(connect, servers, fake_server):
     """It replies to each request, 20 ms after the others: nobody waits for it, but it is heard."""
     slow = fake_server(Later(0.02))
     dlock = connect([slow, *servers[:2]], io_timeout_ms=200)
-    assert share_asked(dlock, slow) > 0.8
+    wait_until(lambda: share_asked(dlock, slow) > 0.8, "it to be asked")
     slow.answer.pause = 1  # the bad moment
     wait_until(lambda: share_asked(dlock, slow) < 0.8, "it to be skipped")
     slow.answer.pause = 0.02
     wait_until(lambda: share_asked(dlock, slow) > 0.8, "it to be asked again")
 
 
-@pytest.mark.alone
 def test_a_slow_server_is_not_skipped_under_load(connect, servers, fake_server):
     """50 ms later than the others, without a failure: many replies are outstanding."""
     slow = fake_server(Later(0.05))
     dlock = connect([slow, *servers[:2]], io_timeout_ms=1000)
-    end = time.monotonic() + 2
+    end = time.monotonic() + 1
     while time.monotonic() < end:
         lock = dlock.lock("fast")
-        assert lock.acquire(1000) == Status.OK
+        assert lock.acquire(LONG_IO_MS) == Status.OK
         assert lock.release() == Status.OK
     wait_until(lambda: share_asked(dlock, slow) > 0.8, "it to be asked each time")
 
@@ -112,8 +111,8 @@ def test_a_lock_that_was_handed_on_is_given_back_everywhere(connect, servers, st
     """A lock that is handed on with too little of its lease is asked for again. C hears of all of
     it late."""
     a, b, c = servers
-    gate = Gate(asked=True)
-    to_c = start_proxy(c, {0: gate})
+    to_c = start_proxy(c)
+    to_c.hold_back()
     dlock = connect([a, b, to_c], io_timeout_ms=LONG_IO_MS, hotspot_hand_on=3)
     dlock.hotspot_add("lock")
     first, second = dlock.lock(lease_ms=10_000), dlock.lock(lease_ms=60_000)
@@ -126,7 +125,7 @@ def test_a_lock_that_was_handed_on_is_given_back_everywhere(connect, servers, st
     assert dlock.stats().hand_ons == 1
     assert second.release() == Status.OK
     before = c.observer.info("stats")["total_commands_processed"]
-    gate.open()
+    to_c.let_go()
     wait_until(lambda: c.observer.info("stats")["total_commands_processed"] >= before + 4,
                "three requests, and this one")
     wait_until(lambda: c.observer.keys("*") == [], "nothing to be left")
@@ -140,10 +139,13 @@ def hold_at_two(servers):
 def test_a_lost_release_of_a_grant_without_majority_is_sent_again(connect, servers, start_proxy):
     """C alone grants the lock, and its connection ends with the RELEASE on the way."""
     hold_at_two(servers)
-    to_c = start_proxy(servers[2], {0: Gate(asked=True, passing=1)})
+    to_c = start_proxy(servers[2])
+    to_c.delay(b"DLOCK.RELEASE")
     lock = connect([*servers[:2], to_c]).lock(lease_ms=LONG_IO_MS)
     assert lock.acquire() == Status.BUSY, lock.error
+    wait_until(lambda: to_c.delayed_count == 1, "the RELEASE on its way")
     assert servers[2].observer.exists("lock")
+    to_c.delay_no_more()
     to_c.cut()
     wait_until(lambda: not servers[2].observer.exists("lock"), "its release")
 
@@ -152,15 +154,14 @@ def test_a_withdrawal_goes_on_until_all_servers_have_answered(connect, servers, 
     """C has granted the lock, and hears nothing for a while. The others do not hold the lock, and
     are a majority."""
     hold_at_two(servers)
-    others = Gate(asked=True)
-    to_c = start_proxy(servers[2], {0: Gate(asked=True, passing=1), "others": others})
+    to_c = start_proxy(servers[2])
+    to_c.delay(b"DLOCK.RELEASE")
     lock = connect([*servers[:2], to_c], io_timeout_ms=200).lock(lease_ms=LONG_IO_MS)
     assert lock.acquire() == Status.BUSY, lock.error
+    wait_until(lambda: to_c.delayed_count == 1, "the RELEASE on its way")
     to_c.cut()
-    a = servers[0].observer
-    served = lambda: a.info("commandstats").get("cmdstat_dlock.release", {"calls": 0})["calls"]
-    wait_until(lambda: served() > 1, "two withdrawals at A")
+    wait_until(lambda: served(servers[0], "release") > 1, "two withdrawals at A")
     assert servers[2].observer.exists("lock")
+    to_c.delay_no_more()
     to_c.cut()  # so that none of them arrives late
-    others.open()
     wait_until(lambda: not servers[2].observer.exists("lock"), "its release")

@@ -1,16 +1,9 @@
 """What a majority of several servers says, and that nothing that does not count is left behind."""
 
-import pytest
-
 from support.libdlock import Background, State, Status
 from support.redlock import (LEASE_MS, LONG_IO_MS, SHORT_IO_MS, awake, hold_on, take_everywhere,
                              tokens)
 from support.server import wait_until
-
-
-@pytest.fixture
-def servers(start_server):
-    return [start_server() for _ in range(5)]
 
 
 def test_a_minority_of_others_does_not_matter(connect, servers):
@@ -68,7 +61,7 @@ def test_extend_needs_a_majority_that_still_holds_it(connect, servers):
     servers[2].observer.delete("lock")
     assert lock.extend() == Status.LOST
     assert lock.error == "2 ok, 3 not held"
-    assert lock.state == State.GONE
+    assert lock.state == State.LOST
 
 
 def test_an_extension_that_is_not_known_keeps_what_is_certain(connect, servers):
@@ -107,9 +100,8 @@ def test_a_release_that_too_few_hear_goes_on_in_the_background(connect, servers)
     servers[0].start(ports[0])
 
 
-@pytest.mark.alone
 def test_a_silent_server_hears_of_the_release_when_it_wakes_up(connect, servers, silent):
-    lock = connect(servers, io_timeout_ms=SHORT_IO_MS).lock(lease_ms=LEASE_MS)
+    lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=LEASE_MS)
     take_everywhere(lock, servers)
     silent(servers[0])
     assert lock.release() == Status.OK
@@ -117,10 +109,9 @@ def test_a_silent_server_hears_of_the_release_when_it_wakes_up(connect, servers,
     wait_until(lambda: tokens(servers) == [None] * 5, "the release to be heard")
 
 
-@pytest.mark.alone
 def test_a_server_that_grants_too_late_hears_of_the_release_too(connect, servers, silent):
     silent(*servers[:2])
-    lock = connect(servers, io_timeout_ms=SHORT_IO_MS).lock(lease_ms=LEASE_MS)
+    lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=LEASE_MS)
     assert lock.acquire() == Status.OK
     assert lock.release() == Status.OK
     awake(*servers[:2])
@@ -130,7 +121,7 @@ def test_a_server_that_grants_too_late_hears_of_the_release_too(connect, servers
 def test_late_grants_of_a_failed_acquire_are_undone(connect, servers, silent):
     silent(*servers[:3])
     lock = connect(servers, io_timeout_ms=SHORT_IO_MS).lock(lease_ms=LEASE_MS)
-    assert lock.acquire(1000) == Status.NO_QUORUM
+    assert lock.acquire(2 * SHORT_IO_MS) == Status.NO_QUORUM
     awake(*servers[:3])
     wait_until(lambda: tokens(servers) == [None] * 5, "nothing to be left")
 

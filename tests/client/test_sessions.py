@@ -1,4 +1,4 @@
-"""Locks that end with their connection, from the client."""
+"""Locks kept by the session of their client, and locks that also end with its connection."""
 
 import os
 import random
@@ -9,17 +9,12 @@ import time
 
 import pytest
 
-from support.commands import Lock as Commands
-from support.fake_server import CUT
-from support.libdlock import Background, Event, State, Status, Told
+from support.commands import Lock as Commands, stats
+from support.libdlock import Background, Event, State, Status
 from support.server import ROOT, wait_until
+from support.waiting import wait_for_waiters
 
 LEASE_MS = 60000
-
-
-@pytest.fixture
-def told():
-    return Told()
 
 
 @pytest.fixture
@@ -55,11 +50,130 @@ def test_one_handle_uses_one_connection_again_and_again(dlock, client):
         assert session_of(client) == first
 
 
-def test_two_locks_do_not_share_one(dlock, client):
-    hold(dlock)
-    other = dlock.lock("other", session=True)
+def test_all_waits_and_locks_of_a_client_share_two_connections(connect, server, client):
+    before = len(client.client_list())
+    dlock = connect(server, io_timeout_ms=5000)
+    kept = [dlock.lock(f"kept {i}", session=i % 2 == 0, renew=True) for i in range(20)]
+    for lock in kept:
+        assert lock.acquire() == Status.OK, lock.error
+    waiting = [dlock.lock("kept 0", lease_ms=LEASE_MS) for _ in range(20)]
+    results = [Background(lock.acquire, 60000) for lock in waiting]
+    wait_for_waiters(client, 20)
+    assert len(client.client_list()) == before + 2
+    assert stats(client)["sessions"] == 1 and stats(client)["session_holds"] == 20
+    assert kept[0].release() == Status.OK
+    for _ in waiting:
+        wait_until(lambda: any(lock.state == State.HELD for lock in waiting), "the next holder")
+        assert next(lock for lock in waiting if lock.state == State.HELD).release() == Status.OK
+    assert {result.result() for result in results} == {Status.OK}
+
+
+# -- kept by the session --------------------------------------------------------------------------
+
+
+def keep(dlock, name="lock"):
+    lock = dlock.lock(name, renew=True)
+    assert lock.acquire() == Status.OK, lock.error
+    return lock
+
+
+def test_a_kept_lock_costs_no_command(dlock, server, client):
+    lock = keep(dlock)
+    assert Commands(client).info()["via"] != b""
+    commands = dlock.stats().commands
+    dlock.wait_for_renewals(1)  # the heartbeat
+    assert dlock.stats().commands <= commands + 2
+    assert stats(client)["extended"] == 0
+    assert lock.release() == Status.OK
+    assert not client.exists("lock")
+
+
+def test_a_kept_lock_outlives_its_connection(dlock, client, told):
+    lock = keep(dlock)
+    fence = lock.fence
+    for _ in range(3):
+        session = session_of(client)
+        client.execute_command("CLIENT", "KILL", "ID", session)
+        wait_until(lambda: session_of(client) not in (0, session), "a new connection")
+        assert lock.state == State.HELD and lock.remaining_ms > 0
+    assert Commands(client).info()["fence"] == fence and not told.events()[1:]
+    assert lock.release() == Status.OK
+
+
+def test_a_wait_outlives_its_connection_and_keeps_its_place(dlock, server, client, connect):
+    other = connect(server, io_timeout_ms=5000).lock(lease_ms=LEASE_MS)
     assert other.acquire() == Status.OK
-    assert session_of(client) != session_of(client, "other")
+    first = dlock.lock(lease_ms=LEASE_MS)
+    result = Background(first.acquire, 60000)
+    wait_for_waiters(client, 1)
+    second = connect(server, io_timeout_ms=5000).lock(lease_ms=LEASE_MS)
+    later = Background(second.acquire, 60000)
+    wait_for_waiters(client, 2)
+    born = [each["id"] for each in client.client_list() if each["cmd"] == "dlock.session"]
+    client.execute_command("CLIENT", "KILL", "ID", min(born, key=int))
+    wait_until(lambda: len([each for each in client.client_list()
+                            if each["cmd"] == "dlock.session" and each["id"] not in born]) == 1,
+               "a new connection")
+    assert stats(client)["sessions_away"] == 0 and stats(client)["waiters"] == 2
+    assert other.release() == Status.OK
+    assert result.result() == Status.OK and later.is_running()
+    assert first.release() == Status.OK and later.result() == Status.OK
+
+
+@pytest.mark.parametrize("how", [{"renew": True}, {"renew": True, "session": True}])
+def test_a_kept_lock_outlives_a_restart_of_the_server(connect, start_server, told, how):
+    server = start_server("--appendonly", "yes", "--appendfsync", "always")
+    dlock = connect(server, on_event=told, io_timeout_ms=5000)
+    lock, token = dlock.lock(**how), None
+    assert lock.acquire() == Status.OK
+    fence, token = lock.fence, lock.token
+    server.kill()
+    server.start(server.port)
+    client = server.client()
+    wait_until(lambda: stats(client)["session_holds"] == 1, "that the lock is tied again")
+    info = Commands(client).info()
+    assert (info["fence"], info["token"]) == (fence, token)
+    wait_until(lambda: lock.state == State.HELD, "that the client knows")
+    assert Event.LOST not in told.events() and lock.release() == Status.OK
+
+
+def test_a_kept_lock_that_is_deleted_is_told_at_once(dlock, client, told):
+    lock = keep(dlock)
+    client.delete("lock")
+    wait_until(lambda: told.find(Event.LOST), "the loss")
+    assert lock.state == State.LOST and lock.release() == Status.LOST
+
+
+def test_a_session_that_the_server_has_forgotten_is_opened_again(dlock, server, client, told):
+    """As after a long silence: somebody else may have had the lock meanwhile."""
+    lock = keep(dlock)
+    server.clock.advance(60)
+    wait_until(lambda: told.find(Event.LOST) or stats(client)["session_holds"] == 1, "the outcome")
+    waiting = dlock.lock("other", lease_ms=LEASE_MS)
+    assert waiting.acquire(20_000) == Status.OK
+    assert keep(dlock, "third").release() == Status.OK
+    lock.release()
+    wait_until(lambda: not client.exists("lock"), "that nothing is left")
+
+
+def test_an_extension_of_a_kept_lock_says_whether_it_is_held(dlock, client):
+    lock = keep(dlock)
+    assert lock.extend() == Status.OK and lock.state == State.HELD
+    assert lock.release() == Status.OK
+    lock = keep(dlock)
+    client.execute_command("CLIENT", "PAUSE", 200, "ALL")
+    assert lock.extend() == Status.OK
+    assert lock.release() == Status.OK
+
+
+def test_a_client_that_ends_leaves_no_session(connect, server, client):
+    dlock = connect(server)
+    keep(dlock).release()
+    dlock.free()
+    wait_until(lambda: stats(client)["sessions"] == 0, "the end of the session")
+
+
+# -- ending with the connection -------------------------------------------------------------------
 
 
 def test_a_process_that_is_killed_leaves_nothing_behind(server, client):
@@ -82,23 +196,13 @@ time.sleep(600)
     wait_until(lambda: not client.exists("lock"), "that it is released")
 
 
-def test_a_freed_handle_closes_its_connection(connect, server, client):
-    dlock = connect(server)
-    before = len(client.client_list())
-    lock = dlock.lock("short", session=True)
-    assert lock.acquire() == Status.OK and lock.release() == Status.OK
-    lock.free()
-    dlock.locks.remove(lock)
-    wait_until(lambda: len(client.client_list()) <= before + 1, "the end of the connection")
-
-
 def test_the_server_cuts_the_connection(dlock, client, told):
     """It has released the lock then; that nobody took it in between cannot be known."""
     lock = hold(dlock)
     fence = lock.fence
     client.execute_command("CLIENT", "KILL", "ID", session_of(client))
     wait_until(lambda: told.find(Event.LOST), "the loss")
-    assert lock.state == State.GONE and lock.is_lost_by_fd()
+    assert lock.state == State.LOST and lock.is_lost_by_fd()
     assert lock.fence == fence
     assert lock.release() == Status.LOST
     assert session_of(client) is None, "what was asked for again is given back"
@@ -127,47 +231,6 @@ def test_a_connection_that_only_our_side_lost_is_replaced(connect, fake_server, 
     assert first[2] == second[2] and b"SESSION" in second
     wait_until(lambda: lock.state == State.HELD, "that it is known to be ours")
     assert Event.LOST not in told.events()
-    assert lock.release() == Status.OK
-
-
-def test_a_session_moves_over_a_new_connection(connect, fake_server):
-    """A server that ends one connection may be about to end the others too: an acquire on one of
-    them would be in doubt, and the lock lost."""
-    def answer(words):
-        is_move = words[0] == b"DLOCK.ACQUIRE" and len(server.asked("DLOCK.ACQUIRE")) == 3
-        if is_move and server.connection_count == 2:
-            return CUT
-        return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
-    server = fake_server(answer)
-    dlock = connect(server, io_timeout_ms=5000)
-    lock = hold(dlock)
-    other = dlock.lock("other", min_replicas=1, lease_ms=LEASE_MS)  # its connection is kept
-    assert other.acquire() == Status.OK
-    assert server.connection_count == 2
-    server.connections[0].shutdown(2)
-    wait_until(lambda: len(server.asked("DLOCK.ACQUIRE")) == 3, "that it is asked for again")
-    wait_until(lambda: lock.state != State.SUSPECT, "that the lock is held or lost")
-    assert lock.state == State.HELD
-    assert lock.release() == Status.OK
-
-
-def test_a_session_is_not_lost_to_a_server_that_takes_connections_but_serves_none(
-        connect, fake_server):
-    """As a process does that is killed: for a moment the kernel accepts connections for it. The
-    acquire must not be sent there, since its fate would be in doubt."""
-    unserved = []
-
-    def answer(words):
-        if server.connection_count == 2 and not unserved:
-            unserved.append(words)
-            return CUT
-        return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
-    server = fake_server(answer)
-    lock = hold(connect(server, io_timeout_ms=5000))
-    server.connections[0].shutdown(2)
-    wait_until(lambda: server.connection_count == 3, "another try")
-    wait_until(lambda: lock.state != State.SUSPECT, "that the lock is held or lost")
-    assert lock.state == State.HELD and unserved
     assert lock.release() == Status.OK
 
 
@@ -201,7 +264,7 @@ def test_a_server_that_cannot_be_reached_is_asked_until_the_end(connect, server,
     assert lock.acquire() == Status.OK
     server.kill()
     wait_until(lambda: told.find(Event.LOST), "the loss")
-    assert lock.state == State.GONE
+    assert lock.state == State.LOST
     server.start(server.port)
 
 
@@ -219,7 +282,7 @@ def test_it_can_wait_in_line(dlock, connect, server, client):
     assert other.acquire() == Status.OK
     lock = dlock.lock(session=True, lease_ms=LEASE_MS)
     waiting = Background(lock.acquire, 60000)
-    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
+    wait_for_waiters(client, 1)
     assert other.release() == Status.OK
     assert waiting.result() == Status.OK
     assert session_of(client) > 0
@@ -251,7 +314,7 @@ def test_a_cancel_that_meets_the_grant_leaves_no_lock_that_the_server_has_given_
         assert other.acquire(20_000) == Status.OK
         lock = dlock.lock(session=True, lease_ms=LEASE_MS)
         waiting = Background(lock.acquire, 20_000)
-        wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1, "the waiter")
+        wait_for_waiters(client, 1)
         releasing = Background(other.release)
         time.sleep(chance.random() * 2 * mean_s)  # about as long as the grant takes
         lock.cancel()

@@ -6,8 +6,8 @@ import pytest
 from support.commands import Lock as Commands, details_of
 from support.fake_server import resp
 from support.libdlock import EXCLUSIVE, SHARED, Background, Event, State, Status, Told, last_error
-from support.proxy import Gate
 from support.server import wait_until
+from support.waiting import wait_for_waiters
 
 LEASE_MS = 600_000  # longer than any test
 
@@ -35,10 +35,6 @@ def tokens(client, name="lock"):
     return set(holders(client, name))
 
 
-def wait_for_waiters(client, count):
-    wait_until(lambda: client.info("dlock")["dlock_waiters"] == count, "the queue")
-
-
 # -- options --------------------------------------------------------------------------------------
 
 
@@ -60,8 +56,8 @@ def test_of_good_options_there_is_nothing_to_say(dlock, options):
     assert last_error() == ""
 
 
-def test_several_servers_cannot_count_and_say_so(connect, start_server):
-    dlock = connect([start_server() for _ in range(3)])
+def test_several_servers_cannot_count_and_say_so(connect, lend):
+    dlock = connect(lend(3))
     with pytest.raises(ValueError) as refusal:
         permit(dlock, 5)
     status, words = refusal.value.args
@@ -91,13 +87,12 @@ def test_every_acquire_has_its_mode_and_no_other_command(fake_server, connect):
 def test_a_session_that_moves_asks_in_its_mode_again(connect, server, start_proxy, client):
     """Else the server would refuse the token, which holds the lock in the other mode. The server
     does not notice that the old connection has ended."""
-    proxy = start_proxy(server, {"others": Gate(is_kept=True)})
+    proxy = start_proxy(server)
     lock = permit(connect(proxy), 2, session=True)
     other = permit(connect(server), 2)
     take(lock, other)
     before, first = (lock.token, lock.fence), holders(client)[lock.token]["session"]
-    for number in range(len(proxy.pairs)):
-        proxy.cut_near(number)
+    proxy.cut_near()
     wait_until(lambda: holders(client)[lock.token]["session"] != first, "that it is moved")
     wait_until(lambda: lock.state == State.HELD, "that it is ours")
     assert before == (lock.token, lock.fence)
@@ -209,8 +204,8 @@ def test_replicas_acknowledge_a_permit(connect, server, start_replica):
 # -- several servers ------------------------------------------------------------------------------
 
 
-def test_a_server_that_forgot_its_readers_gets_them_back_as_readers(connect, start_server):
-    servers = [start_server() for _ in range(3)]
+def test_a_server_that_forgot_its_readers_gets_them_back_as_readers(connect, lend):
+    servers = lend(3)
     readers = [reader(connect(servers), renew_every_ms=100) for _ in range(2)]
     take(*readers)
     port = servers[0].port

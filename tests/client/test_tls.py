@@ -3,7 +3,7 @@
 import contextlib
 import os
 import queue
-import signal
+import shutil
 import socket
 import ssl
 import subprocess
@@ -13,9 +13,9 @@ import time
 
 import pytest
 
-from support.libdlock import SERVER_WAIT, SPIN, Background, Client, State, Status
+from support.libdlock import LOG_FN, SERVER_WAIT, SPIN, Background, Client, State, Status
 from support.libdlock import last_error
-from support.server import ROOT, free_port, wait_until
+from support.server import ROOT, free_port, stopped, wait_until
 from support.tls import PAST, Authority, context_of, openssl, serving
 
 PATIENT = {"connect_timeout_ms": 20_000, "io_timeout_ms": 20_000}  # on a slow machine
@@ -136,11 +136,11 @@ def test_a_server_that_stops_to_read(connect_tls, certificate):
             is_over.wait(LONG_MS / 1000)
 
     with serving(serve) as port:
-        lock = connect_tls(f"rediss://127.0.0.1:{port}", io_timeout_ms=2000).lock("x" * 20_000_000)
+        lock = connect_tls(f"rediss://127.0.0.1:{port}", io_timeout_ms=500).lock("x" * 20_000_000)
         status, took_ms = lock.timed_acquire()
         is_over.set()
     assert status == Status.IN_DOUBT, lock.error
-    assert took_ms < 5000  # the kernel itself gives up after 8 s
+    assert took_ms < 8000, "the kernel itself gives up then"
 
 
 def test_the_server_is_told_before_the_connection_ends(connect_tls, certificate):
@@ -269,6 +269,29 @@ def test_a_certificate_that_the_server_does_not_trust(connect_tls, demanding_ser
     assert "unknown ca" in refused_at_once(dlock.lock())
 
 
+def test_certificates_are_read_again_when_they_change(connect_tls, start_tls_server, authority,
+                                                      tmp_path):
+    """Also from another authority, and not while the key does not belong to the certificate."""
+    lines = []
+    log = LOG_FN(lambda _, level, line: lines.append(line.decode()))
+    server = start_tls_server("--tls-auth-clients", "yes")
+    bad = Authority(tmp_path / "other").issue("client", "DNS:client")
+    good = authority.issue("renewed", "DNS:client")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    shutil.copy(bad.cert, cert)
+    shutil.copy(bad.key, key)
+    lock = connect_tls(server, tls_cert_file=str(cert), tls_key_file=str(key),
+                       diagnostic_log=log).lock()
+    assert "unknown ca" in refused_at_once(lock)
+    shutil.copy(good.cert, cert)
+    assert "unknown ca" in refused_at_once(lock), "the old ones are used"
+    wait_until(lambda: any(line.endswith("the old ones are used: tls_key_file is not the key of "
+                                         "tls_cert_file") for line in lines), "a line")
+    shutil.copy(good.key, key)
+    assert lock.acquire(FAST_MS) == Status.OK, lock.error
+    wait_until(lambda: "TLS: the files have changed, and were read again" in lines, "a line")
+
+
 # -- options ---------------------------------------------------------------------------------------
 
 
@@ -335,12 +358,12 @@ def test_a_tls_option_without_a_tls_url(files, name, url):
 def test_a_server_that_is_silent_in_the_handshake(connect_tls):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"rediss://127.0.0.1:{listener.getsockname()[1]}"
-        lock = connect_tls(url, connect_timeout_ms=300, io_timeout_ms=600).lock()
-        for wait_ms in 0, 1000:
+        lock = connect_tls(url, connect_timeout_ms=200, io_timeout_ms=300).lock()
+        for wait_ms in 0, 400:
             status, took_ms = lock.timed_acquire(wait_ms)
             assert status == Status.UNREACHABLE
             assert "no answer to the TLS handshake in time" in lock.error
-            assert wait_ms <= took_ms < FAST_MS
+            assert took_ms >= wait_ms
         lazy = connect_tls(url, connect_timeout_ms=1000, io_timeout_ms=1000).lock()
         before = time.process_time()
         assert lazy.acquire() == Status.UNREACHABLE
@@ -440,11 +463,8 @@ def test_a_connection_that_ended_while_it_was_idle_is_not_used(connect_tls, tls_
 def test_a_server_that_is_stopped(connect_tls, tls_server):
     lock = connect_tls(tls_server, io_timeout_ms=300).lock()
     assert lock.acquire() == Status.OK
-    os.kill(tls_server.pid, signal.SIGSTOP)
-    try:
+    with stopped(tls_server):
         assert lock.release() == Status.IN_DOUBT
-    finally:
-        os.kill(tls_server.pid, signal.SIGCONT)
     client = tls_server.client()
     wait_until(lambda: not client.exists("lock"), "the release in the background")
 
@@ -468,7 +488,7 @@ def work(name):
             lock.release()
         dlock.free()
 
-for _ in range(30):
+for _ in range(12):
     child = os.fork()
     if child == 0:
         ssl.create_default_context()

@@ -27,7 +27,7 @@ TEXTS = [name for name, values in TABLE if values == "text"]
 
 
 @pytest.fixture
-def of_url():
+def of_url(server):
     """of_url(url): a client that ends with the test."""
     made = []
 
@@ -138,8 +138,8 @@ def test_the_texts_of_defaults_are_copied(of_url, server):
 # -- several URLs, and the environment ------------------------------------------------------------
 
 
-def test_several_urls_stand_in_one_text(of_url, start_server):
-    servers = [start_server() for _ in range(3)]
+def test_several_urls_stand_in_one_text(of_url, lend):
+    servers = lend(3)
     text = " \t".join(f"redis://127.0.0.1:{server.port}" for server in servers)
     lock = of_url(f" {text}?lease_ms=5000\n").lock("lock")
     assert lock.acquire(1000) == Status.OK

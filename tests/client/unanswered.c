@@ -47,7 +47,7 @@ static void *work(void *arg) {
         atomic_fetch_add(&acquired, 1);
         hold(i);
         if (i % 4 == 0) dlock_extend(lock, 0);
-        if (dlock_get_state(lock) == DLOCK_GONE) atomic_fetch_add(&failures, 1);
+        if (dlock_get_state(lock) == DLOCK_STATE_LOST) atomic_fetch_add(&failures, 1);
         dlock_release(lock); /* may be in doubt: the connection can be the silent one */
     }
     dlock_lock_free(lock);

@@ -21,7 +21,8 @@ static void make_ready(dlock_lock *lock) {
 
 /* The background thread is to read the replies. */
 static dlock_status start(dlock_lock *lock, call_plan plan, dlock_done_fn done, void *arg) {
-    if (lock == NULL || done == NULL) return DLOCK_INVALID;
+    if (lock == NULL || done == NULL)
+        return error_set(DLOCK_INVALID, lock == NULL ? NO_LOCK : "done is NULL");
     if (!client_start_background(lock->client)) return DLOCK_NO_MEMORY;
     bool is_answered = !lock_begin(lock, &plan);
     bool is_refused = plan.answered == DLOCK_INVALID || plan.answered == DLOCK_NO_MEMORY;
@@ -71,6 +72,7 @@ static bool go_on(dlock_lock *lock) {
 }
 
 int dlock_client_fd(dlock_client *client) {
+    if (client == NULL) return -1;
     loop_lock(client->loop);
     int fd = loop_dispatch_fd(client->loop);
     loop_unlock(client->loop);
@@ -85,6 +87,7 @@ static dlock_lock *take_ready(loop *loop) {
 }
 
 size_t dlock_client_dispatch(dlock_client *client) {
+    if (client == NULL) return 0;
     loop *loop = client->loop;
     size_t count = 0;
     dlock_lock *ready;
@@ -92,12 +95,14 @@ size_t dlock_client_dispatch(dlock_client *client) {
     bool is_begun = loop_begin_dispatch(loop);
     loop_unlock(loop);
     if (!is_begun) return 0;
+    client_share(client); /* done() may free the client and its last lock */
     loop_do_background_work(loop);
     while ((ready = take_ready(loop)) != NULL)
         count += go_on(ready);
     loop_lock(loop);
     loop_end_dispatch(loop);
     loop_unlock(loop);
+    client_unshare(client);
     return count;
 }
 

@@ -2,14 +2,15 @@
 /* client.c - see client.h: the life of a client, and questions about the client itself.
  *
  *   new    options -> files -> loop -> deployment -> renewal, notifier -> handlers -> chain
- *   free   in the opposite order, once the withdrawals have had one more I/O timeout
+ *   free   once all locks are freed: in the opposite order, after the withdrawals have had one
+ *          more I/O timeout
  *
  * A client that is half built is freed like a complete one. A store of the program's own belongs to
  * the deployment as soon as there is one; before, dlock_client_new() frees the store. */
 #include "api/lock.h"
 #include "api/options.h"
 
-enum { OWN_HANDLERS = 3 };
+enum { OWN_HANDLERS = 3, SESSION_MIN_MS = 1000, SESSION_DEFAULT_MS = 10000 };
 
 bool client_start_background(dlock_client *client) {
     loop_lock(client->loop);
@@ -26,19 +27,49 @@ static deployment *make_deployment(dlock_client *client, const dlock_client_opti
                            .connect_timeout_ms = options->connect_timeout_ms,
                            .io_timeout_ms = options->io_timeout_ms,
                            .tls = client->tls,
-                           .command_count = &client->command_count};
+                           .name = client->name[0] != '\0' ? client->name : NULL,
+                           .command_count = &client->command_count,
+                           .diagnostics = &client->diagnostics};
     if (options->backend != NULL) return custom_new(options->backend, &made);
     if (topology->kind == TOPOLOGY_REDLOCK) return redlock_new(topology, &made);
     if (topology->kind == TOPOLOGY_CLUSTER) return cluster_new(topology, &made);
     return master_new(topology, &made);
 }
 
+/* -- diagnostics */
+
+static void on_line(diagnostics *diagnostics) {
+    dlock_client *client = container_of(diagnostics, dlock_client, diagnostics);
+    loop_start_background(client->loop); /* best effort: else a dispatch, or the end, tells */
+    notifier_post(&client->notifier, &client->diagnosed);
+}
+
+static void tell_lines(notice *notice) {
+    diagnostics_tell(&container_of(notice, dlock_client, diagnosed)->diagnostics);
+}
+
+static void init_diagnostics(dlock_client *client, const dlock_client_options *options) {
+    diagnostics_init(&client->diagnostics, client->loop, options->diagnostic_log,
+                     options->diagnostic_log_arg);
+    client->diagnostics.on_line = on_line;
+    client->diagnosed.tell = tell_lines;
+}
+
+/* A session needs a heartbeat every third of its timeout: a very short lease is no timeout. */
+static uint32_t session_timeout_ms(uint32_t lease_ms) {
+    return lease_ms >= SESSION_MIN_MS ? lease_ms : SESSION_DEFAULT_MS;
+}
+
 /* Everything that belongs to the loop. Locked. False: no memory. */
 static bool build_locked(dlock_client *client, const dlock_client_options *options,
                          const topology *topology) {
+    init_diagnostics(client, options);
     client->deployment = make_deployment(client, options, topology);
     if (client->deployment == NULL) return false;
     if (options->module == DLOCK_MODULE_NONE) client->deployment->protocol = &plain_protocol;
+    const deployment *made = client->deployment;
+    if (made->table == &routed_table && made->protocol->has_module)
+        client->deployment->session_ms = session_timeout_ms(client->lock_defaults.lease_ms);
     renewal_init(&client->renewal, client->deployment);
     tracking_init(&client->tracking, client->deployment);
     notifier_init(&client->notifier, client->loop, options->on_event, options->event_arg);
@@ -65,8 +96,11 @@ static bool build_chain(dlock_client *client, const dlock_client_options *option
     client->chain = chain_new(OWN_HANDLERS + options->handler_count);
     client->guarded_chain = chain_new(1);
     if (client->chain == NULL || client->guarded_chain == NULL) return false;
-    for (size_t i = 0; i < options->handler_count; i++)
-        chain_add(client->chain, *options->handlers[i]);
+    for (size_t i = 0; i < options->handler_count; i++) {
+        dlock_handler handler;
+        options_copy(&handler, sizeof(handler), options->handlers[i]);
+        chain_add(client->chain, handler);
+    }
     if (client->log.sink != NULL) chain_add(client->chain, access_log_handler(&client->log));
     chain_add(client->chain, hotspot_handler(&client->hotspot));
     chain_add(client->chain, waiting_handler(&client->waiting));
@@ -76,8 +110,10 @@ static bool build_chain(dlock_client *client, const dlock_client_options *option
 
 static bool copy_lock_defaults(dlock_client *client, const dlock_lock_options *defaults) {
     client->lock_defaults = *defaults;
-    if (defaults->owner != NULL) client->lock_defaults.owner = strdup(defaults->owner);
-    return defaults->owner == NULL || client->lock_defaults.owner != NULL;
+    if (defaults->owner == NULL) return true;
+    text_copy(client->name, sizeof(client->name), client->tokens.prefix);
+    text_append(client->name, sizeof(client->name), defaults->owner);
+    return (client->lock_defaults.owner = strdup(defaults->owner)) != NULL;
 }
 
 /* False: no memory. */
@@ -88,8 +124,8 @@ static bool build(dlock_client *client, const settings *settings) {
     client->prefix = strdup(options->prefix);
     for (size_t i = 0; i < CLIENT_GUARD_BUCKETS; i++)
         list_init(&client->guarded[i]);
-    if (!copy_lock_defaults(client, &settings->lock)) return false;
     token_source_init(&client->tokens);
+    if (!copy_lock_defaults(client, &settings->lock)) return false;
     client->has_handlers = options->handler_count > 0;
     client->loop = loop_new(clock_system());
     if (client->prefix == NULL || client->loop == NULL) return false;
@@ -114,6 +150,7 @@ dlock_status dlock_client_new(dlock_client **out, const dlock_client_options *gi
 
     dlock_client *client = calloc(1, sizeof(*client));
     dlock_status status = DLOCK_NO_MEMORY;
+    if (client != NULL) client_share(client);
     if (client != NULL) status = options_open_files(&settings, &client->tls, &client->log_file);
     if (status == DLOCK_OK && !build(client, &settings)) status = DLOCK_NO_MEMORY;
     if (status == DLOCK_OK) {
@@ -163,8 +200,7 @@ dlock_status dlock_client_new_url(dlock_client **out, const char *url) {
 
 /* -- the end */
 
-void dlock_client_free(dlock_client *client) {
-    if (client == NULL) return;
+static void end_client(dlock_client *client) {
     if (client->deployment != NULL) {
         loop_lock(client->loop);
         int64_t limit_us =
@@ -182,8 +218,9 @@ void dlock_client_free(dlock_client *client) {
 
     if (client->deployment != NULL) {
         loop_lock(client->loop);
-        tracking_close(&client->tracking);
         client->deployment->table->free(client->deployment);
+        notifier_forget(&client->notifier, &client->diagnosed);
+        diagnostics_tell(&client->diagnostics);
         loop_unlock(client->loop);
     }
     loop_free(client->loop);
@@ -193,9 +230,19 @@ void dlock_client_free(dlock_client *client) {
     free(client);
 }
 
+void client_unshare(dlock_client *client) {
+    if (atomic_fetch_sub(&client->shares, 1) == 1) end_client(client);
+}
+
+void dlock_client_free(dlock_client *client) {
+    if (client != NULL) client_unshare(client);
+}
+
 /* -- the rest */
 
 void dlock_client_get_stats(const dlock_client *client, dlock_client_stats *stats) {
+    static const dlock_client nothing;
+    if (client == NULL) client = &nothing;
     dlock_client_stats all = {
         .struct_size = stats->struct_size,
         .acquired = atomic_load(&client->counters.acquired),

@@ -16,6 +16,9 @@ typedef struct counters {
 enum { CLIENT_GUARD_BUCKETS = 64 };
 
 struct dlock_client {
+    /* Of the program, until dlock_client_free(), of each lock, and of a dispatch that is under way.
+     * The last share ends the client. */
+    atomic_size_t shares;
     loop *loop;
     tls_context *tls; /* NULL: no rediss:// */
     deployment *deployment;
@@ -23,6 +26,8 @@ struct dlock_client {
     renewal renewal;
     tracking tracking;
     notifier notifier;
+    diagnostics diagnostics;
+    notice diagnosed; /* there are lines to tell */
     hotspot hotspot;
     waiting waiting;
     access_log log;
@@ -31,14 +36,26 @@ struct dlock_client {
     token_source tokens;
     bool has_handlers; /* of the program: these may set tokens */
     char *prefix;
+    char name[TOKEN_MAX]; /* of connections: host:pid:owner, as tokens begin; "": there is none */
     list guarded[CLIENT_GUARD_BUCKETS]; /* of guard.c: handles of open scopes */
     dlock_lock_options lock_defaults;   /* with a copy of the owner */
     atomic_uint_least64_t command_count;
     counters counters;
 };
 
+static inline void client_share(dlock_client *client) {
+    atomic_fetch_add(&client->shares, 1);
+}
+
+/* Gives a share back. Not locked, and never in a thread of the library, which the end awaits. */
+void client_unshare(dlock_client *client);
+
 /* False: no thread to be had. Not locked. */
 bool client_start_background(dlock_client *client);
+
+/* A call with a handle that is NULL. */
+#define NO_LOCK   "no lock is given"
+#define NO_CLIENT "no client is given"
 
 /* In status.c. "" for DLOCK_OK; else why, or the meaning of the status if why is "". */
 const char *error_words(dlock_status status, const char *why);

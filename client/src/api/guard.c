@@ -25,18 +25,10 @@ typedef struct guard {
     int levels; /* of these, scopes that have got the lock */
 } guard;
 
-static atomic_uint_least64_t last_thread;
-static _Thread_local uint64_t thread_number;
-
-static uint64_t this_thread(void) {
-    if (thread_number == 0) thread_number = atomic_fetch_add(&last_thread, 1) + 1;
-    return thread_number;
-}
-
 /* -- the table */
 
 static list *find_bucket(dlock_client *client, const char *name) {
-    return &client->guarded[(text_hash(name) + this_thread()) % CLIENT_GUARD_BUCKETS];
+    return &client->guarded[(text_hash(name) + thread_number()) % CLIENT_GUARD_BUCKETS];
 }
 
 /* The handle by which the thread holds this name (without the prefix); NULL: none. */
@@ -47,7 +39,8 @@ static dlock_lock *find(dlock_client *client, const char *name) {
     loop_lock(client->loop);
     list_each(guard, each, bucket, node) {
         /* Not while it is being released: a handler may ask then. */
-        bool is_mine = each->thread == this_thread() && dlock_get_state(each->lock) != DLOCK_FREE;
+        bool is_mine =
+            each->thread == thread_number() && dlock_get_state(each->lock) != DLOCK_STATE_FREE;
         if (is_mine && strcmp(each->lock->name + prefix_length, name) == 0) found = each->lock;
     }
     loop_unlock(client->loop);
@@ -60,7 +53,7 @@ static bool add(dlock_lock *lock, const char *name) {
     guard *guard = lock->guard = calloc(1, sizeof(*guard));
     if (guard == NULL) return false;
     guard->lock = lock;
-    guard->thread = this_thread();
+    guard->thread = thread_number();
     guard->min_replicas = lock->call.attempt.terms.min_replicas;
     guard->scopes = 1;
     guard->levels = 1;
@@ -135,7 +128,7 @@ dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wa
 /* Levels that the program took and did not give back end with the last scope. A level that the
  * program has released is fine: the other scopes keep theirs. */
 static dlock_status release_level(dlock_lock *lock) {
-    bool is_gone = dlock_get_state(lock) == DLOCK_GONE;
+    bool is_gone = dlock_get_state(lock) == DLOCK_STATE_LOST;
     int others = --lock->guard->levels;
     bool is_released = lock->depth <= others;
     if (others == 0 && lock->depth > 1) lock->depth = 1;
@@ -144,6 +137,7 @@ static dlock_status release_level(dlock_lock *lock) {
 }
 
 dlock_status dlock_scope_end(dlock_scope *scope) {
+    if (scope == NULL) return error_set(DLOCK_INVALID, "no scope is given");
     dlock_lock *lock = scope->lock;
     if (lock == NULL) return scope->got;
     scope->lock = NULL;

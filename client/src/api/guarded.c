@@ -17,6 +17,8 @@ enum { WORDS_MAX = 1000 * 1000, WORDS_BYTES_MAX = 16 * 1024 * 1024 };
 
 struct guarded {
     attempt attempt;
+    dlock_reply value;  /* as this version knows it */
+    dlock_reply *reply; /* of the program, maybe of another size; NULL: not wanted */
     char token[DLOCK_TOKEN_SIZE];
     guarded_words words; /* in the memory below */
     const char *memory[];
@@ -59,17 +61,22 @@ static void copy_words(guarded_words *copy, const guarded_words *given, void *me
 
 static const char *check_reply(const dlock_reply *reply) {
     if (reply == NULL) return NULL;
-    if (reply->struct_size < sizeof(*reply)) return "the struct_size of the reply is not set";
+    if (reply->struct_size < offsetof(dlock_reply, kind))
+        return "the struct_size of the reply is not set";
     if (reply->text == NULL && reply->text_size > 0) return "the reply has no room for its text";
     return NULL;
+}
+
+static void write_reply(dlock_reply *reply, const dlock_reply *value) {
+    size_t size = reply->struct_size < sizeof(*value) ? reply->struct_size : sizeof(*value);
+    size_t input_size = offsetof(dlock_reply, kind);
+    memcpy((char *)reply + input_size, (const char *)value + input_size, size - input_size);
 }
 
 /* After the words were copied: the room may be that of a word. */
 static void clear_reply(dlock_reply *reply) {
     if (reply == NULL || check_reply(reply) != NULL) return;
-    reply->kind = DLOCK_REPLY_NULL;
-    reply->integer = 0;
-    reply->text_length = 0;
+    write_reply(reply, &(dlock_reply){.kind = DLOCK_REPLY_NULL});
     if (reply->text_size > 0) reply->text[0] = '\0';
 }
 
@@ -83,7 +90,11 @@ static bool make(dlock_lock *lock, const call_plan *plan, size_t bytes) {
     }
     copy_words(&made->words, plan->words, made->memory);
     made->attempt.guarded.words = &made->words;
-    made->attempt.guarded.reply = plan->reply;
+    made->reply = plan->reply;
+    if (made->reply != NULL) {
+        dlock_reply_init(&made->value, made->reply->text, made->reply->text_size);
+        made->attempt.guarded.reply = &made->value;
+    }
     made->attempt.name = lock->name;
     text_copy(made->token, sizeof(made->token), lock->token);
     made->attempt.token = made->token;
@@ -156,6 +167,8 @@ dlock_status guarded_settle(dlock_lock *lock) {
         lock_lose(lock);
         loop_unlock(lock->client->loop);
     }
+    if (status == DLOCK_IN_DOUBT) lock->call.has_late_command = true;
+    if (guarded->reply != NULL) write_reply(guarded->reply, &guarded->value);
     lock_finish(lock, status, guarded->attempt.cause);
     attempt_free(&guarded->attempt);
     free(guarded);

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 static dlock_status set_hot(dlock_client *client, const char *name, bool is_hot) {
-    if (client == NULL || name == NULL || name[0] == '\0') return DLOCK_INVALID;
+    if (client == NULL || name == NULL || name[0] == '\0')
+        return error_set(DLOCK_INVALID, client == NULL ? NO_CLIENT : "the name is empty");
     char *full = client_full_name(client, name);
     if (full == NULL) return DLOCK_NO_MEMORY;
     bool is_done = true;
@@ -53,7 +54,8 @@ static dlock_hot_name *copy_names(dlock_client *client, size_t *count) {
 
 dlock_status dlock_hotspot_list(dlock_client *client, dlock_hotspot_fn tell, void *arg) {
     size_t count;
-    if (client == NULL || tell == NULL) return DLOCK_INVALID;
+    if (client == NULL || tell == NULL)
+        return error_set(DLOCK_INVALID, client == NULL ? NO_CLIENT : "no function is given");
     loop_lock(client->loop);
     dlock_hot_name *names = copy_names(client, &count);
     loop_unlock(client->loop);

@@ -3,7 +3,7 @@
  *
  *   new     the options are checked against the abilities of the deployment; all memory that a call
  *           will need is taken here
- *   free    a call that is under way ends; a held lock is released; a session is closed
+ *   free    a call that is under way ends; a held lock is released
  *   state   by the local clock: any thread may look at the lease */
 #include "api/lock.h"
 
@@ -11,7 +11,7 @@
 
 const char *lock_read_options(dlock_lock_options *options, const dlock_client *client,
                               const dlock_lock_options *given, char *text) {
-    if (client == NULL) return "no client is given";
+    if (client == NULL) return NO_CLIENT;
     const deployment *deployment = client->deployment;
     const char *error = options_read_lock(options, given, &client->lock_defaults, text);
     if (error != NULL) return error;
@@ -19,7 +19,7 @@ const char *lock_read_options(dlock_lock_options *options, const dlock_client *c
     if (options->session && !has_module) return "session: only the dlock module has sessions";
     if (options->mode == DLOCK_SHARED && !has_module)
         return "mode: only the dlock module has shared locks";
-    if (options->session && !deployment->table->has_sessions)
+    if (options->session && deployment->session_ms == 0)
         return "session: several servers have none, nor has a store";
     if (options->min_replicas > 0 && !deployment->table->has_replicas)
         return "min_replicas: several servers have none, nor has a store";
@@ -36,10 +36,10 @@ static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
     call *call = &lock->call;
     call->loop = client->loop;
     call->slots = lock->slots;
+    call->lease = &lock->lease;
     call->pub.cause = text_nothing;
     call->attempt.name = lock->name;
     call->attempt.token = lock->token;
-    call->attempt.terms.session = options->session ? &lock->session : NULL;
     call->attempt.terms.mode = options->mode;
     call->attempt.terms.max_holders = options->max_holders;
     call->attempt.terms.min_replicas = options->min_replicas;
@@ -58,7 +58,7 @@ static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {
 }
 
 /* Makes what the lock needs to be kept, or to be told of a loss. False: no memory. */
-static bool make_parts(dlock_lock *lock) {
+static bool make_parts(dlock_lock *lock, bool is_session) {
     kept_parts *parts = calloc(1, sizeof(*parts));
     if (parts == NULL) return false;
     lease *lease = &lock->lease;
@@ -67,6 +67,7 @@ static bool make_parts(dlock_lock *lock) {
     parts->hinted =
         (hinted_lock){.lease = lease, .watched = watched, .name = lock->name, .token = lock->token};
     parts->kept = (kept_lock){.lease = lease, .attempt = &lock->call.attempt, .watched = watched};
+    parts->tie.is_momentary = is_session;
     lock->kept = parts;
     return true;
 }
@@ -84,6 +85,7 @@ static dlock_lock *allocate(dlock_client *client, const char *name,
     dlock_lock *lock =
         calloc(1, sizeof(*lock) + slots_size + token_room + prefix_length + name_size + owner_size);
     if (lock == NULL) return NULL;
+    client_share(client);
     lock->client = client;
     lock->token = (char *)lock->slots + slots_size;
     lock->name = lock->token + token_room;
@@ -109,7 +111,7 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
     /* Else the first acquire that goes out does that. A handler may grant an acquire by itself. */
     bool is_kept =
         options.renew_every_ms > 0 || options.session || client->notifier.on_event != NULL;
-    if ((is_kept && !make_parts(lock)) ||
+    if ((is_kept && !make_parts(lock, options.session)) ||
         (client->has_handlers && !attempt_prepare(&lock->call.attempt, client->deployment))) {
         dlock_lock_free(lock);
         return error_set(DLOCK_NO_MEMORY, "");
@@ -120,58 +122,60 @@ dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *
 
 void dlock_lock_free(dlock_lock *lock) {
     if (lock == NULL) return;
+    dlock_client *client = lock->client;
     lock_stop_call(lock);
     if (lock->depth > 0) {
         lock->depth = 1;
         dlock_release(lock);
-    }
-    if (lock->session.own != NULL) {
-        loop_lock(lock->client->loop);
-        session_close(&lock->session);
-        loop_unlock(lock->client->loop);
     }
     attempt_free(&lock->call.attempt);
     text_drop(&lock->call.pub.cause);
     lease_free(&lock->lease);
     free(lock->kept);
     free(lock);
+    client_unshare(client);
 }
 
 /* -- state */
 
 dlock_state dlock_get_state(const dlock_lock *lock) {
-    return lease_state(&lock->lease, lock_now_us(lock));
+    return lock == NULL ? DLOCK_STATE_FREE : lease_state(&lock->lease, lock_now_us(lock));
 }
 
 int64_t dlock_remaining_ms(const dlock_lock *lock) {
-    return lease_left_us(&lock->lease, lock_now_us(lock)) / 1000;
+    return lock == NULL ? 0 : lease_left_us(&lock->lease, lock_now_us(lock)) / 1000;
 }
 
 int dlock_lost_fd(dlock_lock *lock) {
-    if (lock->kept == NULL && !make_parts(lock)) return -1;
+    if (lock == NULL || (lock->kept == NULL && !make_parts(lock, false))) return -1;
     loop_lock(lock->client->loop);
     int fd = lease_lost_fd(&lock->lease);
-    bool is_held = lease_state(&lock->lease, lock_now_us(lock)) != DLOCK_FREE;
-    if (fd >= 0 && is_held && lock->is_served)
+    bool is_held = lease_state(&lock->lease, lock_now_us(lock)) != DLOCK_STATE_FREE;
+    if (fd >= 0 && is_held && lock->is_served && lock->call.attempt.terms.tie == NULL)
         hints_begin(&lock->kept->hinted, &lock->client->tracking);
     loop_unlock(lock->client->loop);
     return fd;
 }
 
 uint64_t dlock_fence(const dlock_lock *lock) {
-    return lock->fence;
+    return lock == NULL ? 0 : lock->fence;
 }
 
 const char *dlock_token(const dlock_lock *lock) {
-    return lock->token;
+    return lock == NULL ? "" : lock->token;
 }
 
 void dlock_get_timings(const dlock_lock *lock, dlock_timings *timings) {
-    dlock_timings all = lock->timings;
-    all.struct_size = timings->struct_size;
+    static const dlock_lock nothing;
+    if (lock == NULL) lock = &nothing;
+    dlock_timings all = {.struct_size = timings->struct_size,
+                         .local_ms = (double)lock->local_us / 1000,
+                         .remote_ms = (double)lock->remote_us / 1000,
+                         .attempts = lock->attempts,
+                         .refused_by = lock->refused_by};
     memcpy(timings, &all, all.struct_size < sizeof(all) ? all.struct_size : sizeof(all));
 }
 
 const char *dlock_last_error(const dlock_lock *lock) {
-    return lock->call.pub.cause;
+    return lock == NULL ? dlock_error() : lock->call.pub.cause;
 }

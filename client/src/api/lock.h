@@ -17,6 +17,7 @@ typedef struct async_call {
 
 /* The part of a lock that is renewed, has a session, or whose loss is to be told. */
 typedef struct kept_parts {
+    tie tie; /* of each acquisition that is kept by the session */
     kept_lock kept;
     watched_lock watched;
     hinted_lock hinted;
@@ -26,16 +27,20 @@ struct dlock_lock {
     dlock_client *client;
     char *name;  /* with the prefix */
     char *owner; /* label inside the token, or NULL */
-    session session;
-    call call; /* the one that goes on, if any */
+    call call;   /* the one that goes on, if any */
 
+    /* The thread whose acquire is under way or was granted, by thread_number(); 0: none. */
+    atomic_uint_least64_t taker;
     int depth;
+    bool is_loss_seen;       /* a call of this acquisition has returned DLOCK_LOST */
     bool is_deepening;       /* extend: of an acquire of a lock that is held already */
     bool is_served;          /* granted by the service, not by a handler: the service knows it */
     atomic_bool is_canceled; /* set by any thread, and by signal handlers */
     uint64_t fence;
     char *token; /* shared by call and attempt. The cause of the call is dlock_last_error() */
-    dlock_timings timings; /* of the last acquire */
+    int64_t local_us, remote_us; /* dlock_timings of the last acquire, these four */
+    uint32_t attempts;
+    dlock_leg refused_by;
 
     lease lease;
     kept_parts *kept;        /* NULL: nothing of this is wanted */
@@ -46,8 +51,9 @@ struct dlock_lock {
     void *slots[]; /* one for each handler */
 };
 
+/* Does the lock end with the connection of the session? */
 static inline bool lock_is_session(const dlock_lock *lock) {
-    return lock->call.attempt.terms.session != NULL;
+    return lock->kept != NULL && lock->kept->tie.is_momentary;
 }
 
 /* A guarded command goes past the handlers of the program. */
@@ -61,7 +67,7 @@ static inline int64_t lock_now_us(const dlock_lock *lock) {
 
 /* Is the validity over, by the local clock? */
 static inline bool lock_is_gone(const dlock_lock *lock) {
-    return lease_state(&lock->lease, lock_now_us(lock)) == DLOCK_GONE;
+    return lease_state(&lock->lease, lock_now_us(lock)) == DLOCK_STATE_LOST;
 }
 
 /* -- the steps of a call, blocking or asynchronous. Not locked (loop.h).

@@ -29,6 +29,7 @@ static void tell(const dlock_lock *lock, dlock_event event, dlock_status why) {
 }
 
 dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *error) {
+    if (status == DLOCK_LOST) lock->is_loss_seen = true;
     dlock_call_explain(&lock->call.pub, error_words(status, error));
     return status;
 }
@@ -85,12 +86,12 @@ static void note_timings(dlock_lock *lock) {
     const dlock_call *call = &lock->call.pub;
     int64_t now_us = lock_now_us(lock);
     int64_t remote_us = call->remote_us != 0 ? call->remote_us : now_us;
-    lock->timings = (dlock_timings){.local_ms = (double)(remote_us - call->started_us) / 1000,
-                                    .remote_ms = (double)(now_us - remote_us) / 1000,
-                                    .attempts = call->attempts,
-                                    .refused_by = call->status == DLOCK_OK ? DLOCK_LEG_NONE
-                                                  : call->remote_us == 0   ? DLOCK_LEG_LOCAL
-                                                                           : DLOCK_LEG_REMOTE};
+    lock->local_us = remote_us - call->started_us;
+    lock->remote_us = now_us - remote_us;
+    lock->attempts = call->attempts;
+    lock->refused_by = call->status == DLOCK_OK ? DLOCK_LEG_NONE
+                       : call->remote_us == 0   ? DLOCK_LEG_LOCAL
+                                                : DLOCK_LEG_REMOTE;
 }
 
 static void begin_hold(dlock_lock *lock) {
@@ -103,21 +104,22 @@ static void begin_hold(dlock_lock *lock) {
     lock->is_served = call->remote_us != 0 || lock->call.local.is_handed_on;
     lock->call.attempt.fence = lock->fence; /* from here on the renewal uses the attempt */
     if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept->kept);
-    if (lock->lease.has_lead && lock->is_served)
+    bool is_tied = lock->call.attempt.terms.tie != NULL; /* and the session tells of a loss */
+    if (lock->lease.has_lead && lock->is_served && !is_tied)
         hints_begin(&lock->kept->hinted, &client->tracking);
     loop_unlock(client->loop);
 
     /* Before any other event of the lock is told. The function may do anything with the lock, even
      * release and acquire again. */
     tell(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
-    bool is_released = dlock_get_state(lock) == DLOCK_FREE; /* or the release is under way */
+    bool is_released = dlock_get_state(lock) == DLOCK_STATE_FREE; /* or the release is under way */
     if (client->notifier.on_event == NULL || is_released) return;
     loop_lock(client->loop);
     notifier_add(&client->notifier, &lock->kept->watched);
     loop_unlock(client->loop);
 }
 
-/* False: the session is about to move to a new connection; an EXTEND would prove nothing. */
+/* False: the lock is about to be tied again; an extension would prove nothing. */
 static bool pause_renewal(dlock_lock *lock) {
     loop *loop = lock->client->loop;
     if (!is_to_be_kept(lock)) return true;
@@ -127,19 +129,43 @@ static bool pause_renewal(dlock_lock *lock) {
     return is_paused;
 }
 
+/* With the usual lease and renewals the lock lasts as long as the session. With others the lease
+ * counts as well, and is extended. */
+static void plan_tie(dlock_lock *lock) {
+    const lease_rule *rule = &lock->lease.rule;
+    attempt_terms *terms = &lock->call.attempt.terms;
+    bool is_usual = rule->lease_ms == lock->client->deployment->session_ms &&
+                    rule->renew_every_ms == rule->lease_ms / 3;
+    terms->tie = NULL;
+    if (lock->kept == NULL) return;
+    lock->kept->tie.is_lost = lock->kept->tie.is_forgotten = false;
+    lock->kept->tie.is_endless = is_usual && rule->max_hold_ms == 0 && terms->min_replicas == 0;
+    if (lock->kept->tie.is_endless || lock->kept->tie.is_momentary) terms->tie = &lock->kept->tie;
+}
+
 /* The lock is not held by this handle. */
 static bool begin_acquire(dlock_lock *lock, call_plan *plan) {
     if (!token_source_take(&lock->client->tokens, lock->owner, lock->token))
         return lock_answer(lock, plan, DLOCK_NO_MEMORY, "no random bytes for a token");
     if (!prepare_background(lock))
         return lock_answer(lock, plan, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
+    lock->is_loss_seen = false;
     lease_plan(&lock->lease, plan->lease_ms);
+    plan_tie(lock);
     dlock_call *call = prepare_call(lock, DLOCK_ACQUIRING, lock->lease.rule.lease_ms);
-    lock->call.has_straggler = false;
+    lock->call.has_straggler = lock->call.has_late_command = false;
     call->fence = 0;
     call->asked_us = 0;
     call->deadline_us = deadline_after_ms(call->started_us, plan->wait_ms);
     return true;
+}
+
+/* The lock was granted, but the call has failed: the grant came too late, for instance. */
+static void leave_session(dlock_lock *lock) {
+    if (lock->kept == NULL) return;
+    loop_lock(lock->client->loop);
+    presence_leave(&lock->kept->tie.guest);
+    loop_unlock(lock->client->loop);
 }
 
 static dlock_status settle_acquire(dlock_lock *lock) {
@@ -148,8 +174,12 @@ static dlock_status settle_acquire(dlock_lock *lock) {
     note_timings(lock);
     count_acquire(lock->client, status);
     lock_finish(lock, status, call->cause);
-    atomic_store(&lock->is_canceled, false);
-    if (status == DLOCK_OK) begin_hold(lock);
+    if (status == DLOCK_OK) {
+        begin_hold(lock);
+    } else {
+        leave_session(lock);
+        atomic_store(&lock->taker, 0);
+    }
     return status;
 }
 
@@ -215,19 +245,13 @@ static bool end_hold(dlock_lock *lock) {
     return is_lost;
 }
 
-/* After a loss the renewal may have taken the lock of a session again, so a RELEASE that succeeds
- * proves nothing. */
-static void settle_session(dlock_lock *lock) {
-    loop *loop = lock->client->loop;
+/* After a loss the renewal may have taken the lock again, so a RELEASE that succeeds proves
+ * nothing. */
+static void settle_tied(dlock_lock *lock) {
     dlock_call *call = &lock->call.pub;
-    if (call->status == DLOCK_OK && lock->call.is_gone) {
-        call->status = DLOCK_LOST;
-        dlock_call_explain(call, "the connection of the session had ended");
-    }
-    if (lock->session.own == NULL || call->status == DLOCK_OK) return;
-    loop_lock(loop);
-    session_close(&lock->session);
-    loop_unlock(loop);
+    if (call->status != DLOCK_OK || !lock->call.is_gone) return;
+    call->status = DLOCK_LOST;
+    dlock_call_explain(call, "the session had ended");
 }
 
 static bool begin_release(dlock_lock *lock, call_plan *plan) {
@@ -241,10 +265,24 @@ static bool begin_release(dlock_lock *lock, call_plan *plan) {
     return true;
 }
 
+/* A handler of the program may have answered the release, so that nothing behind it heard of the
+ * release. With DLOCK_OK the handler answers for the lock. */
+static void release_what_is_left(dlock_lock *lock) {
+    dlock_client *client = lock->client;
+    const dlock_call *call = &lock->call.pub;
+    bool is_unsent = lock->call.waiting.phase == WAITING_IDLE;
+    if (atomic_load(&lock->call.held) != NULL) hotspot_forget(&lock->call);
+    if (!is_unsent || !lock->is_served || call->status == DLOCK_OK) return;
+    loop_lock(client->loop);
+    withdrawals_add(client->deployment, call->name, call->token, call->lease_ms);
+    loop_unlock(client->loop);
+}
+
 static dlock_status settle_release(dlock_lock *lock) {
     const dlock_call *call = &lock->call.pub;
     counters *counters = &lock->client->counters;
-    if (lock_is_session(lock)) settle_session(lock);
+    release_what_is_left(lock);
+    if (lock->call.attempt.terms.tie != NULL) settle_tied(lock);
     dlock_status status = call->status;
     count(status == DLOCK_OK     ? &counters->released
           : status == DLOCK_LOST ? &counters->lost
@@ -252,6 +290,7 @@ static dlock_status settle_release(dlock_lock *lock) {
     lock->depth = 0;
     lock->fence = 0;
     lock_finish(lock, status, call->cause);
+    atomic_store(&lock->taker, 0);
     tell(lock, DLOCK_EVENT_RELEASED, status);
     return status;
 }
@@ -268,13 +307,28 @@ static bool is_disturbing(const dlock_lock *lock, const call_plan *plan) {
     return lock->call.pub.operation != DLOCK_EXTENDING || !(is_deeper || is_less_deep);
 }
 
-bool lock_begin(dlock_lock *lock, call_plan *plan) {
+/* The program knows of the loss and acquires again: handlers hear of the end of the lost
+ * acquisition, and a withdrawal releases what is left of it, so nobody waits for a reply. */
+static void end_lost_hold(dlock_lock *lock) {
+    static atomic_bool yes = true;
+    end_hold(lock);
+    prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
+    lock->call.is_gone = true;
+    lock->call.is_canceled = &yes;
+    chain_finish(lock->client->chain, &lock->call);
+    call_set_result(&lock->call, DLOCK_LOST, "the lease has ended meanwhile");
+    settle_release(lock);
+}
+
+/* Not the text of dlock_last_error(): that is of the call under way, or of another thread. */
+static bool refuse(call_plan *plan, const char *why) {
+    plan->answered = error_set(DLOCK_INVALID, why);
+    return false;
+}
+
+static bool begin(dlock_lock *lock, call_plan *plan) {
     bool is_acquire = plan->operation == DLOCK_ACQUIRING;
-    if (is_disturbing(lock, plan)) {
-        /* Not the text of dlock_last_error(): that is of the call under way. */
-        plan->answered = error_set(DLOCK_INVALID, "a call of this lock is under way");
-        return false;
-    }
+    if (is_disturbing(lock, plan)) return refuse(plan, "a call of this lock is under way");
     if (plan->operation == 0) return guarded_begin(lock, plan);
     if (is_acquire && plan->wait_ms < DLOCK_WAIT_FOREVER)
         return lock_answer(lock, plan, DLOCK_INVALID, "wait_ms is negative");
@@ -283,7 +337,23 @@ bool lock_begin(dlock_lock *lock, call_plan *plan) {
     if (plan->lease_ms != 0 && plan->lease_ms < OPTION_LEASE_MIN_MS)
         return lock_answer(lock, plan, DLOCK_INVALID, "lease_ms is less than 10");
     if (plan->operation == DLOCK_RELEASING) return begin_release(lock, plan);
+    if (is_acquire && lock->depth > 0 && lock->is_loss_seen && lock->guard == NULL) {
+        end_lost_hold(lock);
+        return lock_begin(lock, plan);
+    }
     return lock->depth == 0 ? begin_acquire(lock, plan) : begin_extend(lock, plan);
+}
+
+bool lock_begin(dlock_lock *lock, call_plan *plan) {
+    if (plan->operation != DLOCK_ACQUIRING) return begin(lock, plan);
+    uint64_t taker = 0, self = thread_number();
+    bool is_first = atomic_compare_exchange_strong(&lock->taker, &taker, self);
+    if (!is_first && taker != self)
+        return refuse(plan, "another thread has taken the lock by this handle, or waits for it: "
+                            "each thread needs a handle of its own");
+    bool is_begun = begin(lock, plan);
+    if (is_first && !is_begun) atomic_store(&lock->taker, 0);
+    return is_begun;
 }
 
 dlock_status lock_settle(dlock_lock *lock) {
@@ -296,7 +366,7 @@ dlock_status lock_settle(dlock_lock *lock) {
 /* -- the blocking calls */
 
 static dlock_status run(dlock_lock *lock, call_plan plan) {
-    if (lock == NULL) return DLOCK_INVALID;
+    if (lock == NULL) return error_set(DLOCK_INVALID, NO_LOCK);
     if (!lock_begin(lock, &plan)) return plan.answered;
     chain_finish(lock_chain(lock), &lock->call);
     return lock_settle(lock);
@@ -329,7 +399,22 @@ dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *arg
     return run(lock, (call_plan){.words = &words, .reply = reply});
 }
 
+/* -- canceling. Not locked: signal handlers cancel, too */
+
 void dlock_cancel(dlock_lock *lock) {
+    if (lock == NULL) return;
     atomic_store(&lock->is_canceled, true);
     loop_interrupt(lock->client->loop);
+}
+
+void dlock_uncancel(dlock_lock *lock) {
+    if (lock != NULL) atomic_store(&lock->is_canceled, false);
+}
+
+void dlock_client_cancel(dlock_client *client) {
+    if (client != NULL) loop_cancel(client->loop, true);
+}
+
+void dlock_client_uncancel(dlock_client *client) {
+    if (client != NULL) loop_cancel(client->loop, false);
 }

@@ -17,7 +17,10 @@
 
 enum { DAY_MS = 24 * 3600 * 1000 };
 
-typedef enum option_kind { NUMBER, COUNT, FLAG, WORD, TEXT } option_kind;
+/* The server reserves at most 10000 fences at once: one for each thread in a row. */
+enum { HAND_ON_MAX = 9999 };
+
+typedef enum option_kind { NUMBER, COUNT, WORD, TEXT } option_kind;
 
 typedef struct row {
     const char *name;
@@ -34,6 +37,7 @@ typedef struct row {
 #define WORDS(list) .kind = WORD, .words = list, .max = sizeof(list) / sizeof(list[0]) - 1
 
 static const char *const wait_modes[] = {"auto", "spin", "server"};
+static const char *const choices[] = {"default", "yes", "no"};
 static const char *const modules[] = {"required", "none"};
 
 static const row rows[] = {
@@ -46,7 +50,7 @@ static const row rows[] = {
     {CLIENT(spin_max_ms), .min = 1, .max = DAY_MS},
     {CLIENT(hotspot_auto), .min = 1, .max = INT32_MAX},
     {CLIENT(hotspot_queue_max), .min = 1, .max = INT32_MAX},
-    {CLIENT(hotspot_hand_on), .min = 1, .max = INT32_MAX},
+    {CLIENT(hotspot_hand_on), .min = 1, .max = HAND_ON_MAX},
     {CLIENT(tls_ca_file), .kind = TEXT},
     {CLIENT(tls_cert_file), .kind = TEXT},
     {CLIENT(tls_key_file), .kind = TEXT},
@@ -54,12 +58,12 @@ static const row rows[] = {
     {CLIENT(module), WORDS(modules)},
     {CLIENT(access_log_keep), .kind = COUNT, .min = 1, .max = INT32_MAX},
     {LOCK(lease_ms), .min = OPTION_LEASE_MIN_MS, .max = UINT32_MAX},
-    {LOCK(renew), .kind = FLAG},
+    {LOCK(renew), WORDS(choices)},
     {LOCK(renew_every_ms), .min = 1, .max = UINT32_MAX},
     {LOCK(max_hold_ms), .min = 1, .max = UINT32_MAX},
     {LOCK(min_replicas), .min = 1, .max = INT32_MAX},
     {LOCK(replica_timeout_ms), .min = 1, .max = DAY_MS},
-    {LOCK(session), .kind = FLAG},
+    {LOCK(session), WORDS(choices)},
     {LOCK(owner), .kind = TEXT},
 };
 
@@ -68,7 +72,6 @@ _Static_assert((int)ROWS <= (int)OPTION_ROWS_MAX, "options.h has too little room
 
 static const size_t sizes[] = {[NUMBER] = sizeof(uint32_t),
                                [COUNT] = sizeof(size_t),
-                               [FLAG] = sizeof(bool),
                                [WORD] = sizeof(dlock_wait_mode),
                                [TEXT] = sizeof(const char *)};
 
@@ -115,11 +118,6 @@ static const char *read_word(url_options *url, const row *row, void *field, cons
     return refuse(url, row->name, known);
 }
 
-static const char *read_flag(url_options *url, const row *row, bool *field, const char *value) {
-    *field = strcmp(value, "yes") == 0;
-    return *field || strcmp(value, "no") == 0 ? NULL : refuse(url, row->name, "not yes or no");
-}
-
 static const char *keep_text(url_options *url, const row *row, const char **field,
                              const char *value) {
     size_t size = strlen(value) + 1;
@@ -136,7 +134,6 @@ static bool is_same(const row *row, const void *one, const void *other) {
 }
 
 static const char *read_value(url_options *url, const row *row, void *field, const char *value) {
-    if (row->kind == FLAG) return read_flag(url, row, field, value);
     if (row->kind == WORD) return read_word(url, row, field, value);
     if (row->kind == TEXT) return keep_text(url, row, field, value);
     return read_number(url, row, field, value);
@@ -155,7 +152,6 @@ const char *url_options_take(void *arg, const char *name, const char *value) {
         union {
             uint32_t number;
             size_t count;
-            bool flag;
             int word;
             const char *text;
         } got = {.count = 0};

@@ -16,8 +16,7 @@
 static const char unknown_option[] =
     "struct_size is wrong, or an option is set that this version does not know";
 
-/* given NULL: no option is set. False: one is set that this version does not know. */
-static bool copy_struct(void *copy, size_t copy_size, const void *given) {
+bool options_copy(void *copy, size_t copy_size, const void *given) {
     size_t given_size, least_size = sizeof(given_size);
     if (given == NULL) given = &least_size;
     memcpy(&given_size, given, sizeof(given_size));
@@ -37,8 +36,6 @@ static void set_default(uint32_t *option, uint32_t value) {
 
 static const char *check_extensions(const dlock_client_options *options) {
     const dlock_backend *store = options->backend;
-    if (store != NULL && store->struct_size != sizeof(*store))
-        return "the backend's struct_size is not that of this version";
     if (store != NULL &&
         (store->acquire == NULL || store->extend == NULL || store->release == NULL))
         return "the backend lacks acquire, extend or release";
@@ -48,10 +45,11 @@ static const char *check_extensions(const dlock_client_options *options) {
         return "no_threads: access_log_dir needs a thread that writes; use access_log";
     if (options->handler_count > 0 && options->handlers == NULL) return "handlers is NULL";
     for (size_t i = 0; i < options->handler_count; i++) {
-        const dlock_handler *handler = options->handlers[i];
-        if (handler == NULL || handler->struct_size != sizeof(*handler))
-            return "a handler is NULL, or its struct_size is not that of this version";
-        if (handler->order >= DLOCK_ORDER_WAITING)
+        dlock_handler handler;
+        if (options->handlers[i] == NULL) return "a handler is NULL";
+        if (!options_copy(&handler, sizeof(handler), options->handlers[i]))
+            return "a handler's struct_size is wrong, or it has more than this version knows";
+        if (handler.order >= DLOCK_ORDER_WAITING)
             return "a handler's order is not below DLOCK_ORDER_WAITING: nothing would reach it";
     }
     return NULL;
@@ -90,15 +88,30 @@ static const char *read_urls(settings *settings) {
     return settings->error;
 }
 
+static bool is_contradictory(const dlock_lock_options *options) {
+    return options->renew == DLOCK_NO && options->renew_every_ms > 0;
+}
+
+/* Two options are about renewal: the one that is given goes before the default of the other. */
+static const char *fill_lock(dlock_lock_options *options, const dlock_lock_options *defaults) {
+    if (is_contradictory(options) || is_contradictory(defaults))
+        return "renew is no, but renew_every_ms is given";
+    if (options->renew_every_ms > 0) options->renew = DLOCK_YES;
+    options_fill(options, defaults, true);
+    if (options->renew == DLOCK_NO) options->renew_every_ms = 0;
+    return NULL;
+}
+
 /* A lock must not become shared by a default that is far from its code. */
 static const char *read_lock_defaults(settings *settings) {
-    if (!copy_struct(&settings->lock, sizeof(settings->lock), settings->client.lock_defaults))
+    if (!options_copy(&settings->lock, sizeof(settings->lock), settings->client.lock_defaults))
         return unknown_option;
     if (settings->lock.mode != DLOCK_EXCLUSIVE || settings->lock.max_holders != 0)
         return "lock_defaults: mode and max_holders are options of a single lock";
-    options_fill(&settings->lock, &settings->url.lock, true);
+    const char *error = fill_lock(&settings->lock, &settings->url.lock);
     dlock_lock_options complete;
-    return options_read_lock(&complete, NULL, &settings->lock, settings->error);
+    return error != NULL ? error
+                         : options_read_lock(&complete, NULL, &settings->lock, settings->error);
 }
 
 static void set_client_defaults(dlock_client_options *options) {
@@ -124,7 +137,12 @@ const char *options_read_client(settings *settings, const dlock_client_options *
     dlock_client_options *options = &settings->client;
     memset(settings, 0, sizeof(*settings));
     if (given == NULL) return "no options are given";
-    if (!copy_struct(options, sizeof(*options), given)) return unknown_option;
+    if (!options_copy(options, sizeof(*options), given)) return unknown_option;
+    if (options->backend != NULL) {
+        if (!options_copy(&settings->backend, sizeof(settings->backend), options->backend))
+            return "the backend's struct_size is wrong, or it has more than this version knows";
+        options->backend = &settings->backend;
+    }
     const char *error = options_check(options, false, settings->error);
     if (error == NULL) error = read_urls(settings);
     if (error == NULL) options_fill(options, &settings->url.client, false);
@@ -147,12 +165,13 @@ static bool is_good_owner(const char *owner) {
 
 const char *options_read_lock(dlock_lock_options *options, const dlock_lock_options *given,
                               const dlock_lock_options *defaults, char text[OPTION_ERROR_SIZE]) {
-    if (!copy_struct(options, sizeof(*options), given)) return unknown_option;
-    options_fill(options, defaults, true);
-    set_default(&options->lease_ms, 10000);
-    const char *error = options_check(options, true, text);
+    if (!options_copy(options, sizeof(*options), given)) return unknown_option;
+    const char *error = fill_lock(options, defaults);
+    if (error == NULL) error = options_check(options, true, text);
     if (error != NULL) return error;
-    if (options->renew) set_default(&options->renew_every_ms, options->lease_ms / 3);
+    set_default(&options->lease_ms, 10000);
+    if (options->session == DLOCK_NO) options->session = DLOCK_DEFAULT;
+    if (options->renew == DLOCK_YES) set_default(&options->renew_every_ms, options->lease_ms / 3);
     if ((uint64_t)options->renew_every_ms * 10 > (uint64_t)options->lease_ms * 9)
         return "renew_every_ms is more than nine tenths of lease_ms";
     if (options->mode != DLOCK_EXCLUSIVE && options->mode != DLOCK_SHARED)

@@ -2,6 +2,7 @@
 /* options.h - the caller's options: checked, copied, with the defaults filled in. */
 #pragma once
 #include "deployment/topology.h"
+#include "dlock_spi.h"
 #include "handlers/access_log.h"
 #include "net/tls.h"
 
@@ -22,6 +23,7 @@ typedef struct url_options {
 typedef struct settings {
     dlock_client_options client;
     dlock_lock_options lock; /* defaults of locks: 0 where neither options nor URL say more */
+    dlock_backend backend;   /* a copy, if there is one */
     topology topology;
     url_options url;
     char error[OPTION_ERROR_SIZE]; /* an error with details */
@@ -32,6 +34,10 @@ typedef struct settings {
 const char *options_read_client(settings *settings, const dlock_client_options *given);
 const char *options_read_lock(dlock_lock_options *options, const dlock_lock_options *given,
                               const dlock_lock_options *defaults, char text[OPTION_ERROR_SIZE]);
+
+/* Copies a struct of another version of the header, which may be shorter, or longer with zeros
+ * behind. given NULL: all zeros. False: something is set that this version does not know. */
+bool options_copy(void *copy, size_t copy_size, const void *given);
 
 /* Opens the files that the options name: a TLS context, NULL if no URL is rediss://, and the file
  * of the access log, NULL if no folder is named. Both are the caller's, whatever the status is.

@@ -8,8 +8,10 @@
  *               until the cursor is 0
  *   info        INFO dlock, line by line
  *
- * Replies come locked and in any thread, so they are copied; once all have come, the thread of the
- * caller reads the copies and tells. A timer ends an exchange that makes no progress. */
+ * The first request goes to all servers at once. Replies come locked and in any thread, so they are
+ * copied; once all replies of a server have come, the thread of the caller reads the copies, tells,
+ * and asks that server for the rest, if there is more. A timer ends an exchange that makes no
+ * progress. */
 #include "api/server_query.h"
 
 #define LOCK_TYPE "dlock-key" /* as TYPE says it: module/README.md */
@@ -21,11 +23,13 @@ typedef struct exchange {
     request request;
     query *query;
     server *server;
-    waiter waiter;
+    waiter *waiter; /* of the thread of the caller */
     bool is_done;
     dlock_status status;
     int64_t heard_us; /* the last reply */
-    reply **replies;  /* NULL: not there, or no memory for the copy */
+    int count;
+    reply **replies; /* NULL: not there, or no memory for the copy */
+    char cause[CAUSE_SIZE];
 } exchange;
 
 static dlock_status refuse(query *query, const server *server, dlock_status status,
@@ -49,13 +53,28 @@ static void on_reply(request *request, int index, const reply *reply) {
     exchange->replies[index] = reply_copy(reply);
 }
 
+static void fail_exchange(exchange *exchange, dlock_status status, const char *cause) {
+    exchange->status = status;
+    cause_write(exchange->cause, exchange->server, cause);
+}
+
 static void on_done(request *request, dlock_status status, const char *cause) {
     exchange *exchange = container_of(request, struct exchange, request);
-    query *query = exchange->query;
     exchange->is_done = true;
-    exchange->status = status == DLOCK_IN_DOUBT ? DLOCK_UNREACHABLE : status;
-    if (status != DLOCK_OK) cause_write(query->cause, exchange->server, cause);
-    loop_ready(query->deployment->loop, &exchange->waiter);
+    if (status != DLOCK_OK)
+        fail_exchange(exchange, status == DLOCK_IN_DOUBT ? DLOCK_UNREACHABLE : status, cause);
+    loop_ready(exchange->query->deployment->loop, exchange->waiter);
+}
+
+/* Locked. The exchange has query, server, waiter and room for the replies. */
+static void begin_exchange(exchange *exchange, const command *commands, int count) {
+    exchange->request =
+        (request){.on_reply = on_reply, .on_done = on_done, .reply_bytes_max = REPLY_BYTES_MAX};
+    exchange->count = count;
+    for (int i = 0; i < count; i++)
+        exchange->replies[i] = NULL;
+    if (!server_send(exchange->server, commands, count, &exchange->request))
+        on_done(&exchange->request, DLOCK_NO_MEMORY, "no memory");
 }
 
 /* Before the request is sent, there is time until the limit; then each reply has an I/O timeout. */
@@ -69,43 +88,47 @@ static int64_t end_us(const exchange *exchange) {
     return deadline_after_ms(last_us, io_timeout_ms);
 }
 
-/* Looks again after an I/O timeout at the latest: the request may have been sent meanwhile. */
-static void wait_for_replies(exchange *exchange) {
-    const deployment *deployment = exchange->query->deployment;
-    int64_t now_us;
-    while (!exchange->is_done && (now_us = loop_now_us(deployment->loop)) < end_us(exchange)) {
-        int64_t again_us = deadline_after_ms(now_us, deployment->io_timeout_ms);
-        loop_wait_until(deployment->loop, &exchange->waiter,
-                        deadline_earlier(end_us(exchange), again_us));
+/* Locked. Nothing more can come, or is waited for. */
+static bool is_over(const exchange *exchange) {
+    return exchange->is_done || loop_now_us(exchange->query->deployment->loop) >= end_us(exchange);
+}
+
+/* Locked. Waits until a reply may have come, or until_us. Looks again after an I/O timeout at the
+ * latest: a request may have been sent meanwhile. */
+static void wait_for_reply(const query *query, waiter *waiter, int64_t until_us) {
+    const deployment *deployment = query->deployment;
+    int64_t again_us = deadline_after_ms(loop_now_us(deployment->loop), deployment->io_timeout_ms);
+    loop_wait_until(deployment->loop, waiter, deadline_earlier(until_us, again_us));
+}
+
+/* Locked. With DLOCK_OK all replies are there; else query->cause is set. */
+static dlock_status end_exchange(exchange *exchange) {
+    if (!exchange->is_done) {
+        bool was_sent = connection_abandon(&exchange->request);
+        fail_exchange(exchange, DLOCK_UNREACHABLE,
+                      was_sent ? "no reply in time" : "no connection in time");
     }
+    for (int i = 0; i < exchange->count && exchange->status == DLOCK_OK; i++)
+        if (exchange->replies[i] == NULL) fail_exchange(exchange, DLOCK_NO_MEMORY, "no memory");
+    if (exchange->status != DLOCK_OK)
+        text_copy(exchange->query->cause, DLOCK_CAUSE_SIZE, exchange->cause);
+    return exchange->status;
 }
 
 /* Waits until all replies have come, or none will. The copies are the caller's to free; with
  * DLOCK_OK there are all. */
 static dlock_status ask(query *query, server *server, const command *commands, int count,
                         reply *replies[]) {
-    exchange exchange = {
-        .request = {.on_reply = on_reply, .on_done = on_done, .reply_bytes_max = REPLY_BYTES_MAX},
-        .query = query,
-        .server = server,
-        .replies = replies};
+    waiter waiter = {0};
+    exchange exchange = {.query = query, .server = server, .waiter = &waiter, .replies = replies};
     loop *loop = query->deployment->loop;
-    for (int i = 0; i < count; i++)
-        replies[i] = NULL;
     loop_lock(loop);
-    if (!server_send(server, commands, count, &exchange.request))
-        on_done(&exchange.request, DLOCK_NO_MEMORY, "no memory");
-    wait_for_replies(&exchange);
-    if (!exchange.is_done) {
-        bool was_sent = connection_abandon(&exchange.request);
-        exchange.status = refuse(query, server, DLOCK_UNREACHABLE,
-                                 was_sent ? "no reply in time" : "no connection in time");
-    }
+    begin_exchange(&exchange, commands, count);
+    while (!is_over(&exchange))
+        wait_for_reply(query, &waiter, end_us(&exchange));
+    dlock_status status = end_exchange(&exchange);
     loop_unlock(loop);
-    for (int i = 0; i < count && exchange.status == DLOCK_OK; i++)
-        if (replies[i] == NULL)
-            exchange.status = refuse(query, server, DLOCK_NO_MEMORY, "no memory");
-    return exchange.status;
+    return status;
 }
 
 /* -- DLOCK.INFO */
@@ -155,14 +178,25 @@ static dlock_status inspect_group(query *query, server *server, const char *cons
     return status;
 }
 
-dlock_status query_lock(query *query, server *server) {
-    size_t length = strlen(query->name);
-    return inspect_group(query, server, &query->name, &length, 1);
+static int ask_lock(const query *query, command commands[]) {
+    inspect_command(&commands[0], query->name, strlen(query->name));
+    return 1;
 }
+
+static dlock_status take_lock(query *query, server *server, reply *const replies[]) {
+    return tell_lock(query, server, query->name, strlen(query->name), replies[0]);
+}
+
+const query_kind query_lock = {ask_lock, take_lock};
 
 /* -- GET and PTTL */
 
-static dlock_status tell_string(query *query, const server *server, reply *const replies[2]) {
+static int ask_string(const query *query, command commands[]) {
+    string_commands(commands, query->name);
+    return 2;
+}
+
+static dlock_status take_string(query *query, server *server, reply *const replies[]) {
     dlock_inspection lock = {.struct_size = sizeof(lock),
                              .server = server->name,
                              .name = query->name + query->prefix_length,
@@ -175,23 +209,19 @@ static dlock_status tell_string(query *query, const server *server, reply *const
     return DLOCK_OK;
 }
 
-dlock_status query_string(query *query, server *server) {
-    reply *replies[2];
-    command commands[2] = {{0}};
-    string_commands(commands, query->name);
-    dlock_status status = ask(query, server, commands, 2, replies);
-    if (status == DLOCK_OK) status = tell_string(query, server, replies);
-    free(replies[0]);
-    free(replies[1]);
-    return status;
-}
+const query_kind query_string = {ask_string, take_string};
 
 /* -- DLOCK.INFO WAITERS */
 
-static dlock_status tell_queue(query *query, const server *server, const reply *reply) {
-    const struct reply *queue = waiters_queue(reply), *element = NULL;
-    if (is_free(query, reply)) return DLOCK_OK;
-    if (queue == NULL) return refuse_reply(query, server, reply);
+static int ask_waiters(const query *query, command commands[]) {
+    waiters_command(&commands[0], query->name, query->waiters_max);
+    return 1;
+}
+
+static dlock_status take_waiters(query *query, server *server, reply *const replies[]) {
+    const reply *queue = waiters_queue(replies[0]), *element = NULL;
+    if (is_free(query, replies[0])) return DLOCK_OK;
+    if (queue == NULL) return refuse_reply(query, server, replies[0]);
     while (!query->is_enough && (element = reply_next(queue, element)) != NULL) {
         dlock_waiting waiting = {.struct_size = sizeof(waiting), .server = server->name};
         if (!waiting_read(&waiting, element)) return refuse_reply(query, server, element);
@@ -200,15 +230,7 @@ static dlock_status tell_queue(query *query, const server *server, const reply *
     return DLOCK_OK;
 }
 
-dlock_status query_waiters(query *query, server *server) {
-    reply *info;
-    command command = {0};
-    waiters_command(&command, query->name, query->waiters_max);
-    dlock_status status = ask(query, server, &command, 1, &info);
-    if (status == DLOCK_OK) status = tell_queue(query, server, info);
-    free(info);
-    return status;
-}
+const query_kind query_waiters = {ask_waiters, take_waiters};
 
 /* -- SCAN */
 
@@ -230,35 +252,43 @@ static dlock_status inspect_page(query *query, server *server, const reply *name
     return DLOCK_OK;
 }
 
-static dlock_status scan_page(query *query, server *server, char cursor[CURSOR_SIZE]) {
-    reply *page;
-    command command = {0};
-    command_add_words(&command, COMMAND_WORDS("SCAN", cursor, "MATCH", query->pattern, "TYPE",
-                                              LOCK_TYPE, "COUNT"));
-    command_add_number(&command, PAGE_SIZE);
-    dlock_status status = ask(query, server, &command, 1, &page);
-    if (status != DLOCK_OK) return status;
+static void scan_command(const query *query, const char *cursor, command *command) {
+    command_add_words(command, COMMAND_WORDS("SCAN", cursor, "MATCH", query->pattern, "TYPE",
+                                             LOCK_TYPE, "COUNT"));
+    command_add_number(command, PAGE_SIZE);
+}
+
+/* Tells of the locks of the page, and sets the cursor of the next page. */
+static dlock_status take_page(query *query, server *server, const reply *page,
+                              char cursor[CURSOR_SIZE]) {
     const reply *next = reply_element(page, 0), *names = reply_element(page, 1);
     bool is_page = next != NULL && next->kind == REPLY_TEXT && next->length < CURSOR_SIZE &&
                    names != NULL && names->kind == REPLY_ARRAY;
-    if (is_page) {
-        reply_copy_text(next, cursor, CURSOR_SIZE);
-        status = inspect_page(query, server, names);
-    } else {
-        status = refuse_reply(query, server, page);
+    if (!is_page) return refuse_reply(query, server, page);
+    reply_copy_text(next, cursor, CURSOR_SIZE);
+    return inspect_page(query, server, names);
+}
+
+static int ask_locks(const query *query, command commands[]) {
+    scan_command(query, "0", &commands[0]);
+    return 1;
+}
+
+static dlock_status take_locks(query *query, server *server, reply *const replies[]) {
+    char cursor[CURSOR_SIZE];
+    dlock_status status = take_page(query, server, replies[0], cursor);
+    while (status == DLOCK_OK && strcmp(cursor, "0") != 0 && !query->is_enough) {
+        reply *page;
+        command command = {0};
+        scan_command(query, cursor, &command);
+        status = ask(query, server, &command, 1, &page);
+        if (status == DLOCK_OK) status = take_page(query, server, page, cursor);
+        free(page);
     }
-    free(page);
     return status;
 }
 
-dlock_status query_locks(query *query, server *server) {
-    char cursor[CURSOR_SIZE] = "0";
-    dlock_status status;
-    do
-        status = scan_page(query, server, cursor);
-    while (status == DLOCK_OK && strcmp(cursor, "0") != 0 && !query->is_enough);
-    return status;
-}
+const query_kind query_locks = {ask_locks, take_locks};
 
 /* -- INFO */
 
@@ -275,19 +305,110 @@ static void tell_line(query *query, const char *server, const char *line, size_t
     query->tell_field(query->arg, server, text, colon + 1);
 }
 
-dlock_status query_info(query *query, server *server) {
-    reply *info;
-    command command = {0};
-    command_add_words(&command, COMMAND_WORDS("INFO", "dlock"));
+static int ask_info(const query *query, command commands[]) {
+    (void)query;
+    command_add_words(&commands[0], COMMAND_WORDS("INFO", "dlock"));
+    return 1;
+}
+
+static dlock_status take_info(query *query, server *server, reply *const replies[]) {
+    const reply *info = replies[0];
+    if (info->kind != REPLY_TEXT) return refuse_reply(query, server, info);
     query->is_found = false;
-    dlock_status status = ask(query, server, &command, 1, &info);
-    if (status == DLOCK_OK && info->kind != REPLY_TEXT) status = refuse_reply(query, server, info);
-    for (const char *line = status == DLOCK_OK ? info->text : ""; *line != '\0';) {
+    for (const char *line = info->text; *line != '\0';) {
         size_t length = strcspn(line, "\r\n");
         tell_line(query, server->name, line, length);
         line += length + strspn(line + length, "\r\n");
     }
-    free(info);
-    if (status != DLOCK_OK || query->is_found) return status;
-    return refuse(query, server, DLOCK_NO_MODULE, "INFO knows no dlock");
+    return query->is_found ? DLOCK_OK
+                           : refuse(query, server, DLOCK_NO_MODULE, "INFO knows no dlock");
+}
+
+const query_kind query_info = {ask_info, take_info};
+
+/* -- all servers */
+
+typedef struct server_query {
+    exchange exchange;
+    reply *replies[QUERY_COMMANDS_MAX];
+    bool is_taken;
+} server_query;
+
+struct query_run {
+    query *query;
+    const query_kind *kind;
+    waiter waiter;
+    size_t count;
+    server_query each[];
+};
+
+query_run *query_start(query *query, const query_kind *kind, const server_list *list) {
+    command commands[QUERY_COMMANDS_MAX] = {{0}};
+    int command_count = kind->ask(query, commands);
+    query_run *run = calloc(1, sizeof(*run) + list->count * sizeof(run->each[0]));
+    if (run == NULL) return NULL;
+    run->query = query;
+    run->kind = kind;
+    run->count = list->count;
+    loop_lock(query->deployment->loop);
+    for (size_t i = 0; i < run->count; i++) {
+        server_query *each = &run->each[i];
+        each->exchange = (exchange){.query = query,
+                                    .server = list->servers[i],
+                                    .waiter = &run->waiter,
+                                    .replies = each->replies};
+        begin_exchange(&each->exchange, commands, command_count);
+    }
+    loop_unlock(query->deployment->loop);
+    return run;
+}
+
+/* Locked. A server that has replied comes before one whose time is over. NULL: all are taken. */
+static server_query *wait_for_server(query_run *run) {
+    for (;;) {
+        server_query *over = NULL;
+        int64_t until_us = DEADLINE_NEVER;
+        bool is_any_left = false;
+        for (size_t i = 0; i < run->count; i++) {
+            server_query *each = &run->each[i];
+            if (each->is_taken) continue;
+            if (each->exchange.is_done) return each;
+            if (is_over(&each->exchange)) over = each;
+            is_any_left = true;
+            until_us = deadline_earlier(until_us, end_us(&each->exchange));
+        }
+        if (over != NULL || !is_any_left) return over;
+        wait_for_reply(run->query, &run->waiter, until_us);
+    }
+}
+
+static void free_replies(server_query *each) {
+    for (int i = 0; i < QUERY_COMMANDS_MAX; i++)
+        free(each->replies[i]);
+    each->is_taken = true;
+}
+
+bool query_next(query_run *run, dlock_status *status) {
+    loop *loop = run->query->deployment->loop;
+    loop_lock(loop);
+    server_query *each = wait_for_server(run);
+    if (each != NULL) *status = end_exchange(&each->exchange);
+    loop_unlock(loop);
+    if (each == NULL) return false;
+    if (*status == DLOCK_OK)
+        *status = run->kind->take(run->query, each->exchange.server, each->replies);
+    free_replies(each);
+    return true;
+}
+
+void query_stop(query_run *run) {
+    loop *loop = run->query->deployment->loop;
+    loop_lock(loop);
+    for (size_t i = 0; i < run->count; i++)
+        if (!run->each[i].is_taken && !run->each[i].exchange.is_done)
+            connection_abandon(&run->each[i].exchange.request);
+    loop_unlock(loop);
+    for (size_t i = 0; i < run->count; i++)
+        if (!run->each[i].is_taken) free_replies(&run->each[i]);
+    free(run);
 }

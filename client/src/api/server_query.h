@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server_query.h - reads locks and statistics of one server. Nothing is changed there. */
+/* server_query.h - reads locks and statistics of servers. Nothing is changed there. */
 #pragma once
 #include "deployment/deployment.h"
 
-/* A query, to one server after the other: the wanted, the functions to tell, and the result. */
+/* A query to several servers: what is wanted, the functions to tell, and the result. */
 typedef struct query {
     deployment *deployment;
     int64_t limit_us;              /* no request is sent later; replies have an I/O timeout more */
@@ -21,11 +21,34 @@ typedef struct query {
     char cause[DLOCK_CAUSE_SIZE]; /* of the last failure; names the server */
 } query;
 
-/* Each waits for the server and tells in the thread of the caller. Not locked. */
-typedef dlock_status (*query_fn)(query *query, server *server);
-dlock_status query_lock(query *query, server *server);
-/* The lock of a server without the module. */
-dlock_status query_string(query *query, server *server);
-dlock_status query_waiters(query *query, server *server);
-dlock_status query_locks(query *query, server *server);
-dlock_status query_info(query *query, server *server);
+enum { QUERY_COMMANDS_MAX = 2 };
+
+/* What to ask each server for. */
+typedef struct query_kind {
+    /* The first request to a server. The result is the number of commands. */
+    int (*ask)(const query *query, command commands[QUERY_COMMANDS_MAX]);
+    /* Tells of the replies, in the thread of the caller; may ask the server for more, and wait. */
+    dlock_status (*take)(query *query, server *server, reply *const replies[]);
+} query_kind;
+
+extern const query_kind query_lock;
+extern const query_kind query_string; /* the lock of a server without the module */
+extern const query_kind query_waiters;
+extern const query_kind query_locks;
+extern const query_kind query_info;
+
+/* The query under way: all servers are asked at once, so that a server that does not answer takes
+ * no time from the others. All functions: not locked, in the thread of the caller.
+ *
+ *     query_run *run = query_start(&query, &query_lock, &list);
+ *     while (query_next(run, &status)) ...
+ *     query_stop(run); */
+typedef struct query_run query_run;
+
+/* The list must live until query_stop(). NULL: no memory. */
+query_run *query_start(query *query, const query_kind *kind, const server_list *list);
+/* Waits for the next server that has replied or failed, whichever it is, and tells. False: there is
+ * no other server. */
+bool query_next(query_run *run, dlock_status *status);
+/* Abandons what is still under way. */
+void query_stop(query_run *run);

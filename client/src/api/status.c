@@ -29,7 +29,8 @@ static const row rows[] = {
     ROW(DLOCK_PROTOCOL, "the server gave an answer that a server with dlock does not give"),
     ROW(DLOCK_INVALID, "an argument is wrong"),
     ROW(DLOCK_NO_MEMORY, "out of memory, descriptors or threads"),
-    ROW(DLOCK_NO_MODULE, "the server has no dlock module (MODULE LOAD, or ?module=none)"),
+    ROW(DLOCK_NO_MODULE, "the server has no dlock module: loadmodule in redis.conf (on Debian: "
+                         "dlock-module enable), or ?module=none in the URL"),
 };
 
 static const row *find(dlock_status status) {

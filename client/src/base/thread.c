@@ -11,21 +11,39 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A fault that is blocked ends the process without the program's handler, which the crash reports
+ * of a sanitizer, a language runtime or the program itself rely on. */
+static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
+
 bool thread_start(pthread_t *thread, void *(*run)(void *), void *arg) {
     pthread_t detached;
-    sigset_t all, before;
-    sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return false;
-    bool is_started = pthread_create(thread != NULL ? thread : &detached, NULL, run, arg) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (is_started && thread == NULL) pthread_detach(detached);
-    return is_started;
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        sigdelset(&blocked, faults[i]);
+    int fault = pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    if (fault == 0) {
+        fault = pthread_create(thread != NULL ? thread : &detached, NULL, run, arg);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    if (fault == 0 && thread == NULL) pthread_detach(detached);
+    if (fault != 0) errno = fault;
+    return fault == 0;
+}
+
+uint64_t thread_number(void) {
+    static atomic_uint_least64_t last;
+    static _Thread_local uint64_t number;
+    if (number == 0) number = atomic_fetch_add(&last, 1) + 1;
+    return number;
 }
 
 void mutex_init(pthread_mutex_t *mutex) {
     pthread_mutexattr_t kind;
     pthread_mutexattr_init(&kind);
+#ifdef __GLIBC__ /* musl has no adaptive mutexes: a thread sleeps at once */
     pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
     pthread_mutex_init(mutex, &kind);
     pthread_mutexattr_destroy(&kind);
 }

@@ -12,9 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Signals of the program do not reach the thread. thread NULL: detached. False: the system has no
- * more threads to give. */
+/* Signals that are sent to the process do not reach the thread. Signals of a fault in the thread
+ * itself do, so that the program's crash reports see them. thread NULL: detached. False: the system
+ * has no more threads to give, and errno says why. */
 bool thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
+
+/* The number of the calling thread. No other thread gets it, not even after the end of this one. */
+uint64_t thread_number(void);
 
 /* For short critical sections: a thread spins a little before it sleeps. */
 void mutex_init(pthread_mutex_t *mutex);

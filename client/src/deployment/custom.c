@@ -246,6 +246,7 @@ static void start(deployment *deployment, attempt *attempt) {
     custom_run *run = attempt->prepared.run;
     *run = (custom_run){.custom = custom, .attempt = attempt, .limit.on_due = on_limit};
     attempt->may_hold = false;
+    attempt->fences = 0;
     bool is_queued = queue_job(custom, run);
     loop_set_timer(deployment->loop, &run->limit, is_queued ? attempt->limit_us : 0);
 }

@@ -34,10 +34,10 @@ void attempt_command(const attempt *attempt, lock_words words, command *command)
     words.name = attempt->name;
     words.token = attempt->token;
     words.lease_ms = attempt->lease_ms;
-    words.is_session = attempt->terms.session != NULL;
     words.mode = attempt->terms.mode;
     words.max_holders = attempt->terms.max_holders;
     words.is_repeated = attempt->is_repeated;
+    words.fences = attempt->fences;
     attempt->prepared.protocol->write(command, &words);
 }
 

@@ -14,21 +14,11 @@
 typedef struct deployment deployment;
 typedef struct attempt attempt;
 
-/* The connection a session lock is tied to. */
-typedef struct session {
-    own_connection *own; /* NULL: none */
-} session;
-
-/* The server is to notice the end of the session. */
-static inline void session_close(session *session) {
-    own_connection_close(session->own);
-    session->own = NULL;
-}
-
 /* The terms of a lock, the same for all of its attempts. */
 typedef struct attempt_terms {
-    session *session; /* NULL: not a session lock */
-    dlock_mode mode;  /* every acquire of the lock repeats these two, a renewal too */
+    /* Ties the lock to the session of its server (presence.h). NULL: the lease alone counts. */
+    struct tie *tie;
+    dlock_mode mode; /* every acquire of the lock repeats these two, a renewal too */
     uint32_t max_holders;
     uint32_t min_replicas;       /* must acknowledge; 0: none */
     uint32_t replica_timeout_ms; /* may come on top of limit_us */
@@ -66,20 +56,26 @@ struct attempt {
      * client to that server. */
     void (*on_sent)(attempt *attempt);
     void *arg;
-    bool is_repeated; /* acquire: an earlier one with the token may have been granted */
+    /* Acquire: a run of so many fences is wanted; 0: one. Out: so many were granted, the first one
+     * is fence. */
+    uint16_t fences;
+    bool is_repeated : 1; /* acquire: an earlier one with the token may have been granted */
     /* Nobody waits. Extend: take the lock again where it was forgotten. Acquire: the token holds
-     * the lock already; moves a session, and is never undone, neither at limit_us nor when
-     * abandoned. Release: waits for the replies of all servers. */
-    bool is_background;
+     * the lock already; ties it again to a session, and is never undone, neither at limit_us nor
+     * when abandoned. Release: waits for the replies of all servers. */
+    bool is_background : 1;
 
     /* The result. */
     /* After a failure: another attempt may succeed. After a release in the background, even with
      * DLOCK_OK: a server has not answered. */
-    bool is_transient;
+    bool is_transient : 1;
     /* Acquire, not OK: a server may have granted the lock, and nothing undoes that yet: a
      * withdrawal is needed. Release, set by the caller: an ACQUIRE with the token was in doubt and
      * may arrive late, so the RELEASE follows wherever replies are overdue. */
-    bool may_hold;
+    bool may_hold : 1;
+    /* Acquire: some of several servers granted the lock, and others had granted it to others. Maybe
+     * nobody has got it: the result says little, and another attempt may be different at once. */
+    bool is_split : 1; /* a bit, as a program may have many handles: memory_test.c */
     dlock_status status;
     int64_t asked_us;  /* the lease counts from here: before the request was sent */
     const char *cause; /* of anything but DLOCK_OK; names the server. Until attempt_free() */
@@ -110,7 +106,7 @@ typedef struct deployment_table {
     void (*list_servers)(deployment *deployment, int64_t limit_us, server_list *list);
     void (*free)(deployment *deployment);
     size_t run_size; /* memory for an attempt under way */
-    bool has_sessions, has_replicas;
+    bool has_replicas;
     /* NULL: commands can be run under a lock; else why not, for people. */
     const char *guarded_error;
 } deployment_table;
@@ -128,8 +124,9 @@ struct deployment {
     const lock_protocol *protocol; /* of the module, unless set otherwise after construction */
     loop *loop;
     uint32_t io_timeout_ms, connect_timeout_ms;
-    bool can_wait;  /* an acquire can be parked */
-    bool can_share; /* a lock can have shared holders */
+    uint32_t session_ms; /* the timeout of sessions; 0: the servers have none */
+    bool can_wait;       /* an acquire can wait in the server */
+    bool can_share;      /* a lock can have shared holders */
     withdrawals withdrawals;
 };
 

@@ -147,6 +147,7 @@ static void on_raised(round *round, dlock_status result) {
         return;
     }
     undo_all(round);
+    round->attempt->is_split = true;
     round_end(round, DLOCK_NO_QUORUM, "a majority granted it, but not with the same fence");
 }
 
@@ -178,6 +179,7 @@ static void on_voted(round *round, dlock_status result) {
     }
     undo_all(round);
     if (round->plan.fence == 0 || has_quorum(round, redlock->count - round->fence_refusals)) {
+        round->attempt->is_split = votes_are_split(&round->votes);
         round_end(round, result, NULL);
         return;
     }
@@ -267,6 +269,7 @@ static void start(deployment *deployment, attempt *attempt) {
     round *round = attempt->prepared.run;
     round_init(round, container_of(deployment, redlock, base), attempt);
     attempt->may_hold = false; /* what was granted is undone here */
+    attempt->is_split = false;
     if (attempt->operation == DLOCK_ACQUIRING)
         start_acquire(round);
     else

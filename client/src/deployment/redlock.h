@@ -38,6 +38,10 @@ dlock_status votes_result(const votes *votes, dlock_status no);
 /* Could this many more replies still make the result DLOCK_OK, or no? */
 bool votes_are_open(const votes *votes, dlock_status no, size_t more);
 
+/* Some said yes and others no, and enough servers have replied for a majority: maybe the servers
+ * that said no are for several others, none of whom has a majority. */
+bool votes_are_split(const votes *votes);
+
 /* "2 ok, 2 busy, 1 unreachable"; the words for yes and no are the caller's. Always with an end. */
 void votes_describe(const votes *votes, const char *yes, const char *no, char *text, size_t size);
 

@@ -2,22 +2,21 @@
 /* routed.c - see router.h and routed.h.
  *
  *   route      find the server. If none is known, or doubts have just come up, wait for a discovery
- *   request    routed_send.c. Busy, and the acquire may wait: once more, parked in the server
- *   doubt      the server of a parked request gives no sign of life: if a discovery finds another
- *              server, the acquire goes there. Else the request stays, and keeps its place
+ *   session    a request that waits, or that ties its lock, first waits for the session to be open
+ *   request    routed_send.c. Busy, and the acquire may wait: once more, and then it stands in the
+ *              queue of the lock, until an event of the session tells the outcome
  *   redirect   MOVED or ASK: the same request to another node
  *   script     plain Redis: a server that does not know the hash of a script gets the script
- *   undo       granted, but too few replicas know: a RELEASE on the same connection. The attempt
- *              ends with the reply, so the next acquire, by whomever, does not find the lock taken
+ *   replicas   granted or extended: enough replicas have to acknowledge that
+ *   undo       too few replicas know: a RELEASE. The attempt ends with the reply, so the next
+ *              acquire, by whomever, does not find the lock taken
  *   retry      a failure that may pass, and nothing was done: if the router knows another server,
  *              or a discovery finds one, that server gets one more try
- *   give up    at the limit, or abandoned: RELEASE follows an ACQUIRE on the same connection, and a
- *              withdrawal goes on
+ *   give up    at the limit, or abandoned: a withdrawal sends RELEASE behind the ACQUIRE
  *
  * An acquire whose reply was lost keeps its token (may_hold): the caller sends the same token
  * again, and keeps the place in the queue. Once a RELEASE of a token is on its way, the token must
- * not be used again: withdraw() changes the token. The same goes for an acquire of a session in
- * doubt: a late arrival would tie the lock to a closed connection.
+ * not be used again: withdraw() changes the token.
  *
  * Invariant: on_done is called from a callback of the loop, as the last thing; a failure to send
  * ends the run by its timer. */
@@ -27,9 +26,6 @@
 
 /* A slot that moves takes two: to the owner by the map, and to the next owner. */
 enum { REDIRECTS_MAX = 5 };
-
-/* A parked request with a quicker reply found the lock free. */
-enum { BRIEF_WAIT_US = 1000 };
 
 static int64_t now_of(const routed_run *run) {
     return loop_now_us(run->router->base.loop);
@@ -46,7 +42,11 @@ static void doubt(routed_run *run) {
 /* -- the end */
 
 static void stop(routed_run *run) {
-    run_settle_own(run);
+    const attempt *attempt = run->attempt;
+    if (attempt->may_hold && run->server != NULL) attempt_release_behind(attempt, run->server);
+    run_leave_session(run);
+    own_connection_free(run->own);
+    run->own = NULL;
     loop_clear_timer(run->router->base.loop, &run->timer);
     list_remove(&run->wait.node);
     server_free(run->server);
@@ -69,6 +69,7 @@ static void end(routed_run *run, dlock_status status, bool is_transient, const c
 static void withdraw(routed_run *run) {
     attempt *attempt = run->attempt;
     attempt->may_hold = false;
+    presence_leave(&run->guest);
     withdrawals_add(&run->router->base, attempt->name, attempt->token, attempt->lease_ms);
     token_vary(attempt->token);
 }
@@ -85,7 +86,8 @@ static void send_request(routed_run *run) {
 }
 
 static void go_to(routed_run *run, server *server, bool is_asking) {
-    run_return_own(run);
+    own_connection_free(run->own);
+    run->own = NULL;
     server_share(server);
     server_free(run->server);
     run->server = server;
@@ -150,8 +152,7 @@ static void fail(routed_run *run, dlock_status status, bool is_transient, const 
     attempt_set_result(attempt, status, is_transient, is_answer ? cause : text);
     if (is_in_doubt && attempt->operation == DLOCK_ACQUIRING) {
         attempt->may_hold = true;
-        bool is_given_up = run->is_granted || is_over || attempt->terms.session != NULL;
-        if (is_given_up && run_takes_lock(run)) withdraw(run);
+        if ((run->is_granted || is_over) && run_takes_lock(run)) withdraw(run);
     }
     if (is_transient || status == DLOCK_NO_REPLICAS) doubt(run);
     bool is_final = !is_transient || is_in_doubt || run->is_retry || is_over;
@@ -175,12 +176,21 @@ static void give_up_request(routed_run *run, const char *unanswered) {
     const connection *conn = run->request.conn;
     const char *unsent = conn == NULL ? "no connection in time" : connection_overdue(conn);
     run->attempt->asked_us = run->request.sent_us;
-    if (run_abandon_request(run, is_over))
+    if (connection_abandon(&run->request))
         fail(run, DLOCK_IN_DOUBT, true, unanswered);
-    else if (is_over && run->was_busy) /* there was no time for the own connection */
+    else if (is_over && run->was_busy) /* there was no time to queue */
         end(run, DLOCK_BUSY, false, "another holds the lock");
     else
         fail(run, DLOCK_UNREACHABLE, true, unsent);
+}
+
+/* The token has a place in the queue, or may have one. */
+static void give_up_place(routed_run *run, const char *cause) {
+    run->attempt->asked_us = 0;
+    if (run->phase == RUN_SESSION)
+        fail(run, DLOCK_UNREACHABLE, true, cause);
+    else
+        fail(run, DLOCK_IN_DOUBT, true, cause);
 }
 
 /* -- replies */
@@ -204,88 +214,205 @@ static void send_script(routed_run *run) {
     go_to(run, run->server, run->is_asking);
 }
 
+/* Without a run of fences the lock cannot be handed on, but it is granted. */
+static void send_without_run(routed_run *run) {
+    run->attempt->fences = 0;
+    go_to(run, run->server, run->is_asking);
+}
+
 static void note_busy(routed_run *run) {
     busy_names_note(&run->router->busy, run->attempt->name, now_of(run));
 }
 
 static void judge_busy(routed_run *run) {
     note_busy(run);
-    if (run->own != NULL || run->attempt->wait_until_us <= now_of(run)) {
+    if (run->is_queued && run->is_session_new) {
+        send_request(run);
+    } else if (run->is_queued) {
+        run->phase = RUN_QUEUED;
+        loop_set_timer(run->router->base.loop, &run->timer, run->limit_us);
+    } else if (run->is_waiting || run->attempt->wait_until_us <= now_of(run)) {
         finish(run);
-        return;
+    } else {
+        run->was_busy = true;
+        send_request(run);
     }
-    run->was_busy = true;
-    send_request(run);
 }
 
+/* The lease of a lock that lasts as long as the session is counted like the session. */
 static void judge_success(routed_run *run) {
-    bool has_waited = run->is_parked && now_of(run) - run->attempt->asked_us > BRIEF_WAIT_US;
-    if (has_waited) note_busy(run);
-    finish(run);
+    attempt *attempt = run->attempt;
+    const tie *tie = run_tie(run);
+    if (tie != NULL && tie->is_endless) {
+        attempt->asked_us = presence_renewed_us(&tie->guest);
+        attempt->lease_ms = presence_timeout_ms(&tie->guest);
+    }
+    if (!run_needs_replicas(run) || run->phase == RUN_REPLICAS)
+        finish(run);
+    else if (!run_send_replicas(run))
+        end(run, DLOCK_NO_MEMORY, false, "no memory");
 }
 
-static void on_done(request *request, dlock_status status, const char *cause) {
+/* The server has forgotten the session, or nobody has opened it yet. */
+static void await_session(routed_run *run) {
+    tie *tie = run_tie(run);
+    run->phase = RUN_SESSION;
+    loop_set_timer(run->router->base.loop, &run->timer, run->limit_us);
+    presence_reopen(tie != NULL ? &tie->guest : &run->guest);
+}
+
+static void judge_error(routed_run *run) {
+    attempt *attempt = run->attempt;
+    redirect redirect;
+    if (run->is_granted && run_tie(run) != NULL && attempt->operation == DLOCK_EXTENDING)
+        withdrawals_add(&run->router->base, attempt->name, attempt->token, attempt->lease_ms);
+    if (run->is_no_script && !run->needs_script)
+        send_script(run);
+    else if (run->is_run_refused && attempt->fences > 0)
+        send_without_run(run);
+    else if (run->is_no_session && now_of(run) < run->limit_us)
+        await_session(run);
+    else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause))
+        follow(run, &redirect);
+    else if (!(run->own != NULL && run->is_granted && run_takes_lock(run) && run_send_release(run)))
+        fail_by_reply(run);
+}
+
+static void on_request_done(request *request, dlock_status status, const char *cause) {
     routed_run *run = container_of(request, routed_run, request);
     attempt *attempt = run->attempt;
     bool is_transient = status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT;
-    redirect redirect;
     if (run->phase == RUN_UNDO) {
         fail_by_reply(run);
         return;
     }
-    attempt->asked_us = request->sent_us;
+    if (run->phase != RUN_REPLICAS) attempt->asked_us = request->sent_us;
     if (status == DLOCK_PROTOCOL && request->sent_us != 0) {
         run->is_granted = true;
         if (attempt->guarded.words != NULL) status = DLOCK_IN_DOUBT;
     }
-    if (status != DLOCK_OK)
+    if (status != DLOCK_OK && run->phase == RUN_REPLICAS) {
+        run->is_granted = true; /* nobody knows how many replicas have it */
+        attempt_set_result(attempt, DLOCK_NO_REPLICAS, false, cause);
+        judge_error(run);
+    } else if (status != DLOCK_OK) {
         fail(run, status, is_transient, cause);
-    else if (attempt->status == DLOCK_OK)
+    } else if (attempt->status == DLOCK_OK) {
         judge_success(run);
-    else if (attempt->status == DLOCK_BUSY)
+    } else if (attempt->status == DLOCK_BUSY) {
         judge_busy(run);
-    else if (run->is_no_script && !run->needs_script)
-        send_script(run);
-    else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause))
-        follow(run, &redirect);
-    else if (!(run->is_granted && run_takes_lock(run) && run_send_release(run)))
-        fail_by_reply(run);
+    } else {
+        judge_error(run);
+    }
 }
 
-/* Has another server taken over from the one that hangs? */
-static void look_for_another(routed_run *run) {
-    const server *known = find(run);
-    if (known != NULL && known != run->server) give_up_request(run, "the server does not answer");
+/* -- the session */
+
+/* While a reply is under way, nobody can tell whether the request came before or after. */
+static void on_session_open(guest *guest, bool is_new) {
+    routed_run *run = guest->arg;
+    tie *tie = run_tie(run);
+    if (run->phase == RUN_SESSION || (run->phase == RUN_QUEUED && is_new)) {
+        send_request(run);
+        return;
+    }
+    run->is_session_new = is_new;
+    if (tie != NULL && (is_new || tie->is_momentary)) tie->is_forgotten = true;
 }
+
+/* The loss may be that of the lock whose grant is on its way by another connection. A loss of an
+ * earlier grant to the token counts too: nobody can tell which of both it is. */
+static void take_loss(routed_run *run, const session_event *event) {
+    tie *tie = run_tie(run);
+    if (tie != NULL && run->phase != RUN_SESSION) tie_note_lost(tie, event);
+}
+
+/* The event may overtake the reply QUEUED, which comes by another connection. A lease counts from
+ * before the call that brought the event, or from before the grant if that is earlier. */
+static void take_event(guest *guest, const session_event *event) {
+    routed_run *run = guest->arg;
+    attempt *attempt = run->attempt;
+    if (event->kind == EVENT_LOST) {
+        take_loss(run, event);
+        return;
+    }
+    if (run->phase != RUN_QUEUED && !(run->phase == RUN_REQUEST && run->is_waiting)) return;
+    connection_abandon(&run->request);
+    note_busy(run);
+    if (event->kind == EVENT_GRANTED) {
+        tie *tie = run_tie(run);
+        if (tie != NULL) tie->is_lost = tie->is_forgotten = false; /* earlier than the grant */
+        attempt->fence = event->fence;
+        attempt->asked_us = event->sent_us - event->age_ms * 1000;
+        attempt_set_result(attempt, DLOCK_OK, false, "");
+        judge_success(run);
+        return;
+    }
+    verdict verdict;
+    read_ended_event(&verdict, event);
+    attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
+    run->is_no_session = run->is_no_script = run->is_run_refused = run->is_granted = false;
+    if (verdict.status == DLOCK_BUSY)
+        finish(run);
+    else
+        judge_error(run);
+}
+
+static void on_session_refused(guest *guest, dlock_status status, const char *cause) {
+    routed_run *run = guest->arg;
+    if (run->phase == RUN_SESSION) end(run, status, false, cause);
+}
+
+static void on_session_unreachable(guest *guest, const char *cause) {
+    routed_run *run = guest->arg;
+    if (run->phase == RUN_SESSION) give_up_place(run, cause);
+}
+
+static void on_session_moved(guest *guest) {
+    routed_run *run = guest->arg;
+    if (run->phase == RUN_SESSION || run->phase == RUN_QUEUED)
+        give_up_place(run, "another server has taken over");
+}
+
+const guest_table run_guests = {.on_open = on_session_open,
+                                .on_event = take_event,
+                                .on_refused = on_session_refused,
+                                .on_unreachable = on_session_unreachable,
+                                .on_moved = on_session_moved};
+
+/* -- time */
 
 static void on_found(loop_task *wait) {
     routed_run *run = container_of(wait, routed_run, wait);
-    if (run->phase == RUN_DISCOVERY)
-        resume(run);
-    else if (run->phase == RUN_REQUEST)
-        look_for_another(run);
+    if (run->phase == RUN_DISCOVERY) resume(run);
 }
 
-void run_doubt(void *arg) {
-    routed_run *run = arg;
-    if (run->phase != RUN_REQUEST) return;
-    doubt(run);
-    if (router_discover(run->router))
-        await_discovery(run);
-    else
-        look_for_another(run);
-}
-
-static void on_due(loop_timer *timer) {
+static void on_run_due(loop_timer *timer) {
     routed_run *run = container_of(timer, routed_run, timer);
-    if (run->phase == RUN_DISCOVERY) {
+    switch (run->phase) {
+    case RUN_DISCOVERY:
         resume(run);
-    } else if (run->phase == RUN_REQUEST) {
+        break;
+    case RUN_SESSION:
+        give_up_place(run, "no session in time");
+        break;
+    case RUN_REQUEST:
         give_up_request(run, "no reply in time");
-    } else if (run->phase == RUN_UNDO) { /* no reply to the RELEASE: a withdrawal goes on */
+        break;
+    case RUN_QUEUED:
+        give_up_place(run, "no event in time");
+        break;
+    case RUN_REPLICAS:
+        connection_abandon(&run->request);
+        run->is_granted = true;
+        attempt_set_result(run->attempt, DLOCK_NO_REPLICAS, false, "no reply of replicas in time");
+        judge_error(run);
+        break;
+    case RUN_UNDO: /* no reply to the RELEASE: a withdrawal goes on */
         connection_abandon(&run->request);
         fail_by_reply(run);
-    } else {
+        break;
+    default:
         finish(run);
     }
 }
@@ -294,9 +421,9 @@ static void on_due(loop_timer *timer) {
 
 static void start(deployment *base, attempt *attempt) {
     routed_run *run = attempt->prepared.run;
-    *run = (routed_run){.request.on_done = on_done,
+    *run = (routed_run){.request.on_done = on_request_done,
                         .wait = {.run = on_found},
-                        .timer = {.on_due = on_due},
+                        .timer = {.on_due = on_run_due},
                         .router = (router *)base,
                         .attempt = attempt,
                         .limit_us = attempt->limit_us};
@@ -312,9 +439,9 @@ static void abandon(deployment *base, attempt *attempt) {
     (void)base;
     routed_run *run = attempt->prepared.run;
     if (run->phase == RUN_IDLE) return;
-    bool is_sent = run->phase == RUN_UNDO;
-    if (is_sent) connection_abandon(&run->request);
-    if (run->phase == RUN_REQUEST) is_sent = run_abandon_request(run, true);
+    bool was_sent =
+        run->phase == RUN_UNDO || run->phase == RUN_QUEUED || run->phase == RUN_REPLICAS;
+    bool is_sent = connection_abandon(&run->request) || was_sent;
     bool is_in_doubt = is_sent && attempt->guarded.words != NULL;
     attempt_set_result(attempt, is_in_doubt ? DLOCK_IN_DOUBT : DLOCK_CANCELED, false, "canceled");
     if (is_sent && run_takes_lock(run)) withdraw(run);
@@ -326,5 +453,4 @@ const deployment_table routed_table = {.start = start,
                                        .list_servers = router_list,
                                        .free = router_free,
                                        .run_size = sizeof(routed_run),
-                                       .has_sessions = true,
                                        .has_replicas = true};

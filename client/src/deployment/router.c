@@ -158,6 +158,8 @@ void router_free(deployment *base) {
 }
 
 void router_tell_waits(router *router, dlock_status failure, const char *cause) {
+    if (failure != DLOCK_OK && router->failure == DLOCK_OK)
+        diagnose(router->options.diagnostics, DLOCK_LOG_WARNING, "discovery", "no result", cause);
     router->failure = failure;
     if (failure != DLOCK_OK) router->is_doubted = true;
     text_copy(router->cause, sizeof(router->cause), cause);

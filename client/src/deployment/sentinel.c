@@ -78,6 +78,8 @@ static bool use_newest(router *base) {
         return true;
     server *master = server_new(newest, &base->options);
     if (master == NULL) return false;
+    diagnose(base->options.diagnostics, known == NULL ? DLOCK_LOG_INFO : DLOCK_LOG_WARNING,
+             master->name, known == NULL ? "is the master" : "is the new master", router->name);
     server_free(router->master);
     router->master = master;
     return true;

@@ -137,6 +137,12 @@ static const char *pass_on(const url_taker *taker, const char *name, char *value
     return taker->take(taker->arg, name, decode(value, value, strlen(value)) ? value : NULL);
 }
 
+/* "yes" or "no": whether sentinels speak TLS, where the master does not or the other way round. */
+static const char *read_sentinel_tls(url *sentinel, const char *value) {
+    sentinel->is_tls = strcmp(value, "yes") == 0;
+    return sentinel->is_tls || strcmp(value, "no") == 0 ? NULL : "sentinel_tls is not yes or no";
+}
+
 /* locks: of the servers with locks. sentinel: NULL, or gets the login of the sentinels. */
 static const char *read_query(url *locks, url *sentinel, const url_taker *taker, char *rest) {
     const char *wrong = NULL, *user = "", *password = NULL;
@@ -152,6 +158,8 @@ static const char *read_query(url *locks, url *sentinel, const url_taker *taker,
             user = value;
         else if (sentinel != NULL && strcmp(name, "sentinel_password") == 0)
             password = value;
+        else if (sentinel != NULL && password == NULL && strcmp(name, "sentinel_tls") == 0)
+            wrong = read_sentinel_tls(sentinel, value);
         else if (password != NULL)
             wrong = "sentinel_password comes behind other parameters; an & in it is written %26";
         else
@@ -223,8 +231,7 @@ static const char *read_name(topology *topology, const char *name) {
 static const char *read_path(topology *topology, url *locks, const char *path) {
     if (topology->kind == TOPOLOGY_SENTINEL) return read_name(topology, path);
     if (path == NULL || path[0] == '\0') return NULL;
-    if (topology->kind != TOPOLOGY_CLUSTER) return read_db(locks, path);
-    return strcmp(path, "0") == 0 ? NULL : "a cluster has only database 0";
+    return read_db(locks, path);
 }
 
 /* node: the model of the servers. locks: the login to servers with locks. */
@@ -242,9 +249,7 @@ static const char *read_url(topology *topology, const scheme *scheme, const url_
     wrong = read_path(topology, locks, scheme->is_unix ? NULL : cut(hosts, '/'));
     if (wrong == NULL) wrong = read_query(locks, is_sentinel ? &node : NULL, taker, query);
     if (wrong == NULL && login != NULL) wrong = read_login(locks, login);
-    if (wrong != NULL) return wrong;
-    if (scheme->kind == TOPOLOGY_CLUSTER && node.db != 0) return "a cluster has only database 0";
-    return read_hosts(topology, &node, hosts, scheme);
+    return wrong != NULL ? wrong : read_hosts(topology, &node, hosts, scheme);
 }
 
 static bool is_same_server(const url *one, const url *other) {

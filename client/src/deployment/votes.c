@@ -38,6 +38,11 @@ bool votes_are_open(const votes *votes, dlock_status no, size_t more) {
     return votes->yes + more >= votes_quorum(votes->voters) || votes->no + more >= blocking(votes);
 }
 
+bool votes_are_split(const votes *votes) {
+    size_t quorum = votes_quorum(votes->voters);
+    return votes->yes > 0 && votes->yes < quorum && votes->yes + votes->no >= quorum;
+}
+
 static void put_count(char *text, size_t size, size_t count, const char *meaning) {
     char digits[TEXT_NUMBER_SIZE];
     if (count == 0) return;

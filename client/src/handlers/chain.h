@@ -23,8 +23,8 @@ typedef struct waiting_state {
 } waiting_state;
 
 /* The part that handlers see, and the library's own part. Set by the API for every call: pub, loop,
- * is_canceled, slots, is_gone; and min_replicas, replica_timeout_ms, session, mode and max_holders
- * of the attempt. */
+ * is_canceled, slots, lease, is_gone; and min_replicas, replica_timeout_ms, session, mode and
+ * max_holders of the attempt. */
 typedef struct call {
     dlock_call pub; /* first: handlers have a pointer to it */
     loop *loop;
@@ -33,13 +33,19 @@ typedef struct call {
     attempt attempt;
     void **slots; /* of the lock: one for each handler */
     bool is_gone; /* release: the lock was lost before, so no other thread may go on with it */
-    bool has_straggler; /* an ACQUIRE with the token was in doubt, and may arrive after the RELEASE;
-                           set by an acquire, for the release */
+    /* For the release: an ACQUIRE with the token was in doubt, and may arrive after the RELEASE; a
+     * guarded command was in doubt, and may still run while the token holds the lock. */
+    bool has_straggler : 1, has_late_command : 1;
 
     /* Private to chain.c. */
     bool is_under_way; /* from chain_begin() until the last handler is left */
     bool is_leaving;
     uint32_t position; /* the handler to enter next, or the last one that was left */
+
+    /* In hotspot.c: the local lock that the handle holds, from a grant to the release; NULL: none,
+     * or another thread has taken the local lock over. Changes locked. */
+    struct hot_name *_Atomic held;
+    const struct lease *lease; /* of the handle; NULL: not known */
 
     loop_timer timer; /* of the handler that has suspended the call: deadline or pause */
     local_place local;
@@ -52,8 +58,7 @@ static inline call *call_of(dlock_call *pub) {
 }
 
 static inline bool call_is_canceled(const call *call) {
-    const atomic_bool *is_canceled = atomic_load(&call->is_canceled);
-    return is_canceled != NULL && atomic_load(is_canceled);
+    return loop_has_canceled(call->loop, atomic_load(&call->is_canceled));
 }
 
 /* A single try, without waiting. */

@@ -5,12 +5,14 @@
 #pragma once
 #include "base/list.h"
 #include "dlock_spi.h"
+#include "net/loop.h"
 #include <stdatomic.h>
 
 /* The lock as the service knows it. */
 typedef struct hot_lock {
     char token[DLOCK_TOKEN_SIZE];
-    uint64_t fence;
+    uint64_t fence;       /* of the last thread; 0: the service has none */
+    uint32_t fences_left; /* of the run that was reserved: for the threads that follow */
     int64_t asked_us;
     uint32_t lease_ms;     /* 0: an extension found the lock lost */
     uint32_t min_replicas; /* this many replicas acknowledged the lease */
@@ -22,11 +24,15 @@ typedef struct hot_name {
     bool is_found;  /* by contention; else registered */
 
     /* In hotspot.c. Calls are queued only while the local lock is held. */
-    bool is_held; /* by a call or a handle: not freed */
-    list queue;   /* local_place of queued calls */
+    bool is_held;        /* by a call or a handle: not freed */
+    struct call *holder; /* of the handle that has the lock; NULL: a call is on its way, or none */
+    loop_timer timer;    /* set while calls wait for a holder: the lease of the holder ends */
+    list queue;          /* local_place of queued calls */
     uint32_t length;
-    hot_lock lock;     /* of the holder */
-    uint32_t hand_ons; /* in a row */
+    hot_lock lock;          /* of the holder */
+    uint32_t hand_ons;      /* in a row */
+    uint32_t last_hand_ons; /* in the row before, if there was one */
+    bool has_row;
     char name[];
 } hot_name;
 

@@ -6,13 +6,16 @@
  *             leave: after a failure, pass the local lock on at once
  *   release   enter: hand the lock on to the first queued call; else the release goes out.
  *             leave: pass the local lock on. If requests stay in order, on_sent has done so already
+ *   evict     the lease of a holder has ended, and other calls want the lock: the thread hangs, or
+ *             has forgotten the release. The first queued call goes out to the service
  *
  * A name has a local lock while registered, or contended lately (hot_names.h). A name that is
  * removed meanwhile lives on for its users; only new calls pass by.
  *
  * Shared claims pass by: a local lock has one holder, and would make readers wait for each other.
  *
- * Invariant: the holder alone touches hot->lock; the rest is under the loop's mutex. */
+ * Invariants: all of a hot_name is under the loop's mutex. hot->holder and call->held point at each
+ * other, or are NULL. */
 #include "handlers/hotspot.h"
 
 #include "lease/lease.h"
@@ -27,6 +30,37 @@ static dlock_step answer(call *call, dlock_status status, const char *cause) {
     return DLOCK_ANSWER;
 }
 
+static int64_t end_us(const hot_lock *lock) {
+    return validity_end_us(lock->asked_us, lock->lease_ms);
+}
+
+/* -- the holder. Locked, all of these */
+
+/* The lock of the holder ends by itself then, unless it is renewed until then. */
+static int64_t holder_end_us(const hot_name *hot) {
+    const lease *lease = hot->holder->lease;
+    int64_t granted_us = end_us(&hot->lock);
+    int64_t renewed_us = lease == NULL ? 0 : lease_gone_at_us(lease);
+    return granted_us > renewed_us ? granted_us : renewed_us;
+}
+
+static void watch_holder(loop *loop, hot_name *hot) {
+    bool is_needed = hot->holder != NULL && !list_is_empty(&hot->queue);
+    if (is_needed) loop_set_timer(loop, &hot->timer, holder_end_us(hot));
+}
+
+static void let_hold(hot_name *hot, call *call) {
+    hot->holder = call;
+    atomic_store(&call->held, hot);
+    watch_holder(call->loop, hot);
+}
+
+static void end_hold(loop *loop, hot_name *hot) {
+    atomic_store(&hot->holder->held, NULL);
+    hot->holder = NULL;
+    loop_clear_timer(loop, &hot->timer);
+}
+
 /* -- the local lock. Locked, all of these */
 
 static void on_deadline(loop_timer *timer) {
@@ -34,12 +68,16 @@ static void on_deadline(loop_timer *timer) {
     loop_ready(call->loop, &call->waiter);
 }
 
+static void on_holder_end(loop_timer *timer);
+
 static void join_queue(call *call, hot_name *hot) {
     list_append(&hot->queue, &call->local.node);
     hot->length++;
     call->local.hot = hot;
     call->timer.on_due = on_deadline;
     loop_set_timer(call->loop, &call->timer, call->pub.deadline_us);
+    hot->timer.on_due = on_holder_end;
+    watch_holder(call->loop, hot);
 }
 
 static void leave_queue(call *call) {
@@ -52,6 +90,10 @@ static void leave_queue(call *call) {
  * the lock; else the call goes out with a token of its own. */
 static void pass_on(hot_name *hot, bool is_handed_on) {
     list_node *first = list_first(&hot->queue);
+    if (!is_handed_on) {
+        hot->last_hand_ons = hot->hand_ons;
+        hot->has_row = true;
+    }
     hot->hand_ons = is_handed_on ? hot->hand_ons + 1 : 0;
     if (first == NULL) {
         hot_name_let_go(hot);
@@ -69,17 +111,47 @@ static void leave_local(call *call) {
     if (hot != NULL) pass_on(hot, false);
 }
 
+/* True: the lease of a holder has ended, and the local lock was taken away. */
+static bool evict(loop *loop, hot_name *hot) {
+    if (hot->holder == NULL || loop_now_us(loop) < holder_end_us(hot)) return false;
+    end_hold(loop, hot);
+    return true;
+}
+
+static void on_holder_end(loop_timer *timer) {
+    hot_name *hot = container_of(timer, hot_name, timer);
+    list_node *first = list_first(&hot->queue);
+    if (first == NULL) return; /* the next call in the queue sets the timer again */
+    loop *loop = container_of(first, call, local.node)->loop;
+    if (evict(loop, hot))
+        pass_on(hot, false);
+    else
+        watch_holder(loop, hot);
+}
+
 /* -- handing on */
 
-static int64_t end_us(const hot_lock *lock) {
-    return validity_end_us(lock->asked_us, lock->lease_ms);
+/* How many fences to reserve for the call and the threads that follow: twice as many as the last
+ * row of threads needed, so that few fences are reserved for nothing; 0: no run. */
+static uint16_t choose_run(const hotspot *hotspot, const hot_name *hot) {
+    uint32_t most = hotspot->hand_on + 1;
+    uint32_t row = hot->hand_ons > hot->last_hand_ons ? hot->hand_ons : hot->last_hand_ons;
+    if (most == 1) return 0;
+    return (uint16_t)(hot->has_row && 2 * (row + 1) < most ? 2 * (row + 1) : most);
+}
+
+/* The run belongs to the grant of the service; a handler in between grants one fence. */
+static void keep_fences(hot_lock *lock, call *call) {
+    bool has_run = call->attempt.fences > 0 && call->pub.fence != 0 && call->pub.remote_us != 0;
+    lock->fence = call->pub.fence;
+    lock->fences_left = has_run ? call->attempt.fences - 1u : 0;
+    call->attempt.fences = 0; /* renewals use the attempt */
 }
 
 /* Stores the lock of the holder, as granted or extended. */
 static void keep(hot_lock *lock, const call *call) {
     lock->min_replicas = call->attempt.terms.min_replicas;
     lock->has_straggler = call->has_straggler;
-    lock->fence = call->pub.fence;
     lock->asked_us = call->pub.asked_us;
     lock->lease_ms = call->pub.lease_ms;
     text_copy(lock->token, sizeof(lock->token), call->pub.token);
@@ -91,7 +163,8 @@ static void keep_if_longer(hot_lock *lock, const call *call) {
 
 /* Locked. True: a queued call goes on with the lock. */
 static bool hand_on(hotspot *hotspot, const call *call, hot_name *hot) {
-    if (call->attempt.terms.session != NULL || call->is_gone) return false;
+    if (call->attempt.terms.tie != NULL || call->is_gone || call->has_late_command) return false;
+    if (hot->lock.fence != 0 && hot->lock.fences_left == 0) return false;
     if (hot->hand_ons >= hotspot->hand_on || list_is_empty(&hot->queue)) return false;
     if (end_us(&hot->lock) <= loop_now_us(call->loop)) return false;
     pass_on(hot, true);
@@ -101,11 +174,11 @@ static bool hand_on(hotspot *hotspot, const call *call, hot_name *hot) {
 
 /* The lock was handed on to this call. True: with half of the wanted lease or more, and as safe as
  * wanted. Else the call asks for the lock with the same token, which renews a lock still held. */
-static bool accept_lock(const hotspot *hotspot, call *call, const hot_lock *lock) {
+static bool accept_lock(const hotspot *hotspot, call *call, hot_lock *lock) {
     int64_t left_us = end_us(lock) - loop_now_us(call->loop);
     bool is_long_enough = left_us * 2 >= (int64_t)call->pub.lease_ms * 1000;
-    bool is_safe_enough = call->attempt.terms.session == NULL &&
-                          call->attempt.terms.min_replicas <= lock->min_replicas;
+    bool is_safe_enough =
+        call->attempt.terms.tie == NULL && call->attempt.terms.min_replicas <= lock->min_replicas;
     text_copy(call->pub.token, DLOCK_TOKEN_SIZE, lock->token);
     call->has_straggler = lock->has_straggler;
     /* The release must not fail for want of memory. */
@@ -113,6 +186,10 @@ static bool accept_lock(const hotspot *hotspot, call *call, const hot_lock *lock
     if (!is_long_enough || !is_safe_enough || !has_memory) {
         call->waiting.may_hold = true; /* after a failure, waiting.c withdraws the lock */
         return false;
+    }
+    if (lock->fences_left > 0) {
+        lock->fence++;
+        lock->fences_left--;
     }
     call->pub.fence = lock->fence;
     call->pub.asked_us = lock->asked_us;
@@ -137,8 +214,11 @@ static void give_back(const hotspot *hotspot, const call *call) {
 static dlock_step go_on(hotspot *hotspot, call *call) {
     hot_name *hot = call->local.hot;
     hot_names_touch(&hotspot->names, hot);
-    if (!call->local.is_handed_on || !accept_lock(hotspot, call, &hot->lock)) return DLOCK_PASS;
-    *call->pub.slot = hot;
+    if (!call->local.is_handed_on || !accept_lock(hotspot, call, &hot->lock)) {
+        call->attempt.fences = choose_run(hotspot, hot);
+        return DLOCK_PASS;
+    }
+    let_hold(hot, call);
     return answer(call, DLOCK_OK, "");
 }
 
@@ -157,7 +237,7 @@ static dlock_step poll_queue(hotspot *hotspot, call *call) {
 static dlock_step take_local(hotspot *hotspot, call *call) {
     hot_name *hot = hot_names_find(&hotspot->names, call->pub.name);
     if (hot == NULL) return DLOCK_PASS;
-    if (!hot->is_held) {
+    if (!hot->is_held || (list_is_empty(&hot->queue) && evict(call->loop, hot))) {
         hot->is_held = true;
         call->local.hot = hot;
         return go_on(hotspot, call);
@@ -173,6 +253,7 @@ static dlock_step take_local(hotspot *hotspot, call *call) {
 
 static dlock_step enter_acquire(hotspot *hotspot, call *call) {
     bool is_queued = call->local.hot != NULL, is_shared = call->pub.mode == DLOCK_SHARED;
+    if (!is_queued) call->attempt.fences = 0;
     if (!is_queued && (is_shared || atomic_load(&hotspot->names.count) == 0)) return DLOCK_PASS;
     loop_lock(call->loop);
     dlock_step step = is_queued ? poll_queue(hotspot, call) : take_local(hotspot, call);
@@ -194,17 +275,18 @@ static void leave_acquire(hotspot *hotspot, call *call) {
     hot_name *hot = call->local.hot;
     bool is_granted = call->pub.status == DLOCK_OK;
     bool is_to_note = hot == NULL && hotspot->names.auto_max > 0 && is_contended(call);
-    bool is_to_leave = hot != NULL && !is_granted;
-    if (is_to_note || is_to_leave || call->local.is_handed_on) {
-        loop_lock(call->loop);
-        if (is_to_note) hot_names_note(&hotspot->names, call->pub.name);
-        if (call->local.is_handed_on) give_back(hotspot, call);
-        if (is_to_leave) leave_local(call);
-        loop_unlock(call->loop);
+    if (hot == NULL && !is_to_note) return;
+    loop_lock(call->loop);
+    if (is_to_note) hot_names_note(&hotspot->names, call->pub.name);
+    if (call->local.is_handed_on) give_back(hotspot, call);
+    if (hot != NULL && is_granted) {
+        keep(&hot->lock, call);
+        keep_fences(&hot->lock, call);
+        let_hold(hot, call);
+    } else {
+        leave_local(call);
     }
-    if (hot == NULL || !is_granted) return;
-    keep(&hot->lock, call);
-    *call->pub.slot = hot;
+    loop_unlock(call->loop);
 }
 
 /* -- release and extend */
@@ -213,18 +295,22 @@ static void on_sent(attempt *attempt) {
     leave_local(attempt->arg);
 }
 
-static dlock_step enter_release(hotspot *hotspot, call *call) {
-    hot_name *hot = *call->pub.slot;
-    if (hot == NULL) return DLOCK_PASS;
-    *call->pub.slot = NULL;
+/* True: the lock was handed on. */
+static bool release_local(hotspot *hotspot, call *call, hot_name *hot) {
+    end_hold(call->loop, hot);
     if (hot->lock.lease_ms != 0) keep_if_longer(&hot->lock, call); /* renewed */
+    if (hand_on(hotspot, call, hot)) return true;
+    call->local.hot = hot;
+    /* Once sent: all later requests arrive behind the release. */
+    call->on_sent = hotspot->is_ordered ? on_sent : NULL;
+    return false;
+}
+
+static dlock_step enter_release(hotspot *hotspot, call *call) {
+    if (atomic_load(&call->held) == NULL) return DLOCK_PASS;
     loop_lock(call->loop);
-    bool is_handed_on = hand_on(hotspot, call, hot);
-    if (!is_handed_on) {
-        call->local.hot = hot;
-        /* Once sent: all later requests arrive behind the release. */
-        call->on_sent = hotspot->is_ordered ? on_sent : NULL;
-    }
+    hot_name *hot = atomic_load(&call->held); /* NULL: evicted just now */
+    bool is_handed_on = hot != NULL && release_local(hotspot, call, hot);
     loop_unlock(call->loop);
     return is_handed_on ? answer(call, DLOCK_OK, "") : DLOCK_PASS;
 }
@@ -238,10 +324,22 @@ static void leave_release(call *call) {
 
 /* An extension never shortens a lease, so a failed extension changes nothing. */
 static void leave_extend(call *call) {
-    hot_name *hot = *call->pub.slot;
-    if (hot == NULL) return;
-    if (call->pub.status == DLOCK_OK) keep_if_longer(&hot->lock, call);
-    if (call->pub.status == DLOCK_LOST) hot->lock.lease_ms = 0;
+    if (atomic_load(&call->held) == NULL) return;
+    loop_lock(call->loop);
+    hot_name *hot = atomic_load(&call->held);
+    if (hot != NULL && call->pub.status == DLOCK_OK) keep_if_longer(&hot->lock, call);
+    if (hot != NULL && call->pub.status == DLOCK_LOST) hot->lock.lease_ms = 0;
+    loop_unlock(call->loop);
+}
+
+void hotspot_forget(call *call) {
+    loop_lock(call->loop);
+    hot_name *hot = atomic_load(&call->held);
+    if (hot != NULL) {
+        end_hold(call->loop, hot);
+        pass_on(hot, false);
+    }
+    loop_unlock(call->loop);
 }
 
 /* -- the handler */

@@ -18,3 +18,7 @@ typedef struct hotspot {
 } hotspot;
 
 dlock_handler hotspot_handler(hotspot *hotspot);
+
+/* After a release that a handler of the program has answered, so that this layer did not see it:
+ * the local lock goes on to the next call. Not locked. */
+void hotspot_forget(call *call);

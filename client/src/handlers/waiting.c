@@ -4,7 +4,8 @@
  *   acquire   IDLE -> ATTEMPT -> OK ------------------------------------> answer
  *                     ^     |     \-> CONFIRM (after a long wait) -> OK -> answer
  *                     |     v                                 \-> lost: as busy
- *                     +-- PAUSE <- busy or transient, and time is left; else answer
+ *                     +-- PAUSE <- busy or transient, and time is left, or the votes of several
+ *                                  servers are split; else answer
  *   release   IDLE -> ATTEMPT -> answer, or PAUSE -> ATTEMPT within one I/O timeout
  *   extend    IDLE -> ATTEMPT -> answer
  *
@@ -12,16 +13,21 @@
  * pause is under way. All of this file but enter() runs locked (loop.h). The functions that return
  * a bool: true if the call is answered.
  *
- * Invariants: no attempt but the first begins after the deadline. While an acquire goes on, the
- * deployment may change the token, which call and attempt share, and the call's status and cause
- * are of the attempt before. An acquire that fails while a server may hold the lock is withdrawn. A
- * cancel never undoes a grant. */
+ * A split vote is no answer: several clients that vote at the same moment can keep the lock from
+ * each other, and then nobody has it. So even a single try votes again, VOTES_MAX times in all,
+ * after a random pause that grows, and in time for the reply to come by the limit of the call.
+ *
+ * Invariants: no attempt begins after the deadline, but the first and those after a split vote.
+ * While an acquire goes on, the deployment may change the token, which call and attempt share, and
+ * the call's status and cause are of the attempt before. An acquire that fails while a server may
+ * hold the lock is withdrawn. A cancel never undoes a grant. */
 #include "handlers/waiting.h"
 
 #include "base/token.h"
+#include "deployment/presence.h"
 #include "lease/lease.h"
 
-enum { RELEASE_PAUSE_MS = 10 };
+enum { RELEASE_PAUSE_MS = 10, VOTES_MAX = 4, VOTE_PAUSE_MS = 20 };
 
 /* A grant that took more than this part of the lease is extended at once: the lease counts from
  * before the request was sent, and would end too soon. */
@@ -100,11 +106,19 @@ static bool can_park(const waiting *waiting) {
     return waiting->is_parked && deployment_can_wait(waiting->deployment);
 }
 
-/* An acquire ends one I/O timeout after the deadline, or after the begin of the only attempt. */
+/* An acquire ends one I/O timeout after the deadline, or after the begin of the first attempt. */
 static int64_t acquire_limit_us(const waiting *waiting, const call *call) {
-    int64_t begun_us = call->waiting.begun_us, deadline_us = call->pub.deadline_us;
-    return deadline_after_ms(deadline_us > begun_us ? deadline_us : begun_us,
+    int64_t first_us = call->pub.remote_us, deadline_us = call->pub.deadline_us;
+    return deadline_after_ms(deadline_us > first_us ? deadline_us : first_us,
                              waiting->deployment->io_timeout_ms);
+}
+
+/* No further attempt begins then, or later. */
+static int64_t last_try_us(const waiting *waiting, const call *call) {
+    bool may_vote = call->attempt.is_split && call->pub.attempts < VOTES_MAX;
+    int64_t half_ms = waiting->deployment->io_timeout_ms / 2, deadline_us = call->pub.deadline_us;
+    int64_t vote_us = deadline_after_ms(call->pub.remote_us, half_ms);
+    return may_vote && vote_us > deadline_us ? vote_us : deadline_us;
 }
 
 static bool start_acquire(const waiting *waiting, call *call) {
@@ -130,13 +144,10 @@ static bool start_acquire(const waiting *waiting, call *call) {
 
 static bool try_again(const waiting *waiting, call *call) {
     if (call_is_canceled(call)) return answer_canceled(waiting, call);
-    if (loop_now_us(call->loop) >= call->pub.deadline_us) return give_up(waiting, call);
-    /* A session lock that an earlier request gets ends with its connection. The same token on a new
-     * connection would be tied to the old one if the earlier request arrives late. */
-    bool is_session = call->attempt.terms.session != NULL;
+    if (loop_now_us(call->loop) >= last_try_us(waiting, call)) return give_up(waiting, call);
     bool is_undone = call->pub.status == DLOCK_NO_REPLICAS; /* by a RELEASE of the token */
-    if (call->waiting.may_hold && (is_session || is_undone)) withdraw(waiting, call);
-    if (is_undone || (call->waiting.may_hold && is_session)) token_vary(call->pub.token);
+    if (call->waiting.may_hold && is_undone) withdraw(waiting, call);
+    if (is_undone) token_vary(call->pub.token);
     return start_acquire(waiting, call);
 }
 
@@ -146,15 +157,17 @@ static int64_t choose_pause_us(const waiting *waiting, const call *call, int64_t
                       now_us - call->waiting.begun_us >= (int64_t)waiting->pause.min_ms * 1000;
     if (was_parked) return 0;
     const clock_source *clock = loop_clock(call->loop);
-    int64_t left_us = deadline_left_us(call->pub.deadline_us, now_us);
-    return backoff_pause_us(&waiting->pause, call->pub.attempts, clock->random_bits(clock),
-                            left_us);
+    int64_t left_us = deadline_left_us(last_try_us(waiting, call), now_us);
+    backoff rule = waiting->pause;
+    if (now_us >= call->pub.deadline_us) /* a split vote */
+        rule = (backoff){.random_ms = (uint32_t)VOTE_PAUSE_MS << (call->pub.attempts - 1)};
+    return backoff_pause_us(&rule, call->pub.attempts, clock->random_bits(clock), left_us);
 }
 
 static bool judge_failure(const waiting *waiting, call *call, dlock_status status,
                           bool is_transient, const char *cause) {
     int64_t now_us = loop_now_us(call->loop);
-    bool is_late = now_us >= call->pub.deadline_us;
+    bool is_late = now_us >= last_try_us(waiting, call);
     bool is_vague = status == DLOCK_UNREACHABLE || status == DLOCK_NO_QUORUM;
     if (is_vague && is_late && call->waiting.has_failed) /* the result before says more */
         is_transient = true;
@@ -162,7 +175,7 @@ static bool judge_failure(const waiting *waiting, call *call, dlock_status statu
         call_set_result(call, status, cause);
     call->waiting.has_failed = true;
     bool is_final = call->pub.status != DLOCK_BUSY && !is_transient;
-    if (is_final || is_late || call_is_only_try(call)) return give_up(waiting, call);
+    if (is_final || is_late) return give_up(waiting, call);
     if (call_is_canceled(call)) return answer_canceled(waiting, call);
     int64_t pause_us = choose_pause_us(waiting, call, now_us);
     if (pause_us == 0) return try_again(waiting, call);
@@ -188,9 +201,10 @@ static bool take_grant(const waiting *waiting, call *call) {
     call->pub.fence = call->attempt.fence;
     call->pub.asked_us = call->attempt.asked_us;
     call->pub.lease_ms = call->attempt.lease_ms; /* a store may grant another */
+    const tie *tie = call->attempt.terms.tie;
     int64_t waited_us = now_us - call->pub.asked_us;
-    if (waited_us * LONG_WAIT_PARTS <= (int64_t)call->pub.lease_ms * 1000)
-        return judge_grant(waiting, call);
+    bool is_brief = waited_us * LONG_WAIT_PARTS <= (int64_t)call->pub.lease_ms * 1000;
+    if (is_brief || (tie != NULL && tie->is_endless)) return judge_grant(waiting, call);
     int64_t reply_by_us = deadline_after_ms(now_us, waiting->deployment->io_timeout_ms);
     int64_t limit_us = deadline_earlier(acquire_limit_us(waiting, call), reply_by_us);
     call->waiting.phase = WAITING_CONFIRM;

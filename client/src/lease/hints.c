@@ -25,6 +25,7 @@ static void on_proof_reply(request *request, int index, const reply *reply) {
     if (verdict.status != DLOCK_LOST) return; /* held, or not the word of the master */
     lease_lose(hinted->lease, DLOCK_LOST);
     notifier_look(hinted->watched);
+    tracking_remove(&hinted->tracked);
 }
 
 /* The renewal finds out about the lock of a session whose connection has ended. */
@@ -46,7 +47,8 @@ static void on_read(tracked_name *tracked, server *server, const reply *info) {
 
 static void on_due(loop_timer *timer) {
     hinted_lock *hinted = container_of(timer, hinted_lock, timer);
-    hinted->tracked = (tracked_name){.name = hinted->name, .on_read = on_read};
+    hinted->tracked =
+        (tracked_name){.name = hinted->name, .token = hinted->token, .on_read = on_read};
     tracking_add(hinted->tracking, &hinted->tracked);
 }
 

@@ -53,10 +53,20 @@ static void set_rule(lease *lease, const lease_rule *rule) {
 static void set_suspect(lease *lease, int64_t now_us) {
     if (lease->rule.renew_every_ms == 0) return;
     int64_t gone_us = lease_gone_at_us(lease), due_us = lease_renew_at_us(lease);
-    if (due_us == DEADLINE_NEVER) due_us = gone_us - lease->renew_before_us;
+    if (lease->own_end_us == DEADLINE_NEVER) /* the reply to the next heartbeat is due */
+        due_us = lease->asked_us + (int64_t)lease->rule.lease_ms * 1000 * 2 / 3;
+    else if (due_us == DEADLINE_NEVER)
+        due_us = gone_us - lease->renew_before_us;
     int64_t rest_us = gone_us - (due_us > now_us ? due_us : now_us);
     int64_t grace_us = (int64_t)lease->rule.io_timeout_ms * 1000;
     atomic_store(&lease->suspect_before_us, rest_us - deadline_earlier(grace_us, rest_us / 2));
+}
+
+/* One of the two ends has moved. A question stays. */
+static void move_gone(lease *lease, int64_t now_us) {
+    int64_t gone_us = deadline_earlier(lease->own_end_us, lease->session_end_us);
+    set_gone(lease, atomic_load(&lease->gone_us) < 0 ? -gone_us : gone_us);
+    set_suspect(lease, now_us);
 }
 
 void lease_init(lease *lease, const lease_rule *rule) {
@@ -83,20 +93,36 @@ void lease_free(lease *lease) {
 void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us) {
     lease->acquired_us = lease->asked_us = asked_us;
     lease->lease_ms = lease_ms;
+    lease->own_end_us = end_us(lease, asked_us, lease_ms);
+    lease->session_end_us = DEADLINE_NEVER;
     atomic_store(&lease->why, DLOCK_OK);
-    set_gone(lease, end_us(lease, asked_us, lease_ms));
+    set_gone(lease, lease->own_end_us);
     set_suspect(lease, now_us);
+}
+
+void lease_follow_session(lease *lease, int64_t sent_us, uint32_t timeout_ms, bool is_endless,
+                          int64_t now_us) {
+    int64_t session_end_us = end_us(lease, sent_us, timeout_ms);
+    bool is_first = lease->session_end_us == DEADLINE_NEVER;
+    if (now_us >= lease_gone_at_us(lease)) return;
+    if (is_endless) {
+        lease->own_end_us = DEADLINE_NEVER;
+        lease->asked_us = sent_us;
+    }
+    if (is_first || session_end_us > lease->session_end_us) lease->session_end_us = session_end_us;
+    if (!is_first) atomic_store(&lease->why, DLOCK_OK);
+    move_gone(lease, now_us);
 }
 
 bool lease_extend(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us) {
     int64_t gone_us = lease_gone_at_us(lease), later_us = end_us(lease, asked_us, lease_ms);
     if (now_us >= gone_us) return false;
     atomic_store(&lease->why, DLOCK_OK);
-    if (later_us <= gone_us) return true;
+    if (later_us <= lease->own_end_us) return true; /* or the session alone counts */
     lease->asked_us = asked_us;
     lease->lease_ms = lease_ms;
-    set_gone(lease, atomic_load(&lease->gone_us) < 0 ? -later_us : later_us);
-    set_suspect(lease, now_us);
+    lease->own_end_us = later_us;
+    move_gone(lease, now_us);
     return true;
 }
 
@@ -122,9 +148,9 @@ static int64_t suspect_at(const lease *lease, int64_t number) {
 
 dlock_state lease_state(const lease *lease, int64_t now_us) {
     int64_t number = atomic_load(&lease->gone_us);
-    if (number == 0) return DLOCK_FREE;
-    if (now_us >= llabs(number)) return DLOCK_GONE;
-    return now_us < suspect_at(lease, number) ? DLOCK_HELD : DLOCK_SUSPECT;
+    if (number == 0) return DLOCK_STATE_FREE;
+    if (now_us >= llabs(number)) return DLOCK_STATE_LOST;
+    return now_us < suspect_at(lease, number) ? DLOCK_STATE_HELD : DLOCK_STATE_SUSPECT;
 }
 
 int64_t lease_left_us(const lease *lease, int64_t now_us) {
@@ -142,6 +168,7 @@ int64_t lease_gone_at_us(const lease *lease) {
 int64_t lease_renew_at_us(const lease *lease) {
     int64_t gone_us = lease_gone_at_us(lease), asked_us = lease->asked_us;
     if (lease->rule.renew_every_ms == 0 || gone_us <= LEASE_OVER) return DEADLINE_NEVER;
+    if (lease->own_end_us == DEADLINE_NEVER) return DEADLINE_NEVER; /* the session is renewed */
     int64_t due_us = gone_us - lease->renew_before_us;
     /* A lease that is shorter than in the rule would be due at once. */
     int64_t every_us = (int64_t)lease->rule.renew_every_ms * 1000;
@@ -167,6 +194,8 @@ int lease_lost_fd(lease *lease) {
     int64_t number = atomic_load(&lease->gone_us);
     int64_t late_us = lease->has_lead || llabs(number) <= LEASE_OVER ? 0 : lead_us(lease->lease_ms);
     lease->has_lead = true;
+    if (lease->own_end_us != DEADLINE_NEVER) lease->own_end_us -= late_us;
+    if (lease->session_end_us != DEADLINE_NEVER) lease->session_end_us -= late_us;
     set_gone(lease, number < 0 ? number + late_us : number - late_us);
     return lease->lost_fd;
 }
@@ -174,7 +203,7 @@ int lease_lost_fd(lease *lease) {
 dlock_status lease_why(const lease *lease, dlock_state state) {
     dlock_status why = (dlock_status)atomic_load(&lease->why);
     if (why != DLOCK_OK) return why;
-    if (state == DLOCK_GONE) return DLOCK_LOST; /* the lease has just ended */
+    if (state == DLOCK_STATE_LOST) return DLOCK_LOST; /* the lease has just ended */
     if (atomic_load(&lease->gone_us) < 0) return DLOCK_UNREACHABLE;
     bool is_held_longest =
         lease->rule.max_hold_ms > 0 && lease_renew_at_us(lease) == DEADLINE_NEVER;

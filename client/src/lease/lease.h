@@ -31,9 +31,13 @@ typedef struct lease {
     uint32_t lease_ms;                         /* of the last grant or extension */
     int64_t renew_before_us;                   /* this long before the lock is gone */
     atomic_int_least64_t suspect_before_us;
-    /* End of validity less the lead. 0: not held. LEASE_OVER: gone for good. Negative: in question,
-     * since the connection of a session has ended. */
+    /* The earlier of own_end_us and session_end_us. 0: not held. LEASE_OVER: gone for good.
+     * Negative: in question, since the lock ends with the connection of its session, which has
+     * ended. */
     atomic_int_least64_t gone_us;
+    /* End of validity less the lead: of the lock's own lease, and of the session that the lock is
+     * tied to. DEADLINE_NEVER: there is none. */
+    int64_t own_end_us, session_end_us;
     atomic_int why; /* what the last renewal said, or how the lock was lost: a dlock_status */
     int lost_fd;    /* a timer; negative: nobody wanted one */
     int64_t acquired_us;
@@ -50,6 +54,11 @@ void lease_free(lease *lease);
 void lease_plan(lease *lease, uint32_t lease_ms);
 /* The lock was granted, asked for at asked_us. The lease may be another than that of the rule. */
 void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us);
+/* The lock is tied to a session that was renewed at sent_us, for timeout_ms. is_endless: the lock
+ * has no lease of its own. Right after lease_begin(), and after each renewal of the session. Does
+ * nothing if the lock is gone. */
+void lease_follow_session(lease *lease, int64_t sent_us, uint32_t timeout_ms, bool is_endless,
+                          int64_t now_us);
 /* The lock was extended, and ends not sooner than before. A question stays: a server that has not
  * noticed the end of a session extends the lock too. False: too late, the lock is gone. */
 bool lease_extend(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us);

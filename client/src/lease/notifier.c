@@ -19,22 +19,22 @@ enum { SUSPECT_PAUSE_US = 20000 };
 static void set_timer(watched_lock *watched) {
     loop *loop = watched->notifier->loop;
     int64_t due_us = lease_suspect_at_us(watched->lease);
-    if (watched->known == DLOCK_SUSPECT)
+    if (watched->known == DLOCK_STATE_SUSPECT)
         due_us = deadline_earlier(lease_gone_at_us(watched->lease),
                                   loop_now_us(loop) + SUSPECT_PAUSE_US);
     loop_set_timer(loop, &watched->timer, due_us);
 }
 
-/* The state of the lock, if the program is to be told; else DLOCK_FREE. */
+/* The state of the lock, if the program is to be told; else DLOCK_STATE_FREE. */
 static dlock_state find_news(watched_lock *watched) {
     dlock_state state = lease_state(watched->lease, loop_now_us(watched->notifier->loop));
-    if (state < DLOCK_SUSPECT) watched->known = DLOCK_HELD;
-    return state > watched->known ? state : DLOCK_FREE;
+    if (state < DLOCK_STATE_SUSPECT) watched->known = DLOCK_STATE_HELD;
+    return state > watched->known ? state : DLOCK_STATE_FREE;
 }
 
 static void on_due(loop_timer *timer) {
     watched_lock *watched = container_of(timer, watched_lock, timer);
-    if (find_news(watched) == DLOCK_FREE) {
+    if (find_news(watched) == DLOCK_STATE_FREE) {
         set_timer(watched);
         return;
     }
@@ -49,13 +49,13 @@ static void tell_lock(notice *notice) {
     const char *name = watched->name;
     dlock_state news = find_news(watched);
     dlock_status why = lease_why(watched->lease, news);
-    dlock_event event = news == DLOCK_GONE ? DLOCK_EVENT_LOST : DLOCK_EVENT_SUSPECT;
-    if (news != DLOCK_FREE) watched->known = news;
-    if (news == DLOCK_GONE)
+    dlock_event event = news == DLOCK_STATE_LOST ? DLOCK_EVENT_LOST : DLOCK_EVENT_SUSPECT;
+    if (news != DLOCK_STATE_FREE) watched->known = news;
+    if (news == DLOCK_STATE_LOST)
         lease_lose(watched->lease, why);
     else
         set_timer(watched);
-    if (news == DLOCK_FREE) return;
+    if (news == DLOCK_STATE_FREE) return;
     loop_unlock(notifier->loop);
     notifier->on_event(notifier->event_arg, event, name, why);
     loop_lock(notifier->loop);
@@ -91,8 +91,8 @@ void notifier_init(notifier *notifier, loop *loop, dlock_event_fn on_event, void
 }
 
 void notifier_add(notifier *notifier, watched_lock *watched) {
-    if (watched->known != DLOCK_FREE) return;
-    watched->known = DLOCK_HELD;
+    if (watched->known != DLOCK_STATE_FREE) return;
+    watched->known = DLOCK_STATE_HELD;
     watched->notifier = notifier;
     watched->timer.on_due = on_due;
     watched->notice.tell = tell_lock;
@@ -100,14 +100,14 @@ void notifier_add(notifier *notifier, watched_lock *watched) {
 }
 
 void notifier_look(watched_lock *watched) {
-    bool is_settled = watched->known == DLOCK_FREE || watched->known == DLOCK_GONE;
+    bool is_settled = watched->known == DLOCK_STATE_FREE || watched->known == DLOCK_STATE_LOST;
     if (!is_settled && !list_has(&watched->notice.node)) set_timer(watched);
 }
 
 void notifier_remove(watched_lock *watched) {
     notifier *notifier = watched->notifier;
-    if (watched->known == DLOCK_FREE) return;
-    watched->known = DLOCK_FREE;
+    if (watched->known == DLOCK_STATE_FREE) return;
+    watched->known = DLOCK_STATE_FREE;
     loop_clear_timer(notifier->loop, &watched->timer);
     notifier_forget(notifier, &watched->notice);
 }

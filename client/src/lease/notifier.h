@@ -31,7 +31,7 @@ typedef struct watched_lock {
     notifier *notifier;
     loop_timer timer;
     notice notice;
-    dlock_state known; /* to the program; DLOCK_FREE: the lock is not watched */
+    dlock_state known; /* to the program; DLOCK_STATE_FREE: the lock is not watched */
 } watched_lock;
 
 /* Takes the background work of the loop, so call before the background thread starts, which uses

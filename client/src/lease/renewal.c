@@ -6,20 +6,20 @@
  *             soon: their requests leave together, in a pipeline
  *   settle    extended: due again later. DLOCK_LOST: lost. Any other failure: due again after a
  *             pause, as long as the lock is not gone
- *   move      the connection of a session broke: the lock is in question. An ACQUIRE with the same
- *             token on a new connection tells: the same fence, and nobody else held the lock in
- *             between
+ *   tie       the server may have forgotten that the lock is tied to the session: a restart, a
+ *             failover, a slot that moved, or a lock that ends with the connection. An ACQUIRE with
+ *             the same token ties it again. If the reply is the same fence, nobody else held the
+ *             lock in between
  *
  * Invariants: a lock is in the heap, or blocked, or under way, or paused, or nothing is to come. A
- * lock that is cut off is not extended: an attempt under way is a move. Each extension with
- * replicas takes a connection, so only some may be under way, and further locks are blocked
- * meanwhile. */
+ * lock that is untied is not extended: an attempt under way ties it. Each extension with replicas
+ * takes a connection, so only some may be under way, and further locks are blocked meanwhile. */
 #include "lease/renewal.h"
 
 /* A lock joins a wave if it is due within this part of its time between two renewals. */
 enum { JOIN_PARTS = 2, JOINERS_MAX = 1024, WITH_REPLICAS_MAX = 16 };
 enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 500, BREATH_US = 1000 };
-enum { MOVE_LEASE_MS = 1 }; /* the server never makes a lease shorter */
+enum { TIE_LEASE_MS = 1 }; /* the server never makes a lease shorter */
 
 static int64_t now_of(const renewal *renewal) {
     return loop_now_us(renewal->deployment->loop);
@@ -53,7 +53,7 @@ static void schedule(kept_lock *kept, int64_t due_us) {
 static void schedule_next(kept_lock *kept) {
     int64_t now_us = now_of(kept->renewal), due_us = lease_renew_at_us(kept->lease);
     if (due_us < now_us + BREATH_US) due_us = now_us + BREATH_US; /* whatever a store replied */
-    schedule(kept, kept->is_cut_off ? now_us : due_us);
+    schedule(kept, kept->is_untied ? now_us : due_us);
 }
 
 static void schedule_retry(kept_lock *kept, dlock_status failure) {
@@ -74,7 +74,7 @@ static void lose(kept_lock *kept) {
 /* The attempt is done or abandoned. */
 static void restore_attempt(kept_lock *kept) {
     attempt *attempt = kept->attempt;
-    if (!kept->is_cut_off && kept->min_replicas > 0) kept->renewal->with_replicas--;
+    if (!kept->is_untied && kept->min_replicas > 0) kept->renewal->with_replicas--;
     kept->is_under_way = false;
     attempt->is_background = false;
     attempt->fence = kept->fence;
@@ -88,65 +88,119 @@ static void abandon(kept_lock *kept) {
     restore_attempt(kept);
 }
 
-/* -- sessions */
+/* -- ties */
 
-/* The connection has ended: the server may have given the lock to somebody else by now. An
- * extension under way is abandoned, as the reply would say nothing about the session. */
-static void cut_off(void *arg) {
-    kept_lock *kept = arg;
+/* An extension under way is abandoned, as its reply would say nothing about the tie. */
+static void tie_again(kept_lock *kept) {
+    if (kept->is_untied && kept->is_under_way) return;
     abandon(kept);
     unschedule(kept);
-    kept->is_cut_off = true;
+    kept->is_untied = true;
     kept->pause_ms = 0;
-    lease_question(kept->lease, true);
     schedule_next(kept);
+}
+
+static void on_open(guest *guest, bool is_new) {
+    kept_lock *kept = guest->arg;
+    if (is_new || kept->is_untied) tie_again(kept);
+}
+
+/* The key has moved to another node with its slot, and is held there still. */
+static void on_event(guest *guest, const session_event *event) {
+    kept_lock *kept = guest->arg;
+    if (event->kind != EVENT_LOST) return;
+    if (reply_is_text(event->why, "moved"))
+        tie_again(kept);
+    else
+        lose(kept);
+}
+
+/* The presence goes on trying. */
+static void on_refused(guest *guest, dlock_status status, const char *cause) {
+    kept_lock *kept = guest->arg;
+    (void)cause;
+    atomic_store(&kept->lease->why, (int)status);
+}
+
+static void on_moved(guest *guest) {
+    tie_again(guest->arg);
+}
+
+/* The server may have given a lock that ends with the connection to somebody else by now. */
+static void on_away(guest *guest) {
+    kept_lock *kept = guest->arg;
+    if (!kept->attempt->terms.tie->is_momentary) return;
+    abandon(kept);
+    unschedule(kept);
+    kept->is_untied = true;
+    lease_question(kept->lease, true);
     notifier_look(kept->watched);
 }
 
-static void keep_listening_or_move(kept_lock *kept) {
-    const session *session = kept->attempt->terms.session;
-    if (session != NULL && (session->own == NULL || session->own->conn == NULL)) {
-        cut_off(kept);
-        return;
-    }
-    if (session != NULL) {
-        session->own->on_broken = cut_off;
-        session->own->arg = kept;
-    }
-    schedule_next(kept);
+static void follow_session(kept_lock *kept, int64_t sent_us) {
+    const tie *tie = kept->attempt->terms.tie;
+    lease_follow_session(kept->lease, sent_us, presence_timeout_ms(&tie->guest), tie->is_endless,
+                         now_of(kept->renewal));
 }
 
-/* Nothing was granted, and nothing that is still on the way can tie the lock to a dead
- * connection. */
+static void on_renewed(guest *guest, int64_t sent_us) {
+    kept_lock *kept = guest->arg;
+    if (kept->is_untied) return;
+    follow_session(kept, sent_us);
+    atomic_fetch_add(&kept->renewal->count, 1);
+}
+
+static const guest_table kept_guests = {.on_open = on_open,
+                                        .on_event = on_event,
+                                        .on_refused = on_refused,
+                                        .on_moved = on_moved,
+                                        .on_away = on_away,
+                                        .on_renewed = on_renewed};
+
+/* The attempt gives the guest back. */
+static void take_guest(kept_lock *kept) {
+    tie *tie = kept->attempt->terms.tie;
+    if (tie == NULL) return;
+    bool is_lost = tie->is_lost, is_forgotten = tie->is_forgotten;
+    tie->is_lost = tie->is_forgotten = false;
+    tie->guest.table = &kept_guests;
+    tie->guest.arg = kept;
+    if (is_lost)
+        lose(kept);
+    else if (is_forgotten || tie->guest.presence == NULL)
+        tie_again(kept);
+}
+
+/* Asking again does no harm, however late the requests arrive. */
 static bool is_harmless(const attempt *attempt) {
-    if (attempt->may_hold) return false;
     return attempt->status == DLOCK_UNREACHABLE || attempt->status == DLOCK_NO_MEMORY ||
+           attempt->status == DLOCK_IN_DOUBT ||
            (attempt->status == DLOCK_REFUSED && attempt->is_transient);
 }
 
-/* A late ACQUIRE in doubt would tie the lock to a connection that has ended, and so end the lock
- * after a second move: no second move then, the lock is lost. No withdrawal is needed: the lock
- * lasts as long as before for an owner who still has to stop, or for MOVE_LEASE_MS. */
-static void settle_move(kept_lock *kept, uint64_t fence) {
+/* A lock with another fence was taken anew: nobody uses it. */
+static void settle_tie(kept_lock *kept, uint64_t fence) {
     const attempt *attempt = kept->attempt;
+    deployment *deployment = kept->renewal->deployment;
     if (attempt->status == DLOCK_OK && fence == kept->fence) {
-        kept->is_cut_off = false;
+        kept->is_untied = false;
         kept->pause_ms = 0;
         atomic_store(&kept->lease->why, DLOCK_OK);
         lease_question(kept->lease, false);
-        keep_listening_or_move(kept);
+        follow_session(kept, presence_renewed_us(&attempt->terms.tie->guest));
+        schedule_next(kept);
+        take_guest(kept); /* may schedule anew */
         return;
     }
-    session_close(attempt->terms.session);
     if (attempt->status == DLOCK_OK)
-        withdrawals_add(kept->renewal->deployment, attempt->name, attempt->token, MOVE_LEASE_MS);
+        withdrawals_add(deployment, attempt->name, attempt->token, deployment->session_ms);
     if (is_harmless(attempt))
         schedule_retry(kept, attempt->status);
     else
         lose(kept);
 }
 
-/* -- extensions and moves */
+/* -- extensions and ties */
 
 static void settle_extension(kept_lock *kept) {
     const attempt *attempt = kept->attempt;
@@ -166,29 +220,28 @@ static void on_attempt_done(attempt *attempt) {
     kept_lock *kept = attempt->arg;
     uint64_t fence = attempt->fence;
     restore_attempt(kept);
-    if (kept->is_cut_off)
-        settle_move(kept, fence);
+    if (kept->is_untied)
+        settle_tie(kept, fence);
     else
         settle_extension(kept);
     set_timer(kept->renewal); /* an extension with replicas may have made room for another */
 }
 
-/* A move is an acquire without replicas: an acquire that too few acknowledge would be undone. */
+/* A lock is tied without replicas: an acquire that too few acknowledge would be undone. */
 static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
     deployment *deployment = kept->renewal->deployment;
     attempt *attempt = kept->attempt;
     int64_t limit_ms = deployment_short_ms(deployment);
-    bool is_move = kept->is_cut_off;
-    attempt->operation = is_move ? DLOCK_ACQUIRING : DLOCK_EXTENDING;
-    attempt->lease_ms = is_move ? MOVE_LEASE_MS : lease_ms;
+    bool is_tying = kept->is_untied;
+    attempt->operation = is_tying ? DLOCK_ACQUIRING : DLOCK_EXTENDING;
+    attempt->lease_ms = is_tying ? TIE_LEASE_MS : lease_ms;
     attempt->wait_until_us = 0;
     attempt->limit_us = deadline_after_ms(now_of(kept->renewal), limit_ms);
     attempt->is_background = true; /* the lock is held: nothing is withdrawn */
     attempt->on_sent = NULL;
     attempt->on_done = on_attempt_done;
     attempt->arg = kept;
-    if (is_move) {
-        session_close(attempt->terms.session);
+    if (is_tying) {
         attempt->fence = 0;
         attempt->terms.min_replicas = 0;
     }
@@ -204,7 +257,7 @@ static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
 
 static bool can_join(const kept_lock *kept, int64_t now_us) {
     int64_t early_us = (int64_t)kept->lease->rule.renew_every_ms * 1000 / JOIN_PARTS;
-    return !kept->is_cut_off && kept->pause_ms == 0 && kept->node.due_us <= now_us + early_us &&
+    return !kept->is_untied && kept->pause_ms == 0 && kept->node.due_us <= now_us + early_us &&
            lease_renew_for_ms(kept->lease, now_us) > 0;
 }
 
@@ -212,9 +265,9 @@ static bool can_join(const kept_lock *kept, int64_t now_us) {
 static void start(kept_lock *kept, int64_t now_us) {
     renewal *renewal = kept->renewal;
     uint32_t lease_ms = lease_renew_for_ms(kept->lease, now_us);
-    bool needs_replicas = kept->min_replicas > 0 && !kept->is_cut_off;
+    bool needs_replicas = kept->min_replicas > 0 && !kept->is_untied;
     if (now_us >= lease_gone_at_us(kept->lease)) return;
-    if (lease_ms == 0 && !kept->is_cut_off) return;
+    if (lease_ms == 0 && !kept->is_untied) return;
     if (needs_replicas && renewal->with_replicas == WITH_REPLICAS_MAX)
         list_append(&renewal->blocked, &kept->blocked_node);
     else
@@ -251,35 +304,33 @@ void renewal_init(renewal *renewal, deployment *deployment) {
 
 void renewal_begin(renewal *renewal, kept_lock *kept) {
     const attempt *attempt = kept->attempt;
+    const tie *tie = attempt->terms.tie;
     kept->renewal = renewal;
     kept->pause_ms = 0;
     kept->fence = attempt->fence;
     kept->min_replicas = attempt->terms.min_replicas;
     kept->replica_timeout_ms = attempt->terms.replica_timeout_ms;
-    keep_listening_or_move(kept);
+    if (tie != NULL && tie->guest.presence != NULL)
+        follow_session(kept, presence_renewed_us(&tie->guest));
+    schedule_next(kept);
+    take_guest(kept);
 }
 
 void renewal_end(kept_lock *kept) {
     renewal *renewal = kept->renewal;
     if (renewal == NULL) return;
-    session *session = kept->attempt->terms.session;
-    bool was_moving = kept->is_cut_off && kept->is_under_way;
+    tie *tie = kept->attempt->terms.tie;
     unschedule(kept);
     abandon(kept);
-    if (session != NULL && !was_moving) { /* else the deployment has dealt with the connection */
-        if (kept->is_cut_off)
-            session_close(session);
-        else if (session->own != NULL)
-            session->own->on_broken = NULL;
-    }
-    kept->is_cut_off = kept->is_paused = false;
+    if (tie != NULL) presence_leave(&tie->guest);
+    kept->is_untied = kept->is_paused = false;
     kept->renewal = NULL;
     set_timer(renewal);
 }
 
 bool renewal_pause(kept_lock *kept) {
     if (kept->renewal == NULL) return true;
-    if (kept->is_cut_off) return false;
+    if (kept->is_untied) return false;
     unschedule(kept);
     abandon(kept);
     kept->is_paused = true;
@@ -292,4 +343,5 @@ void renewal_resume(kept_lock *kept) {
     kept->is_paused = false;
     kept->pause_ms = 0;
     schedule_next(kept);
+    take_guest(kept);
 }

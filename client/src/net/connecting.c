@@ -40,7 +40,19 @@ static void shake_hands(connection *conn) {
         connection_watch(conn, conn->tls->wants_to_write ? EPOLLOUT : EPOLLIN);
 }
 
+/* Certificates that are about to end are replaced while the program runs. */
+static void refresh_files(const endpoint *endpoint) {
+    char wrong[CAUSE_SIZE] = "";
+    if (!tls_context_refresh(endpoint->options.tls, wrong, sizeof(wrong))) return;
+    bool is_good = wrong[0] == '\0';
+    diagnose(endpoint->options.diagnostics, is_good ? DLOCK_LOG_INFO : DLOCK_LOG_ERROR, "TLS",
+             is_good ? "the files have changed, and were read again"
+                     : "the files have changed, and the old ones are used",
+             wrong);
+}
+
 static void begin_handshake(connection *conn) {
+    refresh_files(conn->endpoint);
     conn->tls = tls_new(conn->endpoint->options.tls, conn->endpoint->url.host, conn->io.fd);
     conn->phase = HANDSHAKE;
     if (conn->tls == NULL)
@@ -122,6 +134,11 @@ static bool connect_address(connection *conn, int index) {
     return true;
 }
 
+/* A family that this machine does not have, like IPv6, is no lack of resources. */
+static bool is_lack(int fault) {
+    return fault == EMFILE || fault == ENFILE || fault == ENOMEM || fault == ENOBUFS;
+}
+
 /* cause: why the address before is no good. */
 static void try_next_address(connection *conn, const char *cause) {
     connecting *state = &conn->connecting;
@@ -133,7 +150,7 @@ static void try_next_address(connection *conn, const char *cause) {
         if (conn->io.fd >= 0) loop_close(conn->loop, &conn->io);
         loop_set_timer(conn->loop, &conn->timer, others == 0 ? state->until_us : now_us + share_us);
         if (connect_address(conn, index)) return;
-        failure = conn->io.fd < 0 ? DLOCK_NO_MEMORY : DLOCK_UNREACHABLE;
+        failure = is_lack(errno) ? DLOCK_NO_MEMORY : DLOCK_UNREACHABLE;
         cause = strerror(errno);
     }
     connection_fail(conn, failure, cause);

@@ -20,6 +20,35 @@
 
 enum { QUIET_US = 10000, GREETING_MAX = 3 };
 
+/* -- diagnostics: a line when the state of the server changes, not for each connection */
+
+static void diagnose_endpoint(const endpoint *endpoint, dlock_log_level level, const char *what,
+                              const char *cause) {
+    char server[CAUSE_SIZE];
+    url_describe(&endpoint->url, server, sizeof(server));
+    diagnose(endpoint->options.diagnostics, level, server, what, cause);
+}
+
+static void note_ready(endpoint *endpoint) {
+    if (endpoint->state != ENDPOINT_UP)
+        diagnose_endpoint(endpoint, DLOCK_LOG_INFO,
+                          endpoint->state == ENDPOINT_NEW ? "connected" : "connected again", "");
+    endpoint->state = ENDPOINT_UP;
+}
+
+void endpoint_note_loss(endpoint *endpoint, const char *cause) {
+    if (endpoint->state == ENDPOINT_UP)
+        diagnose_endpoint(endpoint, DLOCK_LOG_WARNING, "the connection is lost", cause);
+    endpoint->state = ENDPOINT_LOST;
+}
+
+static void note_failure(endpoint *endpoint, dlock_status failure, const char *cause) {
+    dlock_log_level level = failure == DLOCK_UNREACHABLE ? DLOCK_LOG_WARNING : DLOCK_LOG_ERROR;
+    if (endpoint->state != ENDPOINT_DOWN)
+        diagnose_endpoint(endpoint, level, "no connection", cause);
+    endpoint->state = ENDPOINT_DOWN;
+}
+
 /* -- ending */
 
 /* Nothing comes from the loop any more but the task. */
@@ -28,7 +57,7 @@ static void disconnect(connection *conn, phase phase) {
     tls_free(conn->tls); /* says goodbye to the server */
     conn->tls = NULL;
     bool was_owing = !connection_is_broken(conn);
-    if (was_owing) loop_count_owed(conn->loop, -(ptrdiff_t)conn->pipeline.marked);
+    if (was_owing) connection_count_owed(conn, -(ptrdiff_t)conn->pipeline.marked);
     /* A child that was forked may have a copy: the server is to notice all the same. */
     if (connection_is_open(conn)) shutdown(conn->io.fd, SHUT_RDWR);
     conn->phase = phase;
@@ -44,6 +73,10 @@ void connection_fail(connection *conn, dlock_status failure, const char *cause) 
     if (connection_is_broken(conn)) return;
     text_copy(conn->cause, sizeof(conn->cause), cause);
     conn->failure = failure;
+    if (conn->phase == READY)
+        endpoint_note_loss(conn->endpoint, conn->cause);
+    else
+        note_failure(conn->endpoint, failure, conn->cause);
     disconnect(conn, BROKEN);
 }
 
@@ -169,6 +202,7 @@ static void on_pong(request *ping, int index, const reply *reply) {
 
 static void become_ready(connection *conn) {
     conn->phase = READY;
+    note_ready(conn->endpoint);
     conn->heard_us = loop_now_us(conn->loop);
     loop_defer(conn->loop, &conn->task); /* sends, once the replies that came are read */
 }
@@ -206,6 +240,15 @@ static bool queue_greeting(connection *conn) {
     return true;
 }
 
+/* A name is for people: nobody waits for the reply, which may be NOPERM. False: no memory. */
+static bool queue_name(connection *conn) {
+    const char *name = conn->endpoint->options.name;
+    command named = {0};
+    if (name == NULL) return true;
+    command_add_words(&named, COMMAND_WORDS("CLIENT", "SETNAME", name));
+    return connection_send(conn, &named, 1, NULL);
+}
+
 /* -- public */
 
 connection *connection_open(endpoint *endpoint, const connection_owner *owner) {
@@ -216,7 +259,7 @@ connection *connection_open(endpoint *endpoint, const connection_owner *owner) {
     conn->endpoint = endpoint;
     conn->io.fd = conn->connecting.lookup_io.fd = -1;
     conn->task.run = run_task;
-    if (!queue_greeting(conn)) {
+    if (!queue_greeting(conn) || !queue_name(conn)) {
         free_connection(conn);
         return NULL;
     }

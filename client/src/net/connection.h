@@ -6,6 +6,7 @@
  * that it is never read as another's. All functions: locked (loop.h). Callbacks come from the loop,
  * never from within a function of this header, connection_close() included. */
 #pragma once
+#include "net/diagnostics.h"
 #include "net/loop.h"
 #include "net/resolve.h"
 #include "net/resp.h"
@@ -18,8 +19,10 @@ enum { CAUSE_SIZE = 256 };
 typedef struct server_options {
     loop *loop;
     uint32_t connect_timeout_ms, io_timeout_ms;
-    const tls_context *tls;               /* for rediss://, or NULL; must outlive the server */
+    tls_context *tls;                     /* for rediss://, or NULL; must outlive the server */
     atomic_uint_least64_t *command_count; /* commands sent, of the whole client */
+    const char *name;                     /* for CLIENT LIST; NULL: none. Must outlive the server */
+    diagnostics *diagnostics;             /* NULL: nobody wants to know. Must outlive the server */
 } server_options;
 
 /* How to reach a server. Borrowed: outlives its connections. */
@@ -28,7 +31,12 @@ typedef struct endpoint {
     server_options options;
     addresses known; /* of a literal address or a path; count 0: look the name up */
     lookup *last_lookup;
+    /* As the diagnostics say: never connected, connected, lost, or not reachable either. */
+    enum { ENDPOINT_NEW, ENDPOINT_UP, ENDPOINT_LOST, ENDPOINT_DOWN } state;
 } endpoint;
+
+/* A connection that was ready has ended, or was found closed: for the diagnostics. */
+void endpoint_note_loss(endpoint *endpoint, const char *cause);
 
 typedef struct connection connection;
 typedef struct request request;
@@ -70,6 +78,8 @@ typedef struct connection_owner {
     /* Send no request before the server has given a reply on this connection: to a PING, if the URL
      * asks for no login. */
     bool needs_proof;
+    /* Replies may take as long as they like: nobody waits for them when the client ends. */
+    bool is_parked;
 } connection_owner;
 
 /* Begins to connect and to log in. NULL: no memory. */

@@ -10,7 +10,9 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
-enum { READ_SIZE = 16384 };
+/* In one turn of the loop, which has the mutex: a server that floods the connection must not keep
+ * the calls of other threads waiting. */
+enum { READ_SIZE = 16384, READS_PER_TURN = 8 };
 
 /* -- the socket */
 
@@ -86,7 +88,7 @@ bool connection_on_take_output(loop_io *io, bytes *output) {
     unsigned commands =
         pipeline_take(&conn->pipeline, is_greeting, loop_now_us(conn->loop), output);
     if (output->size == 0) return false;
-    loop_count_owed(conn->loop, (ptrdiff_t)(conn->pipeline.marked - marked));
+    connection_count_owed(conn, (ptrdiff_t)(conn->pipeline.marked - marked));
     if (commands > 0 && !is_greeting)
         atomic_fetch_add_explicit(conn->endpoint->options.command_count, commands,
                                   memory_order_relaxed);
@@ -160,7 +162,7 @@ static void take_reply(connection *conn, const reply *reply) {
     if (connection_is_broken(conn)) return;
     if (pipeline_at(&conn->pipeline, 0)->left == 0) {
         request = pipeline_pop(&conn->pipeline).request; /* NULL: abandoned by now */
-        loop_count_owed(conn->loop, -1);
+        connection_count_owed(conn, -1);
         connection_end_request(request, DLOCK_OK, "");
     }
     bool is_told = conn->owner.on_answered != NULL && !connection_is_broken(conn);
@@ -187,7 +189,7 @@ static size_t take_replies(connection *conn, const char *data, size_t size) {
             connection_fail(conn, DLOCK_PROTOCOL, "the server does not speak the Redis protocol");
         else if (result == RESP_NO_MEMORY)
             connection_fail(conn, DLOCK_NO_MEMORY, "no memory");
-        else if (is_long)
+        else if (result == RESP_TOO_LONG || is_long)
             connection_fail(conn, DLOCK_PROTOCOL, "the server sends a reply that is too long");
         else
             take_reply(conn, reply);
@@ -216,15 +218,18 @@ void connection_on_bytes(loop_io *io, const char *data, ssize_t count, int fault
     if (settle(conn, count, fault)) take_bytes(conn, data, (size_t)count);
 }
 
-/* A peer that ends the connection is read to the end. */
+/* A peer that ends the connection is read to the end. TLS keeps no bytes back from a read of the
+ * size of a record, so what is left is in the socket. */
 void connection_on_ready(connection *conn, uint32_t ready) {
     bool is_readable = (ready & ~(uint32_t)EPOLLOUT) != 0 || conn->tls != NULL;
     bool reads_all = (ready & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || conn->tls != NULL;
     char data[READ_SIZE];
-    ssize_t count = 0;
-    do {
-        count = is_readable ? read_socket(conn, data, sizeof(data)) : 0;
+    bool has_more = is_readable;
+    for (int reads = 0; has_more && reads < READS_PER_TURN; reads++) {
+        ssize_t count = read_socket(conn, data, sizeof(data));
         if (count > 0) take_bytes(conn, data, (size_t)count);
-    } while (connection_is_open(conn) && (count == sizeof(data) || (count > 0 && reads_all)));
+        has_more = connection_is_open(conn) && (count == sizeof(data) || (count > 0 && reads_all));
+    }
+    if (has_more) loop_tell_again(conn->loop, &conn->io);
     connection_flush(conn);
 }

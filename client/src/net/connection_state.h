@@ -80,6 +80,10 @@ struct connection {
     char cause[CAUSE_SIZE];
 };
 
+static inline void connection_count_owed(const connection *conn, ptrdiff_t change) {
+    if (!conn->owner.is_parked) loop_count_owed(conn->loop, change);
+}
+
 /* Bytes can go out and come in. */
 static inline bool connection_is_open(const connection *conn) {
     return conn->phase == GREETING || conn->phase == READY;

@@ -40,7 +40,7 @@ void dispatch_ready(loop *loop, waiter *waiter) {
 }
 
 void loop_suspend(loop *loop, waiter *waiter) {
-    bool is_ready = waiter_can_go_on(waiter);
+    bool is_ready = waiter_can_go_on(loop, waiter);
     waiter->is_suspended = true;
     list_append(is_ready ? &loop->dispatching.ready : &loop->dispatching.suspended, &waiter->node);
 }
@@ -52,7 +52,7 @@ void loop_unsuspend(waiter *waiter) {
 
 void dispatch_canceled(loop *loop) {
     list_each(waiter, each, &loop->dispatching.suspended, node)
-        if (waiter_can_go_on(each)) dispatch_ready(loop, each);
+        if (waiter_can_go_on(loop, each)) dispatch_ready(loop, each);
 }
 
 /* -- the descriptor */

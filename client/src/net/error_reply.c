@@ -18,19 +18,21 @@ static const struct {
     {"ERR AUTH ", {DLOCK_REFUSED, false}},
     {"ERR invalid password", {DLOCK_REFUSED, false}},
     {"ERR DB index", {DLOCK_INVALID, false}},
+    {"ERR SELECT is not allowed", {DLOCK_INVALID, false}}, /* most clusters have one database */
     {"ERR max number of clients", {DLOCK_REFUSED, true}},
     /* The server refuses writes until an administrator helps. */
     {"OOM ", {DLOCK_REFUSED, false}},
     {"MISCONF ", {DLOCK_REFUSED, false}},
-    {"NOREPLICAS ", {DLOCK_REFUSED, false}},
     {"ERR maxmemory-policy", {DLOCK_REFUSED, false}},
     {"ERR FENCE must not be more than", {DLOCK_REFUSED, false}},
+    {"ERR FENCES: too many", {DLOCK_REFUSED, true}},
     /* The server refuses writes for now: starting, busy, or no longer or not yet the master. */
     {"LOADING ", {DLOCK_REFUSED, true}},
     {"BUSY ", {DLOCK_REFUSED, true}},
     {"READONLY ", {DLOCK_REFUSED, true}},
     {"MASTERDOWN ", {DLOCK_REFUSED, true}},
     {"UNBLOCKED ", {DLOCK_REFUSED, true}},
+    {"NOREPLICAS ", {DLOCK_REFUSED, true}}, /* a new master, until a replica has synchronised */
     {"TRYAGAIN ", {DLOCK_REFUSED, true}},
     {"CLUSTERDOWN ", {DLOCK_REFUSED, true}},
     {"ERR unknown command 'DLOCK.", {DLOCK_NO_MODULE, false}},

@@ -27,7 +27,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { EVENTS_MAX = 64, GATHER_PIECES = 3, GATHER_US = 1000 };
+enum { EVENTS_MAX = 64, GATHER_PIECES = 3, GATHER_US = 1000, REST_NS = 50000 };
 
 static void on_gather_due(loop_timer *timer) {
     loop *loop = container_of(timer, struct loop, gathering.timer);
@@ -106,7 +106,7 @@ static void wake_any(loop *loop, waiter *waiter) {
 
 static void wake_canceled(loop *loop) {
     list_each(waiter, each, &loop->waiters, node)
-        if (waiter_can_go_on(each)) wake_any(loop, each);
+        if (waiter_can_go_on(loop, each)) wake_any(loop, each);
     dispatch_canceled(loop);
 }
 
@@ -247,14 +247,22 @@ static void sleep_beside_dispatch(const loop *loop) {
     if (sources[1].revents != 0) eventfd_read(loop->background.wake_fd, &count);
 }
 
+/* A thread that takes a mutex again at once usually gets it, before the threads that wait for the
+ * mutex have woken up. */
+static void let_others_lock(void) {
+    nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+}
+
 /* sleeper NULL: does not sleep. */
 static void poll_once(loop *loop, waiter *sleeper) {
     struct epoll_event events[EVENTS_MAX];
-    bool is_real = loop->clock->skip_to == NULL;
+    bool is_real = loop->clock->skip_to == NULL, has_left_events = loop->has_left_events;
+    loop->has_left_events = false;
     if (sleeper != NULL) sleeper->is_asleep = true;
     bool sleeps = is_real && sleeper != NULL, sleeps_beside = sleeps && loop->has_no_threads;
     bool spins = sleeps && !sleeps_beside && !is_only_waiter(loop);
     loop_give_mutex(loop);
+    if (is_real && has_left_events) let_others_lock();
     if (sleeps_beside) sleep_beside_dispatch(loop);
     int count = spins ? loop_spin(loop, events, EVENTS_MAX) : 0;
     if (count == 0)
@@ -278,7 +286,7 @@ static void turn(loop *loop, waiter *waiter) {
     loop->turns++;
     run_timers(loop);
     finish_work(loop);
-    if (waiter_can_go_on(waiter) || next_due_us(loop) <= loop_now_us(loop)) return;
+    if (waiter_can_go_on(loop, waiter) || next_due_us(loop) <= loop_now_us(loop)) return;
     if (can_read_briefly(loop))
         loop_read_briefly(loop);
     else
@@ -289,7 +297,7 @@ static void turn(loop *loop, waiter *waiter) {
 
 static void sleep_on_futex(loop *loop, waiter *waiter) {
     finish_work(loop);
-    if (waiter_can_go_on(waiter) || !loop->is_polling)
+    if (waiter_can_go_on(loop, waiter) || !loop->is_polling)
         return; /* the mutex was released meanwhile */
     waiter->seat = sleepers_take_seat(&loop->sleepers);
     waiter->is_on_futex = true;
@@ -315,13 +323,13 @@ static void pass_on(loop *loop) {
 
 void loop_wait(loop *loop, waiter *waiter) {
     list_append(&loop->waiters, &waiter->node);
-    while (!waiter_can_go_on(waiter)) {
+    while (!waiter_can_go_on(loop, waiter)) {
         if (loop->is_polling) {
             sleep_on_futex(loop, waiter);
             continue;
         }
         loop->is_polling = true;
-        while (!waiter_can_go_on(waiter))
+        while (!waiter_can_go_on(loop, waiter))
             turn(loop, waiter);
         loop->is_polling = false;
     }
@@ -373,6 +381,15 @@ void loop_drain(loop *loop, int64_t until_us) {
 
 void loop_interrupt(loop *loop) {
     event_signal(loop->watched.wake_fd);
+}
+
+void loop_cancel(loop *loop, bool is_canceled) {
+    atomic_store(&loop->is_canceled, is_canceled);
+    if (is_canceled) loop_interrupt(loop);
+}
+
+bool loop_has_canceled(loop *loop, const atomic_bool *flag) {
+    return flag != NULL && (atomic_load(flag) || atomic_load(&loop->is_canceled));
 }
 
 void loop_turn_beside(loop *loop) {

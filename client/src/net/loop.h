@@ -39,7 +39,8 @@ typedef struct loop_io loop_io;
 struct loop_io {
     int fd;
     /* ready: as of epoll, EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP. Edge-triggered: told once of
-     * what has arrived, so all of it is to be read. May be told for nothing. */
+     * what has arrived, so all of it is to be read, or loop_tell_again() to be called. May be told
+     * for nothing. */
     void (*on_ready)(loop_io *io, uint32_t ready);
     /* After loop_write(): gives the bytes to send away, or returns false if there are none; and
      * takes them back, with the result of send(2). */
@@ -57,6 +58,9 @@ struct loop_io {
 bool loop_watch(loop *loop, loop_io *io, uint32_t events);
 /* Forgets io and closes its descriptor (shutdown(2) before, if wanted, is the owner's). */
 void loop_close(loop *loop, loop_io *io);
+/* Tells io of its events once more if there still are any, though they are edge triggered: io has
+ * left some of them for the next turn, and other threads get the mutex before. */
+void loop_tell_again(loop *loop, loop_io *io);
 
 /* Sends before the mutex is given back the next time, but without it: sending takes long, and what
  * other threads queue meanwhile goes out together. Or a little later: see loop.c, gather.
@@ -110,6 +114,10 @@ void loop_ready(loop *loop, waiter *waiter);
 
 /* Wakes waiters that are canceled. Not locked. Async-signal-safe. */
 void loop_interrupt(loop *loop);
+/* Cancels all waiters that can be canceled, also later ones, until told otherwise. Likewise. */
+void loop_cancel(loop *loop, bool is_canceled);
+/* Is a call with this flag canceled? flag NULL: it cannot be canceled. Threads: any. */
+bool loop_has_canceled(loop *loop, const atomic_bool *flag);
 
 /* Counts replies that are still to come, on all descriptors. Locked. */
 void loop_count_owed(loop *loop, ptrdiff_t change);

@@ -45,6 +45,12 @@ bool loop_watch(loop *loop, loop_io *io, uint32_t events) {
     return true;
 }
 
+void loop_tell_again(loop *loop, loop_io *io) {
+    struct epoll_event event = {.events = io->events, .data.fd = io->fd};
+    epoll_ctl(loop->watched.epoll_fd, EPOLL_CTL_MOD, io->fd, &event);
+    loop->has_left_events = true;
+}
+
 /* A thread that uses the descriptor without the mutex closes it afterwards. */
 static void close_when_idle(loop *loop, int fd) {
     bool is_busy = false;

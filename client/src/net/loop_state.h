@@ -67,12 +67,14 @@ struct loop {
     int64_t armed_us;                  /* when the timerfd goes off; DEADLINE_NEVER: not set */
     list tasks, writes, waiters, busy; /* loop_task, loop_io, waiter, busy_fd */
     bool is_polling;                   /* a thread makes turns */
+    bool has_left_events;              /* see loop_tell_again() */
     size_t turns;                      /* of threads that wait */
     brief_read brief;
     sleepers sleepers; /* threads that wait and do not poll */
     gathering gathering;
-    size_t owed;     /* replies that are still to come */
-    waiter *drained; /* of loop_drain(), or NULL */
+    size_t owed;             /* replies that are still to come */
+    waiter *drained;         /* of loop_drain(), or NULL */
+    atomic_bool is_canceled; /* all calls: loop_cancel() */
     bool has_no_threads;
     bool is_work_due; /* background work, without threads */
     background background;
@@ -107,8 +109,8 @@ void dispatch_signal(loop *loop);
 /* The calling thread dispatches: its writes are gathered. */
 bool dispatch_is_gathering(const loop *loop);
 
-static inline bool waiter_can_go_on(const waiter *waiter) {
-    return waiter->is_ready || (waiter->is_canceled != NULL && atomic_load(waiter->is_canceled));
+static inline bool waiter_can_go_on(loop *loop, const waiter *waiter) {
+    return waiter->is_ready || loop_has_canceled(loop, waiter->is_canceled);
 }
 
 /* In background.c: ends the thread, if it was started. */

@@ -6,9 +6,11 @@
  *   reading    read_node() reads one node; resp_read() loops over nodes and keeps the unfinished
  *              arrays on a stack, so that no recursion follows a hostile server
  *
- * An incomplete reply leaves no state behind: the next call reads from the first byte again. Every
- * node takes at least three bytes on the wire, so the memory for nodes is proportional to the bytes
- * that have arrived, whatever lengths the server announces. */
+ * A long reply arrives in many pieces, and the caller has a mutex. So the reader keeps the nodes of
+ * an incomplete reply, and the next call goes on behind them. The bytes may have moved by then:
+ * texts are offsets until the reply is complete. Every node takes at least three bytes on the wire,
+ * so the memory for nodes is proportional to the bytes that have arrived, whatever lengths the
+ * server announces. */
 #include "net/resp.h"
 
 #include "base/text.h"
@@ -16,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODES_FIRST = 16, NODES_KEPT = 1024, LINE_END_SIZE = 2 };
+enum { NODES_FIRST = 16, NODES_KEPT = 1024, LINE_END_SIZE = 2, DIGITS_MAX = 20 };
 
 /* -- commands */
 
@@ -136,7 +138,7 @@ int64_t reply_number(const reply *reply) {
 /* -- reading */
 
 typedef struct cursor {
-    const char *next, *end;
+    const char *begin, *next, *end;
 } cursor;
 
 static size_t bytes_left(const cursor *cursor) {
@@ -160,6 +162,7 @@ static resp_result read_integer(cursor *cursor, int64_t *integer) {
     uint64_t value = 0, max = (uint64_t)INT64_MAX + is_negative;
     for (; cursor->next < cursor->end && *cursor->next != '\r'; cursor->next++) {
         if (*cursor->next < '0' || *cursor->next > '9') return RESP_MALFORMED;
+        if (cursor->next - first == DIGITS_MAX) return RESP_MALFORMED;
         uint64_t digit = (uint64_t)(*cursor->next - '0');
         if (value > (max - digit) / 10) return RESP_MALFORMED;
         value = value * 10 + digit;
@@ -170,30 +173,41 @@ static resp_result read_integer(cursor *cursor, int64_t *integer) {
     return skip_line_end(cursor);
 }
 
-static resp_result read_line(cursor *cursor, reply *node) {
-    node->text = cursor->next;
+/* Until the reply is complete, integer is the place of the text. */
+static void begin_text(const cursor *cursor, reply *node, size_t length) {
+    node->integer = cursor->next - cursor->begin;
+    node->length = length;
+}
+
+/* *search: where to look for the end; when the line is incomplete, where to look the next time. */
+static resp_result read_line(cursor *cursor, reply *node, size_t *search) {
+    const char *from = cursor->begin + *search;
+    if (from < cursor->next) from = cursor->next;
     for (;;) {
-        const char *mark = memchr(cursor->next, '\r', bytes_left(cursor));
-        if (mark == NULL || mark + 1 == cursor->end) return RESP_INCOMPLETE;
-        cursor->next = mark + 1;
+        const char *mark = memchr(from, '\r', (size_t)(cursor->end - from));
+        if (mark == NULL || mark + 1 == cursor->end) {
+            *search = (size_t)((mark == NULL ? cursor->end : mark) - cursor->begin);
+            return RESP_INCOMPLETE;
+        }
+        from = mark + 1;
         if (mark[1] != '\n') continue;
-        cursor->next++;
-        node->length = (size_t)(mark - node->text);
+        begin_text(cursor, node, (size_t)(mark - cursor->next));
+        cursor->next = mark + LINE_END_SIZE;
         return RESP_REPLY;
     }
 }
 
 static resp_result read_text(cursor *cursor, reply *node) {
-    node->text = cursor->next;
-    node->length = (size_t)node->integer;
-    if (bytes_left(cursor) < node->length) return RESP_INCOMPLETE;
-    cursor->next += node->length;
+    size_t length = (size_t)node->integer;
+    begin_text(cursor, node, length);
+    if (bytes_left(cursor) < length) return RESP_INCOMPLETE;
+    cursor->next += length;
     return skip_line_end(cursor);
 }
 
 /* One node; of an array without the elements. The number before a text or an array is the length;
  * -1 is a null. */
-static resp_result read_node(cursor *cursor, reply *node) {
+static resp_result read_node(cursor *cursor, reply *node, size_t *line_search) {
     static const char marks[] = {[REPLY_INTEGER] = ':',
                                  [REPLY_STATUS] = '+',
                                  [REPLY_ERROR] = '-',
@@ -205,11 +219,13 @@ static resp_result read_node(cursor *cursor, reply *node) {
     if (mark == NULL) return RESP_MALFORMED;
     cursor->next++;
     node->kind = (reply_kind)(mark - marks);
-    if (node->kind == REPLY_STATUS || node->kind == REPLY_ERROR) return read_line(cursor, node);
+    if (node->kind == REPLY_STATUS || node->kind == REPLY_ERROR)
+        return read_line(cursor, node, line_search);
     resp_result result = read_integer(cursor, &node->integer);
     if (result != RESP_REPLY || node->kind == REPLY_INTEGER) return result;
-    int64_t max = node->kind == REPLY_TEXT ? RESP_TEXT_MAX : RESP_NODES_MAX;
-    if (node->integer < -1 || node->integer > max) return RESP_MALFORMED;
+    if (node->integer < -1) return RESP_MALFORMED;
+    if (node->kind == REPLY_TEXT && node->integer > RESP_TEXT_MAX) return RESP_MALFORMED;
+    if (node->kind == REPLY_ARRAY && node->integer > RESP_NODES_MAX) return RESP_TOO_LONG;
     if (node->integer == -1)
         node->kind = REPLY_NIL;
     else if (node->kind == REPLY_ARRAY)
@@ -228,34 +244,57 @@ static bool reserve_node(resp_reader *reader) {
     return true;
 }
 
+/* The node is complete: it is the last element of the arrays that miss no other. */
+static resp_result end_node(resp_reader *reader) {
+    size_t index = reader->node_count++, count = reader->nodes[index].count;
+    if (reader->depth > 0) reader->arrays[reader->depth - 1].missing--;
+    if (count > 0) {
+        if (reader->depth == RESP_DEPTH_MAX) return RESP_MALFORMED;
+        reader->arrays[reader->depth].node = index;
+        reader->arrays[reader->depth++].missing = count;
+    }
+    while (reader->depth > 0 && reader->arrays[reader->depth - 1].missing == 0) {
+        size_t finished = reader->arrays[--reader->depth].node;
+        reader->nodes[finished].size = reader->node_count - finished;
+    }
+    return reader->depth > 0 ? RESP_INCOMPLETE : RESP_REPLY;
+}
+
+static resp_result read_next(resp_reader *reader, cursor *cursor) {
+    if (reader->node_count == RESP_NODES_MAX) return RESP_TOO_LONG;
+    if (!reserve_node(reader)) return RESP_NO_MEMORY;
+    return read_node(cursor, &reader->nodes[reader->node_count], &reader->line_search);
+}
+
+/* For a new reply. The memory of an unusually large reply is not kept for small ones. */
+static void begin_reply(resp_reader *reader) {
+    if (reader->node_capacity > NODES_KEPT) resp_reader_free(reader);
+    reader->bytes_read = reader->line_search = reader->node_count = reader->depth = 0;
+}
+
+static void place_texts(resp_reader *reader, const char *bytes) {
+    for (size_t i = 0; i < reader->node_count; i++) {
+        reply *node = &reader->nodes[i];
+        if (!has_text(node)) continue;
+        node->text = bytes + node->integer;
+        node->integer = 0;
+    }
+}
+
 resp_result resp_read(resp_reader *reader, const char *bytes, size_t size, const reply **reply,
                       size_t *used) {
-    struct {
-        size_t node, missing; /* an unfinished array, and how many elements are still to come */
-    } stack[RESP_DEPTH_MAX];
-    size_t depth = 0;
-    cursor cursor = {bytes, bytes + size};
-    /* The memory of an unusually large reply is not kept for small ones. */
-    if (reader->node_capacity > NODES_KEPT) resp_reader_free(reader);
-    reader->node_count = 0;
-    do {
-        if (reader->node_count == RESP_NODES_MAX) return RESP_MALFORMED;
-        if (!reserve_node(reader)) return RESP_NO_MEMORY;
-        size_t index = reader->node_count;
-        resp_result result = read_node(&cursor, &reader->nodes[index]);
-        if (result != RESP_REPLY) return result;
-        reader->node_count++;
-        if (depth > 0) stack[depth - 1].missing--;
-        if (reader->nodes[index].count > 0) {
-            if (depth == RESP_DEPTH_MAX) return RESP_MALFORMED;
-            stack[depth].node = index;
-            stack[depth++].missing = reader->nodes[index].count;
-        }
-        while (depth > 0 && stack[depth - 1].missing == 0) {
-            size_t finished = stack[--depth].node;
-            reader->nodes[finished].size = reader->node_count - finished;
-        }
-    } while (depth > 0);
+    if (reader->bytes_read == 0 && reader->line_search == 0) begin_reply(reader);
+    cursor cursor = {bytes, bytes + reader->bytes_read, bytes + size};
+    resp_result result = read_next(reader, &cursor);
+    while (result == RESP_REPLY && (result = end_node(reader)) == RESP_INCOMPLETE) {
+        reader->bytes_read = (size_t)(cursor.next - bytes);
+        reader->line_search = 0;
+        result = read_next(reader, &cursor);
+    }
+    if (result == RESP_INCOMPLETE) return result;
+    reader->bytes_read = reader->line_search = 0;
+    if (result != RESP_REPLY) return result;
+    place_texts(reader, bytes);
     *reply = reader->nodes;
     *used = (size_t)(cursor.next - bytes);
     return RESP_REPLY;

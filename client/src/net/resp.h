@@ -11,7 +11,7 @@
 
 /* -- commands */
 
-enum { COMMAND_WORDS_MAX = 13, COMMAND_NUMBERS_MAX = 4, COMMAND_DIGITS = 21 };
+enum { COMMAND_WORDS_MAX = 20, COMMAND_NUMBERS_MAX = 6, COMMAND_DIGITS = 21 };
 
 /* Words are borrowed until the command is sent (connection.h copies them). {0}: empty. */
 typedef struct command {
@@ -88,23 +88,33 @@ error_meaning error_reply_meaning(const reply *error);
 
 /* -- reading */
 
-/* A reply beyond these limits is malformed: arrays in arrays, nodes of a reply, bytes of a text. */
+/* A reply with more nodes is too long. A reply beyond the other limits is malformed: arrays in
+ * arrays, bytes of a text. */
 enum { RESP_DEPTH_MAX = 6, RESP_NODES_MAX = 1 << 20, RESP_TEXT_MAX = 512 << 20 };
 
 typedef struct resp_reader {
     reply *nodes;
     size_t node_count, node_capacity;
+    /* Private to resp.c: how far an incomplete reply has been read. */
+    size_t bytes_read;  /* of the nodes so far */
+    size_t line_search; /* no line of the next node ends before this byte */
+    size_t depth;
+    struct {
+        size_t node, missing; /* an unfinished array, and how many elements are still to come */
+    } arrays[RESP_DEPTH_MAX];
 } resp_reader; /* all zero: new */
 
 typedef enum resp_result {
     RESP_INCOMPLETE,
     RESP_REPLY,
     RESP_MALFORMED,
+    RESP_TOO_LONG,
     RESP_NO_MEMORY
 } resp_result;
 
 /* The first reply in the bytes. RESP_REPLY: *reply is the root, valid until the next call, and
- * *used the number of bytes of the reply. */
+ * *used the number of bytes of the reply. RESP_INCOMPLETE: the next call has the same bytes, maybe
+ * in another place, and more behind them; it goes on where this call ended. */
 resp_result resp_read(resp_reader *reader, const char *bytes, size_t size, const reply **reply,
                       size_t *used);
 void resp_reader_free(resp_reader *reader);

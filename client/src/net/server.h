@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server.h - one server: its command connection, the connections of those who wait in it, and
- * whether it is worth a try.
+/* server.h - one server: its command connection, connections of their own for those who wait for
+ * replicas, and whether it is worth a try.
  *
  *   command connection   all short commands, in order. If it stalls, it is drained (replies to what
  *                        was sent on it still count) and a new one takes over
- *   own connections      for what blocks inside the server: a parked ACQUIRE, WAIT for replicas, a
- *                        session. A few idle ones are kept for a second
- *   probe                while somebody is parked, the server is asked for a sign of life every
- *                        PROBE_MS; if there is none, those who are parked are told
+ *   own connections      for Redis's WAIT, which blocks. A few idle ones are kept for a second
+ *   session              see deployment/presence.h
  *   circuit breaker      after failures in a row the server counts as unavailable for a moment;
  *                        then one caller may try it
  *
@@ -19,16 +17,17 @@
 typedef struct server {
     endpoint endpoint;
     char name[CAUSE_SIZE]; /* host:port or a path, for messages */
-    /* NULL, or deferred whenever a command connection has ended, or another one takes over. */
-    loop_task *reset_task;
     /* Private to server.c. */
     size_t shares;
     loop *loop;
     connection *command, *draining; /* NULL: none */
-    list parked, kept;              /* own_connection */
+    list kept;                      /* own_connection */
     size_t kept_count;
     breaker breaker;
-    loop_timer probe_timer;
+    bool is_left_alone; /* because of the breaker, since the last reply */
+    /* Of deployment/presence.c: the session at this server, and how it ends. NULL: none. */
+    struct presence *presence;
+    void (*free_presence)(struct server *server);
 } server;
 
 /* NULL: no memory. */
@@ -53,40 +52,21 @@ bool server_send(server *server, const command commands[], int count, request *r
  * arrives late is followed by the command. Nobody wants the replies. */
 void server_send_behind(server *server, const command *command);
 
-/* A connection of one's own, idle or being made; requests on it go through connection_send(). The
- * callbacks come from the loop, with arg; each may be NULL. */
+/* A connection of one's own, idle or being made; requests on it go through connection_send(). */
 typedef struct own_connection {
     server *server;
     connection *conn; /* NULL: it has broken */
-    /* While parked, whenever the server gives no sign of life: it hangs, or cannot be reached. The
-     * request stays under way: a server that comes back has it in its queue still. */
-    void (*on_doubt)(void *arg);
-    /* Once, when it breaks while no request is under way on it (a session). */
-    void (*on_broken)(void *arg);
-    /* A message of a subscription. Where nobody wants any, one ends the connection. */
-    void (*on_message)(void *arg, const reply *message);
-    void *arg;
     /* Private to server.c. */
-    list_node node; /* in parked or kept of its server, or in no list */
-    bool is_parked, is_kept;
+    list_node node; /* in the list of kept ones, or in no list */
+    bool is_kept;
     loop_timer kept_timer;
-    loop_task doubt_task;
 } own_connection;
 
-/* is_parked: the server is probed while it is in use. NULL: no memory. */
-own_connection *server_open_own(server *server, bool is_parked);
-/* A connection that did not exist before, and is not parked. A request is sent once the server has
- * given a reply on it: the kernel accepts connections for a server that is dying, and drops them.
- * NULL: no memory. */
-own_connection *server_open_new_own(server *server);
-/* Gives it back: kept for the next one if it is worth it and owes nothing, else closed, with
- * shutdown(2) since a forked child may have a copy. */
+/* NULL: no memory. */
+own_connection *server_open_own(server *server);
+/* Gives it back: kept for the next one if it is worth it and owes nothing, else closed. NULL is
+ * fine. */
 void own_connection_free(own_connection *own);
-/* Closes it for certain: the server is to notice. NULL is fine. */
-void own_connection_close(own_connection *own);
-/* Its request was answered, and it is kept for a session: a server that is slow to give a sign of
- * life does not end it any more. */
-void own_connection_unpark(own_connection *own);
 
 /* False: the circuit is open; skip this server if you can. True for one caller when the pause is
  * over. */

@@ -3,7 +3,7 @@
  *
  *   ready, end   OpenSSL belongs to the program, which may shut OpenSSL down under our threads
  *   socket       reads and writes for OpenSSL, whose own way would raise SIGPIPE
- *   context      versions, trusted authorities, our certificate; read-only once made
+ *   context      versions, trusted authorities, our certificate; made again when files change
  *   failures     errors of OpenSSL as a status and a cause
  *   connection   handshake, read, write
  *
@@ -28,12 +28,24 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { FILES = 3 };
+
+/* What stat(2) says of a file; all zero: there is none. */
+typedef struct file_stamp {
+    ino_t number;
+    off_t size;
+    struct timespec written;
+} file_stamp;
 
 struct tls_context {
     SSL_CTX *rules;
     BIO_METHOD *socket;
+    char *paths[FILES]; /* of tls_files, or NULL */
+    file_stamp stamps[FILES];
 };
 
 /* -- ready, end: global, like OpenSSL. The first user of OpenSSL decides whether OpenSSL shuts down
@@ -181,20 +193,72 @@ static dlock_status load_files(SSL_CTX *rules, const tls_files *files, char *tex
     return DLOCK_OK;
 }
 
-static bool make_rules(tls_context *context) {
-    SSL_CTX *rules = context->rules = SSL_CTX_new(TLS_client_method());
-    if (rules == NULL || SSL_CTX_set_min_proto_version(rules, TLS1_2_VERSION) != 1) return false;
+/* To be freed. NULL: no memory. */
+static SSL_CTX *make_rules(void) {
+    SSL_CTX *rules = SSL_CTX_new(TLS_client_method());
+    if (rules == NULL || SSL_CTX_set_min_proto_version(rules, TLS1_2_VERSION) != 1) {
+        SSL_CTX_free(rules);
+        return NULL;
+    }
     SSL_CTX_set_verify(rules, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_options(rules, SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(rules, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_default_passwd_cb(rules, have_no_passphrase);
+    return rules;
+}
+
+static void read_stamps(const tls_context *context, file_stamp stamps[FILES]) {
+    memset(stamps, 0, FILES * sizeof(stamps[0]));
+    for (int i = 0; i < FILES; i++) {
+        struct stat found;
+        if (context->paths[i] == NULL || stat(context->paths[i], &found) != 0) continue;
+        stamps[i].number = found.st_ino;
+        stamps[i].size = found.st_size;
+        stamps[i].written = found.st_mtim;
+    }
+}
+
+/* The stamps first: a file that changes meanwhile is read again. */
+static dlock_status read_files(tls_context *context, char *text, size_t size) {
+    file_stamp stamps[FILES];
+    read_stamps(context, stamps);
+    tls_files files = {
+        .ca = context->paths[0], .cert = context->paths[1], .key = context->paths[2]};
+    SSL_CTX *rules = make_rules();
+    text_copy(text, size, "no memory");
+    dlock_status status = rules == NULL ? DLOCK_NO_MEMORY : load_files(rules, &files, text, size);
+    if (status != DLOCK_OK) {
+        SSL_CTX_free(rules);
+        return status;
+    }
+    SSL_CTX_free(context->rules); /* connections that use the old rules have a share of them */
+    context->rules = rules;
+    memcpy(context->stamps, stamps, sizeof(stamps));
+    text_copy(text, size, "");
+    return DLOCK_OK;
+}
+
+/* False: no memory. */
+static bool copy_paths(tls_context *context, const tls_files *files) {
+    const char *const paths[FILES] = {files->ca, files->cert, files->key};
+    for (int i = 0; i < FILES; i++)
+        if (paths[i] != NULL && (context->paths[i] = strdup(paths[i])) == NULL) return false;
     return true;
 }
 
 static dlock_status fill(tls_context *context, const tls_files *files, char *text, size_t size) {
     text_copy(text, size, "no memory");
-    if (!make_socket(context) || !make_rules(context)) return DLOCK_NO_MEMORY;
-    return load_files(context->rules, files, text, size);
+    if (!copy_paths(context, files) || !make_socket(context)) return DLOCK_NO_MEMORY;
+    return read_files(context, text, size);
+}
+
+bool tls_context_refresh(tls_context *context, char *text, size_t size) {
+    file_stamp stamps[FILES];
+    read_stamps(context, stamps);
+    if (memcmp(stamps, context->stamps, sizeof(stamps)) == 0 || !begin_call()) return false;
+    read_files(context, text, size);
+    end_call();
+    return true;
 }
 
 dlock_status tls_context_new(tls_context **out, const tls_files *files, char *text, size_t size) {
@@ -221,6 +285,8 @@ void tls_context_free(tls_context *context) {
         BIO_meth_free(context->socket);
         end_call();
     }
+    for (int i = 0; i < FILES; i++)
+        free(context->paths[i]);
     free(context);
 }
 

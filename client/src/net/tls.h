@@ -29,14 +29,19 @@ typedef struct tls_files {
     const char *ca, *cert, *key; /* each may be NULL: the machine's trust store, no certificate */
 } tls_files;
 
-/* Reads the files. DLOCK_INVALID: text says what is wrong with them. *out is NULL on every failure.
- */
+/* Reads the files, whose names are copied. DLOCK_INVALID: text says what is wrong with them. *out
+ * is NULL on every failure. */
 dlock_status tls_context_new(tls_context **out, const tls_files *files, char *text, size_t size);
 void tls_context_free(tls_context *context);
 
 /* host: the name or the address in the server's certificate. The descriptor stays the caller's; the
  * context must outlive the connection. NULL: no memory. */
 tls *tls_new(const tls_context *context, const char *host, int fd);
+
+/* Reads the files again if they have changed since they were read: new connections use the new
+ * certificates. While the new files are no good, as between the change of a certificate and that of
+ * its key, the old ones are used. True: the files have changed; text: "", or what is wrong. */
+bool tls_context_refresh(tls_context *context, char *text, size_t size);
 
 /* Sends a close_notify if the socket takes the bytes at once. */
 void tls_free(tls *tls);

@@ -17,6 +17,11 @@ void tls_context_free(tls_context *context) {
     (void)context;
 }
 
+bool tls_context_refresh(tls_context *context, char *text, size_t size) {
+    (void)context, (void)text, (void)size;
+    return false;
+}
+
 tls *tls_new(const tls_context *context, const char *host, int fd) {
     (void)context, (void)host, (void)fd;
     return NULL;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock_commands.c - see lock_commands.h.
  *
- *   acquire    DLOCK.ACQUIRE name token PX ms [WAIT ms] [SESSION] [SHARED [MAX n]] [FENCE n]
- *              fence, or null: another token holds the lock
+ *   acquire    DLOCK.ACQUIRE name token [PX ms] [WAIT ms] [VIA id] [SESSION [GRACE 0]]
+ *              [SHARED [MAX n]] [FENCE n] [FENCES n]
+ *              fence; null: another token holds the lock; QUEUED: an event of the session follows
+ *   session    DLOCK.SESSION id PX ms ACK n      [born, [event, ...]]
  *   extend     DLOCK.EXTEND name token PX ms     1, or 0: the token does not hold the lock
  *   release    DLOCK.RELEASE name token          1, or 0: likewise
  *   guard      DLOCK.GUARD name token command... the reply of the command, or the error NOTHELD
@@ -31,14 +33,16 @@ void lock_command(command *command, const lock_words *words) {
     const char *verb = is_acquire ? "DLOCK.ACQUIRE" : is_release ? "DLOCK.RELEASE" : "DLOCK.EXTEND";
     command_add_words(command, COMMAND_WORDS(verb, words->name, words->token));
     if (is_release) return;
-    command_add(command, "PX");
-    command_add_number(command, words->lease_ms);
+    if (!words->is_endless) add_option(command, "PX", words->lease_ms);
     if (!is_acquire) return;
     add_option(command, "WAIT", words->wait_ms);
-    if (words->is_session) command_add(command, "SESSION");
+    if (words->via != NULL) command_add_words(command, COMMAND_WORDS("VIA", words->via));
+    if (words->is_tied) command_add(command, "SESSION");
+    if (words->has_grace) command_add_words(command, COMMAND_WORDS("GRACE", "0"));
     if (words->mode == DLOCK_SHARED) command_add(command, "SHARED");
     add_option(command, "MAX", words->max_holders);
     add_option(command, "FENCE", words->fence);
+    add_option(command, "FENCES", words->fences);
 }
 
 void guard_command(command *command, const char *name, const char *token,
@@ -84,7 +88,9 @@ void read_failure(verdict *verdict, const reply *reply) {
     verdict->status = meaning.status;
     verdict->is_transient = meaning.is_transient;
     verdict->is_fence_refused = reply_begins_with(reply, "ERR FENCE ");
+    verdict->is_run_refused = reply_begins_with(reply, "ERR FENCES: ");
     verdict->is_no_script = reply_begins_with(reply, "NOSCRIPT ");
+    verdict->is_no_session = reply_begins_with(reply, "NOSESSION ");
 }
 
 bool reply_is_no_lock(const reply *reply) {
@@ -97,6 +103,9 @@ void read_acquire_reply(verdict *verdict, const reply *reply) {
     } else if (reply->kind == REPLY_INTEGER && reply->integer > 0) {
         verdict_set(verdict, DLOCK_OK, "");
         verdict->fence = (uint64_t)reply->integer;
+    } else if (reply->kind == REPLY_STATUS && reply_is_text(reply, "QUEUED")) {
+        verdict_set(verdict, DLOCK_BUSY, "another holds it");
+        verdict->is_queued = true;
     } else {
         read_failure(verdict, reply);
     }
@@ -213,6 +222,77 @@ bool waiting_read(dlock_waiting *waiting, const reply *element) {
            read_number(element, "left", &waiting->left_ms) &&
            read_number(element, "client", &waiting->client) &&
            read_token(element, &waiting->token, &waiting->token_length);
+}
+
+/* -- sessions */
+
+void session_command(command *command, const char *id, uint32_t timeout_ms, uint64_t acknowledged) {
+    command_add_words(command, COMMAND_WORDS("DLOCK.SESSION", id, "PX"));
+    command_add_number(command, timeout_ms);
+    add_option(command, "ACK", acknowledged);
+}
+
+void session_end_command(command *command, const char *id) {
+    command_add_words(command, COMMAND_WORDS("DLOCK.SESSION", id, "END"));
+}
+
+void watch_command(command *command, const char *name, const char *id, bool is_on) {
+    command_add_words(command, COMMAND_WORDS(is_on ? "DLOCK.WATCH" : "DLOCK.UNWATCH", name, id));
+}
+
+bool read_session_reply(const reply *reply, int64_t *born, const struct reply **events) {
+    const struct reply *number = reply_element(reply, 0);
+    *events = reply_element(reply, 1);
+    if (number == NULL || *events == NULL || number->kind != REPLY_INTEGER) return false;
+    *born = number->integer;
+    return (*events)->kind == REPLY_ARRAY;
+}
+
+static bool read_kind(session_event *event, const reply *word) {
+    if (reply_is_text(word, "granted"))
+        event->kind = EVENT_GRANTED;
+    else if (reply_is_text(word, "ended"))
+        event->kind = event->token_length == 0 ? EVENT_WATCH_ENDED : EVENT_ENDED;
+    else if (reply_is_text(word, "lost"))
+        event->kind = EVENT_LOST;
+    else
+        event->kind = EVENT_CHANGED;
+    return event->kind != EVENT_CHANGED || reply_is_text(word, "changed");
+}
+
+bool session_event_read(session_event *event, const reply *element) {
+    const reply *parts[6] = {NULL};
+    size_t count = 0;
+    for (const reply *part = NULL; count < 6 && (part = reply_next(element, part)) != NULL;)
+        parts[count++] = part;
+    *event = (session_event){.kind = EVENT_CHANGED};
+    if (count == 0 || parts[0]->kind != REPLY_INTEGER) return false;
+    event->number = parts[0]->integer;
+    if (count < 4 || parts[2]->kind != REPLY_TEXT) return false;
+    event->name = parts[2]->text;
+    event->name_length = parts[2]->length;
+    if (parts[3]->kind == REPLY_TEXT) {
+        event->token = parts[3]->text;
+        event->token_length = parts[3]->length;
+    }
+    event->why = count > 4 ? parts[4] : NULL;
+    if (!read_kind(event, parts[1])) return false;
+    if (event->kind == EVENT_CHANGED || event->kind == EVENT_WATCH_ENDED) return true;
+    if (event->kind != EVENT_GRANTED) return event->token != NULL && event->why != NULL;
+    if (count < 6 || parts[4]->kind != REPLY_INTEGER || parts[5]->kind != REPLY_INTEGER)
+        return false;
+    event->fence = (uint64_t)parts[4]->integer;
+    event->age_ms = parts[5]->integer;
+    return event->token != NULL && event->fence > 0 && event->age_ms >= 0;
+}
+
+void read_ended_event(verdict *verdict, const session_event *event) {
+    reply error = *event->why;
+    error.kind = REPLY_ERROR;
+    if (reply_is_text(event->why, "timeout") || reply_is_text(event->why, "released"))
+        verdict_set(verdict, DLOCK_BUSY, "another holds it");
+    else
+        read_failure(verdict, &error);
 }
 
 const lock_protocol module_protocol = {.write = lock_command,

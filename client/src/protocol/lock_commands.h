@@ -10,11 +10,15 @@ typedef struct lock_words {
     const char *name, *token;
     uint32_t lease_ms; /* not of a release */
     /* For an acquire. */
-    uint32_t wait_ms; /* 0: not parked */
-    bool is_session;
+    uint32_t wait_ms; /* 0: does not wait */
+    const char *via;  /* the id of a session: the outcome of the wait comes by it; or NULL */
+    bool is_tied;     /* the lock ends with that session */
+    bool is_endless;  /* with nothing else: it has no lease of its own */
+    bool has_grace;   /* also as soon as the connection of the session ends */
     dlock_mode mode;
     uint32_t max_holders; /* of a shared acquire; 0: no limit */
     uint64_t fence;       /* at least; 0: whatever the server gives */
+    uint32_t fences;      /* a run of so many; 0: one */
     /* For plain Redis. */
     bool is_repeated; /* an acquire: one with the token may have been granted before */
     bool has_hash;    /* of a script, instead of its text: the reply may be NOSCRIPT */
@@ -43,7 +47,10 @@ typedef struct verdict {
     dlock_status status;
     bool is_transient;            /* of a failure: another attempt may succeed */
     bool is_fence_refused;        /* FENCE was minutes ahead of the server's clock */
+    bool is_run_refused;          /* too many FENCES were reserved lately */
     bool is_no_script;            /* to be sent again, without has_hash */
+    bool is_queued;               /* DLOCK_BUSY, and the token waits: an event tells the outcome */
+    bool is_no_session;           /* the server does not know the session */
     uint64_t fence;               /* of DLOCK_OK to an acquire */
     char cause[DLOCK_CAUSE_SIZE]; /* of anything but DLOCK_OK */
 } verdict;
@@ -72,6 +79,41 @@ bool inspection_read(dlock_inspection *inspection, const reply *reply, const str
 const reply *waiters_queue(const reply *reply);
 /* An element of the queue: fills in all but server. False: the element makes no sense. */
 bool waiting_read(dlock_waiting *waiting, const reply *element);
+
+/* -- sessions */
+
+void session_command(command *command, const char *id, uint32_t timeout_ms, uint64_t acknowledged);
+void session_end_command(command *command, const char *id);
+void watch_command(command *command, const char *name, const char *id, bool is_on);
+
+/* The reply to session_command(). False: an error, or the reply makes no sense. */
+bool read_session_reply(const reply *reply, int64_t *born, const struct reply **events);
+
+typedef enum session_event_kind {
+    EVENT_GRANTED,
+    EVENT_ENDED, /* a wait, without the lock */
+    EVENT_LOST,
+    EVENT_CHANGED, /* a watched lock; no token: it is free */
+    EVENT_WATCH_ENDED
+} session_event_kind;
+
+typedef struct session_event {
+    session_event_kind kind;
+    int64_t number;
+    const char *name, *token; /* not ended by a NUL */
+    size_t name_length, token_length;
+    uint64_t fence; /* granted */
+    int64_t age_ms; /* granted: so long before the call arrived that was sent at sent_us */
+    int64_t sent_us;
+    const reply *why; /* ended and lost: a text */
+} session_event;
+
+/* An element of the events: sets all but sent_us; texts point into the reply. False: the element
+ * makes no sense, or is of a kind that only a newer server knows; the number is set if there is
+ * one, else 0. */
+bool session_event_read(session_event *event, const reply *element);
+/* EVENT_ENDED: DLOCK_BUSY, or as for an error reply. */
+void read_ended_event(verdict *verdict, const session_event *event);
 
 /* How servers are asked for locks. Options that need more than that are refused: dlock.h. */
 typedef struct lock_protocol {

@@ -8,7 +8,8 @@
  *
  * The same contract as that of the module: a repeated acquire finds its own token and makes the
  * lease long enough again, an extension never makes a lease shorter, a release deletes only its own
- * token. A key of another type is a lock of the module, or no lock: pcall() makes no error of it.
+ * token. An extension always writes, so that Redis's WAIT behind it speaks of the lock. A key of
+ * another type is a lock of the module, or no lock: pcall() makes no error of it.
  *
  * Scripts are sent by their SHA-1 if somebody awaits the reply: a server that does not know the
  * hash has run nothing, gets the text, and remembers. Else, and with several servers, where nobody
@@ -18,7 +19,7 @@
 #define IF_HELD "if redis.pcall('GET',KEYS[1])~=ARGV[1] then return 0 end "
 #define PROLONG                                                                                    \
     "local left=redis.call('PTTL',KEYS[1]) "                                                       \
-    "if left>=0 and left<tonumber(ARGV[2]) then redis.call('PEXPIRE',KEYS[1],ARGV[2]) end "        \
+    "if left>=0 then redis.call('PEXPIRE',KEYS[1],math.max(left,tonumber(ARGV[2]))) end "          \
     "return 1"
 
 const char plain_acquire[] = "if redis.call('SET',KEYS[1],ARGV[1],'NX','PX',ARGV[2]) then return 1 "
@@ -32,8 +33,8 @@ typedef struct script {
     const char *text, *hash;
 } script;
 
-static const script acquire = {plain_acquire, "73c4e6aa2ee6d8ad0f0258ab1f1b9ab21677a037"};
-static const script extend = {plain_extend, "567e0819f463db4b68d5c55e479cc7e7119cc375"};
+static const script acquire = {plain_acquire, "2edf833d3fc1985158fbc0834f5c01b097ccb270"};
+static const script extend = {plain_extend, "245839efebce0c627739f0eca6d04a0acce74edd"};
 static const script release = {plain_release, "3518922bc982336f43f932c6665d05e5d564b4bd"};
 
 static void write_script(command *command, const script *script, const lock_words *words) {

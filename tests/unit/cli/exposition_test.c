@@ -27,7 +27,7 @@ static void check_counter(exposition_format format, const char *expected) {
     check_text(&out, expected);
 }
 
-static void the_formats_differ_in_counters_and_in_the_end(void) {
+TEST(the_formats_differ_in_counters_and_in_the_end) {
     check_counter(EXPOSITION_OPENMETRICS,
                   "# HELP grants Grants.\n# TYPE grants counter\ngrants_total 3\n# EOF\n");
     check_counter(EXPOSITION_PROMETHEUS,
@@ -41,14 +41,14 @@ static void check_label(const char *value, size_t length, const char *expected) 
     check_text(&out, expected);
 }
 
-static void values_of_labels_stay_different(void) {
+TEST(values_of_labels_stay_different) {
     check_label("a\"b", 3, "x{n=\"a\\\"b\"} 0.5\n");
     check_label("a\nb", 3, "x{n=\"a\\\\x0ab\"} 0.5\n");
     check_label("a\\x0ab", 6, "x{n=\"a\\\\\\\\x0ab\"} 0.5\n");
     check_label("\xc3\xa4", 2, "x{n=\"\xc3\xa4\"} 0.5\n");
 }
 
-static void a_histogram_counts_upwards(void) {
+TEST(a_histogram_counts_upwards) {
     exposition out = open_text(EXPOSITION_OPENMETRICS);
     exposition_label label = {"s", "h", 1};
     int64_t counts[EXPOSITION_BUCKETS] = {[2] = 1, [10] = 2, [40] = 4};
@@ -63,8 +63,5 @@ static void a_histogram_counts_upwards(void) {
 }
 
 int main(void) {
-    UNIT_RUN(the_formats_differ_in_counters_and_in_the_end);
-    UNIT_RUN(values_of_labels_stay_different);
-    UNIT_RUN(a_histogram_counts_upwards);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

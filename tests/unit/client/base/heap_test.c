@@ -14,12 +14,12 @@ static void begin(void) {
     all = (heap){0};
 }
 
-static void an_empty_heap_has_no_first_node(void) {
+TEST(an_empty_heap_has_no_first_node) {
     begin();
     CHECK(heap_first(&all) == NULL);
 }
 
-static void the_earliest_node_is_the_first(void) {
+TEST(the_earliest_node_is_the_first) {
     begin();
     heap_add(&all, &nodes[0], 30);
     heap_add(&all, &nodes[1], 10);
@@ -31,7 +31,7 @@ static void the_earliest_node_is_the_first(void) {
     CHECK(heap_first(&all) == &nodes[0]);
 }
 
-static void a_node_that_is_in_no_heap_can_be_removed(void) {
+TEST(a_node_that_is_in_no_heap_can_be_removed) {
     begin();
     heap_remove(&all, &nodes[0]);
     heap_add(&all, &nodes[0], 1);
@@ -40,7 +40,7 @@ static void a_node_that_is_in_no_heap_can_be_removed(void) {
     CHECK(heap_first(&all) == NULL);
 }
 
-static void nodes_can_leave_from_the_middle(void) {
+TEST(nodes_can_leave_from_the_middle) {
     begin();
     for (int i = 0; i < 10; i++)
         heap_add(&all, &nodes[i], i);
@@ -53,7 +53,7 @@ static void nodes_can_leave_from_the_middle(void) {
     CHECK(heap_first(&all) == NULL);
 }
 
-static void nodes_leave_in_order_however_they_came(void) {
+TEST(nodes_leave_in_order_however_they_came) {
     begin();
     for (size_t i = 0; i < MANY; i++)
         heap_add(&all, &nodes[i], (int64_t)(unit_random() % 100));
@@ -76,7 +76,7 @@ static int64_t earliest_us(void) {
     return earliest;
 }
 
-static void the_first_node_is_the_earliest_after_any_changes(void) {
+TEST(the_first_node_is_the_earliest_after_any_changes) {
     begin();
     for (int i = 0; i < ROUNDS * MANY; i++) {
         heap_node *any = &nodes[unit_random() % MANY];
@@ -91,11 +91,5 @@ static void the_first_node_is_the_earliest_after_any_changes(void) {
 }
 
 int main(void) {
-    UNIT_RUN(an_empty_heap_has_no_first_node);
-    UNIT_RUN(the_earliest_node_is_the_first);
-    UNIT_RUN(a_node_that_is_in_no_heap_can_be_removed);
-    UNIT_RUN(nodes_can_leave_from_the_middle);
-    UNIT_RUN(nodes_leave_in_order_however_they_came);
-    UNIT_RUN(the_first_node_is_the_earliest_after_any_changes);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -11,7 +11,7 @@ static void check_number(uint64_t number, const char *expected) {
     CHECK(text[length] == '\0');
 }
 
-static void numbers_are_decimal(void) {
+TEST(numbers_are_decimal) {
     check_number(0, "0");
     check_number(9, "9");
     check_number(10, "10");
@@ -23,7 +23,7 @@ static void check_read(const char *digits, int64_t expected) {
     CHECK_EQUAL(text_read_number(digits, strlen(digits)), expected);
 }
 
-static void digits_are_read_as_a_number(void) {
+TEST(digits_are_read_as_a_number) {
     check_read("0", 0);
     check_read("0065535", 65535);
     check_read("9223372036854775807", INT64_MAX);
@@ -36,45 +36,39 @@ static void digits_are_read_as_a_number(void) {
     CHECK_EQUAL(text_read_number("123", 2), 12);
 }
 
-static void bytes_are_two_digits_each(void) {
+TEST(bytes_are_two_digits_each) {
     const unsigned char bytes[] = {0x00, 0x0f, 0xf0, 0xff, 0x1a};
     char text[2 * sizeof(bytes) + 1];
     text_put_hex(text, bytes, sizeof(bytes));
-    CHECK_BYTES(text, strlen(text), "000ff0ff1a", 10);
+    CHECK_TEXT(text, "000ff0ff1a");
 }
 
-static void a_copy_is_cut_where_it_does_not_fit(void) {
+TEST(a_copy_is_cut_where_it_does_not_fit) {
     char text[4];
     text_copy(text, sizeof(text), "abc");
-    CHECK_BYTES(text, strlen(text), "abc", 3);
+    CHECK_TEXT(text, "abc");
     text_copy(text, sizeof(text), "defg");
-    CHECK_BYTES(text, strlen(text), "def", 3);
+    CHECK_TEXT(text, "def");
     text_copy(text, sizeof(text), "");
-    CHECK_BYTES(text, strlen(text), "", 0);
+    CHECK_TEXT(text, "");
 }
 
-static void more_is_appended_as_far_as_it_fits(void) {
+TEST(more_is_appended_as_far_as_it_fits) {
     char text[6] = "ab";
     text_append(text, sizeof(text), "cd");
-    CHECK_BYTES(text, strlen(text), "abcd", 4);
+    CHECK_TEXT(text, "abcd");
     text_append(text, sizeof(text), "ef");
-    CHECK_BYTES(text, strlen(text), "abcde", 5);
+    CHECK_TEXT(text, "abcde");
     text_append(text, sizeof(text), "g");
-    CHECK_BYTES(text, strlen(text), "abcde", 5);
+    CHECK_TEXT(text, "abcde");
 }
 
-static void equal_texts_have_equal_hashes_and_others_differ(void) {
+TEST(equal_texts_have_equal_hashes_and_others_differ) {
     CHECK(text_hash("") != text_hash("a"));
     CHECK(text_hash("ab") != text_hash("ba"));
     CHECK(text_hash("ab") == text_hash("ab"));
 }
 
 int main(void) {
-    UNIT_RUN(numbers_are_decimal);
-    UNIT_RUN(digits_are_read_as_a_number);
-    UNIT_RUN(bytes_are_two_digits_each);
-    UNIT_RUN(a_copy_is_cut_where_it_does_not_fit);
-    UNIT_RUN(more_is_appended_as_far_as_it_fits);
-    UNIT_RUN(equal_texts_have_equal_hashes_and_others_differ);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -14,7 +14,7 @@ static int compare(const void *one, const void *other) {
     return strcmp(one, other);
 }
 
-static void tokens_are_all_different(void) {
+TEST(tokens_are_all_different) {
     token_source source;
     token_source_init(&source);
     for (int i = 0; i < MANY; i++)
@@ -30,11 +30,11 @@ static void check_form(const char *token, const char *text) {
     gethostname(host, sizeof(host) - 1);
     int length = snprintf(expected, sizeof(expected), "%s:%ld:%s", host, (long)getpid(), text);
     CHECK_BYTES(token, (size_t)length, expected, (size_t)length);
-    CHECK_EQUAL((int64_t)strlen(token), length + DIGITS);
-    CHECK_EQUAL((int64_t)strspn(token + length, "0123456789abcdef"), DIGITS);
+    CHECK_EQUAL(strlen(token), length + DIGITS);
+    CHECK_EQUAL(strspn(token + length, "0123456789abcdef"), DIGITS);
 }
 
-static void a_token_names_host_process_and_owner(void) {
+TEST(a_token_names_host_process_and_owner) {
     char token[TOKEN_MAX + 1];
     token_source source;
     token_source_init(&source);
@@ -46,7 +46,7 @@ static void a_token_names_host_process_and_owner(void) {
     check_form(token, "worker 7:");
 }
 
-static void the_longest_owner_is_kept_and_leaves_room_to_vary(void) {
+TEST(the_longest_owner_is_kept_and_leaves_room_to_vary) {
     char token[TOKEN_MAX + 1], owner[TOKEN_OWNER_MAX + 1], text[TOKEN_OWNER_MAX + 4];
     memset(owner, 'x', TOKEN_OWNER_MAX);
     owner[TOKEN_OWNER_MAX] = '\0';
@@ -61,7 +61,7 @@ static void the_longest_owner_is_kept_and_leaves_room_to_vary(void) {
     CHECK(strcmp(before, token) != 0);
 }
 
-static void a_varied_token_counts_attempts(void) {
+TEST(a_varied_token_counts_attempts) {
     char token[TOKEN_MAX + 1] = "host:1:abc9";
     token_vary(token);
     CHECK(strcmp(token, "host:1:abc9~2") == 0);
@@ -72,7 +72,7 @@ static void a_varied_token_counts_attempts(void) {
     CHECK(strcmp(token, "host:1:abc9~10") == 0);
 }
 
-static void a_tilde_elsewhere_is_no_number(void) {
+TEST(a_tilde_elsewhere_is_no_number) {
     char token[TOKEN_MAX + 1] = "a~b";
     token_vary(token);
     CHECK(strcmp(token, "a~b~2") == 0);
@@ -82,10 +82,5 @@ static void a_tilde_elsewhere_is_no_number(void) {
 }
 
 int main(void) {
-    UNIT_RUN(tokens_are_all_different);
-    UNIT_RUN(a_token_names_host_process_and_owner);
-    UNIT_RUN(the_longest_owner_is_kept_and_leaves_room_to_vary);
-    UNIT_RUN(a_varied_token_counts_attempts);
-    UNIT_RUN(a_tilde_elsewhere_is_no_number);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -7,13 +7,13 @@
 #define NOW_US INT64_C(5000000)
 #define END_US (NOW_US + INT64_C(1000) * BUSY_NAMES_MS)
 
-static void no_name_is_busy_at_first(void) {
+TEST(no_name_is_busy_at_first) {
     busy_names names = {0};
     CHECK(!busy_names_has(&names, "", 0));
     CHECK(!busy_names_has(&names, "lock", NOW_US));
 }
 
-static void a_noted_name_is_busy_for_a_while(void) {
+TEST(a_noted_name_is_busy_for_a_while) {
     busy_names names = {0};
     busy_names_note(&names, "lock", NOW_US);
     CHECK(busy_names_has(&names, "lock", NOW_US));
@@ -21,7 +21,7 @@ static void a_noted_name_is_busy_for_a_while(void) {
     CHECK(!busy_names_has(&names, "lock", END_US));
 }
 
-static void a_name_that_is_noted_again_stays_busy(void) {
+TEST(a_name_that_is_noted_again_stays_busy) {
     busy_names names = {0};
     busy_names_note(&names, "lock", NOW_US);
     busy_names_note(&names, "lock", NOW_US + 500000);
@@ -29,7 +29,7 @@ static void a_name_that_is_noted_again_stays_busy(void) {
     CHECK(!busy_names_has(&names, "lock", END_US + 500000));
 }
 
-static void other_names_are_not_busy(void) {
+TEST(other_names_are_not_busy) {
     busy_names names = {0};
     char name[32];
     busy_names_note(&names, "lock", NOW_US);
@@ -39,7 +39,7 @@ static void other_names_are_not_busy(void) {
     }
 }
 
-static void most_of_some_busy_names_are_remembered(void) {
+TEST(most_of_some_busy_names_are_remembered) {
     busy_names names = {0};
     char name[32];
     int count = 0;
@@ -55,10 +55,5 @@ static void most_of_some_busy_names_are_remembered(void) {
 }
 
 int main(void) {
-    UNIT_RUN(no_name_is_busy_at_first);
-    UNIT_RUN(a_noted_name_is_busy_for_a_while);
-    UNIT_RUN(a_name_that_is_noted_again_stays_busy);
-    UNIT_RUN(other_names_are_not_busy);
-    UNIT_RUN(most_of_some_busy_names_are_remembered);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

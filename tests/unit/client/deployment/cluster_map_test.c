@@ -83,22 +83,19 @@ static void check_owner(unsigned slot, const char *host, int port, const char *f
         unit_fail(file, line, "no owner");
         return;
     }
-    check_text(owner->endpoint.url.host, host, file, line, "host");
+    unit_check_text(owner->endpoint.url.host, host, file, line, "host");
     unit_check_equal(owner->endpoint.url.port, port, file, line, "port");
 }
 
 #define CHECK_OWNER(slot, host, port) check_owner(slot, host, port, __FILE__, __LINE__)
 
-static void nothing_is_known_at_first(void) {
-    begin_map();
+TEST(nothing_is_known_at_first) {
     CHECK(find(0) == NULL);
     server *owners[4];
-    CHECK_EQUAL((int64_t)stage->table->list(stage, owners, 4), 0);
-    end_map();
+    CHECK_EQUAL(stage->table->list(stage, owners, 4), 0);
 }
 
-static void ranges_have_owners(void) {
-    begin_map();
+TEST(ranges_have_owners) {
     CHECK(read_text("*2\r\n" RANGE(0, 8000, HOST(2), 7002) RANGE(8001, 16000, HOST(3), 7003)) ==
           NULL);
     CHECK_OWNER(0, "10.0.0.2", 7002);
@@ -107,27 +104,25 @@ static void ranges_have_owners(void) {
     CHECK_OWNER(16383, "10.0.0.2", 7002); /* nobody has the slot: any node */
     CHECK_TEXT(find(8001)->endpoint.url.password, "p");
     server *owners[4];
-    CHECK_EQUAL((int64_t)stage->table->list(stage, owners, 4), 2);
+    CHECK_EQUAL(stage->table->list(stage, owners, 4), 2);
     server_free(owners[0]);
     server_free(owners[1]);
-    CHECK_EQUAL((int64_t)stage->table->list(stage, owners, 1), 1);
+    CHECK_EQUAL(stage->table->list(stage, owners, 1), 1);
     server_free(owners[0]);
-    end_map();
 }
 
-static void an_unknown_host_is_the_host_of_the_sender(void) {
+TEST(an_unknown_host_is_the_host_of_the_sender) {
     const char *replies[] = {"*1\r\n" RANGE(0, 16383, "$1\r\n?", 7009),
                              "*1\r\n" RANGE(0, 16383, "$0\r\n", 7009),
                              "*1\r\n" RANGE(0, 16383, "$-1", 7009)};
     for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
-        begin_map();
+        unit_restart();
         CHECK(read_text(replies[i]) == NULL);
         CHECK_OWNER(5, "10.0.0.1", 7009);
-        end_map();
     }
 }
 
-static void a_reply_that_makes_no_sense_changes_nothing(void) {
+TEST(a_reply_that_makes_no_sense_changes_nothing) {
     const char *replies[] = {
         "*0\r\n",
         "+OK\r\n",
@@ -143,32 +138,27 @@ static void a_reply_that_makes_no_sense_changes_nothing(void) {
         "*1\r\n*3\r\n:0\r\n:5\r\n*1\r\n$1\r\na\r\n",
         "*2\r\n" RANGE(0, 5, HOST(4), 7004) "*0\r\n",
     };
-    begin_map();
     CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
     for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
         CHECK(read_text(replies[i]) != NULL);
         CHECK_OWNER(0, "10.0.0.3", 7003);
     }
-    CHECK_EQUAL((int64_t)count_nodes(), 3); /* the seeds and the owner */
-    end_map();
+    CHECK_EQUAL(count_nodes(), 3); /* the seeds and the owner */
 }
 
-static void nodes_without_slots_are_forgotten_but_seeds_stay(void) {
-    begin_map();
+TEST(nodes_without_slots_are_forgotten_but_seeds_stay) {
     CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
     server *node = find(0);
     CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
     CHECK(find(0) == node); /* its connections are kept */
     CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(4), 7004)) == NULL);
-    CHECK_EQUAL((int64_t)count_nodes(), 3);
+    CHECK_EQUAL(count_nodes(), 3);
     CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(1), 7001)) == NULL);
-    CHECK_EQUAL((int64_t)count_nodes(), 2);
+    CHECK_EQUAL(count_nodes(), 2);
     CHECK_OWNER(0, "10.0.0.1", 7001);
-    end_map();
 }
 
-static void a_slot_that_moved_has_another_owner(void) {
-    begin_map();
+TEST(a_slot_that_moved_has_another_owner) {
     CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
     redirect moved = {.slot = 17, .host = "10.0.0.5", .port = 7005};
     server *next = follow(&moved);
@@ -178,50 +168,34 @@ static void a_slot_that_moved_has_another_owner(void) {
     redirect unknown = {.slot = 18, .port = 7006};
     CHECK(follow(&unknown) != NULL);
     CHECK_OWNER(18, "10.0.0.1", 7006); /* the host of the sender */
-    end_map();
 }
 
-static void an_ask_changes_no_owner(void) {
-    begin_map();
+TEST(an_ask_changes_no_owner) {
     CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
     redirect ask = {.is_ask = true, .slot = 17, .host = "10.0.0.5", .port = 7005};
     server *next = follow(&ask);
     CHECK(next != NULL && next->endpoint.url.port == 7005);
     CHECK_OWNER(17, "10.0.0.3", 7003);
-    end_map();
 }
 
-static void endless_redirects_do_not_fill_the_map(void) {
-    begin_map();
+TEST(endless_redirects_do_not_fill_the_map) {
     CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
     for (int i = 0; i < 2 * NODES_MAX; i++) {
         redirect ask = {.is_ask = true, .slot = 17, .host = "10.0.0.5", .port = 1 + i};
         CHECK(follow(&ask) != NULL);
     }
     CHECK_OWNER(17, "10.0.0.3", 7003);
-    end_map();
 }
 
-static void other_nodes_are_chosen_each_time(void) {
-    begin_map();
+TEST(other_nodes_are_chosen_each_time) {
     CHECK(read_text("*2\r\n" RANGE(0, 5, HOST(3), 7003) RANGE(6, 7, HOST(4), 7004)) == NULL);
     server *first[DISCOVERY_SERVERS_MAX], *second[DISCOVERY_SERVERS_MAX];
     CHECK(choose(first) == 3 && choose(second) == 3);
     CHECK(first[0] != first[1] && first[1] != first[2] && first[0] != first[2]);
     CHECK(second[0] != first[0] && second[0] != first[1] && second[0] != first[2]);
-    CHECK_EQUAL((int64_t)count_nodes(), 4);
-    end_map();
+    CHECK_EQUAL(count_nodes(), 4);
 }
 
 int main(void) {
-    UNIT_RUN(nothing_is_known_at_first);
-    UNIT_RUN(ranges_have_owners);
-    UNIT_RUN(an_unknown_host_is_the_host_of_the_sender);
-    UNIT_RUN(a_reply_that_makes_no_sense_changes_nothing);
-    UNIT_RUN(nodes_without_slots_are_forgotten_but_seeds_stay);
-    UNIT_RUN(a_slot_that_moved_has_another_owner);
-    UNIT_RUN(an_ask_changes_no_owner);
-    UNIT_RUN(endless_redirects_do_not_fill_the_map);
-    UNIT_RUN(other_nodes_are_chosen_each_time);
-    return unit_summary();
+    return unit_main(begin_map, end_map);
 }

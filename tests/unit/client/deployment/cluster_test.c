@@ -38,13 +38,7 @@ static server *find(void) {
     return stage->table->find(stage, "lock");
 }
 
-static void say(int index, const char *bytes) {
-    link_say(link_at(index), bytes);
-    settle();
-}
-
-static void some_nodes_are_asked_and_the_first_map_counts(void) {
-    begin_stage();
+TEST(some_nodes_are_asked_and_the_first_map_counts) {
     CHECK(find() == NULL);
     CHECK(discover());
     CHECK_EQUAL(the_peer.link_count, 3);
@@ -55,11 +49,9 @@ static void some_nodes_are_asked_and_the_first_map_counts(void) {
     CHECK(!discover());
     say(0, MAP(7002)); /* a late reply is skipped */
     CHECK(find()->endpoint.url.port == 7001);
-    end_stage();
 }
 
-static void a_server_that_is_no_cluster_is_refused(void) {
-    begin_stage();
+TEST(a_server_that_is_no_cluster_is_refused) {
     char expected[CAUSE_SIZE];
     CHECK(discover());
     for (int i = 0; i < 3; i++)
@@ -69,22 +61,18 @@ static void a_server_that_is_no_cluster_is_refused(void) {
              the_peer.path);
     CHECK_TEXT(stage->cause, expected);
     CHECK(find() == NULL);
-    end_stage();
 }
 
-static void a_useless_map_is_no_map(void) {
-    begin_stage();
+TEST(a_useless_map_is_no_map) {
     CHECK(discover());
     say(0, "*0\r\n");
     say(1, "*0\r\n");
     CHECK(router_discover(stage)); /* still under way */
     say(2, MAP(7003));
     CHECK(find() != NULL && find()->endpoint.url.port == 7003);
-    end_stage();
 }
 
-static void a_doubted_map_is_asked_for_again_after_a_pause(void) {
-    begin_stage();
+TEST(a_doubted_map_is_asked_for_again_after_a_pause) {
     CHECK(discover());
     say(0, MAP(7001));
     stage->is_doubted = true;
@@ -99,11 +87,9 @@ static void a_doubted_map_is_asked_for_again_after_a_pause(void) {
     CHECK(find() != NULL && find()->endpoint.url.port == 7001);
     pass_ms(100);
     CHECK(discover()); /* still in doubt */
-    end_stage();
 }
 
-static void a_redirect_casts_doubt_on_the_map(void) {
-    begin_stage();
+TEST(a_redirect_casts_doubt_on_the_map) {
     CHECK(discover());
     say(0, MAP(7001));
     pass_ms(100);
@@ -113,14 +99,8 @@ static void a_redirect_casts_doubt_on_the_map(void) {
     redirect moved = {.slot = 5, .host = "10.0.0.1", .port = 7002};
     CHECK(stage->table->follow(stage, find(), &moved) != NULL);
     CHECK(discover());
-    end_stage();
 }
 
 int main(void) {
-    UNIT_RUN(some_nodes_are_asked_and_the_first_map_counts);
-    UNIT_RUN(a_server_that_is_no_cluster_is_refused);
-    UNIT_RUN(a_useless_map_is_no_map);
-    UNIT_RUN(a_doubted_map_is_asked_for_again_after_a_pause);
-    UNIT_RUN(a_redirect_casts_doubt_on_the_map);
-    return unit_summary();
+    return unit_main(begin_stage, end_stage);
 }

@@ -3,14 +3,14 @@
  * bounded by the limit of the attempt. */
 #include "custom_world.h"
 
-static void the_answer_is_the_stores(void) {
+TEST(the_answer_is_the_stores) {
     try try = {0};
     begin();
     int64_t before_us = clock_now_us(clock_system());
     start(&try, DLOCK_ACQUIRING, LONG_MS);
     finish(&try);
     check(&try, DLOCK_OK, false, "");
-    CHECK_EQUAL((int64_t)try.attempt.fence, 42);
+    CHECK_EQUAL(try.attempt.fence, 42);
     CHECK(try.attempt.asked_us >= before_us);
     start(&try, DLOCK_EXTENDING, LONG_MS);
     finish(&try);
@@ -18,12 +18,12 @@ static void the_answer_is_the_stores(void) {
     start(&try, DLOCK_RELEASING, LONG_MS);
     finish(&try);
     check(&try, DLOCK_OK, false, "");
-    CHECK_EQUAL((int64_t)atomic_load(&commands), 3);
+    CHECK_EQUAL(atomic_load(&commands), 3);
     attempt_free(&try.attempt);
     end();
 }
 
-static void an_acquire_in_doubt_may_hold(void) {
+TEST(an_acquire_in_doubt_may_hold) {
     try try = {0};
     begin();
     store.acquire_status = DLOCK_IN_DOUBT;
@@ -41,7 +41,7 @@ static void an_acquire_in_doubt_may_hold(void) {
     end();
 }
 
-static void an_attempt_ends_although_the_store_does_not_return(void) {
+TEST(an_attempt_ends_although_the_store_does_not_return) {
     try try = {0};
     begin();
     set_blocked(true);
@@ -61,7 +61,7 @@ static void an_attempt_ends_although_the_store_does_not_return(void) {
     CHECK_EQUAL(store.releases, 1);
 }
 
-static void an_abandoned_acquire_is_released_by_its_thread(void) {
+TEST(an_abandoned_acquire_is_released_by_its_thread) {
     try try = {0};
     begin();
     set_blocked(true);
@@ -77,7 +77,7 @@ static void an_abandoned_acquire_is_released_by_its_thread(void) {
     CHECK_EQUAL(withdrawn, 1);
 }
 
-static void an_abandoned_acquire_that_was_busy_needs_no_release(void) {
+TEST(an_abandoned_acquire_that_was_busy_needs_no_release) {
     try try = {0};
     begin();
     set_blocked(true);
@@ -91,7 +91,7 @@ static void an_abandoned_acquire_that_was_busy_needs_no_release(void) {
     CHECK_EQUAL(store.releases, 0);
 }
 
-static void an_abandoned_acquire_is_released_if_an_earlier_one_was_in_doubt(void) {
+TEST(an_abandoned_acquire_is_released_if_an_earlier_one_was_in_doubt) {
     try try = {.attempt.is_repeated = true};
     begin();
     set_blocked(true);
@@ -106,7 +106,7 @@ static void an_abandoned_acquire_is_released_if_an_earlier_one_was_in_doubt(void
     CHECK(strcmp(store.released, "me") == 0);
 }
 
-static void only_so_many_threads_call_the_store(void) {
+TEST(only_so_many_threads_call_the_store) {
     static try tries[ATTEMPTS];
     memset(tries, 0, sizeof(tries));
     begin();
@@ -128,7 +128,7 @@ static void only_so_many_threads_call_the_store(void) {
         attempt_free(&tries[i].attempt);
 }
 
-static void the_store_is_told_the_mode(void) {
+TEST(the_store_is_told_the_mode) {
     try try = {0};
     begin();
     CHECK(!custom->can_share); /* the table does not say that the store can */
@@ -142,7 +142,7 @@ static void the_store_is_told_the_mode(void) {
     end();
 }
 
-static void many_attempts_one_after_the_other(void) {
+TEST(many_attempts_one_after_the_other) {
     try try = {0};
     begin();
     for (int i = 0; i < 2000; i++) {
@@ -154,21 +154,11 @@ static void many_attempts_one_after_the_other(void) {
     end();
 }
 
-static void a_client_that_was_never_used(void) {
+TEST(a_client_that_was_never_used) {
     begin();
     end();
 }
 
 int main(void) {
-    UNIT_RUN(the_answer_is_the_stores);
-    UNIT_RUN(an_acquire_in_doubt_may_hold);
-    UNIT_RUN(an_attempt_ends_although_the_store_does_not_return);
-    UNIT_RUN(an_abandoned_acquire_is_released_by_its_thread);
-    UNIT_RUN(an_abandoned_acquire_that_was_busy_needs_no_release);
-    UNIT_RUN(an_abandoned_acquire_is_released_if_an_earlier_one_was_in_doubt);
-    UNIT_RUN(only_so_many_threads_call_the_store);
-    UNIT_RUN(the_store_is_told_the_mode);
-    UNIT_RUN(many_attempts_one_after_the_other);
-    UNIT_RUN(a_client_that_was_never_used);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -19,7 +19,7 @@ static void end_acquires(try tries[ATTEMPTS]) {
         attempt_free(&tries[i].attempt);
 }
 
-static void releases_and_extends_have_threads_of_their_own(void) {
+TEST(releases_and_extends_have_threads_of_their_own) {
     static try tries[ATTEMPTS];
     try other = {0};
     begin();
@@ -36,7 +36,7 @@ static void releases_and_extends_have_threads_of_their_own(void) {
     end_acquires(tries);
 }
 
-static void acquires_that_wait_have_threads_of_their_own(void) {
+TEST(acquires_that_wait_have_threads_of_their_own) {
     static try waits[40];
     try other = {0};
     begin_with(true);
@@ -65,7 +65,7 @@ static void acquires_that_wait_have_threads_of_their_own(void) {
         attempt_free(&waits[i].attempt);
 }
 
-static void a_store_sees_that_an_acquire_was_abandoned(void) {
+TEST(a_store_sees_that_an_acquire_was_abandoned) {
     try try = {0};
     begin_with(true);
     set_blocked(true);
@@ -82,8 +82,5 @@ static void a_store_sees_that_an_acquire_was_abandoned(void) {
 }
 
 int main(void) {
-    UNIT_RUN(releases_and_extends_have_threads_of_their_own);
-    UNIT_RUN(acquires_that_wait_have_threads_of_their_own);
-    UNIT_RUN(a_store_sees_that_an_acquire_was_abandoned);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -16,8 +16,7 @@ static void start_renewal(void) {
 
 /* -- extend */
 
-static void a_majority_of_yes_is_an_extension(void) {
-    make_world();
+TEST(a_majority_of_yes_is_an_extension) {
     start(DLOCK_EXTENDING);
     CHECK_SENT(EXTEND, "01234");
     reply_integer(0, 0);
@@ -27,21 +26,17 @@ static void a_majority_of_yes_is_an_extension(void) {
     check_result(DLOCK_OK, false, "");
     CHECK_EQUAL(world.attempt.asked_us, START_US);
     CHECK_SENT("", ""); /* only a renewal heals */
-    end_world();
 }
 
-static void an_open_circuit_does_not_keep_an_extension_away(void) {
-    make_world();
+TEST(an_open_circuit_does_not_keep_an_extension_away) {
     world.servers[0].is_skipped = true;
     start(DLOCK_EXTENDING);
     CHECK_SENT(EXTEND, "01234");
     deployment_abandon(world.redlock, &world.attempt);
     CHECK_SENT("", "");
-    end_world();
 }
 
-static void a_majority_that_does_not_hold_the_lock_is_a_loss(void) {
-    make_world();
+TEST(a_majority_that_does_not_hold_the_lock_is_a_loss) {
     start_renewal();
     for (size_t i = 0; i < 3; i++)
         reply_integer(i, 0);
@@ -49,11 +44,9 @@ static void a_majority_that_does_not_hold_the_lock_is_a_loss(void) {
     reply_integer(4, 1);
     check_result(DLOCK_LOST, false, "2 ok, 3 not held");
     CHECK_SENT("", "");
-    end_world();
 }
 
-static void too_few_replies_are_no_loss(void) {
-    make_world();
+TEST(too_few_replies_are_no_loss) {
     start_renewal();
     reply_integer(0, 0);
     reply_integer(1, 0);
@@ -64,31 +57,28 @@ static void too_few_replies_are_no_loss(void) {
                  "1 ok, 2 not held, 1 unanswered, 1 unreachable: s3: Connection refused; s4: "
                  "Connection reset by peer");
     CHECK_SENT("", "");
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 0);
-    end_world();
+    CHECK_EQUAL(world.withdrawn_count, 0);
 }
 
-static void a_renewal_takes_the_lock_again_where_it_was_forgotten(void) {
-    make_world();
+TEST(a_renewal_takes_the_lock_again_where_it_was_forgotten) {
     start_renewal();
     reply_integer(4, 0);
     reply_integer(1, 1);
     reply_integer(2, 1);
     reply_integer(3, 1);
-    CHECK_EQUAL((int64_t)world.done_count, 0); /* the last reply may tell of another one */
+    CHECK_EQUAL(world.done_count, 0); /* the last reply may tell of another one */
     reply_integer(0, 0);
     check_result(DLOCK_OK, false, "");
     CHECK_SENT(HEAL, "04");
-    CHECK_EQUAL((int64_t)world.attempt.fence, 4711);
-    end_world();
+    CHECK_EQUAL(world.attempt.fence, 4711);
 }
 
 /* Half an I/O timeout, or a fiftieth of the lease. */
-static void a_renewal_does_not_wait_long_for_the_rest(void) {
+TEST(a_renewal_does_not_wait_long_for_the_rest) {
     static const uint32_t leases_ms[] = {LEASE_MS, 3000, 100};
     static const int64_t lingers_us[] = {IO_MS * 500, 60000, ROUND_LINGER_US};
     for (size_t i = 0; i < 3; i++) {
-        make_world();
+        unit_restart();
         world.attempt.is_background = true;
         start_for(DLOCK_EXTENDING, leases_ms[i]);
         skip_sent();
@@ -96,16 +86,14 @@ static void a_renewal_does_not_wait_long_for_the_rest(void) {
         for (size_t server = 1; server < 4; server++)
             reply_integer(server, 1);
         pass_time(START_US + lingers_us[i] - 1);
-        CHECK_EQUAL((int64_t)world.done_count, 0);
+        CHECK_EQUAL(world.done_count, 0);
         pass_time(START_US + lingers_us[i]);
         check_result(DLOCK_OK, false, "");
-        CHECK_EQUAL((int64_t)(world.sent_count - world.seen_count), 1); /* healed: s0 */
-        end_world();
+        CHECK_EQUAL((world.sent_count - world.seen_count), 1); /* healed: s0 */
     }
 }
 
-static void a_shared_lock_is_healed_in_its_mode(void) {
-    make_world();
+TEST(a_shared_lock_is_healed_in_its_mode) {
     world.attempt.terms.mode = DLOCK_SHARED;
     start_renewal();
     reply_integer(0, 0);
@@ -113,11 +101,9 @@ static void a_shared_lock_is_healed_in_its_mode(void) {
         reply_integer(i, 1);
     check_result(DLOCK_OK, false, "");
     CHECK_SENT(HEAL_SHARED, "0");
-    end_world();
 }
 
-static void a_healed_server_is_no_vote(void) {
-    make_world();
+TEST(a_healed_server_is_no_vote) {
     start_renewal();
     for (size_t i = 0; i < 2; i++)
         reply_integer(i, 1);
@@ -126,11 +112,9 @@ static void a_healed_server_is_no_vote(void) {
     pass_time(START_US + IO_MS * 1000);
     CHECK_EQUAL(world.attempt.status, DLOCK_NO_QUORUM);
     CHECK_SENT("", "");
-    end_world();
 }
 
-static void an_extension_after_half_of_the_lease_is_of_no_use(void) {
-    make_world();
+TEST(an_extension_after_half_of_the_lease_is_of_no_use) {
     world.attempt.operation = DLOCK_EXTENDING;
     world.attempt.name = "lock";
     world.attempt.lease_ms = 100;
@@ -138,47 +122,42 @@ static void an_extension_after_half_of_the_lease_is_of_no_use(void) {
     world.attempt.on_done = on_world_done;
     deployment_start(world.redlock, &world.attempt);
     pass_time(START_US + 49999);
-    CHECK_EQUAL((int64_t)world.done_count, 0);
+    CHECK_EQUAL(world.done_count, 0);
     pass_time(START_US + 50000);
-    CHECK_EQUAL((int64_t)world.done_count, 1);
-    end_world();
+    CHECK_EQUAL(world.done_count, 1);
 }
 
 /* -- release */
 
 /* Served first, it would make the vote of the server a no. */
-static void a_release_follows_overdue_requests_once_the_votes_are_counted(void) {
+TEST(a_release_follows_overdue_requests_once_the_votes_are_counted) {
     for (int is_abandoned = 0; is_abandoned < 2; is_abandoned++) {
-        make_world();
+        unit_restart();
         world.servers[3].is_overdue = true;
         start(DLOCK_RELEASING);
         CHECK_SENT(RELEASE, "01234");
-        CHECK_EQUAL((int64_t)world.sent_at_on_sent, SERVERS);
+        CHECK_EQUAL(world.sent_at_on_sent, SERVERS);
         for (size_t i = 0; i < 3 && !is_abandoned; i++)
             reply_integer(i, 1);
         if (is_abandoned) deployment_abandon(world.redlock, &world.attempt);
         CHECK_SENT(RELEASE, "3");
         CHECK(world.sent[world.sent_count - 1].is_behind);
-        end_world();
     }
 }
 
-static void a_release_goes_to_all(void) {
-    make_world();
+TEST(a_release_goes_to_all) {
     world.servers[2].is_skipped = true;
     start(DLOCK_RELEASING);
     CHECK_SENT(RELEASE, "01234");
-    CHECK_EQUAL((int64_t)world.on_sent_count, 1);
-    CHECK_EQUAL((int64_t)world.sent_at_on_sent, SERVERS);
+    CHECK_EQUAL(world.on_sent_count, 1);
+    CHECK_EQUAL(world.sent_at_on_sent, SERVERS);
     for (size_t i = 0; i < 3; i++)
         reply_integer(i, 1);
     check_result(DLOCK_OK, false, "");
     CHECK_SENT("", "");
-    end_world();
 }
 
-static void a_release_still_goes_to_a_server_without_a_connection(void) {
-    make_world();
+TEST(a_release_still_goes_to_a_server_without_a_connection) {
     world.servers[3].is_connecting = world.servers[4].is_connecting = true;
     start(DLOCK_RELEASING);
     skip_sent();
@@ -186,24 +165,20 @@ static void a_release_still_goes_to_a_server_without_a_connection(void) {
         reply_integer(i, 1);
     check_result(DLOCK_OK, false, "");
     CHECK_SENT(RELEASE, "34");
-    end_world();
 }
 
-static void a_release_in_the_background_waits_for_all_servers(void) {
-    make_world();
+TEST(a_release_in_the_background_waits_for_all_servers) {
     world.attempt.is_background = true;
     start(DLOCK_RELEASING);
     for (size_t i = 0; i < 4; i++)
         reply_integer(i, 1);
     pass_time(world.now_us + ROUND_LINGER_US);
-    CHECK_EQUAL((int64_t)world.done_count, 0);
+    CHECK_EQUAL(world.done_count, 0);
     reply_error(4, "WRONGTYPE no lock");
     check_result(DLOCK_OK, false, "");
-    end_world();
 }
 
-static void a_release_in_the_background_tells_that_a_server_is_missing(void) {
-    make_world();
+TEST(a_release_in_the_background_tells_that_a_server_is_missing) {
     world.attempt.is_background = true;
     start(DLOCK_RELEASING);
     for (size_t i = 0; i < 4; i++)
@@ -215,34 +190,28 @@ static void a_release_in_the_background_tells_that_a_server_is_missing(void) {
         reply_integer(i, 1);
     pass_time(world.now_us + IO_MS * 1000);
     check_result(DLOCK_OK, true, "");
-    end_world();
 }
 
-static void a_release_that_is_abandoned_is_sent_all_the_same(void) {
-    make_world();
+TEST(a_release_that_is_abandoned_is_sent_all_the_same) {
     world.servers[3].is_connecting = true;
     start(DLOCK_RELEASING);
     skip_sent();
     deployment_abandon(world.redlock, &world.attempt);
     CHECK_SENT(RELEASE, "3");
-    CHECK_EQUAL((int64_t)world.done_count, 0);
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 0);
-    end_world();
+    CHECK_EQUAL(world.done_count, 0);
+    CHECK_EQUAL(world.withdrawn_count, 0);
 }
 
-static void a_release_of_a_lost_lock(void) {
-    make_world();
+TEST(a_release_of_a_lost_lock) {
     start(DLOCK_RELEASING);
     for (size_t i = 0; i < 3; i++)
         reply_integer(i, 0);
     reply_integer(3, 1);
     reply_integer(4, 1);
     check_result(DLOCK_LOST, false, "2 ok, 3 not held");
-    end_world();
 }
 
-static void a_release_without_a_majority_of_replies(void) {
-    make_world();
+TEST(a_release_without_a_majority_of_replies) {
     world.servers[4].is_connecting = true;
     start(DLOCK_RELEASING);
     reply_integer(0, 1);
@@ -255,26 +224,8 @@ static void a_release_without_a_majority_of_replies(void) {
                  "refused; s3: no reply in time; s4: no connection in "
                  "time");
     CHECK_SENT(RELEASE, "4");
-    end_world();
 }
 
 int main(void) {
-    UNIT_RUN(a_majority_of_yes_is_an_extension);
-    UNIT_RUN(an_open_circuit_does_not_keep_an_extension_away);
-    UNIT_RUN(a_majority_that_does_not_hold_the_lock_is_a_loss);
-    UNIT_RUN(too_few_replies_are_no_loss);
-    UNIT_RUN(a_renewal_takes_the_lock_again_where_it_was_forgotten);
-    UNIT_RUN(a_renewal_does_not_wait_long_for_the_rest);
-    UNIT_RUN(a_shared_lock_is_healed_in_its_mode);
-    UNIT_RUN(a_healed_server_is_no_vote);
-    UNIT_RUN(an_extension_after_half_of_the_lease_is_of_no_use);
-    UNIT_RUN(a_release_goes_to_all);
-    UNIT_RUN(a_release_follows_overdue_requests_once_the_votes_are_counted);
-    UNIT_RUN(a_release_still_goes_to_a_server_without_a_connection);
-    UNIT_RUN(a_release_in_the_background_waits_for_all_servers);
-    UNIT_RUN(a_release_in_the_background_tells_that_a_server_is_missing);
-    UNIT_RUN(a_release_that_is_abandoned_is_sent_all_the_same);
-    UNIT_RUN(a_release_of_a_lost_lock);
-    UNIT_RUN(a_release_without_a_majority_of_replies);
-    return unit_summary();
+    return unit_main(make_world, end_world);
 }

@@ -29,11 +29,11 @@ static void check_undone(size_t index, char letter) {
     CHECK(is_released || !is_needed);
 }
 
-static void whatever_happens_an_attempt_ends_and_leaves_nothing_behind(void) {
+TEST(whatever_happens_an_attempt_ends_and_leaves_nothing_behind) {
     static const char letters[] = "yylbbedusc";
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < 5000; round++) {
         char script[SERVERS];
-        make_world();
+        unit_restart();
         for (size_t i = 0; i < SERVERS; i++) {
             script[i] = letters[unit_random() % (sizeof(letters) - 1)];
             world.servers[i].is_connecting = script[i] == 'c';
@@ -49,40 +49,36 @@ static void whatever_happens_an_attempt_ends_and_leaves_nothing_behind(void) {
             deployment_abandon(world.redlock, &world.attempt);
         else
             pass_time(world.now_us + IO_MS * 1000);
-        CHECK_EQUAL((int64_t)world.done_count, is_abandoned ? 0 : 1);
+        CHECK_EQUAL(world.done_count, is_abandoned ? 0 : 1);
         CHECK(heap_first(&world.loop.timers) == NULL);
         bool is_granted = world.done_count == 1 && world.attempt.status == DLOCK_OK;
         if (is_granted) CHECK(world.attempt.fence >= FENCE && world.attempt.asked_us == START_US);
         for (size_t i = 0; i < SERVERS && !is_granted; i++)
             check_undone(i, script[i]);
-        end_world();
     }
 }
 
 /* -- the deployment */
 
-static void the_servers_are_listed(void) {
+TEST(the_servers_are_listed) {
     static server_list list;
-    make_world();
     world.redlock->table->list_servers(world.redlock, START_US, &list);
     CHECK(list.status == DLOCK_OK && list.count == SERVERS);
     for (size_t i = 0; i < list.count; i++)
         server_free(list.servers[i]);
-    end_world();
 }
 
-static void without_memory_there_is_no_deployment(void) {
+TEST(without_memory_there_is_no_deployment) {
     static const topology five = {.kind = TOPOLOGY_REDLOCK, .count = SERVERS};
     server_options options = {.loop = &world.loop};
+    end_world();
     memset(&world, 0, sizeof(world));
     world.fail_at = 3;
     CHECK(redlock_new(&five, &options) == NULL);
-    CHECK_EQUAL((int64_t)world.shares_left, 0);
+    CHECK_EQUAL(world.shares_left, 0);
+    make_world();
 }
 
 int main(void) {
-    UNIT_RUN(whatever_happens_an_attempt_ends_and_leaves_nothing_behind);
-    UNIT_RUN(the_servers_are_listed);
-    UNIT_RUN(without_memory_there_is_no_deployment);
-    return unit_summary();
+    return unit_main(make_world, end_world);
 }

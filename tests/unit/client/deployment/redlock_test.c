@@ -7,24 +7,21 @@
 #define RELEASE "RELEASE lock me"
 #define FENCE   1000010000
 
-static void a_majority_of_yes_is_a_grant(void) {
-    make_world();
+TEST(a_majority_of_yes_is_a_grant) {
     start(DLOCK_ACQUIRING);
     CHECK_SENT(ACQUIRE, "01234");
     world.now_us += 100;
     reply_integer(3, FENCE);
     reply_integer(0, FENCE);
-    CHECK_EQUAL((int64_t)world.done_count, 0);
+    CHECK_EQUAL(world.done_count, 0);
     reply_integer(4, FENCE);
     check_result(DLOCK_OK, false, "");
-    CHECK_EQUAL((int64_t)world.attempt.fence, FENCE);
+    CHECK_EQUAL(world.attempt.fence, FENCE);
     CHECK_EQUAL(world.attempt.asked_us, START_US);
     CHECK_SENT("", "");
-    end_world();
 }
 
-static void the_lease_counts_from_the_earliest_request_of_the_majority(void) {
-    make_world();
+TEST(the_lease_counts_from_the_earliest_request_of_the_majority) {
     start(DLOCK_ACQUIRING);
     for (size_t i = 0; i < SERVERS; i++)
         world.servers[i].pending->sent_us = START_US + 500 - 100 * (int64_t)i;
@@ -33,28 +30,34 @@ static void the_lease_counts_from_the_earliest_request_of_the_majority(void) {
     reply_nil(4);
     reply_integer(1, FENCE);
     CHECK_EQUAL(world.attempt.asked_us, START_US + 300);
-    end_world();
 }
 
-static void a_busy_lock_is_undone_where_it_was_granted(void) {
-    make_world();
+TEST(a_busy_lock_is_undone_where_it_was_granted) {
     start(DLOCK_ACQUIRING);
     skip_sent();
     reply_integer(0, FENCE);
     reply_nil(1);
     reply_nil(2);
     reply_nil(3);
-    CHECK_EQUAL((int64_t)world.done_count, 0); /* the last reply makes the cause complete */
+    CHECK_EQUAL(world.done_count, 0); /* the last reply makes the cause complete */
     reply_integer(4, FENCE);
     check_result(DLOCK_BUSY, false, "2 ok, 3 busy");
+    CHECK(world.attempt.is_split);
     CHECK_SENT(RELEASE, "04");
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 0);
-    end_world();
+    CHECK_EQUAL(world.withdrawn_count, 0);
+}
+
+TEST(a_lock_that_another_holds_everywhere_is_no_split_vote) {
+    world.attempt.is_split = true; /* the attempt before */
+    start(DLOCK_ACQUIRING);
+    for (size_t i = 0; i < SERVERS; i++)
+        reply_nil(i);
+    check_result(DLOCK_BUSY, false, "5 busy");
+    CHECK(!world.attempt.is_split);
 }
 
 /* Two servers have granted a busy lock. */
 static void be_busy(void) {
-    make_world();
     start(DLOCK_ACQUIRING);
     for (size_t i = 0; i < 3; i++)
         reply_nil(i);
@@ -63,35 +66,31 @@ static void be_busy(void) {
     check_result(DLOCK_BUSY, false, "2 ok, 3 busy");
 }
 
-static void an_undo_that_is_answered_is_over(void) {
+TEST(an_undo_that_is_answered_is_over) {
     be_busy();
     end_undo(3, &(reply){.kind = REPLY_INTEGER, .integer = 1, .size = 1}, DLOCK_OK);
     end_undo(4, &(reply){.kind = REPLY_INTEGER, .integer = 0, .size = 1}, DLOCK_OK);
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 0);
-    end_world();
+    CHECK_EQUAL(world.withdrawn_count, 0);
 }
 
-static void an_undo_whose_connection_ends_becomes_a_withdrawal(void) {
+TEST(an_undo_whose_connection_ends_becomes_a_withdrawal) {
     be_busy();
     end_undo(3, NULL, DLOCK_IN_DOUBT);
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 1);
+    CHECK_EQUAL(world.withdrawn_count, 1);
     CHECK_TEXT(world.withdrawn, "me");
     end_undo(4, NULL, DLOCK_UNREACHABLE);
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 2);
-    end_world();
+    CHECK_EQUAL(world.withdrawn_count, 2);
 }
 
-static void an_undo_that_is_refused_becomes_a_withdrawal(void) {
+TEST(an_undo_that_is_refused_becomes_a_withdrawal) {
     static const char text[] = "READONLY not any more";
     be_busy();
     end_undo(3, &(reply){.kind = REPLY_ERROR, .text = text, .length = strlen(text), .size = 1},
              DLOCK_OK);
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 1);
-    end_world(); /* with the other one under way */
+    CHECK_EQUAL(world.withdrawn_count, 1);
 }
 
-static void a_busy_lock_does_not_wait_for_a_silent_server(void) {
-    make_world();
+TEST(a_busy_lock_does_not_wait_for_a_silent_server) {
     start(DLOCK_ACQUIRING);
     skip_sent();
     for (size_t i = 0; i < 4; i++)
@@ -100,12 +99,10 @@ static void a_busy_lock_does_not_wait_for_a_silent_server(void) {
     check_result(DLOCK_BUSY, false, "4 busy, 1 unanswered");
     CHECK_SENT(RELEASE, "4");
     CHECK(world.sent[world.sent_count - 1].is_on_same_conn);
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 0);
-    end_world();
+    CHECK_EQUAL(world.withdrawn_count, 0);
 }
 
-static void the_cause_names_the_servers_that_failed(void) {
-    make_world();
+TEST(the_cause_names_the_servers_that_failed) {
     start(DLOCK_ACQUIRING);
     reply_nil(0);
     reply_nil(1);
@@ -113,8 +110,7 @@ static void the_cause_names_the_servers_that_failed(void) {
     reply_integer(3, FENCE);
     fail_request(4, DLOCK_UNREACHABLE, "Connection refused");
     check_result(DLOCK_NO_QUORUM, true, "2 ok, 2 busy, 1 unreachable: s4: Connection refused");
-    end_world();
-    make_world();
+    unit_restart();
     start(DLOCK_ACQUIRING);
     reply_integer(0, FENCE);
     reply_error(1, "NOAUTH Authentication required.");
@@ -124,17 +120,15 @@ static void the_cause_names_the_servers_that_failed(void) {
     check_result(DLOCK_REFUSED, false,
                  "2 ok, 3 failed: s1: NOAUTH Authentication required.; s2: NOAUTH Authentication "
                  "required.; s3: NOAUTH Authentication required.");
-    end_world();
 }
 
-static void silent_servers_are_told_behind_the_request(void) {
-    make_world();
+TEST(silent_servers_are_told_behind_the_request) {
     start(DLOCK_ACQUIRING);
     skip_sent();
     reply_integer(0, FENCE);
     reply_integer(1, FENCE);
     pass_time(START_US + IO_MS * 1000 * 3 / 4 - 1);
-    CHECK_EQUAL((int64_t)world.done_count, 0);
+    CHECK_EQUAL(world.done_count, 0);
     world.servers[4].conn.is_ready = false; /* it breaks, and has not told yet */
     pass_time(world.now_us + 1);
     check_result(DLOCK_NO_QUORUM, true,
@@ -144,30 +138,26 @@ static void silent_servers_are_told_behind_the_request(void) {
     static const bool is_same[SERVERS] = {false, false, true, true, false};
     for (size_t i = 0; i < SERVERS; i++)
         CHECK(world.sent[world.sent_count - SERVERS + i].is_on_same_conn == is_same[i]);
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 1); /* because of s4 */
-    end_world();
+    CHECK_EQUAL(world.withdrawn_count, 1); /* because of s4 */
 }
 
-static void a_reply_is_awaited_for_an_io_timeout(void) {
-    make_world();
+TEST(a_reply_is_awaited_for_an_io_timeout) {
     world.servers[4].is_connecting = true; /* a connection may take longer */
     start(DLOCK_ACQUIRING);
     world.attempt.limit_us = START_US + 60 * 1000000;
     deployment_abandon(world.redlock, &world.attempt);
     deployment_start(world.redlock, &world.attempt);
     pass_time(START_US + IO_MS * 1500);
-    CHECK_EQUAL((int64_t)world.done_count, 0);
+    CHECK_EQUAL(world.done_count, 0);
     world.servers[4].pending->sent_us = world.now_us;
     pass_time(START_US + IO_MS * 2500 - 1);
-    CHECK_EQUAL((int64_t)world.done_count, 0);
+    CHECK_EQUAL(world.done_count, 0);
     pass_time(START_US + IO_MS * 2500);
-    CHECK_EQUAL((int64_t)world.done_count, 1);
+    CHECK_EQUAL(world.done_count, 1);
     CHECK_EQUAL(world.attempt.status, DLOCK_NO_QUORUM);
-    end_world();
 }
 
-static void a_vote_takes_at_most_half_a_lease(void) {
-    make_world();
+TEST(a_vote_takes_at_most_half_a_lease) {
     world.attempt.limit_us = START_US + 60 * 1000000;
     world.attempt.operation = DLOCK_ACQUIRING;
     world.attempt.name = "lock";
@@ -177,14 +167,12 @@ static void a_vote_takes_at_most_half_a_lease(void) {
         world.servers[i].is_connecting = true; /* once sent, there is only an I/O timeout left */
     deployment_start(world.redlock, &world.attempt);
     pass_time(START_US + LEASE_MS * 500 - 1);
-    CHECK_EQUAL((int64_t)world.done_count, 0);
+    CHECK_EQUAL(world.done_count, 0);
     pass_time(START_US + LEASE_MS * 500);
-    CHECK_EQUAL((int64_t)world.done_count, 1);
-    end_world();
+    CHECK_EQUAL(world.done_count, 1);
 }
 
-static void a_connection_that_broke_with_the_request_is_withdrawn(void) {
-    make_world();
+TEST(a_connection_that_broke_with_the_request_is_withdrawn) {
     start(DLOCK_ACQUIRING);
     skip_sent();
     fail_request(0, DLOCK_IN_DOUBT, "Connection reset by peer");
@@ -196,25 +184,21 @@ static void a_connection_that_broke_with_the_request_is_withdrawn(void) {
         "3 busy, 1 unanswered, 1 unreachable: s0: Connection reset by peer; s4: Connection "
         "refused");
     CHECK_SENT(RELEASE, "0");
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 1);
+    CHECK_EQUAL(world.withdrawn_count, 1);
     CHECK_TEXT(world.withdrawn, "me");
-    end_world();
 }
 
-static void a_reply_that_makes_no_sense_may_be_a_grant(void) {
-    make_world();
+TEST(a_reply_that_makes_no_sense_may_be_a_grant) {
     start(DLOCK_ACQUIRING);
     skip_sent();
     reply_integer(0, -5);
     for (size_t i = 1; i < SERVERS; i++)
         reply_nil(i);
     CHECK_SENT(RELEASE, "0");
-    end_world();
 }
 
-static void every_attempt_has_a_token_of_its_own(void) {
+TEST(every_attempt_has_a_token_of_its_own) {
     static const char *const tokens[] = {"me", "me~2", "me~3"};
-    make_world();
     for (size_t attempt = 0; attempt < 3; attempt++) {
         start(DLOCK_ACQUIRING);
         CHECK_TEXT(world.attempt.token, tokens[attempt]);
@@ -225,11 +209,9 @@ static void every_attempt_has_a_token_of_its_own(void) {
     start(DLOCK_ACQUIRING);
     CHECK_TEXT(world.attempt.token, "other");
     deployment_abandon(world.redlock, &world.attempt);
-    end_world();
 }
 
-static void a_server_with_an_open_circuit_is_skipped(void) {
-    make_world();
+TEST(a_server_with_an_open_circuit_is_skipped) {
     world.servers[1].is_skipped = world.servers[2].is_skipped = true;
     start(DLOCK_ACQUIRING);
     CHECK_SENT(ACQUIRE, "034");
@@ -237,11 +219,9 @@ static void a_server_with_an_open_circuit_is_skipped(void) {
     reply_integer(3, FENCE);
     reply_integer(4, FENCE);
     check_result(DLOCK_OK, false, "");
-    end_world();
 }
 
-static void a_skipped_server_is_asked_if_the_others_cannot_decide(void) {
-    make_world();
+TEST(a_skipped_server_is_asked_if_the_others_cannot_decide) {
     world.servers[1].is_skipped = world.servers[2].is_skipped = true;
     start(DLOCK_ACQUIRING);
     skip_sent();
@@ -251,21 +231,17 @@ static void a_skipped_server_is_asked_if_the_others_cannot_decide(void) {
     CHECK_SENT(ACQUIRE, "12");
     reply_integer(1, FENCE);
     check_result(DLOCK_OK, false, "");
-    end_world();
 }
 
-static void all_are_asked_if_too_few_are_available(void) {
-    make_world();
+TEST(all_are_asked_if_too_few_are_available) {
     for (size_t i = 0; i < 3; i++)
         world.servers[i].is_skipped = true;
     start(DLOCK_ACQUIRING);
     CHECK_SENT(ACQUIRE, "01234");
     deployment_abandon(world.redlock, &world.attempt);
-    end_world();
 }
 
-static void a_grant_still_goes_to_a_server_without_a_connection(void) {
-    make_world();
+TEST(a_grant_still_goes_to_a_server_without_a_connection) {
     world.servers[4].is_connecting = true;
     start(DLOCK_ACQUIRING);
     CHECK_SENT(ACQUIRE, "01234");
@@ -274,11 +250,9 @@ static void a_grant_still_goes_to_a_server_without_a_connection(void) {
     check_result(DLOCK_OK, false, "");
     CHECK_SENT(ACQUIRE, "4");
     CHECK(!world.sent[world.sent_count - 1].is_waited_for);
-    end_world();
 }
 
-static void an_abandoned_acquire_is_given_back(void) {
-    make_world();
+TEST(an_abandoned_acquire_is_given_back) {
     world.servers[2].is_connecting = true;
     start(DLOCK_ACQUIRING);
     CHECK_SENT(ACQUIRE, "01234");
@@ -287,26 +261,22 @@ static void an_abandoned_acquire_is_given_back(void) {
     deployment_abandon(world.redlock, &world.attempt);
     CHECK_SENT(RELEASE, "034");
     CHECK(heap_first(&world.loop.timers) == NULL);
-    CHECK_EQUAL((int64_t)world.done_count, 0);
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 0);
+    CHECK_EQUAL(world.done_count, 0);
+    CHECK_EQUAL(world.withdrawn_count, 0);
     end_undo(3, NULL, DLOCK_IN_DOUBT);
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 1);
-    end_world();
+    CHECK_EQUAL(world.withdrawn_count, 1);
 }
 
-static void an_abandoned_acquire_that_was_not_sent_needs_nothing(void) {
-    make_world();
+TEST(an_abandoned_acquire_that_was_not_sent_needs_nothing) {
     for (size_t i = 0; i < SERVERS; i++)
         world.servers[i].is_connecting = true;
     start(DLOCK_ACQUIRING);
     deployment_abandon(world.redlock, &world.attempt);
     CHECK_SENT("", "");
-    CHECK_EQUAL((int64_t)world.withdrawn_count, 0);
-    end_world();
+    CHECK_EQUAL(world.withdrawn_count, 0);
 }
 
-static void a_shared_claim_says_so_to_every_server_also_when_fences_are_raised(void) {
-    make_world();
+TEST(a_shared_claim_says_so_to_every_server_also_when_fences_are_raised) {
     world.attempt.terms.mode = DLOCK_SHARED;
     start(DLOCK_ACQUIRING);
     CHECK_SENT("ACQUIRE lock me 10000 SHARED 1000010000", "01234");
@@ -315,30 +285,8 @@ static void a_shared_claim_says_so_to_every_server_also_when_fences_are_raised(v
     reply_integer(2, UNIX_US + 30000);
     CHECK_SENT("ACQUIRE lock me 10000 SHARED 1000030000", "01");
     deployment_abandon(world.redlock, &world.attempt);
-    end_world();
 }
 
 int main(void) {
-    UNIT_RUN(a_shared_claim_says_so_to_every_server_also_when_fences_are_raised);
-    UNIT_RUN(a_majority_of_yes_is_a_grant);
-    UNIT_RUN(the_lease_counts_from_the_earliest_request_of_the_majority);
-    UNIT_RUN(a_busy_lock_is_undone_where_it_was_granted);
-    UNIT_RUN(an_undo_that_is_answered_is_over);
-    UNIT_RUN(an_undo_whose_connection_ends_becomes_a_withdrawal);
-    UNIT_RUN(an_undo_that_is_refused_becomes_a_withdrawal);
-    UNIT_RUN(a_busy_lock_does_not_wait_for_a_silent_server);
-    UNIT_RUN(the_cause_names_the_servers_that_failed);
-    UNIT_RUN(silent_servers_are_told_behind_the_request);
-    UNIT_RUN(a_reply_is_awaited_for_an_io_timeout);
-    UNIT_RUN(a_vote_takes_at_most_half_a_lease);
-    UNIT_RUN(a_connection_that_broke_with_the_request_is_withdrawn);
-    UNIT_RUN(a_reply_that_makes_no_sense_may_be_a_grant);
-    UNIT_RUN(every_attempt_has_a_token_of_its_own);
-    UNIT_RUN(a_server_with_an_open_circuit_is_skipped);
-    UNIT_RUN(a_skipped_server_is_asked_if_the_others_cannot_decide);
-    UNIT_RUN(all_are_asked_if_too_few_are_available);
-    UNIT_RUN(a_grant_still_goes_to_a_server_without_a_connection);
-    UNIT_RUN(an_abandoned_acquire_is_given_back);
-    UNIT_RUN(an_abandoned_acquire_that_was_not_sent_needs_nothing);
-    return unit_summary();
+    return unit_main(make_world, end_world);
 }

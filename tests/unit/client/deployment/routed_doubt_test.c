@@ -1,42 +1,100 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* routed_doubt_test.c - parked acquires whose server gives no sign of life, requests that may
- * arrive late, and grants that are to be undone. */
+/* routed_doubt_test.c - acquires that wait while their server gives no sign of life, requests that
+ * may arrive late, and grants that are to be undone. */
 #include "routed_world.h"
 
-enum { PROBE_MS = 2000, LONG_WAIT_MS = 600000 };
+enum { SILENCE_MS = SESSION_MS / 3 + IO_MS, LONG_WAIT_MS = 600000 };
 
-#define PARKED ACQUIRE " WAIT"
+#define QUEUED ACQUIRE " WAIT 600000 VIA ID"
 
-/* Link 0: the command connection. Link 1: the parked acquire. No probe is answered. */
-static void park_at_a_silent_server(void) {
+/* Link 0: the command connection. Link 1: the session. */
+static void queue_at_the_server(void) {
     begin_stage();
-    the_peer.answer = NULL;
     start_acquire(LONG_WAIT_MS);
     say(0, "$-1\r\n");
-    CHECK(strncmp(link_at(1)->heard, PARKED, strlen(PARKED)) == 0);
+    open_session(1);
+    CHECK_HEARD(0, ACQUIRE "; " QUEUED);
+    say(0, "+QUEUED\r\n");
 }
 
-static void a_parked_acquire_stays_while_no_other_server_is_known(void) {
-    park_at_a_silent_server();
-    pass_ms(PROBE_MS * 10);
+TEST(an_acquire_stays_in_the_queue_while_no_other_server_is_known) {
+    queue_at_the_server();
+    pass_ms(SILENCE_MS);
+    CHECK(!link_at(1)->is_open);
     CHECK_EQUAL(stage.done_count, 0);
     CHECK(stage.router.is_doubted);
-    CHECK(strstr(link_at(1)->heard, "RELEASE") == NULL && link_at(1)->is_open);
-    say(1, ":7\r\n");
+    CHECK_HEARD(2, SESSION);
+    say(2, EVENTS("1") GRANTED("1", "7", "0"));
     CHECK_DONE(DLOCK_OK, false);
-    CHECK_EQUAL((int64_t)stage.attempt.fence, 7);
+    CHECK_EQUAL(stage.attempt.fence, 7);
+    CHECK_HEARD(0, "");
     end_stage();
 }
 
-static void a_parked_acquire_leaves_for_the_server_that_took_over(void) {
-    park_at_a_silent_server();
+TEST(an_acquire_keeps_its_place_when_the_connection_of_the_session_ends) {
+    queue_at_the_server();
+    hang_up(1);
+    open_session(2);
+    CHECK_HEARD(0, "");
+    say(2, EVENTS("1") GRANTED("1", "7", "0"));
+    CHECK_DONE(DLOCK_OK, false);
+    end_stage();
+}
+
+TEST(an_acquire_asks_again_with_the_same_token_if_the_server_has_forgotten_the_session) {
+    queue_at_the_server();
+    pass_ms(400);
+    hang_up(1);
+    CHECK_HEARD(2, SESSION);
+    say(2, "*2\r\n:2\r\n*0\r\n");
+    CHECK_HEARD(0, ACQUIRE " WAIT 599600 VIA ID");
+    say(0, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    end_stage();
+}
+
+TEST(an_acquire_that_was_queued_by_a_session_that_is_forgotten_asks_again) {
+    begin_stage();
+    start_acquire(WAIT_MS);
+    say(0, "$-1\r\n");
+    open_session(1);
+    hang_up(1);
+    say(2, "*2\r\n:2\r\n*0\r\n");
+    CHECK_HEARD(0, ACQUIRE "; " ACQUIRE " WAIT 5000 VIA ID");
+    say(0, "+QUEUED\r\n");
+    CHECK_HEARD(0, ACQUIRE " WAIT 5000 VIA ID");
+    say(0, "+QUEUED\r\n");
+    CHECK_HEARD(0, "");
+    CHECK_EQUAL(stage.done_count, 0);
+    say(2, "*2\r\n:2\r\n*1\r\n" GRANTED("1", "7", "0"));
+    CHECK_DONE(DLOCK_OK, false);
+    end_stage();
+}
+
+TEST(an_acquire_leaves_for_the_server_that_took_over) {
+    queue_at_the_server();
     stage.known = stage.b;
     CHECK_EQUAL(stage.done_count, 0);
-    pass_ms(PROBE_MS + IO_MS);
+    pass_ms(SILENCE_MS);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
     CHECK(stage.attempt.may_hold);
     CHECK_TEXT(stage.attempt.token, TOKEN);
-    CHECK(strstr(link_at(1)->heard, "RELEASE") == NULL);
+    CHECK_HEARD(0, "");
+    end_stage();
+}
+
+/* The reply of the server to the end of the wait may be late. */
+TEST(an_acquire_whose_event_does_not_come_is_withdrawn_at_the_limit) {
+    begin_stage();
+    start_acquire(WAIT_MS);
+    say(0, "$-1\r\n");
+    open_session(1);
+    CHECK_HEARD(0, ACQUIRE "; " ACQUIRE " WAIT 5000 VIA ID");
+    say(0, "+QUEUED\r\n");
+    pass_ms(WAIT_MS + IO_MS);
+    CHECK_DONE(DLOCK_IN_DOUBT, true);
+    CHECK(strcmp(stage.attempt.token, TOKEN) != 0);
+    CHECK_HEARD(0, RELEASE);
     end_stage();
 }
 
@@ -55,7 +113,7 @@ static void acquire_at_the_second_try(void) {
     CHECK_HEARD(1, ACQUIRE);
 }
 
-static void a_release_follows_an_acquire_that_may_arrive_late(void) {
+TEST(a_release_follows_an_acquire_that_may_arrive_late) {
     acquire_at_the_second_try();
     stage.attempt.may_hold = true;
     start(DLOCK_RELEASING, 0, IO_MS);
@@ -67,7 +125,7 @@ static void a_release_follows_an_acquire_that_may_arrive_late(void) {
     end_stage();
 }
 
-static void a_release_that_is_not_answered_follows_too(void) {
+TEST(a_release_that_is_not_answered_follows_too) {
     acquire_at_the_second_try();
     stage.attempt.may_hold = true;
     start(DLOCK_RELEASING, 0, IO_MS / 2);
@@ -77,7 +135,7 @@ static void a_release_that_is_not_answered_follows_too(void) {
     end_stage();
 }
 
-static void nothing_follows_a_release_of_an_acquire_without_doubt(void) {
+TEST(nothing_follows_a_release_of_an_acquire_without_doubt) {
     acquire_at_the_second_try();
     stage.attempt.may_hold = false;
     start(DLOCK_RELEASING, 0, IO_MS);
@@ -87,7 +145,7 @@ static void nothing_follows_a_release_of_an_acquire_without_doubt(void) {
     end_stage();
 }
 
-static void a_withdrawal_follows_an_acquire_that_may_arrive_late(void) {
+TEST(a_withdrawal_follows_an_acquire_that_may_arrive_late) {
     acquire_at_the_second_try();
     withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
     settle();
@@ -97,70 +155,62 @@ static void a_withdrawal_follows_an_acquire_that_may_arrive_late(void) {
     end_stage();
 }
 
-/* -- undoing. Link 0: the acquire and the RELEASE; link 1: the withdrawal */
+/* -- undoing. Link 0: the acquire and the RELEASE; link 1: EXTEND and WAIT */
 
 static void be_granted_with_too_few_replicas(void) {
     begin_stage();
     stage.attempt.terms.min_replicas = 2;
     stage.attempt.terms.replica_timeout_ms = 100;
     start_acquire(0);
-    CHECK_HEARD(0, ACQUIRE "; WAIT 2 100");
+    CHECK_HEARD(0, ACQUIRE);
+    say(0, ":7\r\n");
+    CHECK_HEARD(1, EXTEND "; WAIT 2 100");
     pass_ms(100);
-    say(0, ":7\r\n:1\r\n");
+    say(1, ":1\r\n:1\r\n");
     CHECK_HEARD(0, RELEASE);
     CHECK_EQUAL(stage.done_count, 0);
 }
 
-static void check_withdrawn(void) {
+/* index: where the RELEASE of the withdrawal is heard. */
+static void check_withdrawn(int index) {
     CHECK(!stage.attempt.may_hold);
     CHECK(strcmp(stage.attempt.token, TOKEN) != 0); /* its RELEASE may arrive late */
-    CHECK_EQUAL((int64_t)stage.deployment->withdrawals.count, 1);
-    CHECK_HEARD(1, RELEASE);
+    CHECK_EQUAL(stage.deployment->withdrawals.count, 1);
+    CHECK_HEARD(index, RELEASE);
     end_stage();
 }
 
-static void an_undo_that_is_not_answered_is_withdrawn(void) {
+TEST(an_undo_that_is_not_answered_is_withdrawn) {
     be_granted_with_too_few_replicas();
     pass_ms(IO_MS - 1);
     CHECK_EQUAL(stage.done_count, 0);
     pass_ms(1);
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
-    check_withdrawn();
+    check_withdrawn(0);
 }
 
-static void an_undo_that_the_server_refuses_is_withdrawn(void) {
+TEST(an_undo_that_the_server_refuses_is_withdrawn) {
     be_granted_with_too_few_replicas();
     say(0, "-READONLY not any more\r\n");
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
-    check_withdrawn();
+    check_withdrawn(0);
 }
 
-static void an_undo_whose_connection_ends_is_withdrawn(void) {
+TEST(an_undo_whose_connection_ends_is_withdrawn) {
     be_granted_with_too_few_replicas();
-    link_end(link_at(0));
-    settle();
+    hang_up(0);
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
-    check_withdrawn();
+    check_withdrawn(2);
 }
 
-static void an_undo_that_is_abandoned_is_withdrawn(void) {
+TEST(an_undo_that_is_abandoned_is_withdrawn) {
     be_granted_with_too_few_replicas();
     deployment_abandon(stage.deployment, &stage.attempt);
     settle();
     CHECK_EQUAL(stage.done_count, 0);
-    check_withdrawn();
+    check_withdrawn(0);
 }
 
 int main(void) {
-    UNIT_RUN(an_undo_that_is_not_answered_is_withdrawn);
-    UNIT_RUN(an_undo_that_the_server_refuses_is_withdrawn);
-    UNIT_RUN(an_undo_whose_connection_ends_is_withdrawn);
-    UNIT_RUN(an_undo_that_is_abandoned_is_withdrawn);
-    UNIT_RUN(a_parked_acquire_stays_while_no_other_server_is_known);
-    UNIT_RUN(a_parked_acquire_leaves_for_the_server_that_took_over);
-    UNIT_RUN(a_release_follows_an_acquire_that_may_arrive_late);
-    UNIT_RUN(a_release_that_is_not_answered_follows_too);
-    UNIT_RUN(nothing_follows_a_release_of_an_acquire_without_doubt);
-    UNIT_RUN(a_withdrawal_follows_an_acquire_that_may_arrive_late);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

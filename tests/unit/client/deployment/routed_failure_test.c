@@ -9,21 +9,17 @@ static size_t withdrawn(void) {
 
 /* -- replies that do not come */
 
-static void a_lost_reply_leaves_doubt_and_the_same_token(void) {
-    begin_stage();
+TEST(a_lost_reply_leaves_doubt_and_the_same_token) {
     start_acquire(WAIT_MS);
-    link_end(link_at(0));
-    settle();
+    hang_up(0);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
     CHECK(stage.attempt.may_hold);
     CHECK_TEXT(stage.attempt.token, TOKEN);
-    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    CHECK_EQUAL(withdrawn(), 0);
     CHECK(stage.router.is_doubted);
-    end_stage();
 }
 
-static void an_acquire_without_a_reply_is_given_up_at_its_limit(void) {
-    begin_stage();
+TEST(an_acquire_without_a_reply_is_given_up_at_its_limit) {
     char expected[CAUSE_SIZE];
     start_acquire(0);
     pass_ms(IO_MS - 1);
@@ -34,136 +30,129 @@ static void an_acquire_without_a_reply_is_given_up_at_its_limit(void) {
     CHECK_TEXT(stage.attempt.cause, expected);
     CHECK(!stage.attempt.may_hold);
     CHECK(strcmp(stage.attempt.token, TOKEN) != 0);
-    CHECK_EQUAL((int64_t)withdrawn(), 1);
+    CHECK_EQUAL(withdrawn(), 1);
     settle();
     CHECK(strstr(link_at(0)->heard, ACQUIRE "; " RELEASE) != NULL);
-    end_stage();
 }
 
-static void a_hung_server_is_noticed_long_before_the_end_of_the_wait(void) {
-    begin_stage();
+TEST(a_hung_server_is_noticed_long_before_the_end_of_the_wait) {
     start_acquire(60000);
     pass_ms(IO_MS);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
     CHECK(stage.attempt.may_hold);
     CHECK_TEXT(stage.attempt.token, TOKEN);
     CHECK_HEARD(0, ACQUIRE); /* no RELEASE: the token will be sent again */
-    end_stage();
 }
 
-static void a_reply_that_makes_no_sense_is_withdrawn(void) {
-    begin_stage();
+TEST(a_reply_that_makes_no_sense_is_withdrawn) {
     start_acquire(0);
     say(0, "+OK\r\n");
     CHECK_DONE(DLOCK_PROTOCOL, false);
     CHECK_HEARD(0, ACQUIRE "; " RELEASE);
     CHECK(!stage.attempt.may_hold);
-    end_stage();
 }
 
-static void a_server_that_refuses_connections_is_unreachable(void) {
-    begin_stage();
+TEST(a_server_that_refuses_connections_is_unreachable) {
     peer_refuse();
     start_acquire(0);
     CHECK_DONE(DLOCK_UNREACHABLE, true);
     CHECK(!stage.attempt.may_hold);
     CHECK(stage.router.is_doubted);
-    CHECK_EQUAL((int64_t)withdrawn(), 0);
-    end_stage();
+    CHECK_EQUAL(withdrawn(), 0);
 }
 
-static void an_own_connection_that_is_refused_is_unreachable(void) {
-    begin_stage();
+TEST(a_session_that_cannot_be_opened_is_unreachable) {
     start_acquire(100);
     peer_refuse();
     say(0, "$-1\r\n");
     CHECK_DONE(DLOCK_UNREACHABLE, true);
+    CHECK(strstr(stage.attempt.cause, "refused") != NULL);
     CHECK(!stage.attempt.may_hold);
-    end_stage();
+}
+
+TEST(a_session_that_is_refused_is_refused) {
+    char expected[CAUSE_SIZE];
+    start_acquire(WAIT_MS);
+    say(0, "$-1\r\n");
+    say(1, "-NOPERM no\r\n");
+    CHECK_DONE(DLOCK_REFUSED, false);
+    snprintf(expected, sizeof(expected), "%s: NOPERM no", the_peer.path);
+    CHECK_TEXT(stage.attempt.cause, expected);
 }
 
 /* After the process was stopped, all timers are due at once. */
-static void a_wait_ends_while_its_server_is_given_up(void) {
+TEST(a_wait_ends_while_its_server_is_given_up) {
     for (int64_t wait_ms = 1500; wait_ms <= 4000; wait_ms += 250) {
-        begin_stage();
-        the_peer.answer = NULL;
+        unit_restart();
         start_acquire(wait_ms);
         say(0, "$-1\r\n");
-        pass_ms(2010); /* the first probe is sent */
+        open_session(1);
+        say(0, "+QUEUED\r\n");
+        pass_ms(1010);
         world.now_us += 10000000;
         settle();
         CHECK_DONE(DLOCK_IN_DOUBT, true);
-        end_stage();
     }
 }
 
 /* -- giving up */
 
-static void an_abandoned_acquire_is_released_on_the_same_connection(void) {
-    begin_stage();
+TEST(an_abandoned_acquire_is_released_on_the_same_connection) {
     start_acquire(0);
     deployment_abandon(stage.deployment, &stage.attempt);
     settle();
-    CHECK_HEARD(0, ACQUIRE "; " RELEASE "; " RELEASE);
-    CHECK_EQUAL((int64_t)withdrawn(), 1);
-    say(0, ":7\r\n:1\r\n:0\r\n");
-    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    CHECK_HEARD(0, ACQUIRE "; " RELEASE);
+    CHECK_EQUAL(withdrawn(), 1);
+    say(0, ":7\r\n:1\r\n");
+    CHECK_EQUAL(withdrawn(), 0);
     CHECK_EQUAL(stage.done_count, 0);
-    end_stage();
 }
 
-static void an_abandoned_wait_ends_at_once(void) {
-    begin_stage();
+TEST(an_abandoned_wait_ends_at_once) {
     start_acquire(WAIT_MS);
     say(0, "$-1\r\n");
-    CHECK_HEARD(0, ACQUIRE);
+    open_session(1);
+    say(0, "+QUEUED\r\n");
+    CHECK_HEARD(0, ACQUIRE "; " ACQUIRE " WAIT 5000 VIA ID");
     deployment_abandon(stage.deployment, &stage.attempt);
     settle();
     CHECK_HEARD(0, RELEASE);
-    CHECK_HEARD(1, ACQUIRE " WAIT 5000; " RELEASE);
-    CHECK(link_at(1)->is_open); /* for the RELEASE */
     say(0, ":0\r\n");
-    CHECK_EQUAL((int64_t)withdrawn(), 0);
-    end_stage();
+    CHECK_EQUAL(withdrawn(), 0);
+    say(1, EVENTS("1") GRANTED("1", "8", "0")); /* too late: the RELEASE was behind */
+    CHECK_EQUAL(stage.done_count, 0);
 }
 
-static void an_acquire_that_was_not_sent_is_just_forgotten(void) {
-    begin_stage();
+TEST(an_acquire_that_was_not_sent_is_just_forgotten) {
     stage.attempt.operation = DLOCK_ACQUIRING;
     stage.attempt.limit_us = world.now_us + 1000000;
     deployment_start(stage.deployment, &stage.attempt);
     deployment_abandon(stage.deployment, &stage.attempt);
     settle();
     CHECK_HEARD(0, "");
-    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    CHECK_EQUAL(withdrawn(), 0);
     CHECK_EQUAL(stage.done_count, 0);
-    end_stage();
 }
 
-static void a_withdrawal_is_sent_again_until_it_is_answered(void) {
-    begin_stage();
+TEST(a_withdrawal_is_sent_again_until_it_is_answered) {
     withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
     settle();
     CHECK_HEARD(0, RELEASE);
-    link_end(link_at(0));
-    settle();
+    hang_up(0);
     pass_ms(19);
     CHECK_EQUAL(the_peer.link_count, 1);
     pass_ms(1);
     CHECK_HEARD(1, RELEASE);
-    link_end(link_at(1));
-    settle();
+    hang_up(1);
     pass_ms(39);
     CHECK_EQUAL(the_peer.link_count, 2);
     pass_ms(1);
     CHECK_HEARD(2, RELEASE);
     say(2, ":0\r\n");
-    CHECK_EQUAL((int64_t)withdrawn(), 0);
-    end_stage();
+    CHECK_EQUAL(withdrawn(), 0);
 }
 
-static void a_withdrawal_that_is_refused_or_garbled_is_sent_again(void) {
-    begin_stage();
+TEST(a_withdrawal_that_is_refused_or_garbled_is_sent_again) {
     withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
     settle();
     CHECK_HEARD(0, RELEASE);
@@ -174,39 +163,33 @@ static void a_withdrawal_that_is_refused_or_garbled_is_sent_again(void) {
     pass_ms(40);
     CHECK_HEARD(1, RELEASE);
     say(1, "-WRONGTYPE no lock\r\n");
-    CHECK_EQUAL((int64_t)withdrawn(), 0);
-    end_stage();
+    CHECK_EQUAL(withdrawn(), 0);
 }
 
-static void a_withdrawal_ends_with_its_lease(void) {
-    begin_stage();
+TEST(a_withdrawal_ends_with_its_lease) {
     peer_refuse();
     withdrawals_add(stage.deployment, NAME, TOKEN, 3000);
     pass_ms(2000);
-    CHECK_EQUAL((int64_t)withdrawn(), 1);
+    CHECK_EQUAL(withdrawn(), 1);
     pass_ms(1000);
-    CHECK_EQUAL((int64_t)withdrawn(), 0);
-    end_stage();
+    CHECK_EQUAL(withdrawn(), 0);
 }
 
-static void a_hurried_withdrawal_gets_one_more_attempt(void) {
-    begin_stage();
+TEST(a_hurried_withdrawal_gets_one_more_attempt) {
     peer_refuse();
     withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
     withdrawals_add(stage.deployment, NAME, "other", LEASE_MS);
     settle();
-    CHECK_EQUAL((int64_t)withdrawn(), 2);
+    CHECK_EQUAL(withdrawn(), 2);
     finish_withdrawals();
-    CHECK_EQUAL((int64_t)withdrawn(), 0);
+    CHECK_EQUAL(withdrawn(), 0);
     withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
-    CHECK_EQUAL((int64_t)withdrawn(), 0);
-    end_stage();
+    CHECK_EQUAL(withdrawn(), 0);
 }
 
 /* -- redirects */
 
-static void a_slot_that_moved_is_followed(void) {
-    begin_stage();
+TEST(a_slot_that_moved_is_followed) {
     start_acquire(0);
     say(0, "-MOVED 17 10.0.0.7:6381\r\n");
     CHECK_EQUAL(stage.follows, 1);
@@ -214,34 +197,33 @@ static void a_slot_that_moved_is_followed(void) {
     CHECK_HEARD(1, ACQUIRE);
     say(1, ":7\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    end_stage();
 }
 
-static void an_ask_is_followed_with_asking(void) {
-    begin_stage();
+TEST(an_ask_is_followed_with_asking) {
     start_acquire(WAIT_MS);
     say(0, "-ASK 17 10.0.0.7:6381\r\n");
     CHECK_HEARD(1, "ASKING; " ACQUIRE);
     say(1, "+OK\r\n$-1\r\n");
-    CHECK_HEARD(2, "ASKING; " ACQUIRE " WAIT 5000");
-    say(2, "+OK\r\n:7\r\n");
+    open_session(2);
+    CHECK_HEARD(1, "ASKING; " ACQUIRE " WAIT 5000 VIA ID");
+    say(1, "+OK\r\n:7\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    CHECK_EQUAL((int64_t)stage.attempt.fence, 7);
-    end_stage();
+    CHECK_EQUAL(stage.attempt.fence, 7);
 }
 
-static void an_abandoned_acquire_after_ask_is_released_with_asking(void) {
-    begin_stage();
+TEST(an_abandoned_acquire_after_ask_is_released_with_asking) {
     start_acquire(0);
     say(0, "-ASK 17 10.0.0.7:6381\r\n");
     deployment_abandon(stage.deployment, &stage.attempt);
     settle();
+    CHECK_HEARD(0, ACQUIRE "; " RELEASE);
+    say(0, "-ASK 17 10.0.0.7:6381\r\n");
     CHECK_HEARD(1, "ASKING; " ACQUIRE "; ASKING; " RELEASE);
-    end_stage();
+    say(1, "+OK\r\n:7\r\n+OK\r\n:1\r\n");
+    CHECK_EQUAL(withdrawn(), 0);
 }
 
-static void redirects_that_do_not_end_are_refused(void) {
-    begin_stage();
+TEST(redirects_that_do_not_end_are_refused) {
     stage.next = stage.a;
     start_acquire(0);
     for (int i = 0; i < 6; i++) {
@@ -250,22 +232,18 @@ static void redirects_that_do_not_end_are_refused(void) {
     }
     CHECK_DONE(DLOCK_REFUSED, true);
     CHECK_EQUAL(stage.follows, 5);
-    end_stage();
 }
 
-static void no_memory_for_a_redirect_is_told(void) {
-    begin_stage();
+TEST(no_memory_for_a_redirect_is_told) {
     stage.next = NULL;
     start_acquire(0);
     say(0, "-MOVED 17 10.0.0.7:6381\r\n");
     CHECK_DONE(DLOCK_NO_MEMORY, false);
-    end_stage();
 }
 
 /* -- discoveries */
 
-static void an_attempt_waits_until_a_server_is_known(void) {
-    begin_stage();
+TEST(an_attempt_waits_until_a_server_is_known) {
     stage.known = NULL;
     stage.router.is_discovering = true;
     start_acquire(0);
@@ -276,11 +254,9 @@ static void an_attempt_waits_until_a_server_is_known(void) {
     CHECK_HEARD(0, ACQUIRE);
     say(0, ":7\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    end_stage();
 }
 
-static void a_discovery_that_fails_is_the_result_if_no_server_is_known(void) {
-    begin_stage();
+TEST(a_discovery_that_fails_is_the_result_if_no_server_is_known) {
     stage.known = NULL;
     stage.router.is_discovering = true;
     start_acquire(0);
@@ -290,22 +266,18 @@ static void a_discovery_that_fails_is_the_result_if_no_server_is_known(void) {
     start_acquire(0);
     end_discovery(DLOCK_UNREACHABLE, "s: away");
     CHECK_DONE(DLOCK_UNREACHABLE, true);
-    end_stage();
 }
 
-static void a_discovery_that_takes_too_long_is_not_waited_for(void) {
-    begin_stage();
+TEST(a_discovery_that_takes_too_long_is_not_waited_for) {
     stage.known = NULL;
     stage.router.is_discovering = true;
     start_acquire(0);
     pass_ms(IO_MS);
     CHECK_DONE(DLOCK_UNREACHABLE, true);
     CHECK(list_is_empty(&stage.router.waits));
-    end_stage();
 }
 
-static void a_known_server_is_used_after_half_of_the_time(void) {
-    begin_stage();
+TEST(a_known_server_is_used_after_half_of_the_time) {
     stage.router.is_discovering = true;
     start_acquire(0);
     pass_ms(IO_MS / 2 - 1);
@@ -314,22 +286,18 @@ static void a_known_server_is_used_after_half_of_the_time(void) {
     CHECK_HEARD(0, ACQUIRE);
     say(0, ":7\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    end_stage();
 }
 
-static void a_known_server_is_used_at_once_if_discoveries_fail(void) {
-    begin_stage();
+TEST(a_known_server_is_used_at_once_if_discoveries_fail) {
     stage.router.is_discovering = true;
     stage.router.failure = DLOCK_UNREACHABLE;
     start_acquire(0);
     CHECK_HEARD(0, ACQUIRE);
     say(0, ":7\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    end_stage();
 }
 
-static void a_server_that_takes_no_writes_is_replaced_by_its_successor(void) {
-    begin_stage();
+TEST(a_server_that_takes_no_writes_is_replaced_by_its_successor) {
     start_acquire(0);
     stage.router.is_discovering = true;
     say(0, "-READONLY no\r\n");
@@ -340,29 +308,23 @@ static void a_server_that_takes_no_writes_is_replaced_by_its_successor(void) {
     CHECK_HEARD(1, ACQUIRE);
     say(1, "-READONLY no\r\n");
     CHECK_DONE(DLOCK_REFUSED, true); /* one more try, not two */
-    end_stage();
 }
 
-static void a_discovery_that_names_the_same_server_ends_the_attempt(void) {
-    begin_stage();
+TEST(a_discovery_that_names_the_same_server_ends_the_attempt) {
     start_acquire(0);
     stage.router.is_discovering = true;
     say(0, "-READONLY no\r\n");
     end_discovery(DLOCK_OK, "");
     CHECK_DONE(DLOCK_REFUSED, true);
     CHECK_HEARD(0, ACQUIRE);
-    end_stage();
 }
 
-static void an_attempt_in_doubt_is_not_tried_elsewhere(void) {
-    begin_stage();
+TEST(an_attempt_in_doubt_is_not_tried_elsewhere) {
     start(DLOCK_EXTENDING, 0, IO_MS);
     stage.known = stage.b;
-    link_end(link_at(0));
-    settle();
+    hang_up(0);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
     CHECK(!stage.attempt.may_hold);
-    end_stage();
 }
 
 /* -- the list of servers */
@@ -383,9 +345,8 @@ static void find_server(loop_timer *timer) {
     router_tell_waits(&stage.router, DLOCK_OK, "");
 }
 
-static void servers_are_listed(void) {
-    begin_stage();
-    loop_timer discovery = {.on_due = find_server};
+TEST(servers_are_listed) {
+    static loop_timer discovery = {.on_due = find_server};
     list_servers();
     CHECK(listed.status == DLOCK_OK && listed.count == 1);
     stage.router.is_discovering = true;
@@ -399,37 +360,8 @@ static void servers_are_listed(void) {
     CHECK(listed.status == DLOCK_UNREACHABLE && listed.count == 0);
     CHECK_TEXT(listed.cause, "no server was found in time");
     CHECK_EQUAL(world.now_us, begun_us + 1500);
-    end_stage();
 }
 
 int main(void) {
-    UNIT_RUN(a_lost_reply_leaves_doubt_and_the_same_token);
-    UNIT_RUN(an_acquire_without_a_reply_is_given_up_at_its_limit);
-    UNIT_RUN(a_hung_server_is_noticed_long_before_the_end_of_the_wait);
-    UNIT_RUN(a_reply_that_makes_no_sense_is_withdrawn);
-    UNIT_RUN(a_server_that_refuses_connections_is_unreachable);
-    UNIT_RUN(an_own_connection_that_is_refused_is_unreachable);
-    UNIT_RUN(a_wait_ends_while_its_server_is_given_up);
-    UNIT_RUN(an_abandoned_acquire_is_released_on_the_same_connection);
-    UNIT_RUN(an_abandoned_wait_ends_at_once);
-    UNIT_RUN(an_acquire_that_was_not_sent_is_just_forgotten);
-    UNIT_RUN(a_withdrawal_is_sent_again_until_it_is_answered);
-    UNIT_RUN(a_withdrawal_that_is_refused_or_garbled_is_sent_again);
-    UNIT_RUN(a_withdrawal_ends_with_its_lease);
-    UNIT_RUN(a_hurried_withdrawal_gets_one_more_attempt);
-    UNIT_RUN(a_slot_that_moved_is_followed);
-    UNIT_RUN(an_ask_is_followed_with_asking);
-    UNIT_RUN(an_abandoned_acquire_after_ask_is_released_with_asking);
-    UNIT_RUN(redirects_that_do_not_end_are_refused);
-    UNIT_RUN(no_memory_for_a_redirect_is_told);
-    UNIT_RUN(an_attempt_waits_until_a_server_is_known);
-    UNIT_RUN(a_discovery_that_fails_is_the_result_if_no_server_is_known);
-    UNIT_RUN(a_discovery_that_takes_too_long_is_not_waited_for);
-    UNIT_RUN(a_known_server_is_used_after_half_of_the_time);
-    UNIT_RUN(a_known_server_is_used_at_once_if_discoveries_fail);
-    UNIT_RUN(a_server_that_takes_no_writes_is_replaced_by_its_successor);
-    UNIT_RUN(a_discovery_that_names_the_same_server_ends_the_attempt);
-    UNIT_RUN(an_attempt_in_doubt_is_not_tried_elsewhere);
-    UNIT_RUN(servers_are_listed);
-    return unit_summary();
+    return unit_main(begin_stage, end_stage);
 }

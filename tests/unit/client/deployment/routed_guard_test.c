@@ -17,47 +17,38 @@ static void begin_guarded(void) {
     start(0, 0, CONNECT_MS + IO_MS);
 }
 
-static void the_reply_is_that_of_the_command(void) {
-    begin_guarded();
+TEST(the_reply_is_that_of_the_command) {
     CHECK_HEARD(0, GUARDED);
     say(0, ":5\r\n");
     CHECK_DONE(DLOCK_OK, false);
     CHECK_EQUAL(value.integer, 5);
     CHECK_EQUAL(the_peer.link_count, 1);
-    end_stage();
 }
 
-static void a_lock_that_is_lost_is_told_so(void) {
-    begin_guarded();
+TEST(a_lock_that_is_lost_is_told_so) {
     say(0, "-NOTHELD nothing was run\r\n");
     CHECK_DONE(DLOCK_LOST, false);
-    end_stage();
 }
 
-static void a_redirect_is_followed(void) {
-    begin_guarded();
+TEST(a_redirect_is_followed) {
     CHECK_HEARD(0, GUARDED);
     say(0, "-ASK 3999 127.0.0.1:6381\r\n");
     CHECK_HEARD(1, "ASKING; " GUARDED);
     say(1, "+OK\r\n:6\r\n");
     CHECK_DONE(DLOCK_OK, false);
     CHECK_EQUAL(value.integer, 6);
-    end_stage();
 }
 
-static void a_server_that_is_not_ready_has_not_run_it_so_another_may(void) {
-    begin_guarded();
+TEST(a_server_that_is_not_ready_has_not_run_it_so_another_may) {
     CHECK_HEARD(0, GUARDED);
     stage.known = stage.b;
     say(0, "-READONLY You can't write against a read only replica.\r\n");
     CHECK_HEARD(1, GUARDED);
     say(1, ":6\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    end_stage();
 }
 
-static void a_reply_that_does_not_come_leaves_it_in_doubt(void) {
-    begin_guarded();
+TEST(a_reply_that_does_not_come_leaves_it_in_doubt) {
     CHECK_HEARD(0, GUARDED);
     stage.known = stage.b;
     pass_ms(IO_MS);
@@ -65,43 +56,27 @@ static void a_reply_that_does_not_come_leaves_it_in_doubt(void) {
     CHECK_HEARD(0, "");
     CHECK_EQUAL(the_peer.link_count, 1);
     CHECK(!stage.attempt.may_hold);
-    end_stage();
 }
 
-static void a_connection_that_ends_before_the_reply_leaves_it_in_doubt(void) {
-    begin_guarded();
+TEST(a_connection_that_ends_before_the_reply_leaves_it_in_doubt) {
     stage.known = stage.b;
-    link_end(link_at(0));
-    settle();
+    hang_up(0);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
     CHECK_EQUAL(the_peer.link_count, 1);
-    end_stage();
 }
 
-static void an_unreadable_reply_leaves_it_in_doubt(void) {
-    begin_guarded();
+TEST(an_unreadable_reply_leaves_it_in_doubt) {
     say(0, "?\r\n");
     CHECK_DONE(DLOCK_IN_DOUBT, false);
-    end_stage();
 }
 
-static void a_command_that_is_given_up_is_in_doubt_once_it_was_sent(void) {
-    begin_guarded();
+TEST(a_command_that_is_given_up_is_in_doubt_once_it_was_sent) {
     deployment_abandon(stage.deployment, &stage.attempt);
     CHECK_EQUAL(stage.attempt.status, DLOCK_IN_DOUBT);
     settle();
     CHECK_HEARD(0, GUARDED); /* and no RELEASE behind */
-    end_stage();
 }
 
 int main(void) {
-    UNIT_RUN(the_reply_is_that_of_the_command);
-    UNIT_RUN(a_lock_that_is_lost_is_told_so);
-    UNIT_RUN(a_redirect_is_followed);
-    UNIT_RUN(a_server_that_is_not_ready_has_not_run_it_so_another_may);
-    UNIT_RUN(a_reply_that_does_not_come_leaves_it_in_doubt);
-    UNIT_RUN(a_connection_that_ends_before_the_reply_leaves_it_in_doubt);
-    UNIT_RUN(an_unreadable_reply_leaves_it_in_doubt);
-    UNIT_RUN(a_command_that_is_given_up_is_in_doubt_once_it_was_sent);
-    return unit_summary();
+    return unit_main(begin_guarded, end_stage);
 }

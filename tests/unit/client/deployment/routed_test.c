@@ -3,106 +3,144 @@
  * results. */
 #include "routed_world.h"
 
-static void a_free_lock_is_granted_over_the_command_connection(void) {
-    begin_stage();
+TEST(a_free_lock_is_granted_over_the_command_connection) {
     start_acquire(0);
     CHECK_HEARD(0, ACQUIRE);
     pass_ms(3);
     say(0, ":7\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    CHECK_EQUAL((int64_t)stage.attempt.fence, 7);
+    CHECK_EQUAL(stage.attempt.fence, 7);
     CHECK_EQUAL(stage.attempt.asked_us, START_US);
     CHECK_TEXT(stage.attempt.cause, "");
     CHECK_EQUAL(the_peer.link_count, 1);
-    end_stage();
 }
 
-static void a_lock_that_may_be_waited_for_is_first_tried_without_a_wait(void) {
-    begin_stage();
+TEST(a_lock_that_may_be_waited_for_is_first_tried_without_a_wait) {
     start_acquire(WAIT_MS);
     CHECK_HEARD(0, ACQUIRE);
     say(0, ":7\r\n");
     CHECK_DONE(DLOCK_OK, false);
     CHECK_EQUAL(the_peer.link_count, 1);
-    end_stage();
 }
 
-static void a_busy_lock_is_waited_for_on_an_own_connection(void) {
-    begin_stage();
+/* Link 0: the command connection. Link 1: the session. */
+TEST(a_busy_lock_is_waited_for_in_its_queue_by_the_session) {
     start_acquire(WAIT_MS);
     pass_ms(900);
     say(0, "$-1\r\n");
     CHECK_EQUAL(stage.done_count, 0);
     CHECK_HEARD(0, ACQUIRE);
-    CHECK_HEARD(1, ACQUIRE " WAIT 4100");
+    open_session(1);
+    CHECK_HEARD(0, ACQUIRE " WAIT 4100 VIA ID");
+    say(0, "+QUEUED\r\n");
     pass_ms(500);
-    say(1, ":8\r\n");
+    CHECK_EQUAL(stage.done_count, 0);
+    say(1, EVENTS("1") GRANTED("1", "8", "0"));
     CHECK_DONE(DLOCK_OK, false);
-    CHECK_EQUAL((int64_t)stage.attempt.fence, 8);
+    CHECK_EQUAL(stage.attempt.fence, 8);
     CHECK_EQUAL(stage.attempt.asked_us, START_US + 900000);
-    end_stage();
+    CHECK_HEARD(1, SESSION " ACK 1");
+    CHECK_HEARD(0, "");
 }
 
-static void a_busy_lock_that_is_not_waited_for_is_busy(void) {
-    begin_stage();
+TEST(a_grant_that_is_older_than_the_call_that_tells_it_counts_from_before_the_grant) {
+    start_acquire(WAIT_MS);
+    say(0, "$-1\r\n");
+    open_session(1);
+    say(0, "+QUEUED\r\n");
+    pass_ms(500);
+    say(1, EVENTS("1") GRANTED("1", "8", "70"));
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_EQUAL(stage.attempt.asked_us, START_US - 70000);
+}
+
+TEST(an_event_may_overtake_the_reply_that_the_token_waits) {
+    start_acquire(WAIT_MS);
+    say(0, "$-1\r\n");
+    open_session(1);
+    say(1, EVENTS("1") GRANTED("1", "8", "0"));
+    CHECK_DONE(DLOCK_OK, false);
+    say(0, "+QUEUED\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_EQUAL(stage.attempt.fence, 8);
+}
+
+TEST(a_lock_that_became_free_is_granted_without_a_place_in_the_queue) {
+    start_acquire(WAIT_MS);
+    say(0, "$-1\r\n");
+    open_session(1);
+    say(0, ":9\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_EQUAL(stage.attempt.fence, 9);
+}
+
+TEST(a_busy_lock_that_is_not_waited_for_is_busy) {
     start_acquire(0);
     say(0, "$-1\r\n");
     CHECK_DONE(DLOCK_BUSY, false);
     CHECK(!stage.attempt.may_hold);
     CHECK_EQUAL(the_peer.link_count, 1);
-    end_stage();
 }
 
-static void a_lock_that_was_busy_lately_is_waited_for_at_once(void) {
-    begin_stage();
+TEST(a_lock_that_was_busy_lately_is_waited_for_at_once) {
     start_acquire(0);
     say(0, "$-1\r\n");
     CHECK_HEARD(0, ACQUIRE);
     pass_ms(900);
     start_acquire(WAIT_MS);
     CHECK_HEARD(0, "");
-    CHECK_HEARD(1, ACQUIRE " WAIT 5000");
+    open_session(1);
+    CHECK_HEARD(0, ACQUIRE " WAIT 5000 VIA ID");
+    say(0, "+QUEUED\r\n");
     pass_ms(200); /* granted after a wait: still busy */
-    say(1, ":8\r\n");
+    say(1, EVENTS("1") GRANTED("1", "8", "0"));
     CHECK_DONE(DLOCK_OK, false);
     pass_ms(900);
     start_acquire(WAIT_MS);
-    CHECK_HEARD(1, ACQUIRE " WAIT 5000"); /* the same connection: it was kept */
-    say(1, ":9\r\n");
+    CHECK_HEARD(0, ACQUIRE " WAIT 5000 VIA ID"); /* the session is open */
+    say(0, ":9\r\n");
     pass_ms(1000); /* and granted at once: busy no more */
     start_acquire(WAIT_MS);
     CHECK_HEARD(0, ACQUIRE);
     say(0, ":9\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    end_stage();
 }
 
-static void the_end_of_the_wait_is_busy(void) {
-    begin_stage();
-    start_acquire(WAIT_MS);
+TEST(the_end_of_the_wait_is_busy) {
+    start_acquire(SESSION_MS / 3);
     say(0, "$-1\r\n");
-    pass_ms(WAIT_MS);
-    say(1, "$-1\r\n");
+    open_session(1);
+    say(0, "+QUEUED\r\n");
+    pass_ms(SESSION_MS / 3);
+    say(1, EVENTS("1") ENDED("1", "timeout"));
     CHECK_DONE(DLOCK_BUSY, false);
     CHECK(!stage.attempt.may_hold);
-    end_stage();
 }
 
-static void a_wait_for_ever_is_sent_as_one_day(void) {
-    begin_stage();
+TEST(a_wait_that_ends_with_an_error_is_refused) {
+    start_acquire(WAIT_MS);
+    say(0, "$-1\r\n");
+    open_session(1);
+    say(0, "+QUEUED\r\n");
+    say(1, EVENTS("1") ENDED("1", "NOPERM no"));
+    CHECK_DONE(DLOCK_REFUSED, false);
+    CHECK(!stage.attempt.may_hold);
+}
+
+TEST(a_wait_for_ever_is_sent_as_one_day) {
     stage.attempt.operation = DLOCK_ACQUIRING;
     stage.attempt.wait_until_us = stage.attempt.limit_us = DEADLINE_NEVER;
     deployment_start(stage.deployment, &stage.attempt);
     settle();
+    CHECK_HEARD(0, ACQUIRE);
     say(0, "$-1\r\n");
-    CHECK_HEARD(1, ACQUIRE " WAIT 86400000");
-    say(1, ":8\r\n");
+    open_session(1);
+    CHECK_HEARD(0, ACQUIRE " WAIT 86400000 VIA ID");
+    say(0, ":8\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    end_stage();
 }
 
-static void a_release_is_told_to_be_sent_before_its_reply(void) {
-    begin_stage();
+TEST(a_release_is_told_to_be_sent_before_its_reply) {
     start(DLOCK_RELEASING, 0, IO_MS);
     CHECK_EQUAL(stage.sent_count, 1);
     CHECK_HEARD(0, RELEASE);
@@ -112,11 +150,9 @@ static void a_release_is_told_to_be_sent_before_its_reply(void) {
     say(0, ":0\r\n");
     CHECK_DONE(DLOCK_LOST, false);
     CHECK_EQUAL(stage.sent_count, 2);
-    end_stage();
 }
 
-static void an_extension_counts_from_when_it_was_sent(void) {
-    begin_stage();
+TEST(an_extension_counts_from_when_it_was_sent) {
     start(DLOCK_EXTENDING, 0, IO_MS);
     CHECK_HEARD(0, EXTEND);
     pass_ms(5);
@@ -126,11 +162,9 @@ static void an_extension_counts_from_when_it_was_sent(void) {
     start(DLOCK_EXTENDING, 0, IO_MS);
     say(0, ":0\r\n");
     CHECK_DONE(DLOCK_LOST, false);
-    end_stage();
 }
 
-static void an_error_comes_with_the_name_of_the_server(void) {
-    begin_stage();
+TEST(an_error_comes_with_the_name_of_the_server) {
     char expected[CAUSE_SIZE];
     start_acquire(0);
     say(0, "-NOPERM no\r\n");
@@ -138,157 +172,275 @@ static void an_error_comes_with_the_name_of_the_server(void) {
     snprintf(expected, sizeof(expected), "%s: NOPERM no", the_peer.path);
     CHECK_TEXT(stage.attempt.cause, expected);
     CHECK(!stage.attempt.may_hold);
-    end_stage();
 }
 
-/* -- replicas */
+/* -- replicas. Link 0: the command connection. Link 1: EXTEND and WAIT */
 
-static void replicas_are_waited_for_on_an_own_connection(void) {
-    begin_stage();
-    stage.attempt.terms.min_replicas = 2;
+static void need_replicas(uint32_t count) {
+    stage.attempt.terms.min_replicas = count;
     stage.attempt.terms.replica_timeout_ms = 100;
+}
+
+TEST(replicas_are_waited_for_on_an_own_connection) {
+    need_replicas(2);
     start_acquire(0);
-    CHECK_HEARD(0, ACQUIRE "; WAIT 2 100");
-    say(0, ":7\r\n:2\r\n");
+    CHECK_HEARD(0, ACQUIRE);
+    pass_ms(3);
+    say(0, ":7\r\n");
+    CHECK_HEARD(1, EXTEND "; WAIT 2 100");
+    CHECK_EQUAL(stage.done_count, 0);
+    pass_ms(3);
+    say(1, ":1\r\n:2\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    CHECK_EQUAL((int64_t)stage.attempt.fence, 7);
+    CHECK_EQUAL(stage.attempt.fence, 7);
+    CHECK_EQUAL(stage.attempt.asked_us, START_US);
     start(DLOCK_EXTENDING, 0, IO_MS);
-    CHECK_HEARD(0, EXTEND "; WAIT 2 100");
-    say(0, ":1\r\n:1\r\n");
+    CHECK_HEARD(0, EXTEND);
+    say(0, ":1\r\n");
+    CHECK_HEARD(1, EXTEND "; WAIT 2 100"); /* the connection was kept */
+    say(1, ":1\r\n:1\r\n");
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
-    CHECK_EQUAL((int64_t)stage.deployment->withdrawals.count, 0);
+    CHECK_EQUAL(stage.deployment->withdrawals.count, 0);
     start(DLOCK_RELEASING, 0, IO_MS);
-    CHECK_HEARD(1, RELEASE);
-    say(1, ":1\r\n");
+    CHECK_HEARD(0, RELEASE);
+    say(0, ":1\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    end_stage();
 }
 
-static void a_grant_with_too_few_replicas_is_undone(void) {
-    begin_stage();
-    stage.attempt.terms.min_replicas = 2;
-    stage.attempt.terms.replica_timeout_ms = 100;
+TEST(a_grant_with_too_few_replicas_is_undone) {
+    need_replicas(2);
     start_acquire(0);
-    CHECK_HEARD(0, ACQUIRE "; WAIT 2 100");
-    say(0, ":7\r\n:1\r\n");
+    CHECK_HEARD(0, ACQUIRE);
+    say(0, ":7\r\n");
+    say(1, ":1\r\n:1\r\n");
     CHECK_HEARD(0, RELEASE);
     CHECK_EQUAL(stage.done_count, 0);
     say(0, ":1\r\n");
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
     CHECK(!stage.attempt.may_hold);
     CHECK(stage.router.is_doubted);
-    CHECK_EQUAL((int64_t)stage.deployment->withdrawals.count, 0);
-    end_stage();
+    CHECK_EQUAL(stage.deployment->withdrawals.count, 0);
 }
 
-/* -- sessions */
+TEST(a_grant_that_is_lost_before_replicas_have_it_is_no_grant) {
+    need_replicas(2);
+    start_acquire(0);
+    say(0, ":7\r\n");
+    say(1, ":0\r\n:2\r\n");
+    CHECK_DONE(DLOCK_NO_REPLICAS, false);
+}
 
-static void a_session_keeps_its_connection_until_it_is_released(void) {
-    begin_stage();
-    stage.attempt.terms.session = &stage.session;
+TEST(a_grant_by_an_event_needs_replicas_too) {
+    need_replicas(1);
     start_acquire(WAIT_MS);
-    CHECK_HEARD(0, ACQUIRE " WAIT 5000 SESSION");
-    say(0, ":7\r\n");
+    say(0, "$-1\r\n");
+    open_session(1);
+    say(0, "+QUEUED\r\n");
+    say(1, EVENTS("1") GRANTED("1", "8", "0"));
+    CHECK_EQUAL(stage.done_count, 0);
+    CHECK_HEARD(2, EXTEND "; WAIT 1 100");
+    say(2, ":1\r\n:1\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    CHECK(stage.session.own != NULL);
+    CHECK_EQUAL(stage.attempt.fence, 8);
+}
+
+/* -- ties. Link 0: the session. Link 1: the command connection */
+
+static void start_tied(bool is_endless, bool is_momentary, int64_t wait_ms) {
+    stage.tie.is_endless = is_endless;
+    stage.tie.is_momentary = is_momentary;
+    stage.attempt.terms.tie = &stage.tie;
+    start_acquire(wait_ms);
+}
+
+TEST(a_lock_is_tied_once_the_session_is_open) {
+    start_tied(true, false, 0);
+    CHECK_EQUAL(the_peer.link_count, 1);
+    pass_ms(3);
+    open_session(0);
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION");
+    pass_ms(3);
+    say(1, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_EQUAL(stage.attempt.fence, 7);
+    CHECK_EQUAL(stage.attempt.asked_us, START_US); /* of the heartbeat */
+    CHECK_EQUAL(stage.attempt.lease_ms, SESSION_MS);
+    CHECK(stage.tie.guest.presence != NULL);
+    CHECK(stage.tie.guest.table == &tie_table);
+}
+
+TEST(a_lock_that_ends_with_the_connection_says_so) {
+    start_tied(false, true, 0);
+    open_session(0);
+    CHECK_HEARD(1, ACQUIRE " VIA ID SESSION GRACE 0");
+    pass_ms(3);
+    say(1, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_EQUAL(stage.attempt.asked_us, START_US);
+    CHECK_EQUAL(stage.attempt.lease_ms, LEASE_MS);
+}
+
+TEST(a_lock_that_is_to_be_tied_is_waited_for_like_others) {
+    start_tied(true, false, WAIT_MS);
+    open_session(0);
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION");
+    say(1, "$-1\r\n");
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me WAIT 5000 VIA ID SESSION");
+    say(1, "+QUEUED\r\n");
+    pass_ms(1000);
+    say(0, EVENTS("1") GRANTED("1", "8", "0"));
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_EQUAL(stage.attempt.fence, 8);
+}
+
+TEST(a_lock_that_is_not_taken_is_not_tied) {
+    start_tied(true, false, 0);
+    open_session(0);
+    say(1, "$-1\r\n");
+    CHECK_DONE(DLOCK_BUSY, false);
+    CHECK(stage.tie.guest.presence == NULL);
+}
+
+/* Link 1 has granted the lock with fence 7. */
+static void hold_tied(void) {
+    start_tied(true, false, 0);
+    open_session(0);
+    say(1, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    link_at(1)->heard[0] = '\0';
+}
+
+TEST(an_extension_of_a_lock_that_lasts_as_long_as_the_session_asks_for_its_fence) {
+    hold_tied();
     start(DLOCK_EXTENDING, 0, IO_MS);
-    CHECK_HEARD(1, EXTEND);
-    say(1, ":1\r\n");
-    start(DLOCK_RELEASING, 0, IO_MS);
-    CHECK_HEARD(1, RELEASE);
-    CHECK(stage.session.own != NULL);
-    say(1, ":1\r\n");
-    CHECK(stage.session.own == NULL);
-    CHECK(link_at(0)->is_open);
-    end_stage();
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION");
+    say(1, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK(stage.tie.guest.presence != NULL);
 }
 
-static void a_session_whose_release_is_not_answered_is_closed(void) {
-    begin_stage();
-    stage.attempt.terms.session = &stage.session;
-    start_acquire(0);
-    CHECK_HEARD(0, ACQUIRE " SESSION");
-    say(0, ":7\r\n");
-    start(DLOCK_RELEASING, 0, IO_MS);
-    pass_ms(IO_MS);
-    CHECK_DONE(DLOCK_IN_DOUBT, true);
-    settle();
-    CHECK(!link_at(0)->is_open);
-    CHECK(stage.session.own == NULL);
-    end_stage();
+TEST(an_extension_that_finds_another_fence_is_a_loss_and_is_withdrawn) {
+    hold_tied();
+    start(DLOCK_EXTENDING, 0, IO_MS);
+    say(1, ":8\r\n");
+    CHECK_DONE(DLOCK_LOST, false);
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION; " RELEASE);
+    CHECK_EQUAL(stage.deployment->withdrawals.count, 1);
 }
 
-static void a_session_in_doubt_is_withdrawn_and_gets_another_token(void) {
-    begin_stage();
-    stage.attempt.terms.session = &stage.session;
-    start_acquire(0);
-    link_end(link_at(0));
-    settle();
-    CHECK_DONE(DLOCK_IN_DOUBT, true);
-    CHECK(strcmp(stage.attempt.token, TOKEN) != 0);
+TEST(an_extension_that_finds_another_holder_is_a_loss) {
+    hold_tied();
+    start(DLOCK_EXTENDING, 0, IO_MS);
+    say(1, "$-1\r\n");
+    CHECK_DONE(DLOCK_LOST, false);
+    CHECK_EQUAL(stage.deployment->withdrawals.count, 0);
+}
+
+TEST(a_loss_that_is_told_after_the_grant_is_noted) {
+    hold_tied();
+    say(0, EVENTS("1") LOST("1", "deleted"));
+    CHECK(stage.tie.is_lost);
+}
+
+/* They come by different connections. */
+TEST(a_loss_that_overtakes_the_reply_with_the_grant_is_noted) {
+    start_tied(true, false, 0);
+    open_session(0);
+    say(0, EVENTS("1") LOST("1", "deleted"));
+    say(1, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK(stage.tie.is_lost);
+}
+
+TEST(a_loss_that_overtakes_the_reply_to_an_extension_is_noted) {
+    hold_tied();
+    start(DLOCK_EXTENDING, 0, IO_MS);
+    say(0, EVENTS("1") LOST("1", "deleted"));
+    say(1, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK(stage.tie.is_lost);
+}
+
+TEST(a_loss_before_a_grant_by_an_event_is_of_an_earlier_grant) {
+    start_tied(true, false, WAIT_MS);
+    open_session(0);
+    say(1, "$-1\r\n");
+    say(1, "+QUEUED\r\n");
+    say(0, EVENTS("2") LOST("1", "deleted") GRANTED("2", "8", "0"));
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK(!stage.tie.is_lost);
+}
+
+TEST(a_session_that_is_forgotten_before_the_reply_with_the_grant_is_noted) {
+    start_tied(true, false, 0);
+    open_session(0);
+    hang_up(0);
+    say(2, "*2\r\n:2\r\n*0\r\n");
+    say(1, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK(stage.tie.is_forgotten);
+}
+
+TEST(a_lock_that_is_to_be_tied_is_told_at_once_that_the_server_is_away) {
+    peer_refuse();
+    start_tied(true, false, WAIT_MS);
+    CHECK_DONE(DLOCK_UNREACHABLE, true);
+    CHECK(strstr(stage.attempt.cause, "refused") != NULL);
     CHECK(!stage.attempt.may_hold);
-    CHECK_HEARD(1, RELEASE);
-    end_stage();
+    CHECK(stage.tie.guest.presence == NULL);
 }
 
-static void a_session_that_is_moved_is_never_undone(void) {
-    begin_stage();
-    stage.attempt.terms.session = &stage.session;
+TEST(a_lock_that_is_to_be_tied_goes_to_the_server_that_took_over) {
+    start_tied(true, false, WAIT_MS);
+    CHECK_HEARD(0, SESSION);
+    stage.known = stage.b;
+    hang_up(0);
+    open_session(1);
+    CHECK_HEARD(2, "DLOCK.ACQUIRE lock me VIA ID SESSION");
+    say(2, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+}
+
+TEST(a_session_in_doubt_keeps_its_token) {
+    start_tied(true, false, 0);
+    open_session(0);
+    hang_up(1);
+    CHECK_DONE(DLOCK_IN_DOUBT, true);
+    CHECK_TEXT(stage.attempt.token, TOKEN);
+    CHECK(stage.attempt.may_hold);
+    CHECK(stage.tie.guest.presence == NULL);
+}
+
+TEST(a_lock_that_is_tied_again_is_never_undone) {
     stage.attempt.is_background = true;
-    start_acquire(0);
+    start_tied(true, false, 0);
+    open_session(0);
     pass_ms(IO_MS);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
     CHECK(stage.attempt.may_hold);
     CHECK_TEXT(stage.attempt.token, TOKEN);
-    settle();
-    CHECK_HEARD(0, ACQUIRE " SESSION");
-    CHECK_EQUAL(the_peer.link_count, 1);
-    CHECK(!link_at(0)->is_open);
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION");
+    CHECK_EQUAL(stage.deployment->withdrawals.count, 0);
+    CHECK(stage.tie.guest.presence != NULL);
     start_acquire(0);
     deployment_abandon(stage.deployment, &stage.attempt);
     settle();
-    CHECK_HEARD(1, ACQUIRE " SESSION");
-    CHECK_EQUAL(the_peer.link_count, 2);
-    end_stage();
+    CHECK_EQUAL(stage.deployment->withdrawals.count, 0);
+    CHECK(stage.tie.guest.presence != NULL);
 }
 
-/* The server that ended one connection may be about to end the others. */
-static void a_session_is_moved_over_a_new_connection(void) {
-    begin_stage();
-    stage.attempt.terms.min_replicas = 1;
-    stage.attempt.terms.replica_timeout_ms = 100;
-    start_acquire(0);
-    CHECK_HEARD(0, ACQUIRE "; WAIT 1 100");
-    say(0, ":7\r\n:1\r\n");
-    CHECK(link_at(0)->is_open); /* kept for the next user */
-    stage.attempt.terms.min_replicas = 0;
-    stage.attempt.terms.session = &stage.session;
-    stage.attempt.is_background = true;
-    start_acquire(0);
-    CHECK_HEARD(0, "");
-    CHECK_HEARD(1, ACQUIRE " SESSION");
+TEST(a_server_that_has_forgotten_the_session_is_asked_again_once_it_is_open) {
+    hold_tied();
+    start(DLOCK_EXTENDING, 0, IO_MS);
+    say(1, "-NOSESSION no\r\n");
+    CHECK_EQUAL(stage.done_count, 0);
+    CHECK_HEARD(2, SESSION);
+    say(2, "*2\r\n:2\r\n*0\r\n");
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION; DLOCK.ACQUIRE lock me VIA ID SESSION");
     say(1, ":7\r\n");
     CHECK_DONE(DLOCK_OK, false);
-    end_stage();
 }
 
 int main(void) {
-    UNIT_RUN(a_free_lock_is_granted_over_the_command_connection);
-    UNIT_RUN(a_lock_that_may_be_waited_for_is_first_tried_without_a_wait);
-    UNIT_RUN(a_busy_lock_is_waited_for_on_an_own_connection);
-    UNIT_RUN(a_busy_lock_that_is_not_waited_for_is_busy);
-    UNIT_RUN(a_lock_that_was_busy_lately_is_waited_for_at_once);
-    UNIT_RUN(the_end_of_the_wait_is_busy);
-    UNIT_RUN(a_wait_for_ever_is_sent_as_one_day);
-    UNIT_RUN(a_release_is_told_to_be_sent_before_its_reply);
-    UNIT_RUN(an_extension_counts_from_when_it_was_sent);
-    UNIT_RUN(an_error_comes_with_the_name_of_the_server);
-    UNIT_RUN(replicas_are_waited_for_on_an_own_connection);
-    UNIT_RUN(a_grant_with_too_few_replicas_is_undone);
-    UNIT_RUN(a_session_keeps_its_connection_until_it_is_released);
-    UNIT_RUN(a_session_whose_release_is_not_answered_is_closed);
-    UNIT_RUN(a_session_in_doubt_is_withdrawn_and_gets_another_token);
-    UNIT_RUN(a_session_that_is_moved_is_never_undone);
-    UNIT_RUN(a_session_is_moved_over_a_new_connection);
-    return unit_summary();
+    return unit_main(begin_stage, end_stage);
 }

@@ -1,22 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* routed_world.h - a routed deployment in front of the scripted server of net_world.h. The router
  * is the test's own: it knows servers A and B, which are different for the deployment, and the same
- * scripted server. */
+ * scripted server. The id of a session is random, and is heard as ID. */
 #ifndef DLOCK_ROUTED_WORLD_H
 #define DLOCK_ROUTED_WORLD_H
 
 #include "single_thread.h"
 
 #include "deployment/deployment.h"
-#include "deployment/router.h"
+#include "deployment/presence.h"
 
-enum { LEASE_MS = 10000, WAIT_MS = 5000 };
+enum { LEASE_MS = 10000, WAIT_MS = 5000, SESSION_MS = 9000 };
 
-#define NAME    "lock"
-#define TOKEN   "me"
-#define ACQUIRE "DLOCK.ACQUIRE lock me PX 10000"
-#define EXTEND  "DLOCK.EXTEND lock me PX 10000"
-#define RELEASE "DLOCK.RELEASE lock me"
+#define NAME       "lock"
+#define OTHER_NAME "door"
+#define TOKEN      "me"
+#define ACQUIRE    "DLOCK.ACQUIRE lock me PX 10000"
+#define EXTEND     "DLOCK.EXTEND lock me PX 10000"
+#define RELEASE    "DLOCK.RELEASE lock me"
+#define SESSION    "DLOCK.SESSION ID PX 9000"
+
+/* Replies to SESSION, of a session with the number 1. */
+#define EVENTS(count)          "*2\r\n:1\r\n*" count "\r\n"
+#define EVENT(count, n, kind)  "*" count "\r\n:" n "\r\n+" kind "\r\n$4\r\nlock\r\n$2\r\nme\r\n"
+#define GRANTED(n, fence, age) EVENT("6", n, "granted") ":" fence "\r\n:" age "\r\n"
+#define ENDED(n, why)          EVENT("5", n, "ended") "+" why "\r\n"
+#define LOST(n, why)           EVENT("5", n, "lost") "+" why "\r\n"
 
 static struct {
     router router;
@@ -29,13 +38,13 @@ static struct {
     deployment *deployment;
     attempt attempt;
     char token[DLOCK_TOKEN_SIZE];
-    session session;
+    tie tie;
     int done_count, sent_count;
 } stage;
 
 static inline server *stage_find(router *router, const char *name) {
     (void)router;
-    CHECK(strcmp(name, NAME) == 0 || name[0] == '\0');
+    CHECK(strcmp(name, NAME) == 0 || strcmp(name, OTHER_NAME) == 0 || name[0] == '\0');
     return stage.known;
 }
 
@@ -66,14 +75,8 @@ static inline void on_stage_sent(attempt *attempt) {
     stage.sent_count++;
 }
 
-/* Probes of server.h are answered; the rest is the test's. */
-static inline const char *answer_probes(const char *command) {
-    return strcmp(command, "PING") == 0 ? "+PONG\r\n" : NULL;
-}
-
 static inline void begin_stage(void) {
     begin();
-    the_peer.answer = answer_probes;
     memset(&stage, 0, sizeof(stage));
     stage.options = (server_options){.loop = world.loop,
                                      .connect_timeout_ms = CONNECT_MS,
@@ -83,6 +86,7 @@ static inline void begin_stage(void) {
     stage.known = stage.a = server_new(&world.url, &stage.options);
     stage.next = stage.b = server_new(&world.url, &stage.options);
     stage.deployment = &stage.router.base;
+    stage.deployment->session_ms = SESSION_MS;
     CHECK(attempt_prepare(&stage.attempt, stage.deployment));
     text_copy(stage.token, sizeof(stage.token), TOKEN);
     stage.attempt.token = stage.token;
@@ -99,7 +103,7 @@ static inline void finish_withdrawals(void) {
 }
 
 static inline void end_stage(void) {
-    own_connection_close(stage.session.own);
+    presence_leave(&stage.tie.guest);
     attempt_free(&stage.attempt);
     finish_withdrawals();
     stage.deployment->table->free(stage.deployment);
@@ -122,30 +126,38 @@ static inline void start_acquire(int64_t wait_ms) {
     start(DLOCK_ACQUIRING, wait_ms, wait_ms + IO_MS);
 }
 
-/* The nth connection says this. */
-static inline void say(int index, const char *bytes) {
-    link_say(link_at(index), bytes);
-    settle();
-}
-
 static inline void end_discovery(dlock_status failure, const char *cause) {
     router_tell_waits(&stage.router, failure, cause);
     settle();
 }
 
-/* Since the last call, without probes. */
+/* Each id of a session is replaced by ID. */
+static inline void hide_ids(char *text) {
+    static const char digits[] = "0123456789abcdef";
+    enum { ID_DIGITS = 32 };
+    for (char *word = text; *word != '\0'; word++) {
+        if (strspn(word, digits) != ID_DIGITS) continue;
+        memcpy(word, "ID", 2);
+        memmove(word + 2, word + ID_DIGITS, strlen(word + ID_DIGITS) + 1);
+    }
+}
+
+/* Since the last call. */
 static inline void check_heard(int index, const char *expected, const char *file, int line) {
-    char *heard = link_at(index)->heard, *ping;
-    char text[HEARD_SIZE + 4];
-    snprintf(text, sizeof(text), "%s; ", heard);
-    while ((ping = strstr(text, "PING; ")) != NULL)
-        memmove(ping, ping + 6, strlen(ping + 6) + 1);
-    if (strlen(text) >= 2) text[strlen(text) - 2] = '\0';
-    check_text(text, expected, file, line, "heard");
+    char *heard = link_at(index)->heard;
+    hide_ids(heard);
+    unit_check_text(heard, expected, file, line, "heard");
     heard[0] = '\0';
 }
 
 #define CHECK_HEARD(index, expected) check_heard(index, expected, __FILE__, __LINE__)
+
+/* The session is opened on this connection, and its next call is parked. */
+static inline void open_session(int index) {
+    CHECK_HEARD(index, SESSION);
+    say(index, EVENTS("0"));
+    CHECK_HEARD(index, SESSION);
+}
 
 static inline void check_done(dlock_status status, bool is_transient, const char *file, int line) {
     unit_check_equal(stage.done_count, 1, file, line, "done");

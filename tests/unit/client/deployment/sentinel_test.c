@@ -53,11 +53,6 @@ static void start_discovery(void) {
     list_append(&stage.router->waits, &stage.wait.node);
 }
 
-static void say(int index, const char *bytes) {
-    link_say(link_at(index), bytes);
-    settle();
-}
-
 /* Both replies of a sentinel. */
 static void name_master(int index, const char *host, int port, int epoch) {
     char text[256], epoch_text[16];
@@ -79,18 +74,15 @@ static void check_master(const char *host, int port) {
     CHECK_EQUAL(master->endpoint.url.db, 3);
 }
 
-static void all_sentinels_are_asked(void) {
-    begin_stage();
+TEST(all_sentinels_are_asked) {
     CHECK(find() == NULL);
     start_discovery();
     CHECK_EQUAL(the_peer.link_count, SENTINELS);
     for (int i = 0; i < SENTINELS; i++)
         CHECK_TEXT(link_at(i)->heard, "SENTINEL GET-MASTER-ADDR-BY-NAME m; SENTINEL MASTER m");
-    end_stage();
 }
 
-static void the_newest_configuration_wins(void) {
-    begin_stage();
+TEST(the_newest_configuration_wins) {
     start_discovery();
     name_master(1, "10.0.0.1", 7001, 5);
     name_master(0, "10.0.0.2", 7002, 12);
@@ -98,11 +90,9 @@ static void the_newest_configuration_wins(void) {
     name_master(2, "10.0.0.3", 7003, 7);
     CHECK_EQUAL(stage.found, 1);
     check_master("10.0.0.2", 7002);
-    end_stage();
 }
 
-static void after_the_first_reply_the_others_have_a_grace(void) {
-    begin_stage();
+TEST(after_the_first_reply_the_others_have_a_grace) {
     start_discovery();
     name_master(1, "10.0.0.1", 7001, 5);
     pass_ms(19);
@@ -111,11 +101,9 @@ static void after_the_first_reply_the_others_have_a_grace(void) {
     CHECK_EQUAL(stage.found, 1);
     CHECK_EQUAL(stage.router->failure, DLOCK_OK);
     check_master("10.0.0.1", 7001);
-    end_stage();
 }
 
-static void sentinels_that_do_not_answer_are_named(void) {
-    begin_stage();
+TEST(sentinels_that_do_not_answer_are_named) {
     char expected[CAUSE_SIZE];
     start_discovery();
     pass_ms(500);
@@ -125,11 +113,9 @@ static void sentinels_that_do_not_answer_are_named(void) {
     CHECK_TEXT(stage.router->cause, expected);
     CHECK(find() == NULL);
     CHECK(discover()); /* without a master there is no pause */
-    end_stage();
 }
 
-static void the_most_telling_failure_is_kept(void) {
-    begin_stage();
+TEST(the_most_telling_failure_is_kept) {
     char expected[CAUSE_SIZE];
     start_discovery();
     link_end(link_at(0));
@@ -140,19 +126,16 @@ static void the_most_telling_failure_is_kept(void) {
     snprintf(expected, sizeof(expected), "%s: the sentinel knows no master of that name",
              the_peer.path);
     CHECK_TEXT(stage.router->cause, expected);
-    end_stage();
 }
 
-static void a_login_that_all_sentinels_refuse_is_refused(void) {
-    begin_stage();
+TEST(a_login_that_all_sentinels_refuse_is_refused) {
     start_discovery();
     for (int i = 0; i < SENTINELS; i++)
         say(i, "-NOAUTH no\r\n-NOAUTH no\r\n");
     CHECK_EQUAL(stage.router->failure, DLOCK_REFUSED);
-    end_stage();
 }
 
-static void replies_that_make_no_sense_name_no_master(void) {
+TEST(replies_that_make_no_sense_name_no_master) {
     const char *replies[] = {"*1\r\n$1\r\na\r\n",
                              "*2\r\n$0\r\n\r\n$1\r\n1\r\n",
                              "*2\r\n$1\r\na\r\n$1\r\n0\r\n",
@@ -162,7 +145,7 @@ static void replies_that_make_no_sense_name_no_master(void) {
                              ":1\r\n",
                              "*0\r\n"};
     for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
-        begin_stage();
+        unit_restart();
         start_discovery();
         for (int index = 0; index < SENTINELS; index++) {
             say(index, replies[i]);
@@ -171,12 +154,10 @@ static void replies_that_make_no_sense_name_no_master(void) {
         CHECK_EQUAL(stage.found, 1);
         CHECK_EQUAL(stage.router->failure, DLOCK_UNREACHABLE);
         CHECK(find() == NULL);
-        end_stage();
     }
 }
 
-static void a_master_is_used_until_another_one_is_named(void) {
-    begin_stage();
+TEST(a_master_is_used_until_another_one_is_named) {
     start_discovery();
     for (int i = 0; i < SENTINELS; i++)
         name_master(i, "10.0.0.1", 7001, 5);
@@ -197,11 +178,9 @@ static void a_master_is_used_until_another_one_is_named(void) {
     for (int i = 0; i < SENTINELS; i++)
         name_master(i, "10.0.0.2", 7002, 6);
     check_master("10.0.0.2", 7002);
-    end_stage();
 }
 
-static void a_known_master_survives_sentinels_that_fail(void) {
-    begin_stage();
+TEST(a_known_master_survives_sentinels_that_fail) {
     start_discovery();
     for (int i = 0; i < SENTINELS; i++)
         name_master(i, "10.0.0.1", 7001, 5);
@@ -214,18 +193,8 @@ static void a_known_master_survives_sentinels_that_fail(void) {
     CHECK(find() == master);
     pass_ms(20);
     CHECK(discover()); /* still in doubt */
-    end_stage();
 }
 
 int main(void) {
-    UNIT_RUN(all_sentinels_are_asked);
-    UNIT_RUN(the_newest_configuration_wins);
-    UNIT_RUN(after_the_first_reply_the_others_have_a_grace);
-    UNIT_RUN(sentinels_that_do_not_answer_are_named);
-    UNIT_RUN(the_most_telling_failure_is_kept);
-    UNIT_RUN(a_login_that_all_sentinels_refuse_is_refused);
-    UNIT_RUN(replies_that_make_no_sense_name_no_master);
-    UNIT_RUN(a_master_is_used_until_another_one_is_named);
-    UNIT_RUN(a_known_master_survives_sentinels_that_fail);
-    return unit_summary();
+    return unit_main(begin_stage, end_stage);
 }

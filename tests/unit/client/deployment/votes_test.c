@@ -41,18 +41,18 @@ static void check(const char *said, dlock_status expected) {
     CHECK(result == expected);
 }
 
-static void a_quorum_is_more_than_half(void) {
+TEST(a_quorum_is_more_than_half) {
     static const int64_t quorums[] = {1, 2, 2, 3, 3, 4, 4};
     for (size_t voters = 1; voters <= 7; voters++)
-        CHECK_EQUAL((int64_t)votes_quorum(voters), quorums[voters - 1]);
+        CHECK_EQUAL(votes_quorum(voters), quorums[voters - 1]);
 }
 
-static void two_majorities_have_a_server_in_common(void) {
+TEST(two_majorities_have_a_server_in_common) {
     for (size_t voters = 1; voters <= 15; voters++)
         CHECK(2 * votes_quorum(voters) > voters);
 }
 
-static void a_majority_of_all_says_yes(void) {
+TEST(a_majority_of_all_says_yes) {
     check("yyy", DLOCK_OK);
     check("yyn", DLOCK_OK);
     check("yys", DLOCK_OK);
@@ -62,7 +62,7 @@ static void a_majority_of_all_says_yes(void) {
     check("yyyn", DLOCK_OK);
 }
 
-static void servers_that_are_not_there_count_as_well(void) {
+TEST(servers_that_are_not_there_count_as_well) {
     check("yuu", DLOCK_NO_QUORUM);
     check("yysss", DLOCK_NO_QUORUM);
     check("yy---", DLOCK_NO_QUORUM);
@@ -70,7 +70,7 @@ static void servers_that_are_not_there_count_as_well(void) {
     check("yyuu", DLOCK_NO_QUORUM);
 }
 
-static void enough_noes_make_a_yes_impossible(void) {
+TEST(enough_noes_make_a_yes_impossible) {
     check("nny", DLOCK_BUSY);
     check("nnu", DLOCK_BUSY);
     check("nnnss", DLOCK_BUSY);
@@ -81,19 +81,19 @@ static void enough_noes_make_a_yes_impossible(void) {
     check("nyu", DLOCK_NO_QUORUM);
 }
 
-static void the_no_is_the_callers(void) {
+TEST(the_no_is_the_callers) {
     votes counted = count("nny");
     CHECK_EQUAL(votes_result(&counted, DLOCK_LOST), DLOCK_LOST);
 }
 
-static void a_lost_counts_as_a_no(void) {
+TEST(a_lost_counts_as_a_no) {
     votes counted = {.voters = 3};
     votes_add(&counted, DLOCK_LOST, false);
     votes_add(&counted, DLOCK_LOST, false);
     CHECK_EQUAL(votes_result(&counted, DLOCK_LOST), DLOCK_LOST);
 }
 
-static void lasting_failures_of_too_many_are_the_result(void) {
+TEST(lasting_failures_of_too_many_are_the_result) {
     check("rry", DLOCK_REFUSED);
     check("rrrss", DLOCK_REFUSED);
     check("rryyu", DLOCK_NO_QUORUM);
@@ -101,7 +101,7 @@ static void lasting_failures_of_too_many_are_the_result(void) {
     check("rny", DLOCK_NO_QUORUM);
 }
 
-static void the_first_lasting_failure_is_told(void) {
+TEST(the_first_lasting_failure_is_told) {
     votes counted = {.voters = 3};
     votes_add(&counted, DLOCK_INVALID, false);
     votes_add(&counted, DLOCK_PROTOCOL, false);
@@ -118,7 +118,7 @@ static void check_open(const char *said, bool expected) {
     CHECK(is_open == expected);
 }
 
-static void a_vote_is_open_while_more_replies_could_decide_it(void) {
+TEST(a_vote_is_open_while_more_replies_could_decide_it) {
     check_open("yy-", false); /* decided */
     check_open("nn-", false);
     check_open("yn-", true);
@@ -135,7 +135,28 @@ static void a_vote_is_open_while_more_replies_could_decide_it(void) {
 }
 
 /* Whatever is said: at most one of yes and no can be, and more yes never makes it worse. */
-static void a_yes_more_never_makes_it_worse(void) {
+static void check_split(const char *said, bool expected) {
+    votes counted = count(said);
+    bool is_split = votes_are_split(&counted);
+    if (is_split != expected) printf("    %s\n", said);
+    CHECK(is_split == expected);
+}
+
+TEST(a_vote_is_split_if_those_who_said_no_may_be_for_several_others) {
+    check_split("yyn", false); /* decided */
+    check_split("nnn", false); /* another has all */
+    check_split("ynn", true);
+    check_split("ynu", true);
+    check_split("yuu", false); /* too few are there */
+    check_split("yynnn", true);
+    check_split("yynuu", true);
+    check_split("ynnss", true);
+    check_split("ynuuu", false);
+    check_split("nnnuu", false);
+    check_split("ynr", true);
+}
+
+TEST(a_yes_more_never_makes_it_worse) {
     static const char letters[] = "ynsufr-";
     for (int i = 0; i < 20000; i++) {
         char said[16] = "";
@@ -155,37 +176,24 @@ static void check_text(const char *said, const char *expected) {
     char text[100];
     votes counted = count(said);
     votes_describe(&counted, "ok", "busy", text, sizeof(text));
-    CHECK_BYTES(text, strlen(text), expected, strlen(expected));
+    CHECK_TEXT(text, expected);
 }
 
-static void votes_are_described_in_words(void) {
+TEST(votes_are_described_in_words) {
     check_text("yynnu", "2 ok, 2 busy, 1 unreachable");
     check_text("nnn", "3 busy");
     check_text("ysfr-", "1 ok, 1 unanswered, 2 failed, 1 skipped");
 }
 
-static void a_description_that_does_not_fit_is_cut(void) {
+TEST(a_description_that_does_not_fit_is_cut) {
     char text[12];
     votes counted = count("yynnu");
     memset(text, 'x', sizeof(text));
     votes_describe(&counted, "ok", "busy", text, 8);
-    CHECK_BYTES(text, strlen(text), "2 ok, 2", 7);
+    CHECK_TEXT(text, "2 ok, 2");
     CHECK(text[8] == 'x');
 }
 
 int main(void) {
-    UNIT_RUN(a_quorum_is_more_than_half);
-    UNIT_RUN(two_majorities_have_a_server_in_common);
-    UNIT_RUN(a_majority_of_all_says_yes);
-    UNIT_RUN(servers_that_are_not_there_count_as_well);
-    UNIT_RUN(enough_noes_make_a_yes_impossible);
-    UNIT_RUN(the_no_is_the_callers);
-    UNIT_RUN(a_lost_counts_as_a_no);
-    UNIT_RUN(lasting_failures_of_too_many_are_the_result);
-    UNIT_RUN(the_first_lasting_failure_is_told);
-    UNIT_RUN(a_vote_is_open_while_more_replies_could_decide_it);
-    UNIT_RUN(a_yes_more_never_makes_it_worse);
-    UNIT_RUN(votes_are_described_in_words);
-    UNIT_RUN(a_description_that_does_not_fit_is_cut);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

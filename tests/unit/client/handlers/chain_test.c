@@ -102,18 +102,59 @@ static dlock_status run(const dlock_handler *handlers, size_t count) {
     return run_with(handlers, count, slots, DLOCK_ACQUIRING);
 }
 
-#define CHECK_TRACE(expected) CHECK_BYTES(trace, strlen(trace), expected, strlen(expected))
+#define CHECK_TRACE(expected) CHECK_TEXT(trace, expected)
+
+/* Handlers "a b!4 c~2", in that order: a passes, b answers with status 4, c suspends twice before
+ * it passes; ">4" changes the status into 4 on the way out; "-e" has no enter(), "-l" no
+ * leave(). */
+static dlock_status run_line(const char *line, dlock_operation operation) {
+    static actor actors[ROOM];
+    static char names[ROOM][2];
+    dlock_handler handlers[ROOM];
+    void *slots[ROOM] = {NULL};
+    size_t count = 0;
+    for (const char *at = line; *at != '\0'; at++) {
+        actor *actor = &actors[count > 0 ? count - 1 : 0];
+        dlock_handler *handler = &handlers[count > 0 ? count - 1 : 0];
+        if (*at >= 'a' && *at <= 'z') {
+            names[count][0] = *at;
+            actors[count] = passing(names[count]);
+            handlers[count] = handler_of(&actors[count], (int)count);
+            count++;
+        } else if (*at == '!') {
+            actor->step = DLOCK_ANSWER;
+            actor->answer = (dlock_status)strtol(at + 1, NULL, 10);
+        } else if (*at == '~') {
+            actor->suspends = (int)strtol(at + 1, NULL, 10);
+        } else if (*at == '>') {
+            actor->changed = (dlock_status)strtol(at + 1, NULL, 10);
+            actor->is_granting = actor->changed == DLOCK_OK;
+        } else if (*at == '-' && *++at == 'e') {
+            handler->enter = NULL;
+        } else if (*at == 'l') {
+            handler->leave = NULL;
+        }
+    }
+    return run_with(handlers, count, slots, operation);
+}
+
+static void check_way(const char *line, dlock_status status, const char *expected) {
+    dlock_status actual = run_line(line, DLOCK_ACQUIRING);
+    if (actual != status || strcmp(trace, expected) != 0) printf("    \"%s\"\n", line);
+    CHECK_EQUAL(actual, status);
+    CHECK_TRACE(expected);
+}
 
 /* -- order */
 
-static void handlers_are_passed_by_their_order_not_as_given(void) {
+TEST(handlers_are_passed_by_their_order_not_as_given) {
     actor a = passing("a"), b = passing("b"), c = answering("c", DLOCK_OK);
     const dlock_handler given[] = {handler_of(&c, 3000), handler_of(&a, -7), handler_of(&b, 100)};
     CHECK_EQUAL(run(given, 3), DLOCK_OK);
     CHECK_TRACE(" a( b( c! )b )a");
 }
 
-static void handlers_of_the_same_order_are_passed_as_given(void) {
+TEST(handlers_of_the_same_order_are_passed_as_given) {
     actor a = passing("a"), b = passing("b"), c = passing("c"), d = answering("d", DLOCK_OK);
     const dlock_handler given[] = {handler_of(&d, 6), handler_of(&a, 5), handler_of(&b, 5),
                                    handler_of(&c, 5)};
@@ -121,7 +162,7 @@ static void handlers_of_the_same_order_are_passed_as_given(void) {
     CHECK_TRACE(" a( b( c( d! )c )b )a");
 }
 
-static void every_order_of_giving_them_leads_to_the_same_chain(void) {
+TEST(every_order_of_giving_them_leads_to_the_same_chain) {
     actor a = passing("a"), b = passing("b"), c = passing("c"), d = answering("d", DLOCK_OK);
     const dlock_handler all[] = {handler_of(&a, INT32_MIN), handler_of(&b, 0), handler_of(&c, 1),
                                  handler_of(&d, INT32_MAX)};
@@ -135,131 +176,75 @@ static void every_order_of_giving_them_leads_to_the_same_chain(void) {
     }
 }
 
-static void the_chain_has_a_copy_of_the_handler(void) {
+TEST(the_chain_has_a_copy_of_the_handler) {
     actor a = answering("a", DLOCK_OK), other = answering("other", DLOCK_BUSY);
     void *slots[ROOM] = {NULL};
     call call = {.pub = {.operation = DLOCK_ACQUIRING}, .slots = slots};
     dlock_handler given = handler_of(&a, 1);
     chain *made = chain_of(&given, 1);
     given = handler_of(&other, 1);
-    CHECK_EQUAL((int64_t)made->count, 1);
+    CHECK_EQUAL(made->count, 1);
     chain_begin(&call);
     CHECK(chain_advance(made, &call));
     CHECK_EQUAL(call.pub.status, DLOCK_OK);
     free(made);
 }
 
-static void a_call_that_no_handler_answers_is_a_mistake(void) {
-    actor a = passing("a");
-    const dlock_handler given[] = {handler_of(&a, 1)};
-    CHECK_EQUAL(run(given, 1), DLOCK_INVALID);
-    CHECK_TRACE(" a( )a104");
+TEST(a_call_that_no_handler_answers_is_a_mistake) {
+    check_way("a", DLOCK_INVALID, " a( )a104");
 }
 
 /* -- answers */
 
-static void nothing_behind_hears_of_a_call_that_was_answered(void) {
-    actor a = passing("a"), b = answering("b", DLOCK_BUSY), c = passing("c"),
-          d = answering("d", DLOCK_OK);
-    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3),
-                                   handler_of(&d, 4)};
-    CHECK_EQUAL(run(given, 4), DLOCK_BUSY);
-    CHECK_TRACE(" a( b! )a1");
-    b.answer = DLOCK_OK;
-    CHECK_EQUAL(run(given, 4), DLOCK_OK);
-    CHECK_TRACE(" a( b! )a");
+TEST(nothing_behind_hears_of_a_call_that_was_answered) {
+    check_way("a b!1 c d!0", DLOCK_BUSY, " a( b! )a1");
+    check_way("a b!0 c d!0", DLOCK_OK, " a( b! )a");
 }
 
-static void all_that_let_the_call_pass_see_the_answer_the_last_one_first(void) {
-    actor a = passing("a"), b = passing("b"), c = passing("c"), d = answering("d", DLOCK_REFUSED),
-          e = passing("e");
-    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3),
-                                   handler_of(&d, 4), handler_of(&e, 5)};
-    CHECK_EQUAL(run(given, 5), DLOCK_REFUSED);
-    CHECK_TRACE(" a( b( c( d! )c102 )b102 )a102");
+TEST(all_that_let_the_call_pass_see_the_answer_the_last_one_first) {
+    check_way("a b c d!102 e", DLOCK_REFUSED, " a( b( c( d! )c102 )b102 )a102");
 }
 
-static void a_first_handler_that_answers_tells_nobody(void) {
-    actor a = answering("a", DLOCK_BUSY), b = passing("b");
-    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2)};
-    CHECK_EQUAL(run(given, 2), DLOCK_BUSY);
-    CHECK_TRACE(" a!");
+TEST(a_first_handler_that_answers_tells_nobody) {
+    check_way("a!1 b", DLOCK_BUSY, " a!");
 }
 
-static void a_handler_without_enter_is_passed_by_and_still_left(void) {
-    actor a = passing("a"), b = passing("b"), c = answering("c", DLOCK_TIMEOUT);
-    dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3)};
-    given[0].enter = NULL;
-    CHECK_EQUAL(run(given, 3), DLOCK_TIMEOUT);
-    CHECK_TRACE(" b( c! )b2 )a2");
+TEST(a_handler_without_enter_is_passed_by_and_still_left) {
+    check_way("a-e b c!2", DLOCK_TIMEOUT, " b( c! )b2 )a2");
 }
 
-static void a_handler_without_leave_or_with_neither_changes_nothing(void) {
-    actor a = passing("a"), b = passing("b"), none = passing("none"),
-          c = answering("c", DLOCK_BUSY);
-    dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&none, 3),
-                             handler_of(&c, 4)};
-    given[1].leave = NULL;
-    given[2].enter = NULL;
-    given[2].leave = NULL;
-    CHECK_EQUAL(run(given, 4), DLOCK_BUSY);
-    CHECK_TRACE(" a( b( c! )a1");
+TEST(a_handler_without_leave_or_with_neither_changes_nothing) {
+    check_way("a b-l c-e-l d!1", DLOCK_BUSY, " a( b( d! )a1");
 }
 
-static void removing_one_changes_nothing_for_the_others(void) {
-    actor a = passing("a"), b = passing("b"), c = passing("c"), d = answering("d", DLOCK_LOST);
-    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3),
-                                   handler_of(&d, 4)};
-    const char *const expected[] = {" b( c( d! )c4 )b4", " a( c( d! )c4 )a4", " a( b( d! )b4 )a4"};
-    for (size_t without = 0; without < 3; without++) {
-        dlock_handler rest[3];
-        for (size_t i = 0, count = 0; i < 4; i++)
-            if (i != without) rest[count++] = given[i];
-        CHECK_EQUAL(run(rest, 3), DLOCK_LOST);
-        CHECK_TRACE(expected[without]);
-    }
+TEST(removing_one_changes_nothing_for_the_others) {
+    check_way("b c d!4", DLOCK_LOST, " b( c( d! )c4 )b4");
+    check_way("a c d!4", DLOCK_LOST, " a( c( d! )c4 )a4");
+    check_way("a b d!4", DLOCK_LOST, " a( b( d! )b4 )a4");
 }
 
 /* -- changing the answer */
 
-static void a_changed_status_is_what_those_before_see(void) {
-    actor a = passing("a"), b = passing("b"), c = answering("c", DLOCK_UNREACHABLE);
-    b.changed = DLOCK_BUSY;
-    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3)};
-    CHECK_EQUAL(run(given, 3), DLOCK_BUSY);
-    CHECK_TRACE(" a( b( c! )b101 )a1");
+TEST(a_changed_status_is_what_those_before_see) {
+    check_way("a b>1 c!101", DLOCK_BUSY, " a( b( c! )b101 )a1");
 }
 
-static void a_lock_that_was_granted_stays_so_whatever_a_handler_says(void) {
-    actor a = passing("a"), b = passing("b"), c = passing("c"), d = answering("d", DLOCK_BUSY);
-    a.changed = DLOCK_REFUSED;
-    b.is_granting = true; /* on the way out */
-    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3),
-                                   handler_of(&d, 4)};
-    CHECK_EQUAL(run(given, 4), DLOCK_OK);
-    CHECK_TRACE(" a( b( c( d! )c1 )b1 )a");
-    void *slots[ROOM] = {NULL};
-    CHECK_EQUAL(run_with(given, 4, slots, DLOCK_RELEASING), DLOCK_REFUSED);
+TEST(a_lock_that_was_granted_stays_so_whatever_a_handler_says) {
+    check_way("a>102 b>0 c d!1", DLOCK_OK, " a( b( c( d! )c1 )b1 )a");
+    CHECK_EQUAL(run_line("a>102 b>0 c d!1", DLOCK_RELEASING), DLOCK_REFUSED);
 }
 
 /* -- suspending */
 
-static void a_handler_that_suspends_is_entered_again_and_no_other_is(void) {
-    actor a = passing("a"), b = suspending("b", 3), c = answering("c", DLOCK_OK);
-    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3)};
-    CHECK_EQUAL(run(given, 3), DLOCK_OK);
-    CHECK_TRACE(" a( b~ b~ b~ b( c! )b )a");
+TEST(a_handler_that_suspends_is_entered_again_and_no_other_is) {
+    check_way("a b~3 c!0", DLOCK_OK, " a( b~ b~ b~ b( c! )b )a");
 }
 
-static void each_handler_can_suspend(void) {
-    actor a = suspending("a", 1), b = suspending("b", 1), c = answering("c", DLOCK_LOST);
-    c.suspends = 2;
-    const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3)};
-    CHECK_EQUAL(run(given, 3), DLOCK_LOST);
-    CHECK_TRACE(" a~ a( b~ b( c~ c~ c! )b4 )a4");
+TEST(each_handler_can_suspend) {
+    check_way("a~1 b~1 c~2!4", DLOCK_LOST, " a~ a( b~ b( c~ c~ c! )b4 )a4");
 }
 
-static void a_call_stops_at_each_suspension_and_is_done_once(void) {
+TEST(a_call_stops_at_each_suspension_and_is_done_once) {
     void *slots[ROOM] = {NULL};
     actor a = suspending("a", 1), b = answering("b", DLOCK_OK);
     b.suspends = 1;
@@ -282,7 +267,7 @@ static void a_call_stops_at_each_suspension_and_is_done_once(void) {
     free(made);
 }
 
-static void a_new_call_finds_nothing_of_the_one_before(void) {
+TEST(a_new_call_finds_nothing_of_the_one_before) {
     void *slots[ROOM] = {NULL};
     call call = {.slots = slots};
     chain *made = chain_new(1);
@@ -297,7 +282,7 @@ static void a_new_call_finds_nothing_of_the_one_before(void) {
 
 /* -- slots */
 
-static void each_handler_has_a_slot_of_its_own_in_each_lock(void) {
+TEST(each_handler_has_a_slot_of_its_own_in_each_lock) {
     int marks[2];
     void *one[ROOM] = {NULL}, *other[ROOM] = {NULL};
     actor a = passing("a"), b = passing("b"), c = answering("c", DLOCK_OK);
@@ -313,7 +298,7 @@ static void each_handler_has_a_slot_of_its_own_in_each_lock(void) {
     CHECK(one[3] == NULL && other[3] == NULL);
 }
 
-static void a_handler_finds_its_own_slot_on_the_way_out(void) {
+TEST(a_handler_finds_its_own_slot_on_the_way_out) {
     int marks[2];
     void *slots[ROOM] = {NULL};
     actor a = passing("a"), b = passing("b"), c = suspending("c", 1),
@@ -328,7 +313,7 @@ static void a_handler_finds_its_own_slot_on_the_way_out(void) {
 
 /* -- operations */
 
-static void release_and_extend_take_the_same_way(void) {
+TEST(release_and_extend_take_the_same_way) {
     void *slots[ROOM] = {NULL};
     actor a = passing("a"), b = passing("b"), c = answering("c", DLOCK_LOST);
     const dlock_handler given[] = {handler_of(&a, 1), handler_of(&b, 2), handler_of(&c, 3)};
@@ -342,7 +327,7 @@ static void release_and_extend_take_the_same_way(void) {
 
 /* -- what a handler may ask */
 
-static void a_call_that_is_resumed_is_ready(void) {
+TEST(a_call_that_is_resumed_is_ready) {
     call call = {.loop = loop_new(clock_system())};
     dlock_call_resume(&call.pub);
     loop_lock(call.loop);
@@ -384,7 +369,7 @@ static void wait_for_enters(stubborn *handler, int count) {
         sched_yield();
 }
 
-static void a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the_call(void) {
+TEST(a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the_call) {
     stubborn stubborn = {0};
     void *slots[1] = {NULL};
     atomic_bool is_canceled = false;
@@ -409,12 +394,18 @@ static void a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the
     free(running.chain);
 }
 
-static void a_call_tells_whether_it_is_canceled(void) {
+TEST(a_call_tells_whether_it_is_canceled) {
     atomic_bool is_canceled = false;
-    call call = {.pub.started_us = 1, .is_canceled = &is_canceled};
+    call call = {
+        .pub.started_us = 1, .loop = loop_new(clock_system()), .is_canceled = &is_canceled};
+    CHECK(!dlock_call_is_canceled(&call.pub));
+    loop_cancel(call.loop, true);
+    CHECK(dlock_call_is_canceled(&call.pub));
+    loop_cancel(call.loop, false);
     CHECK(!dlock_call_is_canceled(&call.pub));
     atomic_store(&is_canceled, true);
     CHECK(dlock_call_is_canceled(&call.pub));
+    loop_free(call.loop);
     call.is_canceled = NULL;
     CHECK(!dlock_call_is_canceled(&call.pub));
     dlock_call copy = {.name = "the copy that a store is given"};
@@ -425,7 +416,7 @@ static void a_call_tells_whether_it_is_canceled(void) {
     CHECK(!dlock_call_is_canceled(&copy));
 }
 
-static void a_call_tells_how_much_time_is_left(void) {
+TEST(a_call_tells_how_much_time_is_left) {
     dlock_call call = {.deadline_us = clock_now_us(clock_system()) + 100000000};
     CHECK(dlock_call_left_ms(&call) > 90000 && dlock_call_left_ms(&call) <= 100000);
     call.deadline_us = 1;
@@ -435,29 +426,5 @@ static void a_call_tells_how_much_time_is_left(void) {
 }
 
 int main(void) {
-    UNIT_RUN(handlers_are_passed_by_their_order_not_as_given);
-    UNIT_RUN(handlers_of_the_same_order_are_passed_as_given);
-    UNIT_RUN(every_order_of_giving_them_leads_to_the_same_chain);
-    UNIT_RUN(the_chain_has_a_copy_of_the_handler);
-    UNIT_RUN(a_call_that_no_handler_answers_is_a_mistake);
-    UNIT_RUN(nothing_behind_hears_of_a_call_that_was_answered);
-    UNIT_RUN(all_that_let_the_call_pass_see_the_answer_the_last_one_first);
-    UNIT_RUN(a_first_handler_that_answers_tells_nobody);
-    UNIT_RUN(a_handler_without_enter_is_passed_by_and_still_left);
-    UNIT_RUN(a_handler_without_leave_or_with_neither_changes_nothing);
-    UNIT_RUN(removing_one_changes_nothing_for_the_others);
-    UNIT_RUN(a_changed_status_is_what_those_before_see);
-    UNIT_RUN(a_lock_that_was_granted_stays_so_whatever_a_handler_says);
-    UNIT_RUN(a_handler_that_suspends_is_entered_again_and_no_other_is);
-    UNIT_RUN(each_handler_can_suspend);
-    UNIT_RUN(a_call_stops_at_each_suspension_and_is_done_once);
-    UNIT_RUN(a_new_call_finds_nothing_of_the_one_before);
-    UNIT_RUN(each_handler_has_a_slot_of_its_own_in_each_lock);
-    UNIT_RUN(a_handler_finds_its_own_slot_on_the_way_out);
-    UNIT_RUN(release_and_extend_take_the_same_way);
-    UNIT_RUN(a_call_that_is_resumed_is_ready);
-    UNIT_RUN(a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the_call);
-    UNIT_RUN(a_call_tells_whether_it_is_canceled);
-    UNIT_RUN(a_call_tells_how_much_time_is_left);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

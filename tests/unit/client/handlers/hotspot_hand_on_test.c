@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* hotspot_hand_on_test.c - locks that are handed on without a request to the service. */
+#include "deployment/presence.h"
 #include "hotspot_world.h"
 #include "lease/lease.h"
+
+static void give_to_queued(handle *one, handle *two) {
+    release(one);
+    CHECK(go_on(two));
+}
 
 /* One holds the lock, and gives it back while two waits for it and wants lease_ms. */
 static void hand_over(handle *one, handle *two, uint32_t lease_ms) {
     start_acquire_for(two, lease_ms, WAIT_MS);
     CHECK(two->is_waiting);
-    release(one);
-    CHECK(go_on(two));
+    give_to_queued(one, two);
 }
 
-static void begin_handing_on(uint32_t times) {
-    begin((hotspot){.queue_max = 10, .hand_on = times});
+static void begin_handing_on(void) {
+    begin((hotspot){.queue_max = 10, .hand_on = 3});
     hot_names_add(&world.layer.names, "n");
 }
 
-static void without_hand_on_every_release_goes_out(void) {
-    begin_handing_on(0);
+TEST(without_hand_on_every_release_goes_out) {
+    world.layer.hand_on = 0;
     handle *one = holder_of("n"), *two = handle_of("n");
     hand_over(one, two, LEASE_MS);
     CHECK_EQUAL(two->status, DLOCK_OK);
     CHECK_EQUAL(world.releases, 1);
-    CHECK_EQUAL((int64_t)atomic_load(&world.layer.hand_ons), 0);
+    CHECK_EQUAL(atomic_load(&world.layer.hand_ons), 0);
     release(two);
-    end();
 }
 
-static void a_lock_is_handed_on_this_many_times_in_a_row(void) {
-    begin_handing_on(3);
+TEST(a_lock_is_handed_on_this_many_times_in_a_row) {
     handle *holder = holder_of("n");
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 4; i++) {
@@ -40,15 +43,52 @@ static void a_lock_is_handed_on_this_many_times_in_a_row(void) {
         }
         CHECK_EQUAL(world.acquires, round + 2);
         CHECK_EQUAL(world.releases, round + 1);
-        CHECK_EQUAL((int64_t)atomic_load(&world.layer.hand_ons), (round + 1) * 3);
+        CHECK_EQUAL(atomic_load(&world.layer.hand_ons), (round + 1) * 3);
     }
     release(holder);
-    end();
+}
+
+TEST(each_holder_has_the_next_fence_of_the_run) {
+    handle *one = holder_of("n"), *two = handle_of("n"), *three = handle_of("n");
+    hand_over(one, two, LEASE_MS);
+    hand_over(two, three, LEASE_MS);
+    CHECK_EQUAL(two->call.pub.fence, one->call.pub.fence + 1);
+    CHECK_EQUAL(three->call.pub.fence, two->call.pub.fence + 1);
+    release(three);
+    handle *next = holder_of("n");
+    CHECK(next->call.pub.fence > three->call.pub.fence);
+    release(next);
+}
+
+TEST(without_a_run_of_fences_the_lock_goes_out) {
+    world.has_no_runs = true;
+    handle *one = holder_of("n"), *two = handle_of("n");
+    hand_over(one, two, LEASE_MS);
+    CHECK_EQUAL(two->status, DLOCK_OK);
+    CHECK(!is_same_lock(one, two));
+    CHECK_EQUAL(world.acquires, 2);
+    release(two);
+}
+
+TEST(a_run_is_twice_as_long_as_the_last_row) {
+    world.layer.hand_on = 100;
+    uint64_t before = 0;
+    static const uint64_t runs[] = {101, 2, 2};
+    for (int i = 0; i < 3; i++) {
+        release(holder_of("n")); /* nobody waits: a row of one */
+        CHECK_EQUAL(world.fence - before, runs[i]);
+        before = world.fence;
+    }
+    handle *one = holder_of("n"), *two = handle_of("n");
+    hand_over(one, two, LEASE_MS);
+    release(two);
+    before = world.fence;
+    release(holder_of("n"));
+    CHECK_EQUAL(world.fence - before, 4);
 }
 
 /* A local lock has one holder: with it, readers of one process would wait for each other. */
-static void shared_claims_pass_by_the_local_lock(void) {
-    begin_handing_on(3);
+TEST(shared_claims_pass_by_the_local_lock) {
     handle *writer = holder_of("n"), *reader = reader_of("n"), *other = reader_of("n");
     acquire(reader); /* the service decides, and has said yes */
     acquire(other);
@@ -60,11 +100,9 @@ static void shared_claims_pass_by_the_local_lock(void) {
     release(reader);
     release(other);
     CHECK_EQUAL(world.releases, 3);
-    end();
 }
 
-static void a_shared_lock_is_not_handed_to_a_waiter_nor_the_other_way_round(void) {
-    begin_handing_on(3);
+TEST(a_shared_lock_is_not_handed_to_a_waiter_nor_the_other_way_round) {
     handle *reader = reader_of("n"), *writer = handle_of("n"), *late = reader_of("n");
     acquire(reader);
     handle *holder = holder_of("n");
@@ -79,11 +117,9 @@ static void a_shared_lock_is_not_handed_to_a_waiter_nor_the_other_way_round(void
     CHECK(is_same_lock(holder, writer) && !is_same_lock(holder, late));
     release(late);
     release(writer);
-    end();
 }
 
-static void with_an_empty_queue_the_lock_is_given_back(void) {
-    begin_handing_on(3);
+TEST(with_an_empty_queue_the_lock_is_given_back) {
     release(holder_of("n"));
     CHECK_EQUAL(world.releases, 1);
     handle *one = holder_of("n"), *two = handle_of("n");
@@ -91,23 +127,21 @@ static void with_an_empty_queue_the_lock_is_given_back(void) {
     release(two);
     CHECK_EQUAL(world.releases, 2);
     CHECK_EQUAL(world.acquires, 2);
-    end();
 }
 
-static void the_row_begins_again_after_the_lock_was_given_back(void) {
-    begin_handing_on(1);
+TEST(the_row_begins_again_after_the_lock_was_given_back) {
+    world.layer.hand_on = 1;
     for (int i = 1; i <= 5; i++) {
         handle *one = holder_of("n"), *two = handle_of("n");
         hand_over(one, two, LEASE_MS);
         release(two);
-        CHECK_EQUAL((int64_t)atomic_load(&world.layer.hand_ons), i);
+        CHECK_EQUAL(atomic_load(&world.layer.hand_ons), i);
     }
-    end();
 }
 
 /* The lock has been held for held_us when it is handed on to a call that wants lease_ms. */
 static bool is_asked_for_again(int64_t held_us, uint32_t lease_ms) {
-    begin_handing_on(3);
+    unit_restart();
     handle *one = holder_of("n"), *two = handle_of("n");
     int64_t asked_us = one->call.pub.asked_us;
     fake.now_us += held_us;
@@ -129,11 +163,10 @@ static bool is_asked_for_again(int64_t held_us, uint32_t lease_ms) {
     }
     release(two);
     CHECK_EQUAL(fake.withdrawn, 0);
-    end();
     return is_again;
 }
 
-static void half_of_the_lease_that_is_asked_for_must_be_left(void) {
+TEST(half_of_the_lease_that_is_asked_for_must_be_left) {
     int64_t valid_us = validity_end_us(0, LEASE_MS);
     CHECK(!is_asked_for_again(0, LEASE_MS));
     CHECK(!is_asked_for_again(valid_us - LEASE_MS / 2 * MS, LEASE_MS));
@@ -144,33 +177,29 @@ static void half_of_the_lease_that_is_asked_for_must_be_left(void) {
     CHECK(is_asked_for_again(valid_us - 5 * MS + 1, 10));
 }
 
-static void a_lease_that_has_ended_is_not_handed_on(void) {
-    begin_handing_on(3);
+TEST(a_lease_that_has_ended_is_not_handed_on) {
     handle *one = holder_of("n"), *two = handle_of("n");
+    queue_up(two);
     fake.now_us = validity_end_us(START_US, LEASE_MS);
-    hand_over(one, two, LEASE_MS);
+    give_to_queued(one, two);
     CHECK_EQUAL(world.releases, 1);
     CHECK(!is_same_lock(one, two));
-    CHECK_EQUAL((int64_t)atomic_load(&world.layer.hand_ons), 0);
+    CHECK_EQUAL(atomic_load(&world.layer.hand_ons), 0);
     release(two);
-    end();
 }
 
-static void a_lock_that_is_gone_is_not_handed_on(void) {
-    begin_handing_on(3);
+TEST(a_lock_that_is_gone_is_not_handed_on) {
     handle *one = holder_of("n"), *two = handle_of("n");
     one->call.is_gone = true; /* as the API says */
     hand_over(one, two, LEASE_MS);
     CHECK_EQUAL(world.releases, 1);
     CHECK(!is_same_lock(one, two));
     release(two);
-    end();
 }
 
 /* -- extended and renewed */
 
-static void an_extended_lease_is_handed_on_as_it_is(void) {
-    begin_handing_on(3);
+TEST(an_extended_lease_is_handed_on_as_it_is) {
     handle *one = holder_of("n"), *two = handle_of("n");
     fake.now_us += 9000 * MS;
     extend_for(one, LEASE_MS);
@@ -178,11 +207,9 @@ static void an_extended_lease_is_handed_on_as_it_is(void) {
     CHECK_EQUAL(world.acquires, 1);
     CHECK_EQUAL(after_start_us(two->call.pub.asked_us), 9000 * MS);
     release(two);
-    end();
 }
 
-static void a_renewed_lease_is_handed_on_as_it_is(void) {
-    begin_handing_on(3);
+TEST(a_renewed_lease_is_handed_on_as_it_is) {
     handle *one = holder_of("n"), *two = handle_of("n");
     fake.now_us += 9000 * MS;
     one->call.pub.asked_us = fake.now_us; /* by a renewal in the background */
@@ -190,11 +217,9 @@ static void a_renewed_lease_is_handed_on_as_it_is(void) {
     CHECK_EQUAL(world.acquires, 1);
     CHECK_EQUAL(after_start_us(two->call.pub.asked_us), 9000 * MS);
     release(two);
-    end();
 }
 
-static void an_extension_does_not_shorten_what_is_handed_on(void) {
-    begin_handing_on(3);
+TEST(an_extension_does_not_shorten_what_is_handed_on) {
     handle *one = holder_of("n"), *two = handle_of("n");
     int64_t asked_us = one->call.pub.asked_us;
     fake.now_us += 100 * MS;
@@ -205,13 +230,12 @@ static void an_extension_does_not_shorten_what_is_handed_on(void) {
     CHECK_EQUAL(two->call.pub.asked_us, START_US);
     CHECK_EQUAL(two->call.pub.lease_ms, LEASE_MS);
     release(two);
-    end();
 }
 
-static void an_extension_that_failed_leaves_the_lease_as_it_was(void) {
+TEST(an_extension_that_failed_leaves_the_lease_as_it_was) {
     const dlock_status all[] = {DLOCK_UNREACHABLE, DLOCK_IN_DOUBT};
     for (size_t i = 0; i < 2; i++) {
-        begin_handing_on(3);
+        unit_restart();
         handle *one = holder_of("n"), *two = handle_of("n"), *three = handle_of("n");
         world.says = all[i];
         extend_for(one, LEASE_MS);
@@ -222,29 +246,26 @@ static void an_extension_that_failed_leaves_the_lease_as_it_was(void) {
         hand_over(two, three, LEASE_MS);
         CHECK_EQUAL(world.acquires, 2); /* one second is not enough */
         release(three);
-        end();
     }
 }
 
-static void a_lock_that_an_extension_found_lost_is_not_handed_on(void) {
-    begin_handing_on(3);
+TEST(a_lock_that_an_extension_found_lost_is_not_handed_on) {
     handle *one = holder_of("n"), *two = handle_of("n");
+    queue_up(two);
     world.says = DLOCK_LOST;
     extend_for(one, LEASE_MS);
     world.says = DLOCK_OK;
     one->call.pub.asked_us += 1; /* even if a renewal has worked before */
-    hand_over(one, two, LEASE_MS);
+    give_to_queued(one, two);
     CHECK(!is_same_lock(one, two));
-    CHECK_EQUAL((int64_t)atomic_load(&world.layer.hand_ons), 0);
+    CHECK_EQUAL(atomic_load(&world.layer.hand_ons), 0);
     CHECK_EQUAL(world.acquires, 2);
     release(two);
-    end();
 }
 
-/* -- replicas and sessions */
+/* -- replicas and ties */
 
-static void a_lock_that_fewer_replicas_know_is_asked_for_again(void) {
-    begin_handing_on(3);
+TEST(a_lock_that_fewer_replicas_know_is_asked_for_again) {
     handle *one = handle_of("n"), *two = handle_of("n"), *three = handle_of("n");
     one->call.attempt.terms.min_replicas = 1;
     two->call.attempt.terms.min_replicas = 1;
@@ -259,38 +280,32 @@ static void a_lock_that_fewer_replicas_know_is_asked_for_again(void) {
     hand_over(three, four, LEASE_MS); /* it needs none */
     CHECK_EQUAL(world.acquires, 2);
     release(four);
-    end();
 }
 
-static void a_session_is_not_handed_on(void) {
-    session session = {NULL};
-    begin_handing_on(3);
+TEST(a_lock_that_is_tied_to_a_session_is_not_handed_on) {
+    tie tie = {.is_endless = true};
     handle *one = handle_of("n"), *two = handle_of("n");
-    one->call.attempt.terms.session = &session;
+    one->call.attempt.terms.tie = &tie;
     acquire(one);
     hand_over(one, two, LEASE_MS);
     CHECK_EQUAL(world.releases, 1);
     CHECK(!is_same_lock(one, two));
     release(two);
-    end();
 }
 
-static void a_session_that_a_lock_is_handed_on_to_goes_out(void) {
-    session session = {NULL};
-    begin_handing_on(3);
+TEST(a_lock_that_is_to_be_tied_is_asked_for_again) {
+    tie tie = {.is_endless = true};
     handle *one = holder_of("n"), *two = handle_of("n");
-    two->call.attempt.terms.session = &session;
+    two->call.attempt.terms.tie = &tie;
     hand_over(one, two, LEASE_MS);
     CHECK_EQUAL(world.acquires, 2);
     CHECK(is_text(two->call.pub.token, one->call.pub.token));
     release(two);
-    end();
 }
 
 /* -- failures */
 
-static void a_renewal_that_fails_is_withdrawn_by_the_service_and_the_next_call_goes_out(void) {
-    begin_handing_on(3);
+TEST(a_renewal_that_fails_is_withdrawn_by_the_service_and_the_next_call_goes_out) {
     handle *one = holder_of("n"), *two = handle_of("n");
     queue_up(two);
     fake.now_us += 9000 * MS;
@@ -305,11 +320,9 @@ static void a_renewal_that_fails_is_withdrawn_by_the_service_and_the_next_call_g
     CHECK(!is_text(three->call.pub.token, one->call.pub.token));
     CHECK(!three->call.waiting.may_hold);
     release(three);
-    end();
 }
 
-static void a_renewal_that_a_handler_between_refuses_gives_the_lock_back(void) {
-    begin_handing_on(3);
+TEST(a_renewal_that_a_handler_between_refuses_gives_the_lock_back) {
     handle *one = holder_of("n"), *two = handle_of("n");
     queue_up(two);
     fake.now_us += 9000 * MS;
@@ -320,13 +333,12 @@ static void a_renewal_that_a_handler_between_refuses_gives_the_lock_back(void) {
     CHECK_EQUAL(two->status, DLOCK_BUSY);
     CHECK_EQUAL(fake.withdrawn, 1);
     CHECK(is_text(fake.withdrawn_token, one->call.pub.token));
-    end();
 }
 
-static void a_renewal_with_another_token_gives_back_what_was_handed_on(void) {
+TEST(a_renewal_with_another_token_gives_back_what_was_handed_on) {
     const dlock_status all[] = {DLOCK_CANCELED, DLOCK_OK};
     for (size_t i = 0; i < 2; i++) {
-        begin_handing_on(3);
+        unit_restart();
         handle *one = holder_of("n"), *two = handle_of("n");
         queue_up(two);
         fake.now_us += 9000 * MS;
@@ -338,12 +350,10 @@ static void a_renewal_with_another_token_gives_back_what_was_handed_on(void) {
         CHECK_EQUAL(fake.withdrawn, 1);
         CHECK(is_text(fake.withdrawn_token, one->call.pub.token));
         if (two->status == DLOCK_OK) release(two);
-        end();
     }
 }
 
-static void a_name_that_is_removed_is_still_handed_on_to_queued_calls(void) {
-    begin_handing_on(3);
+TEST(a_name_that_is_removed_is_still_handed_on_to_queued_calls) {
     handle *one = holder_of("n"), *two = handle_of("n");
     queue_up(two);
     hot_names_remove(&world.layer.names, "n");
@@ -352,30 +362,8 @@ static void a_name_that_is_removed_is_still_handed_on_to_queued_calls(void) {
     CHECK(is_same_lock(one, two));
     release(two);
     CHECK_EQUAL(world.releases, 1);
-    end();
 }
 
 int main(void) {
-    UNIT_RUN(without_hand_on_every_release_goes_out);
-    UNIT_RUN(a_lock_is_handed_on_this_many_times_in_a_row);
-    UNIT_RUN(shared_claims_pass_by_the_local_lock);
-    UNIT_RUN(a_shared_lock_is_not_handed_to_a_waiter_nor_the_other_way_round);
-    UNIT_RUN(with_an_empty_queue_the_lock_is_given_back);
-    UNIT_RUN(the_row_begins_again_after_the_lock_was_given_back);
-    UNIT_RUN(half_of_the_lease_that_is_asked_for_must_be_left);
-    UNIT_RUN(a_lease_that_has_ended_is_not_handed_on);
-    UNIT_RUN(a_lock_that_is_gone_is_not_handed_on);
-    UNIT_RUN(an_extended_lease_is_handed_on_as_it_is);
-    UNIT_RUN(a_renewed_lease_is_handed_on_as_it_is);
-    UNIT_RUN(an_extension_does_not_shorten_what_is_handed_on);
-    UNIT_RUN(an_extension_that_failed_leaves_the_lease_as_it_was);
-    UNIT_RUN(a_lock_that_an_extension_found_lost_is_not_handed_on);
-    UNIT_RUN(a_lock_that_fewer_replicas_know_is_asked_for_again);
-    UNIT_RUN(a_session_is_not_handed_on);
-    UNIT_RUN(a_session_that_a_lock_is_handed_on_to_goes_out);
-    UNIT_RUN(a_renewal_that_fails_is_withdrawn_by_the_service_and_the_next_call_goes_out);
-    UNIT_RUN(a_renewal_that_a_handler_between_refuses_gives_the_lock_back);
-    UNIT_RUN(a_renewal_with_another_token_gives_back_what_was_handed_on);
-    UNIT_RUN(a_name_that_is_removed_is_still_handed_on_to_queued_calls);
-    return unit_summary();
+    return unit_main(begin_handing_on, end);
 }

@@ -2,73 +2,134 @@
 /* hotspot_queue_test.c - calls that wait in the queue of a local lock. */
 #include "hotspot_world.h"
 
+static void begin_queue(void) {
+    begin((hotspot){.queue_max = 10});
+    hot_names_add(&world.layer.names, "n");
+}
+
 /* -- releasing outside and inside */
 
-static void where_requests_stay_in_order_the_next_call_need_not_wait_for_the_reply(void) {
-    begin((hotspot){.queue_max = 10, .is_ordered = true});
-    hot_names_add(&world.layer.names, "n");
+TEST(where_requests_stay_in_order_the_next_call_need_not_wait_for_the_reply) {
+    world.layer.is_ordered = true;
     handle *one = holder_of("n"), *other = handle_of("n");
     world.tries_meanwhile = other;
     release(one);
     CHECK_EQUAL(other->status, DLOCK_OK);
     release(other);
     CHECK(is_local("n"));
-    end();
 }
 
-static void else_the_next_call_waits_for_the_reply(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(else_the_next_call_waits_for_the_reply) {
     handle *one = holder_of("n"), *other = handle_of("n");
     world.tries_meanwhile = other;
     release(one);
     CHECK_EQUAL(other->status, DLOCK_BUSY);
     CHECK(is_local("n"));
-    end();
+}
+
+/* -- a holder that does not release */
+
+TEST(a_queued_call_goes_out_when_the_lease_of_the_holder_has_ended) {
+    handle *one = holder_of("n"), *two = handle_of("n");
+    start_acquire_for(two, LEASE_MS, 2 * LEASE_MS);
+    CHECK(two->is_waiting);
+    finish(two);
+    CHECK_EQUAL(two->status, DLOCK_OK);
+    CHECK_EQUAL(fake.now_us, validity_end_us(START_US, LEASE_MS));
+    CHECK_EQUAL(world.acquires, 2);
+    release(one); /* goes to the service, and is not about the local lock any more */
+    CHECK_EQUAL(world.releases, 1);
+    handle *three = handle_of("n");
+    try(three);
+    CHECK_EQUAL(three->status, DLOCK_BUSY);
+    CHECK_EQUAL(world.acquires, 2);
+    release(two);
+    CHECK(is_local("n"));
+}
+
+TEST(a_single_try_goes_out_when_the_lease_of_the_holder_has_ended) {
+    handle *one = holder_of("n"), *two = handle_of("n");
+    fake.now_us = validity_end_us(START_US, LEASE_MS) - 1;
+    try(two);
+    CHECK_EQUAL(two->status, DLOCK_BUSY);
+    fake.now_us++;
+    try(two);
+    CHECK_EQUAL(two->status, DLOCK_OK);
+    extend_for(one, LEASE_MS); /* the local lock stays with the other handle */
+    release(two);
+    release(one);
+    CHECK(is_local("n"));
+}
+
+TEST(each_holder_has_its_own_lease) {
+    handle *holders[4] = {holder_of("n")};
+    for (int i = 1; i < 4; i++)
+        start_acquire_for(holders[i] = handle_of("n"), LEASE_MS, 10 * LEASE_MS);
+    int64_t end_us = START_US;
+    for (int i = 1; i < 4; i++) {
+        finish(holders[i]);
+        end_us = validity_end_us(end_us, LEASE_MS);
+        CHECK_EQUAL(holders[i]->status, DLOCK_OK);
+        CHECK_EQUAL(fake.now_us, end_us);
+    }
+    for (int i = 0; i < 4; i++)
+        release(holders[i]);
+    CHECK(is_local("n"));
+}
+
+TEST(a_lock_that_is_extended_or_renewed_keeps_its_local_lock) {
+    handle *one = holder_of("n"), *two = handle_of("n");
+    extend_for(one, 3 * LEASE_MS);
+    start_acquire_for(two, LEASE_MS, 2 * LEASE_MS);
+    finish(two);
+    CHECK_EQUAL(two->status, DLOCK_TIMEOUT);
+    lease renewed;
+    lease_init(&renewed, &(lease_rule){.lease_ms = LEASE_MS});
+    lease_begin(&renewed, fake.now_us + LEASE_MS * MS, LEASE_MS, fake.now_us);
+    one->call.lease = &renewed;
+    start_acquire_for(two, LEASE_MS, 3 * LEASE_MS);
+    finish(two);
+    CHECK_EQUAL(two->status, DLOCK_OK);
+    CHECK_EQUAL(fake.now_us, lease_gone_at_us(&renewed));
+    release(one);
+    release(two);
+    CHECK(is_local("n"));
 }
 
 /* -- in the queue */
 
-static void a_queued_call_goes_out_when_the_lock_is_given_back(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_queued_call_goes_out_when_the_lock_is_given_back) {
     handle *one = holder_of("n"), *two = handle_of("n");
     queue_up(two);
-    CHECK_EQUAL((int64_t)atomic_load(&world.layer.waiting), 1);
+    CHECK_EQUAL(atomic_load(&world.layer.waiting), 1);
     CHECK_EQUAL(world.acquires, 1);
     release(one);
     CHECK(two->call.waiter.is_ready);
     CHECK(go_on(two));
     CHECK_EQUAL(two->status, DLOCK_OK);
-    CHECK_EQUAL((int64_t)atomic_load(&world.layer.waiting), 0);
+    CHECK_EQUAL(atomic_load(&world.layer.waiting), 0);
     CHECK_EQUAL(world.acquires, 2);
     CHECK_EQUAL(world.releases, 1);
     CHECK(two->call.pub.fence > one->call.pub.fence);
     release(two);
     CHECK(is_local("n"));
-    end();
 }
 
-static void a_queued_call_that_is_advanced_for_nothing_keeps_its_place(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_queued_call_that_is_advanced_for_nothing_keeps_its_place) {
     handle *one = holder_of("n"), *two = handle_of("n"), *three = handle_of("n");
     queue_up(two);
     queue_up(three);
     for (int i = 0; i < 10; i++)
         CHECK(!go_on(two) && !go_on(three));
-    CHECK_EQUAL((int64_t)atomic_load(&world.layer.waiting), 2);
+    CHECK_EQUAL(atomic_load(&world.layer.waiting), 2);
     release(one);
     CHECK(!go_on(three) && go_on(two));
     release(two);
     CHECK(go_on(three));
     release(three);
-    end();
 }
 
-static void first_come_first_served(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(first_come_first_served) {
     handle *holder = holder_of("n"), *queued[10];
     for (int i = 0; i < 10; i++)
         queue_up(queued[i] = handle_of("n"));
@@ -82,12 +143,9 @@ static void first_come_first_served(void) {
         holder->call.waiter.is_ready = false;
     }
     release(holder);
-    end();
 }
 
-static void a_wait_in_the_queue_ends_at_the_deadline(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_wait_in_the_queue_ends_at_the_deadline) {
     handle *one = holder_of("n"), *two = handle_of("n");
     acquire(two);
     CHECK_EQUAL(two->status, DLOCK_TIMEOUT);
@@ -98,12 +156,9 @@ static void a_wait_in_the_queue_ends_at_the_deadline(void) {
     CHECK_EQUAL(world.acquires, 1);
     release(one);
     CHECK(is_local("n"));
-    end();
 }
 
-static void a_wait_in_the_queue_can_be_canceled(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_wait_in_the_queue_can_be_canceled) {
     handle *one = holder_of("n"), *two = handle_of("n");
     fake.cancel_at_us = START_US + 100 * MS;
     acquire(two);
@@ -113,25 +168,20 @@ static void a_wait_in_the_queue_can_be_canceled(void) {
     atomic_store(&fake.is_canceled, false);
     release(one);
     CHECK(is_local("n"));
-    end();
 }
 
-static void a_wait_for_ever_in_the_queue_can_be_canceled(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_wait_for_ever_in_the_queue_can_be_canceled) {
     handle *one = holder_of("n"), *two = handle_of("n");
-    fake.cancel_at_us = START_US + 100 * DAY;
+    extend_for(one, UINT32_MAX);
+    fake.cancel_at_us = START_US + 10 * DAY;
     start_acquire_for(two, LEASE_MS, DLOCK_WAIT_FOREVER);
     finish(two);
     CHECK_EQUAL(two->status, DLOCK_CANCELED);
     atomic_store(&fake.is_canceled, false);
     release(one);
-    end();
 }
 
-static void a_call_that_was_canceled_before_does_not_queue(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_call_that_was_canceled_before_does_not_queue) {
     handle *one = holder_of("n"), *two = handle_of("n");
     atomic_store(&fake.is_canceled, true);
     start_acquire_for(two, LEASE_MS, WAIT_MS);
@@ -140,13 +190,10 @@ static void a_call_that_was_canceled_before_does_not_queue(void) {
     atomic_store(&fake.is_canceled, false);
     release(one);
     CHECK(is_local("n"));
-    end();
 }
 
 /* The service sees the cancel; the local lock goes on to the next call. */
-static void a_cancel_that_meets_the_local_lock_passes_it_on(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_cancel_that_meets_the_local_lock_passes_it_on) {
     handle *one = holder_of("n"), *two = handle_of("n"), *three = handle_of("n");
     queue_up(two);
     queue_up(three);
@@ -158,19 +205,16 @@ static void a_cancel_that_meets_the_local_lock_passes_it_on(void) {
     CHECK(go_on(three));
     CHECK_EQUAL(three->status, DLOCK_OK);
     release(three);
-    end();
 }
 
-static void a_call_that_leaves_the_middle_of_the_queue_leaves_the_others_in_it(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_call_that_leaves_the_middle_of_the_queue_leaves_the_others_in_it) {
     handle *one = holder_of("n"), *two = handle_of("n"), *three = handle_of("n"),
            *four = handle_of("n");
     queue_up(two);
     start_acquire_for(three, LEASE_MS, WAIT_MS / 2);
     queue_up(four);
     try(handle_of("n")); /* is refused, and does not queue */
-    CHECK_EQUAL((int64_t)atomic_load(&world.layer.waiting), 3);
+    CHECK_EQUAL(atomic_load(&world.layer.waiting), 3);
     finish(three);
     CHECK_EQUAL(three->status, DLOCK_TIMEOUT);
     CHECK_EQUAL(after_start_us(fake.now_us), WAIT_MS / 2 * MS);
@@ -181,12 +225,10 @@ static void a_call_that_leaves_the_middle_of_the_queue_leaves_the_others_in_it(v
     CHECK_EQUAL(four->status, DLOCK_OK);
     release(four);
     CHECK(is_local("n"));
-    end();
 }
 
-static void a_full_queue_refuses_at_once(void) {
-    begin((hotspot){.queue_max = 1});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_full_queue_refuses_at_once) {
+    world.layer.queue_max = 1;
     handle *one = holder_of("n"), *two = handle_of("n"), *three = handle_of("n");
     queue_up(two);
     acquire(three);
@@ -199,12 +241,10 @@ static void a_full_queue_refuses_at_once(void) {
     release(two);
     CHECK(go_on(three));
     release(three);
-    end();
 }
 
-static void a_refusal_by_the_service_frees_the_local_lock(void) {
-    begin((hotspot){.queue_max = 10, .hand_on = 5});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_refusal_by_the_service_frees_the_local_lock) {
+    world.layer.hand_on = 5;
     handle *one = handle_of("n");
     world.says = DLOCK_TIMEOUT;
     acquire(one);
@@ -212,26 +252,20 @@ static void a_refusal_by_the_service_frees_the_local_lock(void) {
     world.says = DLOCK_OK;
     CHECK(is_local("n"));
     CHECK_EQUAL(fake.withdrawn, 0);
-    end();
 }
 
-static void a_release_that_fails_outside_frees_the_local_lock_too(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_release_that_fails_outside_frees_the_local_lock_too) {
     handle *one = holder_of("n");
     world.says = DLOCK_IN_DOUBT;
     release(one);
     CHECK_EQUAL(one->status, DLOCK_IN_DOUBT);
     world.says = DLOCK_OK;
     CHECK(is_local("n"));
-    end();
 }
 
 /* -- removed meanwhile */
 
-static void a_name_that_is_removed_while_it_is_held_harms_nobody(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_name_that_is_removed_while_it_is_held_harms_nobody) {
     handle *one = holder_of("n"), *two = handle_of("n");
     queue_up(two);
     hot_names_remove(&world.layer.names, "n");
@@ -241,16 +275,13 @@ static void a_name_that_is_removed_while_it_is_held_harms_nobody(void) {
     CHECK(go_on(two));
     CHECK_EQUAL(two->status, DLOCK_OK);
     CHECK_EQUAL(world.acquires, 3);
-    CHECK_EQUAL((int64_t)atomic_load(&world.layer.names.count), 0);
+    CHECK_EQUAL(atomic_load(&world.layer.names.count), 0);
     release(two);
     CHECK_EQUAL(two->status, DLOCK_OK);
     CHECK_EQUAL(world.releases, 2);
-    end();
 }
 
-static void a_name_that_is_removed_and_added_again_begins_anew(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_name_that_is_removed_and_added_again_begins_anew) {
     handle *one = holder_of("n");
     hot_names_remove(&world.layer.names, "n");
     hot_names_add(&world.layer.names, "n");
@@ -261,38 +292,17 @@ static void a_name_that_is_removed_and_added_again_begins_anew(void) {
     CHECK_EQUAL(world.acquires, 2);
     release(two);
     CHECK(is_local("n"));
-    end();
 }
 
-static void a_name_that_is_removed_while_all_wait_in_vain_is_gone_at_the_end(void) {
-    begin((hotspot){.queue_max = 10});
-    hot_names_add(&world.layer.names, "n");
+TEST(a_name_that_is_removed_while_all_wait_in_vain_is_gone_at_the_end) {
     handle *one = holder_of("n"), *two = handle_of("n");
     queue_up(two);
     hot_names_remove(&world.layer.names, "n");
     finish(two);
     CHECK_EQUAL(two->status, DLOCK_TIMEOUT);
     release(one); /* a leak would be seen by the sanitizer */
-    end();
 }
 
 int main(void) {
-    UNIT_RUN(where_requests_stay_in_order_the_next_call_need_not_wait_for_the_reply);
-    UNIT_RUN(else_the_next_call_waits_for_the_reply);
-    UNIT_RUN(a_queued_call_goes_out_when_the_lock_is_given_back);
-    UNIT_RUN(a_queued_call_that_is_advanced_for_nothing_keeps_its_place);
-    UNIT_RUN(first_come_first_served);
-    UNIT_RUN(a_wait_in_the_queue_ends_at_the_deadline);
-    UNIT_RUN(a_wait_in_the_queue_can_be_canceled);
-    UNIT_RUN(a_wait_for_ever_in_the_queue_can_be_canceled);
-    UNIT_RUN(a_call_that_was_canceled_before_does_not_queue);
-    UNIT_RUN(a_cancel_that_meets_the_local_lock_passes_it_on);
-    UNIT_RUN(a_call_that_leaves_the_middle_of_the_queue_leaves_the_others_in_it);
-    UNIT_RUN(a_full_queue_refuses_at_once);
-    UNIT_RUN(a_refusal_by_the_service_frees_the_local_lock);
-    UNIT_RUN(a_release_that_fails_outside_frees_the_local_lock_too);
-    UNIT_RUN(a_name_that_is_removed_while_it_is_held_harms_nobody);
-    UNIT_RUN(a_name_that_is_removed_and_added_again_begins_anew);
-    UNIT_RUN(a_name_that_is_removed_while_all_wait_in_vain_is_gone_at_the_end);
-    return unit_summary();
+    return unit_main(begin_queue, end);
 }

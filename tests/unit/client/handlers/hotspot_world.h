@@ -9,6 +9,7 @@
 
 #include "fake_time.h"
 #include "handlers/hotspot.h"
+#include "lease/lease.h"
 
 enum { HANDLES = 64, LEASE_MS = 10000, WAIT_MS = 1000, NAMES = 100 };
 
@@ -27,7 +28,8 @@ static struct {
     int64_t takes_us;
     uint32_t attempts_each;
     int acquires, releases, extends;
-    uint64_t fence;
+    uint64_t fence;          /* the last one */
+    bool has_no_runs;        /* of fences */
     handle *tries_meanwhile; /* while it is about to answer a release */
     bool is_asked;           /* false: a handler before it answers, so that nobody was asked */
     bool is_withdrawing;     /* as waiting.c does after a failure */
@@ -56,8 +58,11 @@ static inline void tell_sent(call *call) {
     if (other != NULL) try(other);
 }
 
+/* With a run of fences, as far as one is wanted and the service has it. */
 static inline void grant(call *call) {
-    call->pub.fence = ++world.fence;
+    if (world.has_no_runs) call->attempt.fences = 0;
+    call->pub.fence = world.fence + 1;
+    world.fence += call->attempt.fences > 0 ? call->attempt.fences : 1;
 }
 
 static inline dlock_step serve(void *arg, dlock_call *pub) {
@@ -110,7 +115,7 @@ static inline void end(void) {
         CHECK(!world.handles[i].is_waiting);
         text_drop(&world.handles[i].call.pub.cause);
     }
-    CHECK_EQUAL((int64_t)atomic_load(&world.layer.waiting), 0);
+    CHECK_EQUAL(atomic_load(&world.layer.waiting), 0);
     free(world.all);
     hot_names_free(&world.layer.names);
 }
@@ -229,9 +234,10 @@ static inline bool is_local(const char *name) {
     return is_so;
 }
 
+/* Has two got the lock of one? Each holder has a fence of its own. */
 static inline bool is_same_lock(const handle *one, const handle *two) {
-    return one->call.pub.fence == two->call.pub.fence &&
-           is_text(one->call.pub.token, two->call.pub.token);
+    CHECK(one->call.pub.fence != two->call.pub.fence);
+    return is_text(one->call.pub.token, two->call.pub.token);
 }
 
 #endif

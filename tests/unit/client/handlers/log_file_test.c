@@ -1,24 +1,71 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* log_file_test.c - a log in places where files do not behave. Rolling over and sharing are tested
  * with the whole library, by test_access_log.py. */
-#include "handlers/access_log.h"
-
+#define _GNU_SOURCE /* as log_file.c */
+#include "base/clock.h"
 #include "unit.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { PATH_SIZE = 200, TEXT_SIZE = 1 << 20 };
+/* What the thread of the log does. Its time passes only while it polls. */
+static struct {
+    atomic_int writes;
+    atomic_int_least64_t now_us;
+    bool is_idle; /* it waits for lines; locked by the mutex of the log */
+} fake;
 
-static char dir[PATH_SIZE], path[PATH_SIZE + 20];
+static int64_t fake_now_us(const clock_source *clock) {
+    (void)clock;
+    return atomic_load(&fake.now_us);
+}
+
+static int fake_poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
+    int ready = poll(fds, count, 0);
+    if (ready == 0) atomic_fetch_add(&fake.now_us, timeout_ms * 1000);
+    sched_yield();
+    return ready;
+}
+
+static ssize_t fake_write(int fd, const void *bytes, size_t size) {
+    atomic_fetch_add(&fake.writes, 1);
+    return write(fd, bytes, size);
+}
+
+static int fake_wait(pthread_cond_t *condition, pthread_mutex_t *mutex) {
+    fake.is_idle = true;
+    int fault = pthread_cond_wait(condition, mutex);
+    fake.is_idle = false;
+    return fault;
+}
+
+#define clock_now_us      fake_now_us
+#define poll              fake_poll
+#define write             fake_write
+#define pthread_cond_wait fake_wait
+#define run               log_file_run
+#define write_lines       log_file_write_lines
+#include "handlers/log_file.c"
+#undef run
+#undef write_lines
+
+enum { TEXT_SIZE = 1 << 20 };
+enum { LINES_TOO_MANY = 3000 }; /* for a pipe and the buffers */
+
+static char dir[200], path[220];
 static char text[TEXT_SIZE]; /* what was read */
 
 static void begin(void) {
     snprintf(dir, sizeof(dir), "/tmp/log_file_test.XXXXXX");
     CHECK(mkdtemp(dir) != NULL);
+    fake.writes = 0;
+    fake.is_idle = false;
+    fake.now_us = 1;
     snprintf(path, sizeof(path), "%s/dlock-access.log", dir);
 }
 
@@ -27,14 +74,13 @@ static void end(void) {
     CHECK(rmdir(dir) == 0);
 }
 
-static double seconds(clockid_t clock) {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-static void nap(long ms) {
-    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+/* Until the thread has tried to write all lines. */
+static void await_idle(log_file *file) {
+    for (bool is_idle = false; !is_idle; sched_yield()) {
+        pthread_mutex_lock(&file->mutex);
+        is_idle = fake.is_idle && file->filling->used == 0;
+        pthread_mutex_unlock(&file->mutex);
+    }
 }
 
 static void write_lines(log_file *file, int count) {
@@ -72,8 +118,7 @@ static unsigned long long lost_lines(void) {
     return sum;
 }
 
-static void a_plain_file_has_all_lines_once_the_log_is_freed(void) {
-    begin();
+TEST(a_plain_file_has_all_lines_once_the_log_is_freed) {
     log_file *file = log_file_new(dir, 7);
     write_lines(file, 100);
     log_file_free(file);
@@ -83,110 +128,85 @@ static void a_plain_file_has_all_lines_once_the_log_is_freed(void) {
     close(fd);
     CHECK_EQUAL(count_lines("INFO line "), 100);
     CHECK_EQUAL(count_lines("\n"), 100);
-    end();
 }
 
-static void a_folder_in_place_of_the_file_is_refused(void) {
-    begin();
+TEST(a_folder_in_place_of_the_file_is_refused) {
     CHECK(mkdir(path, 0700) == 0);
     errno = 0;
     CHECK(log_file_new(dir, 7) == NULL);
     CHECK_EQUAL(errno, EISDIR);
-    end();
 }
 
-static void a_pipe_without_a_reader_is_refused_at_once(void) {
-    begin();
+TEST(a_pipe_without_a_reader_is_refused_at_once) {
     CHECK(mkfifo(path, 0600) == 0);
-    double before = seconds(CLOCK_MONOTONIC);
     CHECK(log_file_new(dir, 7) == NULL);
-    CHECK(seconds(CLOCK_MONOTONIC) - before < 1);
-    end();
+    CHECK_EQUAL(fake.now_us, 1);
 }
 
-static void a_full_disk_costs_no_time_and_holds_nobody_up(void) {
-    begin();
+/* Each line is tried once, and so is the number of lost lines before it. */
+TEST(a_full_disk_costs_no_time_and_holds_nobody_up) {
     CHECK(symlink("/dev/full", path) == 0);
     log_file *file = log_file_new(dir, 7);
-    write_lines(file, 1000);
-    nap(100);
-    double before = seconds(CLOCK_PROCESS_CPUTIME_ID);
-    nap(300);
-    CHECK(seconds(CLOCK_PROCESS_CPUTIME_ID) - before < 0.1);
-    before = seconds(CLOCK_MONOTONIC);
+    write_lines(file, 100);
+    await_idle(file);
     log_file_free(file);
-    CHECK(seconds(CLOCK_MONOTONIC) - before < 0.5);
-    end();
+    CHECK(fake.writes >= 100 && fake.writes <= 2 * 100 + 2);
+    CHECK_EQUAL(fake.now_us, 1);
 }
 
-static void a_pipe_that_nobody_reads_holds_up_neither_writers_nor_free_for_long(void) {
-    begin();
+TEST(a_pipe_that_nobody_reads_holds_up_neither_writers_nor_free_for_long) {
     CHECK(mkfifo(path, 0600) == 0);
     int reader = open(path, O_RDONLY | O_NONBLOCK);
     log_file *file = log_file_new(dir, 7);
-    double before = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
-    write_lines(file, 5000); /* more than pipe and buffer take */
-    CHECK(seconds(CLOCK_MONOTONIC) - before < 1);
-    before = seconds(CLOCK_MONOTONIC);
+    write_lines(file, LINES_TOO_MANY);
+    while (atomic_load(&fake.now_us) == 1) /* until the thread waits for the reader */
+        sched_yield();
+    int64_t freed_us = atomic_load(&fake.now_us);
     log_file_free(file); /* a thread left behind would be a leak to the sanitizer */
-    CHECK(seconds(CLOCK_MONOTONIC) - before < 2);
-    CHECK(seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu < 1);
+    CHECK(fake.now_us >= freed_us + LAST_CHANCE_US);
     close(reader);
-    end();
 }
 
-static void a_pipe_whose_reader_comes_late_tells_how_many_lines_were_lost(void) {
-    enum { LINES = 5000 };
-    begin();
+TEST(a_pipe_whose_reader_comes_late_tells_how_many_lines_were_lost) {
     CHECK(mkfifo(path, 0600) == 0);
     int reader = open(path, O_RDONLY | O_NONBLOCK);
     log_file *file = log_file_new(dir, 7);
-    write_lines(file, LINES);
+    write_lines(file, LINES_TOO_MANY);
     text[0] = '\0';
-    for (int i = 0; i < 500 && (int)lost_lines() + count_lines("INFO line ") < LINES; i++) {
-        nap(10);
+    while ((int)lost_lines() + count_lines("INFO line ") < LINES_TOO_MANY) {
+        sched_yield();
         read_more(reader);
     }
     log_file_write(file, DLOCK_LOG_INFO, "afterwards");
     log_file_free(file);
     read_more(reader);
     CHECK(lost_lines() > 0);
-    CHECK_EQUAL((int64_t)lost_lines() + count_lines("INFO line "), LINES);
+    CHECK_EQUAL((int64_t)lost_lines() + count_lines("INFO line "), LINES_TOO_MANY);
     CHECK_EQUAL(count_lines("INFO afterwards\n"), 1);
     close(reader);
-    end();
 }
 
-static void a_reader_that_goes_away_kills_nobody_and_no_number_is_forgotten(void) {
+TEST(a_reader_that_goes_away_kills_nobody_and_no_number_is_forgotten) {
     enum { LINES = 200 };
-    begin();
     CHECK(mkfifo(path, 0600) == 0);
     int reader = open(path, O_RDONLY | O_NONBLOCK);
     log_file *file = log_file_new(dir, 7);
     close(reader);
     for (int i = 0; i < LINES; i++) {
         log_file_write(file, DLOCK_LOG_INFO, "unheard");
-        if (i % 50 == 0) nap(5); /* so that gap lines fail as well */
+        if (i % 50 == 0) await_idle(file); /* so that gap lines fail as well */
     }
-    nap(50);
+    await_idle(file);
     reader = open(path, O_RDONLY | O_NONBLOCK);
     log_file_write(file, DLOCK_LOG_ERROR, "heard");
     log_file_free(file);
     text[0] = '\0';
     read_more(reader);
-    CHECK_EQUAL((int64_t)lost_lines(), LINES);
+    CHECK_EQUAL(lost_lines(), LINES);
     CHECK_EQUAL(count_lines("ERROR heard\n"), 1);
     close(reader);
-    end();
 }
 
 int main(void) {
-    UNIT_RUN(a_plain_file_has_all_lines_once_the_log_is_freed);
-    UNIT_RUN(a_folder_in_place_of_the_file_is_refused);
-    UNIT_RUN(a_pipe_without_a_reader_is_refused_at_once);
-    UNIT_RUN(a_full_disk_costs_no_time_and_holds_nobody_up);
-    UNIT_RUN(a_pipe_that_nobody_reads_holds_up_neither_writers_nor_free_for_long);
-    UNIT_RUN(a_pipe_whose_reader_comes_late_tells_how_many_lines_were_lost);
-    UNIT_RUN(a_reader_that_goes_away_kills_nobody_and_no_number_is_forgotten);
-    return unit_summary();
+    return unit_main(begin, end);
 }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* waiting_grant_test.c - what a grant is worth after the wait for it; and all promises. */
+#include "deployment/presence.h"
 #include "lease/lease.h"
 #include "waiting_world.h"
 
 /* -- the grant */
 
-static void a_grant_that_came_soon_is_not_extended(void) {
+TEST(a_grant_that_came_soon_is_not_extended) {
     call *call = begin(SCRIPT(slowly(granted, 1 * SECOND)), 60000);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
     CHECK_CALLS(world.extend, 0);
     CHECK_EQUAL(call->pub.asked_us, START_US);
 }
 
-static void a_grant_after_more_than_a_tenth_of_the_lease_is_extended(void) {
+TEST(a_grant_after_more_than_a_tenth_of_the_lease_is_extended) {
     call *call = begin(SCRIPT(slowly(granted, 1 * SECOND + 1)), 60000);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
     CHECK_CALLS(world.acquire, 1);
@@ -24,7 +25,7 @@ static void a_grant_after_more_than_a_tenth_of_the_lease_is_extended(void) {
 }
 
 /* By a store. */
-static void a_late_grant_that_is_extended_by_less_lasts_as_long_as_the_longer_of_both(void) {
+TEST(a_late_grant_that_is_extended_by_less_lasts_as_long_as_the_longer_of_both) {
     call *call = begin(SCRIPT(slowly(granted, 4 * SECOND)), 60000);
     uint32_t lease_ms = call->pub.lease_ms;
     world.extended_lease_ms = 2000;
@@ -39,21 +40,21 @@ static void a_late_grant_that_is_extended_by_less_lasts_as_long_as_the_longer_of
     CHECK_EQUAL(call->pub.lease_ms, 8000);
 }
 
-static void a_grant_after_more_than_the_lease_is_a_grant_once_it_is_extended(void) {
+TEST(a_grant_after_more_than_the_lease_is_a_grant_once_it_is_extended) {
     call *call = begin(SCRIPT(slowly(granted, 25 * SECOND)), 60000);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
     CHECK_EQUAL(after_start_us(call->pub.asked_us), 25 * SECOND);
     CHECK_EQUAL(fake.withdrawn, 0);
 }
 
-static void only_the_last_attempt_counts_as_the_wait(void) {
+TEST(only_the_last_attempt_counts_as_the_wait) {
     call *call = begin(SCRIPT(slowly(busy, 30 * SECOND), granted), 60000);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
     CHECK_CALLS(world.extend, 0);
     CHECK_EQUAL(after_start_us(call->pub.asked_us), 30 * SECOND);
 }
 
-static void a_grant_that_was_lost_when_extended_is_asked_for_again(void) {
+TEST(a_grant_that_was_lost_when_extended_is_asked_for_again) {
     call *call = begin(SCRIPT(slowly(granted, 25 * SECOND), granted), 60000);
     world.extend = SCRIPT(lost);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
@@ -63,7 +64,7 @@ static void a_grant_that_was_lost_when_extended_is_asked_for_again(void) {
     CHECK_EQUAL(after_start_us(call->pub.asked_us), 25 * SECOND);
 }
 
-static void a_grant_that_was_lost_at_the_end_is_a_timeout(void) {
+TEST(a_grant_that_was_lost_at_the_end_is_a_timeout) {
     call *call = begin(SCRIPT(slowly(granted, 60 * SECOND), granted), 60000);
     world.extend = SCRIPT(lost);
     CHECK_EQUAL(run(call, &parked), DLOCK_TIMEOUT);
@@ -71,7 +72,7 @@ static void a_grant_that_was_lost_at_the_end_is_a_timeout(void) {
     CHECK_EQUAL(fake.withdrawn, 0);
 }
 
-static void a_grant_that_was_lost_without_a_wait_is_busy(void) {
+TEST(a_grant_that_was_lost_without_a_wait_is_busy) {
     call *call = begin(SCRIPT(slowly(granted, 150 * MS), granted), 0);
     call->pub.lease_ms = 1000;
     world.extend = SCRIPT(lost);
@@ -79,7 +80,7 @@ static void a_grant_that_was_lost_without_a_wait_is_busy(void) {
     CHECK_CALLS(world.acquire, 1);
 }
 
-static void a_grant_that_could_not_be_extended_counts_from_when_it_was_asked_for(void) {
+TEST(a_grant_that_could_not_be_extended_counts_from_when_it_was_asked_for) {
     const step failures[] = {unreachable, in_doubt, for_good(DLOCK_REFUSED),
                              for_good(DLOCK_NO_REPLICAS)};
     for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
@@ -93,7 +94,7 @@ static void a_grant_that_could_not_be_extended_counts_from_when_it_was_asked_for
     }
 }
 
-static void a_grant_is_one_until_just_before_its_validity_ends(void) {
+TEST(a_grant_is_one_until_just_before_its_validity_ends) {
     int64_t valid_us = validity_end_us(0, LEASE_MS);
     call *call = begin(SCRIPT(slowly(granted, valid_us - 1)), 9000);
     call->pub.deadline_us = START_US + valid_us - 1;
@@ -101,7 +102,7 @@ static void a_grant_is_one_until_just_before_its_validity_ends(void) {
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
 }
 
-static void a_grant_whose_lease_is_over_is_none_and_is_withdrawn(void) {
+TEST(a_grant_whose_lease_is_over_is_none_and_is_withdrawn) {
     int64_t valid_us = validity_end_us(0, LEASE_MS);
     call *call = begin(SCRIPT(slowly(granted, valid_us)), 0);
     call->pub.deadline_us = START_US + valid_us;
@@ -112,7 +113,7 @@ static void a_grant_whose_lease_is_over_is_none_and_is_withdrawn(void) {
     CHECK(is_text(call->pub.cause, "the lease had ended before the reply came"));
 }
 
-static void a_grant_whose_extension_took_longer_than_the_lease_is_none(void) {
+TEST(a_grant_whose_extension_took_longer_than_the_lease_is_none) {
     call *call = begin(SCRIPT(slowly(granted, 25 * SECOND), busy), 60000);
     call->pub.lease_ms = 100; /* and the extension takes an I/O timeout */
     world.extend = SCRIPT(slowly(granted, 10 * SECOND));
@@ -120,14 +121,14 @@ static void a_grant_whose_extension_took_longer_than_the_lease_is_none(void) {
     CHECK_EQUAL(fake.withdrawn, 1);
 }
 
-static void a_lease_shorter_than_the_allowance_is_never_granted(void) {
+TEST(a_lease_shorter_than_the_allowance_is_never_granted) {
     call *call = begin(SCRIPT(granted), 0);
     call->pub.lease_ms = 2;
     CHECK(run(call, &spin) != DLOCK_OK);
     CHECK_EQUAL(fake.withdrawn, 1);
 }
 
-static void a_lock_whose_lease_was_over_is_asked_for_again(void) {
+TEST(a_lock_whose_lease_was_over_is_asked_for_again) {
     call *call = begin(SCRIPT(slowly(granted, 25 * SECOND), busy, granted), 60000);
     world.extend = SCRIPT(unreachable);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
@@ -136,18 +137,28 @@ static void a_lock_whose_lease_was_over_is_asked_for_again(void) {
     CHECK_EQUAL(call->pub.asked_us, fake.now_us);
 }
 
-static void a_store_may_grant_another_lease(void) {
+TEST(a_store_may_grant_another_lease) {
     call *call = begin(SCRIPT(granted), 0);
     world.granted_lease_ms = 5000;
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     CHECK_EQUAL(call->pub.lease_ms, 5000);
 }
 
-static void the_token_of_the_grant_is_the_token_of_the_lock(void) {
+TEST(the_token_of_the_grant_is_the_token_of_the_lock) {
     call *call = begin(SCRIPT(no_quorum, no_quorum, granted), 1000);
     world.is_token_varied = true;
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     CHECK(is_text(call->pub.token, "token~~"));
+}
+
+/* The lease of such a lock counts from the last heartbeat of the session, which renews it. */
+TEST(a_late_grant_of_a_lock_that_lasts_as_long_as_the_session_needs_no_extension) {
+    tie tie = {.is_endless = true};
+    call *call = begin(SCRIPT(slowly(granted, 3 * SECOND)), 60000);
+    call->attempt.terms.tie = &tie;
+    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+    CHECK_CALLS(world.acquire, 1);
+    CHECK_CALLS(world.extend, 0);
 }
 
 /* -- anything may happen */
@@ -171,8 +182,8 @@ static script any_script(void) {
 static void check_promises(const call *call, dlock_status status, bool is_only_try) {
     const script *asked = &world.acquire;
     CHECK(asked->calls >= 1);
-    CHECK_EQUAL(call->pub.attempts, (int64_t)asked->calls);
-    if (is_only_try) CHECK_EQUAL((int64_t)asked->calls, 1);
+    CHECK_EQUAL(call->pub.attempts, asked->calls);
+    if (is_only_try) CHECK_EQUAL(asked->calls, 1);
     if (asked->calls > 1) CHECK(asked->last_us < call->pub.deadline_us);
     int64_t from_us = is_only_try ? START_US : call->pub.deadline_us;
     CHECK(fake.now_us <= from_us + IO_MS * MS);
@@ -186,8 +197,8 @@ static void check_promises(const call *call, dlock_status status, bool is_only_t
     CHECK_EQUAL(is_text(call->pub.cause, ""), status == DLOCK_OK);
 }
 
-static void whatever_happens_the_promises_are_kept(void) {
-    for (int i = 0; i < 10000; i++) {
+TEST(whatever_happens_the_promises_are_kept) {
+    for (int i = 0; i < 500; i++) {
         bool is_only_try = unit_random() % 8 == 0;
         int64_t wait_ms = is_only_try ? 0 : unit_random_within(1, 60000);
         waiting rule = unit_random() % 2 == 0 ? spin : parked;
@@ -202,22 +213,5 @@ static void whatever_happens_the_promises_are_kept(void) {
 }
 
 int main(void) {
-    UNIT_RUN(a_grant_that_came_soon_is_not_extended);
-    UNIT_RUN(a_grant_after_more_than_a_tenth_of_the_lease_is_extended);
-    UNIT_RUN(a_late_grant_that_is_extended_by_less_lasts_as_long_as_the_longer_of_both);
-    UNIT_RUN(a_grant_after_more_than_the_lease_is_a_grant_once_it_is_extended);
-    UNIT_RUN(only_the_last_attempt_counts_as_the_wait);
-    UNIT_RUN(a_grant_that_was_lost_when_extended_is_asked_for_again);
-    UNIT_RUN(a_grant_that_was_lost_at_the_end_is_a_timeout);
-    UNIT_RUN(a_grant_that_was_lost_without_a_wait_is_busy);
-    UNIT_RUN(a_grant_that_could_not_be_extended_counts_from_when_it_was_asked_for);
-    UNIT_RUN(a_grant_is_one_until_just_before_its_validity_ends);
-    UNIT_RUN(a_grant_whose_lease_is_over_is_none_and_is_withdrawn);
-    UNIT_RUN(a_grant_whose_extension_took_longer_than_the_lease_is_none);
-    UNIT_RUN(a_lease_shorter_than_the_allowance_is_never_granted);
-    UNIT_RUN(a_lock_whose_lease_was_over_is_asked_for_again);
-    UNIT_RUN(a_store_may_grant_another_lease);
-    UNIT_RUN(the_token_of_the_grant_is_the_token_of_the_lock);
-    UNIT_RUN(whatever_happens_the_promises_are_kept);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 /* -- release */
 
-static void a_release_is_sent_once(void) {
+TEST(a_release_is_sent_once) {
     call *call = begin_release(SCRIPT(granted, lost));
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     CHECK_CALLS(world.release, 1);
@@ -13,14 +13,14 @@ static void a_release_is_sent_once(void) {
     CHECK_EQUAL(fake.withdrawn, 0);
 }
 
-static void a_lock_that_was_lost_before_the_release_is_lost(void) {
+TEST(a_lock_that_was_lost_before_the_release_is_lost) {
     call *call = begin_release(SCRIPT(lost, granted));
     CHECK_EQUAL(run(call, &spin), DLOCK_LOST);
     CHECK_CALLS(world.release, 1);
     CHECK_EQUAL(fake.withdrawn, 0);
 }
 
-static void a_release_that_failed_for_good_is_withdrawn_and_not_repeated(void) {
+TEST(a_release_that_failed_for_good_is_withdrawn_and_not_repeated) {
     const dlock_status all[] = {DLOCK_REFUSED, DLOCK_PROTOCOL, DLOCK_NO_MEMORY, DLOCK_IN_DOUBT};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         call *call = begin_release(SCRIPT(for_good(all[i]), granted));
@@ -31,7 +31,7 @@ static void a_release_that_failed_for_good_is_withdrawn_and_not_repeated(void) {
     }
 }
 
-static void a_release_that_failed_is_repeated_after_a_pause(void) {
+TEST(a_release_that_failed_is_repeated_after_a_pause) {
     call *call = begin_release(SCRIPT(slowly(unreachable, 30 * MS), refused_now, granted));
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     CHECK_CALLS(world.release, 3);
@@ -42,7 +42,7 @@ static void a_release_that_failed_is_repeated_after_a_pause(void) {
     CHECK_EQUAL(fake.withdrawn, 0);
 }
 
-static void lost_after_a_lost_reply_means_that_the_release_had_worked(void) {
+TEST(lost_after_a_lost_reply_means_that_the_release_had_worked) {
     call *call = begin_release(SCRIPT(in_doubt, lost));
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     CHECK_CALLS(world.release, 2);
@@ -52,24 +52,24 @@ static void lost_after_a_lost_reply_means_that_the_release_had_worked(void) {
     CHECK_CALLS(world.release, 3);
 }
 
-static void lost_after_a_lost_reply_is_lost_if_the_lease_had_ended_before(void) {
+TEST(lost_after_a_lost_reply_is_lost_if_the_lease_had_ended_before) {
     call *call = begin_release(SCRIPT(in_doubt, lost));
     call->pub.asked_us = START_US - LEASE_MS * MS;
     CHECK_EQUAL(run(call, &spin), DLOCK_LOST);
 }
 
-static void lost_after_too_few_have_heard_it_means_that_the_release_had_worked(void) {
+TEST(lost_after_too_few_have_heard_it_means_that_the_release_had_worked) {
     call *call = begin_release(SCRIPT(no_quorum, lost));
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
 }
 
-static void lost_after_nothing_was_sent_is_lost(void) {
+TEST(lost_after_nothing_was_sent_is_lost) {
     call *call = begin_release(SCRIPT(unreachable, refused_now, lost));
     CHECK_EQUAL(run(call, &spin), DLOCK_LOST);
     CHECK_CALLS(world.release, 3);
 }
 
-static void a_release_gives_up_within_one_io_timeout(void) {
+TEST(a_release_gives_up_within_one_io_timeout) {
     call *call = begin_release(SCRIPT(unreachable));
     CHECK_EQUAL(run(call, &spin), DLOCK_UNREACHABLE);
     CHECK_CALLS(world.release, 20);
@@ -81,7 +81,7 @@ static void a_release_gives_up_within_one_io_timeout(void) {
     CHECK(after_start_us(fake.now_us) <= IO_MS * MS);
 }
 
-static void a_release_whose_reply_never_came_is_in_doubt_and_withdrawn(void) {
+TEST(a_release_whose_reply_never_came_is_in_doubt_and_withdrawn) {
     call *call = begin_release(SCRIPT(slowly(in_doubt, 200 * MS)));
     CHECK_EQUAL(run(call, &spin), DLOCK_IN_DOUBT);
     CHECK_CALLS(world.release, 1);
@@ -89,13 +89,13 @@ static void a_release_whose_reply_never_came_is_in_doubt_and_withdrawn(void) {
     CHECK_EQUAL(fake.withdrawn, 1);
 }
 
-static void a_release_that_was_once_in_doubt_stays_so(void) {
+TEST(a_release_that_was_once_in_doubt_stays_so) {
     call *call = begin_release(SCRIPT(in_doubt, unreachable));
     CHECK_EQUAL(run(call, &spin), DLOCK_IN_DOUBT);
     CHECK_CALLS(world.release, 20);
 }
 
-static void a_release_that_has_no_time_for_a_pause_is_tried_once(void) {
+TEST(a_release_that_has_no_time_for_a_pause_is_tried_once) {
     call *call = begin_release(SCRIPT(unreachable));
     world.deployment.io_timeout_ms = 10;
     CHECK_EQUAL(run(call, &spin), DLOCK_UNREACHABLE);
@@ -118,7 +118,7 @@ static dlock_step ask_for_on_sent(void *arg, dlock_call *pub) {
     return DLOCK_PASS;
 }
 
-static void a_release_on_its_way_is_told_once(void) {
+TEST(a_release_on_its_way_is_told_once) {
     void *slots[2] = {NULL, NULL};
     call *call = begin_release(SCRIPT(unreachable, granted));
     dlock_handler last = waiting_handler(&spin), first = {.order = 1, .enter = ask_for_on_sent};
@@ -135,7 +135,7 @@ static void a_release_on_its_way_is_told_once(void) {
 
 /* -- extend */
 
-static void an_extension_is_one_attempt_within_one_io_timeout(void) {
+TEST(an_extension_is_one_attempt_within_one_io_timeout) {
     call *call = begin_extend(SCRIPT(slowly(granted, 3 * MS)));
     call->pub.asked_us = START_US - SECOND;
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
@@ -146,7 +146,7 @@ static void an_extension_is_one_attempt_within_one_io_timeout(void) {
     CHECK(call->attempt.fence == FENCE);
 }
 
-static void an_extension_that_fails_is_not_repeated_and_changes_nothing(void) {
+TEST(an_extension_that_fails_is_not_repeated_and_changes_nothing) {
     const step all[] = {unreachable, in_doubt, lost, for_good(DLOCK_REFUSED)};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         call *call = begin_extend(SCRIPT(all[i], granted));
@@ -160,20 +160,5 @@ static void an_extension_that_fails_is_not_repeated_and_changes_nothing(void) {
 }
 
 int main(void) {
-    UNIT_RUN(a_release_is_sent_once);
-    UNIT_RUN(a_lock_that_was_lost_before_the_release_is_lost);
-    UNIT_RUN(a_release_that_failed_for_good_is_withdrawn_and_not_repeated);
-    UNIT_RUN(a_release_that_failed_is_repeated_after_a_pause);
-    UNIT_RUN(lost_after_a_lost_reply_means_that_the_release_had_worked);
-    UNIT_RUN(lost_after_a_lost_reply_is_lost_if_the_lease_had_ended_before);
-    UNIT_RUN(lost_after_too_few_have_heard_it_means_that_the_release_had_worked);
-    UNIT_RUN(lost_after_nothing_was_sent_is_lost);
-    UNIT_RUN(a_release_gives_up_within_one_io_timeout);
-    UNIT_RUN(a_release_whose_reply_never_came_is_in_doubt_and_withdrawn);
-    UNIT_RUN(a_release_that_was_once_in_doubt_stays_so);
-    UNIT_RUN(a_release_that_has_no_time_for_a_pause_is_tried_once);
-    UNIT_RUN(a_release_on_its_way_is_told_once);
-    UNIT_RUN(an_extension_is_one_attempt_within_one_io_timeout);
-    UNIT_RUN(an_extension_that_fails_is_not_repeated_and_changes_nothing);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 /* -- one attempt */
 
-static void a_free_lock_is_granted_at_once(void) {
+TEST(a_free_lock_is_granted_at_once) {
     call *call = begin(SCRIPT(granted), 1000);
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     CHECK_CALLS(world.acquire, 1);
@@ -18,7 +18,7 @@ static void a_free_lock_is_granted_at_once(void) {
     CHECK_EQUAL(fake.withdrawn, 0);
 }
 
-static void without_a_wait_a_held_lock_is_busy_after_one_attempt(void) {
+TEST(without_a_wait_a_held_lock_is_busy_after_one_attempt) {
     call *call = begin(SCRIPT(busy, granted), 0);
     CHECK_EQUAL(run(call, &spin), DLOCK_BUSY);
     CHECK_CALLS(world.acquire, 1);
@@ -26,19 +26,19 @@ static void without_a_wait_a_held_lock_is_busy_after_one_attempt(void) {
     CHECK(is_text(call->pub.cause, "as scripted"));
 }
 
-static void without_a_wait_a_slow_service_is_asked_once_and_no_timeout(void) {
+TEST(without_a_wait_a_slow_service_is_asked_once_and_no_timeout) {
     call *call = begin(SCRIPT(slowly(busy, 150 * MS), granted), 0);
     CHECK_EQUAL(run(call, &parked), DLOCK_BUSY);
     CHECK_CALLS(world.acquire, 1);
     CHECK_EQUAL(after_start_us(fake.now_us), 150 * MS);
 }
 
-static void without_a_wait_even_a_slow_grant_is_a_grant(void) {
+TEST(without_a_wait_even_a_slow_grant_is_a_grant) {
     call *call = begin(SCRIPT(slowly(granted, 199 * MS)), 0);
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
 }
 
-static void without_a_wait_a_transient_failure_is_not_tried_again(void) {
+TEST(without_a_wait_a_transient_failure_is_not_tried_again) {
     call *call = begin(SCRIPT(unreachable, granted), 0);
     CHECK_EQUAL(run(call, &spin), DLOCK_UNREACHABLE);
     CHECK_CALLS(world.acquire, 1);
@@ -51,7 +51,7 @@ static void without_a_wait_a_transient_failure_is_not_tried_again(void) {
     CHECK_EQUAL(fake.withdrawn_lease_ms, LEASE_MS);
 }
 
-static void with_a_deadline_in_the_past_one_attempt_is_made(void) {
+TEST(with_a_deadline_in_the_past_one_attempt_is_made) {
     call *call = begin(SCRIPT(busy, granted), 0);
     call->pub.deadline_us = START_US - 1;
     CHECK_EQUAL(run(call, &spin), DLOCK_BUSY);
@@ -59,7 +59,7 @@ static void with_a_deadline_in_the_past_one_attempt_is_made(void) {
     CHECK_EQUAL(after_start_us(world.acquire.seen[0].limit_us), IO_MS * MS);
 }
 
-static void a_parked_attempt_has_one_io_timeout_beyond_the_deadline(void) {
+TEST(a_parked_attempt_has_one_io_timeout_beyond_the_deadline) {
     call *call = begin(SCRIPT(granted), 5000);
     run(call, &parked);
     CHECK_EQUAL(after_start_us(world.acquire.seen[0].limit_us), 5200 * MS);
@@ -70,7 +70,7 @@ static void a_parked_attempt_has_one_io_timeout_beyond_the_deadline(void) {
     CHECK_EQUAL(world.acquire.seen[0].wait_until_us, DEADLINE_NEVER);
 }
 
-static void an_attempt_that_is_not_parked_has_time_to_connect_and_for_the_reply(void) {
+TEST(an_attempt_that_is_not_parked_has_time_to_connect_and_for_the_reply) {
     call *call = begin(SCRIPT(busy, granted), 5000);
     run(call, &spin);
     CHECK_EQUAL(after_start_us(world.acquire.seen[0].limit_us), 1200 * MS);
@@ -85,7 +85,7 @@ static void an_attempt_that_is_not_parked_has_time_to_connect_and_for_the_reply(
 
 /* -- until the deadline */
 
-static void a_lock_that_stays_busy_is_a_timeout_at_the_deadline(void) {
+TEST(a_lock_that_stays_busy_is_a_timeout_at_the_deadline) {
     call *call = begin(SCRIPT(busy), 1000);
     CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
     CHECK_CALLS(world.acquire, 100);
@@ -95,7 +95,7 @@ static void a_lock_that_stays_busy_is_a_timeout_at_the_deadline(void) {
     CHECK_EQUAL(fake.withdrawn, 0);
 }
 
-static void a_lock_that_becomes_free_is_granted(void) {
+TEST(a_lock_that_becomes_free_is_granted) {
     call *call = begin(SCRIPT(busy, busy, busy, granted), 1000);
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     CHECK_EQUAL(call->pub.attempts, 4);
@@ -105,25 +105,25 @@ static void a_lock_that_becomes_free_is_granted(void) {
     CHECK(is_text(call->pub.cause, ""));
 }
 
-static void a_busy_reply_after_the_deadline_is_a_timeout_at_once(void) {
+TEST(a_busy_reply_after_the_deadline_is_a_timeout_at_once) {
     call *call = begin(SCRIPT(slowly(busy, 150 * MS), granted), 100);
     CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
     CHECK_CALLS(world.acquire, 1);
     CHECK_EQUAL(after_start_us(fake.now_us), 150 * MS);
 }
 
-static void a_busy_reply_just_at_the_deadline_is_a_timeout_at_once(void) {
+TEST(a_busy_reply_just_at_the_deadline_is_a_timeout_at_once) {
     call *call = begin(SCRIPT(slowly(busy, 100 * MS), granted), 100);
     CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
     CHECK_CALLS(world.acquire, 1);
 }
 
-static void a_grant_after_the_deadline_is_a_grant(void) {
+TEST(a_grant_after_the_deadline_is_a_grant) {
     call *call = begin(SCRIPT(slowly(granted, 150 * MS)), 100);
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
 }
 
-static void the_last_pause_ends_at_the_deadline_and_no_attempt_follows(void) {
+TEST(the_last_pause_ends_at_the_deadline_and_no_attempt_follows) {
     call *call = begin(SCRIPT(busy), 25);
     CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
     CHECK_CALLS(world.acquire, 3);
@@ -131,14 +131,14 @@ static void the_last_pause_ends_at_the_deadline_and_no_attempt_follows(void) {
     CHECK_EQUAL(after_start_us(fake.now_us), 25 * MS);
 }
 
-static void an_attempt_may_begin_just_before_the_deadline(void) {
+TEST(an_attempt_may_begin_just_before_the_deadline) {
     call *call = begin(SCRIPT(busy, granted), 10);
     call->pub.deadline_us = START_US + 10 * MS + 1;
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     check_begun(&world.acquire, 1, 10 * MS);
 }
 
-static void no_attempt_begins_at_the_deadline(void) {
+TEST(no_attempt_begins_at_the_deadline) {
     call *call = begin(SCRIPT(busy, granted), 10);
     CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
     CHECK_CALLS(world.acquire, 1);
@@ -146,26 +146,26 @@ static void no_attempt_begins_at_the_deadline(void) {
 
 /* -- the pause */
 
-static void the_pause_is_counted_from_the_reply(void) {
+TEST(the_pause_is_counted_from_the_reply) {
     call *call = begin(SCRIPT(slowly(busy, 3 * MS), granted), 1000);
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     check_begun(&world.acquire, 1, 13 * MS);
 }
 
-static void the_shortest_pause_is_the_minimum(void) {
+TEST(the_shortest_pause_is_the_minimum) {
     call *call = begin(SCRIPT(busy, granted), 1000);
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     check_begun(&world.acquire, 1, 10 * MS);
 }
 
-static void the_longest_pause_is_just_below_minimum_and_random(void) {
+TEST(the_longest_pause_is_just_below_minimum_and_random) {
     call *call = begin(SCRIPT(busy, granted), 1000);
     fake.chance = 10 * MS - 1;
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     check_begun(&world.acquire, 1, 20 * MS - 1);
 }
 
-static void each_pause_has_a_chance_of_its_own(void) {
+TEST(each_pause_has_a_chance_of_its_own) {
     call *call = begin(SCRIPT(busy), 1000);
     fake.is_chance_random = true;
     CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
@@ -181,7 +181,7 @@ static void each_pause_has_a_chance_of_its_own(void) {
     CHECK(different > 40);
 }
 
-static void pauses_double_up_to_the_maximum(void) {
+TEST(pauses_double_up_to_the_maximum) {
     waiting rule = {.pause = {.min_ms = 10, .max_ms = 100}};
     call *call = begin(SCRIPT(busy), 1000);
     CHECK_EQUAL(run(call, &rule), DLOCK_TIMEOUT);
@@ -190,7 +190,7 @@ static void pauses_double_up_to_the_maximum(void) {
         check_begun(&world.acquire, i, begun_ms[i] * MS);
 }
 
-static void a_grown_pause_is_clipped_to_the_time_left(void) {
+TEST(a_grown_pause_is_clipped_to_the_time_left) {
     waiting rule = {.pause = {.min_ms = 10, .max_ms = 10000}};
     call *call = begin(SCRIPT(busy), 100);
     CHECK_EQUAL(run(call, &rule), DLOCK_TIMEOUT);
@@ -200,7 +200,7 @@ static void a_grown_pause_is_clipped_to_the_time_left(void) {
 
 /* -- advanced for nothing */
 
-static void a_call_that_is_advanced_for_nothing_stays_suspended(void) {
+TEST(a_call_that_is_advanced_for_nothing_stays_suspended) {
     call *call = begin(SCRIPT(slowly(busy, 5 * MS), granted), 1000);
     dlock_handler handler = waiting_handler(&spin);
     chain *chain = chain_new(1);
@@ -223,7 +223,7 @@ static void a_call_that_is_advanced_for_nothing_stays_suspended(void) {
 
 /* -- parked */
 
-static void the_server_parks_only_if_there_is_time(void) {
+TEST(the_server_parks_only_if_there_is_time) {
     call *call = begin(SCRIPT(busy), 0);
     run(call, &parked);
     CHECK_EQUAL(world.acquire.seen[0].wait_until_us, 0);
@@ -233,14 +233,14 @@ static void the_server_parks_only_if_there_is_time(void) {
     CHECK_EQUAL(world.acquire.seen[0].wait_until_us, START_US + 1);
 }
 
-static void an_acquire_that_spins_is_never_parked(void) {
+TEST(an_acquire_that_spins_is_never_parked) {
     call *call = begin(SCRIPT(busy), 1000);
     run(call, &spin);
     for (size_t i = 0; i < world.acquire.calls && i < SEEN_MAX; i++)
         CHECK_EQUAL(world.acquire.seen[i].wait_until_us, 0);
 }
 
-static void a_deployment_that_cannot_wait_is_spun(void) {
+TEST(a_deployment_that_cannot_wait_is_spun) {
     call *call = begin(SCRIPT(slowly(busy, 20 * MS), granted), 1000);
     world.deployment.can_wait = false;
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
@@ -248,20 +248,20 @@ static void a_deployment_that_cannot_wait_is_spun(void) {
     check_begun(&world.acquire, 1, 30 * MS);
 }
 
-static void a_parked_request_that_ends_busy_at_the_deadline_is_a_timeout(void) {
+TEST(a_parked_request_that_ends_busy_at_the_deadline_is_a_timeout) {
     call *call = begin(SCRIPT(slowly(busy, 100 * SECOND)), 100000);
     CHECK_EQUAL(run(call, &parked), DLOCK_TIMEOUT);
     CHECK_CALLS(world.acquire, 1);
 }
 
-static void a_busy_reply_at_once_though_the_server_was_to_park_is_paused_after(void) {
+TEST(a_busy_reply_at_once_though_the_server_was_to_park_is_paused_after) {
     call *call = begin(SCRIPT(busy, granted), 1000);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
     check_begun(&world.acquire, 1, 10 * MS);
 }
 
 /* A server that does not park gets no more requests than from an acquire that spins. */
-static void a_server_has_parked_if_the_reply_took_the_shortest_pause(void) {
+TEST(a_server_has_parked_if_the_reply_took_the_shortest_pause) {
     call *call = begin(SCRIPT(slowly(busy, 10 * MS - 1), granted), 1000);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
     check_begun(&world.acquire, 1, 20 * MS - 1);
@@ -270,20 +270,20 @@ static void a_server_has_parked_if_the_reply_took_the_shortest_pause(void) {
     check_begun(&world.acquire, 1, 10 * MS);
 }
 
-static void each_attempt_is_measured_for_itself(void) {
+TEST(each_attempt_is_measured_for_itself) {
     call *call = begin(SCRIPT(slowly(busy, 500 * MS), busy, granted), 1000);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
     check_begun(&world.acquire, 1, 500 * MS);
     check_begun(&world.acquire, 2, 510 * MS);
 }
 
-static void an_acquire_that_spins_pauses_however_slow_the_reply_was(void) {
+TEST(an_acquire_that_spins_pauses_however_slow_the_reply_was) {
     call *call = begin(SCRIPT(slowly(busy, 100 * MS), granted), 1000);
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     check_begun(&world.acquire, 1, 110 * MS);
 }
 
-static void a_failure_is_paused_after_however_slow_it_was(void) {
+TEST(a_failure_is_paused_after_however_slow_it_was) {
     call *call = begin(SCRIPT(slowly(unreachable, 100 * MS), granted), 1000);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
     check_begun(&world.acquire, 1, 110 * MS);
@@ -291,7 +291,7 @@ static void a_failure_is_paused_after_however_slow_it_was(void) {
 
 /* -- for ever */
 
-static void for_ever_is_a_month_if_need_be(void) {
+TEST(for_ever_is_a_month_if_need_be) {
     waiting rule = spin;
     rule.pause.max_ms = 60000;
     call *call = begin(SCRIPT(busy, unreachable, busy), DLOCK_WAIT_FOREVER);
@@ -301,13 +301,13 @@ static void for_ever_is_a_month_if_need_be(void) {
     CHECK(after_start_us(fake.now_us) >= 30 * DAY);
     CHECK(after_start_us(fake.now_us) <= 30 * DAY + 60 * SECOND);
     CHECK(call->pub.attempts > 30 * 24 * 60);
-    CHECK_EQUAL(call->pub.attempts, (int64_t)world.acquire.calls);
+    CHECK_EQUAL(call->pub.attempts, world.acquire.calls);
     CHECK_EQUAL(call->pub.remote_us, START_US);
     CHECK_EQUAL(call->pub.asked_us, fake.now_us);
 }
 
 /* A pause of 1 ms, which the options allow, makes 2^32 attempts in 50 days. */
-static void the_first_attempt_stays_the_first_however_many_follow(void) {
+TEST(the_first_attempt_stays_the_first_however_many_follow) {
     call *call = begin(SCRIPT(busy, busy, busy, granted), DLOCK_WAIT_FOREVER);
     call->pub.attempts = UINT32_MAX - 1;
     call->pub.remote_us = 1;
@@ -317,39 +317,5 @@ static void the_first_attempt_stays_the_first_however_many_follow(void) {
 }
 
 int main(void) {
-    UNIT_RUN(a_free_lock_is_granted_at_once);
-    UNIT_RUN(without_a_wait_a_held_lock_is_busy_after_one_attempt);
-    UNIT_RUN(without_a_wait_a_slow_service_is_asked_once_and_no_timeout);
-    UNIT_RUN(without_a_wait_even_a_slow_grant_is_a_grant);
-    UNIT_RUN(without_a_wait_a_transient_failure_is_not_tried_again);
-    UNIT_RUN(with_a_deadline_in_the_past_one_attempt_is_made);
-    UNIT_RUN(a_parked_attempt_has_one_io_timeout_beyond_the_deadline);
-    UNIT_RUN(an_attempt_that_is_not_parked_has_time_to_connect_and_for_the_reply);
-    UNIT_RUN(a_lock_that_stays_busy_is_a_timeout_at_the_deadline);
-    UNIT_RUN(a_lock_that_becomes_free_is_granted);
-    UNIT_RUN(a_busy_reply_after_the_deadline_is_a_timeout_at_once);
-    UNIT_RUN(a_busy_reply_just_at_the_deadline_is_a_timeout_at_once);
-    UNIT_RUN(a_grant_after_the_deadline_is_a_grant);
-    UNIT_RUN(the_last_pause_ends_at_the_deadline_and_no_attempt_follows);
-    UNIT_RUN(an_attempt_may_begin_just_before_the_deadline);
-    UNIT_RUN(no_attempt_begins_at_the_deadline);
-    UNIT_RUN(the_pause_is_counted_from_the_reply);
-    UNIT_RUN(the_shortest_pause_is_the_minimum);
-    UNIT_RUN(the_longest_pause_is_just_below_minimum_and_random);
-    UNIT_RUN(each_pause_has_a_chance_of_its_own);
-    UNIT_RUN(pauses_double_up_to_the_maximum);
-    UNIT_RUN(a_grown_pause_is_clipped_to_the_time_left);
-    UNIT_RUN(a_call_that_is_advanced_for_nothing_stays_suspended);
-    UNIT_RUN(the_server_parks_only_if_there_is_time);
-    UNIT_RUN(an_acquire_that_spins_is_never_parked);
-    UNIT_RUN(a_deployment_that_cannot_wait_is_spun);
-    UNIT_RUN(a_parked_request_that_ends_busy_at_the_deadline_is_a_timeout);
-    UNIT_RUN(a_busy_reply_at_once_though_the_server_was_to_park_is_paused_after);
-    UNIT_RUN(a_server_has_parked_if_the_reply_took_the_shortest_pause);
-    UNIT_RUN(each_attempt_is_measured_for_itself);
-    UNIT_RUN(an_acquire_that_spins_pauses_however_slow_the_reply_was);
-    UNIT_RUN(a_failure_is_paused_after_however_slow_it_was);
-    UNIT_RUN(for_ever_is_a_month_if_need_be);
-    UNIT_RUN(the_first_attempt_stays_the_first_however_many_follow);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

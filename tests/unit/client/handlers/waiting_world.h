@@ -16,7 +16,7 @@ enum { IO_MS = 200, CONNECT_MS = 1000 };
 typedef struct step {
     dlock_status status;
     int64_t takes_us;
-    bool is_transient, may_hold;
+    bool is_transient, may_hold, is_split;
 } step;
 
 typedef struct seen_attempt {
@@ -65,6 +65,7 @@ static inline void on_fake_done(loop_timer *timer) {
     if (is_acquire && fake.now_us >= world.free_at_us) status = DLOCK_OK;
     attempt->status = status;
     attempt->is_transient = world.now.is_transient;
+    attempt->is_split = world.now.is_split;
     attempt->may_hold = is_acquire && world.now.may_hold;
     attempt->cause = status == DLOCK_OK ? text_nothing : "as scripted";
     if (is_acquire && status == DLOCK_OK) attempt->fence = FENCE;
@@ -129,6 +130,9 @@ static const step unreachable = {.status = DLOCK_UNREACHABLE, .is_transient = tr
 static const step in_doubt = {.status = DLOCK_IN_DOUBT, .is_transient = true, .may_hold = true};
 static const step refused_now = {.status = DLOCK_REFUSED, .is_transient = true};
 static const step no_quorum = {.status = DLOCK_NO_QUORUM, .is_transient = true};
+
+static const step split = {.status = DLOCK_NO_QUORUM, .is_transient = true, .is_split = true};
+static const step split_busy = {.status = DLOCK_BUSY, .is_split = true};
 
 static inline step for_good(dlock_status status) {
     return (step){.status = status};

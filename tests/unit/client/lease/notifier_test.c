@@ -54,11 +54,6 @@ static void add(int i) {
     notifier_add(&tested, &watched[i]);
 }
 
-static void begin_with_one(void) {
-    begin();
-    add(0);
-}
-
 static void play_background(void) {
     fake_loop.work(fake_loop.arg);
 }
@@ -80,8 +75,8 @@ static void end(void) {
     CHECK(heap_first(&fake_loop.timers) == NULL); /* so the loop can be freed first */
 }
 
-static void a_lock_is_told_suspect_and_then_lost(void) {
-    begin_with_one();
+TEST(a_lock_is_told_suspect_and_then_lost) {
+    add(0);
     int64_t suspect_us = lease_suspect_at_us(&leases[0]), gone_us = lease_gone_at_us(&leases[0]);
     run_and_deliver_until(suspect_us - 1);
     CHECK_EQUAL(told_count, 0);
@@ -95,42 +90,37 @@ static void a_lock_is_told_suspect_and_then_lost(void) {
     CHECK_EQUAL(tellings[1].at_us, gone_us);
     CHECK_EQUAL(tellings[1].why, DLOCK_LOST);
     CHECK_EQUAL(fake_loop.wakes, 2);
-    end();
 }
 
-static void the_program_is_told_why(void) {
-    begin_with_one();
+TEST(the_program_is_told_why) {
+    add(0);
     leases[0].why = DLOCK_UNREACHABLE;
     run_and_deliver_until(lease_gone_at_us(&leases[0]));
     CHECK_EQUAL(told_count, 2);
     CHECK_EQUAL(tellings[0].why, DLOCK_UNREACHABLE);
     CHECK_EQUAL(tellings[1].why, DLOCK_UNREACHABLE);
-    end();
 }
 
-static void a_lock_that_is_not_renewed_is_only_told_lost(void) {
-    begin();
+TEST(a_lock_that_is_not_renewed_is_only_told_lost) {
     lease_init(&leases[0], &(lease_rule){.lease_ms = LEASE_MS, .is_watched = true});
     add(0);
     run_and_deliver_until(T0_US + LEASE_MS * MS);
     CHECK_EQUAL(told_count, 1);
     CHECK_EQUAL(tellings[0].event, DLOCK_EVENT_LOST);
-    end();
 }
 
-static void a_lock_that_is_extended_in_time_is_not_told(void) {
-    begin_with_one();
+TEST(a_lock_that_is_extended_in_time_is_not_told) {
+    add(0);
     for (int i = 0; i < 100; i++) {
         run_and_deliver_until(fake_loop.now_us + EVERY_MS * MS);
         CHECK(lease_extend(&leases[0], fake_loop.now_us, LEASE_MS, fake_loop.now_us));
     }
     CHECK_EQUAL(told_count, 0);
     CHECK(fake_loop.timer_runs <= 100);
-    end();
 }
 
-static void a_lock_that_is_suspect_again_is_told_again(void) {
-    begin_with_one();
+TEST(a_lock_that_is_suspect_again_is_told_again) {
+    add(0);
     for (int i = 0; i < 3; i++) {
         run_and_deliver_until(lease_suspect_at_us(&leases[0]) + 500 * MS);
         CHECK_EQUAL(told_count, i + 1);
@@ -138,11 +128,10 @@ static void a_lock_that_is_suspect_again_is_told_again(void) {
         CHECK(lease_extend(&leases[0], fake_loop.now_us, LEASE_MS, fake_loop.now_us));
         run_and_deliver_until(fake_loop.now_us + EVERY_MS * MS);
     }
-    end();
 }
 
-static void a_lock_that_is_lost_before_its_time_is_told_at_once_and_once(void) {
-    begin_with_one();
+TEST(a_lock_that_is_lost_before_its_time_is_told_at_once_and_once) {
+    add(0);
     run_and_deliver_until(T0_US + 100 * MS);
     lease_lose(&leases[0], DLOCK_LOST);
     notifier_look(&watched[0]);
@@ -153,11 +142,10 @@ static void a_lock_that_is_lost_before_its_time_is_told_at_once_and_once(void) {
     notifier_look(&watched[0]);
     run_and_deliver_until(T0_US + 2 * LEASE_MS * MS);
     CHECK_EQUAL(told_count, 1);
-    end();
 }
 
-static void a_lock_in_question_is_told_suspect_at_once(void) {
-    begin_with_one();
+TEST(a_lock_in_question_is_told_suspect_at_once) {
+    add(0);
     lease_question(&leases[0], true);
     notifier_look(&watched[0]);
     run_and_deliver_until(T0_US + 100 * MS);
@@ -169,21 +157,19 @@ static void a_lock_in_question_is_told_suspect_at_once(void) {
     CHECK_EQUAL(told_count, 1);
     run_and_deliver_until(lease_suspect_at_us(&leases[0]));
     CHECK_EQUAL(told_count, 2);
-    end();
 }
 
-static void a_lock_that_is_removed_before_the_thread_comes_is_not_told(void) {
-    begin_with_one();
+TEST(a_lock_that_is_removed_before_the_thread_comes_is_not_told) {
+    add(0);
     run_until(lease_suspect_at_us(&leases[0]));
     CHECK_EQUAL(fake_loop.wakes, 1);
     notifier_remove(&watched[0]);
     play_background();
     CHECK_EQUAL(told_count, 0);
-    end();
 }
 
-static void a_lock_that_is_extended_before_the_thread_comes_is_not_told(void) {
-    begin_with_one();
+TEST(a_lock_that_is_extended_before_the_thread_comes_is_not_told) {
+    add(0);
     run_until(lease_suspect_at_us(&leases[0]));
     CHECK(lease_extend(&leases[0], fake_loop.now_us, LEASE_MS, fake_loop.now_us));
     notifier_look(&watched[0]);
@@ -191,21 +177,18 @@ static void a_lock_that_is_extended_before_the_thread_comes_is_not_told(void) {
     CHECK_EQUAL(told_count, 0);
     run_and_deliver_until(lease_suspect_at_us(&leases[0]));
     CHECK_EQUAL(told_count, 1);
-    end();
 }
 
-static void a_lock_that_is_gone_when_the_thread_comes_is_told_lost(void) {
-    begin_with_one();
+TEST(a_lock_that_is_gone_when_the_thread_comes_is_told_lost) {
+    add(0);
     run_until(lease_gone_at_us(&leases[0]));
     play_background();
     CHECK_EQUAL(told_count, 1);
     CHECK_EQUAL(tellings[0].event, DLOCK_EVENT_LOST);
     CHECK(!lease_extend(&leases[0], T0_US, 2 * LEASE_MS, T0_US)); /* gone for good */
-    end();
 }
 
-static void locks_are_told_one_after_the_other(void) {
-    begin();
+TEST(locks_are_told_one_after_the_other) {
     for (int i = 0; i < LOCKS; i++) {
         add(i);
         fake_loop.now_us += 10 * MS;
@@ -215,28 +198,23 @@ static void locks_are_told_one_after_the_other(void) {
     CHECK_EQUAL(told_count, LOCKS);
     for (int i = 0; i < LOCKS; i++)
         CHECK(tellings[i].name == names[i]);
-    end();
 }
 
-static void a_lock_that_is_given_back_is_not_told(void) {
-    begin_with_one();
+TEST(a_lock_that_is_given_back_is_not_told) {
+    add(0);
     lease_end(&leases[0]);
     notifier_look(&watched[0]);
     run_and_deliver_until(T0_US + LEASE_MS * MS);
     CHECK_EQUAL(told_count, 0);
-    end();
 }
 
-static void a_lock_that_is_not_added_is_not_looked_at(void) {
-    begin();
+TEST(a_lock_that_is_not_added_is_not_looked_at) {
     lease_begin(&leases[0], T0_US, LEASE_MS, T0_US);
     notifier_look(&watched[0]);
     CHECK(heap_first(&fake_loop.timers) == NULL);
-    end();
 }
 
-static void each_acquisition_is_told_of_anew(void) {
-    begin();
+TEST(each_acquisition_is_told_of_anew) {
     for (int i = 0; i < 3; i++) {
         add(0);
         run_and_deliver_until(lease_gone_at_us(&leases[0]));
@@ -244,7 +222,6 @@ static void each_acquisition_is_told_of_anew(void) {
         notifier_remove(&watched[0]);
         lease_end(&leases[0]);
     }
-    end();
 }
 
 static void remove_the_first(void) {
@@ -254,12 +231,11 @@ static void remove_the_first(void) {
     loop_unlock(&fake_loop);
 }
 
-static void the_callback_may_release_the_lock(void) {
-    begin_with_one();
+TEST(the_callback_may_release_the_lock) {
+    add(0);
     in_callback = remove_the_first;
     run_and_deliver_until(T0_US + 2 * LEASE_MS * MS);
     CHECK_EQUAL(told_count, 1);
-    end();
 }
 
 static void release_and_acquire_the_first(void) {
@@ -269,13 +245,12 @@ static void release_and_acquire_the_first(void) {
     loop_unlock(&fake_loop);
 }
 
-static void the_callback_may_acquire_the_lock_again(void) {
-    begin_with_one();
+TEST(the_callback_may_acquire_the_lock_again) {
+    add(0);
     in_callback = release_and_acquire_the_first;
     run_and_deliver_until(T0_US + 2 * (EVERY_MS + IO_MS) * MS);
     CHECK_EQUAL(told_count, 2);
     CHECK_EQUAL(tellings[1].event, DLOCK_EVENT_SUSPECT);
-    end();
 }
 
 static atomic_bool is_in_callback, may_callback_end;
@@ -299,8 +274,7 @@ static void *end_callback_soon(void *arg) {
     return arg;
 }
 
-static void a_release_waits_while_the_program_is_told_of_the_lock(void) {
-    begin();
+TEST(a_release_waits_while_the_program_is_told_of_the_lock) {
     add(0);
     add(1);
     run_until(lease_suspect_at_us(&leases[0]));
@@ -320,7 +294,6 @@ static void a_release_waits_while_the_program_is_told_of_the_lock(void) {
     pthread_join(background, NULL);
     pthread_join(other, NULL);
     CHECK_EQUAL(told_count, 1);
-    end();
 }
 
 static int news_count;
@@ -335,35 +308,16 @@ static void tell_news(notice *news) {
     if (told_count == 0 && news_count < 100) notifier_post(&tested, news);
 }
 
-static void a_loss_does_not_wait_for_the_end_of_other_news(void) {
+TEST(a_loss_does_not_wait_for_the_end_of_other_news) {
     notice news = {.tell = tell_news};
-    begin_with_one();
+    add(0);
     news_count = 0;
     notifier_post(&tested, &news);
     play_background();
     CHECK_EQUAL(told_count, 1);
     CHECK_EQUAL(news_count, 2);
-    end();
 }
 
 int main(void) {
-    UNIT_RUN(a_lock_is_told_suspect_and_then_lost);
-    UNIT_RUN(the_program_is_told_why);
-    UNIT_RUN(a_lock_that_is_not_renewed_is_only_told_lost);
-    UNIT_RUN(a_lock_that_is_extended_in_time_is_not_told);
-    UNIT_RUN(a_lock_that_is_suspect_again_is_told_again);
-    UNIT_RUN(a_lock_that_is_lost_before_its_time_is_told_at_once_and_once);
-    UNIT_RUN(a_lock_in_question_is_told_suspect_at_once);
-    UNIT_RUN(a_lock_that_is_removed_before_the_thread_comes_is_not_told);
-    UNIT_RUN(a_lock_that_is_extended_before_the_thread_comes_is_not_told);
-    UNIT_RUN(a_lock_that_is_gone_when_the_thread_comes_is_told_lost);
-    UNIT_RUN(locks_are_told_one_after_the_other);
-    UNIT_RUN(a_lock_that_is_given_back_is_not_told);
-    UNIT_RUN(a_lock_that_is_not_added_is_not_looked_at);
-    UNIT_RUN(each_acquisition_is_told_of_anew);
-    UNIT_RUN(the_callback_may_release_the_lock);
-    UNIT_RUN(the_callback_may_acquire_the_lock_again);
-    UNIT_RUN(a_release_waits_while_the_program_is_told_of_the_lock);
-    UNIT_RUN(a_loss_does_not_wait_for_the_end_of_other_news);
-    return unit_summary();
+    return unit_main(begin, end);
 }

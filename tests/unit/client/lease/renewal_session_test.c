@@ -1,161 +1,313 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* renewal_session_test.c - sessions whose connection ends: moved to another, or lost. */
+/* renewal_session_test.c - locks that are tied to a session: renewed by its heartbeat, tied again
+ * after the server has forgotten it, or lost. */
 #include "renewal_world.h"
 
-static void a_session_without_its_connection_is_in_question_and_is_moved(void) {
+/* -- the heartbeat */
+
+TEST(a_heartbeat_renews_a_lock_that_lasts_as_long_as_the_session) {
+    lock *lock = begin_endless();
+    for (int i = 1; i <= 5; i++) {
+        int64_t gone_us = lease_gone_at_us(&lock->lease);
+        run_until(T0_US + i * SESSION_MS / 3 * MS);
+        beat(lock);
+        CHECK_EQUAL(lease_gone_at_us(&lock->lease), gone_us + SESSION_MS / 3 * MS);
+        CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
+        CHECK_EQUAL(atomic_load(&tested.count), i);
+    }
+    CHECK_EQUAL(starts, 0);
+    end();
+}
+
+TEST(a_lock_whose_session_is_not_renewed_becomes_suspect_and_is_gone) {
+    lock *lock = begin_endless();
+    run_until(T0_US + SESSION_MS / 3 * MS);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
+    int64_t gone_us = lease_gone_at_us(&lock->lease);
+    CHECK(gone_us <= T0_US + SESSION_MS * MS);
+    run_until(gone_us - 1);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_SUSPECT);
+    run_until(gone_us);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_LOST);
+    beat(lock); /* too late */
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_LOST);
+    CHECK_EQUAL(starts, 0);
+    end();
+}
+
+TEST(a_lock_with_a_lease_of_its_own_is_extended_and_ends_with_the_session_too) {
+    lock *lock = begin_momentary();
+    run_until(T0_US + EVERY_MS * MS);
+    CHECK_EQUAL(starts, 1);
+    CHECK_EQUAL(lock->attempt.operation, DLOCK_EXTENDING);
+    answer(lock, DLOCK_OK);
+    CHECK(lease_gone_at_us(&lock->lease) < T0_US + SESSION_MS * MS); /* there was no heartbeat */
+    beat(lock);
+    CHECK(lease_gone_at_us(&lock->lease) > T0_US + SESSION_MS * MS);
+    end();
+}
+
+/* -- losses */
+
+static void check_lost(const lock *lock) {
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_LOST);
+    CHECK_EQUAL(lock->lease.why, DLOCK_LOST);
+    CHECK(lock->told_sooner >= 1);
+    CHECK(lock->attempt.fence == FENCE);
+    int before = lock->starts;
+    run_until(fake_loop.now_us + 2 * LEASE_MS * MS);
+    CHECK_EQUAL(lock->starts, before);
+    end();
+}
+
+TEST(a_loss_that_the_session_tells_is_a_loss) {
+    lock *lock = begin_endless();
+    tell_lost(lock, "deleted");
+    check_lost(lock);
+}
+
+TEST(a_loss_before_the_lock_was_kept_is_a_loss) {
+    begin_world();
+    init_renewed(&locks[0]);
+    tie_lock(&locks[0], false, true);
+    tell_lost(&locks[0], "deleted");
+    hold(&locks[0]);
+    check_lost(&locks[0]);
+}
+
+TEST(a_loss_while_the_owner_extends_is_a_loss) {
+    lock *lock = begin_momentary();
+    CHECK(renewal_pause(&lock->kept));
+    tell_lost(lock, "deleted");
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_LOST);
+    renewal_resume(&lock->kept);
+    check_lost(lock);
+}
+
+TEST(a_key_that_moved_with_its_slot_is_tied_again) {
+    lock *lock = begin_endless();
+    tell_lost(lock, "moved");
+    run_until(T0_US);
+    CHECK_EQUAL(lock->attempt.operation, DLOCK_ACQUIRING);
+    grant_tie(lock, FENCE);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
+    end();
+}
+
+/* -- the server has forgotten the session */
+
+static lock *begin_tie(void) {
+    lock *lock = begin_endless();
+    open_again(lock, true);
+    run_until(T0_US);
+    CHECK(lock->is_running);
+    return lock;
+}
+
+TEST(a_server_that_has_forgotten_the_session_is_asked_again_with_the_same_token) {
     begin_world();
     lock *lock = &locks[0];
     init_renewed(lock);
-    make_session(lock);
+    tie_lock(lock, false, true);
     lock->attempt.terms.min_replicas = 2;
     hold(lock);
     run_until(T0_US + 100 * MS);
-    break_session(lock);
-    CHECK_EQUAL(state_of(lock), DLOCK_SUSPECT);
-    CHECK_EQUAL(lease_left_us(&lock->lease, fake_loop.now_us), 0);
-    CHECK_EQUAL(lock->told_sooner, 1);
+    open_again(lock, true);
     run_until(T0_US + 100 * MS);
-    CHECK(lock->is_running);
     const attempt *attempt = &lock->attempt;
+    CHECK(lock->is_running);
     CHECK_EQUAL(attempt->operation, DLOCK_ACQUIRING);
     CHECK_EQUAL(attempt->lease_ms, 1);
     CHECK_EQUAL(attempt->terms.min_replicas, 0);
     CHECK_EQUAL(attempt->wait_until_us, 0);
-    CHECK(attempt->terms.session == &lock->session && lock->session.own == NULL);
-    CHECK(lock->connections[0].is_closed);
-    grant_move(lock, FENCE);
-    CHECK_EQUAL(state_of(lock), DLOCK_HELD);
+    CHECK(attempt->is_background); /* the lock is held: nothing is withdrawn */
+    CHECK(attempt->terms.tie == &lock->tie);
+    grant_tie(lock, FENCE);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
     CHECK_EQUAL(attempt->terms.min_replicas, 2);
     CHECK(attempt->fence == FENCE);
-    CHECK_EQUAL((int64_t)atomic_load(&tested.count), 0);
-    CHECK(!lock->connections[1].is_closed);
+    CHECK_EQUAL(atomic_load(&tested.count), 0);
     run_until(T0_US + EVERY_MS * MS); /* renewals go on */
     CHECK_EQUAL(attempt->operation, DLOCK_EXTENDING);
     answer(lock, DLOCK_OK);
-    break_session(lock); /* and so does the watch over the connection */
-    CHECK_EQUAL(state_of(lock), DLOCK_SUSPECT);
+    beat(lock);
+    CHECK_EQUAL(atomic_load(&tested.count), 2);
     end();
 }
 
-static void check_lost(const lock *lock) {
-    CHECK_EQUAL(state_of(lock), DLOCK_GONE);
-    CHECK_EQUAL(lock->lease.why, DLOCK_LOST);
-    CHECK_EQUAL(lock->told_sooner, 2);
-    CHECK(lock->attempt.fence == FENCE);
-    CHECK(lock->session.own == NULL);
-    run_until(fake_loop.now_us + 2 * LEASE_MS * MS);
-    CHECK_EQUAL(lock->starts, 1);
+TEST(a_connection_that_was_replaced_costs_nothing) {
+    lock *lock = begin_endless();
+    end_connection(lock);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
+    open_again(lock, false);
+    run_until(T0_US + 1000 * MS);
+    CHECK_EQUAL(starts, 0);
     end();
 }
 
-static lock *begin_move(void) {
-    lock *lock = begin_session();
-    break_session(lock);
-    run_until(T0_US);
-    return lock;
+TEST(a_heartbeat_of_a_session_without_the_lock_renews_nothing) {
+    lock *lock = begin_tie();
+    int64_t gone_us = lease_gone_at_us(&lock->lease);
+    run_until(T0_US + 100 * MS);
+    beat(lock);
+    CHECK_EQUAL(lease_gone_at_us(&lock->lease), gone_us);
+    grant_tie(lock, FENCE);
+    CHECK_EQUAL(lease_gone_at_us(&lock->lease), gone_us + 100 * MS);
+    end();
 }
 
-static void another_fence_is_another_lock_and_is_given_back(void) {
-    lock *lock = begin_move();
-    grant_move(lock, FENCE + 1);
+TEST(another_fence_is_another_lock_and_is_given_back) {
+    lock *lock = begin_tie();
+    grant_tie(lock, FENCE + 1);
     CHECK_EQUAL(withdrawals_added, 1);
-    CHECK(lock->connections[1].is_closed);
     check_lost(lock);
 }
 
-static void a_session_that_another_holds_is_lost(void) {
-    lock *lock = begin_move();
+TEST(a_lock_that_another_holds_is_lost) {
+    lock *lock = begin_tie();
     answer(lock, DLOCK_BUSY);
-    check_lost(lock);
-}
-
-static void a_move_in_doubt_is_a_loss(void) {
-    lock *lock = begin_move();
-    answer(lock, DLOCK_IN_DOUBT);
     CHECK_EQUAL(withdrawals_added, 0);
     check_lost(lock);
 }
 
-static void a_server_that_may_have_granted_a_move_is_a_loss(void) {
-    lock *lock = begin_move();
-    lock->attempt.may_hold = true;
-    answer(lock, DLOCK_UNREACHABLE);
-    check_lost(lock);
-}
-
-static void a_move_that_is_refused_for_good_is_a_loss(void) {
-    lock *lock = begin_move();
+TEST(a_tie_that_is_refused_for_good_is_a_loss) {
+    lock *lock = begin_tie();
     answer_with(lock, DLOCK_REFUSED, false);
     check_lost(lock);
 }
 
-static void a_move_that_reached_nobody_is_tried_again(void) {
-    lock *lock = begin_move();
+/* However late the requests arrive: the same token gets the same lock. */
+TEST(a_tie_that_failed_or_is_in_doubt_is_tried_again) {
+    lock *lock = begin_tie();
     answer(lock, DLOCK_UNREACHABLE);
     CHECK_EQUAL(lock->lease.why, DLOCK_UNREACHABLE);
     run_until(T0_US + 20 * MS - 1);
     CHECK_EQUAL(lock->starts, 1);
     run_until(T0_US + 20 * MS);
-    answer_with(lock, DLOCK_REFUSED, true);
+    answer(lock, DLOCK_IN_DOUBT);
     run_until(T0_US + 60 * MS);
-    CHECK_EQUAL(lock->starts, 3);
-    CHECK_EQUAL(state_of(lock), DLOCK_SUSPECT);
-    grant_move(lock, FENCE);
-    CHECK_EQUAL(state_of(lock), DLOCK_HELD);
+    answer_with(lock, DLOCK_REFUSED, true);
+    run_until(T0_US + 140 * MS);
+    CHECK_EQUAL(lock->starts, 4);
+    grant_tie(lock, FENCE);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
     CHECK_EQUAL(lock->lease.why, DLOCK_OK);
     end();
 }
 
-static void a_session_that_finds_no_server_is_gone_in_time(void) {
-    lock *lock = begin_move();
+TEST(a_lock_that_finds_no_server_is_gone_in_time) {
+    lock *lock = begin_tie();
     while (lock->is_running) {
         answer(lock, DLOCK_UNREACHABLE);
         run_until(fake_loop.now_us + 500 * MS);
     }
-    CHECK_EQUAL(state_of(lock), DLOCK_GONE);
-    CHECK(fake_loop.now_us <= T0_US + (LEASE_MS + 500) * MS);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_LOST);
+    CHECK(fake_loop.now_us <= T0_US + (SESSION_MS + 500) * MS);
     CHECK_EQUAL(lock->attempt.operation, DLOCK_ACQUIRING); /* no extension meanwhile */
     end();
 }
 
-static void a_session_without_renewal_is_moved_but_not_extended(void) {
-    begin_world();
-    init(&locks[0], &(lease_rule){.lease_ms = LEASE_MS});
-    make_session(&locks[0]);
-    hold(&locks[0]);
-    run_until(T0_US + EVERY_MS * MS);
-    CHECK_EQUAL(starts, 0);
-    break_session(&locks[0]);
-    run_until(T0_US + EVERY_MS * MS);
-    CHECK_EQUAL(starts, 1);
-    grant_move(&locks[0], FENCE);
-    CHECK_EQUAL(state_of(&locks[0]), DLOCK_HELD);
-    run_until(T0_US + 2 * LEASE_MS * MS);
-    CHECK_EQUAL(starts, 1);
-    end();
-}
-
-static void a_session_that_breaks_during_an_extension_is_moved_at_once(void) {
-    lock *lock = begin_session();
+TEST(a_session_that_is_forgotten_during_an_extension_is_tied_at_once) {
+    lock *lock = begin_momentary();
     run_until(T0_US + EVERY_MS * MS);
     CHECK(lock->is_running);
-    break_session(lock);
+    open_again(lock, true);
     CHECK(lock->is_abandoned);
     run_until(fake_loop.now_us);
     CHECK_EQUAL(lock->attempt.operation, DLOCK_ACQUIRING);
-    CHECK(lock->attempt.is_background); /* the lock is held: nothing is withdrawn */
     end();
 }
 
-static void a_session_that_breaks_while_its_owner_extends_is_moved_afterwards(void) {
-    lock *lock = begin_session();
+TEST(a_tie_under_way_is_not_begun_again) {
+    lock *lock = begin_tie();
+    open_again(lock, true);
+    run_until(T0_US);
+    CHECK_EQUAL(lock->starts, 1);
+    CHECK(lock->is_running);
+    end();
+}
+
+TEST(a_name_that_another_server_has_is_tied_there) {
+    lock *lock = begin_endless();
+    table_of(lock)->on_moved(&lock->tie.guest);
+    run_until(T0_US);
+    CHECK_EQUAL(lock->attempt.operation, DLOCK_ACQUIRING);
+    grant_tie(lock, FENCE);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
+    end();
+}
+
+TEST(a_session_that_was_forgotten_before_the_lock_was_kept_is_tied_again) {
+    begin_world();
+    init_renewed(&locks[0]);
+    tie_lock(&locks[0], false, true);
+    open_again(&locks[0], true);
+    hold(&locks[0]);
+    run_until(T0_US);
+    CHECK_EQUAL(locks[0].attempt.operation, DLOCK_ACQUIRING);
+    end();
+}
+
+TEST(a_session_that_is_forgotten_as_soon_as_the_lock_is_tied_is_tied_again) {
+    lock *lock = begin_tie();
+    lock->tie.is_forgotten = true;
+    grant_tie(lock, FENCE);
+    run_until(fake_loop.now_us);
+    CHECK_EQUAL(lock->starts, 2);
+    end();
+}
+
+TEST(a_refusal_of_the_session_is_why_the_lock_is_suspect) {
+    lock *lock = begin_endless();
+    table_of(lock)->on_refused(&lock->tie.guest, DLOCK_REFUSED, "NOPERM no");
+    CHECK_EQUAL(lock->lease.why, DLOCK_REFUSED);
+    CHECK_EQUAL(starts, 0);
+    end();
+}
+
+/* -- locks that end with the connection */
+
+static lock *begin_cut_off(void) {
+    lock *lock = begin_momentary();
+    end_connection(lock);
+    return lock;
+}
+
+TEST(a_lock_that_ends_with_the_connection_is_in_question_until_it_is_tied_again) {
+    lock *lock = begin_cut_off();
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_SUSPECT);
+    CHECK_EQUAL(lease_left_us(&lock->lease, fake_loop.now_us), 0);
+    CHECK_EQUAL(lock->told_sooner, 1);
+    run_until(T0_US + 100 * MS);
+    CHECK_EQUAL(starts, 0); /* nothing can be tied yet */
+    open_again(lock, false);
+    run_until(fake_loop.now_us);
+    CHECK_EQUAL(lock->attempt.operation, DLOCK_ACQUIRING);
+    grant_tie(lock, FENCE);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
+    end();
+}
+
+TEST(a_connection_that_ends_during_an_extension_puts_the_lock_in_question) {
+    lock *lock = begin_momentary();
+    run_until(T0_US + EVERY_MS * MS);
+    CHECK(lock->is_running);
+    end_connection(lock);
+    CHECK(lock->is_abandoned);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_SUSPECT);
+    end();
+}
+
+TEST(a_connection_that_ends_while_its_owner_extends_is_tied_afterwards) {
+    lock *lock = begin_momentary();
     CHECK(renewal_pause(&lock->kept));
-    break_session(lock);
-    CHECK_EQUAL(state_of(lock), DLOCK_SUSPECT);
+    end_connection(lock);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_SUSPECT);
+    open_again(lock, false);
     run_until(T0_US + 100 * MS);
     CHECK_EQUAL(starts, 0);
     CHECK(lease_extend(&lock->lease, fake_loop.now_us, LEASE_MS, fake_loop.now_us));
-    CHECK_EQUAL(state_of(lock), DLOCK_SUSPECT);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_SUSPECT);
     renewal_resume(&lock->kept);
     run_until(fake_loop.now_us);
     CHECK_EQUAL(lock->attempt.operation, DLOCK_ACQUIRING);
@@ -163,88 +315,58 @@ static void a_session_that_breaks_while_its_owner_extends_is_moved_afterwards(vo
     end();
 }
 
-static void an_owner_cannot_extend_a_session_that_is_cut_off(void) {
-    lock *lock = begin_session();
-    break_session(lock);
+TEST(an_owner_cannot_extend_a_lock_that_is_cut_off) {
+    lock *lock = begin_cut_off();
     CHECK(!renewal_pause(&lock->kept));
+    open_again(lock, false);
     run_until(T0_US);
     CHECK(!renewal_pause(&lock->kept));
     CHECK(lock->is_running);
     answer(lock, DLOCK_UNREACHABLE);
     CHECK(!renewal_pause(&lock->kept));
     run_until(T0_US + 20 * MS);
-    grant_move(lock, FENCE);
+    grant_tie(lock, FENCE);
     CHECK(renewal_pause(&lock->kept));
     end();
 }
 
-static void a_session_that_broke_before_it_was_kept_is_moved(void) {
+TEST(a_lock_without_renewal_is_tied_but_not_extended) {
     begin_world();
-    init_renewed(&locks[0]);
-    make_session(&locks[0]);
-    locks[0].connections[0].own.conn = NULL;
+    init(&locks[0], &(lease_rule){.lease_ms = LEASE_MS});
+    tie_lock(&locks[0], false, true);
     hold(&locks[0]);
-    CHECK_EQUAL(state_of(&locks[0]), DLOCK_SUSPECT);
-    run_until(T0_US);
-    CHECK_EQUAL(locks[0].attempt.operation, DLOCK_ACQUIRING);
+    run_until(T0_US + EVERY_MS * MS);
+    CHECK_EQUAL(starts, 0);
+    end_connection(&locks[0]);
+    open_again(&locks[0], false);
+    run_until(T0_US + EVERY_MS * MS);
+    CHECK_EQUAL(starts, 1);
+    grant_tie(&locks[0], FENCE);
+    CHECK_EQUAL(state_of(&locks[0]), DLOCK_STATE_HELD);
+    run_until(T0_US + 2 * LEASE_MS * MS);
+    CHECK_EQUAL(starts, 1);
     end();
 }
 
-static void a_session_that_breaks_as_soon_as_it_is_moved_is_moved_again(void) {
-    lock *lock = begin_move();
-    lock->connections[1].own.conn = NULL;
-    grant_move(lock, FENCE);
-    CHECK_EQUAL(state_of(lock), DLOCK_SUSPECT);
-    run_until(fake_loop.now_us);
-    CHECK_EQUAL(lock->starts, 2);
-    CHECK(lock->connections[1].is_closed);
-    end();
-}
+/* -- given back */
 
-static void a_session_that_is_given_back_keeps_its_connection(void) {
-    lock *lock = begin_session();
+TEST(a_lock_that_is_given_back_leaves_the_session) {
+    lock *lock = begin_endless();
     renewal_end(&lock->kept);
-    CHECK(lock->session.own == &lock->connections[0].own);
-    CHECK(!lock->connections[0].is_closed);
-    CHECK(lock->connections[0].own.on_broken == NULL);
-    end();
-}
-
-static void a_broken_session_that_is_given_back_has_no_connection(void) {
-    lock *lock = begin_session();
-    break_session(lock);
-    renewal_end(&lock->kept);
-    CHECK(lock->session.own == NULL);
-    CHECK(lock->connections[0].is_closed);
+    CHECK(lock->tie.guest.presence == NULL);
     CHECK_EQUAL(starts, 0);
     end();
 }
 
-static void a_move_is_withdrawn_when_the_lock_is_given_back(void) {
-    lock *lock = begin_move();
+TEST(a_tie_is_abandoned_when_the_lock_is_given_back) {
+    lock *lock = begin_tie();
     renewal_end(&lock->kept);
     CHECK(lock->is_abandoned);
     CHECK(lock->attempt.fence == FENCE);
+    CHECK(lock->tie.guest.presence == NULL);
     end();
 }
 
 int main(void) {
-    UNIT_RUN(a_session_without_its_connection_is_in_question_and_is_moved);
-    UNIT_RUN(another_fence_is_another_lock_and_is_given_back);
-    UNIT_RUN(a_session_that_another_holds_is_lost);
-    UNIT_RUN(a_move_in_doubt_is_a_loss);
-    UNIT_RUN(a_server_that_may_have_granted_a_move_is_a_loss);
-    UNIT_RUN(a_move_that_is_refused_for_good_is_a_loss);
-    UNIT_RUN(a_move_that_reached_nobody_is_tried_again);
-    UNIT_RUN(a_session_that_finds_no_server_is_gone_in_time);
-    UNIT_RUN(a_session_without_renewal_is_moved_but_not_extended);
-    UNIT_RUN(a_session_that_breaks_during_an_extension_is_moved_at_once);
-    UNIT_RUN(a_session_that_breaks_while_its_owner_extends_is_moved_afterwards);
-    UNIT_RUN(an_owner_cannot_extend_a_session_that_is_cut_off);
-    UNIT_RUN(a_session_that_broke_before_it_was_kept_is_moved);
-    UNIT_RUN(a_session_that_breaks_as_soon_as_it_is_moved_is_moved_again);
-    UNIT_RUN(a_session_that_is_given_back_keeps_its_connection);
-    UNIT_RUN(a_broken_session_that_is_given_back_has_no_connection);
-    UNIT_RUN(a_move_is_withdrawn_when_the_lock_is_given_back);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

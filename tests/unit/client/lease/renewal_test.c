@@ -2,7 +2,7 @@
 /* renewal_test.c - extensions in the background, in waves, until a lock is given back or gone. */
 #include "renewal_world.h"
 
-static void a_lock_is_extended_when_that_is_due(void) {
+TEST(a_lock_is_extended_when_that_is_due) {
     lock *lock = begin();
     run_until(T0_US + EVERY_MS * MS - 1);
     CHECK_EQUAL(starts, 0);
@@ -20,23 +20,21 @@ static void a_lock_is_extended_when_that_is_due(void) {
     answer(lock, DLOCK_OK);
     CHECK(!attempt->is_background);
     CHECK_EQUAL(lease_gone_at_us(&lock->lease), gone_us + EVERY_MS * MS);
-    CHECK_EQUAL((int64_t)atomic_load(&tested.count), 1);
+    CHECK_EQUAL(atomic_load(&tested.count), 1);
     run_until(T0_US + 2 * EVERY_MS * MS);
     CHECK_EQUAL(starts, 2);
     CHECK_EQUAL(lock->told_sooner, 0);
-    end();
 }
 
-static void a_lock_without_renewal_is_not_extended(void) {
+TEST(a_lock_without_renewal_is_not_extended) {
     begin_world();
     init(&locks[0], &(lease_rule){.lease_ms = LEASE_MS});
     hold(&locks[0]);
     run_until(T0_US + 2 * LEASE_MS * MS);
     CHECK_EQUAL(starts, 0);
-    end();
 }
 
-static void locks_that_are_due_soon_join_a_wave(void) {
+TEST(locks_that_are_due_soon_join_a_wave) {
     begin_world();
     const int64_t begun_ms[] = {0, EVERY_MS / 2, EVERY_MS / 2 + 1};
     for (int i = 0; i < 3; i++) {
@@ -53,10 +51,9 @@ static void locks_that_are_due_soon_join_a_wave(void) {
     CHECK_EQUAL(locks[2].starts, 1);
     CHECK_EQUAL(locks[0].started_us, locks[2].started_us);
     CHECK_EQUAL(locks[1].started_us, locks[2].started_us);
-    end();
 }
 
-static void thousands_of_locks_are_a_few_waves(void) {
+TEST(thousands_of_locks_are_a_few_waves) {
     begin_world();
     for (int i = 0; i < LOCKS; i++) {
         fake_loop.now_us = T0_US + i * 100;
@@ -69,11 +66,10 @@ static void thousands_of_locks_are_a_few_waves(void) {
     CHECK_EQUAL(fake_loop.timer_runs, 3); /* some are made to wait for the next wave */
     for (int i = 0; i < LOCKS; i++)
         answer(&locks[i], DLOCK_OK);
-    CHECK_EQUAL((int64_t)atomic_load(&tested.count), LOCKS);
-    end();
+    CHECK_EQUAL(atomic_load(&tested.count), LOCKS);
 }
 
-static void a_failed_extension_is_tried_again_until_the_lock_is_gone(void) {
+TEST(a_failed_extension_is_tried_again_until_the_lock_is_gone) {
     lock *lock = begin();
     int64_t gone_us = lease_gone_at_us(&lock->lease), pause_ms = 20;
     run_until(T0_US + EVERY_MS * MS);
@@ -91,48 +87,44 @@ static void a_failed_extension_is_tried_again_until_the_lock_is_gone(void) {
         run_until(fake_loop.now_us + 500 * MS);
     }
     CHECK(fake_loop.now_us >= gone_us && fake_loop.now_us <= gone_us + 500 * MS);
-    CHECK_EQUAL(state_of(lock), DLOCK_GONE);
-    end();
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_LOST);
 }
 
-static void a_success_ends_the_pauses(void) {
+TEST(a_success_ends_the_pauses) {
     lock *lock = begin();
     run_until(T0_US + EVERY_MS * MS);
     answer(lock, DLOCK_IN_DOUBT);
     run_until(fake_loop.now_us + 20 * MS);
     answer(lock, DLOCK_OK);
     CHECK_EQUAL(lock->lease.why, DLOCK_OK);
-    CHECK_EQUAL(state_of(lock), DLOCK_HELD);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
     run_until(lock->started_us + EVERY_MS * MS);
     CHECK_EQUAL(lock->starts, 3);
-    end();
 }
 
-static void a_lock_that_its_server_forgot_is_lost(void) {
+TEST(a_lock_that_its_server_forgot_is_lost) {
     lock *lock = begin();
     run_until(T0_US + EVERY_MS * MS);
     answer(lock, DLOCK_LOST);
-    CHECK_EQUAL(state_of(lock), DLOCK_GONE);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_LOST);
     CHECK_EQUAL(lock->lease.why, DLOCK_LOST);
     CHECK_EQUAL(lock->told_sooner, 1);
     run_until(T0_US + 3 * LEASE_MS * MS);
     CHECK_EQUAL(lock->starts, 1);
-    end();
 }
 
-static void a_reply_that_comes_too_late_does_not_count(void) {
+TEST(a_reply_that_comes_too_late_does_not_count) {
     lock *lock = begin();
     run_until(T0_US + LEASE_MS * MS);
     CHECK_EQUAL(lock->starts, 1);
     answer(lock, DLOCK_OK);
-    CHECK_EQUAL((int64_t)atomic_load(&tested.count), 0);
-    CHECK_EQUAL(state_of(lock), DLOCK_GONE);
+    CHECK_EQUAL(atomic_load(&tested.count), 0);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_LOST);
     run_until(T0_US + 3 * LEASE_MS * MS);
     CHECK_EQUAL(lock->starts, 1);
-    end();
 }
 
-static void a_lock_is_not_held_for_longer_than_its_bound(void) {
+TEST(a_lock_is_not_held_for_longer_than_its_bound) {
     begin_world();
     init(&locks[0], &(lease_rule){.lease_ms = LEASE_MS,
                                   .renew_every_ms = EVERY_MS,
@@ -145,10 +137,9 @@ static void a_lock_is_not_held_for_longer_than_its_bound(void) {
     }
     int64_t gone_us = lease_gone_at_us(&locks[0].lease);
     CHECK(gone_us <= T0_US + 30000 * MS && gone_us > T0_US + 28000 * MS);
-    end();
 }
 
-static void extensions_with_replicas_take_turns(void) {
+TEST(extensions_with_replicas_take_turns) {
     begin_world();
     for (int i = 0; i < 20; i++) {
         init_renewed(&locks[i]);
@@ -183,10 +174,9 @@ static void extensions_with_replicas_take_turns(void) {
     CHECK_EQUAL(running, 16);
     run_until(fake_loop.now_us);
     CHECK_EQUAL(starts, 21);
-    end();
 }
 
-static void a_lock_that_is_given_back_is_left_alone(void) {
+TEST(a_lock_that_is_given_back_is_left_alone) {
     lock *lock = begin();
     run_until(T0_US + EVERY_MS * MS);
     renewal_end(&lock->kept);
@@ -198,10 +188,9 @@ static void a_lock_that_is_given_back_is_left_alone(void) {
     hold(lock); /* and can be kept again */
     run_until(fake_loop.now_us + EVERY_MS * MS);
     CHECK_EQUAL(starts, 2);
-    end();
 }
 
-static void an_extension_by_the_owner_has_the_attempt_for_itself(void) {
+TEST(an_extension_by_the_owner_has_the_attempt_for_itself) {
     lock *lock = begin();
     run_until(T0_US + EVERY_MS * MS);
     CHECK(renewal_pause(&lock->kept));
@@ -215,42 +204,25 @@ static void an_extension_by_the_owner_has_the_attempt_for_itself(void) {
     CHECK_EQUAL(starts, 1);
     run_until(T0_US + 3 * EVERY_MS * MS);
     CHECK_EQUAL(starts, 2);
-    end();
 }
 
-static void a_renewal_that_is_overdue_follows_the_owner_at_once(void) {
+TEST(a_renewal_that_is_overdue_follows_the_owner_at_once) {
     lock *lock = begin();
     CHECK(renewal_pause(&lock->kept));
     run_until(T0_US + (EVERY_MS + IO_MS) * MS);
     renewal_resume(&lock->kept);
     run_until(fake_loop.now_us + 1 * MS);
     CHECK_EQUAL(starts, 1);
-    end();
 }
 
-static void a_lock_that_is_not_kept_can_be_paused(void) {
+TEST(a_lock_that_is_not_kept_can_be_paused) {
     begin_world();
     init_renewed(&locks[0]);
     CHECK(renewal_pause(&locks[0].kept));
     renewal_resume(&locks[0].kept);
     CHECK(heap_first(&fake_loop.timers) == NULL);
-    end();
 }
 
 int main(void) {
-    UNIT_RUN(a_lock_is_extended_when_that_is_due);
-    UNIT_RUN(a_lock_without_renewal_is_not_extended);
-    UNIT_RUN(locks_that_are_due_soon_join_a_wave);
-    UNIT_RUN(thousands_of_locks_are_a_few_waves);
-    UNIT_RUN(a_failed_extension_is_tried_again_until_the_lock_is_gone);
-    UNIT_RUN(a_success_ends_the_pauses);
-    UNIT_RUN(a_lock_that_its_server_forgot_is_lost);
-    UNIT_RUN(a_reply_that_comes_too_late_does_not_count);
-    UNIT_RUN(a_lock_is_not_held_for_longer_than_its_bound);
-    UNIT_RUN(extensions_with_replicas_take_turns);
-    UNIT_RUN(a_lock_that_is_given_back_is_left_alone);
-    UNIT_RUN(an_extension_by_the_owner_has_the_attempt_for_itself);
-    UNIT_RUN(a_renewal_that_is_overdue_follows_the_owner_at_once);
-    UNIT_RUN(a_lock_that_is_not_kept_can_be_paused);
-    return unit_summary();
+    return unit_main(NULL, end);
 }

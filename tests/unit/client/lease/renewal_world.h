@@ -1,38 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* renewal_world.h - locks that are kept, and a deployment that does what the test says; see also
- * fake_loop.h. */
+/* renewal_world.h - locks that are kept, a deployment that does what the test says, and a session
+ * whose events the test tells; see also fake_loop.h. */
 #ifndef DLOCK_RENEWAL_WORLD_H
 #define DLOCK_RENEWAL_WORLD_H
 
 #include "fake_loop.h"
 
-#define own_connection_close fake_connection_close
-#define withdrawals_add      fake_withdrawals_add
-#define notifier_look        fake_notifier_look
-#define renewal_init         tested_renewal_init
-#define renewal_begin        tested_renewal_begin
-#define renewal_end          tested_renewal_end
-#define renewal_pause        tested_renewal_pause
-#define renewal_resume       tested_renewal_resume
+#define presence_leave      fake_presence_leave
+#define presence_timeout_ms fake_presence_timeout_ms
+#define presence_renewed_us fake_presence_renewed_us
+#define withdrawals_add     fake_withdrawals_add
+#define notifier_look       fake_notifier_look
+#define renewal_init        tested_renewal_init
+#define renewal_begin       tested_renewal_begin
+#define renewal_end         tested_renewal_end
+#define renewal_pause       tested_renewal_pause
+#define renewal_resume      tested_renewal_resume
 
 #include "lease/renewal.c"
 #include "unit.h"
 
-enum { LEASE_MS = 10000, EVERY_MS = 3000, IO_MS = 200, CONNECT_MS = 300 };
+enum { LEASE_MS = 10000, EVERY_MS = 3000, IO_MS = 200, CONNECT_MS = 300, SESSION_MS = 9000 };
 enum { LOCKS = 3000, FENCE = 77 };
-
-typedef struct fake_own {
-    own_connection own;
-    bool is_closed;
-} fake_own;
 
 typedef struct lock {
     lease lease;
     attempt attempt;
     watched_lock watched;
     kept_lock kept;
-    session session;
-    fake_own connections[3];
+    tie tie;
     bool is_running, is_abandoned;
     int starts, told_sooner;
     int64_t started_us;
@@ -41,6 +37,7 @@ typedef struct lock {
 static lock locks[LOCKS];
 static renewal tested;
 static int starts, withdrawals_added;
+static int64_t renewed_us; /* the last heartbeat of the session */
 
 /* -- fakes */
 
@@ -66,15 +63,27 @@ static inline void fake_abandon(deployment *deployment, attempt *attempt) {
     lock_of(attempt)->is_abandoned = true;
 }
 
-void own_connection_close(own_connection *own) {
-    if (own == NULL) return;
-    CHECK(!container_of(own, fake_own, own)->is_closed);
-    container_of(own, fake_own, own)->is_closed = true;
+static inline struct presence *fake_presence(void) {
+    return (struct presence *)(void *)&renewed_us; /* any address: nothing looks behind it */
+}
+
+void presence_leave(guest *guest) {
+    guest->presence = NULL;
+}
+
+uint32_t presence_timeout_ms(const guest *guest) {
+    CHECK(guest->presence != NULL);
+    return SESSION_MS;
+}
+
+int64_t presence_renewed_us(const guest *guest) {
+    CHECK(guest->presence != NULL);
+    return renewed_us;
 }
 
 void withdrawals_add(deployment *deployment, const char *name, const char *token,
                      uint32_t lease_ms) {
-    CHECK(deployment->loop == &fake_loop && lease_ms == 1);
+    CHECK(deployment->loop == &fake_loop && lease_ms == SESSION_MS);
     CHECK(strcmp(name, "name") == 0 && strcmp(token, "token") == 0);
     withdrawals_added++;
 }
@@ -86,13 +95,17 @@ void notifier_look(watched_lock *watched) {
 /* -- what tests do */
 
 static const deployment_table table = {.start = fake_start, .abandon = fake_abandon};
-static deployment fake_deployment = {
-    .table = &table, .loop = &fake_loop, .io_timeout_ms = IO_MS, .connect_timeout_ms = CONNECT_MS};
+static deployment fake_deployment = {.table = &table,
+                                     .loop = &fake_loop,
+                                     .io_timeout_ms = IO_MS,
+                                     .connect_timeout_ms = CONNECT_MS,
+                                     .session_ms = SESSION_MS};
 
 static inline void begin_world(void) {
     fake_loop_reset();
     memset(locks, 0, sizeof(locks));
     starts = withdrawals_added = 0;
+    renewed_us = T0_US;
     renewal_init(&tested, &fake_deployment);
 }
 
@@ -116,11 +129,12 @@ static inline void hold(lock *lock) {
     renewal_begin(&tested, &lock->kept);
 }
 
-static inline void make_session(lock *lock) {
-    for (size_t i = 0; i < 3; i++) /* any address: nothing looks behind it */
-        lock->connections[i].own.conn = (connection *)(void *)&lock->connections[i];
-    lock->session.own = &lock->connections[0].own;
-    lock->attempt.terms.session = &lock->session;
+/* The attempt that took the lock has tied it. */
+static inline void tie_lock(lock *lock, bool is_endless, bool is_momentary) {
+    lock->tie = (tie){.is_endless = is_endless,
+                      .is_momentary = is_momentary,
+                      .guest = {.table = &tie_table, .presence = fake_presence()}};
+    lock->attempt.terms.tie = &lock->tie;
 }
 
 /* One lock that is renewed. */
@@ -131,10 +145,22 @@ static inline lock *begin(void) {
     return &locks[0];
 }
 
-static inline lock *begin_session(void) {
+/* One lock that lasts as long as the session. */
+static inline lock *begin_endless(void) {
+    begin_world();
+    init(&locks[0], &(lease_rule){.lease_ms = SESSION_MS,
+                                  .renew_every_ms = SESSION_MS / 3,
+                                  .io_timeout_ms = IO_MS});
+    tie_lock(&locks[0], true, false);
+    hold(&locks[0]);
+    return &locks[0];
+}
+
+/* One lock that is renewed, and ends with the connection of the session as well. */
+static inline lock *begin_momentary(void) {
     begin_world();
     init_renewed(&locks[0]);
-    make_session(&locks[0]);
+    tie_lock(&locks[0], false, true);
     hold(&locks[0]);
     return &locks[0];
 }
@@ -152,16 +178,37 @@ static inline void answer(lock *lock, dlock_status status) {
     answer_with(lock, status, true);
 }
 
-static inline void break_session(lock *lock) {
-    own_connection *own = lock->session.own;
-    own->conn = NULL;
-    CHECK(own->on_broken != NULL);
-    if (own->on_broken != NULL) own->on_broken(own->arg);
+/* -- what the session tells */
+
+static inline const guest_table *table_of(lock *lock) {
+    return lock->tie.guest.table;
 }
 
-/* The deployment has moved the session to the next connection. */
-static inline void grant_move(lock *lock, uint64_t fence) {
-    lock->session.own = &lock->connections[1].own;
+static inline void beat(lock *lock) {
+    renewed_us = fake_loop.now_us;
+    if (table_of(lock)->on_renewed != NULL)
+        table_of(lock)->on_renewed(&lock->tie.guest, renewed_us);
+}
+
+static inline void end_connection(lock *lock) {
+    if (table_of(lock)->on_away != NULL) table_of(lock)->on_away(&lock->tie.guest);
+}
+
+static inline void open_again(lock *lock, bool is_new) {
+    renewed_us = fake_loop.now_us;
+    table_of(lock)->on_open(&lock->tie.guest, is_new);
+}
+
+static inline void tell_lost(lock *lock, const char *why) {
+    reply text = {.kind = REPLY_TEXT, .text = why, .length = strlen(why)};
+    session_event event = {.kind = EVENT_LOST, .why = &text};
+    table_of(lock)->on_event(&lock->tie.guest, &event);
+}
+
+/* The attempt has tied the lock again; as routed_send.c leaves the guest. */
+static inline void grant_tie(lock *lock, uint64_t fence) {
+    lock->tie.guest.presence = fake_presence();
+    lock->tie.guest.table = &tie_table;
     lock->attempt.fence = fence;
     answer(lock, DLOCK_OK);
 }

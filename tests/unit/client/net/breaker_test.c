@@ -17,20 +17,20 @@ static void fail(int times, int64_t now_us) {
         breaker_note(&circuit, false, now_us);
 }
 
-static void a_server_without_failures_is_tried(void) {
+TEST(a_server_without_failures_is_tried) {
     begin();
     CHECK(breaker_allows(&circuit, 0));
     breaker_note(&circuit, true, 1);
     CHECK(breaker_allows(&circuit, 2));
 }
 
-static void some_failures_are_tolerated(void) {
+TEST(some_failures_are_tolerated) {
     begin();
     fail(TOLERATED, 1000);
     CHECK(breaker_allows(&circuit, 1000));
 }
 
-static void more_failures_open_the_circuit_for_a_moment(void) {
+TEST(more_failures_open_the_circuit_for_a_moment) {
     begin();
     fail(TOLERATED + 1, 1000);
     CHECK(!breaker_allows(&circuit, 1000));
@@ -38,7 +38,7 @@ static void more_failures_open_the_circuit_for_a_moment(void) {
     CHECK(breaker_allows(&circuit, 1000 + FIRST_US));
 }
 
-static void a_success_in_between_starts_the_count_again(void) {
+TEST(a_success_in_between_starts_the_count_again) {
     begin();
     fail(TOLERATED, 1000);
     breaker_note(&circuit, true, 1000);
@@ -46,7 +46,7 @@ static void a_success_in_between_starts_the_count_again(void) {
     CHECK(breaker_allows(&circuit, 1000));
 }
 
-static void after_the_pause_one_caller_may_try(void) {
+TEST(after_the_pause_one_caller_may_try) {
     begin();
     fail(TOLERATED + 1, 0);
     CHECK(breaker_allows(&circuit, FIRST_US));
@@ -54,7 +54,7 @@ static void after_the_pause_one_caller_may_try(void) {
     CHECK(!breaker_allows(&circuit, FIRST_US + 1));
 }
 
-static void a_trial_that_succeeds_closes_the_circuit(void) {
+TEST(a_trial_that_succeeds_closes_the_circuit) {
     begin();
     fail(TOLERATED + 1, 0);
     CHECK(breaker_allows(&circuit, FIRST_US));
@@ -63,7 +63,7 @@ static void a_trial_that_succeeds_closes_the_circuit(void) {
     CHECK(breaker_allows(&circuit, FIRST_US));
 }
 
-static void a_trial_that_fails_makes_the_pause_longer_up_to_a_bound(void) {
+TEST(a_trial_that_fails_makes_the_pause_longer_up_to_a_bound) {
     begin();
     fail(TOLERATED + 1, 0);
     int64_t now_us = FIRST_US, pause_us = FIRST_US;
@@ -77,28 +77,19 @@ static void a_trial_that_fails_makes_the_pause_longer_up_to_a_bound(void) {
     CHECK_EQUAL(pause_us, MAX_US);
 }
 
-static void a_trial_without_a_result_does_not_block_the_circuit(void) {
+TEST(a_trial_without_a_result_does_not_block_the_circuit) {
     begin();
     fail(TOLERATED + 1, 0);
     CHECK(breaker_allows(&circuit, FIRST_US));
     CHECK(breaker_allows(&circuit, FIRST_US + 2 * FIRST_US));
 }
 
-static void many_failures_at_once_count_once(void) {
+TEST(many_failures_at_once_count_once) {
     begin();
     fail(1000, 0);
     CHECK(breaker_allows(&circuit, FIRST_US));
 }
 
 int main(void) {
-    UNIT_RUN(a_server_without_failures_is_tried);
-    UNIT_RUN(some_failures_are_tolerated);
-    UNIT_RUN(more_failures_open_the_circuit_for_a_moment);
-    UNIT_RUN(a_success_in_between_starts_the_count_again);
-    UNIT_RUN(after_the_pause_one_caller_may_try);
-    UNIT_RUN(a_trial_that_succeeds_closes_the_circuit);
-    UNIT_RUN(a_trial_that_fails_makes_the_pause_longer_up_to_a_bound);
-    UNIT_RUN(a_trial_without_a_result_does_not_block_the_circuit);
-    UNIT_RUN(many_failures_at_once_count_once);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

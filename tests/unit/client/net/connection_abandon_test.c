@@ -3,44 +3,35 @@
  * sent, and replies to sent requests are skipped. */
 #include "net_world.h"
 
-static void the_reply_to_an_abandoned_request_is_skipped(void) {
-    begin();
+TEST(the_reply_to_an_abandoned_request_is_skipped) {
     connection *conn = connect_peer();
-    record a = new_record("a"), b = new_record("b"), c = new_record("c");
     send_line(conn, "GET a", &a);
     send_line(conn, "GET b; GET bb", &b);
     settle();
     CHECK(connection_abandon(&b.request));
     send_line(conn, "GET c", &c);
     settle();
-    link_say(link_at(0), ":1\r\n:2\r\n:22\r\n:3\r\n");
-    settle();
+    say(0, ":1\r\n:2\r\n:22\r\n:3\r\n");
     CHECK_TEXT(world.journal, "a=1, a ok, c=3, c ok");
-    end();
 }
 
-static void an_abandoned_request_that_was_not_sent_is_never_sent(void) {
-    begin();
+TEST(an_abandoned_request_that_was_not_sent_is_never_sent) {
     connection *conn = connect_peer();
-    record a = new_record("a"), b = new_record("b"), c = new_record("c");
     send_line(conn, "GET a", &a);
     send_line(conn, "GET bbbb; GET bb", &b);
     send_line(conn, "GET ccc", &c);
     CHECK(!connection_abandon(&b.request));
     settle();
     CHECK_TEXT(link_at(0)->heard, "GET a; GET ccc");
-    link_say(link_at(0), ":1\r\n:3\r\n");
-    settle();
+    say(0, ":1\r\n:3\r\n");
     CHECK_TEXT(world.journal, "a=1, a ok, c=3, c ok");
-    CHECK_EQUAL((int64_t)world.command_count, 2);
-    end();
+    CHECK_EQUAL(world.command_count, 2);
 }
 
-static void unsent_requests_can_be_abandoned_in_any_order(void) {
+TEST(unsent_requests_can_be_abandoned_in_any_order) {
     const char *const names[] = {"a", "b", "c", "d", "e"};
-    begin();
     connection *conn = connect_peer();
-    record records[5];
+    static record records[5];
     for (int i = 0; i < 5; i++) {
         records[i] = new_record(names[i]);
         char text[16];
@@ -53,10 +44,8 @@ static void unsent_requests_can_be_abandoned_in_any_order(void) {
     settle();
     CHECK_TEXT(link_at(0)->heard, "GET c; GET e");
     CHECK(connection_abandon(&records[2].request));
-    link_say(link_at(0), ":3\r\n:5\r\n");
-    settle();
+    say(0, ":3\r\n:5\r\n");
     CHECK_TEXT(world.journal, "e=5, e ok");
-    end();
 }
 
 static void abandon_self(record *record) {
@@ -67,62 +56,37 @@ static void abandon_other(record *record) {
     CHECK(connection_abandon(record->arg));
 }
 
-static void a_request_can_be_abandoned_by_its_own_reply(void) {
-    begin();
+TEST(a_request_can_be_abandoned_by_its_own_reply) {
     connection *conn = connect_peer();
-    record a = new_record("a"), b = new_record("b");
     a.during_reply = abandon_self;
     send_line(conn, "GET a; GET aa", &a);
     send_line(conn, "GET b", &b);
     settle();
-    link_say(link_at(0), ":1\r\n:11\r\n:2\r\n");
-    settle();
+    say(0, ":1\r\n:11\r\n:2\r\n");
     CHECK_TEXT(world.journal, "a=1, b=2, b ok");
-    end();
 }
 
-static void a_request_can_be_abandoned_by_the_reply_before(void) {
-    begin();
-    connection *conn = connect_peer();
-    record a = new_record("a"), b = new_record("b"), c = new_record("c");
+TEST(a_request_can_be_abandoned_by_the_reply_before) {
     a.during_done = abandon_other;
     a.arg = &b.request;
-    send_line(conn, "GET a", &a);
-    send_line(conn, "GET b", &b);
-    send_line(conn, "GET c", &c);
-    settle();
-    link_say(link_at(0), ":1\r\n:2\r\n:3\r\n");
-    settle();
+    send_gets(connect_peer(), 3);
+    say(0, ":1\r\n:2\r\n:3\r\n");
     CHECK_TEXT(world.journal, "a=1, a ok, c=3, c ok");
-    end();
 }
 
-static void a_request_that_was_abandoned_hears_nothing_of_the_end(void) {
-    begin();
-    connection *conn = connect_peer();
-    record a = new_record("a"), b = new_record("b");
-    send_line(conn, "GET a", &a);
-    send_line(conn, "GET b", &b);
-    settle();
+TEST(a_request_that_was_abandoned_hears_nothing_of_the_end) {
+    send_gets(connect_peer(), 2);
     connection_abandon(&a.request);
-    link_end(link_at(0));
-    settle();
+    hang_up(0);
     CHECK_TEXT(world.journal, "broken, b in doubt");
-    end();
 }
 
-static void a_request_can_be_abandoned_after_its_connection_has_failed(void) {
-    begin();
-    connection *conn = connect_peer();
-    record a = new_record("a"), b = new_record("b");
-    send_line(conn, "GET a", &a);
-    send_line(conn, "GET b", &b);
-    settle();
+TEST(a_request_can_be_abandoned_after_its_connection_has_failed) {
+    connection *conn = send_gets(connect_peer(), 2);
     connection_fail(conn, DLOCK_UNREACHABLE, "enough");
     CHECK(connection_abandon(&a.request));
     settle();
     CHECK_TEXT(world.journal, "broken, b in doubt");
-    end();
 }
 
 /* -- many */
@@ -161,8 +125,7 @@ static void send_number(connection *conn, numbered *numbered, int64_t number) {
     connection_send(conn, line.commands, line.count, &numbered->request);
 }
 
-static void many_requests_get_their_replies_and_abandoned_ones_get_none(void) {
-    begin();
+TEST(many_requests_get_their_replies_and_abandoned_ones_get_none) {
     static numbered requests[MANY];
     connection *conn = connect_peer();
     the_peer.answer = answer_number;
@@ -187,17 +150,8 @@ static void many_requests_get_their_replies_and_abandoned_ones_get_none(void) {
             CHECK_EQUAL(requests[i].got, is_abandoned[i] ? -1 : requests[i].number);
         }
     }
-    end();
 }
 
 int main(void) {
-    UNIT_RUN(the_reply_to_an_abandoned_request_is_skipped);
-    UNIT_RUN(an_abandoned_request_that_was_not_sent_is_never_sent);
-    UNIT_RUN(unsent_requests_can_be_abandoned_in_any_order);
-    UNIT_RUN(a_request_can_be_abandoned_by_its_own_reply);
-    UNIT_RUN(a_request_can_be_abandoned_by_the_reply_before);
-    UNIT_RUN(a_request_that_was_abandoned_hears_nothing_of_the_end);
-    UNIT_RUN(a_request_can_be_abandoned_after_its_connection_has_failed);
-    UNIT_RUN(many_requests_get_their_replies_and_abandoned_ones_get_none);
-    return unit_summary();
+    return unit_main(begin, end);
 }

@@ -28,10 +28,8 @@ static void close_from_within(record *record) {
 
 /* -- partly sent */
 
-static void a_request_is_sent_in_parts_when_the_server_is_slow(void) {
-    begin();
+TEST(a_request_is_sent_in_parts_when_the_server_is_slow) {
     connection *conn = connect_deaf_peer();
-    record a = new_record("a"), b = new_record("b");
     send_long(conn, &a);
     send_line(conn, "GET b", &b);
     settle();
@@ -40,44 +38,33 @@ static void a_request_is_sent_in_parts_when_the_server_is_slow(void) {
         settle();
     }
     CHECK_TEXT(link_at(0)->heard, "SET xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; GET b");
-    link_say(link_at(0), ":1\r\n:2\r\n");
-    settle();
+    say(0, ":1\r\n:2\r\n");
     CHECK_TEXT(world.journal, "a=1, a ok, b=2, b ok");
-    end();
 }
 
-static void a_request_that_is_partly_sent_is_in_doubt(void) {
-    begin();
+TEST(a_request_that_is_partly_sent_is_in_doubt) {
     connection *conn = connect_deaf_peer();
-    record a = new_record("a"), b = new_record("b");
     send_long(conn, &a);
     settle();
     send_line(conn, "GET b", &b);
     settle();
-    link_end(link_at(0));
-    settle();
+    hang_up(0);
     CHECK_TEXT(world.journal, "broken, a in doubt, b unreachable");
-    end();
 }
 
-static void a_request_behind_a_partly_sent_request_is_unsent(void) {
-    begin();
+TEST(a_request_behind_a_partly_sent_request_is_unsent) {
     connection *conn = connect_deaf_peer();
-    record a = new_record("a"), b = new_record("b");
     send_long(conn, &a);
     settle();
     send_line(conn, "GET b", &b);
     settle();
     CHECK_EQUAL(a.request.sent_us, START_US);
     CHECK_EQUAL(b.request.sent_us, 0);
-    CHECK_EQUAL((int64_t)world.command_count, 1);
-    end();
+    CHECK_EQUAL(world.command_count, 1);
 }
 
-static void only_what_is_wholly_unsent_is_taken_back(void) {
-    begin();
+TEST(only_what_is_wholly_unsent_is_taken_back) {
     connection *conn = connect_deaf_peer();
-    record a = new_record("a"), b = new_record("b"), c = new_record("c");
     send_long(conn, &a);
     settle();
     send_line(conn, "GET b", &b);
@@ -90,130 +77,86 @@ static void only_what_is_wholly_unsent_is_taken_back(void) {
         settle();
     }
     CHECK_TEXT(link_at(0)->heard, "SET xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; GET c");
-    link_say(link_at(0), ":1\r\n:3\r\n");
-    settle();
+    say(0, ":1\r\n:3\r\n");
     CHECK_TEXT(world.journal, "c=3, c ok");
-    end();
 }
 
 /* -- failures */
 
-static void a_sent_request_is_in_doubt_and_an_unsent_one_is_not(void) {
-    begin();
-    connection *conn = connect_peer();
-    record a = new_record("a"), b = new_record("b");
-    send_line(conn, "GET a", &a);
-    settle();
+TEST(a_sent_request_is_in_doubt_and_an_unsent_one_is_not) {
+    connection *conn = send_gets(connect_peer(), 1);
     send_line(conn, "GET b", &b);
     connection_fail(conn, DLOCK_UNREACHABLE, "enough");
     settle();
     CHECK_TEXT(world.journal, "broken, a in doubt, b unreachable");
     CHECK_EQUAL(b.request.sent_us, 0);
     CHECK(strstr(b.cause, "enough") != NULL);
-    end();
 }
 
-static void the_failure_is_what_unsent_requests_are_told(void) {
-    begin();
+TEST(the_failure_is_what_unsent_requests_are_told) {
     connection *conn = connect_peer();
-    record a = new_record("a");
     send_line(conn, "GET a", &a);
     connection_fail(conn, DLOCK_REFUSED, "no");
     settle();
     CHECK_TEXT(world.journal, "broken, a refused");
-    end();
 }
 
-static void the_end_of_the_server_is_noticed_without_a_request(void) {
-    begin();
+TEST(the_end_of_the_server_is_noticed_without_a_request) {
     connect_peer();
-    link_end(link_at(0));
-    settle();
+    hang_up(0);
     CHECK_TEXT(world.journal, "broken");
-    end();
 }
 
-static void replies_before_the_end_count(void) {
-    begin();
-    connection *conn = connect_peer();
-    record a = new_record("a"), b = new_record("b");
-    send_line(conn, "GET a", &a);
-    send_line(conn, "GET b", &b);
-    settle();
+TEST(replies_before_the_end_count) {
+    send_gets(connect_peer(), 2);
     link_say(link_at(0), ":1\r\n:");
-    link_end(link_at(0));
-    settle();
+    hang_up(0);
     CHECK_TEXT(world.journal, "a=1, a ok, broken, b in doubt");
-    end();
 }
 
-static void a_partial_set_of_replies_is_in_doubt(void) {
-    begin();
+TEST(a_partial_set_of_replies_is_in_doubt) {
     connection *conn = connect_peer();
-    record a = new_record("a");
     send_line(conn, "GET a; GET aa", &a);
     settle();
     link_say(link_at(0), ":1\r\n");
-    link_end(link_at(0));
-    settle();
+    hang_up(0);
     CHECK_TEXT(world.journal, "a=1, broken, a in doubt");
-    end();
 }
 
-static void a_failure_is_told_once(void) {
-    begin();
-    connection *conn = connect_peer();
-    record a = new_record("a");
-    send_line(conn, "GET a", &a);
-    settle();
+TEST(a_failure_is_told_once) {
+    connection *conn = send_gets(connect_peer(), 1);
     connection_fail(conn, DLOCK_UNREACHABLE, "first");
     connection_fail(conn, DLOCK_PROTOCOL, "second");
     settle();
     CHECK_TEXT(world.journal, "broken, a in doubt");
     CHECK(strstr(a.cause, "first") != NULL);
-    end();
 }
 
-static void a_request_on_a_failed_connection_is_told(void) {
-    begin();
+TEST(a_request_on_a_failed_connection_is_told) {
     connection *conn = connect_peer();
-    record a = new_record("a");
     connection_fail(conn, DLOCK_UNREACHABLE, "enough");
-    send_line(conn, "GET a", &a);
-    settle();
+    send_gets(conn, 1);
     CHECK_TEXT(world.journal, "broken, a unreachable");
     CHECK_TEXT(link_at(0)->heard, "");
-    end();
 }
 
 static void move_to_new_connection(record *record) {
     if (record->done_count == 1) send_line(open_connection(), "GET again", record);
 }
 
-static void a_request_can_move_to_a_new_connection_when_the_old_one_ends(void) {
-    begin();
-    connection *conn = connect_peer();
-    record a = new_record("a");
+TEST(a_request_can_move_to_a_new_connection_when_the_old_one_ends) {
     a.during_done = move_to_new_connection;
-    send_line(conn, "GET a", &a);
-    settle();
-    link_end(link_at(0));
-    settle();
+    send_gets(connect_peer(), 1);
+    hang_up(0);
     CHECK_TEXT(link_at(1)->heard, "GET again");
-    link_say(link_at(1), ":1\r\n");
-    settle();
+    say(1, ":1\r\n");
     CHECK_TEXT(world.journal, "broken, a in doubt, a=1, a ok");
-    end();
 }
 
 /* -- closing */
 
-static void no_callback_comes_after_a_close(void) {
-    begin();
-    connection *conn = connect_peer();
-    record a = new_record("a"), b = new_record("b");
-    send_line(conn, "GET a", &a);
-    settle();
+TEST(no_callback_comes_after_a_close) {
+    connection *conn = send_gets(connect_peer(), 1);
     send_line(conn, "GET b", &b);
     link_say(link_at(0), ":1\r\n");
     close_connection();
@@ -221,24 +164,17 @@ static void no_callback_comes_after_a_close(void) {
     CHECK_TEXT(world.journal, "");
     CHECK(!link_at(0)->is_open);
     CHECK(connection_abandon(&a.request));
-    end();
 }
 
-static void no_callback_comes_after_a_close_that_follows_a_failure(void) {
-    begin();
-    connection *conn = connect_peer();
-    record a = new_record("a");
-    send_line(conn, "GET a", &a);
-    settle();
+TEST(no_callback_comes_after_a_close_that_follows_a_failure) {
+    connection *conn = send_gets(connect_peer(), 1);
     connection_fail(conn, DLOCK_UNREACHABLE, "enough");
     close_connection();
     settle();
     CHECK_TEXT(world.journal, "");
-    end();
 }
 
-static void what_was_queued_before_a_close_still_arrives(void) {
-    begin();
+TEST(what_was_queued_before_a_close_still_arrives) {
     connection *conn = connect_peer();
     send_line(conn, "ACQUIRE a", NULL);
     settle();
@@ -247,7 +183,6 @@ static void what_was_queued_before_a_close_still_arrives(void) {
     settle();
     CHECK_TEXT(link_at(0)->heard, "ACQUIRE a; RELEASE a");
     CHECK(!link_at(0)->is_open);
-    end();
 }
 
 static void fail_from_within(record *record) {
@@ -255,74 +190,36 @@ static void fail_from_within(record *record) {
     connection_fail(world.conn, DLOCK_UNREACHABLE, "enough");
 }
 
-static void a_connection_can_be_closed_from_within_a_reply(void) {
+TEST(a_connection_can_be_closed_from_within_a_reply) {
     for (size_t cut = 4; cut <= 8; cut++) {
-        begin();
-        connection *conn = connect_peer();
-        record a = new_record("a"), b = new_record("b");
+        unit_restart();
         a.during_reply = close_from_within;
-        send_line(conn, "GET a", &a);
-        send_line(conn, "GET b", &b);
-        settle();
+        send_gets(connect_peer(), 2);
         link_say_bytes(link_at(0), ":1\r\n:2\r\n", cut);
         settle();
         CHECK_TEXT(world.journal, "a=1");
         CHECK(!link_at(0)->is_open);
-        end();
     }
 }
 
-static void a_connection_can_be_closed_when_a_request_is_done(void) {
-    begin();
-    connection *conn = connect_peer();
-    record a = new_record("a"), b = new_record("b");
+TEST(a_connection_can_be_closed_when_a_request_is_done) {
     a.during_done = close_from_within;
-    send_line(conn, "GET a", &a);
-    send_line(conn, "GET b", &b);
-    settle();
-    link_say(link_at(0), ":1\r\n:2\r\n");
-    settle();
+    send_gets(connect_peer(), 2);
+    say(0, ":1\r\n:2\r\n");
     CHECK_TEXT(world.journal, "a=1, a ok");
-    end();
 }
 
-static void a_connection_can_fail_from_within_a_reply(void) {
-    begin();
-    connection *conn = connect_peer();
-    record a = new_record("a"), b = new_record("b");
+TEST(a_connection_can_fail_from_within_a_reply) {
     a.during_reply = fail_from_within;
-    send_line(conn, "GET a", &a);
-    send_line(conn, "GET b", &b);
-    settle();
-    link_say(link_at(0), ":1\r\n:2\r\n");
-    settle();
+    send_gets(connect_peer(), 2);
+    say(0, ":1\r\n:2\r\n");
     CHECK_TEXT(world.journal, "a=1, broken, a in doubt, b in doubt");
-    end();
 }
 
-static void closing_nothing_is_fine(void) {
+TEST(closing_nothing_is_fine) {
     connection_close(NULL);
 }
 
 int main(void) {
-    UNIT_RUN(a_request_is_sent_in_parts_when_the_server_is_slow);
-    UNIT_RUN(a_request_that_is_partly_sent_is_in_doubt);
-    UNIT_RUN(a_request_behind_a_partly_sent_request_is_unsent);
-    UNIT_RUN(only_what_is_wholly_unsent_is_taken_back);
-    UNIT_RUN(a_sent_request_is_in_doubt_and_an_unsent_one_is_not);
-    UNIT_RUN(the_failure_is_what_unsent_requests_are_told);
-    UNIT_RUN(the_end_of_the_server_is_noticed_without_a_request);
-    UNIT_RUN(replies_before_the_end_count);
-    UNIT_RUN(a_partial_set_of_replies_is_in_doubt);
-    UNIT_RUN(a_failure_is_told_once);
-    UNIT_RUN(a_request_on_a_failed_connection_is_told);
-    UNIT_RUN(a_request_can_move_to_a_new_connection_when_the_old_one_ends);
-    UNIT_RUN(no_callback_comes_after_a_close);
-    UNIT_RUN(no_callback_comes_after_a_close_that_follows_a_failure);
-    UNIT_RUN(what_was_queued_before_a_close_still_arrives);
-    UNIT_RUN(a_connection_can_be_closed_from_within_a_reply);
-    UNIT_RUN(a_connection_can_be_closed_when_a_request_is_done);
-    UNIT_RUN(a_connection_can_fail_from_within_a_reply);
-    UNIT_RUN(closing_nothing_is_fine);
-    return unit_summary();
+    return unit_main(begin, end);
 }

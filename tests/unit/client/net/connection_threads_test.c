@@ -133,8 +133,8 @@ static void ask_from_all_threads(bool has_background) {
     if (has_background) CHECK(loop_start_background(the_loop));
     shared.answered = shared.broken = 0;
     shared.server = server_new(&url, &(server_options){.loop = the_loop,
-                                                       .connect_timeout_ms = PROMPT_MS,
-                                                       .io_timeout_ms = PROMPT_MS,
+                                                       .connect_timeout_ms = LATE_MS,
+                                                       .io_timeout_ms = LATE_MS,
                                                        .command_count = &shared.command_count});
     loop_unlock(the_loop);
     static asker askers[THREADS];
@@ -155,7 +155,7 @@ static void ask_from_all_threads(bool has_background) {
     end();
 }
 
-static void threads_that_share_a_connection_get_their_own_replies(void) {
+TEST(threads_that_share_a_connection_get_their_own_replies) {
     shared.is_unreliable = false;
     for (int has_background = 0; has_background < 2; has_background++) {
         ask_from_all_threads(has_background);
@@ -165,7 +165,7 @@ static void threads_that_share_a_connection_get_their_own_replies(void) {
 }
 
 /* A reply that belongs to another request would be counted neither as answered nor as broken. */
-static void nobody_gets_the_reply_of_another_when_connections_break(void) {
+TEST(nobody_gets_the_reply_of_another_when_connections_break) {
     shared.is_unreliable = true;
     for (int has_background = 0; has_background < 2; has_background++) {
         ask_from_all_threads(has_background);
@@ -176,8 +176,5 @@ static void nobody_gets_the_reply_of_another_when_connections_break(void) {
 }
 
 int main(void) {
-    start_watchdog();
-    UNIT_RUN(threads_that_share_a_connection_get_their_own_replies);
-    UNIT_RUN(nobody_gets_the_reply_of_another_when_connections_break);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -46,37 +46,30 @@ static void count_bytes(loop_io *io, uint32_t ready) {
             count_call(container_of(io, tally, io));
 }
 
-/* False: too late. */
-static bool await_count(tally *tally, int expected) {
-    int64_t late_us = now_us() + PROMPT_MS * 1000;
-    int count = 0;
-    while (count < expected && now_us() < late_us) {
+static void await_count(tally *tally, int expected) {
+    for (int count = 0; count < expected; pause_ms(1)) {
         loop_lock(the_loop);
         count = tally->count;
+        CHECK(count <= expected);
         loop_unlock(the_loop);
-        pause_ms(1);
     }
-    return count == expected;
 }
 
 /* -- the background thread */
 
-static void timers_go_off_while_nobody_waits(void) {
-    begin();
+TEST(timers_go_off_while_nobody_waits) {
     tally tally = {.timer.on_due = count_timer};
     start_background();
     for (int i = 1; i <= 5; i++) {
         loop_lock(the_loop);
         loop_set_timer(the_loop, &tally.timer, now_us() + 5000);
         loop_unlock(the_loop);
-        CHECK(await_count(&tally, i));
+        await_count(&tally, i);
     }
     CHECK_EQUAL(tally.in_background, 5);
-    end();
 }
 
-static void timers_go_off_while_a_thread_that_polls_does_not_run(void) {
-    begin();
+TEST(timers_go_off_while_a_thread_that_polls_does_not_run) {
     tally tally = {.timer.on_due = count_timer};
     sleeper sleeper = {0};
     start_background();
@@ -87,28 +80,24 @@ static void timers_go_off_while_a_thread_that_polls_does_not_run(void) {
         loop_set_timer(the_loop, &tally.timer, now_us() + 5000);
         loop_ready(the_loop, &sleeper.waiter);
         loop_unlock(the_loop);
-        CHECK(await_count(&tally, i));
+        await_count(&tally, i);
     }
     CHECK_EQUAL(tally.in_background, 5);
     let_run();
-    CHECK(await_returned(&sleeper, 1, 1));
+    await_returned(&sleeper, 1, 1);
     join_sleepers(&sleeper, 1);
-    end();
 }
 
-static void a_timer_of_before_the_background_thread_goes_off(void) {
-    begin();
+TEST(a_timer_of_before_the_background_thread_goes_off) {
     tally tally = {.timer.on_due = count_timer};
     loop_lock(the_loop);
     loop_set_timer(the_loop, &tally.timer, now_us() + 5000);
     loop_unlock(the_loop);
     start_background();
-    CHECK(await_count(&tally, 1));
-    end();
+    await_count(&tally, 1);
 }
 
-static void bytes_are_told_of_while_nobody_waits(void) {
-    begin();
+TEST(bytes_are_told_of_while_nobody_waits) {
     tally tally = {0};
     start_background();
     loop_lock(the_loop);
@@ -117,18 +106,16 @@ static void bytes_are_told_of_while_nobody_waits(void) {
     loop_unlock(the_loop);
     for (int i = 1; i <= 5; i++) {
         feed(tally.far_fd);
-        CHECK(await_count(&tally, i));
+        await_count(&tally, i);
     }
     CHECK_EQUAL(tally.in_background, 5);
     loop_lock(the_loop);
     loop_close(the_loop, &tally.io);
     loop_unlock(the_loop);
     close(tally.far_fd);
-    end();
 }
 
-static void the_background_thread_takes_over_when_the_last_sleeper_leaves(void) {
-    begin();
+TEST(the_background_thread_takes_over_when_the_last_sleeper_leaves) {
     tally tally = {.timer.on_due = count_timer};
     start_background();
     for (int i = 1; i <= 5; i++) {
@@ -139,28 +126,23 @@ static void the_background_thread_takes_over_when_the_last_sleeper_leaves(void) 
         loop_set_timer(the_loop, &tally.timer, now_us() + 50000);
         loop_unlock(the_loop);
         feed(one.far_fd);
-        CHECK(await_returned(&one, 1, 1));
-        CHECK(await_count(&tally, i));
+        await_returned(&one, 1, 1);
+        await_count(&tally, i);
         join_sleepers(&one, 1);
         close_pipes(&one, 1);
     }
     CHECK_EQUAL(tally.in_background, 5);
-    end();
 }
 
-static void a_sleeper_is_served_next_to_the_background_thread(void) {
-    begin();
+TEST(a_sleeper_is_served_next_to_the_background_thread) {
     start_background();
     for (int i = 0; i < 20; i++) {
         sleeper self = {.timer.on_due = wake_sleeper};
-        int64_t start_us = now_us();
         loop_lock(the_loop);
-        loop_set_timer(the_loop, &self.timer, start_us + 1000);
+        loop_set_timer(the_loop, &self.timer, now_us() + 1000);
         loop_wait(the_loop, &self.waiter);
         loop_unlock(the_loop);
-        CHECK(now_us() - start_us < PROMPT_MS * 1000);
     }
-    end();
 }
 
 static struct { atomic_int count, in_background; } worked;
@@ -173,8 +155,7 @@ static void work(void *arg) {
     worked.count++;
 }
 
-static void the_work_of_the_background_thread_is_done_when_it_is_woken(void) {
-    begin();
+TEST(the_work_of_the_background_thread_is_done_when_it_is_woken) {
     worked.count = worked.in_background = 0;
     loop_set_background_work(the_loop, work, &worked);
     start_background();
@@ -183,11 +164,9 @@ static void the_work_of_the_background_thread_is_done_when_it_is_woken(void) {
         if (is_led) start_sleepers(&one, 1);
         for (int i = 0; i < 5; i++) {
             int before = worked.count;
-            int64_t late_us = now_us() + PROMPT_MS * 1000;
             loop_wake_background(the_loop);
-            while (worked.count == before && now_us() < late_us)
+            while (worked.count == before)
                 pause_ms(1);
-            CHECK(worked.count > before);
         }
     }
     CHECK_EQUAL(worked.in_background, worked.count);
@@ -195,11 +174,9 @@ static void the_work_of_the_background_thread_is_done_when_it_is_woken(void) {
     loop_ready(the_loop, &one.waiter);
     loop_unlock(the_loop);
     join_sleepers(&one, 1);
-    end();
 }
 
-static void a_background_thread_with_nothing_to_do_sleeps(void) {
-    begin();
+TEST(a_background_thread_with_nothing_to_do_sleeps) {
     worked.count = 0;
     loop_set_background_work(the_loop, work, &worked);
     start_background();
@@ -207,20 +184,18 @@ static void a_background_thread_with_nothing_to_do_sleeps(void) {
     give_sleepers_pipes(&one, 1);
     feed(one.far_fd);
     loop_wake_background(the_loop);
-    pause_ms(50);
+    pause_ms(20);
     int before = worked.count;
-    pause_ms(200);
+    pause_ms(50);
     CHECK(worked.count - before < 5);
     close_pipes(&one, 1);
-    end();
 }
 
-static void a_loop_with_a_background_thread_can_be_freed_at_any_time(void) {
+TEST(a_loop_with_a_background_thread_can_be_freed_at_any_time) {
     for (int i = 0; i < 50; i++) {
-        begin();
+        unit_restart();
         start_background();
         if (i % 2 == 0) pause_ms(1);
-        end();
     }
 }
 
@@ -252,7 +227,6 @@ static void take_event(loop_io *io, uint32_t ready) {
 }
 
 static void begin_brief(void) {
-    begin();
     memset(&brief, 0, sizeof(brief));
     loop_lock(the_loop);
     open_pipe(&brief.io, &brief.far_fd, take_event);
@@ -265,10 +239,9 @@ static void end_brief(void) {
     if (brief.io.fd >= 0) loop_close(the_loop, &brief.io);
     close(brief.far_fd);
     loop_unlock(the_loop);
-    end();
 }
 
-static void an_expected_reply_is_read_without_polling(void) {
+TEST(an_expected_reply_is_read_without_polling) {
     begin_brief();
     feed(brief.far_fd);
     loop_wait(the_loop, &brief.waiter);
@@ -278,7 +251,7 @@ static void an_expected_reply_is_read_without_polling(void) {
     end_brief();
 }
 
-static void a_reply_that_is_expected_no_more_is_polled_for(void) {
+TEST(a_reply_that_is_expected_no_more_is_polled_for) {
     begin_brief();
     loop_expect(the_loop, &brief.io, false);
     feed(brief.far_fd);
@@ -288,7 +261,7 @@ static void a_reply_that_is_expected_no_more_is_polled_for(void) {
     end_brief();
 }
 
-static void other_descriptors_are_heard_next_to_an_expected_reply(void) {
+TEST(other_descriptors_are_heard_next_to_an_expected_reply) {
     begin_brief();
     sleeper self = {0};
     open_pipe(&self.io, &self.far_fd, read_and_wake);
@@ -301,14 +274,13 @@ static void other_descriptors_are_heard_next_to_an_expected_reply(void) {
     end_brief();
 }
 
-static void timers_go_off_next_to_an_expected_reply(void) {
+TEST(timers_go_off_next_to_an_expected_reply) {
     begin_brief();
     sleeper self = {.timer.on_due = wake_sleeper};
     int64_t start_us = now_us();
     loop_set_timer(the_loop, &self.timer, start_us + 20000);
     loop_wait(the_loop, &self.waiter);
-    int64_t took_us = now_us() - start_us;
-    CHECK(took_us >= 20000 && took_us < PROMPT_MS * 1000);
+    CHECK(now_us() - start_us >= 20000);
     end_brief();
 }
 
@@ -321,8 +293,6 @@ static void *close_expected(void *arg) {
     CHECK(fcntl(fd, F_GETFD) >= 0); /* its number is not free before the reader is done */
     loop_unlock(the_loop);
     char byte;
-    struct timeval patience = {.tv_sec = PROMPT_MS / 1000};
-    setsockopt(brief.far_fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     CHECK_EQUAL(recv(brief.far_fd, &byte, 1, 0), 0);
     loop_lock(the_loop);
     loop_ready(the_loop, &brief.waiter);
@@ -330,7 +300,7 @@ static void *close_expected(void *arg) {
     return NULL;
 }
 
-static void a_descriptor_can_be_closed_while_it_is_read(void) {
+TEST(a_descriptor_can_be_closed_while_it_is_read) {
     begin_brief();
     pthread_t closer;
     CHECK(pthread_create(&closer, NULL, close_expected, NULL) == 0);
@@ -343,20 +313,5 @@ static void a_descriptor_can_be_closed_while_it_is_read(void) {
 }
 
 int main(void) {
-    start_watchdog();
-    UNIT_RUN(timers_go_off_while_nobody_waits);
-    UNIT_RUN(timers_go_off_while_a_thread_that_polls_does_not_run);
-    UNIT_RUN(a_timer_of_before_the_background_thread_goes_off);
-    UNIT_RUN(bytes_are_told_of_while_nobody_waits);
-    UNIT_RUN(the_background_thread_takes_over_when_the_last_sleeper_leaves);
-    UNIT_RUN(a_sleeper_is_served_next_to_the_background_thread);
-    UNIT_RUN(the_work_of_the_background_thread_is_done_when_it_is_woken);
-    UNIT_RUN(a_background_thread_with_nothing_to_do_sleeps);
-    UNIT_RUN(a_loop_with_a_background_thread_can_be_freed_at_any_time);
-    UNIT_RUN(an_expected_reply_is_read_without_polling);
-    UNIT_RUN(a_reply_that_is_expected_no_more_is_polled_for);
-    UNIT_RUN(other_descriptors_are_heard_next_to_an_expected_reply);
-    UNIT_RUN(timers_go_off_next_to_an_expected_reply);
-    UNIT_RUN(a_descriptor_can_be_closed_while_it_is_read);
-    return unit_summary();
+    return unit_main(begin, end);
 }

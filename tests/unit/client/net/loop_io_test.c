@@ -41,8 +41,7 @@ static void close_pipe(pipe_end *end) {
     if (end->io.fd >= 0) loop_close(world.loop, &end->io);
 }
 
-static void a_descriptor_is_told_that_bytes_have_come(void) {
-    begin();
+TEST(a_descriptor_is_told_that_bytes_have_come) {
     pipe_end a, b;
     watch_pipe(&a);
     watch_pipe(&b);
@@ -55,7 +54,6 @@ static void a_descriptor_is_told_that_bytes_have_come(void) {
     CHECK_EQUAL(b.told, 0);
     close_pipe(&a);
     close_pipe(&b);
-    end();
 }
 
 static void note_late(loop_timer *timer) {
@@ -63,8 +61,7 @@ static void note_late(loop_timer *timer) {
     note("late");
 }
 
-static void bytes_are_told_of_before_time_passes(void) {
-    begin();
+TEST(bytes_are_told_of_before_time_passes) {
     pipe_end a;
     loop_timer late = {.on_due = note_late};
     watch_pipe(&a);
@@ -76,11 +73,9 @@ static void bytes_are_told_of_before_time_passes(void) {
     pass_us(1);
     CHECK_TEXT(world.journal, "late");
     close_pipe(&a);
-    end();
 }
 
-static void a_descriptor_is_told_of_new_events_after_they_change(void) {
-    begin();
+TEST(a_descriptor_is_told_of_new_events_after_they_change) {
     pipe_end a;
     watch_pipe(&a);
     settle();
@@ -90,11 +85,9 @@ static void a_descriptor_is_told_of_new_events_after_they_change(void) {
     CHECK(a.told > 0);
     CHECK_EQUAL(a.ready, EPOLLOUT);
     close_pipe(&a);
-    end();
 }
 
-static void room_is_told_again_if_it_is_asked_for_again(void) {
-    begin();
+TEST(room_is_told_again_if_it_is_asked_for_again) {
     pipe_end a;
     watch_pipe(&a);
     for (int i = 0; i < 3; i++) { /* the event before may have come too soon to be of use */
@@ -104,11 +97,9 @@ static void room_is_told_again_if_it_is_asked_for_again(void) {
         CHECK_EQUAL(a.ready, EPOLLOUT);
     }
     close_pipe(&a);
-    end();
 }
 
-static void the_end_of_the_peer_is_told(void) {
-    begin();
+TEST(the_end_of_the_peer_is_told) {
     pipe_end a;
     watch_pipe(&a);
     shutdown(a.far_fd, SHUT_RDWR);
@@ -116,7 +107,6 @@ static void the_end_of_the_peer_is_told(void) {
     CHECK(a.told > 0);
     CHECK((a.ready & EPOLLHUP) != 0);
     close_pipe(&a);
-    end();
 }
 
 /* Closes the victim and, in its place, watches the heir. */
@@ -128,8 +118,7 @@ static void read_and_replace(loop_io *io, uint32_t ready) {
         CHECK(loop_watch(world.loop, &end->heir->io, EPOLLIN | EPOLLET));
 }
 
-static void a_descriptor_that_is_closed_is_not_told_of_a_pending_event(void) {
-    begin();
+TEST(a_descriptor_that_is_closed_is_not_told_of_a_pending_event) {
     pipe_end a, b;
     watch_pipe(&a);
     watch_pipe(&b);
@@ -142,11 +131,9 @@ static void a_descriptor_that_is_closed_is_not_told_of_a_pending_event(void) {
     CHECK_EQUAL(a.told + b.told, 1);
     close_pipe(&a);
     close_pipe(&b);
-    end();
 }
 
-static void a_new_descriptor_is_not_told_of_an_event_of_another(void) {
-    begin();
+TEST(a_new_descriptor_is_not_told_of_an_event_of_another) {
     pipe_end a, b, heir;
     watch_pipe(&a);
     watch_pipe(&b);
@@ -166,11 +153,9 @@ static void a_new_descriptor_is_not_told_of_an_event_of_another(void) {
     close_pipe(&a);
     close_pipe(&b);
     close_pipe(&heir);
-    end();
 }
 
-static void a_descriptor_can_be_closed_by_its_own_callback(void) {
-    begin();
+TEST(a_descriptor_can_be_closed_by_its_own_callback) {
     pipe_end a;
     watch_pipe(&a);
     a.io.on_ready = read_and_replace;
@@ -181,12 +166,10 @@ static void a_descriptor_can_be_closed_by_its_own_callback(void) {
     CHECK_EQUAL(a.io.fd, -1);
     CHECK(send(a.far_fd, "x", 1, MSG_NOSIGNAL) < 0);
     close_pipe(&a);
-    end();
 }
 
-static void many_descriptors_are_told_each(void) {
+TEST(many_descriptors_are_told_each) {
     static pipe_end ends[MANY];
-    begin();
     for (int i = 0; i < MANY; i++)
         watch_pipe(&ends[i]);
     for (int round = 0; round < 3; round++) {
@@ -202,18 +185,8 @@ static void many_descriptors_are_told_each(void) {
     }
     for (int i = 0; i < MANY; i++)
         close_pipe(&ends[i]);
-    end();
 }
 
 int main(void) {
-    UNIT_RUN(a_descriptor_is_told_that_bytes_have_come);
-    UNIT_RUN(bytes_are_told_of_before_time_passes);
-    UNIT_RUN(a_descriptor_is_told_of_new_events_after_they_change);
-    UNIT_RUN(room_is_told_again_if_it_is_asked_for_again);
-    UNIT_RUN(the_end_of_the_peer_is_told);
-    UNIT_RUN(a_descriptor_that_is_closed_is_not_told_of_a_pending_event);
-    UNIT_RUN(a_new_descriptor_is_not_told_of_an_event_of_another);
-    UNIT_RUN(a_descriptor_can_be_closed_by_its_own_callback);
-    UNIT_RUN(many_descriptors_are_told_each);
-    return unit_summary();
+    return unit_main(begin, end);
 }

@@ -39,19 +39,16 @@ static void set(bell *bell, int64_t after_us) {
 
 /* -- timers */
 
-static void timers_go_off_in_the_order_of_their_times(void) {
-    begin();
+TEST(timers_go_off_in_the_order_of_their_times) {
     bell a = new_bell("a"), b = new_bell("b"), c = new_bell("c");
     set(&b, 2000);
     set(&c, 3000);
     set(&a, 1000);
     pass_ms(10);
     CHECK_TEXT(world.journal, "a, b, c");
-    end();
 }
 
-static void a_timer_goes_off_at_its_exact_time(void) {
-    begin();
+TEST(a_timer_goes_off_at_its_exact_time) {
     bell a = new_bell("a"), b = new_bell("b");
     set(&a, 1);
     set(&b, 1234567);
@@ -60,20 +57,16 @@ static void a_timer_goes_off_at_its_exact_time(void) {
     CHECK_EQUAL(b.count, 0);
     pass_us(1);
     CHECK_EQUAL(b.rung_us, 1234567);
-    end();
 }
 
-static void a_timer_goes_off_once(void) {
-    begin();
+TEST(a_timer_goes_off_once) {
     bell a = new_bell("a");
     set(&a, 5);
     pass_ms(1000);
     CHECK_EQUAL(a.count, 1);
-    end();
 }
 
-static void a_timer_that_is_moved_goes_off_at_the_new_time_only(void) {
-    begin();
+TEST(a_timer_that_is_moved_goes_off_at_the_new_time_only) {
     bell sooner = new_bell("sooner"), later = new_bell("later");
     set(&sooner, 5000);
     set(&sooner, 1000);
@@ -83,11 +76,9 @@ static void a_timer_that_is_moved_goes_off_at_the_new_time_only(void) {
     CHECK_TEXT(world.journal, "sooner, later");
     CHECK_EQUAL(sooner.rung_us, 1000);
     CHECK_EQUAL(later.rung_us, 5000);
-    end();
 }
 
-static void a_timer_that_is_cleared_does_not_go_off(void) {
-    begin();
+TEST(a_timer_that_is_cleared_does_not_go_off) {
     bell a = new_bell("a"), b = new_bell("b"), c = new_bell("c");
     set(&a, 1000);
     set(&b, 1000);
@@ -96,27 +87,22 @@ static void a_timer_that_is_cleared_does_not_go_off(void) {
     loop_set_timer(world.loop, &b.timer, DEADLINE_NEVER);
     pass_ms(10);
     CHECK_TEXT(world.journal, "c");
-    end();
 }
 
-static void clearing_a_timer_that_is_not_set_does_nothing(void) {
-    begin();
+TEST(clearing_a_timer_that_is_not_set_does_nothing) {
     bell a = new_bell("a");
     loop_clear_timer(world.loop, &a.timer);
     set(&a, 1);
     pass_ms(1);
     loop_clear_timer(world.loop, &a.timer);
     CHECK_EQUAL(a.count, 1);
-    end();
 }
 
-static void a_timer_of_the_past_goes_off_at_once(void) {
-    begin();
+TEST(a_timer_of_the_past_goes_off_at_once) {
     bell a = new_bell("a");
     set(&a, -5000000);
     settle();
     CHECK_EQUAL(a.count, 1);
-    end();
 }
 
 static void ring_and_set(loop_timer *timer) {
@@ -125,8 +111,7 @@ static void ring_and_set(loop_timer *timer) {
     if (bell->count < 3) set(bell->other, elapsed_us() + 1000);
 }
 
-static void a_timer_can_set_itself_again(void) {
-    begin();
+TEST(a_timer_can_set_itself_again) {
     bell a = new_bell("a");
     a.timer.on_due = ring_and_set;
     a.other = &a;
@@ -134,7 +119,6 @@ static void a_timer_can_set_itself_again(void) {
     pass_ms(100);
     CHECK_EQUAL(a.count, 3);
     CHECK_EQUAL(a.rung_us, 3000);
-    end();
 }
 
 static void ring_and_clear(loop_timer *timer) {
@@ -143,8 +127,7 @@ static void ring_and_clear(loop_timer *timer) {
     loop_clear_timer(world.loop, &bell->other->timer);
 }
 
-static void a_timer_can_clear_another_that_is_due_as_well(void) {
-    begin();
+TEST(a_timer_can_clear_another_that_is_due_as_well) {
     bell a = new_bell("a"), b = new_bell("b");
     a.timer.on_due = b.timer.on_due = ring_and_clear;
     a.other = &b;
@@ -153,12 +136,10 @@ static void a_timer_can_clear_another_that_is_due_as_well(void) {
     set(&b, 1000);
     pass_ms(10);
     CHECK_EQUAL(a.count + b.count, 1);
-    end();
 }
 
-static void many_timers_go_off_in_order(void) {
+TEST(many_timers_go_off_in_order) {
     static bell bells[MANY];
-    begin();
     for (int i = 0; i < MANY; i++) {
         bells[i] = new_bell("");
         set(&bells[i], unit_random_within(1, 1000000));
@@ -172,13 +153,11 @@ static void many_timers_go_off_in_order(void) {
         }
         pass_ms(1);
     }
-    end();
 }
 
 /* -- tasks */
 
-static void a_task_runs_before_time_passes(void) {
-    begin();
+TEST(a_task_runs_before_time_passes) {
     bell timer = new_bell("timer"), task = new_bell("task");
     set(&timer, 1);
     loop_defer(world.loop, &task.task);
@@ -186,22 +165,18 @@ static void a_task_runs_before_time_passes(void) {
     pass_ms(1);
     CHECK_TEXT(world.journal, "task, timer");
     CHECK_EQUAL(task.rung_us, 0);
-    end();
 }
 
-static void tasks_run_in_the_order_in_which_they_were_deferred(void) {
-    begin();
+TEST(tasks_run_in_the_order_in_which_they_were_deferred) {
     bell a = new_bell("a"), b = new_bell("b"), c = new_bell("c");
     loop_defer(world.loop, &b.task);
     loop_defer(world.loop, &a.task);
     loop_defer(world.loop, &c.task);
     settle();
     CHECK_TEXT(world.journal, "b, a, c");
-    end();
 }
 
-static void a_task_runs_once_however_often_it_is_deferred(void) {
-    begin();
+TEST(a_task_runs_once_however_often_it_is_deferred) {
     bell a = new_bell("a");
     for (int i = 0; i < 5; i++)
         loop_defer(world.loop, &a.task);
@@ -210,18 +185,15 @@ static void a_task_runs_once_however_often_it_is_deferred(void) {
     loop_defer(world.loop, &a.task);
     settle();
     CHECK_EQUAL(a.count, 2);
-    end();
 }
 
-static void a_task_that_is_taken_back_does_not_run(void) {
-    begin();
+TEST(a_task_that_is_taken_back_does_not_run) {
     bell a = new_bell("a"), b = new_bell("b");
     loop_defer(world.loop, &a.task);
     loop_defer(world.loop, &b.task);
     list_remove(&a.task.node);
     settle();
     CHECK_TEXT(world.journal, "b");
-    end();
 }
 
 static void run_and_defer(loop_task *task) {
@@ -230,8 +202,7 @@ static void run_and_defer(loop_task *task) {
     if (bell->other != NULL) loop_defer(world.loop, &bell->other->task);
 }
 
-static void a_task_of_a_task_runs_before_time_passes(void) {
-    begin();
+TEST(a_task_of_a_task_runs_before_time_passes) {
     bell timer = new_bell("timer"), first = new_bell("first"), second = new_bell("second");
     first.task.run = run_and_defer;
     first.other = &second;
@@ -239,7 +210,6 @@ static void a_task_of_a_task_runs_before_time_passes(void) {
     loop_defer(world.loop, &first.task);
     pass_ms(1);
     CHECK_TEXT(world.journal, "first, second, timer");
-    end();
 }
 
 static void ring_and_defer(loop_timer *timer) {
@@ -248,8 +218,7 @@ static void ring_and_defer(loop_timer *timer) {
     loop_defer(world.loop, &bell->other->task);
 }
 
-static void a_task_of_a_timer_runs_before_time_passes(void) {
-    begin();
+TEST(a_task_of_a_timer_runs_before_time_passes) {
     bell a = new_bell("a"), task = new_bell("task"), late = new_bell("late");
     a.timer.on_due = ring_and_defer;
     a.other = &task;
@@ -258,11 +227,9 @@ static void a_task_of_a_timer_runs_before_time_passes(void) {
     pass_ms(10);
     CHECK_TEXT(world.journal, "a, task, late");
     CHECK_EQUAL(task.rung_us, 1000);
-    end();
 }
 
-static void all_tasks_run_before_the_mutex_is_given_back(void) {
-    begin();
+TEST(all_tasks_run_before_the_mutex_is_given_back) {
     bell first = new_bell("first"), second = new_bell("second"), third = new_bell("third");
     first.task.run = run_and_defer;
     first.other = &third;
@@ -271,13 +238,11 @@ static void all_tasks_run_before_the_mutex_is_given_back(void) {
     loop_unlock(world.loop);
     loop_lock(world.loop);
     CHECK_TEXT(world.journal, "first, second, third");
-    end();
 }
 
 /* -- a waiter */
 
-static void a_waiter_that_is_ready_does_not_wait(void) {
-    begin();
+TEST(a_waiter_that_is_ready_does_not_wait) {
     waiter waiter = {0};
     bell late = new_bell("late");
     set(&late, 1000);
@@ -286,11 +251,9 @@ static void a_waiter_that_is_ready_does_not_wait(void) {
     CHECK_EQUAL(late.count, 0);
     CHECK(!waiter.is_ready);
     loop_clear_timer(world.loop, &late.timer);
-    end();
 }
 
-static void a_canceled_waiter_does_not_wait(void) {
-    begin();
+TEST(a_canceled_waiter_does_not_wait) {
     atomic_bool is_canceled = true;
     waiter waiter = {.is_canceled = &is_canceled};
     bell late = new_bell("late");
@@ -298,7 +261,6 @@ static void a_canceled_waiter_does_not_wait(void) {
     loop_wait(world.loop, &waiter);
     CHECK_EQUAL(late.count, 0);
     loop_clear_timer(world.loop, &late.timer);
-    end();
 }
 
 static waiter *awaited;
@@ -308,8 +270,7 @@ static void ring_and_ready(loop_timer *timer) {
     loop_ready(world.loop, awaited);
 }
 
-static void a_waiter_waits_until_a_timer_makes_it_ready(void) {
-    begin();
+TEST(a_waiter_waits_until_a_timer_makes_it_ready) {
     waiter waiter = {0};
     bell a = new_bell("a"), b = new_bell("b");
     b.timer.on_due = ring_and_ready;
@@ -320,11 +281,9 @@ static void a_waiter_waits_until_a_timer_makes_it_ready(void) {
     loop_wait(world.loop, &waiter);
     CHECK_TEXT(world.journal, "a, b");
     CHECK_EQUAL(elapsed_us(), 2000);
-    end();
 }
 
-static void to_be_ready_twice_counts_once(void) {
-    begin();
+TEST(to_be_ready_twice_counts_once) {
     waiter waiter = {0};
     bell a = new_bell("a");
     a.timer.on_due = ring_and_ready;
@@ -336,30 +295,8 @@ static void to_be_ready_twice_counts_once(void) {
     world.until_us = START_US + 10000;
     loop_wait(world.loop, &waiter);
     CHECK_EQUAL(a.count, 1);
-    end();
 }
 
 int main(void) {
-    UNIT_RUN(timers_go_off_in_the_order_of_their_times);
-    UNIT_RUN(a_timer_goes_off_at_its_exact_time);
-    UNIT_RUN(a_timer_goes_off_once);
-    UNIT_RUN(a_timer_that_is_moved_goes_off_at_the_new_time_only);
-    UNIT_RUN(a_timer_that_is_cleared_does_not_go_off);
-    UNIT_RUN(clearing_a_timer_that_is_not_set_does_nothing);
-    UNIT_RUN(a_timer_of_the_past_goes_off_at_once);
-    UNIT_RUN(a_timer_can_set_itself_again);
-    UNIT_RUN(a_timer_can_clear_another_that_is_due_as_well);
-    UNIT_RUN(many_timers_go_off_in_order);
-    UNIT_RUN(a_task_runs_before_time_passes);
-    UNIT_RUN(tasks_run_in_the_order_in_which_they_were_deferred);
-    UNIT_RUN(a_task_runs_once_however_often_it_is_deferred);
-    UNIT_RUN(a_task_that_is_taken_back_does_not_run);
-    UNIT_RUN(a_task_of_a_task_runs_before_time_passes);
-    UNIT_RUN(a_task_of_a_timer_runs_before_time_passes);
-    UNIT_RUN(all_tasks_run_before_the_mutex_is_given_back);
-    UNIT_RUN(a_waiter_that_is_ready_does_not_wait);
-    UNIT_RUN(a_canceled_waiter_does_not_wait);
-    UNIT_RUN(a_waiter_waits_until_a_timer_makes_it_ready);
-    UNIT_RUN(to_be_ready_twice_counts_once);
-    return unit_summary();
+    return unit_main(begin, end);
 }

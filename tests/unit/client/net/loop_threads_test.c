@@ -10,21 +10,17 @@ enum { THREADS = 5, ROUNDS = 300 };
 
 /* -- one thread waits */
 
-static void a_timer_goes_off_in_real_time(void) {
-    begin();
+TEST(a_timer_goes_off_in_real_time) {
     sleeper self = {.timer.on_due = wake_sleeper};
     int64_t start_us = now_us();
     loop_lock(the_loop);
     loop_set_timer(the_loop, &self.timer, start_us + 30000);
     loop_wait(the_loop, &self.waiter);
-    int64_t took_us = now_us() - start_us;
     loop_unlock(the_loop);
-    CHECK(took_us >= 30000 && took_us < PROMPT_MS * 1000);
-    end();
+    CHECK(now_us() - start_us >= 30000);
 }
 
-static void a_timer_that_is_set_earlier_wakes_the_sleeper(void) {
-    begin();
+TEST(a_timer_that_is_set_earlier_wakes_the_sleeper) {
     sleeper one = {.timer.on_due = wake_sleeper};
     loop_lock(the_loop);
     loop_set_timer(the_loop, &one.timer, now_us() + LATE_MS * 1000);
@@ -34,9 +30,8 @@ static void a_timer_that_is_set_earlier_wakes_the_sleeper(void) {
     loop_lock(the_loop);
     loop_set_timer(the_loop, &one.timer, now_us() + 10000);
     loop_unlock(the_loop);
-    CHECK(await_returned(&one, 1, 1));
+    await_returned(&one, 1, 1);
     join_sleepers(&one, 1);
-    end();
 }
 
 static int task_runs;
@@ -46,8 +41,7 @@ static void count_run(loop_task *task) {
     task_runs++;
 }
 
-static void a_task_of_another_thread_runs_while_the_sleeper_sleeps(void) {
-    begin();
+TEST(a_task_of_another_thread_runs_while_the_sleeper_sleeps) {
     sleeper one = {0};
     loop_task task = {.run = count_run};
     start_sleepers(&one, 1);
@@ -55,26 +49,27 @@ static void a_task_of_another_thread_runs_while_the_sleeper_sleeps(void) {
     loop_lock(the_loop);
     loop_defer(the_loop, &task);
     loop_unlock(the_loop);
-    pause_ms(100);
+    for (bool is_run = false; !is_run; pause_ms(1)) {
+        loop_lock(the_loop);
+        is_run = task_runs > 0;
+        loop_unlock(the_loop);
+    }
     loop_lock(the_loop);
     CHECK_EQUAL(task_runs, 1);
     loop_ready(the_loop, &one.waiter);
     loop_unlock(the_loop);
     join_sleepers(&one, 1);
-    end();
 }
 
-static void a_sleeper_is_woken_by_another_thread(void) {
-    begin();
+TEST(a_sleeper_is_woken_by_another_thread) {
     sleeper one = {0};
     start_sleepers(&one, 1);
     CHECK_EQUAL(count_returned(&one, 1), 0);
     loop_lock(the_loop);
     loop_ready(the_loop, &one.waiter);
     loop_unlock(the_loop);
-    CHECK(await_returned(&one, 1, 1));
+    await_returned(&one, 1, 1);
     join_sleepers(&one, 1);
-    end();
 }
 
 static sleeper *signaled;
@@ -85,8 +80,7 @@ static void interrupt_by_signal(int number) {
     loop_interrupt(the_loop);
 }
 
-static void a_signal_handler_can_cancel_a_wait(void) {
-    begin();
+TEST(a_signal_handler_can_cancel_a_wait) {
     sleeper self = {0};
     self.waiter.is_canceled = &self.is_canceled;
     signaled = &self;
@@ -102,13 +96,11 @@ static void a_signal_handler_can_cancel_a_wait(void) {
     CHECK(atomic_load(&self.is_canceled));
     timer_delete(timer);
     signal(SIGUSR1, SIG_DFL);
-    end();
 }
 
 /* -- several threads wait */
 
-static void each_sleeper_is_woken_and_no_other(void) {
-    begin();
+TEST(each_sleeper_is_woken_and_no_other) {
     sleeper sleepers[THREADS] = {0};
     start_sleepers(sleepers, THREADS);
     const int order[THREADS] = {2, 0, 4, 1, 3};
@@ -116,61 +108,55 @@ static void each_sleeper_is_woken_and_no_other(void) {
         loop_lock(the_loop);
         loop_ready(the_loop, &sleepers[order[i]].waiter);
         loop_unlock(the_loop);
-        CHECK(await_returned(sleepers, THREADS, i + 1));
+        await_returned(sleepers, THREADS, i + 1);
         CHECK_EQUAL(count_returned(&sleepers[order[i]], 1), 1);
     }
     join_sleepers(sleepers, THREADS);
-    end();
 }
 
 /* Whoever makes turns for the others is woken first, again and again. */
-static void the_lead_is_passed_on(void) {
+TEST(the_lead_is_passed_on) {
     for (int is_backward = 0; is_backward < 2; is_backward++) {
-        begin();
+        unit_restart();
         sleeper sleepers[THREADS] = {0};
         give_sleepers_pipes(sleepers, THREADS);
         start_sleepers(sleepers, THREADS);
         for (int i = 0; i < THREADS; i++) {
             sleeper *next = &sleepers[is_backward ? THREADS - 1 - i : i];
             feed(next->far_fd);
-            CHECK(await_returned(sleepers, THREADS, i + 1));
+            await_returned(sleepers, THREADS, i + 1);
             CHECK_EQUAL(count_returned(next, 1), 1);
         }
         join_sleepers(sleepers, THREADS);
         close_pipes(sleepers, THREADS);
-        end();
     }
 }
 
-static void all_sleepers_are_woken_at_once(void) {
-    begin();
+TEST(all_sleepers_are_woken_at_once) {
     sleeper sleepers[THREADS] = {0};
     start_sleepers(sleepers, THREADS);
     loop_lock(the_loop);
     for (int i = 0; i < THREADS; i++)
         loop_ready(the_loop, &sleepers[i].waiter);
     loop_unlock(the_loop);
-    CHECK(await_returned(sleepers, THREADS, THREADS));
+    await_returned(sleepers, THREADS, THREADS);
     join_sleepers(sleepers, THREADS);
-    end();
 }
 
-static void a_canceled_sleeper_returns_and_the_others_go_on(void) {
-    begin();
+TEST(a_canceled_sleeper_returns_and_the_others_go_on) {
     sleeper sleepers[THREADS] = {0};
     give_sleepers_pipes(sleepers, THREADS);
     start_sleepers(sleepers, THREADS);
     for (int i = 0; i < THREADS - 1; i++) {
         atomic_store(&sleepers[i].is_canceled, true);
         loop_interrupt(the_loop);
-        CHECK(await_returned(sleepers, THREADS, i + 1));
+        await_returned(sleepers, THREADS, i + 1);
         CHECK_EQUAL(count_returned(&sleepers[i], 1), 1);
     }
     feed(sleepers[THREADS - 1].far_fd);
-    CHECK(await_returned(sleepers, THREADS, THREADS));
+    await_returned(sleepers, THREADS, THREADS);
     join_sleepers(sleepers, THREADS);
     close_pipes(sleepers, THREADS);
-    end();
 }
 
 /* -- requests are gathered */
@@ -201,7 +187,6 @@ static const clock_source stopped_clock = {.now_us = stopped_now_us};
 /* The first sleeper polls; the others are woken, and meanwhile this thread writes. Time stands
  * still: threads that get no processor do not end the gathering. */
 static void write_while_threads_are_woken(int writes) {
-    begin();
     the_loop->clock = &stopped_clock;
     sleeper sleepers[1 + WOKEN] = {0};
     start_sleepers(sleepers, 1 + WOKEN);
@@ -213,22 +198,21 @@ static void write_while_threads_are_woken(int writes) {
     for (int i = 0; i < writes; i++)
         loop_write(the_loop, &io, UNDER_WAY);
     loop_unlock(the_loop);
-    CHECK(await_returned(sleepers, 1 + WOKEN, WOKEN));
+    await_returned(sleepers, 1 + WOKEN, WOKEN);
     CHECK_EQUAL(send_count, 1);
     loop_lock(the_loop);
     loop_ready(the_loop, &sleepers[0].waiter);
     loop_unlock(the_loop);
     join_sleepers(sleepers, 1 + WOKEN);
-    end();
 }
 
-static void the_last_woken_thread_sends_what_was_gathered(void) {
+TEST(the_last_woken_thread_sends_what_was_gathered) {
     write_while_threads_are_woken(LEAST_PIECE - 1);
     CHECK(!pthread_equal(sender, pthread_self()));
     CHECK_EQUAL(still_woken, 0);
 }
 
-static void a_piece_is_sent_at_once(void) {
+TEST(a_piece_is_sent_at_once) {
     write_while_threads_are_woken(PIECE);
     CHECK(pthread_equal(sender, pthread_self()));
     CHECK_EQUAL(still_woken, WOKEN);
@@ -236,7 +220,7 @@ static void a_piece_is_sent_at_once(void) {
 
 static int await_sends(void) {
     int count = 0;
-    for (int64_t late_us = now_us() + PROMPT_MS * 1000; count == 0 && now_us() < late_us;) {
+    while (count == 0) {
         pause_ms(1);
         loop_lock(the_loop);
         count = send_count;
@@ -245,8 +229,7 @@ static int await_sends(void) {
     return count;
 }
 
-static void a_woken_thread_that_does_not_run_holds_up_no_request(void) {
-    begin();
+TEST(a_woken_thread_that_does_not_run_holds_up_no_request) {
     sleeper sleepers[1 + WOKEN] = {0};
     start_sleepers(sleepers, 1 + WOKEN);
     loop_io io = {.fd = -1, .take_output = note_sender};
@@ -259,19 +242,17 @@ static void a_woken_thread_that_does_not_run_holds_up_no_request(void) {
     loop_unlock(the_loop);
     CHECK_EQUAL(await_sends(), 1);
     let_run();
-    CHECK(await_returned(sleepers, 1 + WOKEN, WOKEN));
+    await_returned(sleepers, 1 + WOKEN, WOKEN);
     loop_lock(the_loop);
     loop_ready(the_loop, &sleepers[0].waiter);
     loop_unlock(the_loop);
     join_sleepers(sleepers, 1 + WOKEN);
-    end();
 }
 
 /* -- the thread that polls spins */
 
 /* Threads that wait; the one that polls is made to poll again and again. */
 static spin spin_of_waiting_threads(int count) {
-    begin();
     sleeper sleepers[2] = {0};
     start_sleepers(sleepers, count);
     for (int i = 0; i < 100; i++) {
@@ -283,16 +264,14 @@ static spin spin_of_waiting_threads(int count) {
         loop_ready(the_loop, &sleepers[i].waiter);
     loop_unlock(the_loop);
     join_sleepers(sleepers, count);
-    spin seen = the_loop->watched.spin;
-    end();
-    return seen;
+    return the_loop->watched.spin;
 }
 
-static void one_of_several_threads_spins(void) {
+TEST(one_of_several_threads_spins) {
     CHECK(spin_of_waiting_threads(2).pause_us > 0);
 }
 
-static void a_thread_that_waits_alone_does_not_spin(void) {
+TEST(a_thread_that_waits_alone_does_not_spin) {
     spin seen = spin_of_waiting_threads(1);
     CHECK_EQUAL(seen.pause_us, 0);
     CHECK_EQUAL(seen.credit, 0);
@@ -311,9 +290,9 @@ static void *sleep_often(void *arg) {
     return NULL;
 }
 
-static void many_short_waits_of_many_threads_end_each(void) {
+TEST(many_short_waits_of_many_threads_end_each) {
     for (int has_background = 0; has_background < 2; has_background++) {
-        begin();
+        unit_restart();
         sleeper sleepers[THREADS] = {0};
         loop_lock(the_loop);
         if (has_background) CHECK(loop_start_background(the_loop));
@@ -326,26 +305,9 @@ static void many_short_waits_of_many_threads_end_each(void) {
             loop_interrupt(the_loop);
         join_sleepers(sleepers, THREADS);
         CHECK_EQUAL(count_returned(sleepers, THREADS), THREADS * ROUNDS);
-        end();
     }
 }
 
 int main(void) {
-    start_watchdog();
-    UNIT_RUN(a_timer_goes_off_in_real_time);
-    UNIT_RUN(a_timer_that_is_set_earlier_wakes_the_sleeper);
-    UNIT_RUN(a_task_of_another_thread_runs_while_the_sleeper_sleeps);
-    UNIT_RUN(a_sleeper_is_woken_by_another_thread);
-    UNIT_RUN(a_signal_handler_can_cancel_a_wait);
-    UNIT_RUN(each_sleeper_is_woken_and_no_other);
-    UNIT_RUN(the_lead_is_passed_on);
-    UNIT_RUN(all_sleepers_are_woken_at_once);
-    UNIT_RUN(a_canceled_sleeper_returns_and_the_others_go_on);
-    UNIT_RUN(one_of_several_threads_spins);
-    UNIT_RUN(a_thread_that_waits_alone_does_not_spin);
-    UNIT_RUN(the_last_woken_thread_sends_what_was_gathered);
-    UNIT_RUN(a_piece_is_sent_at_once);
-    UNIT_RUN(a_woken_thread_that_does_not_run_holds_up_no_request);
-    UNIT_RUN(many_short_waits_of_many_threads_end_each);
-    return unit_summary();
+    return unit_main(begin, end);
 }

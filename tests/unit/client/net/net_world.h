@@ -4,7 +4,7 @@
  *   clock     time passes only inside pass_us(), and only once nothing is left to be done before:
  *             all bytes are delivered, all tasks have run. pass_us(0) is settle()
  *   peer      the server, see scripted_peer.h
- *   record    a request that writes into the journal: "a=PONG, a ok"
+ *   record    a request that writes into the journal: "a=PONG, a ok". Each case has a, b, c, d
  *
  * The mutex of the loop is held from begin() to end(). */
 #ifndef DLOCK_NET_WORLD_H
@@ -70,6 +70,17 @@ static inline void pass_ms(int64_t duration_ms) {
 
 static inline void settle(void) {
     pass_us(0);
+}
+
+/* The nth connection says this, or ends. */
+static inline void say(int index, const char *bytes) {
+    link_say(link_at(index), bytes);
+    settle();
+}
+
+static inline void hang_up(int index) {
+    link_end(link_at(index));
+    settle();
 }
 
 static inline int64_t elapsed_us(void) {
@@ -151,6 +162,8 @@ static inline record new_record(const char *name) {
     return (record){.name = name, .request = {.on_reply = note_reply, .on_done = note_done}};
 }
 
+static record a, b, c, d;
+
 /* "GET a; PING" as commands. */
 typedef struct line {
     char text[512];
@@ -175,6 +188,16 @@ static inline void send_line(connection *conn, const char *text, record *record)
     line line;
     line_read(&line, text);
     connection_send(conn, line.commands, line.count, record == NULL ? NULL : &record->request);
+}
+
+/* The first so many of "GET a", "GET b", ... for the records a, b, ... */
+static inline connection *send_gets(connection *conn, int count) {
+    static const char *const texts[] = {"GET a", "GET b", "GET c", "GET d"};
+    record *const records[] = {&a, &b, &c, &d};
+    for (int i = 0; i < count; i++)
+        send_line(conn, texts[i], records[i]);
+    settle();
+    return conn;
 }
 
 /* -- the owner of a connection */
@@ -219,6 +242,10 @@ static inline connection *connect_peer(void) {
 
 static inline void begin(void) {
     memset(&world, 0, sizeof(world));
+    a = new_record("a");
+    b = new_record("b");
+    c = new_record("c");
+    d = new_record("d");
     world.now_us = world.until_us = START_US;
     world.loop = loop_new(&fake_clock);
     if (world.loop == NULL) abort();

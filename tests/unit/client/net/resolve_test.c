@@ -17,7 +17,7 @@ static void check_port(const addresses *found, int port) {
     CHECK_EQUAL(found->sizes[0], is_v4 ? sizeof(*v4) : sizeof(*v6));
 }
 
-static void an_address_needs_no_look_up(void) {
+TEST(an_address_needs_no_look_up) {
     addresses found;
     CHECK(resolve_literal(&found, "127.0.0.1", 7000));
     check_port(&found, 7000);
@@ -37,7 +37,7 @@ static dlock_status wait_for(const lookup *lookup) {
     return lookup->status;
 }
 
-static void callers_share_a_look_up(void) {
+TEST(callers_share_a_look_up) {
     lookup *last = NULL;
     lookup *one = lookup_join(&last, "127.0.0.1", 7000, true);
     lookup *other = lookup_join(&last, "127.0.0.1", 7000, true);
@@ -51,7 +51,7 @@ static void callers_share_a_look_up(void) {
     lookup_leave(other);
 }
 
-static void a_new_look_up_begins_after_the_last_has_ended(void) {
+TEST(a_new_look_up_begins_after_the_last_has_ended) {
     lookup *last = NULL;
     lookup *first = lookup_join(&last, "127.0.0.1", 7000, true);
     wait_for(first);
@@ -63,14 +63,14 @@ static void a_new_look_up_begins_after_the_last_has_ended(void) {
     lookup_leave(last);
 }
 
-static void a_look_up_outlives_everybody(void) {
+TEST(a_look_up_outlives_everybody) {
     lookup *last = NULL;
     lookup_leave(lookup_join(&last, "127.0.0.1", 7000, true));
     lookup_leave(last);
     lookup_leave(NULL);
 }
 
-static void a_bad_name_is_unreachable(void) {
+TEST(a_bad_name_is_unreachable) {
     lookup *last = NULL;
     lookup *lookup = lookup_join(&last, "a..b", 7000, true);
     CHECK_EQUAL(wait_for(lookup), DLOCK_UNREACHABLE);
@@ -79,10 +79,5 @@ static void a_bad_name_is_unreachable(void) {
 }
 
 int main(void) {
-    UNIT_RUN(an_address_needs_no_look_up);
-    UNIT_RUN(callers_share_a_look_up);
-    UNIT_RUN(a_new_look_up_begins_after_the_last_has_ended);
-    UNIT_RUN(a_look_up_outlives_everybody);
-    UNIT_RUN(a_bad_name_is_unreachable);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

@@ -17,7 +17,16 @@ static resp_result read_bytes(const char *bytes, size_t size) {
     memcpy(copy, bytes, size);
     root = NULL;
     used = 0;
-    return resp_read(&reader, copy, size, &root, &used);
+    resp_result result = resp_read(&reader, copy, size, &root, &used);
+    if (result == RESP_INCOMPLETE) /* the next bytes are of another reply */
+        reader = (resp_reader){.nodes = reader.nodes, .node_capacity = reader.node_capacity};
+    return result;
+}
+
+static void free_copies(void) {
+    resp_reader_free(&reader);
+    free(copy);
+    copy = NULL;
 }
 
 static resp_result read_text(const char *text) {
@@ -46,7 +55,7 @@ static void check_command(const command *made, const char *expected, size_t size
     free(out.data);
 }
 
-static void a_command_is_an_array_of_words(void) {
+TEST(a_command_is_an_array_of_words) {
     const char expected[] = "*4\r\n$4\r\nEVAL\r\n$0\r\n\r\n$3\r\na\0b\r\n$20\r\n"
                             "18446744073709551615\r\n";
     command made = {0};
@@ -57,7 +66,7 @@ static void a_command_is_an_array_of_words(void) {
     check_command(&made, expected, sizeof(expected) - 1);
 }
 
-static void further_words_follow_the_first_ones(void) {
+TEST(further_words_follow_the_first_ones) {
     const char expected[] = "*3\r\n$4\r\nECHO\r\n$3\r\na\0b\r\n$0\r\n\r\n";
     command made = {.rest_count = 2,
                     .rest = (const char *const[]){"a\0b", "not counted"},
@@ -66,7 +75,7 @@ static void further_words_follow_the_first_ones(void) {
     check_command(&made, expected, sizeof(expected) - 1);
 }
 
-static void a_word_of_any_length_is_counted(void) {
+TEST(a_word_of_any_length_is_counted) {
     static char word[2000];
     memset(word, 'x', sizeof(word));
     for (size_t length = 0; length < sizeof(word); length += 7) {
@@ -75,15 +84,15 @@ static void a_word_of_any_length_is_counted(void) {
         command_add_bytes(&made, word, length);
         CHECK(command_append(&made, &out));
         CHECK_EQUAL(read_bytes(out.data, out.size), RESP_REPLY);
-        CHECK_EQUAL((int64_t)used, (int64_t)out.size);
-        if (root != NULL) CHECK_EQUAL((int64_t)reply_element(root, 0)->length, (int64_t)length);
+        CHECK_EQUAL(used, out.size);
+        if (root != NULL) CHECK_EQUAL(reply_element(root, 0)->length, length);
         free(out.data);
     }
 }
 
 /* -- replies */
 
-static void each_kind_of_reply_is_read(void) {
+TEST(each_kind_of_reply_is_read) {
     CHECK_EQUAL(read_text("+OK\r\n"), RESP_REPLY);
     check_text(root, REPLY_STATUS, "OK");
     CHECK_EQUAL(read_text("-ERR no such thing\r\n"), RESP_REPLY);
@@ -102,7 +111,7 @@ static void each_kind_of_reply_is_read(void) {
     CHECK(root != NULL && root->kind == REPLY_ARRAY && root->count == 0 && root->size == 1);
 }
 
-static void integers_have_64_bits(void) {
+TEST(integers_have_64_bits) {
     check_integer(":0\r\n", 0);
     check_integer(":-1\r\n", -1);
     check_integer(":+7\r\n", 7);
@@ -110,7 +119,7 @@ static void integers_have_64_bits(void) {
     check_integer(":-9223372036854775808\r\n", INT64_MIN);
 }
 
-static void a_text_may_have_any_bytes(void) {
+TEST(a_text_may_have_any_bytes) {
     CHECK_EQUAL(read_bytes("$6\r\na\r\n\0b\n\r\n", 12), RESP_REPLY);
     CHECK(root != NULL);
     if (root != NULL) CHECK_BYTES(root->text, root->length, "a\r\n\0b\n", 6);
@@ -118,41 +127,41 @@ static void a_text_may_have_any_bytes(void) {
     check_text(root, REPLY_STATUS, "a\rb");
 }
 
-static void arrays_are_trees(void) {
+TEST(arrays_are_trees) {
     CHECK_EQUAL(read_text("*4\r\n:1\r\n*2\r\n+a\r\n*1\r\n$1\r\nb\r\n*0\r\n$-1\r\n"), RESP_REPLY);
     if (root == NULL) return;
-    CHECK_EQUAL((int64_t)root->size, 8);
+    CHECK_EQUAL(root->size, 8);
     CHECK_EQUAL(reply_element(root, 0)->integer, 1);
     const reply *inner = reply_element(root, 1);
-    CHECK_EQUAL((int64_t)inner->count, 2);
+    CHECK_EQUAL(inner->count, 2);
     check_text(reply_element(inner, 0), REPLY_STATUS, "a");
     check_text(reply_element(reply_element(inner, 1), 0), REPLY_TEXT, "b");
-    CHECK_EQUAL((int64_t)reply_element(root, 2)->count, 0);
+    CHECK_EQUAL(reply_element(root, 2)->count, 0);
     CHECK_EQUAL(reply_element(root, 3)->kind, REPLY_NIL);
     CHECK(reply_element(root, 4) == NULL);
     CHECK(reply_element(reply_element(root, 0), 0) == NULL);
     CHECK(reply_element(reply_element(root, 2), 0) == NULL);
 }
 
-static void a_loop_sees_every_element_once(void) {
+TEST(a_loop_sees_every_element_once) {
     CHECK_EQUAL(read_text("*4\r\n*2\r\n:1\r\n:2\r\n:3\r\n*0\r\n*1\r\n*1\r\n:4\r\n"), RESP_REPLY);
     if (root == NULL) return;
     size_t count = 0;
     for (const reply *each = NULL; (each = reply_next(root, each)) != NULL; count++)
         CHECK(each == reply_element(root, count));
-    CHECK_EQUAL((int64_t)count, 4);
+    CHECK_EQUAL(count, 4);
     CHECK(reply_next(reply_element(root, 2), NULL) == NULL);
     CHECK(reply_next(reply_element(root, 1), NULL) == NULL);
 }
 
-static void only_the_first_reply_is_taken(void) {
+TEST(only_the_first_reply_is_taken) {
     CHECK_EQUAL(read_text("+OK\r\n:2\r\n"), RESP_REPLY);
-    CHECK_EQUAL((int64_t)used, 5);
+    CHECK_EQUAL(used, 5);
     CHECK_EQUAL(read_text("*1\r\n:2\r\n?"), RESP_REPLY);
-    CHECK_EQUAL((int64_t)used, 8);
+    CHECK_EQUAL(used, 8);
 }
 
-static void texts_are_compared_and_copied(void) {
+TEST(texts_are_compared_and_copied) {
     char text[4];
     read_text("$5\r\nhello\r\n");
     CHECK(reply_is_text(root, "hello") && !reply_is_text(root, "hell"));
@@ -160,7 +169,7 @@ static void texts_are_compared_and_copied(void) {
     CHECK(reply_begins_with(root, "hell") && reply_begins_with(root, ""));
     CHECK(!reply_begins_with(root, "hello!"));
     reply_copy_text(root, text, sizeof(text));
-    CHECK_BYTES(text, strlen(text), "hel", 3);
+    CHECK_TEXT(text, "hel");
     read_text("-ERR x\r\n");
     CHECK(!reply_is_text(root, "ERR x") && reply_begins_with(root, "ERR "));
     read_text(":1\r\n");
@@ -173,7 +182,7 @@ static void check_number(const char *text, int64_t expected) {
     if (root != NULL) CHECK_EQUAL(reply_number(root), expected);
 }
 
-static void a_number_may_come_as_a_text(void) {
+TEST(a_number_may_come_as_a_text) {
     check_number(":12\r\n", 12);
     check_number(":-12\r\n", -1);
     check_number("$3\r\n120\r\n", 120);
@@ -190,7 +199,7 @@ static void a_number_may_come_as_a_text(void) {
 
 /* -- incomplete and hostile */
 
-static void every_beginning_of_a_reply_is_incomplete(void) {
+TEST(every_beginning_of_a_reply_is_incomplete) {
     static const char *const replies[] = {
         "+OK\r\n",
         "-ERR a\rb\r\n",
@@ -205,11 +214,61 @@ static void every_beginning_of_a_reply_is_incomplete(void) {
         for (size_t length = 0; length < size; length++)
             CHECK_EQUAL(read_bytes(replies[i], length), RESP_INCOMPLETE);
         CHECK_EQUAL(read_bytes(replies[i], size), RESP_REPLY);
-        CHECK_EQUAL((int64_t)used, (int64_t)size);
+        CHECK_EQUAL(used, size);
     }
 }
 
-static void nonsense_is_malformed(void) {
+/* Each piece comes with all bytes before it, in another place. The bytes of nodes that are complete
+ * are made unreadable: only their texts may be needed again. */
+TEST(a_reply_in_pieces_is_read_once) {
+    static const char whole[] =
+        "*4\r\n*2\r\n:12\r\n+yes\r\n$5\r\nhello\r\n-ERR a\rb\r\n*1\r\n*0\r\n";
+    const size_t size = sizeof(whole) - 1, node_ends[] = {4, 8, 13, 19, 30, 40, 44, 48};
+    for (size_t step = 1; step <= size; step++) {
+        resp_result result = RESP_INCOMPLETE;
+        for (size_t length = step; result == RESP_INCOMPLETE; length += step) {
+            if (length > size) length = size;
+            free(copy);
+            copy = malloc(length);
+            memcpy(copy, whole, length);
+            for (size_t i = 0, begin = 0; i < 8 && node_ends[i] <= length - step; i++) {
+                copy[begin] = '?';
+                begin = node_ends[i];
+            }
+            result = resp_read(&reader, copy, length, &root, &used);
+            if (length == size) break;
+        }
+        CHECK_EQUAL(result, RESP_REPLY);
+        if (result != RESP_REPLY) return;
+        CHECK_EQUAL(used, size);
+        CHECK_EQUAL(root->size, 8);
+        CHECK_EQUAL(reply_element(reply_element(root, 0), 0)->integer, 12);
+        check_text(reply_element(reply_element(root, 0), 1), REPLY_STATUS, "yes");
+        check_text(reply_element(root, 1), REPLY_TEXT, "hello");
+        check_text(reply_element(root, 2), REPLY_ERROR, "ERR a\rb");
+        CHECK_EQUAL(reply_element(reply_element(root, 3), 0)->count, 0);
+    }
+}
+
+/* The beginning of the line is not searched again for its end. */
+TEST(a_long_line_in_pieces_is_searched_once) {
+    resp_reader_free(&reader);
+    CHECK_EQUAL(resp_read(&reader, "+abcdef", 7, &root, &used), RESP_INCOMPLETE);
+    CHECK_EQUAL(resp_read(&reader, "+ab\r\nfgh\r", 9, &root, &used), RESP_INCOMPLETE);
+    CHECK_EQUAL(resp_read(&reader, "+ab\r\nfgh\r\n", 10, &root, &used), RESP_REPLY);
+    check_text(root, REPLY_STATUS, "ab\r\nfgh");
+}
+
+TEST(the_reply_after_one_in_pieces_is_read_from_its_beginning) {
+    CHECK_EQUAL(resp_read(&reader, "*2\r\n:1\r\n", 8, &root, &used), RESP_INCOMPLETE);
+    CHECK_EQUAL(resp_read(&reader, "*2\r\n:1\r\n:2\r\n", 12, &root, &used), RESP_REPLY);
+    CHECK_EQUAL(resp_read(&reader, "*1\r\n+x", 6, &root, &used), RESP_INCOMPLETE);
+    CHECK_EQUAL(resp_read(&reader, "*1\r\n+x\n\r_", 9, &root, &used), RESP_INCOMPLETE);
+    CHECK_EQUAL(resp_read(&reader, "*1\r\n+x\n\r_\r\n", 11, &root, &used), RESP_REPLY);
+    check_integer(":3\r\n", 3);
+}
+
+TEST(nonsense_is_malformed) {
     static const char *const bad[] = {
         "HTTP/1.1 400 Bad Request\r\n",
         "\r\n",
@@ -234,6 +293,7 @@ static void nonsense_is_malformed(void) {
         ":-9223372036854775809\r\n",
         ":99999999999999999999",
         ":18446744073709551616",
+        ":000000000000000000001",
         "$-2\r\n",
         "$-9223372036854775808\r\n",
         "$9223372036854775806\r\n",
@@ -245,9 +305,6 @@ static void nonsense_is_malformed(void) {
         "$2\r\nab\rx",
         "$2\n",
         "*-2\r\n",
-        "*2147483647\r\n",
-        "*1048577\r\n",
-        "*9223372036854775807\r\n",
         "*\r\n",
         "*1\r\nx",
         "*2\r\n:1\r\n*-5\r\n",
@@ -259,7 +316,7 @@ static void nonsense_is_malformed(void) {
     }
 }
 
-static void arrays_nest_up_to_a_limit(void) {
+TEST(arrays_nest_up_to_a_limit) {
     char text[200] = "";
     for (int i = 0; i < RESP_DEPTH_MAX; i++)
         strcat(text, "*1\r\n");
@@ -272,7 +329,7 @@ static void arrays_nest_up_to_a_limit(void) {
     CHECK_EQUAL(read_text(text), RESP_MALFORMED);
 }
 
-static void a_deep_nest_does_not_deepen_the_stack(void) {
+TEST(a_deep_nest_does_not_deepen_the_stack) {
     enum { LEVELS = 100000 };
     char *text = malloc(4 * LEVELS);
     for (int i = 0; i < LEVELS; i++)
@@ -281,7 +338,7 @@ static void a_deep_nest_does_not_deepen_the_stack(void) {
     free(text);
 }
 
-static void an_announced_length_costs_no_memory(void) {
+TEST(an_announced_length_costs_no_memory) {
     resp_reader_free(&reader);
     CHECK_EQUAL(read_text("*1048576\r\n"), RESP_INCOMPLETE);
     CHECK(reader.node_capacity <= 64);
@@ -291,7 +348,7 @@ static void an_announced_length_costs_no_memory(void) {
     CHECK(reader.node_capacity <= 64);
 }
 
-static void a_line_without_end_is_incomplete(void) {
+TEST(a_line_without_end_is_incomplete) {
     enum { SIZE = 1 << 20 };
     char *text = malloc(SIZE);
     memset(text, 'x', SIZE);
@@ -302,7 +359,7 @@ static void a_line_without_end_is_incomplete(void) {
     free(text);
 }
 
-static void a_reply_of_too_many_nodes_is_malformed(void) {
+TEST(a_reply_of_too_many_nodes_is_too_long) {
     enum { INNER = RESP_NODES_MAX / 2, SIZE = 40 + 2 * INNER * 4 };
     char *text = malloc(SIZE);
     int length = sprintf(text, "*2\r\n");
@@ -311,11 +368,13 @@ static void a_reply_of_too_many_nodes_is_malformed(void) {
         for (int n = 0; n < INNER; n++, length += 4)
             memcpy(text + length, ":1\r\n", 4);
     }
-    CHECK_EQUAL(read_bytes(text, (size_t)length), RESP_MALFORMED);
+    CHECK_EQUAL(read_bytes(text, (size_t)length), RESP_TOO_LONG);
     free(text);
+    CHECK_EQUAL(read_text("*1048577\r\n"), RESP_TOO_LONG);
+    CHECK_EQUAL(read_text("*9223372036854775807\r\n"), RESP_TOO_LONG);
 }
 
-static void a_long_reply_is_read_and_its_memory_is_not_kept(void) {
+TEST(a_long_reply_is_read_and_its_memory_is_not_kept) {
     enum { COUNT = 100000 };
     char *text = malloc(20 + COUNT * 4);
     int length = sprintf(text, "*%d\r\n", COUNT);
@@ -329,9 +388,9 @@ static void a_long_reply_is_read_and_its_memory_is_not_kept(void) {
 }
 
 /* Whatever arrives is a reply, incomplete or malformed; a sanitizer sees if more happens. */
-static void random_bytes_are_survived(void) {
+TEST(random_bytes_are_survived) {
     static const char letters[] = "+-:$*\r\n\r\n\r\n0123a";
-    for (int i = 0; i < 300000; i++) {
+    for (int i = 0; i < 30000; i++) {
         char text[40];
         size_t size = (size_t)unit_random_within(0, sizeof(text));
         for (size_t n = 0; n < size; n++)
@@ -342,27 +401,5 @@ static void random_bytes_are_survived(void) {
 }
 
 int main(void) {
-    UNIT_RUN(a_command_is_an_array_of_words);
-    UNIT_RUN(further_words_follow_the_first_ones);
-    UNIT_RUN(a_word_of_any_length_is_counted);
-    UNIT_RUN(each_kind_of_reply_is_read);
-    UNIT_RUN(integers_have_64_bits);
-    UNIT_RUN(a_text_may_have_any_bytes);
-    UNIT_RUN(arrays_are_trees);
-    UNIT_RUN(a_loop_sees_every_element_once);
-    UNIT_RUN(only_the_first_reply_is_taken);
-    UNIT_RUN(texts_are_compared_and_copied);
-    UNIT_RUN(a_number_may_come_as_a_text);
-    UNIT_RUN(every_beginning_of_a_reply_is_incomplete);
-    UNIT_RUN(nonsense_is_malformed);
-    UNIT_RUN(arrays_nest_up_to_a_limit);
-    UNIT_RUN(a_deep_nest_does_not_deepen_the_stack);
-    UNIT_RUN(an_announced_length_costs_no_memory);
-    UNIT_RUN(a_line_without_end_is_incomplete);
-    UNIT_RUN(a_reply_of_too_many_nodes_is_malformed);
-    UNIT_RUN(a_long_reply_is_read_and_its_memory_is_not_kept);
-    UNIT_RUN(random_bytes_are_survived);
-    resp_reader_free(&reader);
-    free(copy);
-    return unit_summary();
+    return unit_main(NULL, free_copies);
 }

@@ -38,15 +38,6 @@ typedef struct peer {
 
 static peer the_peer;
 
-#define CHECK_TEXT(actual, expected)                                                               \
-    check_text(actual, expected, __FILE__, __LINE__, #actual " == " #expected)
-
-static inline void check_text(const char *actual, const char *expected, const char *file, int line,
-                              const char *expression) {
-    if (strcmp(actual, expected) == 0 || !unit_fail(file, line, expression)) return;
-    printf("    \"%s\"\nnot \"%s\"\n", actual, expected);
-}
-
 static inline void link_end(peer_link *link) {
     if (!link->is_open) return;
     link->is_open = false;
@@ -55,7 +46,7 @@ static inline void link_end(peer_link *link) {
 
 static inline void link_say_bytes(peer_link *link, const char *bytes, size_t size) {
     ssize_t count = send(link->io.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-    CHECK_EQUAL(count, (int64_t)size);
+    CHECK_EQUAL(count, size);
 }
 
 static inline void link_say(peer_link *link, const char *bytes) {

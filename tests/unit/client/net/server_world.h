@@ -44,26 +44,16 @@ static inline void server_line(const char *text, record *record) {
 /* -- connections of one's own */
 
 /* The connection is ready when this returns. */
-static inline own_connection *open_own(bool is_parked) {
-    own_connection *own = server_open_own(the_server, is_parked);
+static inline own_connection *open_own(void) {
+    own_connection *own = server_open_own(the_server);
     settle();
     return own;
 }
 
-static inline void set_on_doubt(own_connection *own, void (*on_doubt)(void *arg), void *arg) {
-    own->on_doubt = on_doubt;
-    own->arg = arg;
-}
-
-static inline void set_on_broken(own_connection *own, void (*on_broken)(void *arg), void *arg) {
-    own->on_broken = on_broken;
-    own->arg = arg;
-}
-
-/* A parked connection with a request under way. */
-static inline own_connection *park(record *record) {
-    own_connection *own = open_own(true);
-    send_line(own->conn, "ACQUIRE WAIT", record);
+/* A connection with a request that the server does not answer yet. */
+static inline own_connection *block(record *record) {
+    own_connection *own = open_own();
+    send_line(own->conn, "WAIT", record);
     settle();
     return own;
 }

@@ -27,18 +27,18 @@ static void check_pause(int64_t pause_us) {
     CHECK(spin_is_wanted(&the_spin, now_us + pause_us));
 }
 
-static void the_first_wait_spins(void) {
+TEST(the_first_wait_spins) {
     begin();
     CHECK(spin_is_wanted(&the_spin, now_us));
 }
 
-static void a_spin_for_nothing_is_followed_by_a_pause(void) {
+TEST(a_spin_for_nothing_is_followed_by_a_pause) {
     begin();
     spin_for(SPIN_US, false);
     check_pause(SPIN_PAUSE_MIN_US);
 }
 
-static void spinning_goes_on_while_two_of_three_pay_off(void) {
+TEST(spinning_goes_on_while_two_of_three_pay_off) {
     begin();
     spin_for(10, true);
     for (int i = 0; i < 1000; i++) {
@@ -48,7 +48,7 @@ static void spinning_goes_on_while_two_of_three_pay_off(void) {
     }
 }
 
-static void spinning_ends_while_half_pay_off(void) {
+TEST(spinning_ends_while_half_pay_off) {
     begin();
     for (int i = 0; i < 1000; i++)
         spin_for(10, true);
@@ -59,7 +59,7 @@ static void spinning_ends_while_half_pay_off(void) {
     check_pause(SPIN_PAUSE_MIN_US);
 }
 
-static void a_long_spin_is_followed_by_a_pause_even_with_an_event(void) {
+TEST(a_long_spin_is_followed_by_a_pause_even_with_an_event) {
     begin();
     for (int i = 0; i < 100; i++)
         spin_for(10, true);
@@ -67,7 +67,7 @@ static void a_long_spin_is_followed_by_a_pause_even_with_an_event(void) {
     check_pause(SPIN_PAUSE_MIN_US);
 }
 
-static void after_the_pause_a_success_is_enough_to_go_on(void) {
+TEST(after_the_pause_a_success_is_enough_to_go_on) {
     begin();
     spin_for(SPIN_US, false);
     now_us += SPIN_PAUSE_MIN_US;
@@ -75,7 +75,7 @@ static void after_the_pause_a_success_is_enough_to_go_on(void) {
     CHECK(spin_is_wanted(&the_spin, now_us));
 }
 
-static void pauses_grow_until_spinning_pays_off_for_a_while(void) {
+TEST(pauses_grow_until_spinning_pays_off_for_a_while) {
     begin();
     for (int64_t pause_us = SPIN_PAUSE_MIN_US; pause_us < SPIN_PAUSE_MAX_US; pause_us *= 2) {
         spin_for(10, true);
@@ -95,12 +95,5 @@ static void pauses_grow_until_spinning_pays_off_for_a_while(void) {
 }
 
 int main(void) {
-    UNIT_RUN(the_first_wait_spins);
-    UNIT_RUN(a_spin_for_nothing_is_followed_by_a_pause);
-    UNIT_RUN(spinning_goes_on_while_two_of_three_pay_off);
-    UNIT_RUN(spinning_ends_while_half_pay_off);
-    UNIT_RUN(a_long_spin_is_followed_by_a_pause_even_with_an_event);
-    UNIT_RUN(after_the_pause_a_success_is_enough_to_go_on);
-    UNIT_RUN(pauses_grow_until_spinning_pays_off_for_a_while);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

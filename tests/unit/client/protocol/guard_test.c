@@ -2,21 +2,17 @@
 /* guard_test.c - DLOCK.GUARD on the wire, and what the reply of the inner command becomes. */
 #include "protocol/lock_commands.h"
 
-#include "unit.h"
+#include "reply_reader.h"
 
-static resp_reader reader;
 static verdict got;
 static char room[8];
 static dlock_reply value;
 
 static void read_bytes(const char *bytes, dlock_reply *wanted) {
-    const reply *root = NULL;
-    size_t used;
     memset(&got, 0xff, sizeof(got));
     memset(room, '#', sizeof(room));
     dlock_reply_init(&value, room, sizeof(room) - 1);
-    CHECK_EQUAL(resp_read(&reader, bytes, strlen(bytes), &root, &used), RESP_REPLY);
-    read_guard_reply(&got, wanted, root);
+    read_guard_reply(&got, wanted, parse(bytes));
 }
 
 static void check_value(const char *bytes, dlock_reply_kind kind, int64_t integer, const char *text,
@@ -25,7 +21,7 @@ static void check_value(const char *bytes, dlock_reply_kind kind, int64_t intege
     CHECK_EQUAL(got.status, DLOCK_OK);
     CHECK_EQUAL(value.kind, kind);
     CHECK_EQUAL(value.integer, integer);
-    CHECK_EQUAL((int64_t)value.text_length, (int64_t)length);
+    CHECK_EQUAL(value.text_length, length);
     CHECK_BYTES(room, strlen(text) + 1, text, strlen(text) + 1);
     CHECK(room[sizeof(room) - 1] == '#');
 }
@@ -37,7 +33,7 @@ static void check_error(const char *bytes, dlock_status status, bool is_transien
     CHECK_EQUAL(value.kind, DLOCK_REPLY_NULL);
 }
 
-static void the_words_of_the_command_follow_name_and_token(void) {
+TEST(the_words_of_the_command_follow_name_and_token) {
     bytes out = {0};
     const char expected[] = "*6\r\n$11\r\nDLOCK.GUARD\r\n$1\r\nn\r\n$1\r\nt\r\n"
                             "$3\r\nSET\r\n$1\r\nk\r\n$3\r\na\0b\r\n";
@@ -51,7 +47,7 @@ static void the_words_of_the_command_follow_name_and_token(void) {
     free(out.data);
 }
 
-static void the_reply_is_a_text_a_number_or_nothing(void) {
+TEST(the_reply_is_a_text_a_number_or_nothing) {
     check_value("+OK\r\n", DLOCK_REPLY_TEXT, 0, "OK", 2);
     check_value("$3\r\nabc\r\n", DLOCK_REPLY_TEXT, 0, "abc", 3);
     check_value("$0\r\n\r\n", DLOCK_REPLY_TEXT, 0, "", 0);
@@ -60,30 +56,30 @@ static void the_reply_is_a_text_a_number_or_nothing(void) {
     check_value("*-1\r\n", DLOCK_REPLY_NULL, 0, "", 0);
 }
 
-static void of_an_array_only_the_number_of_elements_is_kept(void) {
+TEST(of_an_array_only_the_number_of_elements_is_kept) {
     check_value("*2\r\n$1\r\na\r\n*1\r\n:1\r\n", DLOCK_REPLY_ARRAY, 2, "", 0);
 }
 
-static void a_text_that_does_not_fit_is_cut_and_its_length_is_told(void) {
+TEST(a_text_that_does_not_fit_is_cut_and_its_length_is_told) {
     check_value("$6\r\nabcdef\r\n", DLOCK_REPLY_TEXT, 0, "abcdef", 6);
     check_value("$7\r\nabcdefg\r\n", DLOCK_REPLY_TEXT, 0, "abcdef", 7);
 }
 
-static void a_reply_that_nobody_wants_is_skipped(void) {
+TEST(a_reply_that_nobody_wants_is_skipped) {
     read_bytes("$3\r\nabc\r\n", NULL);
     CHECK_EQUAL(got.status, DLOCK_OK);
     dlock_reply bare;
     dlock_reply_init(&bare, NULL, 0);
     read_bytes("$3\r\nabc\r\n", &bare);
     CHECK_EQUAL(bare.kind, DLOCK_REPLY_TEXT);
-    CHECK_EQUAL((int64_t)bare.text_length, 3);
+    CHECK_EQUAL(bare.text_length, 3);
 }
 
-static void a_token_that_does_not_hold_the_lock_has_lost_it(void) {
+TEST(a_token_that_does_not_hold_the_lock_has_lost_it) {
     check_error("-NOTHELD the token does not hold the lock\r\n", DLOCK_LOST, false);
 }
 
-static void an_error_of_the_command_is_a_refusal(void) {
+TEST(an_error_of_the_command_is_a_refusal) {
     check_error("-WRONGTYPE Operation against a key\r\n", DLOCK_REFUSED, false);
     check_error("-ERR unknown command 'FOO'\r\n", DLOCK_REFUSED, false);
     check_error("-ERR value is not an integer or out of range\r\n", DLOCK_REFUSED, false);
@@ -92,12 +88,12 @@ static void an_error_of_the_command_is_a_refusal(void) {
     check_error("-QUEUEFULL of another module\r\n", DLOCK_REFUSED, false);
 }
 
-static void a_server_that_is_not_ready_may_be_tried_again(void) {
+TEST(a_server_that_is_not_ready_may_be_tried_again) {
     check_error("-LOADING Redis is loading\r\n", DLOCK_REFUSED, true);
     check_error("-READONLY You can't write\r\n", DLOCK_REFUSED, true);
 }
 
-static void redirects_are_noticed(void) {
+TEST(redirects_are_noticed) {
     redirect redirect;
     read_bytes("-MOVED 1 127.0.0.1:2\r\n", &value);
     CHECK(redirect_read(&redirect, got.cause) && !redirect.is_ask);
@@ -105,22 +101,11 @@ static void redirects_are_noticed(void) {
     CHECK(redirect_read(&redirect, got.cause) && redirect.is_ask);
 }
 
-static void a_server_without_the_module_is_no_refusal(void) {
+TEST(a_server_without_the_module_is_no_refusal) {
     read_bytes("-ERR unknown command 'DLOCK.GUARD', with args beginning with: 'n' \r\n", &value);
     CHECK(got.status != DLOCK_REFUSED && got.status != DLOCK_OK);
 }
 
 int main(void) {
-    UNIT_RUN(the_words_of_the_command_follow_name_and_token);
-    UNIT_RUN(the_reply_is_a_text_a_number_or_nothing);
-    UNIT_RUN(of_an_array_only_the_number_of_elements_is_kept);
-    UNIT_RUN(a_text_that_does_not_fit_is_cut_and_its_length_is_told);
-    UNIT_RUN(a_reply_that_nobody_wants_is_skipped);
-    UNIT_RUN(a_token_that_does_not_hold_the_lock_has_lost_it);
-    UNIT_RUN(an_error_of_the_command_is_a_refusal);
-    UNIT_RUN(a_server_that_is_not_ready_may_be_tried_again);
-    UNIT_RUN(redirects_are_noticed);
-    UNIT_RUN(a_server_without_the_module_is_no_refusal);
-    resp_reader_free(&reader);
-    return unit_summary();
+    return unit_main(NULL, free_reader);
 }

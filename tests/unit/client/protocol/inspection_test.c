@@ -2,13 +2,12 @@
 /* inspection_test.c - the reply of DLOCK.INFO. */
 #include "protocol/lock_commands.h"
 
-#include "unit.h"
+#include "reply_reader.h"
 
-static resp_reader reader;
 static dlock_inspection got;
 
 /* Blanks separate the nodes: "*2 +ttl :5". */
-static const reply *parse(const char *nodes) {
+static const reply *parse_nodes(const char *nodes) {
     static char bytes[1000];
     size_t size = 0;
     for (; *nodes != '\0'; nodes++) {
@@ -19,11 +18,8 @@ static const reply *parse(const char *nodes) {
         bytes[size++] = '\r';
         bytes[size++] = '\n';
     }
-    memcpy(bytes + size, "\r\n", 2);
-    const reply *root = NULL;
-    size_t used;
-    CHECK_EQUAL(resp_read(&reader, bytes, size + 2, &root, &used), RESP_REPLY);
-    return root;
+    memcpy(bytes + size, "\r\n", 3);
+    return parse(bytes);
 }
 
 static bool read_holder(const reply *root, size_t index) {
@@ -33,15 +29,15 @@ static bool read_holder(const reply *root, size_t index) {
 }
 
 static bool read_nodes(const char *nodes) {
-    const reply *root = parse(nodes);
+    const reply *root = parse_nodes(nodes);
     return root != NULL && read_holder(root, 0);
 }
 
-static void every_field_is_read(void) {
+TEST(every_field_is_read) {
     CHECK(read_nodes("*8 +kind +lock +mode +exclusive +waiters :3 +holders *1 "
                      "*12 +token $3 a:b +fence :7 +ttl :100 +lease :200 +since :300 +session :4"));
     CHECK_BYTES(got.token, got.token_length, "a:b", 3);
-    CHECK_EQUAL((int64_t)got.fence, 7);
+    CHECK_EQUAL(got.fence, 7);
     CHECK_EQUAL(got.waiters, 3);
     CHECK_EQUAL(got.ttl_ms, 100);
     CHECK_EQUAL(got.lease_ms, 200);
@@ -52,32 +48,32 @@ static void every_field_is_read(void) {
     CHECK(!got.is_string);
 }
 
-static void every_holder_is_read(void) {
-    const reply *root = parse("*8 +kind +lock +mode +shared +holders *3 "
-                              "*4 +token $1 a +fence :7 *4 +token $1 b +fence :5 "
-                              "*4 +token $1 c +fence :9 +waiters :2");
+TEST(every_holder_is_read) {
+    const reply *root = parse_nodes("*8 +kind +lock +mode +shared +holders *3 "
+                                    "*4 +token $1 a +fence :7 *4 +token $1 b +fence :5 "
+                                    "*4 +token $1 c +fence :9 +waiters :2");
     static const int64_t fences[] = {7, 5, 9};
     for (size_t i = 0; i < 3; i++) {
         CHECK(read_holder(root, i));
         CHECK_BYTES(got.token, got.token_length, &"abc"[i], 1);
-        CHECK_EQUAL((int64_t)got.fence, fences[i]);
+        CHECK_EQUAL(got.fence, fences[i]);
         CHECK_EQUAL(got.mode, DLOCK_SHARED);
         CHECK_EQUAL(got.holders, 3);
         CHECK_EQUAL(got.waiters, 2);
     }
 }
 
-static void a_plain_string_is_told_apart(void) {
+TEST(a_plain_string_is_told_apart) {
     CHECK(read_nodes("*4 $4 kind $6 string $7 holders *1 *2 $5 token $1 t"));
     CHECK(got.is_string);
 }
 
-static void fields_of_a_newer_server_are_skipped(void) {
+TEST(fields_of_a_newer_server_are_skipped) {
     CHECK(read_nodes("*4 +new *2 :1 :2 +holders *1 *6 +token $1 t +other $-1 +ttl :-1"));
     CHECK_EQUAL(got.ttl_ms, -1);
 }
 
-static void replies_without_sense_are_refused(void) {
+TEST(replies_without_sense_are_refused) {
     static const char *const bad[] = {
         ":1",
         "$-1",
@@ -106,42 +102,34 @@ static void replies_without_sense_are_refused(void) {
     }
 }
 
-static void the_queue_is_read(void) {
+TEST(the_queue_is_read) {
     dlock_waiting waiting = {0};
-    const reply *queue =
-        waiters_queue(parse("*4 +kind +lock +queue *1 "
-                            "*10 +token $3 a:b +mode +exclusive +waited :5 +left :7 +client :9"));
+    const reply *queue = waiters_queue(
+        parse_nodes("*4 +kind +lock +queue *1 "
+                    "*10 +token $3 a:b +mode +exclusive +waited :5 +left :7 +client :9"));
     CHECK(queue != NULL && waiting_read(&waiting, reply_element(queue, 0)));
     CHECK_BYTES(waiting.token, waiting.token_length, "a:b", 3);
     CHECK_EQUAL(waiting.waited_ms, 5);
     CHECK_EQUAL(waiting.left_ms, 7);
     CHECK_EQUAL(waiting.client, 9);
     CHECK_EQUAL(waiting.mode, DLOCK_EXCLUSIVE);
-    CHECK(waiting_read(&waiting, parse("*10 +token $1 t +mode +shared +waited :5 +left :7 "
-                                       "+client :9")));
+    CHECK(waiting_read(&waiting, parse_nodes("*10 +token $1 t +mode +shared +waited :5 +left :7 "
+                                             "+client :9")));
     CHECK_EQUAL(waiting.mode, DLOCK_SHARED);
 }
 
-static void queues_without_sense_are_refused(void) {
+TEST(queues_without_sense_are_refused) {
     static const char *const bad[] = {"*0", ":1", "*2 +token $1 t", "*1 +queue", "*2 +queue :1"};
     static const char *const bad_elements[] = {
         ":1", "*0", "*8 +token :1 +waited :5 +left :7 +client :9",
         "*6 +token $1 t +waited :5 +left :7", "*8 +token $1 t +waited $1 5 +left :7 +client :9"};
     dlock_waiting waiting = {0};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        CHECK(waiters_queue(parse(bad[i])) == NULL);
+        CHECK(waiters_queue(parse_nodes(bad[i])) == NULL);
     for (size_t i = 0; i < sizeof(bad_elements) / sizeof(bad_elements[0]); i++)
-        CHECK(!waiting_read(&waiting, parse(bad_elements[i])));
+        CHECK(!waiting_read(&waiting, parse_nodes(bad_elements[i])));
 }
 
 int main(void) {
-    UNIT_RUN(the_queue_is_read);
-    UNIT_RUN(queues_without_sense_are_refused);
-    UNIT_RUN(every_field_is_read);
-    UNIT_RUN(every_holder_is_read);
-    UNIT_RUN(a_plain_string_is_told_apart);
-    UNIT_RUN(fields_of_a_newer_server_are_skipped);
-    UNIT_RUN(replies_without_sense_are_refused);
-    resp_reader_free(&reader);
-    return unit_summary();
+    return unit_main(NULL, free_reader);
 }

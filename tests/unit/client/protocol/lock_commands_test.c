@@ -2,9 +2,8 @@
 /* lock_commands_test.c - DLOCK.* commands on the wire, and what the replies mean. */
 #include "protocol/lock_commands.h"
 
-#include "unit.h"
+#include "reply_reader.h"
 
-static resp_reader reader;
 static verdict got;
 
 /* The words, with a blank between two of them. */
@@ -14,7 +13,7 @@ static void check_words(const command *command, const char *expected) {
         if (i > 0) strcat(text, " ");
         strncat(text, command->words[i], command->lengths[i]);
     }
-    CHECK_BYTES(text, strlen(text), expected, strlen(expected));
+    CHECK_TEXT(text, expected);
 }
 
 static void check_command(const lock_words *words, const char *expected) {
@@ -23,22 +22,72 @@ static void check_command(const lock_words *words, const char *expected) {
     check_words(&made, expected);
 }
 
-static void an_acquire_has_the_words_that_are_wanted(void) {
+TEST(an_acquire_has_the_words_that_are_wanted) {
     lock_words words = {.operation = DLOCK_ACQUIRING, .name = "n", .token = "t", .lease_ms = 5000};
     check_command(&words, "DLOCK.ACQUIRE n t PX 5000");
     words.wait_ms = 100;
     check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100");
-    words.is_session = true;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION");
     words.fence = UINT64_MAX;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION FENCE 18446744073709551615");
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 FENCE 18446744073709551615");
     words.mode = DLOCK_SHARED;
     words.max_holders = 7;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION SHARED MAX 7 "
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SHARED MAX 7 "
                           "FENCE 18446744073709551615");
+    words.fences = 10000;
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION SHARED MAX 7 "
+                          "FENCE 18446744073709551615 FENCES 10000");
 }
 
-static void only_an_acquire_names_the_mode(void) {
+TEST(an_acquire_names_the_session_and_how_the_lock_is_tied_to_it) {
+    lock_words words = {
+        .operation = DLOCK_ACQUIRING, .name = "n", .token = "t", .lease_ms = 5000, .via = "id"};
+    words.wait_ms = 100;
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 VIA id");
+    words.is_tied = true;
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 VIA id SESSION");
+    words.has_grace = true;
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 VIA id SESSION GRACE 0");
+    words.is_endless = true;
+    check_command(&words, "DLOCK.ACQUIRE n t WAIT 100 VIA id SESSION GRACE 0");
+    words.operation = DLOCK_RELEASING;
+    check_command(&words, "DLOCK.RELEASE n t");
+}
+
+TEST(an_acquire_with_all_words_has_room) {
+    lock_words words = {.operation = DLOCK_ACQUIRING,
+                        .name = "n",
+                        .token = "t",
+                        .lease_ms = UINT32_MAX,
+                        .wait_ms = UINT32_MAX,
+                        .via = "id",
+                        .is_tied = true,
+                        .has_grace = true,
+                        .mode = DLOCK_SHARED,
+                        .max_holders = UINT32_MAX,
+                        .fence = UINT64_MAX};
+    check_command(&words, "DLOCK.ACQUIRE n t PX 4294967295 WAIT 4294967295 VIA id SESSION GRACE 0 "
+                          "SHARED MAX 4294967295 FENCE 18446744073709551615");
+}
+
+TEST(a_heartbeat_acknowledges_the_events_that_were_seen) {
+    command first = {0}, later = {0}, end = {0};
+    session_command(&first, "id", 30000, 0);
+    check_words(&first, "DLOCK.SESSION id PX 30000");
+    session_command(&later, "id", 30000, 17);
+    check_words(&later, "DLOCK.SESSION id PX 30000 ACK 17");
+    session_end_command(&end, "id");
+    check_words(&end, "DLOCK.SESSION id END");
+}
+
+TEST(a_lock_is_watched_by_a_session) {
+    command watch = {0}, unwatch = {0};
+    watch_command(&watch, "n", "id", true);
+    check_words(&watch, "DLOCK.WATCH n id");
+    watch_command(&unwatch, "n", "id", false);
+    check_words(&unwatch, "DLOCK.UNWATCH n id");
+}
+
+TEST(only_an_acquire_names_the_mode) {
     lock_words words = {.operation = DLOCK_ACQUIRING,
                         .name = "n",
                         .token = "t",
@@ -53,7 +102,7 @@ static void only_an_acquire_names_the_mode(void) {
     check_command(&words, "DLOCK.RELEASE n t");
 }
 
-static void the_other_commands_are_short(void) {
+TEST(the_other_commands_are_short) {
     command inspect = {0};
     lock_words words = {
         .operation = DLOCK_EXTENDING, .name = "n", .token = "t", .lease_ms = UINT32_MAX};
@@ -64,7 +113,7 @@ static void the_other_commands_are_short(void) {
     check_words(&inspect, "DLOCK.INFO name");
 }
 
-static void waiting_for_replicas_always_ends(void) {
+TEST(waiting_for_replicas_always_ends) {
     command made = {0}, endless = {0};
     replicas_command(&made, 2, 500);
     check_words(&made, "WAIT 2 500");
@@ -74,67 +123,80 @@ static void waiting_for_replicas_always_ends(void) {
 
 /* -- replies */
 
-static const reply *parse(const char *bytes) {
-    const reply *root = NULL;
-    size_t used;
-    memset(&got, 0xff, sizeof(got));
-    CHECK_EQUAL(resp_read(&reader, bytes, strlen(bytes), &root, &used), RESP_REPLY);
-    return root;
+static const reply *parse_anew(const char *bytes) {
+    memset(&got, 0xff, sizeof(got)); /* so that nothing is right by chance */
+    return parse(bytes);
 }
 
 static void read_acquire(const char *bytes) {
-    read_acquire_reply(&got, parse(bytes));
+    read_acquire_reply(&got, parse_anew(bytes));
 }
 
 static void read_holder(const char *bytes) {
-    read_holder_reply(&got, parse(bytes));
+    read_holder_reply(&got, parse_anew(bytes));
 }
 
 static void check_verdict(dlock_status status, bool is_transient, const char *cause) {
     CHECK_EQUAL(got.status, status);
     CHECK(got.is_transient == is_transient);
-    CHECK_BYTES(got.cause, strlen(got.cause), cause, strlen(cause));
+    CHECK_TEXT(got.cause, cause);
 }
 
-static void a_fence_is_a_grant(void) {
+TEST(a_fence_is_a_grant) {
     read_acquire(":42\r\n");
     check_verdict(DLOCK_OK, false, "");
-    CHECK_EQUAL((int64_t)got.fence, 42);
+    CHECK_EQUAL(got.fence, 42);
     CHECK(!got.is_fence_refused);
 }
 
-static void a_null_means_that_another_holds_the_lock(void) {
+TEST(a_null_means_that_another_holds_the_lock) {
     read_acquire("*-1\r\n");
     check_verdict(DLOCK_BUSY, false, "another holds it");
     read_acquire("$-1\r\n");
     CHECK_EQUAL(got.status, DLOCK_BUSY);
-    CHECK_EQUAL((int64_t)got.fence, 0);
+    CHECK_EQUAL(got.fence, 0);
 }
 
-static void one_and_zero_tell_whether_the_token_holds_the_lock(void) {
+TEST(a_token_that_waits_is_busy_and_queued) {
+    read_acquire("$-1\r\n");
+    CHECK(!got.is_queued);
+    read_acquire("+QUEUED\r\n");
+    check_verdict(DLOCK_BUSY, false, "another holds it");
+    CHECK(got.is_queued);
+    CHECK_EQUAL(got.fence, 0);
+}
+
+TEST(a_session_that_the_server_does_not_know_is_noticed) {
+    read_acquire("-NOSESSION no such session\r\n");
+    CHECK(got.is_no_session);
+    read_acquire("-ERR NOSESSION\r\n");
+    CHECK(!got.is_no_session);
+}
+
+TEST(one_and_zero_tell_whether_the_token_holds_the_lock) {
     read_holder(":1\r\n");
     check_verdict(DLOCK_OK, false, "");
     read_holder(":0\r\n");
     check_verdict(DLOCK_LOST, false, "the server says that the token does not hold it");
 }
 
-static void a_key_of_another_type_is_held_by_nobody(void) {
+TEST(a_key_of_another_type_is_held_by_nobody) {
     read_holder("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n");
     check_verdict(DLOCK_LOST, false, "the key has been overwritten, and is no lock any more");
 }
 
-static void enough_replicas_are_needed(void) {
-    read_replicas_reply(&got, parse(":2\r\n"), 2);
+TEST(enough_replicas_are_needed) {
+    read_replicas_reply(&got, parse_anew(":2\r\n"), 2);
     check_verdict(DLOCK_OK, false, "");
-    read_replicas_reply(&got, parse(":1\r\n"), 2);
+    read_replicas_reply(&got, parse_anew(":1\r\n"), 2);
     check_verdict(DLOCK_NO_REPLICAS, false, "too few replicas have acknowledged it in time");
-    read_replicas_reply(&got, parse(":-1\r\n"), 0);
+    read_replicas_reply(&got, parse_anew(":-1\r\n"), 0);
     CHECK_EQUAL(got.status, DLOCK_PROTOCOL);
-    read_replicas_reply(&got, parse("-ERR unknown command 'WAIT'\r\n"), 1);
+    read_replicas_reply(&got, parse_anew("-ERR unknown command 'WAIT'\r\n"), 1);
     CHECK_EQUAL(got.status, DLOCK_PROTOCOL);
 }
 
-static void an_error_is_the_cause(void) {
+TEST(an_error_is_the_cause) {
     read_acquire("-LOADING Redis is loading the dataset in memory\r\n");
     check_verdict(DLOCK_REFUSED, true, "LOADING Redis is loading the dataset in memory");
     read_holder("-NOPERM no\r\n");
@@ -142,13 +204,13 @@ static void an_error_is_the_cause(void) {
     CHECK(!got.is_fence_refused);
 }
 
-static void a_fence_far_ahead_is_refused(void) {
+TEST(a_fence_far_ahead_is_refused) {
     read_acquire("-ERR FENCE must not be more than 5 minutes ahead of the server's clock\r\n");
     CHECK_EQUAL(got.status, DLOCK_REFUSED);
     CHECK(got.is_fence_refused);
 }
 
-static void redirects_are_noticed_and_kept_as_sent(void) {
+TEST(redirects_are_noticed_and_kept_as_sent) {
     redirect redirect;
     read_acquire("-MOVED 3999 127.0.0.1:6381\r\n");
     CHECK(redirect_read(&redirect, got.cause) && !redirect.is_ask);
@@ -157,17 +219,17 @@ static void redirects_are_noticed_and_kept_as_sent(void) {
     CHECK(redirect_read(&redirect, got.cause) && redirect.is_ask);
 }
 
-static void a_long_error_is_cut(void) {
+TEST(a_long_error_is_cut) {
     char bytes[1000];
     memset(bytes, 'x', sizeof(bytes));
     memcpy(bytes, "-OOM ", 5);
     memcpy(bytes + sizeof(bytes) - 3, "\r\n", 3);
     read_holder(bytes);
     CHECK_EQUAL(got.status, DLOCK_REFUSED);
-    CHECK_EQUAL((int64_t)strlen(got.cause), DLOCK_CAUSE_SIZE - 1);
+    CHECK_EQUAL(strlen(got.cause), DLOCK_CAUSE_SIZE - 1);
 }
 
-static void other_replies_make_no_sense(void) {
+TEST(other_replies_make_no_sense) {
     static const char *const replies[] = {"+OK\r\n", "$1\r\n1\r\n", ":-1\r\n", "*1\r\n:1\r\n",
                                           "*0\r\n"};
     const char *cause = "the server sent a reply that makes no sense";
@@ -185,21 +247,116 @@ static void other_replies_make_no_sense(void) {
     check_verdict(DLOCK_PROTOCOL, false, cause);
 }
 
+/* -- sessions */
+
+static session_event event;
+
+static bool read_event(const char *bytes) {
+    memset(&event, 0xff, sizeof(event));
+    return session_event_read(&event, parse(bytes));
+}
+
+static void check_event(session_event_kind kind, int64_t number, const char *token) {
+    CHECK_EQUAL(event.kind, kind);
+    CHECK_EQUAL(event.number, number);
+    CHECK_BYTES(event.name, event.name_length, "name", 4);
+    CHECK_BYTES(event.token == NULL ? "" : event.token, event.token_length, token, strlen(token));
+}
+
+TEST(a_session_replies_with_its_number_and_events) {
+    const reply *events;
+    int64_t born;
+    CHECK(read_session_reply(parse("*2\r\n:5\r\n*0\r\n"), &born, &events));
+    CHECK_EQUAL(born, 5);
+    CHECK_EQUAL(events->count, 0);
+    CHECK(read_session_reply(parse("*2\r\n:6\r\n*1\r\n:1\r\n"), &born, &events));
+    CHECK_EQUAL(events->count, 1);
+}
+
+TEST(other_replies_to_a_session_make_no_sense) {
+    static const char *const replies[] = {"-NOPERM no\r\n",
+                                          "$-1\r\n",
+                                          ":5\r\n",
+                                          "*0\r\n",
+                                          "*1\r\n:5\r\n",
+                                          "*2\r\n:5\r\n:5\r\n",
+                                          "*2\r\n:5\r\n$-1\r\n",
+                                          "*2\r\n+5\r\n*0\r\n"};
+    const reply *events;
+    int64_t born;
+    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++)
+        CHECK(!read_session_reply(parse(replies[i]), &born, &events));
+}
+
+#define NAMED "$4\r\nname\r\n"
+
+TEST(an_event_tells_of_a_grant) {
+    CHECK(read_event("*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n:42\r\n:7\r\n"));
+    check_event(EVENT_GRANTED, 3, "t");
+    CHECK_EQUAL(event.fence, 42);
+    CHECK_EQUAL(event.age_ms, 7);
+}
+
+TEST(an_event_tells_of_a_wait_that_ended) {
+    CHECK(read_event("*5\r\n:3\r\n+ended\r\n" NAMED "$1\r\nt\r\n$7\r\ntimeout\r\n"));
+    check_event(EVENT_ENDED, 3, "t");
+    memset(&got, 0xff, sizeof(got));
+    read_ended_event(&got, &event);
+    check_verdict(DLOCK_BUSY, false, "another holds it");
+    CHECK(read_event("*5\r\n:4\r\n+ended\r\n" NAMED "$1\r\nt\r\n$8\r\nreleased\r\n"));
+    read_ended_event(&got, &event);
+    CHECK_EQUAL(got.status, DLOCK_BUSY);
+    CHECK(read_event("*5\r\n:5\r\n+ended\r\n" NAMED "$1\r\nt\r\n$9\r\nNOPERM no\r\n"));
+    read_ended_event(&got, &event);
+    check_verdict(DLOCK_REFUSED, false, "NOPERM no");
+    CHECK(read_event("*5\r\n:5\r\n+ended\r\n" NAMED "$1\r\nt\r\n$11\r\nREADONLY no\r\n"));
+    read_ended_event(&got, &event);
+    check_verdict(DLOCK_REFUSED, true, "READONLY no");
+}
+
+TEST(an_event_tells_of_a_loss) {
+    CHECK(read_event("*5\r\n:3\r\n+lost\r\n" NAMED "$1\r\nt\r\n$7\r\ndeleted\r\n"));
+    check_event(EVENT_LOST, 3, "t");
+    CHECK(reply_is_text(event.why, "deleted"));
+    CHECK(read_event("*5\r\n:3\r\n+lost\r\n" NAMED "$0\r\n\r\n$7\r\nflushed\r\n"));
+    check_event(EVENT_LOST, 3, "");
+}
+
+TEST(an_event_tells_of_a_change) {
+    CHECK(read_event("*4\r\n:3\r\n+changed\r\n" NAMED "$1\r\nt\r\n"));
+    check_event(EVENT_CHANGED, 3, "t");
+    CHECK(read_event("*4\r\n:3\r\n+changed\r\n" NAMED "$0\r\n\r\n"));
+    check_event(EVENT_CHANGED, 3, "");
+    CHECK(read_event("*4\r\n:3\r\n+changed\r\n" NAMED "$-1\r\n"));
+    check_event(EVENT_CHANGED, 3, "");
+}
+
+TEST(an_event_tells_of_a_watch_that_ended) {
+    CHECK(read_event("*5\r\n:3\r\n+ended\r\n" NAMED "$0\r\n\r\n$5\r\nmoved\r\n"));
+    check_event(EVENT_WATCH_ENDED, 3, "");
+}
+
+TEST(other_events_make_no_sense) {
+    static const char *const events[] = {
+        ":3\r\n",
+        "*-1\r\n",
+        "*0\r\n",
+        "*3\r\n:3\r\n+changed\r\n" NAMED,
+        "*4\r\n+3\r\n+changed\r\n" NAMED "$1\r\nt\r\n",
+        "*4\r\n:3\r\n+newer\r\n" NAMED "$1\r\nt\r\n",
+        "*4\r\n:3\r\n:1\r\n" NAMED "$1\r\nt\r\n",
+        "*4\r\n:3\r\n+changed\r\n:1\r\n$1\r\nt\r\n",
+        "*4\r\n:3\r\n+lost\r\n" NAMED "$1\r\nt\r\n",
+        "*5\r\n:3\r\n+lost\r\n" NAMED "$-1\r\n$7\r\ndeleted\r\n",
+        "*5\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n:42\r\n",
+        "*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n:0\r\n:7\r\n",
+        "*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n:42\r\n:-1\r\n",
+        "*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n+42\r\n:7\r\n",
+        "*6\r\n:3\r\n+granted\r\n" NAMED "$-1\r\n:42\r\n:7\r\n"};
+    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+        CHECK(!read_event(events[i]));
+}
+
 int main(void) {
-    UNIT_RUN(an_acquire_has_the_words_that_are_wanted);
-    UNIT_RUN(only_an_acquire_names_the_mode);
-    UNIT_RUN(the_other_commands_are_short);
-    UNIT_RUN(waiting_for_replicas_always_ends);
-    UNIT_RUN(a_fence_is_a_grant);
-    UNIT_RUN(a_null_means_that_another_holds_the_lock);
-    UNIT_RUN(one_and_zero_tell_whether_the_token_holds_the_lock);
-    UNIT_RUN(a_key_of_another_type_is_held_by_nobody);
-    UNIT_RUN(enough_replicas_are_needed);
-    UNIT_RUN(an_error_is_the_cause);
-    UNIT_RUN(a_fence_far_ahead_is_refused);
-    UNIT_RUN(redirects_are_noticed_and_kept_as_sent);
-    UNIT_RUN(a_long_error_is_cut);
-    UNIT_RUN(other_replies_make_no_sense);
-    resp_reader_free(&reader);
-    return unit_summary();
+    return unit_main(NULL, free_reader);
 }

@@ -3,10 +3,9 @@
  * themselves are run by tests/client/test_plain.py. */
 #include "protocol/lock_commands.h"
 
-#include "unit.h"
+#include "reply_reader.h"
 #include <stdlib.h>
 
-static resp_reader reader;
 static verdict got;
 
 static lock_words words_for(dlock_operation operation) {
@@ -22,7 +21,7 @@ static void check_command(const lock_words *words, const char *expected) {
         if (i > 0) strcat(text, " ");
         strncat(text, made.words[i], made.lengths[i]);
     }
-    CHECK_BYTES(text, strlen(text), expected, strlen(expected));
+    CHECK_TEXT(text, expected);
 }
 
 static void check_script(dlock_operation operation, const char *script, const char *arguments) {
@@ -33,20 +32,20 @@ static void check_script(dlock_operation operation, const char *script, const ch
     check_command(&words, expected);
 }
 
-static void the_first_acquire_is_a_set(void) {
+TEST(the_first_acquire_is_a_set) {
     lock_words words = words_for(DLOCK_ACQUIRING);
     check_command(&words, "SET n t NX PX 5000");
     words.has_hash = true;
     check_command(&words, "SET n t NX PX 5000");
 }
 
-static void the_rest_are_scripts(void) {
+TEST(the_rest_are_scripts) {
     check_script(DLOCK_ACQUIRING, plain_acquire, " 5000");
     check_script(DLOCK_EXTENDING, plain_extend, " 5000");
     check_script(DLOCK_RELEASING, plain_release, "");
 }
 
-static void a_script_can_be_named_by_its_hash(void) {
+TEST(a_script_can_be_named_by_its_hash) {
     lock_words words = words_for(DLOCK_RELEASING);
     words.has_hash = true;
     check_command(&words, "EVALSHA 3518922bc982336f43f932c6665d05e5d564b4bd 1 n t");
@@ -54,50 +53,47 @@ static void a_script_can_be_named_by_its_hash(void) {
 
 /* -- replies */
 
-static const reply *parse(const char *bytes) {
-    const reply *root = NULL;
-    size_t used;
-    memset(&got, 0xff, sizeof(got));
-    CHECK_EQUAL(resp_read(&reader, bytes, strlen(bytes), &root, &used), RESP_REPLY);
-    return root;
+static const reply *parse_anew(const char *bytes) {
+    memset(&got, 0xff, sizeof(got)); /* so that nothing is right by chance */
+    return parse(bytes);
 }
 
 static dlock_status acquire_reply(const char *bytes) {
-    plain_protocol.read_acquire(&got, parse(bytes));
+    plain_protocol.read_acquire(&got, parse_anew(bytes));
     return got.status;
 }
 
 static dlock_status holder_reply(const char *bytes) {
-    plain_protocol.read_holder(&got, parse(bytes));
+    plain_protocol.read_holder(&got, parse_anew(bytes));
     return got.status;
 }
 
-static void a_grant_has_no_fence(void) {
+TEST(a_grant_has_no_fence) {
     CHECK_EQUAL(acquire_reply("+OK\r\n"), DLOCK_OK);
-    CHECK_EQUAL((int64_t)got.fence, 0);
+    CHECK_EQUAL(got.fence, 0);
     CHECK_EQUAL(acquire_reply(":1\r\n"), DLOCK_OK);
-    CHECK_EQUAL((int64_t)got.fence, 0);
+    CHECK_EQUAL(got.fence, 0);
 }
 
-static void a_key_that_is_there_is_busy(void) {
+TEST(a_key_that_is_there_is_busy) {
     CHECK_EQUAL(acquire_reply("$-1\r\n"), DLOCK_BUSY);
     CHECK_EQUAL(acquire_reply("*-1\r\n"), DLOCK_BUSY);
     CHECK_EQUAL(acquire_reply(":0\r\n"), DLOCK_BUSY);
 }
 
-static void one_and_zero_tell_whether_the_token_holds_the_lock(void) {
+TEST(one_and_zero_tell_whether_the_token_holds_the_lock) {
     CHECK_EQUAL(holder_reply(":1\r\n"), DLOCK_OK);
     CHECK_EQUAL(holder_reply(":0\r\n"), DLOCK_LOST);
 }
 
-static void an_unknown_script_is_noticed(void) {
+TEST(an_unknown_script_is_noticed) {
     holder_reply("-NOSCRIPT No matching script. Please use EVAL.\r\n");
     CHECK(got.is_no_script);
     holder_reply(":1\r\n");
     CHECK(!got.is_no_script);
 }
 
-static void other_replies_make_no_sense(void) {
+TEST(other_replies_make_no_sense) {
     CHECK_EQUAL(acquire_reply(":7\r\n"), DLOCK_PROTOCOL);
     CHECK_EQUAL(acquire_reply("+QUEUED\r\n"), DLOCK_PROTOCOL);
     CHECK_EQUAL(holder_reply("+OK\r\n"), DLOCK_PROTOCOL);
@@ -108,15 +104,15 @@ static void other_replies_make_no_sense(void) {
 /* -- inspection */
 
 static bool see(dlock_inspection *seen, const char *value, const char *ttl) {
-    reply *kept = reply_copy(parse(value));
+    reply *kept = reply_copy(parse_anew(value));
     *seen = (dlock_inspection){.struct_size = sizeof(*seen)};
-    bool is_there = string_read(seen, kept, parse(ttl));
+    bool is_there = string_read(seen, kept, parse_anew(ttl));
     if (is_there) CHECK_BYTES(seen->token, seen->token_length, "me", 2);
     free(kept);
     return is_there;
 }
 
-static void a_string_is_a_lock_with_one_holder(void) {
+TEST(a_string_is_a_lock_with_one_holder) {
     dlock_inspection seen;
     CHECK(see(&seen, "$2\r\nme\r\n", ":70\r\n"));
     CHECK(seen.is_string);
@@ -126,23 +122,12 @@ static void a_string_is_a_lock_with_one_holder(void) {
     CHECK_EQUAL(seen.ttl_ms, -1);
 }
 
-static void a_string_that_has_just_ended_is_no_lock(void) {
+TEST(a_string_that_has_just_ended_is_no_lock) {
     dlock_inspection seen;
     CHECK(!see(&seen, "$2\r\nme\r\n", ":-2\r\n"));
     CHECK(!see(&seen, "$-1\r\n", ":-2\r\n"));
 }
 
 int main(void) {
-    UNIT_RUN(the_first_acquire_is_a_set);
-    UNIT_RUN(the_rest_are_scripts);
-    UNIT_RUN(a_script_can_be_named_by_its_hash);
-    UNIT_RUN(a_grant_has_no_fence);
-    UNIT_RUN(a_key_that_is_there_is_busy);
-    UNIT_RUN(one_and_zero_tell_whether_the_token_holds_the_lock);
-    UNIT_RUN(an_unknown_script_is_noticed);
-    UNIT_RUN(other_replies_make_no_sense);
-    UNIT_RUN(a_string_is_a_lock_with_one_holder);
-    UNIT_RUN(a_string_that_has_just_ended_is_no_lock);
-    resp_reader_free(&reader);
-    return unit_summary();
+    return unit_main(NULL, free_reader);
 }

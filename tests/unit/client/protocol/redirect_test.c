@@ -15,7 +15,7 @@ static unsigned slot(const char *key) {
     return found;
 }
 
-static void the_slot_is_the_published_crc16(void) {
+TEST(the_slot_is_the_published_crc16) {
     CHECK_EQUAL(slot("123456789"), 0x31C3); /* the check value of CRC-16/XMODEM */
     CHECK_EQUAL(slot(""), 0);
     CHECK_EQUAL(slot("foo"), 12182); /* as CLUSTER KEYSLOT says */
@@ -23,7 +23,7 @@ static void the_slot_is_the_published_crc16(void) {
     CHECK_EQUAL(slot("somekey"), 11058);
 }
 
-static void what_is_between_the_first_braces_counts_alone(void) {
+TEST(what_is_between_the_first_braces_counts_alone) {
     CHECK_EQUAL(slot("foo{hash_tag}"), 2515);
     CHECK_EQUAL(slot("{user1000}.following"), slot("user1000"));
     CHECK_EQUAL(slot("{user1000}.followers"), slot("user1000"));
@@ -43,13 +43,13 @@ static unsigned slow_slot(const char *key) {
     return crc % SLOT_COUNT;
 }
 
-static void braces_with_nothing_between_or_that_do_not_close_are_letters(void) {
+TEST(braces_with_nothing_between_or_that_do_not_close_are_letters) {
     const char *keys[] = {"foo{}{bar}", "{}", "{", "}", "foo{bar", "foo}bar", "a{}b{c}d"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         CHECK_EQUAL(slot(keys[i]), slow_slot(keys[i]));
 }
 
-static void all_bytes_count(void) {
+TEST(all_bytes_count) {
     for (int byte = 1; byte < 256; byte++) {
         if (byte == '{') continue;
         char key[] = {'a', (char)byte, (char)(255 - byte % 100), '\0'};
@@ -63,22 +63,22 @@ static void check_redirect(const char *error, bool is_ask, unsigned expected_slo
     CHECK(redirect_read(&got, error));
     CHECK(got.is_ask == is_ask);
     CHECK_EQUAL(got.slot, expected_slot);
-    CHECK_BYTES(got.host, strlen(got.host), host, strlen(host));
+    CHECK_TEXT(got.host, host);
     CHECK_EQUAL(got.port, port);
 }
 
-static void a_redirect_names_the_slot_and_the_node(void) {
+TEST(a_redirect_names_the_slot_and_the_node) {
     check_redirect("MOVED 3999 127.0.0.1:6381", false, 3999, "127.0.0.1", 6381);
     check_redirect("ASK 16383 node.example.org:65535", true, 16383, "node.example.org", 65535);
     check_redirect("MOVED 0 2001:db8::1:7000", false, 0, "2001:db8::1", 7000);
 }
 
-static void an_unknown_host_is_the_host_that_sent_the_redirect(void) {
+TEST(an_unknown_host_is_the_host_that_sent_the_redirect) {
     check_redirect("MOVED 3999 :6381", false, 3999, "", 6381);
     check_redirect("ASK 3999 ?:6381", true, 3999, "", 6381);
 }
 
-static void other_errors_and_nonsense_are_no_redirect(void) {
+TEST(other_errors_and_nonsense_are_no_redirect) {
     char long_host[REDIRECT_HOST_MAX + 40];
     memset(long_host, 'x', sizeof(long_host));
     memcpy(long_host, "MOVED 1 ", 8);
@@ -115,12 +115,5 @@ static void other_errors_and_nonsense_are_no_redirect(void) {
 }
 
 int main(void) {
-    UNIT_RUN(the_slot_is_the_published_crc16);
-    UNIT_RUN(what_is_between_the_first_braces_counts_alone);
-    UNIT_RUN(braces_with_nothing_between_or_that_do_not_close_are_letters);
-    UNIT_RUN(all_bytes_count);
-    UNIT_RUN(a_redirect_names_the_slot_and_the_node);
-    UNIT_RUN(an_unknown_host_is_the_host_that_sent_the_redirect);
-    UNIT_RUN(other_errors_and_nonsense_are_no_redirect);
-    return unit_summary();
+    return unit_main(NULL, NULL);
 }

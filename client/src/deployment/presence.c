@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* presence.c - see presence.h.
+ *
+ *   CLOSED    nothing is under way, or the timer opens a connection after a pause
+ *   OPENING   the first DLOCK.SESSION of a connection, which the server answers at once
+ *   OPEN      a later one, which the server may keep for a third of the timeout
+ *
+ * The ids of sessions are secrets, so each has 128 random bits. A presence never
+ * changes its id: a server that has forgotten the session says so by another number born.
+ *
+ * Invariants: a presence with guests has a call under way or its timer set. Each guest has a share
+ * of the server, and server.c frees the presence together with the server. */
+#include "deployment/presence.h"
+
+#include "base/text.h"
+#include <unistd.h>
+
+enum { ID_BYTES = 16, BUCKETS = 1024, PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000 };
+
+typedef struct presence {
+    server *server;
+    router *router;
+    char id[2 * ID_BYTES + 1];
+    uint32_t timeout_ms;
+    enum { CLOSED, OPENING, OPEN } phase;
+    connection *conn; /* NULL: none */
+    request call;     /* the DLOCK.SESSION under way */
+    bool is_done;     /* the reply to the call was good */
+    int64_t born;     /* 0: never opened */
+    int64_t last_number, renewed_us;
+    int64_t pause_ms; /* before the next connection; 0: the last one was good for two calls */
+    loop_timer timer; /* a reply is overdue, or a pause is over */
+    loop_task wait;   /* for a discovery */
+    list guests;
+    list buckets[BUCKETS]; /* guest, by the hash of its token, or of its name if it is a watch */
+} presence;
+
+static loop *loop_of(const presence *presence) {
+    return presence->router->base.loop;
+}
+
+/* -- guests */
+
+static list *bucket_of(presence *presence, const char *bytes, size_t length) {
+    return &presence->buckets[text_hash_bytes(bytes, length) % BUCKETS];
+}
+
+static bool is_same(const char *text, const char *bytes, size_t length) {
+    return strlen(text) == length && memcmp(text, bytes, length) == 0;
+}
+
+/* A flush loses all locks, and does not know the tokens. */
+static void tell_flushed(presence *presence, const session_event *event) {
+    list_each(guest, each, &presence->guests, node)
+        if (each->token != NULL && is_same(each->name, event->name, event->name_length))
+            each->table->on_event(each, event);
+}
+
+/* An event without a guest is of somebody who has left, and whose RELEASE is on its way. */
+static void tell_event(presence *presence, const session_event *event) {
+    bool is_watch = event->kind == EVENT_CHANGED || event->kind == EVENT_WATCH_ENDED;
+    if (event->kind == EVENT_LOST && event->token_length == 0) {
+        tell_flushed(presence, event);
+        return;
+    }
+    list *bucket = is_watch ? bucket_of(presence, event->name, event->name_length)
+                            : bucket_of(presence, event->token, event->token_length);
+    list_each(guest, each, bucket, bucket_node) {
+        if (is_watch != (each->token == NULL)) continue;
+        if (!is_same(each->name, event->name, event->name_length)) continue;
+        if (!is_watch && !is_same(each->token, event->token, event->token_length)) continue;
+        each->table->on_event(each, event);
+        if (!is_watch) return;
+    }
+}
+
+static void tell_open(presence *presence, bool is_new) {
+    list_each(guest, each, &presence->guests, node)
+        each->table->on_open(each, is_new);
+}
+
+/* -- doubt: does another server have the names? */
+
+static void tell_moved(presence *presence) {
+    router *router = presence->router;
+    list_each(guest, each, &presence->guests, node) {
+        const server *known = router->table->find(router, each->name);
+        if (known != NULL && known != presence->server) each->table->on_moved(each);
+    }
+}
+
+static void on_found(loop_task *wait) {
+    presence *presence = container_of(wait, struct presence, wait);
+    server *server = server_share(presence->server);
+    tell_moved(presence);
+    server_free(server);
+}
+
+static void doubt(presence *presence) {
+    router *router = presence->router;
+    router->is_doubted = true;
+    list_remove(&presence->wait.node);
+    if (router_discover(router))
+        list_append(&router->waits, &presence->wait.node);
+    else
+        loop_defer(loop_of(presence), &presence->wait);
+}
+
+/* -- the call */
+
+static void close_connection(presence *presence) {
+    connection_abandon(&presence->call);
+    connection_close(presence->conn);
+    presence->conn = NULL;
+    presence->phase = CLOSED;
+    loop_clear_timer(loop_of(presence), &presence->timer);
+}
+
+/* The connection has ended, or is of no use. */
+static void lose_connection(presence *presence) {
+    loop *loop = loop_of(presence);
+    bool was_open = presence->phase == OPEN;
+    close_connection(presence);
+    if (was_open)
+        list_each(guest, each, &presence->guests, node)
+            if (each->table->on_away != NULL) each->table->on_away(each);
+    if (list_is_empty(&presence->guests)) return;
+    int64_t pause_ms = presence->pause_ms;
+    presence->pause_ms =
+        pause_ms == 0 ? PAUSE_FIRST_MS : deadline_earlier(pause_ms * 2, PAUSE_MAX_MS);
+    loop_set_timer(loop, &presence->timer, deadline_after_ms(loop_now_us(loop), pause_ms));
+    doubt(presence);
+}
+
+static void tell_refused(presence *presence, dlock_status status, const char *why) {
+    char cause[CAUSE_SIZE];
+    cause_write(cause, presence->server, why);
+    list_each(guest, each, &presence->guests, node)
+        each->table->on_refused(each, status, cause);
+}
+
+static void tell_unreachable(presence *presence, const char *cause) {
+    list_each(guest, each, &presence->guests, node)
+        if (each->table->on_unreachable != NULL) each->table->on_unreachable(each, cause);
+}
+
+/* A connection that could not be used: a login may have been refused. */
+static void tell_unopened(presence *presence, dlock_status status, const char *cause) {
+    bool is_lasting =
+        status == DLOCK_REFUSED || status == DLOCK_PROTOCOL || status == DLOCK_INVALID;
+    if (is_lasting)
+        tell_refused(presence, status, cause);
+    else
+        tell_unreachable(presence, cause);
+}
+
+/* A refusal that may pass counts as a broken connection. */
+static void read_refusal(presence *presence, const reply *reply) {
+    verdict verdict;
+    read_failure(&verdict, reply);
+    if (!verdict.is_transient && !verdict.is_no_session)
+        tell_refused(presence, verdict.status, verdict.cause);
+    else if (presence->phase == OPENING)
+        tell_unreachable(presence, verdict.cause);
+}
+
+static void read_events(presence *presence, const reply *events, int64_t sent_us) {
+    const reply *element = NULL;
+    while ((element = reply_next(events, element)) != NULL) {
+        session_event event;
+        bool is_known = session_event_read(&event, element);
+        if (event.number <= presence->last_number) continue;
+        presence->last_number = event.number; /* else an unknown one would come again at once */
+        event.sent_us = sent_us;
+        if (is_known) tell_event(presence, &event);
+    }
+}
+
+static void read_reply(presence *presence, const reply *reply, int64_t sent_us) {
+    const struct reply *events;
+    int64_t born;
+    presence->is_done = read_session_reply(reply, &born, &events);
+    if (!presence->is_done) {
+        read_refusal(presence, reply);
+        return;
+    }
+    bool was_opening = presence->phase == OPENING, is_new = born != presence->born;
+    if (is_new) presence->last_number = 0;
+    presence->born = born;
+    presence->renewed_us = sent_us;
+    presence->phase = OPEN;
+    if (!was_opening) presence->pause_ms = 0;
+    list_each(guest, each, &presence->guests, node)
+        if (each->table->on_renewed != NULL && !is_new) each->table->on_renewed(each, sent_us);
+    read_events(presence, events, sent_us);
+    if (was_opening || is_new) tell_open(presence, is_new);
+}
+
+/* Guests that leave give their shares of the server back, and the last one frees the presence. */
+static void on_reply(request *request, int index, const reply *reply) {
+    (void)index;
+    presence *presence = container_of(request, struct presence, call);
+    server *server = server_share(presence->server);
+    read_reply(presence, reply, request->sent_us);
+    server_free(server);
+}
+
+/* A reply is expected by the time that the server may take, and an I/O timeout. */
+static void on_sent(request *request) {
+    presence *presence = container_of(request, struct presence, call);
+    int64_t limit_ms = presence->router->base.io_timeout_ms;
+    if (presence->phase == OPEN) limit_ms += presence->timeout_ms / 3;
+    loop_set_timer(loop_of(presence), &presence->timer,
+                   deadline_after_ms(request->sent_us, limit_ms));
+}
+
+/* False: no memory. */
+static bool send_call(presence *presence) {
+    command call = {0};
+    session_command(&call, presence->id, presence->timeout_ms, (uint64_t)presence->last_number);
+    presence->is_done = false;
+    loop_clear_timer(loop_of(presence), &presence->timer);
+    return connection_send(presence->conn, &call, 1, &presence->call);
+}
+
+static void on_done(request *request, dlock_status status, const char *cause) {
+    presence *presence = container_of(request, struct presence, call);
+    server *server = server_share(presence->server);
+    if (status != DLOCK_OK && presence->phase == OPENING) tell_unopened(presence, status, cause);
+    if (status != DLOCK_OK || !presence->is_done || !send_call(presence)) lose_connection(presence);
+    server_free(server);
+}
+
+static void on_broken(void *arg, connection *conn) {
+    (void)conn;
+    presence *presence = arg;
+    presence->conn = NULL; /* the call is told next */
+}
+
+static void open_connection(presence *presence) {
+    connection_owner owner = {.on_broken = on_broken, .arg = presence, .is_parked = true};
+    presence->phase = OPENING;
+    presence->call = (request){.on_reply = on_reply,
+                               .on_done = on_done,
+                               .on_sent = on_sent,
+                               .reply_bytes_max = REPLY_BYTES_MAX};
+    presence->conn = connection_open(&presence->server->endpoint, &owner);
+    loop_start_background(loop_of(presence)); /* best effort: else whoever waits goes on with it */
+    if (presence->conn == NULL || !send_call(presence)) lose_connection(presence);
+}
+
+static void on_due(loop_timer *timer) {
+    presence *presence = container_of(timer, struct presence, timer);
+    server *server = server_share(presence->server);
+    if (presence->phase == OPENING) tell_unreachable(presence, "no reply in time");
+    if (presence->phase != CLOSED)
+        lose_connection(presence);
+    else if (!list_is_empty(&presence->guests))
+        open_connection(presence);
+    server_free(server);
+}
+
+/* -- a tie that nobody looks after */
+
+static void note_open(guest *guest, bool is_new) {
+    tie *tie = container_of(guest, struct tie, guest);
+    if (is_new || tie->is_momentary) tie->is_forgotten = true;
+}
+
+/* The key may have moved to another node with its slot, and be held there still. */
+void tie_note_lost(tie *tie, const session_event *event) {
+    if (reply_is_text(event->why, "moved"))
+        tie->is_forgotten = true;
+    else
+        tie->is_lost = true;
+}
+
+static void note_event(guest *guest, const session_event *event) {
+    if (event->kind == EVENT_LOST) tie_note_lost(container_of(guest, tie, guest), event);
+}
+
+static void note_refused(guest *guest, dlock_status status, const char *cause) {
+    (void)status, (void)cause;
+    container_of(guest, tie, guest)->is_forgotten = true;
+}
+
+static void note_moved(guest *guest) {
+    container_of(guest, tie, guest)->is_forgotten = true;
+}
+
+const guest_table tie_table = {.on_open = note_open,
+                               .on_event = note_event,
+                               .on_refused = note_refused,
+                               .on_moved = note_moved};
+
+/* -- public */
+
+static void free_presence(server *server) {
+    presence *presence = server->presence;
+    if (presence->born != 0 && server->command != NULL) {
+        command end = {0};
+        session_end_command(&end, presence->id);
+        server_send(server, &end, 1, NULL); /* best effort: else the session ends by its timeout */
+    }
+    close_connection(presence);
+    list_remove(&presence->wait.node);
+    free(presence);
+    server->presence = NULL;
+}
+
+/* NULL: no memory. */
+static presence *presence_of(router *router, server *server) {
+    unsigned char random[ID_BYTES];
+    if (server->presence != NULL) return server->presence;
+    presence *made = calloc(1, sizeof(*made));
+    if (made == NULL || getentropy(random, sizeof(random)) != 0) {
+        free(made);
+        return NULL;
+    }
+    text_put_hex(made->id, random, sizeof(random));
+    made->server = server;
+    made->router = router;
+    made->timeout_ms = router->base.session_ms;
+    made->timer.on_due = on_due;
+    made->wait.run = on_found;
+    list_init(&made->guests);
+    for (size_t i = 0; i < BUCKETS; i++)
+        list_init(&made->buckets[i]);
+    server->presence = made;
+    server->free_presence = free_presence;
+    return made;
+}
+
+bool presence_join(router *router, server *server, guest *guest) {
+    if (guest->presence != NULL && guest->presence->server == server)
+        return guest->presence->phase == OPEN;
+    presence_leave(guest);
+    presence *presence = presence_of(router, server);
+    if (presence == NULL) return false;
+    server_share(server);
+    const char *key = guest->token != NULL ? guest->token : guest->name;
+    guest->presence = presence;
+    list_append(&presence->guests, &guest->node);
+    list_append(bucket_of(presence, key, strlen(key)), &guest->bucket_node);
+    bool is_idle = presence->phase == CLOSED && !heap_has(&presence->timer.node);
+    if (is_idle) loop_set_timer(loop_of(presence), &presence->timer, 0);
+    return presence->phase == OPEN;
+}
+
+void presence_leave(guest *guest) {
+    presence *presence = guest->presence;
+    if (presence == NULL) return;
+    list_remove(&guest->node);
+    list_remove(&guest->bucket_node);
+    guest->presence = NULL;
+    server_free(presence->server);
+}
+
+const char *presence_id(const guest *guest) {
+    return guest->presence->id;
+}
+
+uint32_t presence_timeout_ms(const guest *guest) {
+    return guest->presence->timeout_ms;
+}
+
+int64_t presence_renewed_us(const guest *guest) {
+    return guest->presence->renewed_us;
+}
+
+void presence_reopen(guest *guest) {
+    presence *presence = guest->presence;
+    if (presence->phase == OPEN) lose_connection(presence);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* presence.h - the session of the client at one server (DLOCK.SESSION): one heartbeat and one
+ * mailbox for all waits, kept locks and watches there.
+ *
+ *   guest      a wait, a kept lock or a watch. The session is opened with the first guest, and goes
+ *              on until the server is freed
+ *   heartbeat  a DLOCK.SESSION is always under way, on a connection of its own. The server answers
+ *              with events, at the latest after a third of the timeout. The next call follows
+ *   lost       a broken connection is replaced, and costs nothing while the session lives: events
+ *              that were not acknowledged come again. If the server has forgotten the session, each
+ *              guest asks again for what it wants, with the same token
+ *   doubt      while the server is silent, a discovery looks for another one (router.h); guests
+ *              whose name has another server now are told
+ *
+ * All functions and callbacks: locked (loop.h). */
+#pragma once
+#include "deployment/router.h"
+
+typedef struct guest guest;
+
+/* A group of functions for one kind of guest. They come from the loop; each may remove its own
+ * guest, and no other. */
+typedef struct guest_table {
+    /* The session is open, for the first time or again. is_new: the server knows nothing of this
+     * guest, which may send its commands with presence_id() now. Else the connection had ended. */
+    void (*on_open)(guest *guest, bool is_new);
+    /* An event for the name and the token of the guest. */
+    void (*on_event)(guest *guest, const session_event *event);
+    /* The session cannot be opened, for a reason that lasts: an error of the server, which the
+     * cause names. */
+    void (*on_refused)(guest *guest, dlock_status status, const char *cause);
+    /* NULL, or: the session cannot be opened for now, because the server cannot be reached. The
+     * presence goes on trying. The cause does not name the server. */
+    void (*on_unreachable)(guest *guest, const char *cause);
+    /* Another server has the name now. */
+    void (*on_moved)(guest *guest);
+    /* NULL, or: the connection of the session has ended. */
+    void (*on_away)(guest *guest);
+    /* NULL, or: the server has renewed the session: it lives for its timeout from sent_us on. */
+    void (*on_renewed)(guest *guest, int64_t sent_us);
+} guest_table;
+
+/* Memory of the caller's, {0} but for the first group; not moved while it has a presence. */
+struct guest {
+    const guest_table *table;
+    const char *name;
+    const char *token; /* NULL: a watch */
+    void *arg;
+
+    /* Private to presence.c. */
+    struct presence *presence; /* NULL: none */
+    list_node node, bucket_node;
+};
+
+/* How a kept lock is tied to the session of its server. Of the lock: the first group. The guest is
+ * of the attempt that is under way, else of the renewal (lease/renewal.h). */
+typedef struct tie {
+    bool is_endless;   /* the lock lasts as long as the session; else its lease counts as well */
+    bool is_momentary; /* the lock ends as soon as the connection of the session does */
+
+    guest guest;
+    /* What happened while neither an attempt nor the renewal had the guest. */
+    bool is_lost, is_forgotten;
+} tie;
+
+/* For the time between an attempt and the renewal: notes events in the tie. */
+extern const guest_table tie_table;
+void tie_note_lost(tie *tie, const session_event *event);
+
+/* Joins the session at the server, which is opened if need be. The guest has a share of the server
+ * from now on. True: the session is open. False: on_open or on_refused follows; or there is no
+ * memory, and the guest has no presence. Leaves another server; does nothing if the guest is
+ * there. */
+bool presence_join(router *router, server *server, guest *guest);
+/* No callback comes any more. Does nothing to a guest that has joined none. */
+void presence_leave(guest *guest);
+
+/* For the commands of a guest that has joined. */
+const char *presence_id(const guest *guest);
+uint32_t presence_timeout_ms(const guest *guest);
+/* When the last answered heartbeat was sent: the session lives for its timeout from then on. */
+int64_t presence_renewed_us(const guest *guest);
+
+/* A server says that it does not know the session: opens it again. on_open follows. */
+void presence_reopen(guest *guest);

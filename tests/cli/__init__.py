@@ -1,0 +1,1 @@
+"""A package, as tests/client has files of the same names."""

@@ -1,0 +1,104 @@
+"""The diagnostic log: what operators are told about connections."""
+
+import pytest
+
+from support.libdlock import LOG_FN, Status
+from support.server import free_port, wait_until
+
+INFO, WARNING, ERROR = range(3)
+
+
+class Diary:
+    def __init__(self):
+        self.lines = []
+        self.function = LOG_FN(lambda _, level, line: self.lines.append((level, line.decode())))
+
+    def wait_for(self, level, line):
+        wait_until(lambda: (level, line) in self.lines, line)
+
+
+@pytest.fixture
+def diary():
+    return Diary()
+
+
+@pytest.fixture
+def logged(connect, diary):
+    """A client that writes the diary."""
+    return lambda to, **options: connect(to, diagnostic_log=diary.function, **options)
+
+
+def test_a_connection_is_made_lost_and_made_again(logged, server, client, diary):
+    lock, name = logged(server).lock(), f"127.0.0.1:{server.port}"
+    lock.acquire()
+    diary.wait_for(INFO, f"{name}: connected")
+    client.client_kill_filter(_type="normal", skipme=True)
+    assert lock.extend() in (Status.OK, Status.IN_DOUBT)
+    assert lock.extend() == Status.OK
+    diary.wait_for(WARNING, f"{name}: the connection is lost: the server closed the connection")
+    diary.wait_for(INFO, f"{name}: connected again")
+    lock.extend()
+    assert len(diary.lines) == 3
+
+
+def test_a_server_that_is_not_there_is_told_once(logged, diary):
+    port = free_port()
+    assert logged(f"redis://127.0.0.1:{port}").lock().acquire(200) == Status.UNREACHABLE
+    diary.wait_for(WARNING, f"127.0.0.1:{port}: no connection: Connection refused")
+    assert len(diary.lines) == 1
+
+
+def test_a_refused_login_is_an_error(logged, server, diary):
+    name = f"127.0.0.1:{server.port}"
+    assert logged(f"redis://me:wrong@{name}").lock().acquire() == Status.REFUSED
+    wait_until(lambda: diary.lines, "a line")
+    (level, line), = diary.lines
+    assert level == ERROR and line.startswith(f"{name}: no connection: WRONGPASS")
+    assert "wrong@" not in line
+
+
+def test_a_server_that_fails_again_and_again_is_left_alone(logged, lend, diary):
+    servers = lend(3)
+    down = servers[0]
+    down.kill()
+    lock = logged(servers).lock()
+    for _ in range(10):
+        assert lock.acquire(5000) == Status.OK
+        lock.release()
+    diary.wait_for(WARNING, f"127.0.0.1:{down.port}: left alone for a moment, after failures in a "
+                            "row")
+
+
+def test_a_new_master_is_told(logged, fake_server, diary):
+    def master(words):
+        if words[0] == b"ROLE":
+            return b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
+        return b"-READONLY no\r\n" if words[1] == b"away" else b":1\r\n"
+
+    def sentinel(words):
+        if words[1] == b"MASTER":
+            return b"*2\r\n$12\r\nconfig-epoch\r\n$1\r\n%d\r\n" % epoch
+        port = b"%d" % masters[epoch - 1].port
+        return b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%b\r\n" % (len(port), port)
+
+    masters, epoch = [fake_server(master), fake_server(master)], 1
+    dlock = logged(f"redis+sentinel://127.0.0.1:{fake_server(sentinel).port}/main")
+    assert dlock.lock().acquire() == Status.OK
+    diary.wait_for(INFO, f"127.0.0.1:{masters[0].port}: is the master: main")
+    epoch = 2
+    dlock.lock("away").acquire(50)  # a sign of a failover
+    diary.wait_for(WARNING, f"127.0.0.1:{masters[1].port}: is the new master: main")
+
+
+def test_sentinels_that_are_not_there(logged, diary):
+    port = free_port()
+    logged(f"redis+sentinel://127.0.0.1:{port}/main").lock().acquire(50)
+    diary.wait_for(WARNING, "discovery: no result: "
+                            f"127.0.0.1:{port}: Connection refused")
+
+
+def test_the_last_lines_are_told_before_the_client_ends(logged, server, diary):
+    dlock = logged(server)
+    dlock.lock().acquire()
+    dlock.free()
+    assert diary.lines[0] == (INFO, f"127.0.0.1:{server.port}: connected")
