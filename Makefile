@@ -4,32 +4,42 @@
 #   REDISMODULE_H=path           use this redismodule.h (7.0.15) instead of fetching it
 #   REDIS_SERVER=path            the server for demo, tests and benchmarks
 #   SERVERS="name|path ..."      the servers for "make test-servers"; see scripts/test-servers
-#   PREFIX=dir DESTDIR=dir       where "make install" puts things; LIB=lib is a folder of PREFIX
+#   PREFIX=dir DESTDIR=dir       where "make install" puts things; libdir, includedir, ... too
 #   TLS=no                       a client library without rediss://, and without OpenSSL
 #   CFLAGS=... CC=cc             another compiler, other flags: all is built again
-#   CI=true                      warnings are errors
+#   WERROR=1                     warnings are errors
 VERSION := 0.1.0
 LIBRARY_ABI := 0
 VERSION_NUMBER := $(shell echo $(VERSION) | awk -F. '{print $$1 * 10000 + $$2 * 100 + $$3}')
 
+# The names of the GNU coding standards, for packagers; PREFIX and DESTDIR are enough for others.
 PREFIX ?= /usr/local
-MODULE_DIR = $(DESTDIR)$(PREFIX)/lib/redis/modules
-LIB ?= lib
-LIB_DIR = $(DESTDIR)$(PREFIX)/$(LIB)
-LIB_UP = $(shell echo "$(LIB)" | sed 's|[^/][^/]*|..|g')
-CMAKE_DIR = $(LIB_DIR)/cmake/dlock
-INCLUDE_DIR = $(DESTDIR)$(PREFIX)/include
-DOC_DIR = $(DESTDIR)$(PREFIX)/share/doc/dlock
-BIN_DIR = $(DESTDIR)$(PREFIX)/bin
-MAN_DIR = $(DESTDIR)$(PREFIX)/share/man/man1
-BASH_DIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-ZSH_DIR = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-FISH_DIR = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+prefix = $(PREFIX)
+exec_prefix = $(prefix)
+bindir = $(exec_prefix)/bin
+libdir = $(exec_prefix)/lib
+includedir = $(prefix)/include
+datarootdir = $(prefix)/share
+datadir = $(datarootdir)
+docdir = $(datarootdir)/doc/dlock
+mandir = $(datarootdir)/man
+moduledir = $(exec_prefix)/lib/redis/modules
+pkgconfigdir = $(libdir)/pkgconfig
+cmakedir = $(libdir)/cmake/dlock
+bashdir = $(datadir)/bash-completion/completions
+zshdir = $(datadir)/zsh/site-functions
+fishdir = $(datadir)/fish/vendor_completions.d
 
 comma := ,
+percent := %
 SANITIZE ?=
 OUT := build$(if $(SANITIZE),/sanitize-$(subst $(comma),-,$(SANITIZE)))
 HEADER := $(if $(REDISMODULE_H),$(REDISMODULE_H),build/include/redismodule.h)
+ifneq ($(REDISMODULE_H),)
+$(if $(filter redismodule.h,$(notdir $(HEADER))),,$(error dlock: REDISMODULE_H=$(HEADER) must be \
+    the path of a file redismodule.h))
+$(if $(wildcard $(HEADER)),,$(error dlock: REDISMODULE_H=$(HEADER): there is no such file))
+endif
 
 CC ?= cc
 OBJCOPY ?= objcopy
@@ -38,26 +48,31 @@ CFLAGS ?= -O2 -g
 SHADOW := -Wshadow$(shell $(CC) -Werror -Wshadow=local -E -x c /dev/null >/dev/null 2>&1 && \
     echo =local)
 WARNINGS := -Wall -Wextra -Wpedantic $(SHADOW) -Wconversion -Wstrict-prototypes \
-    -Wmissing-prototypes -Wvla -Wwrite-strings -Wundef -Wformat=2 $(if $(CI),-Werror)
+    -Wmissing-prototypes -Wvla -Wwrite-strings -Wundef -Wformat=2 $(if $(WERROR),-Werror)
 DLOCK_CFLAGS := -std=c11 -fPIC -fvisibility=hidden $(WARNINGS) -MMD -MP \
     $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
     -DDLOCK_VERSION='"$(VERSION)"' -DDLOCK_VERSION_NUMBER=$(VERSION_NUMBER)
-MODULE_CFLAGS := $(DLOCK_CFLAGS) -D_POSIX_C_SOURCE=200809L $(if $(SANITIZE),,-flto) \
+MODULE_CFLAGS := $(DLOCK_CFLAGS) -D_POSIX_C_SOURCE=200809L $(if $(SANITIZE),,-flto=auto) \
     -isystem "$(dir $(HEADER))" -Imodule
-MODULE_LDFLAGS := -shared -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE),-flto)
+MODULE_LDFLAGS := -shared -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE),-flto=auto)
 
 # Where OpenSSL is, unless it is said otherwise.
+HAS_OPENSSL := $(CC) $(CPPFLAGS) -include openssl/ssl.h -E -x c /dev/null >/dev/null 2>&1
 ifndef TLS
-TLS := $(shell $(CC) $(CPPFLAGS) -include openssl/ssl.h -E -x c /dev/null >/dev/null 2>&1 && \
-    echo yes || echo no)
+TLS := $(shell $(HAS_OPENSSL) && echo yes || echo no)
+WITHOUT_TLS := $(filter no,$(TLS))
 endif
 $(if $(filter yes no,$(TLS)),,$(error dlock: TLS is yes or no))
 PC_TLS := $(if $(filter yes,$(TLS)),libssl$(comma) libcrypto)
 CLIENT_LIBS := $(if $(filter yes,$(TLS)),-lssl -lcrypto)
 
+# The compiler's files for -flto have symbols of their own, which objcopy cannot make local: the
+# client is compiled without, whatever CFLAGS say.
+NO_LTO := -fno-lto
 CLIENT_CFLAGS := $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread -Iclient/include -Iclient/src
+# nodelete: threads of the library and of OpenSSL may still run its code after dlclose(3).
 CLIENT_LDFLAGS := -shared -pthread -Wl,-soname,libdlock.so.$(LIBRARY_ABI) \
-    -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE),-Wl,-z,defs)
+    -Wl,-z,relro,-z,now,-z,nodelete $(if $(SANITIZE),-fsanitize=$(SANITIZE),-Wl,-z,defs)
 
 MODULE_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard module/*.c)))
 CLIENT_SOURCES := $(filter-out client/src/net/tls$(if $(filter yes,$(TLS)),_none).c, \
@@ -125,15 +140,19 @@ $(OUT)/client/cli/%.o: client/cli/%.c $(BUILT_BY)
 $(OUT)/dlock_selftest.so: $(SELFTEST_OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(MODULE_LDFLAGS)
 
-$(CLIENT_OBJECTS): | $(if $(filter yes,$(TLS)),openssl)
+$(CLIENT_OBJECTS): | openssl
 .PHONY: openssl
 openssl:
-	@echo '#include <openssl/ssl.h>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 || \
+ifeq ($(TLS),yes)
+	@$(HAS_OPENSSL) || \
 	    { echo "dlock: OpenSSL is missing; on Debian: apt-get install libssl-dev" >&2; exit 1; }
+else ifdef WITHOUT_TLS
+	@echo "dlock: no headers of OpenSSL, so this is built without TLS; on Debian: libssl-dev" >&2
+endif
 
 $(OUT)/client/%.o: client/%.c $(BUILT_BY)
 	@mkdir -p $(@D)
-	$(CC) $(CLIENT_CFLAGS) $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
+	$(CC) $(CLIENT_CFLAGS) $(CFLAGS) $(CPPFLAGS) $(NO_LTO) -c -o $@ $<
 
 $(OUT)/%.o: %.c $(HEADER) $(BUILT_BY)
 	@mkdir -p $(@D)
@@ -143,16 +162,21 @@ build/include/redismodule.h:
 	@scripts/get-redismodule-h build/include
 
 # A unit test is one program: NAME_test.c and the pure file of the module or the tool that it names,
-# or those files of the client that it needs and does not replace by fakes of its own.
-lease_index_NEEDS := module/deadlines.c
-exposition_NEEDS := client/cli/escape.c
-$(OUT)/tests/unit/module/%_test: tests/unit/module/%_test.c tests/unit/unit.h module/%.c $(BUILT_BY)
+# or those files of the client that it needs and does not replace by fakes of its own. The tests are
+# compiled without optimization, which takes a fifth of the time; what they test is not.
+UNIT_CFLAGS = $(filter-out -O%,$(CFLAGS)) -O0 -Itests/unit
+lease_index_NEEDS := module/heap
+exposition_NEEDS := client/cli/text
+.SECONDEXPANSION:
+$(OUT)/tests/unit/module/%_test: tests/unit/module/%_test.c tests/unit/unit.h $(OUT)/module/%.o \
+    $$(patsubst $$(percent),$(OUT)/$$(percent).o,$$($$*_NEEDS))
 	@mkdir -p $(@D)
-	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Imodule -Itests/unit -o $@ $< module/$*.c $($*_NEEDS)
+	$(CC) $(DLOCK_CFLAGS) $(UNIT_CFLAGS) -Imodule -o $@ $< $(filter %.o,$^)
 
-$(OUT)/tests/unit/cli/%_test: tests/unit/cli/%_test.c tests/unit/unit.h client/cli/%.c $(BUILT_BY)
+$(OUT)/tests/unit/cli/%_test: tests/unit/cli/%_test.c tests/unit/unit.h $(OUT)/client/cli/%.o \
+    $$(patsubst $$(percent),$(OUT)/$$(percent).o,$$($$*_NEEDS))
 	@mkdir -p $(@D)
-	$(CC) $(DLOCK_CFLAGS) $(CFLAGS) -Iclient/cli -Itests/unit -o $@ $< client/cli/$*.c $($*_NEEDS)
+	$(CC) $(DLOCK_CFLAGS) $(UNIT_CFLAGS) -Iclient/cli -o $@ $< $(filter %.o,$^)
 
 $(OUT)/client/files.a: $(CLIENT_OBJECTS)
 	@rm -f $@
@@ -160,7 +184,11 @@ $(OUT)/client/files.a: $(CLIENT_OBJECTS)
 
 $(OUT)/tests/unit/client/%_test: tests/unit/client/%_test.c tests/unit/unit.h $(OUT)/client/files.a
 	@mkdir -p $(@D)
-	$(CC) $(CLIENT_CFLAGS) $(CFLAGS) -Itests/unit -o $@ $< $(OUT)/client/files.a $(CLIENT_LIBS)
+	$(CC) $(CLIENT_CFLAGS) $(UNIT_CFLAGS) -o $@ $< $(OUT)/client/files.a $(CLIENT_LIBS)
+
+.PHONY: unit
+unit: $(UNIT_TESTS) ## run the unit tests as they are built here, which needs nothing but a compiler
+	@for test in $(UNIT_TESTS); do timeout 60 $$test || { echo "$$test: failed"; exit 1; }; done
 
 # These see the library as its users do.
 $(OUT)/tests/client/%: tests/client/%.c $(OUT)/libdlock.a
@@ -186,6 +214,10 @@ $(OUT)/client/examples/fenced_%: client/examples/fenced_writer.c client/examples
 -include $(wildcard $(OUT)/module/*.d $(OUT)/client/*/*.d $(OUT)/client/src/*/*.d \
     $(OUT)/tests/*/*.d $(OUT)/tests/*/*/*.d $(OUT)/tests/unit/client/*/*.d)
 
+.PHONY: deps
+deps: ## install the Debian packages that are missing for any of these targets
+	@scripts/bootstrap all
+
 .PHONY: demo
 demo: ## see it work: a private Redis, two clients, one lock
 	@scripts/bootstrap run
@@ -202,15 +234,28 @@ try: ## type commands into a private Redis with the module, on port PORT (defaul
 JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .PHONY: test
-test: ## build and run every test
+test: ## build and run the tests, with sanitizers where they find most: 5 minutes on two cores
 	@scripts/bootstrap test
-	@$(MAKE) -s $(JOBS) test-build
-	@$(MAKE) -s $(JOBS) test-build SANITIZE=address,undefined
-	@$(MAKE) -s $(JOBS) test-build-client SANITIZE=thread
-	@$(MAKE) -s $(JOBS) fuzz-build
-	@scripts/get-servers redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1 redict-7.3 || \
-	    [ $$? -eq 3 ] # run-tests skips those that cannot be had
 	@scripts/run-tests
+
+.PHONY: check
+check: test
+
+.PHONY: test-unit test-module test-client test-cli
+test-unit test-module test-client test-cli: ## run a part of make test
+	@scripts/bootstrap test
+	@scripts/run-tests --part $(or $(PART_$@),$(@:test-%=%))
+PART_test-cli := tool
+
+.PHONY: test-all
+test-all: ## run every test: all servers, forms and sanitizers, models, fuzzing: 15 minutes
+	@scripts/bootstrap test-all
+	@scripts/run-tests --all
+
+.PHONY: test-rest
+test-rest: ## run what make test-all runs and make test does not
+	@scripts/bootstrap test-all
+	@scripts/run-tests --rest
 
 .PHONY: test-servers
 test-servers: ## run the module suite on Redis 7.0, 8.0, 8.6, Valkey 8.0, 8.1, 9.1 and Redict 7.3
@@ -222,6 +267,14 @@ test-servers: ## run the module suite on Redis 7.0, 8.0, 8.6, Valkey 8.0, 8.1, 9
 test-build: $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(OUT)/libdlock.so $(OUT)/libdlock.a \
     $(OUT)/dlock $(if $(SANITIZE),$(UNIT_TESTS)) $(CLIENT_TESTS) $(FENCED_WRITERS) \
     $(TORTURE_WORKERS)
+
+# What "make test" needs of a build with sanitizers.
+.PHONY: test-build-sanitized
+test-build-sanitized: $(UNIT_TESTS) $(OUT)/dlock.so $(OUT)/libdlock.so $(OUT)/plain_malloc.so
+
+$(OUT)/plain_malloc.so: tests/support/plain_malloc.c $(BUILT_BY)
+	@mkdir -p $(@D)
+	$(CC) -shared -fPIC $(CFLAGS) -o $@ $<
 
 .PHONY: test-build-client
 test-build-client: $(OUT)/libdlock.so $(CLIENT_TESTS) $(FENCED_WRITERS)
@@ -260,7 +313,6 @@ fuzz: ## fuzz the readers of bytes for SECONDS (default 300) in all, see tests/f
 .PHONY: fuzz-build
 fuzz-build: $(patsubst %,build/fuzz/%,$(FUZZ_TARGETS))
 
-.SECONDEXPANSION:
 build/fuzz/%: tests/fuzz/%.c tests/fuzz/fuzz.h $$($$*_FUZZES) $(HEADER) Makefile
 	@mkdir -p $(@D)
 	clang $(FUZZ_CFLAGS) -Iclient/include -Iclient/src -Imodule -isystem "$(dir $(HEADER))" \
@@ -304,45 +356,54 @@ install: install-module install-client install-cli install-doc ## install it und
 
 .PHONY: install-module
 install-module: module
-	install -d "$(MODULE_DIR)"
-	install -m 755 $(OUT)/dlock.so "$(MODULE_DIR)/dlock.so"
+	install -d "$(DESTDIR)$(moduledir)"
+	install -m 755 $(OUT)/dlock.so "$(DESTDIR)$(moduledir)/dlock.so"
 
 # The pages lie as they do here, so that their links work. The units name the installed tool.
 DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md client/README.md client/ARCHITECTURE.md \
     client/cli/dlock.1 module/README.md module/ARCHITECTURE.md scripts/Containerfile \
-    tests/bench/README.md $(filter-out %/__pycache__, $(wildcard client/include/* \
+    tests/README.md tests/bench/README.md $(filter-out %/__pycache__, $(wildcard client/include/* \
     client/examples/* module/examples/* tests/bench/plots/*.svg))
 .PHONY: install-doc
 install-doc:
-	for file in $(DOC_FILES); do install -D -m 644 "$$file" "$(DOC_DIR)/$$file" || exit; done
-	sed -i 's|/usr/local/bin/dlock |$(PREFIX)/bin/dlock |' "$(DOC_DIR)"/module/examples/*.service
+	for file in $(DOC_FILES); do \
+	    install -D -m 644 "$$file" "$(DESTDIR)$(docdir)/$$file" || exit; done
+	sed -i 's|/usr/local/bin/dlock |$(bindir)/dlock |' \
+	    "$(DESTDIR)$(docdir)"/module/examples/*.service
 
+# A folder as dlock.pc names it, so that pkg-config finds an installation that was moved.
+IN_PREFIX = $(subst ^$(prefix)/,$${prefix}/,^$(1))
 CLIENT_HEADERS := $(sort $(wildcard client/include/*))
 .PHONY: install-client
 install-client: client
-	@case "$(PREFIX)" in /*) ;; *) echo "dlock: PREFIX must begin with /" >&2; exit 1 ;; esac
-	install -d "$(LIB_DIR)/pkgconfig" "$(CMAKE_DIR)" "$(INCLUDE_DIR)"
-	install -m 755 $(OUT)/libdlock.so "$(LIB_DIR)/libdlock.so.$(VERSION)"
-	ln -sf libdlock.so.$(VERSION) "$(LIB_DIR)/libdlock.so.$(LIBRARY_ABI)"
-	ln -sf libdlock.so.$(LIBRARY_ABI) "$(LIB_DIR)/libdlock.so"
-	install -m 644 $(OUT)/libdlock.a "$(LIB_DIR)/libdlock.a"
-	install -m 644 $(CLIENT_HEADERS) "$(INCLUDE_DIR)/"
-	{ printf 'prefix=%s\n' "$(PREFIX)"; \
-	    sed 's/@VERSION@/$(VERSION)/;s/@TLS@/$(PC_TLS)/;s|@LIB@|$(LIB)|' client/dlock.pc.in; \
-	} >"$(LIB_DIR)/pkgconfig/dlock.pc"
+	@case "$(prefix)" in /*) ;; *) echo "dlock: PREFIX must begin with /" >&2; exit 1 ;; esac
+	install -d "$(DESTDIR)$(libdir)" "$(DESTDIR)$(pkgconfigdir)" "$(DESTDIR)$(cmakedir)" \
+	    "$(DESTDIR)$(includedir)"
+	install -m 755 $(OUT)/libdlock.so "$(DESTDIR)$(libdir)/libdlock.so.$(VERSION)"
+	ln -sf libdlock.so.$(VERSION) "$(DESTDIR)$(libdir)/libdlock.so.$(LIBRARY_ABI)"
+	ln -sf libdlock.so.$(LIBRARY_ABI) "$(DESTDIR)$(libdir)/libdlock.so"
+	install -m 644 $(OUT)/libdlock.a "$(DESTDIR)$(libdir)/libdlock.a"
+	install -m 644 $(CLIENT_HEADERS) "$(DESTDIR)$(includedir)/"
+	sed -e 's|@prefix@|$(prefix)|;s/@VERSION@/$(VERSION)/;s/@TLS@/$(PC_TLS)/' \
+	    -e 's|@libdir@|$(call IN_PREFIX,$(libdir))|' \
+	    -e 's|@includedir@|$(call IN_PREFIX,$(includedir))|' -e 's/=^/=/' \
+	    client/dlock.pc.in >"$(DESTDIR)$(pkgconfigdir)/dlock.pc"
 	for file in dlockConfig.cmake dlockConfigVersion.cmake; do \
-	    sed 's/@VERSION@/$(VERSION)/;s/@ABI@/$(LIBRARY_ABI)/;s/@TLS@/$(TLS)/;s|@UP@|$(LIB_UP)|' \
-	        client/$$file.in >"$(CMAKE_DIR)/$$file" || exit; done
+	    sed 's/@VERSION@/$(VERSION)/;s/@ABI@/$(LIBRARY_ABI)/;s/@TLS@/$(TLS)/' client/$$file.in | \
+	        sed "s|@libdir@|$$(realpath -m --relative-to="$(cmakedir)" "$(libdir)")|" | \
+	        sed "s|@includedir@|$$(realpath -m --relative-to="$(cmakedir)" "$(includedir)")|" \
+	        >"$(DESTDIR)$(cmakedir)/$$file" || exit; done
 
 .PHONY: install-cli
 install-cli: cli
-	install -d "$(BIN_DIR)" "$(MAN_DIR)" "$(BASH_DIR)" "$(ZSH_DIR)" "$(FISH_DIR)"
-	install -m 755 $(OUT)/dlock "$(BIN_DIR)/dlock"
-	sed 's|@VERSION@|$(VERSION)|;s|@BIN_DIR@|$(PREFIX)/bin|' client/cli/dlock.1 \
-	    >"$(MAN_DIR)/dlock.1"
-	install -m 644 client/cli/dlock.bash "$(BASH_DIR)/dlock"
-	install -m 644 client/cli/dlock.zsh "$(ZSH_DIR)/_dlock"
-	install -m 644 client/cli/dlock.fish "$(FISH_DIR)/dlock.fish"
+	install -d "$(DESTDIR)$(bindir)" "$(DESTDIR)$(mandir)/man1" "$(DESTDIR)$(bashdir)" \
+	    "$(DESTDIR)$(zshdir)" "$(DESTDIR)$(fishdir)"
+	install -m 755 $(OUT)/dlock "$(DESTDIR)$(bindir)/dlock"
+	sed 's|@VERSION@|$(VERSION)|;s|@BIN_DIR@|$(bindir)|' client/cli/dlock.1 \
+	    >"$(DESTDIR)$(mandir)/man1/dlock.1"
+	install -m 644 client/cli/dlock.bash "$(DESTDIR)$(bashdir)/dlock"
+	install -m 644 client/cli/dlock.zsh "$(DESTDIR)$(zshdir)/_dlock"
+	install -m 644 client/cli/dlock.fish "$(DESTDIR)$(fishdir)/dlock.fish"
 
 .PHONY: deb
 deb: ## build Debian packages of it, into build/deb
@@ -351,19 +412,27 @@ deb: ## build Debian packages of it, into build/deb
 
 .PHONY: uninstall
 uninstall: ## remove what install put there
-	rm -f "$(MODULE_DIR)/dlock.so" "$(BIN_DIR)/dlock" "$(MAN_DIR)/dlock.1"
-	rm -f "$(BASH_DIR)/dlock" "$(ZSH_DIR)/_dlock" "$(FISH_DIR)/dlock.fish"
-	rm -f "$(LIB_DIR)/libdlock.so.$(VERSION)" "$(LIB_DIR)/libdlock.so.$(LIBRARY_ABI)" \
-	    "$(LIB_DIR)/libdlock.so" "$(LIB_DIR)/libdlock.a" "$(LIB_DIR)/pkgconfig/dlock.pc" \
-	    $(patsubst client/include/%,"$(INCLUDE_DIR)/%",$(CLIENT_HEADERS))
-	rm -rf "$(CMAKE_DIR)"
-	rm -rf "$(DOC_DIR)"
+	rm -f "$(DESTDIR)$(moduledir)/dlock.so" "$(DESTDIR)$(bindir)/dlock" \
+	    "$(DESTDIR)$(mandir)/man1/dlock.1" "$(DESTDIR)$(bashdir)/dlock" \
+	    "$(DESTDIR)$(zshdir)/_dlock" "$(DESTDIR)$(fishdir)/dlock.fish"
+	rm -f "$(DESTDIR)$(libdir)/libdlock.so.$(VERSION)" "$(DESTDIR)$(libdir)/libdlock.a" \
+	    "$(DESTDIR)$(libdir)/libdlock.so.$(LIBRARY_ABI)" "$(DESTDIR)$(libdir)/libdlock.so" \
+	    "$(DESTDIR)$(pkgconfigdir)/dlock.pc" \
+	    $(patsubst client/include/%,"$(DESTDIR)$(includedir)/%",$(CLIENT_HEADERS))
+	rm -rf "$(DESTDIR)$(cmakedir)" "$(DESTDIR)$(docdir)"
 
+# What was fetched: redismodule.h and the servers.
+FETCHED := include servers
 .PHONY: clean
-clean: ## remove everything that was built
+clean: ## remove everything that was built, and keep what was fetched
+	[ ! -d build ] || find build -mindepth 1 -maxdepth 1 $(patsubst %,! -name %,$(FETCHED)) \
+	    -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: ## remove what was built and what was fetched
 	rm -rf build
 
 .PHONY: help
 help: ## show this
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F':.*## ' '/^[a-z][a-z -]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 	@sed -n '3,10s/^# / /p' Makefile

@@ -1,17 +1,13 @@
-"""Runs every test, on what "make test" has built. Started by scripts/run-tests.
+"""Runs the tests. Started by scripts/run-tests; the parts are in test_parts.py.
 
-A part is a set of test files and the environment that they run in. A job is one file of a part, in
-a process of its own. Several jobs run at a time, as most wait most of the time. Tests that are
-marked "alone" need the processor for themselves: they run after all others, one job at a time.
-A server that get-servers could not fetch is skipped.
+A job is some files of a part, in a process of its own. Many jobs run at a time, as most tests wait
+most of the time. The longest begin first, as tests/durations tells; short files share a job. Tests
+that are marked "alone" need the processor for themselves: they run after all others, one job at a
+time. What has to be built is built meanwhile, and a job begins when its build is done.
 
-A test may fail because the machine was busy. So a job that failed is run once more at the end,
-when nothing else runs; but not a job of FINDERS, for which one failure is a finding. Its first
-output stays in view, and the summary names it, whether it fails again or not: a fault that shows
-now and then is a fault all the same.
-
-The output of a job is shown if it fails. Each job has a line; at the end, each part has one, and
-each test that failed. An interrupt ends the jobs, and they end their servers.
+Nothing is repeated: a failure is a failure. A test has 60 seconds (tests/pytest.ini), a program
+too. The output of a job is shown if it fails. Each job has a line; at the end, each part has one,
+and each test that failed. An interrupt ends the jobs, and they end their servers.
 """
 
 import argparse
@@ -27,16 +23,20 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-ALONE = "pytest.mark.alone"
-SANITIZED = "build/sanitize-address-undefined"
-SANITIZERS = "ASan and UBSan"
-SERVERS = ["redis-8.0", "redis-8.6", "valkey-8.0", "valkey-8.1", "valkey-9.1", "redict-7.3"]
+import test_parts
+from test_parts import ROOT
+
+DURATIONS = ROOT / "tests/durations"
+MARKS = {mark: f"pytest.mark.{mark}" for mark in ("alone", "long")}
 PATIENCE_S = 30  # for jobs that are told to end
+PROGRAM_LIMIT_S = 60
+JOB_LIMIT_S = 600  # if the limit of a test fails, as when a call of the library never returns
+SHARED_S = 10  # short files share a job of this length
+UNKNOWN_S = 3  # for a file of which tests/durations says nothing
 NO_TESTS = 5  # as pytest exits
-FINDERS = ["unit tests", "torture", "models", "fuzz targets"]  # titles of parts
 COUNT = re.compile(r"(\d+) (passed|failed|error|skipped|xfailed|xpassed)")
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/\S+)", re.M)
+DURATION = re.compile(r"^([\d.]+)s \w+ +(\S+?\.py)::", re.M)
 
 HELP = """\
 exit status:
@@ -45,49 +45,37 @@ exit status:
   130  interrupted
 
 environment:
-  DLOCK_TEST_JOBS       jobs at a time (default: three for each processor, at most 24)
+  DLOCK_TEST_JOBS       jobs at a time (default: four for each processor, at most 24)
   DLOCK_SEED            the random numbers of fuzz and stress; each failure prints its seed
   REDIS_SERVER          the server to test with
 
 examples:
-  scripts/run-tests --part "command line"     the parts that test the tool
-  scripts/run-tests --part client -k failover only tests with "failover" in their name
+  scripts/run-tests --part tool                the parts that test the tool
+  scripts/run-tests --part client -k failover  only tests with "failover" in their name
 
 One file or one test, without parts and sanitizers:
   make test-build
   scripts/python -m pytest -c tests/pytest.ini tests/client/test_replicas.py -k failover
 """
 
-# These take longest, so they begin first.
-LONG = ["clock", "redlock", "redlock_healing", "redlock_fences", "redlock_votes", "install",
-        "programs", "leases", "fuzz", "disruption", "role_change", "certainty", "tls", "run",
-        "crash", "wait", "renewal", "lock", "scripts"]
-
-
-class Part:
-    def __init__(self, title, files, env=None, has_alone=True):
-        """has_alone: tests that are marked "alone" are run as well."""
-        self.title, self.files, self.env, self.has_alone = title, files, env or {}, has_alone
-        self.counts = collections.Counter()
-        self.seconds = 0.0
-        self.failures = []
-        self.repeated = []  # failed, and passed when they were run once more
-
 
 class Job:
     """One process. What it prints goes to a file, and so do the figures that it has to tell."""
 
-    def __init__(self, part, file, command, folder, may_be_empty):
-        self.part, self.file, self.command, self.folder = part, file, command, folder
-        self.may_be_empty = may_be_empty
-        self.good = (0, NO_TESTS) if may_be_empty else (0,)
+    def __init__(self, part, files, command, folder, good=(0,), limit_s=JOB_LIMIT_S):
+        self.part, self.files, self.command, self.folder = part, files, command, folder
+        self.good, self.limit_s = good, limit_s
+        self.env, self.needs = part.env, part.needs
+        self.name = ", ".join("/".join(pathlib.Path(file).parts[-2:]) for file in files)
         self.process = None
-        self.failures = []
+        self.is_late = False
 
     def start(self):
-        self.folder.mkdir(exist_ok=True)  # it may be run once more
+        self.folder.mkdir()
         self.begin = time.monotonic()
-        env = {**os.environ, "DLOCK_FIGURES": str(self.folder / "figures"), **self.part.env}
+        env = {**os.environ, "DLOCK_FIGURES": str(self.folder / "figures"), **self.env}
+        for name in "MAKEFLAGS", "MFLAGS", "MAKELEVEL":
+            env.pop(name, None)
         with open(self.folder / "output", "wb") as output:
             # Of a session of its own: the keyboard interrupts us, and we interrupt it, once.
             self.process = subprocess.Popen(
@@ -95,25 +83,35 @@ class Job:
                 stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=set_signals)
 
     def has_ended(self):
-        return self.process.poll() is not None
-
-    def finish(self):
-        """Count it and tell of it."""
-        seconds = time.monotonic() - self.begin
-        output = self._read("output").strip()
-        last_line = output.rpartition("\n")[2]
-        for count, what in COUNT.findall(last_line):
-            self.part.counts[what] += int(count)
-        self.part.seconds += seconds
-        is_failed = self.process.returncode not in self.good
-        if is_failed:
-            print(f"{output}\nexit status {self.process.returncode}")
-            self.failures = FAILURE.findall(output) or [self.file]
-            self.part.failures += self.failures
-        where = pathlib.Path(self.file)
-        tell(is_failed, f"{seconds:5.1f} s  {self.part.title}: {where.parent.name}/{where.name}")
-        print(self._read("figures"), end="", flush=True)
+        """If so, its times are known too: those of its children are part of them."""
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        if not pid:
+            if time.monotonic() > self.begin + self.limit_s and not self.is_late:
+                self.is_late = True
+                self.process.kill()
+            return False
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.seconds = time.monotonic() - self.begin
+        self.processor_s = usage.ru_utime + usage.ru_stime
+        self.output = self._read("output").strip()
+        self.figures = self._read("figures")
         shutil.rmtree(self.folder, ignore_errors=True)
+        return True
+
+    @property
+    def is_good(self):
+        return self.process.returncode in self.good and not self.is_late
+
+    def tell(self):
+        if not self.is_good:
+            late = f": killed after {self.limit_s} s" if self.is_late else ""
+            print(f"{self.output}\nexit status {self.process.returncode}{late}")
+        tell(self.is_good, f"{self.seconds:5.1f} s, {self.processor_s:5.1f} s of a processor  "
+                           f"{self.part.title}: {self.name}")
+        print(self.figures, end="", flush=True)
+
+    def failures(self):
+        return [] if self.is_good else FAILURE.findall(self.output) or [self.name]
 
     def _read(self, name):
         path = self.folder / name
@@ -128,148 +126,164 @@ def set_signals():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def tell(is_failed, what):
-    print(f"{'FAILED' if is_failed else 'ok':6} {what}", flush=True)
+def tell(is_good, what):
+    print(f"{'ok' if is_good else 'FAILED':6} {what}", flush=True)
 
 
-# -- what there is to run -------------------------------------------------------------------------
+# -- how long each file takes ---------------------------------------------------------------------
 
 
-def files_in(folder, *without):
-    names = sorted(path.stem[len("test_"):] for path in (ROOT / "tests" / folder).glob("test_*.py"))
-    return files_of(folder, *(name for name in names if name not in without))
+def read_durations():
+    """Seconds of each file."""
+    lines = DURATIONS.read_text().splitlines() if DURATIONS.exists() else []
+    return {file: float(seconds) for seconds, file in (line.split() for line in lines)}
 
 
-def files_of(folder, *names):
-    return [f"tests/{folder}/test_{name}.py" for name in names]
+def write_durations(learned):
+    """A file that was not run keeps what is known of it."""
+    known = {**read_durations(), **learned}
+    rows = sorted(((round(seconds) or 1, file) for file, seconds in known.items()
+                   if (ROOT / file).exists()), reverse=True)
+    DURATIONS.write_text("".join(f"{seconds} {file}\n" for seconds, file in rows))
 
 
-def library(name):
-    return subprocess.run(["cc", f"-print-file-name=lib{name}.so"], check=True, text=True,
-                          stdout=subprocess.PIPE).stdout.strip()
+# -- which jobs there are -------------------------------------------------------------------------
 
 
-def plain_malloc(folder):
-    """See tests/support/plain_malloc.c."""
-    library = folder / "plain_malloc.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library,
-                    ROOT / "tests/support/plain_malloc.c"], check=True)
-    return library
+class Plan:
+    """The jobs of a run: those that run beside others, longest first, and those that run alone."""
+
+    def __init__(self, parts, scope, arguments, folder):
+        """scope: test, rest or all."""
+        self.scope, self.arguments, self.folder = scope, arguments, folder
+        self.durations = read_durations()
+        self.count = 0
+        self.beside, self.alone = [], []
+        for part in parts:
+            self._add(part)
+        self.beside.sort(key=lambda job: -sum(map(self._seconds, job.files)))
+
+    def _seconds(self, file):
+        return self.durations.get(file, UNKNOWN_S if file.endswith(".py") else 0.1)
+
+    def _add(self, part):
+        test, rest = part.test, part.rest
+        if self.scope == "test":
+            self._add_files(part, test, "not long")
+        elif self.scope == "rest":
+            self._add_files(part, rest)
+            self._add_files(part, [file for file in test if has_mark(file, "long")], "long")
+        else:
+            self._add_files(part, test + rest)
+
+    def _add_files(self, part, files, which=None):
+        tests = [file for file in files if file.endswith(".py")]
+        for file in files:
+            if file not in tests:
+                limit_s = JOB_LIMIT_S if file.startswith("scripts/") else PROGRAM_LIMIT_S
+                self.beside.append(Job(part, [file], [file], self._next_folder(),
+                                       limit_s=limit_s))
+        also = [which] if which else []
+        for together in self._shared(tests):
+            self.beside.append(self._job(part, together, ["not alone", *also]))
+        lonely = [file for file in tests if has_mark(file, "alone")]
+        if lonely:
+            self.alone.append(self._job(part, lonely, ["alone", *also]))
+
+    def _shared(self, files):
+        """Long files one by one, short ones together: each process costs a part of a second."""
+        together, seconds = [], 0
+        for file in sorted(files, key=lambda file: -self._seconds(file)):
+            if together and seconds + self._seconds(file) > SHARED_S:
+                yield together
+                together, seconds = [], 0
+            together.append(file)
+            seconds += self._seconds(file)
+        if together:
+            yield together
+
+    def _job(self, part, files, which):
+        folder = self._next_folder()
+        command = [sys.executable, "-m", "pytest", "-c", "tests/pytest.ini", "--durations=0",
+                   "--durations-min=0.05", "-m", " and ".join(which), f"--basetemp={folder}/temp",
+                   *files, *self.arguments]
+        is_maybe_empty = self.arguments or any(has_mark(file, mark) for mark in MARKS
+                                               for file in files)
+        return Job(part, files, command, folder, (0, NO_TESTS) if is_maybe_empty else (0,))
+
+    def _next_folder(self):
+        self.count += 1
+        return self.folder / str(self.count)
 
 
-def parts(folder):
-    sanitizers = f"{library('asan')} {library('ubsan')}"
-    yield Part("unit tests", sorted(f"{SANITIZED}/{path.relative_to(ROOT).with_suffix('')}"
-                                    for path in (ROOT / "tests/unit").rglob("*_test.c")))
-    # The long failovers are for test-servers; most of the fuzz and of the stress is done below.
-    yield Part("module", files_in("module", "failover"),
-               {"DLOCK_FUZZ_CALLS": "100000", "DLOCK_STRESS_SECONDS": "15"})
-    yield Part(f"module under {SANITIZERS}", files_in("module", "failover"),
-               {"DLOCK_PRELOAD": f"{sanitizers} {plain_malloc(folder)}",
-                "DLOCK_MODULE": f"{SANITIZED}/dlock.so", "DLOCK_STRESS_SECONDS": "15"})
-    # What runs programs of its own, and what looks at descriptors and threads of the test itself.
-    programs = ["programs", "install", "fencing", "cpp"]
-    itself = ["descriptors", "async"]
-    yield Part("client's programs", files_of("client", *programs, *itself),
-               {"DLOCK_STRESS_SECONDS": "2"})
-    # Python itself leaks; the programs are checked.
-    yield Part(f"client under {SANITIZERS}", files_in("client", *programs, "cluster_failover"),
-               {"LD_PRELOAD": sanitizers, "ASAN_OPTIONS": "detect_leaks=0",
-                "DLOCK_LIBRARY": str(ROOT / SANITIZED / "libdlock.so")})
-    forms = files_in("client", *programs, *itself, "cluster_failover")
-    yield Part("client, asynchronous", forms, {"DLOCK_FORM": "async"})
-    yield Part(f"client without threads under {SANITIZERS}", forms,
-               {"DLOCK_FORM": "loop", "LD_PRELOAD": sanitizers, "ASAN_OPTIONS": "detect_leaks=0",
-                "DLOCK_LIBRARY": str(ROOT / SANITIZED / "libdlock.so"), "DLOCK_BUILD": SANITIZED},
-               has_alone=False)
-    yield Part("command line", files_in("cli"))
-    yield Part(f"command line under {SANITIZERS}",
-               files_of("cli", "run", "run_safety", "scripts", "config", "operators", "metrics",
-                        "shared"),
-               {"DLOCK_BUILD": SANITIZED})
-    yield Part("models", files_in("model"))
-    yield Part("fuzz targets", files_in("fuzz"))
-    yield Part("pages, scripts and benchmark",
-               files_in("docs") + files_in("scripts") + files_in("bench"))
-    yield Part("torture", files_in("torture"))
-    threads = files_of("client", "programs", "guard", "fencing", "cpp")
-    yield Part(f"client's threads under {SANITIZERS}", threads, {"DLOCK_BUILD": SANITIZED})
-    yield Part("client's threads under TSan", threads,
-               {"DLOCK_BUILD": "build/sanitize-thread",
-                "TSAN_OPTIONS": f"suppressions={ROOT}/tests/tsan.supp"})
-    for form in "async", "loop":
-        yield Part(f"client's threads under TSan, {form}", files_of("client", "programs"),
-                   {"DLOCK_BUILD": "build/sanitize-thread", "DLOCK_FORM": form,
-                    "TSAN_OPTIONS": f"suppressions={ROOT}/tests/tsan.supp"})
-    core = files_of("module", "commands", "replication", "session", "wait", "wait_end", "told",
-                    "idempotence", "leases", "fence", "clock")
-    for server in SERVERS:
-        program = f"build/servers/{server}-server"
-        yield Part(f"core of the module on {server}",
-                   core if os.access(ROOT / program, os.X_OK) else [], {"REDIS_SERVER": program})
+def has_mark(file, mark):
+    """A file may also be a program."""
+    return file.endswith(".py") and MARKS[mark] in (ROOT / file).read_text()
 
 
-# -- running it -----------------------------------------------------------------------------------
+# -- running them ---------------------------------------------------------------------------------
 
 
 class Run:
-    def __init__(self, wanted, arguments, folder):
-        """wanted: words of the titles of parts; none: all parts."""
-        self.arguments, self.folder = arguments, folder
-        self.parts = [part for part in parts(folder)
-                      if not wanted or any(word in part.title for word in wanted)]
-        self.count = 0
-        self.running = []
+    def __init__(self, parts, plan, folder):
+        self.parts, self.plan, self.folder = parts, plan, folder
+        self.running, self.ended = [], []
+        self.skipped = {}  # part: why
+        self.not_built = set()
 
     def all(self):
-        beside, alone = [], []
-        for part in self.parts:
-            for file in part.files:
-                is_mixed = file.endswith(".py") and ALONE in (ROOT / file).read_text()
-                beside.append(self._job(part, file, "not alone", is_mixed))
-                if is_mixed and part.has_alone:
-                    alone.append(self._job(part, file, "alone", is_mixed))
-        beside.sort(key=order)
-        at_once = min(3 * len(os.sched_getaffinity(0)), 24)
-        self._run(beside, int(os.environ.get("DLOCK_TEST_JOBS", at_once)))
-        self._run(alone, 1)
-        for job in [*beside, *alone]:
-            if job.failures and job.part.title not in FINDERS:
-                self._repeat(job)
+        jobs = [*self.plan.beside, *self.plan.alone]
+        self.to_build = collections.deque(build for build in test_parts.BUILDS
+                                          if any(job.needs == build for job in jobs))
+        self.built = {None}
+        self.building = None
+        at_once = min(4 * len(os.sched_getaffinity(0)), 24)
+        self._run(self.plan.beside, int(os.environ.get("DLOCK_TEST_JOBS", at_once)))
+        self._run(self.plan.alone, 1)
 
-    def _repeat(self, failed):
-        print(f"run once more: {failed.part.title}: {failed.file}", flush=True)
-        again = Job(failed.part, failed.file, failed.command, failed.folder, failed.may_be_empty)
-        self._run([again], 1)
-        if again.failures:
-            return
-        failed.part.failures = [each for each in failed.part.failures
-                                if each not in failed.failures]
-        failed.part.repeated += failed.failures
-
-    def _job(self, part, file, which, is_mixed):
-        self.count += 1
-        folder = self.folder / str(self.count)
-        command = [file]
-        if file.endswith(".py"):
-            command = [sys.executable, "-m", "pytest", "-c", "tests/pytest.ini", "--durations=3",
-                       "-m", which, f"--basetemp={folder}/temp", file, *self.arguments]
-        return Job(part, file, command, folder, is_mixed or self.arguments)
-
-    def _run(self, jobs, at_once):
-        jobs = collections.deque(jobs)
-        while jobs or self.running:
-            while jobs and len(self.running) < at_once:
-                self.running.append(jobs.popleft())
-                self.running[-1].start()
-            time.sleep(0.05)
+    def _run(self, waiting, at_once):
+        while waiting or self.running or self.building:
+            self._build()
+            ready = [job for job in waiting if job.needs in self.built]
+            for job in ready[:at_once - len(self.running)]:
+                waiting.remove(job)
+                self._begin(job)
+            time.sleep(0.02)
             for job in [job for job in self.running if job.has_ended()]:
                 self.running.remove(job)
-                job.finish()
+                self.ended.append(job)
+                job.tell()
+
+    def _begin(self, job):
+        if job.needs in self.not_built:
+            self.skipped[job.part] = f"it needs the build \"{job.needs}\", which failed"
+        elif not test_parts.is_there(job.part):
+            self.skipped[job.part] = "it is not in build/servers, see scripts/get-servers"
+        else:
+            self.running.append(job)
+            job.start()
+
+    def _build(self):
+        """One after the other, each on all processors."""
+        if self.building and self.building.has_ended():
+            job, self.building = self.building, None
+            job.tell()
+            self.built.add(job.name)
+            if not job.is_good:
+                self.not_built.add(job.name)
+        if self.to_build and not self.building:
+            name = self.to_build.popleft()
+            command = list(test_parts.BUILDS[name])
+            if command[0] == "make":
+                command[1:1] = ["-s", f"-j{len(os.sched_getaffinity(0))}"]
+            part = test_parts.Part("build", needs=None)
+            self.building = Job(part, [name], command, self.folder / f"build {name}",
+                                (0, test_parts.SKIPPED))
+            self.building.start()
 
     def stop(self):
         """Who is interrupted ends its servers. Who does not end is killed, and they with it."""
-        started = [job for job in self.running if job.process is not None]
+        started = [job for job in [*self.running, self.building] if job and job.process]
         for job in started:
             job.process.send_signal(signal.SIGINT)
         deadline = time.monotonic() + PATIENCE_S
@@ -280,29 +294,43 @@ class Run:
                 job.process.kill()
                 job.process.wait()
 
+    def learned(self):
+        """The seconds of each file, at most, of all parts."""
+        learned = collections.Counter()
+        for job in self.ended:
+            here = collections.Counter()
+            for seconds, file in DURATION.findall(job.output):
+                here[f"tests/{file}"] += float(seconds)
+            for file in here:
+                learned[file] = max(learned[file], here[file])
+        return learned
+
     def summary(self, seconds):
-        print("\nin all, with the seconds that its files took one by one:")
+        """Whether all is well."""
+        print("\nin all:")
+        is_good = not self.not_built
         for part in self.parts:
-            if not part.files:
-                print(f"skip   {part.title}: it is not in build/servers, see scripts/get-servers")
-                continue
-            counts = ", ".join(f"{count} {what}" for what, count in part.counts.items() if count)
-            tell(part.failures, f"{part.title}: {counts}; {part.seconds:.0f} s")
-            for name in part.failures:
-                print(f"       {name}")
-            for name in part.repeated:
-                print(f"       failed, and passed when it was run once more: {name}")
-        is_failed = any(part.failures for part in self.parts)
-        tell(is_failed, f"everything, after {seconds:.0f} s")
-        return int(is_failed)
+            jobs = [job for job in self.ended if job.part is part]
+            if part in self.skipped:
+                print(f"skip   {part.title}: {self.skipped[part]}")
+            if jobs:
+                is_good &= self._tell_part(part, jobs)
+        tell(is_good, f"everything, after {seconds:.0f} s")
+        return is_good
 
-
-def order(job):
-    """The unit tests take no time. Then the longest."""
-    name = pathlib.Path(job.file).stem
-    if not name.startswith("test_"):
-        return -1
-    return LONG.index(name[len("test_"):]) if name[len("test_"):] in LONG else len(LONG)
+    @staticmethod
+    def _tell_part(part, jobs):
+        counts = collections.Counter()
+        for job in jobs:
+            for count, what in COUNT.findall(job.output.rpartition("\n")[2]):
+                counts[what] += int(count)
+        counted = ", ".join(f"{count} {what}" for what, count in counts.items())
+        failures = [failure for job in jobs for failure in job.failures()]
+        tell(not failures, f"{part.title}: {counted}; {sum(job.seconds for job in jobs):.0f} s, "
+                           f"{sum(job.processor_s for job in jobs):.0f} s of a processor")
+        for name in failures:
+            print(f"       {name}")
+        return not failures
 
 
 def interrupt(*_):
@@ -314,38 +342,54 @@ def interrupt(*_):
 def read_arguments():
     parser = argparse.ArgumentParser(
         prog="scripts/run-tests", formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False, usage="%(prog)s [--list] [--part WORDS]... [PYTEST-ARGUMENT...]",
-        description="Runs every test on what is built; \"make test\" builds it first.",
-        epilog=HELP)
+        allow_abbrev=False,
+        usage="%(prog)s [--rest | --all] [--list] [--part WORDS]... [PYTEST-ARGUMENT...]",
+        description="Builds and runs the tests of \"make test\".", epilog=HELP)
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument("--rest", dest="scope", action="store_const", const="rest",
+                       help="run what \"make test\" leaves to \"make test-all\"")
+    scope.add_argument("--all", dest="scope", action="store_const", const="all", help="run both")
+    parser.set_defaults(scope="test")
     parser.add_argument("--list", action="store_true", help="list the parts and end")
     parser.add_argument("--part", action="append", default=[], metavar="WORDS",
                         help="run only the parts with these words in their title")
+    parser.add_argument("--record", action="store_true",
+                        help="write tests/durations, by which later runs are planned")
     chosen, rest = parser.parse_known_args()
-    with tempfile.TemporaryDirectory(prefix="dlock-tests-") as folder:
-        titles = [part.title for part in parts(pathlib.Path(folder))]
+    parts = list(test_parts.parts())
     for words in chosen.part:
-        if not any(words in title for title in titles):
+        if not any(words in part.title for part in parts):
             parser.error(f"no part has \"{words}\" in its title; --list lists them")
-    return chosen, rest, titles
+    chosen.parts = [part for part in parts if not chosen.part
+                    or any(words in part.title for words in chosen.part)]
+    return chosen, rest
 
 
 def main():
-    chosen, rest, titles = read_arguments()
+    chosen, rest = read_arguments()
     if chosen.list:
-        print("\n".join(titles))
+        for part in chosen.parts:
+            print(f"{part.title}: {len(part.test)} files, {len(part.rest)} in the rest")
         return 0
+    if not any(part.test if chosen.scope == "test" else part.rest for part in chosen.parts):
+        print("run-tests: nothing to run; --list tells what the rest is (--rest)", file=sys.stderr)
+        return 2
     for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
         signal.signal(number, interrupt)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dlock-tests-", ignore_cleanup_errors=True) as folder:
-        run = Run(chosen.part, rest, pathlib.Path(folder))
+        folder = pathlib.Path(folder)
+        run = Run(chosen.parts, Plan(chosen.parts, chosen.scope, rest, folder), folder)
         try:
             run.all()
         except KeyboardInterrupt:
             run.stop()
             print("run-tests: interrupted", file=sys.stderr)
             return 130
-    return run.summary(time.monotonic() - begin)
+    is_good = run.summary(time.monotonic() - begin)
+    if chosen.record:
+        write_durations(run.learned())
+    return 0 if is_good else 1
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 pytest.register_assert_rewrite("support.every_deployment")
+pytest_plugins = ["support.fixtures"]
 
 from support import figures  # noqa: E402
 from support.commands import Lock  # noqa: E402
@@ -84,6 +85,17 @@ def stream(server):
     stream = ReplicationStream(server)
     yield stream
     stream.close()
+
+
+def pytest_collection_modifyitems(items):
+    """Our marks have a reason. limit(seconds, reason) is pytest-timeout's mark and that."""
+    for item in items:
+        for mark in item.iter_markers():
+            if mark.name in ("alone", "long", "limit"):
+                reason = mark.args[-1] if mark.args else None
+                assert isinstance(reason, str), f"{item.nodeid}: {mark.name} has no reason"
+            if mark.name == "limit":
+                item.add_marker(pytest.mark.timeout(mark.args[0]))
 
 
 def pytest_terminal_summary(terminalreporter):

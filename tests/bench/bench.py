@@ -13,7 +13,7 @@ import pathlib
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # for support
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # for support
 
 import breakdown  # noqa: E402
 import client  # noqa: E402

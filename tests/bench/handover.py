@@ -38,7 +38,7 @@ KEY = "handover"
 LEASE_MS = WAIT_MS = 1_800_000  # Redis 7.0 may not sleep while a timer is over 35 minutes away
 CONNECT_AT_ONCE = 100  # fewer than a server lets wait to be accepted
 SPARE_FILES = 200  # of a process, besides its connections
-OPTIONS = ["--maxclients", max(QUEUES) + SPARE_FILES]
+OPTIONS = ["--maxclients", max(QUEUES) * 4 // 3 + SPARE_FILES]  # of which 3/4 may wait
 TURNS = 300  # in a row on one server
 TITLE = "Hand-over: what the server spends until the next one has the lock, and all others wait"
 RELEASE = "DLOCK.RELEASE to a waiter"

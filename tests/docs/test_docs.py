@@ -27,7 +27,7 @@ def arguments_of(docs):
     found = [as_map(each) for each in as_map(docs)["arguments"]]
     for argument in found:
         argument["flags"] = [flag.decode() for flag in argument.get("flags", [])]
-        if argument["type"] == "block":
+        if argument["type"] in ("block", "oneof"):
             argument["arguments"] = arguments_of(["arguments", argument["arguments"]])
     return found
 
@@ -74,7 +74,8 @@ def test_settings(client):
 
 def test_ranges_of_settings(client):
     ranges = checker.ranges(MODULE_PAGE)
-    assert {"dlock.max-lease", "dlock.max-holders", "dlock.max-waiters"} == set(ranges)
+    assert set(ranges) == {"dlock.max-lease", "dlock.max-holders", "dlock.max-waiters",
+                           "dlock.max-waiters-in-all", "dlock.max-sessions"}
     for name, (first, last) in ranges.items():
         for value in first, last:
             client.config_set(name, value)
@@ -120,3 +121,11 @@ def test_the_completion(helps, shell):
     name = f"dlock.{shell}"
     script = (ROOT / "client/cli" / name).read_text()
     assert checker.check_completion(script, helps, name) == []
+
+
+def test_the_lines_for_go_need_no_new_go():
+    """Everything that they use of Go was there in Go 1.13, and errors.Is not before."""
+    [block] = re.findall(r"^```go\n(.*?)^```", MODULE_PAGE, re.M | re.S)
+    used = set(re.findall(r"\b(?:context|rand|hex|errors|time|redis)\.\w+", block))
+    assert used == {"context.WithTimeout", "context.Background", "rand.Read", "errors.Is",
+                    "hex.EncodeToString", "time.Second", "redis.Nil"}

@@ -19,7 +19,8 @@ from support.tool import BUILD
 COMMANDS = ("apt-get", "cc", "dlock", "dlock-module", "git", "make", "redis-cli", "scripts/python",
             "scripts/run-tests", "sudo", "systemctl")
 PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", "module/README.md",
-         "tests/bench/README.md", "tests/fuzz/README.md", "tests/model/README.md",
+         "tests/README.md", "tests/bench/README.md", "tests/fuzz/README.md",
+         "tests/model/README.md",
          "tests/torture/README.md"]
 FAKES = {
     "sudo": 'exec "$@"',
@@ -46,8 +47,8 @@ FAKES = {
     # Targets that take minutes, or need results of these, are only read: make -n.
     "make": """
         case " $* " in
-        *CFLAGS=* | *SANITIZE=* | *" test "* | *" bench"* | *" plots "* | *" test-servers "* | \\
-            *" fuzz "* | \\
+        " test-build ") exec /usr/bin/make "$@" ;;
+        *CFLAGS=* | *SANITIZE=* | *" test"* | *" bench"* | *" plots "* | *" fuzz "* | \\
             *" torture "* | *" model "* | *" lint "* | *" format "* | *" check-figures "*)
             exec /usr/bin/make -n "$@" >/dev/null ;;
         *" deb "*)
@@ -131,7 +132,13 @@ def environment(work, server):
             "BUILD": str(BUILD), "FREE_PORT": str(free_port()), "PREFIX": str(prefix),
             "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig"), "DLOCK_SYSTEM_CONFIG": "",
             "DLOCK_URL": f"redis://127.0.0.1:{server.port}",
-            "REDIS_SERVER_PATH": str(ROOT / "scripts/redis-server")}
+            "REDIS_SERVER_PATH": server_program()}
+
+
+def server_program():
+    """Not scripts/redis-server, which runs what REDIS_SERVER names."""
+    installed = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
+    return str(ROOT / (installed or "build/bin/redis-server"))
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,18 +1,29 @@
-"""The Makefile builds again what has to be built again, and scripts/run-tests explains itself."""
+"""The Makefile builds what it should and says what is missing; run-tests explains itself."""
 
 import os
+import shutil
 import subprocess
+
+import pytest
 
 from support.server import ROOT
 
 
+def make(*words, folder=ROOT, **more):
+    """What called us must not decide what is made. The result is the exit code and the output."""
+    env = {name: value for name, value in os.environ.items()
+           if name not in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "SANITIZE", "TLS", "CFLAGS",
+                           "WERROR")}
+    done = subprocess.run(["make", *words], cwd=folder, env={**env, **more}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return done.returncode, done.stdout
+
+
 def build(folder, *words):
     """Lines of the commands that build one object of the module."""
-    env = {name: value for name, value in os.environ.items()
-           if name not in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "SANITIZE", "TLS", "CFLAGS")}
-    done = subprocess.run(["make", f"OUT={folder}", *words, f"{folder}/module/args.o"], cwd=ROOT,
-                          env=env, check=True, text=True, stdout=subprocess.PIPE)
-    return [line for line in done.stdout.splitlines() if " -c -o " in line]
+    code, said = make(f"OUT={folder}", *words, f"{folder}/module/args.o")
+    assert code == 0, said
+    return [line for line in said.splitlines() if " -c -o " in line]
 
 
 def test_an_object_is_built_again_only_when_a_flag_has_changed(tmp_path):
@@ -23,6 +34,63 @@ def test_an_object_is_built_again_only_when_a_flag_has_changed(tmp_path):
     assert build(tmp_path, quoted) == []
     assert len(build(tmp_path, quoted, "CPPFLAGS=-DNDEBUG")) == 1
     assert len(build(tmp_path, quoted)) == 1
+
+
+def test_a_header_that_is_not_there_is_named(tmp_path):
+    for header in tmp_path / "redismodule.h", ROOT / "Makefile":
+        code, said = make("module", f"REDISMODULE_H={header}")
+        assert code != 0
+        assert f"REDISMODULE_H={header}" in said
+
+
+def test_warnings_are_errors_only_if_that_is_asked_for(tmp_path):
+    assert "-Werror" in build(tmp_path / "1", "WERROR=1")[0]
+    assert "-Werror" not in build(tmp_path / "2", "CI=true")[0]
+
+
+def test_a_build_without_openssl_says_so_unless_it_was_asked_for(tmp_path):
+    (tmp_path / "openssl").mkdir()
+    (tmp_path / "openssl/ssl.h").write_text("#error it is missing\n")
+    missing = f"CPPFLAGS=-I{tmp_path}"
+    code, said = make("openssl", missing)
+    assert code == 0 and "without TLS" in said and "libssl-dev" in said
+    assert "without TLS" not in make("openssl", missing, "TLS=no")[1]
+    assert make("openssl", missing, "TLS=yes")[0] != 0
+
+
+def test_clean_keeps_what_was_fetched_and_distclean_does_not(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in "include", "servers", "client":
+        (tmp_path / "build" / name).mkdir(parents=True)
+    make("clean", folder=tmp_path)
+    assert sorted(path.name for path in (tmp_path / "build").iterdir()) == ["include", "servers"]
+    make("distclean", folder=tmp_path)
+    assert not (tmp_path / "build").exists()
+
+
+def test_missing_packages_are_installed_by_a_command_that_is_shown(tmp_path):
+    scripts = {"redis-server": "exit 1", "sudo": 'exec "$@"',
+               "apt-get": f'echo "$@" >>{tmp_path}/done'}
+    for name, script in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "REDIS_SERVER": ""}
+    done = subprocess.run([ROOT / "scripts/bootstrap", "run"], env=env, text=True, check=True,
+                          stderr=subprocess.PIPE)
+    update, install = (tmp_path / "done").read_text().splitlines()
+    assert "redis-tools" in install
+    assert f"apt-get {update}\n" in done.stderr and f"apt-get {install}\n" in done.stderr
+
+
+@pytest.mark.parametrize("lto", ["-flto", "-flto -ffat-lto-objects"])
+def test_the_static_library_has_only_public_names_with_any_flags(tmp_path, lto):
+    library = tmp_path / "libdlock.a"
+    code, said = make("-j2", f"OUT={tmp_path}", f"CFLAGS=-O0 {lto}", library)
+    assert code == 0, said
+    names = subprocess.run(["gcc-nm", "--defined-only", "--extern-only", library], check=True,
+                           text=True, stdout=subprocess.PIPE).stdout.split("\n")
+    names = [line.split()[2] for line in names if len(line.split()) == 3]
+    assert names and [name for name in names if not name.startswith("dlock_")] == []
 
 
 def test_run_tests_explains_itself():

@@ -95,8 +95,8 @@ class Session:
         let_turn(self.server)
 
     def come_back(self):
-        """Over a new connection, whose first heartbeat is answered at once: the events that are told
-        by then, or by a second heartbeat. With none, that one is parked."""
+        """Over a new connection, whose first heartbeat is answered at once: the events that are
+        told by it, or by a second one. With none, the second one is parked."""
         self.connect()
         events = self.events()
         self.send()

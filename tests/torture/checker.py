@@ -21,10 +21,9 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from records import MS, Bounds, Process, merge, name_text, read_file  # noqa: E402
+from records import MS, SLACK, Bounds, Process, merge, name_text, read_file  # noqa: E402
 
-TELL_SLACK = 100 * MS   # from the end of certainty to its record, on a busy machine
-STUCK_SLACK = 1500 * MS  # to notice an end, reconnect and try again
+STUCK_SLACK = 1400 * MS + SLACK  # to notice an end, reconnect and try again
 WAIT_TOLERANCE = 100 * MS  # a waiter that gives up and asks again so soon has waited on
 IN_DOUBT, REFUSED, DONE = 2, 1, 0
 SHOWN = 20  # violations of one kind
@@ -121,11 +120,11 @@ def _check_told(process, report):
         report.counts["losses"] += is_told
         if is_told:
             report.worst["loss told late, ms"] = max(report.worst["loss told late, ms"], late / MS)
-        if late > TELL_SLACK:
+        if late > SLACK:
             when = f"{late / MS:.0f} ms late" if is_told else f"not within {late / MS:.0f} ms"
             report.add("told", f"{name_text(tenure.name)}: {tenure} was told of its loss {when}")
         mute = tenure.silent - tenure.until - process.stalls.within(tenure.until, tenure.silent)
-        if mute > TELL_SLACK:
+        if mute > SLACK:
             report.add("told", f"{name_text(tenure.name)}: {tenure}: the descriptor did not tell "
                        f"of its loss for {mute / MS:.0f} ms")
 

@@ -133,10 +133,10 @@ class WorkerFaults:
 class ServerFaults:
     """Of one server process, and of its clients. Only one fault at a time stops the process."""
 
-    def __init__(self, injector, server, wall_clock=None, slots=None, mutex=None):
+    def __init__(self, injector, server, slots=None, mutex=None):
         """slots: a semaphore of how many servers may be in trouble at a time. mutex: held by
         whoever stops the server or pauses its clients."""
-        self.injector, self.server, self.wall_clock = injector, server, wall_clock
+        self.injector, self.server = injector, server
         self.mutex = mutex or threading.Lock()
         self.slots = slots or threading.Semaphore(1)
         self.is_outage = slots is None
@@ -208,6 +208,6 @@ class ServerFaults:
 
     def step_clock(self, dice):
         with self.injector.noted("step of the wall clock", self.server.port):
-            ahead = self.wall_clock.ahead_s
+            ahead = self.server.clock.ahead_s
             step = dice.choice([s for s in CLOCK_STEPS if abs(ahead + s) < 200_000])
-            self.wall_clock.step(step)
+            self.server.clock.set_ahead(ahead + step)

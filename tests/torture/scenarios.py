@@ -10,7 +10,6 @@ import redis
 from checker import Rules
 from faults import ServerFaults
 from records import MS, Bounds
-from support import wall_clock
 from support.server import Server, destroy_all, wait_until
 
 LEASE_MS, IO_MS = 600, 200
@@ -115,7 +114,7 @@ class Single(Scenario):
               "stop_server": 0.3}
 
     def add_faults(self, injector):
-        faults = ServerFaults(injector, self.servers[0], getattr(self, "wall_clock", None))
+        faults = ServerFaults(injector, self.servers[0])
         for name, every in self.faults.items():
             injector.add(getattr(faults, name), every)
 
@@ -132,8 +131,7 @@ class Clock(Single):
               "restart_server": 4.0}
 
     def start(self, folder):
-        self.wall_clock = wall_clock.WallClock(wall_clock.build(folder), folder / "clock")
-        self.servers.append(Server(*DURABLE, wall_clock=self.wall_clock).start())
+        self.servers.append(Server(*DURABLE, has_clock=True).start())
         return self
 
 

@@ -166,7 +166,7 @@ static void extend(const visitor *visitor, claim *claim) {
 
 static bool is_held(void *lock) {
     dlock_state state = dlock_get_state(lock);
-    return state == DLOCK_HELD || state == DLOCK_SUSPECT;
+    return state == DLOCK_STATE_HELD || state == DLOCK_STATE_SUSPECT;
 }
 
 static void update_value(visitor *visitor, claim *claim) {
