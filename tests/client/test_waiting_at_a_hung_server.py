@@ -47,6 +47,12 @@ def wait_in_line(impatient):
             waiting.result()
 
 
+def has_parked_heartbeat(server):
+    """A client that was heard of again, and not only by what it had sent before it gave up."""
+    return any(each["cmd"] == "dlock.session" and each["flags"] == "b"
+               for each in server.observer.client_list())
+
+
 # -- a server that hangs --------------------------------------------------------------------------
 
 
@@ -67,6 +73,7 @@ def test_a_server_that_hangs_and_comes_back_gives_waiters_the_lock_in_their_orde
         time.sleep(hangs_s)  # so long it hangs, which the waiters notice or not: by several probes
         assert len(os.listdir("/proc/self/fd")) <= before + 2
     wait_until(lambda: len(tokens_in_line(server)) == 6, "that all are in line")
+    wait_until(lambda: has_parked_heartbeat(server), "that the session is back")
     Commands(server.observer).release("holder")
     for lock, waiting in waiters:
         assert waiting.result() == Status.OK

@@ -160,7 +160,6 @@ TEST(a_lost_lock_is_not_read_for_ever) {
     change(FREE);
     CHECK_HEARD(1, PROOF);
     say(1, ":0\r\n");
-    change(FREE);
     CHECK_HEARD(1, "DLOCK.UNWATCH lock ID");
     tell_change("other");
     CHECK_HEARD(1, "");

@@ -34,7 +34,7 @@ TEST(an_acquire_has_the_words_that_are_wanted) {
     check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SHARED MAX 7 "
                           "FENCE 18446744073709551615");
     words.fences = 10000;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SESSION SHARED MAX 7 "
+    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SHARED MAX 7 "
                           "FENCE 18446744073709551615 FENCES 10000");
 }
 
