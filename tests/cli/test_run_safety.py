@@ -75,8 +75,8 @@ def test_a_signal_that_comes_with_the_reply_to_the_first_attempt(tool, lock, tmp
 
 def test_a_runner_that_was_stopped_for_longer_than_the_lease_waits_again(tool, lock, client, check):
     command, notes = check
-    for done in range(STOP_RUNS):
-        lock.acquire("first", 600_000)
+    for done in range(STOP_RUNS):  # the keeper may give the lock back after the end of the runner
+        wait_until(lambda: lock.acquire("first", 600_000), "the lock of the run before")
         process = tool.start("run", "--lease", "500ms", "lock", "--", *command)
         wait_for_waiters(client, 1)
         kill(process.pid, number=signal.SIGSTOP)

@@ -12,6 +12,7 @@ import pytest
 
 from support.server import ROOT
 
+pytestmark = pytest.mark.limit(300, "compiles C++ with sanitizers, maybe on a busy machine")
 BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
 SOURCE = ROOT / "tests/client/cpp_lock.cpp"
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wshadow",

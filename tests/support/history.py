@@ -390,7 +390,7 @@ def _check_end(tenure, facts, problems):
         let_go_at = facts.let_go_at(tenure)
         if let_go_at is None or let_go_at > followed_at + MONITOR_SLACK:
             problems.append(f"{who} lost it by {tenure.end} before its lease ended, but neither "
-                            "released it nor died")
+                            f"released it nor died (by {followed_at}, let go {let_go_at})")
 
 
 def _check_session(tenure, facts, problems):
