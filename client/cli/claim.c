@@ -226,6 +226,11 @@ int claim_release(request *request) {
     return show_change(request, status, "released", why);
 }
 
+/* The holder keeps the lock by its session, as dlock run does. */
+static bool has_no_lease(dlock_status status, const char *why) {
+    return status == DLOCK_PROTOCOL && strstr(why, "no lease of its own") != NULL;
+}
+
 int claim_extend(request *request) {
     int code;
     char why[WHY_SIZE];
@@ -234,7 +239,10 @@ int claim_extend(request *request) {
     dlock_status status = dlock_extend_token(client, request->words[0], request->words[1],
                                              (uint32_t)request->lease_ms, why, sizeof(why));
     dlock_client_free(client);
-    return show_change(request, status, "extended", why);
+    if (!has_no_lease(status, why)) return show_change(request, status, "extended", why);
+    complain("%s: held as long as its holder's session, which renews it: nothing to extend",
+             request->words[0]);
+    return EXIT_CODE_USAGE;
 }
 
 /* -- wait */

@@ -44,11 +44,9 @@ exit_code complain_query(const request *request, const char *context, dlock_stat
 
 /* -- ACL rules that a user needs, for --help and for complaints. The man page has them too */
 
-#define ACL_LOCK "+dlock.acquire +dlock.extend +dlock.release ~*"
-#define ACL_INFO "+dlock.info %R~*"
-#define ACL_WATCH                                                                                  \
-    "+dlock.info %R~*; to be told at once: +client|id +client|tracking +client|caching "           \
-    "+subscribe &__redis__:invalidate"
+#define ACL_LOCK  "+dlock.session +dlock.acquire +dlock.extend +dlock.release ~*"
+#define ACL_INFO  "+dlock.info %R~*"
+#define ACL_WATCH ACL_INFO "; at once with +dlock.session +dlock.watch +dlock.unwatch"
 #define ACL_LIST "+scan +dlock.info %R~*"
 #define ACL_TOP  "+scan +dlock.info +info %R~*"
 

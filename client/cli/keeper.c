@@ -74,6 +74,7 @@ int64_t wire_now_ms(void) {
  * validity, as killing takes time on a busy machine; how long a killed group may take to vanish. */
 enum { TIMES_PER_LEASE = 12, MARGINS_PER_LEASE = 10, MARGIN_MAX_MS = 500, VANISH_MS = 1000 };
 enum { LEFT_MIN_MS = 10 }; /* the library wants leases of at least that */
+enum { RENEWALS_PER_LEASE = 4, SESSION_LEASES = 3, SESSION_MAX_MS = 24 * 60 * 60 * 1000 };
 
 typedef struct keeping {
     const request *request;
@@ -260,15 +261,30 @@ static dlock_status hold(keeping *keeping, char *text, size_t size) {
     return status;
 }
 
-/* text: why there is no such lock. */
+/* With --session the lock lasts no longer than the session of the client. The reply to a heartbeat
+ * comes a third of the session's timeout after the heartbeat, so only a third of the timeout may be
+ * left: as long as the lease, then, so that the lease alone says when the command has to end. */
+static uint32_t session_timeout_ms(const request *request) {
+    int64_t timeout_ms = SESSION_LEASES * request->lease_ms;
+    return (uint32_t)(timeout_ms < SESSION_MAX_MS ? timeout_ms : SESSION_MAX_MS);
+}
+
+/* The lock has a lease of its own: the library leaves only renewals at every third of a lease to
+ * the session, where too little of the lease would be left for a long grace, and which --at-least
+ * is to outlive. text: why there is no such lock. */
 static dlock_status open_lock(keeping *keeping, char *text, size_t size) {
     const request *request = keeping->request;
+    bool is_session = request->is_session || request->is_session_by_url;
+    dlock_lock_options usual;
+    dlock_lock_options_init(&usual);
+    if (is_session) usual.lease_ms = session_timeout_ms(request);
     dlock_client_options options = connect_options(request);
+    options.lock_defaults = &usual;
     options.on_event = on_event;
     if (request->io_timeout_ms > request->lease_ms / 4) /* leave time for a second attempt */
         options.io_timeout_ms = (uint32_t)(request->lease_ms / 4);
     dlock_lock_options how = connect_lock_options(request);
-    how.renew_every_ms = (uint32_t)request->lease_ms / 3;
+    how.renew_every_ms = (uint32_t)request->lease_ms / RENEWALS_PER_LEASE;
     how.session = request->is_session;
     dlock_status status = dlock_client_new(&keeping->client, &options);
     if (status == DLOCK_OK)

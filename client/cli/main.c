@@ -11,7 +11,7 @@
  *
  * What they have in common:
  *
- *   request      what the user wants: option, url (parameters and passwords), keep (strings)
+ *   request      what the user wants: option: the table; url: parameters and passwords
  *   connect      a client of the library, and a lock that it takes
  *   sightings    locks as they were seen; statistics: INFO dlock, and latencies
  *   text         for people; output: stdout and JSON; complain: stderr and exit codes

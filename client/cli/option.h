@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* option.h - the table of all options: names, letters, kinds of value, help. */
+/* option.h - the table of all options: names, letters, kinds of value, help; and strings that live
+ * as long as the request. */
 #ifndef DLOCK_CLI_OPTION_H
 #define DLOCK_CLI_OPTION_H
 
@@ -44,5 +45,11 @@ bool option_set(request *request, const option_row *row, const char *text);
 
 /* The kind in words, for a complaint. */
 const char *option_describe(const option_row *row);
+
+/* -- strings that live as long as the program */
+
+/* A copy, or room for size bytes. Without memory the program ends. */
+char *keep(const char *text);
+char *keep_room(size_t size);
 
 #endif

@@ -10,7 +10,6 @@
 #include "request.h"
 
 #include "complain.h"
-#include "keep.h"
 #include "option.h"
 #include "url.h"
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include "url.h"
 
 #include "complain.h"
-#include "keep.h"
+#include "option.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stddef.h>

@@ -84,8 +84,9 @@ def test_a_server_that_does_not_allow_it_starts_nothing(tool, lock, client, at_l
     assert "--at-least: " in complaints and f"1 to {max_lease} (dlock.max-lease)" in complaints
 
 
-def test_the_lock_is_kept_if_both_processes_are_killed(tool, lock):
-    process, pids = tool.start_group("--at-least", "10m")
+@pytest.mark.parametrize("lease", ["10s", "30s"])
+def test_the_lock_is_kept_if_both_processes_are_killed(tool, lock, lease):
+    process, pids = tool.start_group("--lease", lease, "--at-least", "10m")
     both = keeper_of(process.pid), process.pid
     kill(*both, number=signal.SIGSTOP)  # so that none can act on the end of the other
     kill(*both)
@@ -96,7 +97,8 @@ def test_the_lock_is_kept_if_both_processes_are_killed(tool, lock):
 
 def test_it_is_renewed_as_often_as_without(tool, server, client):
     """So a loss that the server cannot tell of is noticed within the lease."""
-    client.execute_command("ACL", "SETUSER", "untold", "on", "nopass", "~*", "+@all", "-client")
+    client.execute_command("ACL", "SETUSER", "untold", "on", "nopass", "~*", "+@all",
+                           "-dlock.session", "-dlock.info")
     tool.env["DLOCK_URL"] = f"redis://untold:any@127.0.0.1:{server.port}"
     process, pids = tool.start_group("--lease", "600ms", "--at-least", "10m")
     client.delete("lock")
@@ -213,23 +215,27 @@ def test_the_rules_that_are_named_are_enough(make_tool, server, client, words, r
         assert rules in tool.run(words[0], "--help")[1]
 
 
+RULES = "+dlock.session +dlock.acquire +dlock.extend +dlock.release ~*"
+
+
 @pytest.fixture
 def worker(tool, server, client):
     """The tool logs in as a user of this name."""
-    client.execute_command("ACL", "SETUSER", "worker", "on", "nopass", "~*", "+dlock.acquire",
-                           "+dlock.extend", "+dlock.release")
+    client.execute_command("ACL", "SETUSER", "worker", "on", "nopass", *RULES.split())
     tool.env["DLOCK_URL"] = f"redis://worker:any@127.0.0.1:{server.port}"
     return lambda *rules: client.execute_command("ACL", "SETUSER", "worker", *rules)
 
 
-@pytest.mark.parametrize("command", ["acquire", "extend"])
-def test_a_missing_permission_is_named_before_the_command_begins(tool, client, worker, command):
-    assert tool.run("run", "lock", "--", "echo", "run") == (0, "run\n", "")
+@pytest.mark.parametrize("options, command", [
+    ([], "acquire"), ([], "extend"), (["--session"], "session")])
+def test_a_missing_permission_is_named_before_the_command_begins(tool, client, worker, options,
+                                                                 command):
+    words = ["run", *options, "lock", "--", "echo", "run"]
+    assert tool.run(*words) == (0, "run\n", "")
     worker(f"-dlock.{command}")
-    code, out, complaints = tool.run("run", "lock", "--", "echo", "run")
+    code, out, complaints = tool.run(*words)
     assert (code, out) == (REFUSED, "") and not client.exists("lock")
-    assert complaints.startswith("dlock: lock: the user needs the ACL rules +dlock.acquire "
-                                 "+dlock.extend +dlock.release ~* (")
+    assert complaints.startswith(f"dlock: lock: the user needs the ACL rules {RULES} (")
     assert "NOPERM" in complaints and f"dlock.{command}" in complaints
 
 

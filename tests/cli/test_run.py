@@ -132,9 +132,32 @@ def test_it_is_renewed_as_long_as_the_command_runs(tool, lock):
     process = tool.start("run", "--lease", "3s", "lock", "sh", "-c", "read a",
                          stdin=subprocess.PIPE)
     first = wait_until(lock.info, "the lock")
-    wait_for_extensions(lock.client, 4)  # one every third of the lease
+    wait_for_extensions(lock.client, 4)  # one every quarter of the lease
     assert lock.info()["fence"] == first["fence"]
     assert time.time() * 1000 - first["since"] > 3000
+    assert process.communicate("end\n") == ("", "") and process.returncode == 0
+
+
+@pytest.mark.parametrize("lease_ms", [1000, 1500])
+@pytest.mark.parametrize("options", [[], ["--session"]])
+def test_a_grace_of_half_the_lease_does_not_end_the_command(tool, lock, options, lease_ms):
+    """Whatever the lease in the URL is: the library's sessions last as long as that."""
+    tool.env["DLOCK_URL"] += f"?lease_ms={lease_ms}"
+    process = tool.start("run", "--lease", "1500ms", "--grace", "750ms", *options, "lock", "sh",
+                         "-c", "read a", stdin=subprocess.PIPE)
+    wait_until(lock.info, "the lock")
+    wait_for_extensions(lock.client, 8)
+    assert process.communicate("end\n") == ("", "") and process.returncode == 0
+
+
+@pytest.mark.parametrize("lease", ["10s", "30s"])
+def test_the_command_may_extend_its_lock(tool, lock, lease):
+    """10s is what the library takes as a lease where nothing is said."""
+    script = f'{TOOL} extend --lease 9m "$DLOCK_NAME" "$DLOCK_TOKEN" && echo extended; read a'
+    process = tool.start("run", "--lease", lease, "lock", "--", "sh", "-c", script,
+                         stdin=subprocess.PIPE)
+    assert process.stdout.readline() == "extended\n", process.stderr.read()
+    assert lock.info()["lease"] == 540_000
     assert process.communicate("end\n") == ("", "") and process.returncode == 0
 
 
@@ -250,8 +273,9 @@ def test_a_session_that_the_server_has_ended(tool, client, lock):
 
 
 def test_the_lock_ended_unnoticed_before_the_command_did(tool, server, client):
-    """The server tells of the loss at once only if the user may use CLIENT TRACKING."""
-    client.execute_command("ACL", "SETUSER", "untold", "on", "nopass", "~*", "+@all", "-client")
+    """The server tells of the loss at once only if the user may have a session."""
+    client.execute_command("ACL", "SETUSER", "untold", "on", "nopass", "~*", "+@all",
+                           "-dlock.session", "-dlock.info")
     tool.env["DLOCK_URL"] = f"redis://untold:any@127.0.0.1:{server.port}"
     process = tool.start("run", "lock", "--", "sh", "-c", "echo begun; read a",
                          stdin=subprocess.PIPE)

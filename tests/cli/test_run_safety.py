@@ -77,7 +77,7 @@ def test_a_runner_that_was_stopped_for_longer_than_the_lease_waits_again(tool, l
     command, notes = check
     for done in range(STOP_RUNS):  # the keeper may give the lock back after the end of the runner
         wait_until(lambda: lock.acquire("first", 600_000), "the lock of the run before")
-        process = tool.start("run", "--lease", "500ms", "lock", "--", *command)
+        process = tool.start("run", "--lease", "500ms", "--wait", "1h", "lock", "--", *command)
         wait_for_waiters(client, 1)
         kill(process.pid, number=signal.SIGSTOP)
         lock.release("first")
@@ -108,7 +108,7 @@ def test_it_does_not_wait_longer_than_it_was_told_to(tool, lock, client, check):
 def test_both_processes_are_stopped_for_longer_than_the_lease(tool, lock, client, check):
     command, notes = check
     lock.acquire("first", 600_000)
-    process = tool.start("run", "--lease", "600ms", "lock", "--", *command)
+    process = tool.start("run", "--lease", "600ms", "--wait", "1h", "lock", "--", *command)
     wait_for_waiters(client, 1)
     both = process.pid, keeper_of(process.pid)
     kill(*both, number=signal.SIGSTOP)

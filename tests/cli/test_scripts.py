@@ -66,6 +66,16 @@ def test_a_stranger_changes_nothing(tool, lock):
         lock.release("another")
 
 
+def test_a_lock_that_a_session_keeps_has_no_lease_to_extend(tool, client):
+    client.execute_command("DLOCK.SESSION", "session-number-1", "PX", 60_000)
+    client.execute_command("DLOCK.ACQUIRE", "lock", "t", "VIA", "session-number-1", "SESSION")
+    for options in [], ["--json"]:
+        assert tool.run("extend", *options, "lock", "t") == (
+            USAGE, "", "dlock: lock: held as long as its holder's session, which renews it: nothing "
+                       "to extend\n")
+    assert tool.run("release", "lock", "t") == (0, "", "")
+
+
 def test_acquire_waits_as_long_as_it_is_told(tool, lock, client):
     lock.acquire("another", 60_000)
     assert tool.run("acquire", "-n", "lock") == (BUSY, "", "")
