@@ -3,8 +3,9 @@
  *
  *   exit codes   of the library's statuses
  *   hints        what is wrong with the URL. A node of a cluster is known by its replies. A
- *                Sentinel does not know our commands, and a port with TLS drops the connection:
- *                then the host is asked once more by another kind of URL, without a password
+ *                Sentinel does not know our commands, a port with TLS drops the connection, and a
+ *                port without TLS does not answer a handshake: then the host is asked once more by
+ *                another kind of URL, without a password
  *   lines        one write(2) each: several processes may share the stream */
 #include "complain.h"
 
@@ -80,6 +81,7 @@ static dlock_status ask_again(const request *request, const char *scheme, const 
     dlock_client *client = NULL;
     dlock_client_options options = connect_options(request);
     options.urls = urls;
+    options.prefix = NULL; /* perhaps without TLS, so nothing of the user's is sent */
     int64_t timeout_ms = request->connect_timeout_ms + request->io_timeout_ms;
     dlock_status status = dlock_client_new(&client, &options);
     if (status == DLOCK_OK)
@@ -94,9 +96,10 @@ static bool is_sentinel(const request *request) {
     return has(why, "knows no master");
 }
 
-static bool is_tls(const request *request) {
+/* Is there a server that speaks, with or without TLS as the scheme says? */
+static bool is_answered_by(const request *request, const char *scheme) {
     char why[WHY_SIZE] = "";
-    dlock_status status = ask_again(request, "rediss://", "", why);
+    dlock_status status = ask_again(request, scheme, "", why);
     return status == DLOCK_OK || status == DLOCK_NOT_HELD || status == DLOCK_NO_MODULE ||
            status == DLOCK_REFUSED;
 }
@@ -106,13 +109,17 @@ static const char *find_hint(const request *request, dlock_status status, const 
     const char *url = request->urls[0];
     bool is_cluster = has(url, "+cluster://");
     bool is_plain = request->url_count == 1 && strncmp(url, "redis://", 8) == 0;
+    bool is_secure = request->url_count == 1 && strncmp(url, "rediss://", 9) == 0;
     bool is_cut = has(cause, "Connection reset") || has(cause, "closed the connection");
     if (!is_cluster && ((status == DLOCK_PROTOCOL && has(cause, "MOVED ")) ||
                         (status == DLOCK_REFUSED && has(cause, "CLUSTERDOWN "))))
         return "the server is a node of a cluster: use redis+cluster://";
     if (is_plain && has(cause, "unknown command") && is_sentinel(request))
         return "the server is a Sentinel: use redis+sentinel://host/master";
-    if (is_plain && is_cut && is_tls(request)) return "the server expects TLS: use rediss://";
+    if (is_plain && is_cut && is_answered_by(request, "rediss://"))
+        return "the server expects TLS: use rediss://";
+    if (is_secure && has(cause, "TLS") && is_answered_by(request, "redis://"))
+        return "the server does not speak TLS at this port: use redis://";
     return NULL;
 }
 

@@ -71,8 +71,8 @@ def test_a_lock_that_a_session_keeps_has_no_lease_to_extend(tool, client):
     client.execute_command("DLOCK.ACQUIRE", "lock", "t", "VIA", "session-number-1", "SESSION")
     for options in [], ["--json"]:
         assert tool.run("extend", *options, "lock", "t") == (
-            USAGE, "", "dlock: lock: held as long as its holder's session, which renews it: nothing "
-                       "to extend\n")
+            USAGE, "", "dlock: lock: held as long as its holder's session, which renews it: "
+                       "nothing to extend\n")
     assert tool.run("release", "lock", "t") == (0, "", "")
 
 

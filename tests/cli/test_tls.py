@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from support.fake_server import FakeServer
 from support.tls import serving
 from support.tool import TOOL
 
@@ -82,6 +83,24 @@ def test_a_url_without_tls_gets_a_hint(make_tool, tls_server, words):
     code, out, complaints = tool.run(*words)
     assert code in (UNREACHABLE, 75) and out == ""
     assert ": the server expects TLS: use rediss:// (" in complaints
+
+
+@pytest.mark.parametrize("words", [["acquire", "-n", "lock"], ["run", "lock", "--", "true"],
+                                   ["list"], ["info", "lock"]], ids=lambda words: words[0])
+def test_a_url_with_tls_at_a_port_without_gets_a_hint(make_tool, server, words):
+    tool = make_tool(f"rediss://127.0.0.1:{server.port}")
+    code, out, complaints = tool.run(words[0], "--connect-timeout", "200ms", *words[1:])
+    assert (code, out) == (UNREACHABLE, "")
+    assert ": the server does not speak TLS at this port: use redis:// (" in complaints
+
+
+def test_what_is_sent_without_tls_to_find_that_out_tells_nothing(make_tool):
+    asked = []
+    server = FakeServer(lambda words: asked.append(words) or b"*-1\r\n")
+    make_tool(f"rediss://worker:secret-1@127.0.0.1:{server.port}").run(
+        "info", "--connect-timeout", "200ms", "--prefix", "secret-2:", "secret-3")
+    server.close()
+    assert asked and b"secret" not in b" ".join(word for words in asked for word in words)
 
 
 def test_the_hint_is_for_ports_with_tls(make_tool):
