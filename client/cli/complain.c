@@ -114,6 +114,7 @@ static const char *find_hint(const request *request, dlock_status status, const 
     if (!is_cluster && ((status == DLOCK_PROTOCOL && has(cause, "MOVED ")) ||
                         (status == DLOCK_REFUSED && has(cause, "CLUSTERDOWN "))))
         return "the server is a node of a cluster: use redis+cluster://";
+    if (has(cause, "WRONGTYPE ")) return "the key of this name is not a lock";
     if (is_plain && has(cause, "unknown command") && is_sentinel(request))
         return "the server is a Sentinel: use redis+sentinel://host/master";
     if (is_plain && is_cut && is_answered_by(request, "rediss://"))

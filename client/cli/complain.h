@@ -47,8 +47,8 @@ exit_code complain_query(const request *request, const char *context, dlock_stat
 #define ACL_LOCK  "+dlock.session +dlock.acquire +dlock.extend +dlock.release ~*"
 #define ACL_INFO  "+dlock.info %R~*"
 #define ACL_WATCH ACL_INFO "; at once with +dlock.session +dlock.watch +dlock.unwatch"
-#define ACL_LIST "+scan +dlock.info %R~*"
-#define ACL_TOP  "+scan +dlock.info +info %R~*"
+#define ACL_LIST  "+scan +dlock.info %R~*"
+#define ACL_TOP   "+scan +dlock.info +info %R~*"
 
 #define ACL_SERVER_INFO "+info"
 

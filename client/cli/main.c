@@ -92,7 +92,10 @@ static int obey(request *request, int argc, char **argv) {
         if (!is_read && request->is_http) metrics_decline();
         return is_read ? subcommands[i].run(request) : code;
     }
-    complain(argc > 1 ? "no such command; see dlock --help" : "which command? see dlock --help");
+    if (argc > 1)
+        complain("%s: no such command; see dlock --help", word);
+    else
+        complain("which command? see dlock --help");
     return EXIT_CODE_USAGE;
 }
 

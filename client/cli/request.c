@@ -257,8 +257,8 @@ static bool check(const request *request, const subcommand *subcommand) {
         return false;
     }
     if (words >= subcommand->words_min && (most < 0 || words <= most)) return true;
-    complain("usage: dlock %s [option...] %s; see dlock %s --help", subcommand->name,
-             subcommand->synopsis, subcommand->name);
+    complain("usage: dlock %s [option...]%s%s; see dlock %s --help", subcommand->name,
+             subcommand->synopsis[0] != '\0' ? " " : "", subcommand->synopsis, subcommand->name);
     return false;
 }
 

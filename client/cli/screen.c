@@ -3,6 +3,7 @@
  * today know. */
 #include "screen.h"
 
+#include "text.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -65,7 +66,8 @@ void screen_page_begin(void) {
 static void put(const char *before, const char *text, const char *after) {
     if (lines_left <= 0) return;
     lines_left--;
-    printf("%s%.*s%s%s%s", before, width, text, after, REST_OF_LINE, lines_left > 0 ? "\n" : "");
+    printf("%s%.*s%s%s%s", before, (int)column_cut(text, (size_t)width), text, after, REST_OF_LINE,
+           lines_left > 0 ? "\n" : "");
 }
 
 void screen_line(const char *text) {

@@ -62,31 +62,76 @@ const char *escape_text(char *safe, size_t size, const char *bytes, size_t lengt
 /* Replaces the middle of a long text: names with the same prefix differ at the end. */
 static const char gap[] = "..";
 
-static size_t append(char *end, unsigned char byte) {
-    if (byte >= 0x20 && byte < 0x7F) {
-        *end = (char)byte;
-        return 1;
+/* Characters that take two columns of a terminal: those of East Asia, and most pictures. A sequence
+ * of several, such as an accent of its own, may take fewer columns than counted. */
+static bool is_wide(const unsigned char *c, size_t size) {
+    if (size < 3) return false;
+    unsigned code = (c[0] & 0x0Fu) << 12 | (c[1] & 0x3Fu) << 6 | (c[2] & 0x3Fu);
+    if (size == 4) return c[0] == 0xF0 && (c[1] >= 0xA0 || (c[1] == 0x9F && c[2] >= 0x8C));
+    return (code >= 0x1100 && code <= 0x115F) || (code >= 0x2E80 && code <= 0xA4CF) ||
+           (code >= 0xAC00 && code <= 0xD7A3) || (code >= 0xF900 && code <= 0xFAFF) ||
+           (code >= 0xFE30 && code <= 0xFE6F) || (code >= 0xFF00 && code <= 0xFF60);
+}
+
+/* size: of a safe character; 0: one byte, as \xHH. */
+static size_t columns_of(const char *bytes, size_t size) {
+    if (size == 0) return 4;
+    return is_wide((const unsigned char *)bytes, size) ? 2 : 1;
+}
+
+/* How many bytes at the front fit; columns: those that they take. */
+static size_t fit_front(const char *bytes, size_t length, size_t width, size_t *columns) {
+    size_t used = 0;
+    for (*columns = 0; used < length;) {
+        size_t size = escape_safe_length(bytes + used, length - used);
+        size_t more = columns_of(bytes + used, size);
+        if (*columns + more > width) break;
+        *columns += more;
+        used += size > 0 ? size : 1;
     }
-    return (size_t)sprintf(end, "\\x%02x", byte);
+    return used;
+}
+
+/* The same at the end. */
+static size_t fit_end(const char *bytes, size_t length, size_t width, size_t *columns) {
+    size_t used = 0;
+    for (*columns = 0; used < length;) {
+        const char *end = bytes + length - used;
+        size_t size = length - used < 4 ? length - used : 4;
+        while (size > 0 && escape_safe_length(end - size, size) != size)
+            size--;
+        size_t more = columns_of(end - size, size);
+        if (*columns + more > width) break;
+        *columns += more;
+        used += size > 0 ? size : 1;
+    }
+    return used;
+}
+
+size_t column_cut(const char *text, size_t width) {
+    size_t columns;
+    return fit_front(text, strlen(text), width, &columns);
 }
 
 const char *column_show(char text[COLUMN_MAX * 4 + 1], const char *bytes, size_t length,
                         size_t width, int is_padded) {
-    char all[4 * COLUMN_MAX + 8];
-    size_t size = 0;
+    enum { SIZE = COLUMN_MAX * 4 + 1, SHORT = 8 };
+    size_t shown, tail_shown;
     if (width > COLUMN_MAX) width = COLUMN_MAX;
-    for (size_t i = 0; i < length && i < COLUMN_MAX; i++)
-        size += append(all + size, (unsigned char)bytes[i]);
-    if (size > width && width > 8) {
-        size_t tail = width / 3, head = width - tail - strlen(gap);
-        sprintf(text, "%.*s%s%.*s", (int)head, all, gap, (int)tail, all + size - tail);
-    } else {
-        size_t shown = size < width ? size : width;
-        memcpy(text, all, shown);
-        text[shown] = '\0';
+    size_t head = fit_front(bytes, length, width, &shown);
+    bool has_gap = head < length && width > SHORT;
+    if (has_gap) head = fit_front(bytes, length, width - width / 3 - strlen(gap), &shown);
+    escape_text(text, SIZE, bytes, head);
+    if (has_gap) {
+        size_t tail = fit_end(bytes + head, length - head, width / 3, &tail_shown);
+        strcat(text, gap);
+        escape_text(text + strlen(text), SIZE - strlen(text), bytes + length - tail, tail);
+        shown += strlen(gap) + tail_shown;
     }
-    for (size_t shown = strlen(text); is_padded && shown < width; shown++)
-        strcpy(text + shown, " ");
+    size_t used = strlen(text);
+    for (; is_padded && shown < width; shown++)
+        text[used++] = ' ';
+    text[used] = '\0';
     return text;
 }
 

@@ -26,9 +26,13 @@ const char *escape_text(char *safe, size_t size, const char *bytes, size_t lengt
 
 enum { COLUMN_MAX = 256 };
 
-/* At most width characters; is_padded: just that many. The result is text. */
+/* The text, escaped, in at most width columns of a terminal; is_padded: just that many. The result
+ * is text. */
 const char *column_show(char text[COLUMN_MAX * 4 + 1], const char *bytes, size_t length,
                         size_t width, int is_padded);
+
+/* How many bytes of a safe text fit into so many columns. */
+size_t column_cut(const char *text, size_t width);
 
 /* -- durations: 500ms, 5s, 2m, 1h, 1d; a bare number is seconds */
 

@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_SIZE = 512, WHY_SIZE = 300, LIST_TIMEOUT_MS = 30000 };
+enum { LINE_SIZE = 2048, WHY_SIZE = 300, LIST_TIMEOUT_MS = 30000 };
 enum { NUMBERS_WIDTH = 23, NAME_PARTS = 52 }; /* of the rest of a line, in hundredths */
 
 static const char *const sort_keys[] = {"waiters", "age", "ttl", "name"};

@@ -226,10 +226,24 @@ def test_info_of_somebodys_string(tool, client):
     assert "SET NX PX" in tool.run("info", "lock")[1]
 
 
-def test_what_is_no_lock(tool, client):
+@pytest.mark.parametrize("words", [["info"], ["acquire"], ["wait"], ["watch"],
+                                   ["run", "lock", "--", "echo"], ["release", "--force", "--yes"]],
+                         ids=lambda words: words[0])
+def test_what_is_no_lock(tool, client, words):
     client.lpush("lock", "x")
-    code, out, complaints = tool.run("info", "lock")
+    code, out, complaints = tool.run(*words, *[] if words[0] == "run" else ["lock"])
     assert code == USAGE and out == "" and "WRONGTYPE" in complaints
+    assert ": the key of this name is not a lock (" in complaints
+    assert client.lrange("lock", 0, -1) == [b"x"]
+
+
+def test_names_in_any_language_are_shown_as_they_are(tool, client):
+    name = "größe 名前"
+    Lock(client, name).acquire("Ünï", 60_000)
+    assert f"name     {name}\nholder   Ünï\n" in tool.run("info", name)[1]
+    title, line = tool.run("list")[1].splitlines()
+    assert line.startswith(f"{name}{' ' * 18} Ünï ") and title.index("HOLDER") == 29
+    assert " held Ünï fence " in tool.run("watch", "--rounds", "1", name)[1]
 
 
 def test_bytes_that_could_do_harm_are_not_shown_as_they_are(tool, lock):
@@ -320,6 +334,13 @@ def test_a_server_without_the_module(make_tool, start_server, words):
 def test_usage(tool, words):
     code, out, complaints = tool.run(*words)
     assert (code, out) == (USAGE, "") and complaints.startswith("dlock: ")
+
+
+def test_a_wrong_command_is_named(tool):
+    assert tool.run("relese", "lock") == (USAGE, "", "dlock: relese: no such command; see dlock "
+                                                     "--help\n")
+    assert tool.run("session", "x")[2] == \
+        "dlock: usage: dlock session [option...]; see dlock session --help\n"
 
 
 def test_help_names_every_option(tool):

@@ -76,6 +76,29 @@ TEST(what_could_move_the_cursor_is_spelled_out) {
     check("a\0b\n\xff", 5, 20, 0, "a\\x00b\\x0a\\xff");
 }
 
+TEST(the_end_is_the_end_of_all) {
+    static char bytes[2000];
+    memset(bytes, 'x', sizeof(bytes));
+    memcpy(bytes + sizeof(bytes) - 4, "last", 4);
+    check(bytes, sizeof(bytes), 12, 1, "xxxxxx..last");
+}
+
+TEST(letters_of_all_languages_are_shown) {
+    check("\u00fcn\u00ef", 5, 5, 1, "\u00fcn\u00ef  ");
+    check("\u540d\u524d", 6, 5, 1, "\u540d\u524d "); /* two columns each */
+    check("\U0001F512!", 5, 4, 1, "\U0001F512! ");
+    check("\u540d\u524d", 6, 3, 1, "\u540d ");
+    check("\u540d\u524d\u540d\u524d\u540d\u524d", 18, 11, 1, "\u540d\u524d\u540d..\u524d ");
+    check("\u00fc\xc3", 3, 20, 0, "\u00fc\\xc3"); /* the second is cut off */
+    check("\u202e", 3, 20, 0, "\\xe2\\x80\\xae"); /* writes backwards */
+}
+
+TEST(a_cut_keeps_whole_letters) {
+    CHECK_EQUAL(column_cut("\u00fcn\u00ef", 2), 3u);
+    CHECK_EQUAL(column_cut("\u540d\u524d", 3), 3u);
+    CHECK_EQUAL(column_cut("abc", 9), 3u);
+}
+
 TEST(no_length_is_too_much) {
     static char bytes[1000];
     char text[COLUMN_MAX * 4 + 1];
