@@ -114,6 +114,8 @@ static const char *find_hint(const request *request, dlock_status status, const 
     if (!is_cluster && ((status == DLOCK_PROTOCOL && has(cause, "MOVED ")) ||
                         (status == DLOCK_REFUSED && has(cause, "CLUSTERDOWN "))))
         return "the server is a node of a cluster: use redis+cluster://";
+    if (has(cause, "NOAUTH ")) return "the server wants a password, see --password-file";
+    if (has(cause, "WRONGPASS ")) return "the user or the password is wrong";
     if (has(cause, "WRONGTYPE ")) return "the key of this name is not a lock";
     if (is_plain && has(cause, "unknown command") && is_sentinel(request))
         return "the server is a Sentinel: use redis+sentinel://host/master";

@@ -20,7 +20,9 @@
 #include "complain.h"
 #include "output.h"
 #include "subcommands.h"
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,10 +69,13 @@ static void open_standard_files(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0) return;
 }
 
-/* Output that was lost, on a full disk for example, must not look like success. */
+/* Output that was lost, on a full disk for example, must not look like success. A reader that has
+ * ended is no news: the tool ends by SIGPIPE, as others do. The library's threads, which print for
+ * "watch", block that signal. */
 static int end_output(int code) {
     int error = output_flush();
     if (error == 0) return code;
+    if (error == EPIPE) raise(SIGPIPE); /* returns if the signal is ignored */
     complain("stdout: %s", strerror(error));
     return code == EXIT_CODE_OK ? EXIT_CODE_INTERNAL : code;
 }

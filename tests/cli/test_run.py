@@ -204,6 +204,10 @@ def test_a_wrong_password_is_refused_and_not_shown(make_tool, server, client):
     tool = make_tool(f"redis://:wrong-5678@127.0.0.1:{server.port}")
     code, out, complaints = tool.run("run", "lock", "true")
     assert (code, out) == (REFUSED, "") and "5678" not in complaints
+    assert "dlock: lock: the user or the password is wrong (" in complaints
+    tool.env["DLOCK_URL"] = f"redis://127.0.0.1:{server.port}"
+    code, out, complaints = tool.run("run", "lock", "true")
+    assert (code, out) == (REFUSED, "") and "wants a password, see --password-file (" in complaints
 
 
 # -- signals ---------------------------------------------------------------------------------------

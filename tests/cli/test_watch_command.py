@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 
 from support.server import free_port
 
@@ -42,6 +43,16 @@ def test_a_hostile_token_cannot_forge_a_line(tool, lock):
     lock.acquire("a\nb", 60_000)
     _, out, _ = tool.run("watch", "-r", 1, "lock")
     assert out.count("\n") == 1 and "\\x0a" in out
+
+
+def test_a_reader_that_ends_ends_the_watch(tool, lock):
+    """By SIGPIPE and without a complaint, as "dlock watch lock | head -1" expects."""
+    process = tool.start("watch", "lock")
+    assert process.stdout.readline().endswith(" free\n")
+    process.stdout.close()
+    lock.acquire("alice", 60_000)
+    assert (process.wait(50), process.stderr.read()) == (-signal.SIGPIPE, "")
+    process.stdout = None
 
 
 def test_without_a_server_it_says_so(make_tool):
