@@ -113,7 +113,7 @@ static bool is_confirmed(const request *request, const sightings *holders) {
     char answer[16] = "";
     for (size_t i = 0; i < holders->count; i++)
         show_holder(request->words[0], &holders->all[i]);
-    fprintf(stderr, "Its holder may not notice before its next renewal. Release it? [y/N] ");
+    fprintf(stderr, "A holder without a session notices only when it renews. Release it? [y/N] ");
     return fgets(answer, sizeof(answer), stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
 }
 

@@ -44,11 +44,15 @@ exit_code complain_query(const request *request, const char *context, dlock_stat
 
 /* -- ACL rules that a user needs, for --help and for complaints. The man page has them too */
 
-#define ACL_LOCK  "+dlock.session +dlock.acquire +dlock.extend +dlock.release ~*"
-#define ACL_INFO  "+dlock.info %R~*"
-#define ACL_WATCH ACL_INFO "; at once with +dlock.session +dlock.watch +dlock.unwatch"
-#define ACL_LIST  "+scan +dlock.info %R~*"
-#define ACL_TOP   "+scan +dlock.info +info %R~*"
+#define ACL_LOCK "+dlock.session +dlock.acquire +dlock.extend +dlock.release ~*"
+#define ACL_INFO "+dlock.info %R~*"
+
+/* Only for --help: without these, changes and losses are noticed later. */
+#define ACL_WATCH_AT_ONCE "to be told at once: +dlock.session +dlock.watch +dlock.unwatch"
+#define ACL_LOSS_AT_ONCE  "to be told of a loss at once: +dlock.watch +dlock.unwatch +dlock.info"
+
+#define ACL_LIST "+scan +dlock.info %R~*"
+#define ACL_TOP  "+scan +dlock.info +info %R~*"
 
 #define ACL_SERVER_INFO "+info"
 

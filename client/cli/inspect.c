@@ -64,8 +64,12 @@ static void show_queue(const queue *queue) {
         escape_text(token, sizeof(token), place->token, place->token_length);
         duration_show(waiting->waited_ms, waited);
         duration_show(waiting->left_ms, left);
-        printf("%7zu  %s, %swaits for %s, for up to %s more, client %" PRId64 "\n", i + 1, token,
-               waiting->mode == DLOCK_SHARED ? "shared, " : "", waited, left, waiting->client);
+        printf("%7zu  %s, %swaits for %s, for up to %s more, ", i + 1, token,
+               waiting->mode == DLOCK_SHARED ? "shared, " : "", waited, left);
+        if (waiting->client == 0)
+            printf("by its session\n");
+        else
+            printf("client %" PRId64 "\n", waiting->client);
     }
 }
 

@@ -30,7 +30,7 @@
 
 static const subcommand subcommands[] = {
     {"run", FOR_RUN, "NAME [--] COMMAND [ARGUMENT...]", "run a command while a lock is held",
-     "ACL rules: " ACL_LOCK, 1, -1, run},
+     "ACL rules: " ACL_LOCK "\n" ACL_LOSS_AT_ONCE, 1, -1, run},
     {"acquire", FOR_ACQUIRE, "NAME", "take a lock and print its token; the lock stays held", NULL,
      1, 1, claim_acquire},
     {"extend", FOR_EXTEND, "NAME TOKEN", "start the lease of a lock anew", NULL, 2, 2,
@@ -41,7 +41,7 @@ static const subcommand subcommands[] = {
     {"info", FOR_INFO, "NAME", "show who holds a lock, since when, and who waits", NULL, 1, 1,
      inspect_info},
     {"watch", FOR_WATCH, "NAME", "print a line whenever a lock changes hands",
-     "ACL rules: " ACL_WATCH, 1, 1, watch},
+     "ACL rules: " ACL_INFO "\n" ACL_WATCH_AT_ONCE, 1, 1, watch},
     {"list", FOR_LIST, "[PATTERN]", "show all held locks, or those that match a pattern",
      "ACL rules: " ACL_LIST, 0, 1, inspect_list},
     {"session", FOR_SESSION, "", "show who is present at each server: sessions, and what they have",

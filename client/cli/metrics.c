@@ -58,7 +58,7 @@ static const struct row {
     {"dlock_wait_timeouts", "dlock_wait_timeouts", "counter", "Waits that ended without a lock."},
     {"dlock_queue_full", "dlock_queue_full", "counter", "Waits refused because of a full queue."},
     {"dlock_session_releases", "dlock_session_releases", "counter",
-     "Locks that ended with their connection."},
+     "Locks that ended with their session or connection."},
 };
 
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };

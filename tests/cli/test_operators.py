@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import signal
 
 import pytest
@@ -166,7 +167,7 @@ def test_force_asks_at_a_terminal(open_terminal, lock, answer, is_released):
     lock.acquire("alice", 60_000)
     terminal = open_terminal(TOOL, "release", "--force", "lock")
     terminal.wait_for("lock: held by alice for ")
-    terminal.wait_for("may not notice before its next renewal. Release it? [y/N] ")
+    terminal.wait_for("without a session notices only when it renews. Release it? [y/N] ")
     terminal.type(answer)
     assert terminal.wait() == (0 if is_released else BUSY)
     assert (lock.info() is None) == is_released
@@ -246,6 +247,23 @@ def test_a_permission_that_is_withdrawn_while_the_command_runs_is_named(tool, wo
     complaints = process.stderr.read()
     assert "the lock is lost: the server refused (" in complaints
     assert "NOPERM" in complaints and "dlock.extend" in complaints
+
+
+def test_a_user_who_may_watch_is_told_of_a_loss_at_once(tool, client, worker):
+    """The next renewal would come long after the end of the test."""
+    rules = re.search(r"^to be told of a loss at once: (.*)$", tool.run("run", "--help")[1], re.M)
+    worker(*rules[1].split())
+    process, pids = tool.start_group("--lease", "1h")
+    client.delete("lock")
+    assert process.wait(50) == LOST and not any(map(is_alive, pids))
+
+
+def test_a_wait_needs_the_permission_for_a_session(tool, lock, worker):
+    worker("-dlock.session")
+    assert tool.run("run", "lock", "--", "echo", "run") == (0, "run\n", "")
+    lock.acquire("another", 600_000)
+    code, out, complaints = tool.run("run", "lock", "--", "echo", "run")
+    assert (code, out) == (REFUSED, "") and f"needs the ACL rules {RULES} (" in complaints
 
 
 # -- text from outside -----------------------------------------------------------------------------

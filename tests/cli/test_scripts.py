@@ -214,6 +214,15 @@ def test_a_token_in_json_is_the_token(tool, server, lock):
     assert got["token"] == token and [each["token"] for each in got["queue"]] == [token + "2"]
 
 
+def test_a_waiter_by_a_session_has_no_client(tool, client, lock):
+    lock.acquire("alice", 60_000)
+    client.execute_command("DLOCK.SESSION", "session-number-1", "PX", 60_000)
+    client.execute_command("DLOCK.ACQUIRE", "lock", "bob", "PX", 60_000, "WAIT", 60_000, "VIA",
+                           "session-number-1")
+    assert "more, by its session\n" in tool.run("info", "lock")[1]
+    assert run_json(tool, "info", "lock")["queue"][0]["client"] == 0
+
+
 def test_info_of_a_free_lock(tool):
     assert tool.run("info", "lock") == (BUSY, "free\n", "")
     assert run_json(tool, "info", "lock", code=BUSY) == {"name": "lock", "free": True}
@@ -346,7 +355,7 @@ def test_a_wrong_command_is_named(tool):
 def test_help_names_every_option(tool):
     code, out, _ = tool.run("--help")
     assert code == 0
-    for name in "run", "acquire", "release", "extend", "wait", "info", "list":
+    for name in "run", "acquire", "release", "extend", "wait", "info", "list", "watch", "session":
         assert f"  {name} " in out
         code, text, complaints = tool.run(name, "--help")
         assert (code, complaints) == (0, "")
