@@ -60,7 +60,7 @@ def test_stop_and_go_on(shell, lock):
     shell.type("\x1a")
     after = shell.wait_for("Stopped", after=after)
     after = shell.wait_for("$ ", after=after)
-    wait_for_extensions(lock.client, 4)  # for longer than the lease
+    wait_for_extensions(lock.client, 6)  # for longer than the lease
     assert lock.info()["fence"] == fence
     after = say(shell, "fg")
     shell.type("words\n")
