@@ -266,7 +266,12 @@ test-servers: ## run the module suite on Redis 7.0, 8.0, 8.6, Valkey 8.0, 8.1, 9
 .PHONY: test-build
 test-build: $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(OUT)/libdlock.so $(OUT)/libdlock.a \
     $(OUT)/dlock $(if $(SANITIZE),$(UNIT_TESTS)) $(CLIENT_TESTS) $(FENCED_WRITERS) \
-    $(TORTURE_WORKERS)
+    $(TORTURE_WORKERS) build/tests/clock.so
+
+# Preloaded into servers, whose clocks the tests set.
+build/tests/clock.so: tests/support/clock.c $(BUILT_BY)
+	@mkdir -p $(@D)
+	$(CC) -shared -fPIC -O2 -o $@ $<
 
 # What "make test" needs of a build with sanitizers.
 .PHONY: test-build-sanitized

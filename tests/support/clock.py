@@ -19,7 +19,7 @@ def library():
     """What to preload, compiled when it is older than its source."""
     if not LIBRARY.exists() or LIBRARY.stat().st_mtime < SOURCE.stat().st_mtime:
         LIBRARY.parent.mkdir(parents=True, exist_ok=True)
-        new = LIBRARY.with_suffix(f".{os.getpid()}")
+        new = LIBRARY.with_suffix(f".{os.getpid()}.new")
         subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", new, SOURCE], check=True)
         new.rename(LIBRARY)
     return LIBRARY
