@@ -45,8 +45,7 @@ static void stop(routed_run *run) {
     const attempt *attempt = run->attempt;
     if (attempt->may_hold && run->server != NULL) attempt_release_behind(attempt, run->server);
     run_leave_session(run);
-    own_connection_free(run->own);
-    run->own = NULL;
+    acknowledgement_stop(&run->ack);
     loop_clear_timer(run->router->base.loop, &run->timer);
     list_remove(&run->wait.node);
     server_free(run->server);
@@ -86,8 +85,6 @@ static void send_request(routed_run *run) {
 }
 
 static void go_to(routed_run *run, server *server, bool is_asking) {
-    own_connection_free(run->own);
-    run->own = NULL;
     server_share(server);
     server_free(run->server);
     run->server = server;
@@ -247,10 +244,10 @@ static void judge_success(routed_run *run) {
         attempt->asked_us = presence_renewed_us(&tie->guest);
         attempt->lease_ms = presence_timeout_ms(&tie->guest);
     }
-    if (!run_needs_replicas(run) || run->phase == RUN_REPLICAS)
+    if (run_needs_replicas(run))
+        run_await_replicas(run);
+    else
         finish(run);
-    else if (!run_send_replicas(run))
-        end(run, DLOCK_NO_MEMORY, false, "no memory");
 }
 
 /* The server has forgotten the session, or nobody has opened it yet. */
@@ -274,9 +271,46 @@ static void judge_error(routed_run *run) {
         await_session(run);
     else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause))
         follow(run, &redirect);
-    else if (!(run->own != NULL && run->is_granted && run_takes_lock(run) && run_send_release(run)))
+    else
         fail_by_reply(run);
 }
+
+/* -- replicas */
+
+/* Too few replicas have the lock, or nobody knows. */
+static void undo(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
+    acknowledgement_stop(&run->ack);
+    connection_abandon(&run->request);
+    run->is_granted = true;
+    attempt_set_result(run->attempt, status, is_transient, cause);
+    if (!run_takes_lock(run) || !run_send_release(run)) fail_by_reply(run);
+}
+
+void run_take_acknowledgement(acknowledgement *ack, const reply *reply, const char *cause) {
+    routed_run *run = container_of(ack, routed_run, ack);
+    verdict verdict;
+    if (reply == NULL) {
+        undo(run, DLOCK_NO_REPLICAS, false, cause);
+        return;
+    }
+    read_replicas_reply(&verdict, reply, ack->min_replicas);
+    if (verdict.status == DLOCK_OK)
+        finish(run);
+    else
+        undo(run, verdict.status, verdict.is_transient, verdict.cause);
+}
+
+/* To the EXTEND: the WAIT behind it is next, unless the lock is lost or has moved. */
+static void on_written(routed_run *run, dlock_status status, const char *cause) {
+    if (status != DLOCK_OK) {
+        undo(run, DLOCK_NO_REPLICAS, false, cause);
+    } else if (run->attempt->status != DLOCK_OK) {
+        acknowledgement_stop(&run->ack);
+        judge_error(run);
+    }
+}
+
+/* -- the end of a request */
 
 static void on_request_done(request *request, dlock_status status, const char *cause) {
     routed_run *run = container_of(request, routed_run, request);
@@ -286,16 +320,16 @@ static void on_request_done(request *request, dlock_status status, const char *c
         fail_by_reply(run);
         return;
     }
-    if (run->phase != RUN_REPLICAS) attempt->asked_us = request->sent_us;
+    if (run->phase == RUN_REPLICAS) {
+        on_written(run, status, cause);
+        return;
+    }
+    attempt->asked_us = request->sent_us;
     if (status == DLOCK_PROTOCOL && request->sent_us != 0) {
         run->is_granted = true;
         if (attempt->guarded.words != NULL) status = DLOCK_IN_DOUBT;
     }
-    if (status != DLOCK_OK && run->phase == RUN_REPLICAS) {
-        run->is_granted = true; /* nobody knows how many replicas have it */
-        attempt_set_result(attempt, DLOCK_NO_REPLICAS, false, cause);
-        judge_error(run);
-    } else if (status != DLOCK_OK) {
+    if (status != DLOCK_OK) {
         fail(run, status, is_transient, cause);
     } else if (attempt->status == DLOCK_OK) {
         judge_success(run);
@@ -403,10 +437,7 @@ static void on_run_due(loop_timer *timer) {
         give_up_place(run, "no event in time");
         break;
     case RUN_REPLICAS:
-        connection_abandon(&run->request);
-        run->is_granted = true;
-        attempt_set_result(run->attempt, DLOCK_NO_REPLICAS, false, "no reply of replicas in time");
-        judge_error(run);
+        undo(run, DLOCK_NO_REPLICAS, false, "no reply of replicas in time");
         break;
     case RUN_UNDO: /* no reply to the RELEASE: a withdrawal goes on */
         connection_abandon(&run->request);

@@ -11,13 +11,12 @@
  *             the same token ties it again. If the reply is the same fence, nobody else held the
  *             lock in between
  *
- * Invariants: a lock is in the heap, or blocked, or under way, or paused, or nothing is to come. A
- * lock that is untied is not extended: an attempt under way ties it. Each extension with replicas
- * takes a connection, so only some may be under way, and further locks are blocked meanwhile. */
+ * Invariants: a lock is in the heap, or under way, or paused, or nothing is to come. A lock that is
+ * untied is not extended: an attempt under way ties it. */
 #include "lease/renewal.h"
 
 /* A lock joins a wave if it is due within this part of its time between two renewals. */
-enum { JOIN_PARTS = 2, JOINERS_MAX = 1024, WITH_REPLICAS_MAX = 16 };
+enum { JOIN_PARTS = 2, JOINERS_MAX = 1024 };
 enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 500, BREATH_US = 1000 };
 enum { TIE_LEASE_MS = 1 }; /* the server never makes a lease shorter */
 
@@ -27,21 +26,15 @@ static int64_t now_of(const renewal *renewal) {
 
 /* -- when */
 
-static bool can_unblock(const renewal *renewal) {
-    return renewal->with_replicas < WITH_REPLICAS_MAX && !list_is_empty(&renewal->blocked);
-}
-
 static void set_timer(renewal *renewal) {
     const heap_node *first = heap_first(&renewal->due), *set = &renewal->timer.node;
     int64_t due_us = first == NULL ? DEADLINE_NEVER : first->due_us;
-    if (can_unblock(renewal)) due_us = 0;
     if (heap_has(set) && set->due_us == due_us) return;
     loop_set_timer(renewal->deployment->loop, &renewal->timer, due_us);
 }
 
 static void unschedule(kept_lock *kept) {
     heap_remove(&kept->renewal->due, &kept->node);
-    list_remove(&kept->blocked_node);
 }
 
 static void schedule(kept_lock *kept, int64_t due_us) {
@@ -74,7 +67,6 @@ static void lose(kept_lock *kept) {
 /* The attempt is done or abandoned. */
 static void restore_attempt(kept_lock *kept) {
     attempt *attempt = kept->attempt;
-    if (!kept->is_untied && kept->min_replicas > 0) kept->renewal->with_replicas--;
     kept->is_under_way = false;
     attempt->is_background = false;
     attempt->fence = kept->fence;
@@ -224,7 +216,6 @@ static void on_attempt_done(attempt *attempt) {
         settle_tie(kept, fence);
     else
         settle_extension(kept);
-    set_timer(kept->renewal); /* an extension with replicas may have made room for another */
 }
 
 /* A lock is tied without replicas: an acquire that too few acknowledge would be undone. */
@@ -245,10 +236,8 @@ static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
         attempt->fence = 0;
         attempt->terms.min_replicas = 0;
     }
-    if (attempt->terms.min_replicas > 0) kept->renewal->with_replicas++;
     if (attempt->terms.replica_timeout_ms > deployment->io_timeout_ms)
-        attempt->terms.replica_timeout_ms =
-            deployment->io_timeout_ms; /* blocked locks wait for this */
+        attempt->terms.replica_timeout_ms = deployment->io_timeout_ms; /* others wait for this */
     kept->is_under_way = true;
     deployment_start(deployment, attempt);
 }
@@ -263,15 +252,9 @@ static bool can_join(const kept_lock *kept, int64_t now_us) {
 
 /* Nothing is to come if the lock is gone, or a renewal would gain too little. */
 static void start(kept_lock *kept, int64_t now_us) {
-    renewal *renewal = kept->renewal;
     uint32_t lease_ms = lease_renew_for_ms(kept->lease, now_us);
-    bool needs_replicas = kept->min_replicas > 0 && !kept->is_untied;
     if (now_us >= lease_gone_at_us(kept->lease)) return;
-    if (lease_ms == 0 && !kept->is_untied) return;
-    if (needs_replicas && renewal->with_replicas == WITH_REPLICAS_MAX)
-        list_append(&renewal->blocked, &kept->blocked_node);
-    else
-        start_attempt(kept, lease_ms);
+    if (lease_ms > 0 || kept->is_untied) start_attempt(kept, lease_ms);
 }
 
 static void on_due(loop_timer *timer) {
@@ -279,11 +262,6 @@ static void on_due(loop_timer *timer) {
     int64_t now_us = now_of(renewal);
     size_t joiners = 0;
     heap_node *first;
-    while (can_unblock(renewal)) {
-        kept_lock *kept = container_of(list_first(&renewal->blocked), kept_lock, blocked_node);
-        list_remove(&kept->blocked_node);
-        start(kept, now_us);
-    }
     while ((first = heap_first(&renewal->due)) != NULL) {
         kept_lock *kept = container_of(first, kept_lock, node);
         bool is_due = first->due_us <= now_us;
@@ -299,7 +277,6 @@ static void on_due(loop_timer *timer) {
 
 void renewal_init(renewal *renewal, deployment *deployment) {
     *renewal = (struct renewal){.deployment = deployment, .timer.on_due = on_due};
-    list_init(&renewal->blocked);
 }
 
 void renewal_begin(renewal *renewal, kept_lock *kept) {

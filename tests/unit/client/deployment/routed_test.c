@@ -181,7 +181,7 @@ static void need_replicas(uint32_t count) {
     stage.attempt.terms.replica_timeout_ms = 100;
 }
 
-TEST(replicas_are_waited_for_on_an_own_connection) {
+TEST(replicas_are_waited_for_on_another_connection) {
     need_replicas(2);
     start_acquire(0);
     CHECK_HEARD(0, ACQUIRE);
@@ -197,7 +197,7 @@ TEST(replicas_are_waited_for_on_an_own_connection) {
     start(DLOCK_EXTENDING, 0, IO_MS);
     CHECK_HEARD(0, EXTEND);
     say(0, ":1\r\n");
-    CHECK_HEARD(1, EXTEND "; WAIT 2 100"); /* the connection was kept */
+    CHECK_HEARD(1, EXTEND "; WAIT 2 100"); /* the same connection */
     say(1, ":1\r\n:1\r\n");
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
     CHECK_EQUAL(stage.deployment->withdrawals.count, 0);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server_test.c - the command connection of a server: reconnecting, stalls, the circuit breaker.
- * Connections of one's own: own_connection_test.c. */
+/* server_test.c - the command connection of a server: reconnecting, stalls, the circuit breaker. */
 #include "server_world.h"
 
 TEST(the_command_connection_is_opened_by_the_first_request) {
