@@ -37,7 +37,6 @@ static void start(withdrawal *withdrawal) {
     deployment *deployment = withdrawal->deployment;
     int64_t now_us = loop_now_us(deployment->loop);
     loop_clear_timer(deployment->loop, &withdrawal->timer);
-    withdrawal->attempt.may_hold = withdrawal->attempt.is_background = true;
     withdrawal->attempt.limit_us = deadline_after_ms(now_us, deployment->io_timeout_ms);
     deployment_start(deployment, &withdrawal->attempt);
 }
@@ -56,6 +55,7 @@ static void on_done(attempt *attempt) {
         remove_one(withdrawal);
         return;
     }
+    attempt->may_hold = false; /* one RELEASE is behind the ACQUIRE by now */
     loop_set_timer(loop, &withdrawal->timer, due_us);
     withdrawal->pause_ms = deadline_earlier(withdrawal->pause_ms * 2, PAUSE_MAX_MS);
 }
@@ -74,6 +74,8 @@ void withdrawals_add(deployment *deployment, const char *name, const char *token
     added->attempt = (attempt){.operation = DLOCK_RELEASING,
                                .name = memcpy(added->name, name, name_size),
                                .lease_ms = lease_ms,
+                               .is_background = true,
+                               .may_hold = true,
                                .on_done = on_done,
                                .arg = added};
     text_copy(added->token, sizeof(added->token), token);

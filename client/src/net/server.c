@@ -3,7 +3,8 @@
  *
  *   send      on the command connection, which is opened when it is needed
  *   stalled   the command connection becomes the draining one, which is closed once it owes
- *             nothing; an older draining one is given up
+ *             nothing; an older draining one is given up. The next command connection sends
+ *             nothing but a PING until the server answers
  *   broken    the next send opens a new connection
  *
  * Invariant: at most one command and one draining connection. */
@@ -72,8 +73,13 @@ static void give_up_draining(const server *server) {
     connection_fail(server->draining, DLOCK_UNREACHABLE, "no reply in time");
 }
 
+/* A connection that only owes the reply to its login or PING is of no use: no request was sent. */
 static void on_stalled(void *arg, connection *conn) {
     server *server = arg;
+    if (!connection_is_ready(conn)) {
+        connection_fail(conn, DLOCK_UNREACHABLE, connection_overdue(conn));
+        return;
+    }
     breaker_note(&server->breaker, false, loop_now_us(server->loop));
     if (conn != server->command) return;
     give_up_draining(server);
@@ -90,18 +96,24 @@ static void on_broken(void *arg, connection *conn) {
 
 /* -- short commands */
 
+/* A server that hangs gets a single PING, instead of the requests of all callers, whose fate nobody
+ * would know. */
+static void open_command(server *server) {
+    connection_owner owner = {.on_answered = on_answered,
+                              .on_stalled = on_stalled,
+                              .on_broken = on_broken,
+                              .arg = server,
+                              .needs_proof = server->draining != NULL};
+    server->command = connection_open(&server->endpoint, &owner);
+}
+
 bool server_send(server *server, const command commands[], int count, request *request) {
     if (server->command != NULL && !connection_is_alive(server->command)) {
         endpoint_note_loss(&server->endpoint, "the server closed the connection");
         connection_close(server->command);
         server->command = NULL;
     }
-    if (server->command == NULL)
-        server->command =
-            connection_open(&server->endpoint, &(connection_owner){.on_answered = on_answered,
-                                                                   .on_stalled = on_stalled,
-                                                                   .on_broken = on_broken,
-                                                                   .arg = server});
+    if (server->command == NULL) open_command(server);
     return server->command != NULL && connection_send(server->command, commands, count, request);
 }
 

@@ -107,10 +107,11 @@ static void acquire_at_the_second_try(void) {
     pass_ms(IO_MS);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
     start_acquire(WAIT_MS);
+    say(1, "+PONG\r\n");
     say(1, ":7\r\n");
     CHECK_DONE(DLOCK_OK, false);
     CHECK_HEARD(0, ACQUIRE);
-    CHECK_HEARD(1, ACQUIRE);
+    CHECK_HEARD(1, "PING; " ACQUIRE);
 }
 
 TEST(a_release_follows_an_acquire_that_may_arrive_late) {
@@ -152,6 +153,19 @@ TEST(a_withdrawal_follows_an_acquire_that_may_arrive_late) {
     CHECK_HEARD(1, RELEASE);
     say(1, ":0\r\n");
     CHECK_HEARD(0, RELEASE);
+    end_stage();
+}
+
+TEST(a_withdrawal_at_a_server_that_hangs_is_sent_once) {
+    begin_stage();
+    start_acquire(WAIT_MS);
+    pass_ms(IO_MS);
+    CHECK_HEARD(0, ACQUIRE);
+    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
+    pass_ms(5 * IO_MS);
+    CHECK_HEARD(0, RELEASE); /* behind the ACQUIRE */
+    CHECK_HEARD(1, "PING");
+    CHECK_EQUAL(stage.deployment->withdrawals.count, 1);
     end_stage();
 }
 
