@@ -100,7 +100,7 @@ static void end_attempt(custom_run *run, dlock_status status, const char *cause)
 static void end_by_job(job *job, dlock_status status) {
     attempt *attempt = job->attempt;
     const dlock_call *call = &job->call;
-    attempt->may_hold = call->operation == DLOCK_ACQUIRING && status == DLOCK_IN_DOUBT;
+    if (call->operation == DLOCK_ACQUIRING && status == DLOCK_IN_DOUBT) attempt->is_in_doubt = true;
     if (status == DLOCK_OK) {
         attempt->asked_us = call->asked_us;
         attempt->lease_ms = call->lease_ms;
@@ -211,7 +211,7 @@ static void fill_job(job *job, attempt *attempt) {
     bool is_wait = job->pool == &job->pool->custom->pools[WAITS];
     job->attempt = attempt;
     job->limit_us = attempt->limit_us;
-    job->is_repeated = attempt->is_repeated;
+    job->is_repeated = attempt->is_in_doubt;
     job->call = (dlock_call){.struct_size = sizeof(dlock_call),
                              .operation = attempt->operation,
                              .name = memcpy(job->name, attempt->name, strlen(attempt->name) + 1),
@@ -245,7 +245,6 @@ static void start(deployment *deployment, attempt *attempt) {
     custom *custom = container_of(deployment, struct custom, base);
     custom_run *run = attempt->prepared.run;
     *run = (custom_run){.custom = custom, .attempt = attempt, .limit.on_due = on_limit};
-    attempt->may_hold = false;
     attempt->fences = 0;
     bool is_queued = queue_job(custom, run);
     loop_set_timer(deployment->loop, &run->limit, is_queued ? attempt->limit_us : 0);

@@ -268,7 +268,6 @@ static void start_change(round *round) {
 static void start(deployment *deployment, attempt *attempt) {
     round *round = attempt->prepared.run;
     round_init(round, container_of(deployment, redlock, base), attempt);
-    attempt->may_hold = false; /* what was granted is undone here */
     attempt->is_split = false;
     if (attempt->operation == DLOCK_ACQUIRING)
         start_acquire(round);

@@ -14,7 +14,7 @@
  *              or a discovery finds one, that server gets one more try
  *   give up    at the limit, or abandoned: a withdrawal sends RELEASE behind the ACQUIRE
  *
- * An acquire whose reply was lost keeps its token (may_hold): the caller sends the same token
+ * An acquire whose reply was lost keeps its token (is_in_doubt): the caller sends the same token
  * again, and keeps the place in the queue. Once a RELEASE of a token is on its way, the token must
  * not be used again: withdraw() changes the token.
  *
@@ -43,7 +43,7 @@ static void doubt(routed_run *run) {
 
 static void stop(routed_run *run) {
     const attempt *attempt = run->attempt;
-    if (attempt->may_hold && run->server != NULL) attempt_release_behind(attempt, run->server);
+    if (attempt->is_in_doubt && run->server != NULL) attempt_release_behind(attempt, run->server);
     run_leave_session(run);
     acknowledgement_stop(&run->ack);
     loop_clear_timer(run->router->base.loop, &run->timer);
@@ -67,7 +67,7 @@ static void end(routed_run *run, dlock_status status, bool is_transient, const c
 /* A server may have granted the lock, and nobody will use it. */
 static void withdraw(routed_run *run) {
     attempt *attempt = run->attempt;
-    attempt->may_hold = false;
+    attempt->is_in_doubt = false;
     presence_leave(&run->guest);
     withdrawals_add(&run->router->base, attempt->name, attempt->token, attempt->lease_ms);
     token_vary(attempt->token);
@@ -148,7 +148,7 @@ static void fail(routed_run *run, dlock_status status, bool is_transient, const 
     cause_write(text, run->server, cause);
     attempt_set_result(attempt, status, is_transient, is_answer ? cause : text);
     if (is_in_doubt && attempt->operation == DLOCK_ACQUIRING) {
-        attempt->may_hold = true;
+        attempt->is_in_doubt = true;
         if ((run->is_granted || is_over) && run_takes_lock(run)) withdraw(run);
     }
     if (is_transient || status == DLOCK_NO_REPLICAS) doubt(run);
@@ -461,7 +461,6 @@ static void start(deployment *base, attempt *attempt) {
     if (attempt->guarded.words != NULL) run->request.reply_bytes_max = REPLY_BYTES_MAX;
     if (attempt->terms.min_replicas > 0 && attempt->operation != DLOCK_RELEASING)
         run->limit_us = deadline_after_ms(run->limit_us, attempt->terms.replica_timeout_ms);
-    if (attempt->operation != DLOCK_RELEASING) attempt->may_hold = false;
     attempt->asked_us = 0;
     route(run);
 }

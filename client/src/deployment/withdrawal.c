@@ -55,7 +55,7 @@ static void on_done(attempt *attempt) {
         remove_one(withdrawal);
         return;
     }
-    attempt->may_hold = false; /* one RELEASE is behind the ACQUIRE by now */
+    attempt->is_in_doubt = false; /* one RELEASE is behind the ACQUIRE by now */
     loop_set_timer(loop, &withdrawal->timer, due_us);
     withdrawal->pause_ms = deadline_earlier(withdrawal->pause_ms * 2, PAUSE_MAX_MS);
 }
@@ -75,7 +75,7 @@ void withdrawals_add(deployment *deployment, const char *name, const char *token
                                .name = memcpy(added->name, name, name_size),
                                .lease_ms = lease_ms,
                                .is_background = true,
-                               .may_hold = true,
+                               .is_in_doubt = true,
                                .on_done = on_done,
                                .arg = added};
     text_copy(added->token, sizeof(added->token), token);
