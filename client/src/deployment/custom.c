@@ -146,7 +146,7 @@ static void on_limit(loop_timer *timer) {
 /* -- threads */
 
 /* The store has granted a lock that nobody waits for, or may have. */
-static void undo(custom *custom, job *job) {
+static void undo_job(custom *custom, job *job) {
     dlock_call *call = &job->call;
     call->operation = DLOCK_RELEASING;
     call->internal = NULL; /* the release is wanted */
@@ -163,7 +163,7 @@ static void run_job(custom *custom, job *job) {
     if (job->attempt != NULL)
         end_by_job(job, status);
     else if (job->call.operation == DLOCK_ACQUIRING && may_hold)
-        undo(custom, job);
+        undo_job(custom, job);
     free_job(job);
 }
 
@@ -241,7 +241,7 @@ static bool queue_job(custom *custom, custom_run *run) {
     return true;
 }
 
-static void start(deployment *deployment, attempt *attempt) {
+static void start_job(deployment *deployment, attempt *attempt) {
     custom *custom = container_of(deployment, struct custom, base);
     custom_run *run = attempt->prepared.run;
     *run = (custom_run){.custom = custom, .attempt = attempt, .limit.on_due = on_limit};
@@ -250,7 +250,7 @@ static void start(deployment *deployment, attempt *attempt) {
     loop_set_timer(deployment->loop, &run->limit, is_queued ? attempt->limit_us : 0);
 }
 
-static void abandon(deployment *deployment, attempt *attempt) {
+static void abandon_job(deployment *deployment, attempt *attempt) {
     custom_run *run = attempt->prepared.run;
     loop_clear_timer(deployment->loop, &run->limit);
     if (run->job != NULL) detach(run);
@@ -275,8 +275,8 @@ static void free_custom(deployment *deployment) {
     free(custom);
 }
 
-static const deployment_table table = {.start = start,
-                                       .abandon = abandon,
+static const deployment_table table = {.start = start_job,
+                                       .abandon = abandon_job,
                                        .free = free_custom,
                                        .run_size = sizeof(custom_run),
                                        .guarded_error = "a store has no commands to run"};

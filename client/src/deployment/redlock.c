@@ -233,7 +233,7 @@ static void release_behind(const round *round) {
         attempt_release_behind(round->attempt, round->redlock->servers[i]);
 }
 
-static void on_done(round *round, dlock_status result) {
+static void on_changed(round *round, dlock_status result) {
     const attempt *attempt = round->attempt;
     bool is_renewal = attempt->operation == DLOCK_EXTENDING && attempt->is_background;
     if (result == DLOCK_OK && is_renewal) heal(round);
@@ -252,7 +252,8 @@ static int64_t heal_linger_us(const round *round) {
 
 static void start_change(round *round) {
     attempt *attempt = round->attempt;
-    round_plan plan = {.fence = attempt->fence, .limit_us = attempt->limit_us, .on_done = on_done};
+    round_plan plan = {
+        .fence = attempt->fence, .limit_us = attempt->limit_us, .on_done = on_changed};
     if (attempt->operation == DLOCK_RELEASING) {
         plan.awaits_all = attempt->is_background;
     } else {
@@ -265,7 +266,7 @@ static void start_change(round *round) {
 
 /* -- the deployment */
 
-static void start(deployment *deployment, attempt *attempt) {
+static void start_redlock(deployment *deployment, attempt *attempt) {
     round *round = attempt->prepared.run;
     round_init(round, container_of(deployment, redlock, base), attempt);
     attempt->is_split = false;
@@ -275,7 +276,7 @@ static void start(deployment *deployment, attempt *attempt) {
         start_change(round);
 }
 
-static void abandon(deployment *deployment, attempt *attempt) {
+static void abandon_redlock(deployment *deployment, attempt *attempt) {
     (void)deployment;
     round_stop(attempt->prepared.run, DLOCK_NO_QUORUM);
     release_behind(attempt->prepared.run);
@@ -298,8 +299,8 @@ static void free_redlock(deployment *deployment) {
     free(redlock);
 }
 
-static const deployment_table table = {.start = start,
-                                       .abandon = abandon,
+static const deployment_table table = {.start = start_redlock,
+                                       .abandon = abandon_redlock,
                                        .list_servers = list_servers,
                                        .free = free_redlock,
                                        .run_size = sizeof(round),

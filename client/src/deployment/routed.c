@@ -31,17 +31,17 @@ static int64_t now_of(const routed_run *run) {
     return loop_now_us(run->router->base.loop);
 }
 
-static server *find(const routed_run *run) {
+static server *find_server(const routed_run *run) {
     return run->router->table->find(run->router, run->attempt->name);
 }
 
-static void doubt(routed_run *run) {
-    if (find(run) == run->server) run->router->is_doubted = true;
+static void doubt_server(routed_run *run) {
+    if (find_server(run) == run->server) run->router->is_doubted = true;
 }
 
 /* -- the end */
 
-static void stop(routed_run *run) {
+static void stop_run(routed_run *run) {
     const attempt *attempt = run->attempt;
     if (attempt->is_in_doubt && run->server != NULL) attempt_release_behind(attempt, run->server);
     run_leave_session(run);
@@ -53,15 +53,15 @@ static void stop(routed_run *run) {
     run->phase = RUN_IDLE;
 }
 
-static void finish(routed_run *run) {
+static void finish_run(routed_run *run) {
     attempt *attempt = run->attempt;
-    stop(run);
+    stop_run(run);
     attempt->on_done(attempt);
 }
 
-static void end(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
+static void end_run(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
     attempt_set_result(run->attempt, status, is_transient, cause);
-    finish(run);
+    finish_run(run);
 }
 
 /* A server may have granted the lock, and nobody will use it. */
@@ -104,8 +104,8 @@ static void wait_for_discovery(routed_run *run, int64_t until_us) {
 }
 
 /* If discoveries fail, the known server is used while another discovery is under way. */
-static void route(routed_run *run) {
-    server *known = find(run);
+static void route_run(routed_run *run) {
+    server *known = find_server(run);
     bool is_discovering = router_discover(run->router);
     int64_t now_us = now_of(run);
     if (known == NULL)
@@ -117,20 +117,20 @@ static void route(routed_run *run) {
 }
 
 /* The discovery has ended, or takes too long for this attempt. */
-static void resume(routed_run *run) {
+static void resume_run(routed_run *run) {
     router *router = run->router;
-    server *known = find(run);
+    server *known = find_server(run);
     list_remove(&run->wait.node);
     bool is_over = now_of(run) >= run->limit_us;
     if (run->is_retry && (known == NULL || known == run->server || is_over)) {
-        finish(run);
+        finish_run(run);
     } else if (known != NULL && !is_over) {
         go_to(run, known, false);
     } else {
         bool has_failed = router->failure != DLOCK_OK;
         dlock_status failure = has_failed ? router->failure : DLOCK_UNREACHABLE;
-        end(run, failure, failure == DLOCK_UNREACHABLE,
-            has_failed ? router->cause : "no server was found in time");
+        end_run(run, failure, failure == DLOCK_UNREACHABLE,
+                has_failed ? router->cause : "no server was found in time");
     }
 }
 
@@ -139,7 +139,7 @@ static void resume(routed_run *run) {
 /* The result is final, unless another server can have a try. An acquire whose fate is unknown can
  * be sent again with its token, unless it is given up. A withdrawal comes before the doubt, so that
  * its RELEASE goes to the same server at once. */
-static void fail(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
+static void fail_run(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
     attempt *attempt = run->attempt;
     bool is_over = now_of(run) >= run->limit_us;
     bool is_in_doubt = status == DLOCK_IN_DOUBT || run->is_granted;
@@ -151,20 +151,20 @@ static void fail(routed_run *run, dlock_status status, bool is_transient, const 
         attempt->is_in_doubt = true;
         if ((run->is_granted || is_over) && run_takes_lock(run)) withdraw(run);
     }
-    if (is_transient || status == DLOCK_NO_REPLICAS) doubt(run);
+    if (is_transient || status == DLOCK_NO_REPLICAS) doubt_server(run);
     bool is_final = !is_transient || is_in_doubt || run->is_retry || is_over;
-    server *known = find(run);
+    server *known = find_server(run);
     run->is_retry = true;
     if (!is_final && known != NULL && known != run->server)
         go_to(run, known, false);
     else if (!is_final && router_discover(run->router))
         wait_for_discovery(run, run->limit_us);
     else
-        finish(run);
+        finish_run(run);
 }
 
 static void fail_by_reply(routed_run *run) {
-    fail(run, run->attempt->status, run->attempt->is_transient, run->attempt->cause);
+    fail_run(run, run->attempt->status, run->attempt->is_transient, run->attempt->cause);
 }
 
 /* unanswered: the cause if the request was sent. */
@@ -174,33 +174,33 @@ static void give_up_request(routed_run *run, const char *unanswered) {
     const char *unsent = conn == NULL ? "no connection in time" : connection_overdue(conn);
     run->attempt->asked_us = run->request.sent_us;
     if (connection_abandon(&run->request))
-        fail(run, DLOCK_IN_DOUBT, true, unanswered);
+        fail_run(run, DLOCK_IN_DOUBT, true, unanswered);
     else if (is_over && run->was_busy) /* there was no time to queue */
-        end(run, DLOCK_BUSY, false, "another holds the lock");
+        end_run(run, DLOCK_BUSY, false, "another holds the lock");
     else
-        fail(run, DLOCK_UNREACHABLE, true, unsent);
+        fail_run(run, DLOCK_UNREACHABLE, true, unsent);
 }
 
 /* The token has a place in the queue, or may have one. */
 static void give_up_place(routed_run *run, const char *cause) {
     run->attempt->asked_us = 0;
     if (run->phase == RUN_SESSION)
-        fail(run, DLOCK_UNREACHABLE, true, cause);
+        fail_run(run, DLOCK_UNREACHABLE, true, cause);
     else
-        fail(run, DLOCK_IN_DOUBT, true, cause);
+        fail_run(run, DLOCK_IN_DOUBT, true, cause);
 }
 
 /* -- replies */
 
-static void follow(routed_run *run, const redirect *redirect) {
+static void follow_redirect(routed_run *run, const redirect *redirect) {
     if (run->redirect_count++ == REDIRECTS_MAX) {
         run->is_retry = true; /* one more try would go round in the same circle */
-        fail(run, DLOCK_REFUSED, true, run->attempt->cause);
+        fail_run(run, DLOCK_REFUSED, true, run->attempt->cause);
         return;
     }
     server *next = run->router->table->follow(run->router, run->server, redirect);
     if (next == NULL)
-        end(run, DLOCK_NO_MEMORY, false, "no memory");
+        end_run(run, DLOCK_NO_MEMORY, false, "no memory");
     else
         go_to(run, next, redirect->is_ask);
 }
@@ -229,7 +229,7 @@ static void judge_busy(routed_run *run) {
         run->phase = RUN_QUEUED;
         loop_set_timer(run->router->base.loop, &run->timer, run->limit_us);
     } else if (run->is_waiting || run->attempt->wait_until_us <= now_of(run)) {
-        finish(run);
+        finish_run(run);
     } else {
         run->was_busy = true;
         send_request(run);
@@ -247,7 +247,7 @@ static void judge_success(routed_run *run) {
     if (run_needs_replicas(run))
         run_await_replicas(run);
     else
-        finish(run);
+        finish_run(run);
 }
 
 /* The server has forgotten the session, or nobody has opened it yet. */
@@ -270,7 +270,7 @@ static void judge_error(routed_run *run) {
     else if (run->is_no_session && now_of(run) < run->limit_us)
         await_session(run);
     else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause))
-        follow(run, &redirect);
+        follow_redirect(run, &redirect);
     else
         fail_by_reply(run);
 }
@@ -278,7 +278,7 @@ static void judge_error(routed_run *run) {
 /* -- replicas */
 
 /* Too few replicas have the lock, or nobody knows. */
-static void undo(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
+static void undo_grant(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
     acknowledgement_stop(&run->ack);
     connection_abandon(&run->request);
     run->is_granted = true;
@@ -290,20 +290,20 @@ void run_take_acknowledgement(acknowledgement *ack, const reply *reply, const ch
     routed_run *run = container_of(ack, routed_run, ack);
     verdict verdict;
     if (reply == NULL) {
-        undo(run, DLOCK_NO_REPLICAS, false, cause);
+        undo_grant(run, DLOCK_NO_REPLICAS, false, cause);
         return;
     }
     read_replicas_reply(&verdict, reply, ack->min_replicas);
     if (verdict.status == DLOCK_OK)
-        finish(run);
+        finish_run(run);
     else
-        undo(run, verdict.status, verdict.is_transient, verdict.cause);
+        undo_grant(run, verdict.status, verdict.is_transient, verdict.cause);
 }
 
 /* To the EXTEND: the WAIT behind it is next, unless the lock is lost or has moved. */
 static void on_written(routed_run *run, dlock_status status, const char *cause) {
     if (status != DLOCK_OK) {
-        undo(run, DLOCK_NO_REPLICAS, false, cause);
+        undo_grant(run, DLOCK_NO_REPLICAS, false, cause);
     } else if (run->attempt->status != DLOCK_OK) {
         acknowledgement_stop(&run->ack);
         judge_error(run);
@@ -330,7 +330,7 @@ static void on_request_done(request *request, dlock_status status, const char *c
         if (attempt->guarded.words != NULL) status = DLOCK_IN_DOUBT;
     }
     if (status != DLOCK_OK) {
-        fail(run, status, is_transient, cause);
+        fail_run(run, status, is_transient, cause);
     } else if (attempt->status == DLOCK_OK) {
         judge_success(run);
     } else if (attempt->status == DLOCK_BUSY) {
@@ -387,14 +387,14 @@ static void take_event(guest *guest, const session_event *event) {
     attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
     run->is_no_session = run->is_no_script = run->is_run_refused = run->is_granted = false;
     if (verdict.status == DLOCK_BUSY)
-        finish(run);
+        finish_run(run);
     else
         judge_error(run);
 }
 
 static void on_session_refused(guest *guest, dlock_status status, const char *cause) {
     routed_run *run = guest->arg;
-    if (run->phase == RUN_SESSION) end(run, status, false, cause);
+    if (run->phase == RUN_SESSION) end_run(run, status, false, cause);
 }
 
 static void on_session_unreachable(guest *guest, const char *cause) {
@@ -416,16 +416,16 @@ const guest_table run_guests = {.on_open = on_session_open,
 
 /* -- time */
 
-static void on_found(loop_task *wait) {
+static void on_run_found(loop_task *wait) {
     routed_run *run = container_of(wait, routed_run, wait);
-    if (run->phase == RUN_DISCOVERY) resume(run);
+    if (run->phase == RUN_DISCOVERY) resume_run(run);
 }
 
 static void on_run_due(loop_timer *timer) {
     routed_run *run = container_of(timer, routed_run, timer);
     switch (run->phase) {
     case RUN_DISCOVERY:
-        resume(run);
+        resume_run(run);
         break;
     case RUN_SESSION:
         give_up_place(run, "no session in time");
@@ -437,23 +437,23 @@ static void on_run_due(loop_timer *timer) {
         give_up_place(run, "no event in time");
         break;
     case RUN_REPLICAS:
-        undo(run, DLOCK_NO_REPLICAS, false, "no reply of replicas in time");
+        undo_grant(run, DLOCK_NO_REPLICAS, false, "no reply of replicas in time");
         break;
     case RUN_UNDO: /* no reply to the RELEASE: a withdrawal goes on */
         connection_abandon(&run->request);
         fail_by_reply(run);
         break;
     default:
-        finish(run);
+        finish_run(run);
     }
 }
 
 /* -- the table */
 
-static void start(deployment *base, attempt *attempt) {
+static void start_run(deployment *base, attempt *attempt) {
     routed_run *run = attempt->prepared.run;
     *run = (routed_run){.request.on_done = on_request_done,
-                        .wait = {.run = on_found},
+                        .wait = {.run = on_run_found},
                         .timer = {.on_due = on_run_due},
                         .router = (router *)base,
                         .attempt = attempt,
@@ -462,10 +462,10 @@ static void start(deployment *base, attempt *attempt) {
     if (attempt->terms.min_replicas > 0 && attempt->operation != DLOCK_RELEASING)
         run->limit_us = deadline_after_ms(run->limit_us, attempt->terms.replica_timeout_ms);
     attempt->asked_us = 0;
-    route(run);
+    route_run(run);
 }
 
-static void abandon(deployment *base, attempt *attempt) {
+static void abandon_run(deployment *base, attempt *attempt) {
     (void)base;
     routed_run *run = attempt->prepared.run;
     if (run->phase == RUN_IDLE) return;
@@ -475,11 +475,11 @@ static void abandon(deployment *base, attempt *attempt) {
     bool is_in_doubt = is_sent && attempt->guarded.words != NULL;
     attempt_set_result(attempt, is_in_doubt ? DLOCK_IN_DOUBT : DLOCK_CANCELED, false, "canceled");
     if (is_sent && run_takes_lock(run)) withdraw(run);
-    stop(run);
+    stop_run(run);
 }
 
-const deployment_table routed_table = {.start = start,
-                                       .abandon = abandon,
+const deployment_table routed_table = {.start = start_run,
+                                       .abandon = abandon_run,
                                        .list_servers = router_list,
                                        .free = router_free,
                                        .run_size = sizeof(routed_run),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* routed_send.c - see routed.h.
  *
- * All commands travel on the command connection, but the EXTEND of acknowledgement.h. An ACQUIRE that
- * waits, or that ties its lock to the session, names the session, which has to be open by then.
- * After ASK, an ASKING precedes the command. */
+ * All commands travel on the command connection, but the EXTEND of acknowledgement.h. An ACQUIRE
+ * that waits, or that ties its lock to the session, names the session, which has to be open by
+ * then. After ASK, an ASKING precedes the command. */
 #include "deployment/routed.h"
 
 enum { COMMANDS_MAX = 2, DAY_MS = 24 * 60 * 60 * 1000 };

@@ -37,7 +37,7 @@ static void unschedule(kept_lock *kept) {
     heap_remove(&kept->renewal->due, &kept->node);
 }
 
-static void schedule(kept_lock *kept, int64_t due_us) {
+static void schedule_at(kept_lock *kept, int64_t due_us) {
     if (kept->is_paused || due_us == DEADLINE_NEVER) return;
     heap_add(&kept->renewal->due, &kept->node, due_us);
     set_timer(kept->renewal);
@@ -46,18 +46,18 @@ static void schedule(kept_lock *kept, int64_t due_us) {
 static void schedule_next(kept_lock *kept) {
     int64_t now_us = now_of(kept->renewal), due_us = lease_renew_at_us(kept->lease);
     if (due_us < now_us + BREATH_US) due_us = now_us + BREATH_US; /* whatever a store replied */
-    schedule(kept, kept->is_untied ? now_us : due_us);
+    schedule_at(kept, kept->is_untied ? now_us : due_us);
 }
 
 static void schedule_retry(kept_lock *kept, dlock_status failure) {
     atomic_store(&kept->lease->why, (int)failure);
     kept->pause_ms = kept->pause_ms == 0 ? PAUSE_FIRST_MS : kept->pause_ms * 2;
     if (kept->pause_ms > PAUSE_MAX_MS) kept->pause_ms = PAUSE_MAX_MS;
-    schedule(kept, deadline_after_ms(now_of(kept->renewal), kept->pause_ms));
+    schedule_at(kept, deadline_after_ms(now_of(kept->renewal), kept->pause_ms));
 }
 
 /* Nothing is to come. */
-static void lose(kept_lock *kept) {
+static void lose_lock(kept_lock *kept) {
     lease_lose(kept->lease, DLOCK_LOST);
     notifier_look(kept->watched);
 }
@@ -74,7 +74,7 @@ static void restore_attempt(kept_lock *kept) {
     attempt->terms.replica_timeout_ms = kept->replica_timeout_ms;
 }
 
-static void abandon(kept_lock *kept) {
+static void abandon_attempt(kept_lock *kept) {
     if (!kept->is_under_way) return;
     deployment_abandon(kept->renewal->deployment, kept->attempt);
     restore_attempt(kept);
@@ -85,44 +85,44 @@ static void abandon(kept_lock *kept) {
 /* An extension under way is abandoned, as its reply would say nothing about the tie. */
 static void tie_again(kept_lock *kept) {
     if (kept->is_untied && kept->is_under_way) return;
-    abandon(kept);
+    abandon_attempt(kept);
     unschedule(kept);
     kept->is_untied = true;
     kept->pause_ms = 0;
     schedule_next(kept);
 }
 
-static void on_open(guest *guest, bool is_new) {
+static void on_tie_open(guest *guest, bool is_new) {
     kept_lock *kept = guest->arg;
     if (is_new || kept->is_untied) tie_again(kept);
 }
 
 /* The key has moved to another node with its slot, and is held there still. */
-static void on_event(guest *guest, const session_event *event) {
+static void on_tie_event(guest *guest, const session_event *event) {
     kept_lock *kept = guest->arg;
     if (event->kind != EVENT_LOST) return;
     if (reply_is_text(event->why, "moved"))
         tie_again(kept);
     else
-        lose(kept);
+        lose_lock(kept);
 }
 
 /* The presence goes on trying. */
-static void on_refused(guest *guest, dlock_status status, const char *cause) {
+static void on_tie_refused(guest *guest, dlock_status status, const char *cause) {
     kept_lock *kept = guest->arg;
     (void)cause;
     atomic_store(&kept->lease->why, (int)status);
 }
 
-static void on_moved(guest *guest) {
+static void on_tie_moved(guest *guest) {
     tie_again(guest->arg);
 }
 
 /* The server may have given a lock that ends with the connection to somebody else by now. */
-static void on_away(guest *guest) {
+static void on_tie_away(guest *guest) {
     kept_lock *kept = guest->arg;
     if (!kept->attempt->terms.tie->is_momentary) return;
-    abandon(kept);
+    abandon_attempt(kept);
     unschedule(kept);
     kept->is_untied = true;
     lease_question(kept->lease, true);
@@ -135,19 +135,19 @@ static void follow_session(kept_lock *kept, int64_t sent_us) {
                          now_of(kept->renewal));
 }
 
-static void on_renewed(guest *guest, int64_t sent_us) {
+static void on_tie_renewed(guest *guest, int64_t sent_us) {
     kept_lock *kept = guest->arg;
     if (kept->is_untied) return;
     follow_session(kept, sent_us);
     atomic_fetch_add(&kept->renewal->count, 1);
 }
 
-static const guest_table kept_guests = {.on_open = on_open,
-                                        .on_event = on_event,
-                                        .on_refused = on_refused,
-                                        .on_moved = on_moved,
-                                        .on_away = on_away,
-                                        .on_renewed = on_renewed};
+static const guest_table kept_guests = {.on_open = on_tie_open,
+                                        .on_event = on_tie_event,
+                                        .on_refused = on_tie_refused,
+                                        .on_moved = on_tie_moved,
+                                        .on_away = on_tie_away,
+                                        .on_renewed = on_tie_renewed};
 
 /* The attempt gives the guest back. */
 static void take_guest(kept_lock *kept) {
@@ -158,7 +158,7 @@ static void take_guest(kept_lock *kept) {
     tie->guest.table = &kept_guests;
     tie->guest.arg = kept;
     if (is_lost)
-        lose(kept);
+        lose_lock(kept);
     else if (is_forgotten || tie->guest.presence == NULL)
         tie_again(kept);
 }
@@ -189,7 +189,7 @@ static void settle_tie(kept_lock *kept, uint64_t fence) {
     if (is_harmless(attempt))
         schedule_retry(kept, attempt->status);
     else
-        lose(kept);
+        lose_lock(kept);
 }
 
 /* -- extensions and ties */
@@ -198,7 +198,7 @@ static void settle_extension(kept_lock *kept) {
     const attempt *attempt = kept->attempt;
     renewal *renewal = kept->renewal;
     if (attempt->status == DLOCK_LOST) {
-        lose(kept);
+        lose_lock(kept);
     } else if (attempt->status != DLOCK_OK) {
         schedule_retry(kept, attempt->status);
     } else if (lease_extend(kept->lease, attempt->asked_us, attempt->lease_ms, now_of(renewal))) {
@@ -251,13 +251,13 @@ static bool can_join(const kept_lock *kept, int64_t now_us) {
 }
 
 /* Nothing is to come if the lock is gone, or a renewal would gain too little. */
-static void start(kept_lock *kept, int64_t now_us) {
+static void start_renewal(kept_lock *kept, int64_t now_us) {
     uint32_t lease_ms = lease_renew_for_ms(kept->lease, now_us);
     if (now_us >= lease_gone_at_us(kept->lease)) return;
     if (lease_ms > 0 || kept->is_untied) start_attempt(kept, lease_ms);
 }
 
-static void on_due(loop_timer *timer) {
+static void on_renewal_due(loop_timer *timer) {
     renewal *renewal = container_of(timer, struct renewal, timer);
     int64_t now_us = now_of(renewal);
     size_t joiners = 0;
@@ -268,7 +268,7 @@ static void on_due(loop_timer *timer) {
         if (!is_due && (joiners == JOINERS_MAX || !can_join(kept, now_us))) break;
         if (!is_due) joiners++;
         heap_remove(&renewal->due, first);
-        start(kept, now_us);
+        start_renewal(kept, now_us);
     }
     set_timer(renewal);
 }
@@ -276,7 +276,7 @@ static void on_due(loop_timer *timer) {
 /* -- public */
 
 void renewal_init(renewal *renewal, deployment *deployment) {
-    *renewal = (struct renewal){.deployment = deployment, .timer.on_due = on_due};
+    *renewal = (struct renewal){.deployment = deployment, .timer.on_due = on_renewal_due};
 }
 
 void renewal_begin(renewal *renewal, kept_lock *kept) {
@@ -298,7 +298,7 @@ void renewal_end(kept_lock *kept) {
     if (renewal == NULL) return;
     tie *tie = kept->attempt->terms.tie;
     unschedule(kept);
-    abandon(kept);
+    abandon_attempt(kept);
     if (tie != NULL) presence_leave(&tie->guest);
     kept->is_untied = kept->is_paused = false;
     kept->renewal = NULL;
@@ -309,7 +309,7 @@ bool renewal_pause(kept_lock *kept) {
     if (kept->renewal == NULL) return true;
     if (kept->is_untied) return false;
     unschedule(kept);
-    abandon(kept);
+    abandon_attempt(kept);
     kept->is_paused = true;
     set_timer(kept->renewal);
     return true;
