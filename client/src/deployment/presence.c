@@ -5,8 +5,8 @@
  *   OPENING   the first DLOCK.SESSION of a connection, which the server answers at once
  *   OPEN      a later one, which the server may keep for a third of the timeout
  *
- * The ids of sessions are secrets, so each has 128 random bits. A presence never
- * changes its id: a server that has forgotten the session says so by another number born.
+ * The id of a session is a secret, so it has 128 random bits. A presence never changes its id: a
+ * server that has forgotten the session says so by another number born.
  *
  * Invariants: a presence with guests has a call under way or its timer set. Each guest has a share
  * of the server, and server.c frees the presence together with the server. */

@@ -10,10 +10,11 @@
  *             instance, is asked to grant the lock again, with the same token and fence
  *   release   RELEASE, also behind requests whose replies are overdue: an ACQUIRE may arrive late
  *
- * Fences: the fence of a lock is the largest of some majority's grants, and a majority counts on
- * from that fence before the lock is granted. Two majorities have a server in common, so every
- * later fence is larger. A server whose clock is far ahead grants fences that the other servers
- * refuse to count on from: a majority without that server is awaited.
+ * Fences: every server counts fences by itself. The fence of a lock is the largest one that the
+ * servers of some majority granted, and before the lock is granted, all servers of a majority have
+ * reached that fence. Any later majority shares a server with this one, so a later fence is larger.
+ * A server whose clock is far ahead grants fences that the other servers refuse to reach; then the
+ * round waits for a majority without that server.
  *
  * Invariants:
  *   - Each attempt has a token of its own, so a late RELEASE of an earlier attempt harms nobody.
@@ -117,7 +118,8 @@ static size_t count_fences(const round *round, uint64_t least, uint64_t most) {
     return count;
 }
 
-/* The smallest fence that no grant of some majority exceeds. A majority has said yes. */
+/* The fence of the lock: sorted by size, that of the grant which completes a majority. A majority
+ * has said yes. */
 static uint64_t common_fence(const round *round) {
     uint64_t smallest = UINT64_MAX;
     round_each_vote(const round_vote, vote, round) {

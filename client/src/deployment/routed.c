@@ -7,7 +7,7 @@
  *              queue of the lock, until an event of the session tells the outcome
  *   redirect   MOVED or ASK: the same request to another node
  *   script     plain Redis: a server that does not know the hash of a script gets the script
- *   replicas   granted or extended: enough replicas have to acknowledge that
+ *   replicas   granted or extended: enough replicas have to acknowledge that (acknowledgement.h)
  *   undo       too few replicas know: a RELEASE. The attempt ends with the reply, so the next
  *              acquire, by whomever, does not find the lock taken
  *   retry      a failure that may pass, and nothing was done: if the router knows another server,
@@ -342,7 +342,8 @@ static void on_request_done(request *request, dlock_status status, const char *c
 
 /* -- the session */
 
-/* While a reply is under way, nobody can tell whether the request came before or after. */
+/* While a reply is under way, nobody can tell whether the server served the request before it
+ * forgot the session or after. So the reply is awaited, and judge_busy() asks again for a place. */
 static void on_session_open(guest *guest, bool is_new) {
     routed_run *run = guest->arg;
     tie *tie = run_tie(run);
@@ -354,8 +355,8 @@ static void on_session_open(guest *guest, bool is_new) {
     if (tie != NULL && (is_new || tie->is_momentary)) tie->is_forgotten = true;
 }
 
-/* The loss may be that of the lock whose grant is on its way by another connection. A loss of an
- * earlier grant to the token counts too: nobody can tell which of both it is. */
+/* The grant comes by the command connection, so the event of its loss may overtake it. A loss of an
+ * earlier grant to the same token looks alike, and counts as a loss too. */
 static void take_loss(routed_run *run, const session_event *event) {
     tie *tie = run_tie(run);
     if (tie != NULL && run->phase != RUN_SESSION) tie_note_lost(tie, event);

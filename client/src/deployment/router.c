@@ -5,11 +5,11 @@
  * is closed from within a callback of the same connection. */
 #include "deployment/router.h"
 
-/* A server that answers says more than a silent server; a failure that may pass, more than a
- * lasting failure. */
+/* Which failure of several servers the caller is told: a lower rank wins. The reply of a server
+ * that works tells more than a refused login, and a refused login more than silence. */
 enum { RANK_USELESS_REPLY = 1, RANK_REFUSAL = 2, RANK_SILENCE = 3, RANK_NONE = 4 };
 
-/* DLOCK_UNREACHABLE may pass. */
+/* DLOCK_UNREACHABLE: the next discovery may succeed. Any other failure is a refusal that lasts. */
 static void note_failure(const router_probe *probe, bool is_reply, dlock_status failure,
                          const char *cause) {
     router *router = probe->router;

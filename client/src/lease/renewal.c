@@ -56,7 +56,7 @@ static void schedule_retry(kept_lock *kept, dlock_status failure) {
     schedule_at(kept, deadline_after_ms(now_of(kept->renewal), kept->pause_ms));
 }
 
-/* Nothing is to come. */
+/* No further attempt is scheduled. */
 static void lose_lock(kept_lock *kept) {
     lease_lose(kept->lease, DLOCK_LOST);
     notifier_look(kept->watched);
@@ -149,7 +149,8 @@ static const guest_table kept_guests = {.on_open = on_tie_open,
                                         .on_away = on_tie_away,
                                         .on_renewed = on_tie_renewed};
 
-/* The attempt gives the guest back. */
+/* From now on the renewal is told of events, not the attempt that took or extended the lock. An
+ * event that came in between is in the tie. */
 static void take_guest(kept_lock *kept) {
     tie *tie = kept->attempt->terms.tie;
     if (tie == NULL) return;
@@ -163,14 +164,15 @@ static void take_guest(kept_lock *kept) {
         tie_again(kept);
 }
 
-/* Asking again does no harm, however late the requests arrive. */
-static bool is_harmless(const attempt *attempt) {
+/* Failures after which the lock may still be held: the same ACQUIRE is sent again after a pause. */
+static bool may_tie_later(const attempt *attempt) {
     return attempt->status == DLOCK_UNREACHABLE || attempt->status == DLOCK_NO_MEMORY ||
            attempt->status == DLOCK_IN_DOUBT ||
            (attempt->status == DLOCK_REFUSED && attempt->is_transient);
 }
 
-/* A lock with another fence was taken anew: nobody uses it. */
+/* Another fence: the lock was lost in between, and the ACQUIRE took it anew. Nobody uses that
+ * grant, so it is withdrawn. */
 static void settle_tie(kept_lock *kept, uint64_t fence) {
     const attempt *attempt = kept->attempt;
     deployment *deployment = kept->renewal->deployment;
@@ -186,7 +188,7 @@ static void settle_tie(kept_lock *kept, uint64_t fence) {
     }
     if (attempt->status == DLOCK_OK)
         withdrawals_add(deployment, attempt->name, attempt->token, deployment->session_ms);
-    if (is_harmless(attempt))
+    if (may_tie_later(attempt))
         schedule_retry(kept, attempt->status);
     else
         lose_lock(kept);
@@ -250,7 +252,7 @@ static bool can_join(const kept_lock *kept, int64_t now_us) {
            lease_renew_for_ms(kept->lease, now_us) > 0;
 }
 
-/* Nothing is to come if the lock is gone, or a renewal would gain too little. */
+/* No attempt is made for a lock that is gone, or that a renewal would prolong too little. */
 static void start_renewal(kept_lock *kept, int64_t now_us) {
     uint32_t lease_ms = lease_renew_for_ms(kept->lease, now_us);
     if (now_us >= lease_gone_at_us(kept->lease)) return;
