@@ -1,5 +1,6 @@
 """What a client costs the process: at most two descriptors per server, however many waits and kept
-locks there are, and a few for itself; one thread; and memory that does not grow."""
+locks there are, and a third one if replicas have to acknowledge; a few for itself; one thread; and
+memory that does not grow."""
 
 import os
 import resource
@@ -115,6 +116,22 @@ def test_one_for_all_kept_locks_together(counted, kept):
     wait_until(lambda: client.stats().renewed >= MANY, "renewals")
     assert open_descriptors() <= before + 2 + OF_THE_LOOP
     assert library_threads() <= threads + 1
+
+
+def test_one_for_all_acknowledgements_together(counted, server, start_replica):
+    client, before, _ = counted
+    replica = start_replica(server)
+    during = open_descriptors() - before  # of the replica and its observer, and of the client
+    locks = [client.lock(f"lock {i}", lease_ms=LEASE_MS, min_replicas=1,
+                         replica_timeout_ms=WAIT_MS) for i in range(MANY)]
+    with stopped(replica):
+        taking = [Background(lock.acquire, WAIT_MS) for lock in locks]
+        wait_until(lambda: server.observer.dbsize() == MANY + 1, "the grants")
+        wait_until(lambda: server.observer.info("clients")["blocked_clients"] == 1, "a WAIT")
+        assert open_descriptors() <= before + during + 2
+    assert {call.result() for call in taking} == {Status.OK}
+    assert open_descriptors() <= before + during + 2
+    assert server.observer.info("commandstats")["cmdstat_wait"]["calls"] < MANY / 2
 
 
 def test_waits_again_and_again_take_no_more(counted, server):

@@ -114,9 +114,23 @@ def test_a_server_that_is_stopped(impatient, server):
     assert lock.acquire(WAIT_MS) == Status.OK
     lock.release()
     with stopped(server):
-        for wait_ms in 0, 150:
-            assert_waits(lock, wait_ms, Status.IN_DOUBT)
+        assert_waits(lock, 0, Status.IN_DOUBT)
+        assert_waits(lock, 150, Status.UNREACHABLE)  # nothing but a PING was sent
     assert lock.acquire(WAIT_MS) == Status.OK
+
+
+def test_a_server_that_hangs_is_not_sent_the_requests_of_all_callers(impatient, server):
+    dlock = impatient(server)
+    first = dlock.lock("first")
+    assert first.acquire(WAIT_MS) == Status.OK
+    with stopped(server):
+        assert first.extend() == Status.IN_DOUBT
+        before = dlock.stats().commands
+        for i in range(50):
+            assert dlock.lock(f"lock {i}").acquire() == Status.UNREACHABLE
+        assert dlock.stats().commands - before <= 50, "a PING now and then, and no RELEASE"
+    assert dlock.lock("last").acquire(WAIT_MS) == Status.OK
+    assert server.observer.dbsize() == 2, "nothing arrived late"
 
 
 def test_a_server_that_was_stopped_for_a_while_is_used_after_that(impatient, server):

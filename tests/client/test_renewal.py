@@ -73,7 +73,7 @@ def test_a_lock_that_is_taken_again_is_another(renewing, fake_server):
     assert lock.release() == Status.IN_DOUBT  # behind the renewal that is not answered
     first = lock.token
     behaviour["extend"] = b":1\r\n"
-    assert lock.acquire() == Status.OK
+    assert lock.acquire(10_000) == Status.OK
     assert lock.token != first
 
     def renewals():

@@ -75,6 +75,8 @@ class FakeServer:
             words.append(stream.read(length + 2)[:-2])
         if self.has_sessions and words[0] == b"DLOCK.SESSION":
             return b":1\r\n" if b"END" in words else SILENCE if is_open else OPEN_SESSION
+        if words == [b"PING"]:  # after a reply that was not given in time: is the server alive?
+            return b"+PONG\r\n"
         self.requests.append(words)
         return self.answer(words)
 

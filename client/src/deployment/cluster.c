@@ -119,7 +119,7 @@ static const char *read_slots(router *base, const router_probe *probe, int index
     return useless;
 }
 
-static size_t prepare(router *base, server *servers[], command commands[]) {
+static size_t prepare_slots(router *base, server *servers[], command commands[]) {
     cluster_router *cluster = (cluster_router *)base;
     size_t count = 0;
     command_add_words(&commands[0], COMMAND_WORDS("CLUSTER", "SLOTS"));
@@ -132,7 +132,7 @@ static size_t prepare(router *base, server *servers[], command commands[]) {
 
 /* -- the table */
 
-static server *find(router *base, const char *name) {
+static server *find_node(router *base, const char *name) {
     cluster_router *cluster = (cluster_router *)base;
     size_t place = cluster->owners[slot_of_key(name, strlen(name))];
     for (size_t other = 0; place == NO_NODE && other < SLOT_COUNT; other++)
@@ -140,7 +140,7 @@ static server *find(router *base, const char *name) {
     return place == NO_NODE ? NULL : cluster->nodes[place];
 }
 
-static server *follow(router *base, server *sender, const redirect *redirect) {
+static server *follow_redirect(router *base, server *sender, const redirect *redirect) {
     cluster_router *cluster = (cluster_router *)base;
     size_t place = place_of_node(cluster, sender, redirect->host, redirect->port);
     if (place == NO_NODE) { /* redirects have named many nodes since the last map */
@@ -172,11 +172,11 @@ static void free_router(router *base) {
     free(cluster);
 }
 
-static const router_table table = {.find = find,
-                                   .follow = follow,
+static const router_table table = {.find = find_node,
+                                   .follow = follow_redirect,
                                    .list = list_owners,
                                    .free = free_router,
-                                   .prepare = prepare,
+                                   .prepare = prepare_slots,
                                    .command_count = 1,
                                    .read = read_slots,
                                    .pause_ms = PAUSE_MS};

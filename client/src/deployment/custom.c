@@ -100,7 +100,7 @@ static void end_attempt(custom_run *run, dlock_status status, const char *cause)
 static void end_by_job(job *job, dlock_status status) {
     attempt *attempt = job->attempt;
     const dlock_call *call = &job->call;
-    attempt->may_hold = call->operation == DLOCK_ACQUIRING && status == DLOCK_IN_DOUBT;
+    if (call->operation == DLOCK_ACQUIRING && status == DLOCK_IN_DOUBT) attempt->is_in_doubt = true;
     if (status == DLOCK_OK) {
         attempt->asked_us = call->asked_us;
         attempt->lease_ms = call->lease_ms;
@@ -146,7 +146,7 @@ static void on_limit(loop_timer *timer) {
 /* -- threads */
 
 /* The store has granted a lock that nobody waits for, or may have. */
-static void undo(custom *custom, job *job) {
+static void undo_job(custom *custom, job *job) {
     dlock_call *call = &job->call;
     call->operation = DLOCK_RELEASING;
     call->internal = NULL; /* the release is wanted */
@@ -163,7 +163,7 @@ static void run_job(custom *custom, job *job) {
     if (job->attempt != NULL)
         end_by_job(job, status);
     else if (job->call.operation == DLOCK_ACQUIRING && may_hold)
-        undo(custom, job);
+        undo_job(custom, job);
     free_job(job);
 }
 
@@ -211,7 +211,7 @@ static void fill_job(job *job, attempt *attempt) {
     bool is_wait = job->pool == &job->pool->custom->pools[WAITS];
     job->attempt = attempt;
     job->limit_us = attempt->limit_us;
-    job->is_repeated = attempt->is_repeated;
+    job->is_repeated = attempt->is_in_doubt;
     job->call = (dlock_call){.struct_size = sizeof(dlock_call),
                              .operation = attempt->operation,
                              .name = memcpy(job->name, attempt->name, strlen(attempt->name) + 1),
@@ -241,17 +241,16 @@ static bool queue_job(custom *custom, custom_run *run) {
     return true;
 }
 
-static void start(deployment *deployment, attempt *attempt) {
+static void start_job(deployment *deployment, attempt *attempt) {
     custom *custom = container_of(deployment, struct custom, base);
     custom_run *run = attempt->prepared.run;
     *run = (custom_run){.custom = custom, .attempt = attempt, .limit.on_due = on_limit};
-    attempt->may_hold = false;
     attempt->fences = 0;
     bool is_queued = queue_job(custom, run);
     loop_set_timer(deployment->loop, &run->limit, is_queued ? attempt->limit_us : 0);
 }
 
-static void abandon(deployment *deployment, attempt *attempt) {
+static void abandon_job(deployment *deployment, attempt *attempt) {
     custom_run *run = attempt->prepared.run;
     loop_clear_timer(deployment->loop, &run->limit);
     if (run->job != NULL) detach(run);
@@ -276,8 +275,8 @@ static void free_custom(deployment *deployment) {
     free(custom);
 }
 
-static const deployment_table table = {.start = start,
-                                       .abandon = abandon,
+static const deployment_table table = {.start = start_job,
+                                       .abandon = abandon_job,
                                        .free = free_custom,
                                        .run_size = sizeof(custom_run),
                                        .guarded_error = "a store has no commands to run"};

@@ -36,7 +36,7 @@ void attempt_command(const attempt *attempt, lock_words words, command *command)
     words.lease_ms = attempt->lease_ms;
     words.mode = attempt->terms.mode;
     words.max_holders = attempt->terms.max_holders;
-    words.is_repeated = attempt->is_repeated;
+    words.is_repeated = attempt->is_in_doubt;
     words.fences = attempt->fences;
     attempt->prepared.protocol->write(command, &words);
 }

@@ -59,7 +59,11 @@ struct attempt {
     /* Acquire: a run of so many fences is wanted; 0: one. Out: so many were granted, the first one
      * is fence. */
     uint16_t fences;
-    bool is_repeated : 1; /* acquire: an earlier one with the token may have been granted */
+    /* An ACQUIRE with the token was sent and not answered: a server may grant it, now or later, and
+     * nothing undoes that yet. Set by an acquire, and stays until the token is withdrawn: the next
+     * acquire repeats the token, and a RELEASE also follows wherever replies are overdue. The one
+     * record of this: whoever gives the token up has to withdraw it. */
+    bool is_in_doubt : 1;
     /* Nobody waits. Extend: take the lock again where it was forgotten. Acquire: the token holds
      * the lock already; ties it again to a session, and is never undone, neither at limit_us nor
      * when abandoned. Release: waits for the replies of all servers. */
@@ -69,10 +73,6 @@ struct attempt {
     /* After a failure: another attempt may succeed. After a release in the background, even with
      * DLOCK_OK: a server has not answered. */
     bool is_transient : 1;
-    /* Acquire, not OK: a server may have granted the lock, and nothing undoes that yet: a
-     * withdrawal is needed. Release, set by the caller: an ACQUIRE with the token was in doubt and
-     * may arrive late, so the RELEASE follows wherever replies are overdue. */
-    bool may_hold : 1;
     /* Acquire: some of several servers granted the lock, and others had granted it to others. Maybe
      * nobody has got it: the result says little, and another attempt may be different at once. */
     bool is_split : 1; /* a bit, as a program may have many handles: memory_test.c */

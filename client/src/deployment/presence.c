@@ -5,8 +5,8 @@
  *   OPENING   the first DLOCK.SESSION of a connection, which the server answers at once
  *   OPEN      a later one, which the server may keep for a third of the timeout
  *
- * The ids of sessions are secrets, so each has 128 random bits. A presence never
- * changes its id: a server that has forgotten the session says so by another number born.
+ * The id of a session is a secret, so it has 128 random bits. A presence never changes its id: a
+ * server that has forgotten the session says so by another number born.
  *
  * Invariants: a presence with guests has a call under way or its timer set. Each guest has a share
  * of the server, and server.c frees the presence together with the server. */
@@ -89,14 +89,14 @@ static void tell_moved(presence *presence) {
     }
 }
 
-static void on_found(loop_task *wait) {
+static void on_presence_found(loop_task *wait) {
     presence *presence = container_of(wait, struct presence, wait);
     server *server = server_share(presence->server);
     tell_moved(presence);
     server_free(server);
 }
 
-static void doubt(presence *presence) {
+static void doubt_server(presence *presence) {
     router *router = presence->router;
     router->is_doubted = true;
     list_remove(&presence->wait.node);
@@ -129,7 +129,7 @@ static void lose_connection(presence *presence) {
     presence->pause_ms =
         pause_ms == 0 ? PAUSE_FIRST_MS : deadline_earlier(pause_ms * 2, PAUSE_MAX_MS);
     loop_set_timer(loop, &presence->timer, deadline_after_ms(loop_now_us(loop), pause_ms));
-    doubt(presence);
+    doubt_server(presence);
 }
 
 static void tell_refused(presence *presence, dlock_status status, const char *why) {
@@ -197,7 +197,7 @@ static void read_reply(presence *presence, const reply *reply, int64_t sent_us) 
 }
 
 /* Guests that leave give their shares of the server back, and the last one frees the presence. */
-static void on_reply(request *request, int index, const reply *reply) {
+static void on_session_reply(request *request, int index, const reply *reply) {
     (void)index;
     presence *presence = container_of(request, struct presence, call);
     server *server = server_share(presence->server);
@@ -206,7 +206,7 @@ static void on_reply(request *request, int index, const reply *reply) {
 }
 
 /* A reply is expected by the time that the server may take, and an I/O timeout. */
-static void on_sent(request *request) {
+static void on_session_sent(request *request) {
     presence *presence = container_of(request, struct presence, call);
     int64_t limit_ms = presence->router->base.io_timeout_ms;
     if (presence->phase == OPEN) limit_ms += presence->timeout_ms / 3;
@@ -223,7 +223,7 @@ static bool send_call(presence *presence) {
     return connection_send(presence->conn, &call, 1, &presence->call);
 }
 
-static void on_done(request *request, dlock_status status, const char *cause) {
+static void on_session_done(request *request, dlock_status status, const char *cause) {
     presence *presence = container_of(request, struct presence, call);
     server *server = server_share(presence->server);
     if (status != DLOCK_OK && presence->phase == OPENING) tell_unopened(presence, status, cause);
@@ -231,25 +231,25 @@ static void on_done(request *request, dlock_status status, const char *cause) {
     server_free(server);
 }
 
-static void on_broken(void *arg, connection *conn) {
+static void on_session_broken(void *arg, connection *conn) {
     (void)conn;
     presence *presence = arg;
     presence->conn = NULL; /* the call is told next */
 }
 
 static void open_connection(presence *presence) {
-    connection_owner owner = {.on_broken = on_broken, .arg = presence, .is_parked = true};
+    connection_owner owner = {.on_broken = on_session_broken, .arg = presence, .is_parked = true};
     presence->phase = OPENING;
-    presence->call = (request){.on_reply = on_reply,
-                               .on_done = on_done,
-                               .on_sent = on_sent,
+    presence->call = (request){.on_reply = on_session_reply,
+                               .on_done = on_session_done,
+                               .on_sent = on_session_sent,
                                .reply_bytes_max = REPLY_BYTES_MAX};
     presence->conn = connection_open(&presence->server->endpoint, &owner);
     loop_start_background(loop_of(presence)); /* best effort: else whoever waits goes on with it */
     if (presence->conn == NULL || !send_call(presence)) lose_connection(presence);
 }
 
-static void on_due(loop_timer *timer) {
+static void on_presence_due(loop_timer *timer) {
     presence *presence = container_of(timer, struct presence, timer);
     server *server = server_share(presence->server);
     if (presence->phase == OPENING) tell_unreachable(presence, "no reply in time");
@@ -321,8 +321,8 @@ static presence *presence_of(router *router, server *server) {
     made->server = server;
     made->router = router;
     made->timeout_ms = router->base.session_ms;
-    made->timer.on_due = on_due;
-    made->wait.run = on_found;
+    made->timer.on_due = on_presence_due;
+    made->wait.run = on_presence_found;
     list_init(&made->guests);
     for (size_t i = 0; i < BUCKETS; i++)
         list_init(&made->buckets[i]);

@@ -10,10 +10,11 @@
  *             instance, is asked to grant the lock again, with the same token and fence
  *   release   RELEASE, also behind requests whose replies are overdue: an ACQUIRE may arrive late
  *
- * Fences: the fence of a lock is the largest of some majority's grants, and a majority counts on
- * from that fence before the lock is granted. Two majorities have a server in common, so every
- * later fence is larger. A server whose clock is far ahead grants fences that the other servers
- * refuse to count on from: a majority without that server is awaited.
+ * Fences: every server counts fences by itself. The fence of a lock is the largest one that the
+ * servers of some majority granted, and before the lock is granted, all servers of a majority have
+ * reached that fence. Any later majority shares a server with this one, so a later fence is larger.
+ * A server whose clock is far ahead grants fences that the other servers refuse to reach; then the
+ * round waits for a majority without that server.
  *
  * Invariants:
  *   - Each attempt has a token of its own, so a late RELEASE of an earlier attempt harms nobody.
@@ -117,7 +118,8 @@ static size_t count_fences(const round *round, uint64_t least, uint64_t most) {
     return count;
 }
 
-/* The smallest fence that no grant of some majority exceeds. A majority has said yes. */
+/* The fence of the lock: sorted by size, that of the grant which completes a majority. A majority
+ * has said yes. */
 static uint64_t common_fence(const round *round) {
     uint64_t smallest = UINT64_MAX;
     round_each_vote(const round_vote, vote, round) {
@@ -233,7 +235,7 @@ static void release_behind(const round *round) {
         attempt_release_behind(round->attempt, round->redlock->servers[i]);
 }
 
-static void on_done(round *round, dlock_status result) {
+static void on_changed(round *round, dlock_status result) {
     const attempt *attempt = round->attempt;
     bool is_renewal = attempt->operation == DLOCK_EXTENDING && attempt->is_background;
     if (result == DLOCK_OK && is_renewal) heal(round);
@@ -252,7 +254,8 @@ static int64_t heal_linger_us(const round *round) {
 
 static void start_change(round *round) {
     attempt *attempt = round->attempt;
-    round_plan plan = {.fence = attempt->fence, .limit_us = attempt->limit_us, .on_done = on_done};
+    round_plan plan = {
+        .fence = attempt->fence, .limit_us = attempt->limit_us, .on_done = on_changed};
     if (attempt->operation == DLOCK_RELEASING) {
         plan.awaits_all = attempt->is_background;
     } else {
@@ -265,10 +268,9 @@ static void start_change(round *round) {
 
 /* -- the deployment */
 
-static void start(deployment *deployment, attempt *attempt) {
+static void start_redlock(deployment *deployment, attempt *attempt) {
     round *round = attempt->prepared.run;
     round_init(round, container_of(deployment, redlock, base), attempt);
-    attempt->may_hold = false; /* what was granted is undone here */
     attempt->is_split = false;
     if (attempt->operation == DLOCK_ACQUIRING)
         start_acquire(round);
@@ -276,7 +278,7 @@ static void start(deployment *deployment, attempt *attempt) {
         start_change(round);
 }
 
-static void abandon(deployment *deployment, attempt *attempt) {
+static void abandon_redlock(deployment *deployment, attempt *attempt) {
     (void)deployment;
     round_stop(attempt->prepared.run, DLOCK_NO_QUORUM);
     release_behind(attempt->prepared.run);
@@ -299,8 +301,8 @@ static void free_redlock(deployment *deployment) {
     free(redlock);
 }
 
-static const deployment_table table = {.start = start,
-                                       .abandon = abandon,
+static const deployment_table table = {.start = start_redlock,
+                                       .abandon = abandon_redlock,
                                        .list_servers = list_servers,
                                        .free = free_redlock,
                                        .run_size = sizeof(round),

@@ -78,7 +78,7 @@ void round_stop(round *round, dlock_status result) {
         if (vote->state == VOTE_PENDING) abandon_straggler(vote, result);
 }
 
-static void finish(round *round) {
+static void finish_round(round *round) {
     round_stop(round, result_of(round));
     round->plan.on_done(round, result_of(round));
 }
@@ -100,12 +100,12 @@ static int64_t awaited_until_us(const round *round, int64_t now_us) {
     return until_us;
 }
 
-static void on_due(loop_timer *timer) {
+static void on_round_due(loop_timer *timer) {
     round *round = container_of(timer, struct round, timer);
     int64_t now_us = round_now_us(round), until_us = awaited_until_us(round, now_us);
     bool is_over = round->is_decided || now_us >= round->plan.limit_us || now_us >= until_us;
     if (is_over)
-        finish(round);
+        finish_round(round);
     else
         set_timer(round, until_us);
 }
@@ -134,14 +134,14 @@ static void proceed(round *round) {
     }
     int64_t linger_us = result_of(round) == DLOCK_OK ? round->plan.linger_us : ROUND_LINGER_US;
     if (pending == 0 || linger_us == 0) {
-        finish(round);
+        finish_round(round);
     } else if (!round->is_decided) {
         round->is_decided = true;
         set_timer(round, round_now_us(round) + linger_us);
     }
 }
 
-static void on_reply(request *request, int index, const reply *reply) {
+static void on_vote_reply(request *request, int index, const reply *reply) {
     (void)index;
     round_vote *vote = container_of(request, round_vote, request);
     round *round = vote->round;
@@ -181,7 +181,7 @@ static void count_vote(round_vote *vote, dlock_status status, const char *cause)
     votes_add(&vote->round->votes, vote->status, vote->is_transient);
 }
 
-static void on_done(request *request, dlock_status status, const char *cause) {
+static void on_vote_done(request *request, dlock_status status, const char *cause) {
     round_vote *vote = container_of(request, round_vote, request);
     count_vote(vote, status, cause);
     proceed(vote->round);
@@ -189,7 +189,7 @@ static void on_done(request *request, dlock_status status, const char *cause) {
 
 /* If nothing can be sent to any server, the timer ends the round. */
 static void ask(round_vote *vote) {
-    vote->request = (request){.on_reply = on_reply, .on_done = on_done};
+    vote->request = (request){.on_reply = on_vote_reply, .on_done = on_vote_done};
     vote->state = VOTE_PENDING;
     if (!vote_send(vote, vote->round->attempt->operation, &vote->request))
         count_vote(vote, DLOCK_NO_MEMORY, "no memory");
@@ -198,7 +198,7 @@ static void ask(round_vote *vote) {
 /* -- the owner's */
 
 void round_init(round *round, redlock *redlock, attempt *attempt) {
-    *round = (struct round){.redlock = redlock, .attempt = attempt, .timer.on_due = on_due};
+    *round = (struct round){.redlock = redlock, .attempt = attempt, .timer.on_due = on_round_due};
     for (size_t i = 0; i < redlock->count; i++)
         round->server_votes[i] = (round_vote){.round = round, .server = redlock->servers[i]};
 }

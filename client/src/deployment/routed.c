@@ -7,14 +7,14 @@
  *              queue of the lock, until an event of the session tells the outcome
  *   redirect   MOVED or ASK: the same request to another node
  *   script     plain Redis: a server that does not know the hash of a script gets the script
- *   replicas   granted or extended: enough replicas have to acknowledge that
+ *   replicas   granted or extended: enough replicas have to acknowledge that (acknowledgement.h)
  *   undo       too few replicas know: a RELEASE. The attempt ends with the reply, so the next
  *              acquire, by whomever, does not find the lock taken
  *   retry      a failure that may pass, and nothing was done: if the router knows another server,
  *              or a discovery finds one, that server gets one more try
  *   give up    at the limit, or abandoned: a withdrawal sends RELEASE behind the ACQUIRE
  *
- * An acquire whose reply was lost keeps its token (may_hold): the caller sends the same token
+ * An acquire whose reply was lost keeps its token (is_in_doubt): the caller sends the same token
  * again, and keeps the place in the queue. Once a RELEASE of a token is on its way, the token must
  * not be used again: withdraw() changes the token.
  *
@@ -31,22 +31,21 @@ static int64_t now_of(const routed_run *run) {
     return loop_now_us(run->router->base.loop);
 }
 
-static server *find(const routed_run *run) {
+static server *find_server(const routed_run *run) {
     return run->router->table->find(run->router, run->attempt->name);
 }
 
-static void doubt(routed_run *run) {
-    if (find(run) == run->server) run->router->is_doubted = true;
+static void doubt_server(routed_run *run) {
+    if (find_server(run) == run->server) run->router->is_doubted = true;
 }
 
 /* -- the end */
 
-static void stop(routed_run *run) {
+static void stop_run(routed_run *run) {
     const attempt *attempt = run->attempt;
-    if (attempt->may_hold && run->server != NULL) attempt_release_behind(attempt, run->server);
+    if (attempt->is_in_doubt && run->server != NULL) attempt_release_behind(attempt, run->server);
     run_leave_session(run);
-    own_connection_free(run->own);
-    run->own = NULL;
+    acknowledgement_stop(&run->ack);
     loop_clear_timer(run->router->base.loop, &run->timer);
     list_remove(&run->wait.node);
     server_free(run->server);
@@ -54,21 +53,21 @@ static void stop(routed_run *run) {
     run->phase = RUN_IDLE;
 }
 
-static void finish(routed_run *run) {
+static void finish_run(routed_run *run) {
     attempt *attempt = run->attempt;
-    stop(run);
+    stop_run(run);
     attempt->on_done(attempt);
 }
 
-static void end(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
+static void end_run(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
     attempt_set_result(run->attempt, status, is_transient, cause);
-    finish(run);
+    finish_run(run);
 }
 
 /* A server may have granted the lock, and nobody will use it. */
 static void withdraw(routed_run *run) {
     attempt *attempt = run->attempt;
-    attempt->may_hold = false;
+    attempt->is_in_doubt = false;
     presence_leave(&run->guest);
     withdrawals_add(&run->router->base, attempt->name, attempt->token, attempt->lease_ms);
     token_vary(attempt->token);
@@ -86,8 +85,6 @@ static void send_request(routed_run *run) {
 }
 
 static void go_to(routed_run *run, server *server, bool is_asking) {
-    own_connection_free(run->own);
-    run->own = NULL;
     server_share(server);
     server_free(run->server);
     run->server = server;
@@ -107,8 +104,8 @@ static void wait_for_discovery(routed_run *run, int64_t until_us) {
 }
 
 /* If discoveries fail, the known server is used while another discovery is under way. */
-static void route(routed_run *run) {
-    server *known = find(run);
+static void route_run(routed_run *run) {
+    server *known = find_server(run);
     bool is_discovering = router_discover(run->router);
     int64_t now_us = now_of(run);
     if (known == NULL)
@@ -120,20 +117,20 @@ static void route(routed_run *run) {
 }
 
 /* The discovery has ended, or takes too long for this attempt. */
-static void resume(routed_run *run) {
+static void resume_run(routed_run *run) {
     router *router = run->router;
-    server *known = find(run);
+    server *known = find_server(run);
     list_remove(&run->wait.node);
     bool is_over = now_of(run) >= run->limit_us;
     if (run->is_retry && (known == NULL || known == run->server || is_over)) {
-        finish(run);
+        finish_run(run);
     } else if (known != NULL && !is_over) {
         go_to(run, known, false);
     } else {
         bool has_failed = router->failure != DLOCK_OK;
         dlock_status failure = has_failed ? router->failure : DLOCK_UNREACHABLE;
-        end(run, failure, failure == DLOCK_UNREACHABLE,
-            has_failed ? router->cause : "no server was found in time");
+        end_run(run, failure, failure == DLOCK_UNREACHABLE,
+                has_failed ? router->cause : "no server was found in time");
     }
 }
 
@@ -142,7 +139,7 @@ static void resume(routed_run *run) {
 /* The result is final, unless another server can have a try. An acquire whose fate is unknown can
  * be sent again with its token, unless it is given up. A withdrawal comes before the doubt, so that
  * its RELEASE goes to the same server at once. */
-static void fail(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
+static void fail_run(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
     attempt *attempt = run->attempt;
     bool is_over = now_of(run) >= run->limit_us;
     bool is_in_doubt = status == DLOCK_IN_DOUBT || run->is_granted;
@@ -151,23 +148,23 @@ static void fail(routed_run *run, dlock_status status, bool is_transient, const 
     cause_write(text, run->server, cause);
     attempt_set_result(attempt, status, is_transient, is_answer ? cause : text);
     if (is_in_doubt && attempt->operation == DLOCK_ACQUIRING) {
-        attempt->may_hold = true;
+        attempt->is_in_doubt = true;
         if ((run->is_granted || is_over) && run_takes_lock(run)) withdraw(run);
     }
-    if (is_transient || status == DLOCK_NO_REPLICAS) doubt(run);
+    if (is_transient || status == DLOCK_NO_REPLICAS) doubt_server(run);
     bool is_final = !is_transient || is_in_doubt || run->is_retry || is_over;
-    server *known = find(run);
+    server *known = find_server(run);
     run->is_retry = true;
     if (!is_final && known != NULL && known != run->server)
         go_to(run, known, false);
     else if (!is_final && router_discover(run->router))
         wait_for_discovery(run, run->limit_us);
     else
-        finish(run);
+        finish_run(run);
 }
 
 static void fail_by_reply(routed_run *run) {
-    fail(run, run->attempt->status, run->attempt->is_transient, run->attempt->cause);
+    fail_run(run, run->attempt->status, run->attempt->is_transient, run->attempt->cause);
 }
 
 /* unanswered: the cause if the request was sent. */
@@ -177,33 +174,33 @@ static void give_up_request(routed_run *run, const char *unanswered) {
     const char *unsent = conn == NULL ? "no connection in time" : connection_overdue(conn);
     run->attempt->asked_us = run->request.sent_us;
     if (connection_abandon(&run->request))
-        fail(run, DLOCK_IN_DOUBT, true, unanswered);
+        fail_run(run, DLOCK_IN_DOUBT, true, unanswered);
     else if (is_over && run->was_busy) /* there was no time to queue */
-        end(run, DLOCK_BUSY, false, "another holds the lock");
+        end_run(run, DLOCK_BUSY, false, "another holds the lock");
     else
-        fail(run, DLOCK_UNREACHABLE, true, unsent);
+        fail_run(run, DLOCK_UNREACHABLE, true, unsent);
 }
 
 /* The token has a place in the queue, or may have one. */
 static void give_up_place(routed_run *run, const char *cause) {
     run->attempt->asked_us = 0;
     if (run->phase == RUN_SESSION)
-        fail(run, DLOCK_UNREACHABLE, true, cause);
+        fail_run(run, DLOCK_UNREACHABLE, true, cause);
     else
-        fail(run, DLOCK_IN_DOUBT, true, cause);
+        fail_run(run, DLOCK_IN_DOUBT, true, cause);
 }
 
 /* -- replies */
 
-static void follow(routed_run *run, const redirect *redirect) {
+static void follow_redirect(routed_run *run, const redirect *redirect) {
     if (run->redirect_count++ == REDIRECTS_MAX) {
         run->is_retry = true; /* one more try would go round in the same circle */
-        fail(run, DLOCK_REFUSED, true, run->attempt->cause);
+        fail_run(run, DLOCK_REFUSED, true, run->attempt->cause);
         return;
     }
     server *next = run->router->table->follow(run->router, run->server, redirect);
     if (next == NULL)
-        end(run, DLOCK_NO_MEMORY, false, "no memory");
+        end_run(run, DLOCK_NO_MEMORY, false, "no memory");
     else
         go_to(run, next, redirect->is_ask);
 }
@@ -232,7 +229,7 @@ static void judge_busy(routed_run *run) {
         run->phase = RUN_QUEUED;
         loop_set_timer(run->router->base.loop, &run->timer, run->limit_us);
     } else if (run->is_waiting || run->attempt->wait_until_us <= now_of(run)) {
-        finish(run);
+        finish_run(run);
     } else {
         run->was_busy = true;
         send_request(run);
@@ -247,10 +244,10 @@ static void judge_success(routed_run *run) {
         attempt->asked_us = presence_renewed_us(&tie->guest);
         attempt->lease_ms = presence_timeout_ms(&tie->guest);
     }
-    if (!run_needs_replicas(run) || run->phase == RUN_REPLICAS)
-        finish(run);
-    else if (!run_send_replicas(run))
-        end(run, DLOCK_NO_MEMORY, false, "no memory");
+    if (run_needs_replicas(run))
+        run_await_replicas(run);
+    else
+        finish_run(run);
 }
 
 /* The server has forgotten the session, or nobody has opened it yet. */
@@ -273,10 +270,47 @@ static void judge_error(routed_run *run) {
     else if (run->is_no_session && now_of(run) < run->limit_us)
         await_session(run);
     else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause))
-        follow(run, &redirect);
-    else if (!(run->own != NULL && run->is_granted && run_takes_lock(run) && run_send_release(run)))
+        follow_redirect(run, &redirect);
+    else
         fail_by_reply(run);
 }
+
+/* -- replicas */
+
+/* Too few replicas have the lock, or nobody knows. */
+static void undo_grant(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
+    acknowledgement_stop(&run->ack);
+    connection_abandon(&run->request);
+    run->is_granted = true;
+    attempt_set_result(run->attempt, status, is_transient, cause);
+    if (!run_takes_lock(run) || !run_send_release(run)) fail_by_reply(run);
+}
+
+void run_take_acknowledgement(acknowledgement *ack, const reply *reply, const char *cause) {
+    routed_run *run = container_of(ack, routed_run, ack);
+    verdict verdict;
+    if (reply == NULL) {
+        undo_grant(run, DLOCK_NO_REPLICAS, false, cause);
+        return;
+    }
+    read_replicas_reply(&verdict, reply, ack->min_replicas);
+    if (verdict.status == DLOCK_OK)
+        finish_run(run);
+    else
+        undo_grant(run, verdict.status, verdict.is_transient, verdict.cause);
+}
+
+/* To the EXTEND: the WAIT behind it is next, unless the lock is lost or has moved. */
+static void on_written(routed_run *run, dlock_status status, const char *cause) {
+    if (status != DLOCK_OK) {
+        undo_grant(run, DLOCK_NO_REPLICAS, false, cause);
+    } else if (run->attempt->status != DLOCK_OK) {
+        acknowledgement_stop(&run->ack);
+        judge_error(run);
+    }
+}
+
+/* -- the end of a request */
 
 static void on_request_done(request *request, dlock_status status, const char *cause) {
     routed_run *run = container_of(request, routed_run, request);
@@ -286,17 +320,17 @@ static void on_request_done(request *request, dlock_status status, const char *c
         fail_by_reply(run);
         return;
     }
-    if (run->phase != RUN_REPLICAS) attempt->asked_us = request->sent_us;
+    if (run->phase == RUN_REPLICAS) {
+        on_written(run, status, cause);
+        return;
+    }
+    attempt->asked_us = request->sent_us;
     if (status == DLOCK_PROTOCOL && request->sent_us != 0) {
         run->is_granted = true;
         if (attempt->guarded.words != NULL) status = DLOCK_IN_DOUBT;
     }
-    if (status != DLOCK_OK && run->phase == RUN_REPLICAS) {
-        run->is_granted = true; /* nobody knows how many replicas have it */
-        attempt_set_result(attempt, DLOCK_NO_REPLICAS, false, cause);
-        judge_error(run);
-    } else if (status != DLOCK_OK) {
-        fail(run, status, is_transient, cause);
+    if (status != DLOCK_OK) {
+        fail_run(run, status, is_transient, cause);
     } else if (attempt->status == DLOCK_OK) {
         judge_success(run);
     } else if (attempt->status == DLOCK_BUSY) {
@@ -308,7 +342,8 @@ static void on_request_done(request *request, dlock_status status, const char *c
 
 /* -- the session */
 
-/* While a reply is under way, nobody can tell whether the request came before or after. */
+/* While a reply is under way, nobody can tell whether the server served the request before it
+ * forgot the session or after. So the reply is awaited, and judge_busy() asks again for a place. */
 static void on_session_open(guest *guest, bool is_new) {
     routed_run *run = guest->arg;
     tie *tie = run_tie(run);
@@ -320,8 +355,8 @@ static void on_session_open(guest *guest, bool is_new) {
     if (tie != NULL && (is_new || tie->is_momentary)) tie->is_forgotten = true;
 }
 
-/* The loss may be that of the lock whose grant is on its way by another connection. A loss of an
- * earlier grant to the token counts too: nobody can tell which of both it is. */
+/* The grant comes by the command connection, so the event of its loss may overtake it. A loss of an
+ * earlier grant to the same token looks alike, and counts as a loss too. */
 static void take_loss(routed_run *run, const session_event *event) {
     tie *tie = run_tie(run);
     if (tie != NULL && run->phase != RUN_SESSION) tie_note_lost(tie, event);
@@ -353,14 +388,14 @@ static void take_event(guest *guest, const session_event *event) {
     attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
     run->is_no_session = run->is_no_script = run->is_run_refused = run->is_granted = false;
     if (verdict.status == DLOCK_BUSY)
-        finish(run);
+        finish_run(run);
     else
         judge_error(run);
 }
 
 static void on_session_refused(guest *guest, dlock_status status, const char *cause) {
     routed_run *run = guest->arg;
-    if (run->phase == RUN_SESSION) end(run, status, false, cause);
+    if (run->phase == RUN_SESSION) end_run(run, status, false, cause);
 }
 
 static void on_session_unreachable(guest *guest, const char *cause) {
@@ -382,16 +417,16 @@ const guest_table run_guests = {.on_open = on_session_open,
 
 /* -- time */
 
-static void on_found(loop_task *wait) {
+static void on_run_found(loop_task *wait) {
     routed_run *run = container_of(wait, routed_run, wait);
-    if (run->phase == RUN_DISCOVERY) resume(run);
+    if (run->phase == RUN_DISCOVERY) resume_run(run);
 }
 
 static void on_run_due(loop_timer *timer) {
     routed_run *run = container_of(timer, routed_run, timer);
     switch (run->phase) {
     case RUN_DISCOVERY:
-        resume(run);
+        resume_run(run);
         break;
     case RUN_SESSION:
         give_up_place(run, "no session in time");
@@ -403,26 +438,23 @@ static void on_run_due(loop_timer *timer) {
         give_up_place(run, "no event in time");
         break;
     case RUN_REPLICAS:
-        connection_abandon(&run->request);
-        run->is_granted = true;
-        attempt_set_result(run->attempt, DLOCK_NO_REPLICAS, false, "no reply of replicas in time");
-        judge_error(run);
+        undo_grant(run, DLOCK_NO_REPLICAS, false, "no reply of replicas in time");
         break;
     case RUN_UNDO: /* no reply to the RELEASE: a withdrawal goes on */
         connection_abandon(&run->request);
         fail_by_reply(run);
         break;
     default:
-        finish(run);
+        finish_run(run);
     }
 }
 
 /* -- the table */
 
-static void start(deployment *base, attempt *attempt) {
+static void start_run(deployment *base, attempt *attempt) {
     routed_run *run = attempt->prepared.run;
     *run = (routed_run){.request.on_done = on_request_done,
-                        .wait = {.run = on_found},
+                        .wait = {.run = on_run_found},
                         .timer = {.on_due = on_run_due},
                         .router = (router *)base,
                         .attempt = attempt,
@@ -430,12 +462,11 @@ static void start(deployment *base, attempt *attempt) {
     if (attempt->guarded.words != NULL) run->request.reply_bytes_max = REPLY_BYTES_MAX;
     if (attempt->terms.min_replicas > 0 && attempt->operation != DLOCK_RELEASING)
         run->limit_us = deadline_after_ms(run->limit_us, attempt->terms.replica_timeout_ms);
-    if (attempt->operation != DLOCK_RELEASING) attempt->may_hold = false;
     attempt->asked_us = 0;
-    route(run);
+    route_run(run);
 }
 
-static void abandon(deployment *base, attempt *attempt) {
+static void abandon_run(deployment *base, attempt *attempt) {
     (void)base;
     routed_run *run = attempt->prepared.run;
     if (run->phase == RUN_IDLE) return;
@@ -445,11 +476,11 @@ static void abandon(deployment *base, attempt *attempt) {
     bool is_in_doubt = is_sent && attempt->guarded.words != NULL;
     attempt_set_result(attempt, is_in_doubt ? DLOCK_IN_DOUBT : DLOCK_CANCELED, false, "canceled");
     if (is_sent && run_takes_lock(run)) withdraw(run);
-    stop(run);
+    stop_run(run);
 }
 
-const deployment_table routed_table = {.start = start,
-                                       .abandon = abandon,
+const deployment_table routed_table = {.start = start_run,
+                                       .abandon = abandon_run,
                                        .list_servers = router_list,
                                        .free = router_free,
                                        .run_size = sizeof(routed_run),

@@ -4,6 +4,7 @@
  *   routed.c        the course of an attempt: find, judge the replies, redirect, retry, give up
  *   routed_send.c   one request of an attempt: its commands, connection, time and replies */
 #pragma once
+#include "deployment/acknowledgement.h"
 #include "deployment/presence.h"
 
 typedef enum run_phase {
@@ -26,7 +27,7 @@ typedef struct routed_run {
     attempt *attempt;
     int64_t limit_us;    /* of the whole attempt */
     server *server;      /* a share: the last one that was chosen; NULL: none yet */
-    own_connection *own; /* of RUN_REPLICAS; NULL: the command connection is used */
+    acknowledgement ack; /* of RUN_REPLICAS */
     guest guest;         /* of a wait whose lock is not tied to the session */
     run_phase phase;
     uint8_t redirect_count;
@@ -62,14 +63,15 @@ static inline bool run_needs_replicas(const routed_run *run) {
     return attempt->terms.min_replicas > 0 && attempt->operation != DLOCK_RELEASING;
 }
 
-/* Of the guests of runs, in routed.c. */
+/* In routed.c: of the guests of runs, and what the replies to EXTEND and WAIT mean. */
 extern const guest_table run_guests;
+void run_take_acknowledgement(acknowledgement *ack, const reply *reply, const char *cause);
 
 /* Sends the request to run->server, and sets the timer; or first waits for the session there. The
  * reply sets the result of the attempt. False: no memory. */
 bool run_send(routed_run *run);
-/* The lock is granted: asks for the acknowledgements of replicas. False: no memory. */
-bool run_send_replicas(routed_run *run);
+/* The lock is granted: asks for the acknowledgements of replicas, and sets the timer. */
+void run_await_replicas(routed_run *run);
 /* A RELEASE, before the attempt ends. False: no memory. */
 bool run_send_release(routed_run *run);
 /* The run leaves the session: at its end, or because the next request goes elsewhere. The tie of a

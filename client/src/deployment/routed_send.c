@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* routed_send.c - see routed.h.
  *
- *   command connection   everything but what follows. An ACQUIRE that waits, or that ties its lock
- *                        to the session, names the session, which has to be open by then
- *   own connection       once granted or extended, EXTEND and Redis's own WAIT for replicas: WAIT
- *                        speaks of what was written before on the same connection, and EXTEND
- *                        writes the lock without ever creating it
- *
- * After ASK, an ASKING precedes the command with the key; Redis's WAIT has no key. */
+ * All commands travel on the command connection, but the EXTEND of acknowledgement.h. An ACQUIRE
+ * that waits, or that ties its lock to the session, names the session, which has to be open by
+ * then. After ASK, an ASKING precedes the command. */
 #include "deployment/routed.h"
 
-enum { COMMANDS_MAX = 3, DAY_MS = 24 * 60 * 60 * 1000 };
+enum { COMMANDS_MAX = 2, DAY_MS = 24 * 60 * 60 * 1000 };
 
 /* How long the server may let the request wait. */
 static uint32_t wait_left_ms(const attempt *attempt, int64_t now_us) {
@@ -72,20 +68,17 @@ static void add_session(routed_run *run, lock_words *words) {
     if (words->is_endless) words->operation = DLOCK_ACQUIRING;
 }
 
-/* False: no memory. */
-static bool send_commands(routed_run *run, lock_words words) {
+/* conn NULL: the command connection. False: no memory. */
+static bool send_command(routed_run *run, lock_words words, connection *conn) {
     const attempt *attempt = run->attempt;
     command commands[COMMANDS_MAX] = {{0}};
     int count = 0;
     if (run->is_asking) command_add(&commands[count++], "ASKING");
     words.has_hash = run->phase == RUN_REQUEST && !run->needs_script;
     attempt_command(attempt, words, &commands[count++]);
-    if (run->phase == RUN_REPLICAS)
-        replicas_command(&commands[count++], attempt->terms.min_replicas,
-                         attempt->terms.replica_timeout_ms);
     run->request.on_sent = limit_reply;
     loop_set_timer(run->router->base.loop, &run->timer, run->limit_us);
-    if (run->own != NULL) return connection_send(run->own->conn, commands, count, &run->request);
+    if (conn != NULL) return connection_send(conn, commands, count, &run->request);
     return server_send(run->server, commands, count, &run->request);
 }
 
@@ -119,30 +112,24 @@ static void read_lock_reply(routed_run *run, const reply *reply, verdict *verdic
         attempt->fence = verdict->fence;
 }
 
-/* part: of the replies, without that to ASKING. */
-static void read_replica_reply(routed_run *run, int part, const reply *reply) {
-    const attempt *attempt = run->attempt;
+/* To the EXTEND before Redis's WAIT. */
+static void read_written_reply(routed_run *run, const reply *reply) {
+    attempt *attempt = run->attempt;
     verdict verdict;
-    if (part == 0)
-        attempt->prepared.protocol->read_holder(&verdict, reply);
-    else if (attempt->status == DLOCK_OK)
-        read_replicas_reply(&verdict, reply, attempt->terms.min_replicas);
-    else
-        return;
+    attempt->prepared.protocol->read_holder(&verdict, reply);
     if (verdict.status == DLOCK_LOST && attempt->operation == DLOCK_ACQUIRING)
         verdict_set(&verdict, DLOCK_NO_REPLICAS, "it was lost before replicas had it");
-    run->is_granted = part > 0 && verdict.status != DLOCK_OK;
-    attempt_set_result(run->attempt, verdict.status, verdict.is_transient, verdict.cause);
+    run->is_granted = false;
+    attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
 }
 
 static void read_reply(request *request, int index, const reply *reply) {
     routed_run *run = container_of(request, routed_run, request);
     attempt *attempt = run->attempt;
-    int part = run->is_asking ? index - 1 : index;
     verdict verdict;
-    if (part < 0) return;
+    if (run->is_asking && index == 0) return;
     if (run->phase == RUN_REPLICAS) {
-        read_replica_reply(run, part, reply);
+        read_written_reply(run, reply);
     } else if (run->phase == RUN_UNDO) {
         attempt->prepared.protocol->read_holder(&verdict, reply);
         run->is_granted = verdict.status != DLOCK_OK && verdict.status != DLOCK_LOST;
@@ -175,20 +162,31 @@ bool run_send(routed_run *run) {
     }
     run->phase = RUN_REQUEST;
     add_session(run, &words);
-    if (!send_commands(run, words)) return false;
+    if (!send_command(run, words, NULL)) return false;
     if (attempt->on_sent != NULL) attempt->on_sent(attempt);
     return true;
 }
 
-bool run_send_replicas(routed_run *run) {
+/* Without memory, the run ends as if no replica had replied. */
+static void send_written(acknowledgement *ack, connection *conn) {
+    routed_run *run = container_of(ack, routed_run, ack);
+    if (!send_command(run, (lock_words){.operation = DLOCK_EXTENDING}, conn))
+        loop_set_timer(run->router->base.loop, &run->timer, 0);
+}
+
+void run_await_replicas(routed_run *run) {
+    const attempt_terms *terms = &run->attempt->terms;
     run->phase = RUN_REPLICAS;
-    run->own = server_open_own(run->server);
-    return run->own != NULL && send_commands(run, (lock_words){.operation = DLOCK_EXTENDING});
+    run->ack = (acknowledgement){.min_replicas = terms->min_replicas,
+                                 .timeout_ms = terms->replica_timeout_ms,
+                                 .on_turn = send_written,
+                                 .on_done = run_take_acknowledgement};
+    loop_set_timer(run->router->base.loop, &run->timer, run->limit_us);
+    if (!acknowledgement_start(&run->ack, run->server))
+        loop_set_timer(run->router->base.loop, &run->timer, 0);
 }
 
 bool run_send_release(routed_run *run) {
-    own_connection_free(run->own);
-    run->own = NULL;
     run->phase = RUN_UNDO;
-    return send_commands(run, (lock_words){.operation = DLOCK_RELEASING});
+    return send_command(run, (lock_words){.operation = DLOCK_RELEASING}, NULL);
 }

@@ -5,11 +5,11 @@
  * is closed from within a callback of the same connection. */
 #include "deployment/router.h"
 
-/* A server that answers says more than a silent server; a failure that may pass, more than a
- * lasting failure. */
+/* Which failure of several servers the caller is told: a lower rank wins. The reply of a server
+ * that works tells more than a refused login, and a refused login more than silence. */
 enum { RANK_USELESS_REPLY = 1, RANK_REFUSAL = 2, RANK_SILENCE = 3, RANK_NONE = 4 };
 
-/* DLOCK_UNREACHABLE may pass. */
+/* DLOCK_UNREACHABLE: the next discovery may succeed. Any other failure is a refusal that lasts. */
 static void note_failure(const router_probe *probe, bool is_reply, dlock_status failure,
                          const char *cause) {
     router *router = probe->router;
@@ -21,7 +21,7 @@ static void note_failure(const router_probe *probe, bool is_reply, dlock_status 
     cause_write(router->worst_cause, probe->server, cause);
 }
 
-static void on_reply(request *request, int index, const reply *reply) {
+static void on_probe_reply(request *request, int index, const reply *reply) {
     router_probe *probe = container_of(request, router_probe, request);
     router *router = probe->router;
     if (reply->kind == REPLY_ERROR) {
@@ -43,7 +43,7 @@ static void on_reply(request *request, int index, const reply *reply) {
 }
 
 /* Nothing is changed by a request without a reply: no lock is in doubt. */
-static void on_done(request *request, dlock_status status, const char *cause) {
+static void on_probe_done(request *request, dlock_status status, const char *cause) {
     router_probe *probe = container_of(request, router_probe, request);
     router *router = probe->router;
     if (status == DLOCK_IN_DOUBT) status = DLOCK_UNREACHABLE;
@@ -51,7 +51,7 @@ static void on_done(request *request, dlock_status status, const char *cause) {
     if (--router->pending_count == 0) loop_set_timer(router->base.loop, &router->timer, 0);
 }
 
-static void stop(router *router) {
+static void stop_discovery(router *router) {
     loop_clear_timer(router->base.loop, &router->timer);
     for (size_t i = 0; i < router->probe_count; i++) {
         router_probe *probe = &router->probes[i];
@@ -64,9 +64,9 @@ static void stop(router *router) {
     router->is_discovering = false;
 }
 
-static void on_due(loop_timer *timer) {
+static void on_discovery_due(loop_timer *timer) {
     router *router = container_of(timer, struct router, timer);
-    stop(router);
+    stop_discovery(router);
     router->ended_us = loop_now_us(router->base.loop);
     if (!router->is_answered)
         router_tell_waits(router, router->worst, router->worst_cause);
@@ -76,7 +76,7 @@ static void on_due(loop_timer *timer) {
         router_tell_waits(router, DLOCK_NO_MEMORY, "no memory");
 }
 
-static void start(router *router, int64_t now_us) {
+static void start_discovery(router *router, int64_t now_us) {
     server *servers[DISCOVERY_SERVERS_MAX];
     command commands[DISCOVERY_COMMANDS_MAX] = {{0}};
     size_t count = router->table->prepare(router, servers, commands);
@@ -88,13 +88,13 @@ static void start(router *router, int64_t now_us) {
     loop_set_timer(router->base.loop, &router->timer, limit_us);
     for (size_t i = 0; i < count; i++) {
         router_probe *probe = &router->probes[i];
-        *probe = (router_probe){.request = {.on_reply = on_reply,
-                                            .on_done = on_done,
+        *probe = (router_probe){.request = {.on_reply = on_probe_reply,
+                                            .on_done = on_probe_done,
                                             .reply_bytes_max = REPLY_BYTES_MAX},
                                 .router = router,
                                 .server = server_share(servers[i])};
         if (!server_send(probe->server, commands, router->table->command_count, &probe->request))
-            on_done(&probe->request, DLOCK_NO_MEMORY, "no memory");
+            on_probe_done(&probe->request, DLOCK_NO_MEMORY, "no memory");
     }
 }
 
@@ -104,7 +104,7 @@ bool router_discover(router *router) {
     bool is_due = now_us >= deadline_after_ms(router->ended_us, router->table->pause_ms);
     bool is_known = router->table->find(router, "") != NULL;
     if (is_known && !(router->is_doubted && is_due)) return false;
-    start(router, now_us);
+    start_discovery(router, now_us);
     return true;
 }
 
@@ -116,14 +116,14 @@ typedef struct discovery_wait {
     waiter waiter;
 } discovery_wait;
 
-static void on_found(loop_task *found) {
+static void on_list_found(loop_task *found) {
     discovery_wait *wait = container_of(found, discovery_wait, found);
     loop_ready(wait->loop, &wait->waiter);
 }
 
 void router_list(deployment *base, int64_t limit_us, server_list *list) {
     router *router = (struct router *)base;
-    discovery_wait wait = {.found.run = on_found, .loop = base->loop};
+    discovery_wait wait = {.found.run = on_list_found, .loop = base->loop};
     router->is_doubted = true; /* a node that is not in an old map would not be missed */
     if (router_discover(router)) {
         list_append(&router->waits, &wait.found.node);
@@ -147,13 +147,13 @@ void router_init(router *router, const router_table *table, const server_options
     router->base.can_wait = true;
     router->table = table;
     router->options = *options;
-    router->timer.on_due = on_due;
+    router->timer.on_due = on_discovery_due;
     list_init(&router->waits);
 }
 
 void router_free(deployment *base) {
     router *router = (struct router *)base;
-    stop(router);
+    stop_discovery(router);
     router->table->free(router);
 }
 

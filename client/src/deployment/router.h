@@ -10,8 +10,9 @@
 #pragma once
 #include "deployment/deployment.h"
 
-/* -- names whose locks were busy lately: an acquire that may wait goes straight to a connection of
- * its own for them. A hint only: two names may share an entry. Pure. */
+/* -- names whose locks were busy lately: the first request of an acquire that may wait queues at
+ * once for such a name, instead of trying without a wait. A wrong entry costs a command at most, so
+ * two names may share an entry. Pure. */
 
 enum { BUSY_NAMES_COUNT = 256, BUSY_NAMES_MS = 1000 };
 

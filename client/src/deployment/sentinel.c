@@ -56,7 +56,7 @@ static const char *read_reply(router *base, const router_probe *probe, int index
     return NULL;
 }
 
-static size_t prepare(router *base, server *servers[], command commands[]) {
+static size_t prepare_sentinels(router *base, server *servers[], command commands[]) {
     master_router *router = (master_router *)base;
     const char *name = router->name;
     command_add_words(&commands[0], COMMAND_WORDS("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name));
@@ -85,7 +85,7 @@ static bool use_newest(router *base) {
     return true;
 }
 
-static server *find(router *base, const char *name) {
+static server *find_master(router *base, const char *name) {
     (void)name;
     return ((master_router *)base)->master;
 }
@@ -98,10 +98,10 @@ static void free_router(router *base) {
     free(router);
 }
 
-static const router_table single_table = {.find = find, .free = free_router};
-static const router_table sentinel_table = {.find = find,
+static const router_table single_table = {.find = find_master, .free = free_router};
+static const router_table sentinel_table = {.find = find_master,
                                             .free = free_router,
-                                            .prepare = prepare,
+                                            .prepare = prepare_sentinels,
                                             .command_count = 2,
                                             .read = read_reply,
                                             .conclude = use_newest,

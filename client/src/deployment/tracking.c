@@ -62,7 +62,7 @@ static void take_info(tracked_name *tracked, const reply *info) {
     tracked->on_read(tracked, tracked->server, info);
 }
 
-static void on_reply(request *request, int index, const reply *reply) {
+static void on_tracked_reply(request *request, int index, const reply *reply) {
     tracked_name *tracked = container_of(request, tracked_name, request);
     bool is_watch = tracked->is_watching && index == 0;
     bool is_error = reply->kind == REPLY_ERROR && !reply_is_no_lock(reply);
@@ -79,7 +79,7 @@ static void on_reply(request *request, int index, const reply *reply) {
 
 static void send_read(tracked_name *tracked);
 
-static void on_done(request *request, dlock_status status, const char *cause) {
+static void on_tracked_done(request *request, dlock_status status, const char *cause) {
     (void)cause;
     tracked_name *tracked = container_of(request, tracked_name, request);
     server *server = tracked->server;
@@ -99,8 +99,9 @@ static void send_to(tracked_name *tracked, server *server, bool is_watching) {
     const guest *guest = &tracked->guest;
     if (is_watching) watch_command(&commands[count++], tracked->name, presence_id(guest), true);
     inspect_command(&commands[count++], tracked->name, strlen(tracked->name));
-    tracked->request =
-        (request){.on_reply = on_reply, .on_done = on_done, .reply_bytes_max = REPLY_BYTES_MAX};
+    tracked->request = (request){.on_reply = on_tracked_reply,
+                                 .on_done = on_tracked_done,
+                                 .reply_bytes_max = REPLY_BYTES_MAX};
     tracked->is_stale = false;
     tracked->is_watching = is_watching;
     tracked->server = server_share(server);
@@ -139,12 +140,12 @@ static void send_watch(tracked_name *tracked) {
 
 /* -- the session */
 
-static void on_open(guest *guest, bool is_new) {
+static void on_watch_open(guest *guest, bool is_new) {
     tracked_name *tracked = guest->arg;
     if (is_new || !tracked->is_watched) send_watch(tracked);
 }
 
-static void on_event(guest *guest, const session_event *event) {
+static void on_watch_event(guest *guest, const session_event *event) {
     tracked_name *tracked = guest->arg;
     const char *token = tracked->token;
     bool is_known = token != NULL && event->token != NULL && strlen(token) == event->token_length &&
@@ -158,7 +159,7 @@ static void on_event(guest *guest, const session_event *event) {
 }
 
 /* A poll comes without a session. */
-static void on_refused(guest *guest, dlock_status status, const char *cause) {
+static void on_watch_refused(guest *guest, dlock_status status, const char *cause) {
     (void)status, (void)cause;
     tracked_name *tracked = guest->arg;
     give_up_watch(tracked);
@@ -167,12 +168,14 @@ static void on_refused(guest *guest, dlock_status status, const char *cause) {
         send_to(tracked, server, false);
 }
 
-static void on_moved(guest *guest) {
+static void on_watch_moved(guest *guest) {
     begin_again(guest->arg);
 }
 
-static const guest_table tracked_guests = {
-    .on_open = on_open, .on_event = on_event, .on_refused = on_refused, .on_moved = on_moved};
+static const guest_table tracked_guests = {.on_open = on_watch_open,
+                                           .on_event = on_watch_event,
+                                           .on_refused = on_watch_refused,
+                                           .on_moved = on_watch_moved};
 
 /* -- public */
 

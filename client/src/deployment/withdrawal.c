@@ -33,20 +33,19 @@ static void remove_one(withdrawal *withdrawal) {
     if (is_last && withdrawals->waiter != NULL) loop_ready(deployment->loop, withdrawals->waiter);
 }
 
-static void start(withdrawal *withdrawal) {
+static void start_withdrawal(withdrawal *withdrawal) {
     deployment *deployment = withdrawal->deployment;
     int64_t now_us = loop_now_us(deployment->loop);
     loop_clear_timer(deployment->loop, &withdrawal->timer);
-    withdrawal->attempt.may_hold = withdrawal->attempt.is_background = true;
     withdrawal->attempt.limit_us = deadline_after_ms(now_us, deployment->io_timeout_ms);
     deployment_start(deployment, &withdrawal->attempt);
 }
 
-static void on_due(loop_timer *timer) {
-    start(container_of(timer, withdrawal, timer));
+static void on_withdrawal_due(loop_timer *timer) {
+    start_withdrawal(container_of(timer, withdrawal, timer));
 }
 
-static void on_done(attempt *attempt) {
+static void on_withdrawal_done(attempt *attempt) {
     withdrawal *withdrawal = attempt->arg;
     loop *loop = withdrawal->deployment->loop;
     bool is_hurried = withdrawal->deployment->withdrawals.waiter != NULL;
@@ -56,6 +55,7 @@ static void on_done(attempt *attempt) {
         remove_one(withdrawal);
         return;
     }
+    attempt->is_in_doubt = false; /* one RELEASE is behind the ACQUIRE by now */
     loop_set_timer(loop, &withdrawal->timer, due_us);
     withdrawal->pause_ms = deadline_earlier(withdrawal->pause_ms * 2, PAUSE_MAX_MS);
 }
@@ -68,13 +68,15 @@ void withdrawals_add(deployment *deployment, const char *name, const char *token
     withdrawal *added = calloc(1, sizeof(*added) + name_size);
     if (added == NULL) return;
     added->deployment = deployment;
-    added->timer.on_due = on_due;
+    added->timer.on_due = on_withdrawal_due;
     added->until_us = deadline_after_ms(loop_now_us(deployment->loop), lease_ms);
     added->pause_ms = PAUSE_FIRST_MS;
     added->attempt = (attempt){.operation = DLOCK_RELEASING,
                                .name = memcpy(added->name, name, name_size),
                                .lease_ms = lease_ms,
-                               .on_done = on_done,
+                               .is_background = true,
+                               .is_in_doubt = true,
+                               .on_done = on_withdrawal_done,
                                .arg = added};
     text_copy(added->token, sizeof(added->token), token);
     added->attempt.token = added->token;
@@ -86,7 +88,7 @@ void withdrawals_add(deployment *deployment, const char *name, const char *token
     withdrawals->count++;
     /* Without a thread, whichever thread waits next goes on with it. */
     loop_start_background(deployment->loop);
-    start(added);
+    start_withdrawal(added);
 }
 
 /* Each attempt ends by its limit. */
@@ -96,7 +98,7 @@ void withdrawals_finish(deployment *deployment) {
     withdrawals->waiter = &waiter;
     list_each(withdrawal, each, &withdrawals->all, node) {
         bool is_under_way = !heap_has(&each->timer.node);
-        if (!is_under_way) start(each);
+        if (!is_under_way) start_withdrawal(each);
     }
     while (withdrawals->count > 0)
         loop_wait(deployment->loop, &waiter);

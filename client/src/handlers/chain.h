@@ -15,11 +15,10 @@ typedef struct local_place {
 /* In waiting.c: the state of an acquire, release or extend. A guarded command has only attempts. */
 typedef struct waiting_state {
     enum { WAITING_IDLE, WAITING_ATTEMPT, WAITING_PAUSE, WAITING_CONFIRM } phase;
-    bool is_step_done; /* the attempt or the pause is over */
-    bool may_hold;     /* acquire: a server may hold the lock for the token; to be withdrawn */
-    bool is_in_doubt;  /* an earlier attempt was sent and not answered */
-    bool has_failed;   /* acquire: status and cause of the call are of the attempt before */
-    int64_t begun_us;  /* acquire: begin of the attempt. release: begin of the call */
+    bool is_step_done;   /* the attempt or the pause is over */
+    bool was_unanswered; /* an earlier attempt was sent and not answered */
+    bool has_failed;     /* acquire: status and cause of the call are of the attempt before */
+    int64_t begun_us;    /* acquire: begin of the attempt. release: begin of the call */
 } waiting_state;
 
 /* The part that handlers see, and the library's own part. Set by the API for every call: pub, loop,
@@ -33,9 +32,9 @@ typedef struct call {
     attempt attempt;
     void **slots; /* of the lock: one for each handler */
     bool is_gone; /* release: the lock was lost before, so no other thread may go on with it */
-    /* For the release: an ACQUIRE with the token was in doubt, and may arrive after the RELEASE; a
-     * guarded command was in doubt, and may still run while the token holds the lock. */
-    bool has_straggler : 1, has_late_command : 1;
+    /* For the release: a guarded command was in doubt, and may still run while the token holds the
+     * lock. */
+    bool has_late_command;
 
     /* Private to chain.c. */
     bool is_under_way; /* from chain_begin() until the last handler is left */

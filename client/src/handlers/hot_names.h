@@ -16,7 +16,7 @@ typedef struct hot_lock {
     int64_t asked_us;
     uint32_t lease_ms;     /* 0: an extension found the lock lost */
     uint32_t min_replicas; /* this many replicas acknowledged the lease */
-    bool has_straggler;    /* see chain.h */
+    bool is_in_doubt;      /* see deployment.h */
 } hot_lock;
 
 typedef struct hot_name {

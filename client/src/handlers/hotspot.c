@@ -151,7 +151,7 @@ static void keep_fences(hot_lock *lock, call *call) {
 /* Stores the lock of the holder, as granted or extended. */
 static void keep(hot_lock *lock, const call *call) {
     lock->min_replicas = call->attempt.terms.min_replicas;
-    lock->has_straggler = call->has_straggler;
+    lock->is_in_doubt = call->attempt.is_in_doubt;
     lock->asked_us = call->pub.asked_us;
     lock->lease_ms = call->pub.lease_ms;
     text_copy(lock->token, sizeof(lock->token), call->pub.token);
@@ -180,11 +180,11 @@ static bool accept_lock(const hotspot *hotspot, call *call, hot_lock *lock) {
     bool is_safe_enough =
         call->attempt.terms.tie == NULL && call->attempt.terms.min_replicas <= lock->min_replicas;
     text_copy(call->pub.token, DLOCK_TOKEN_SIZE, lock->token);
-    call->has_straggler = lock->has_straggler;
+    call->attempt.is_in_doubt = lock->is_in_doubt;
     /* The release must not fail for want of memory. */
     bool has_memory = attempt_prepare(&call->attempt, hotspot->deployment);
     if (!is_long_enough || !is_safe_enough || !has_memory) {
-        call->waiting.may_hold = true; /* after a failure, waiting.c withdraws the lock */
+        call->attempt.is_in_doubt = true; /* after a failure, waiting.c withdraws the lock */
         return false;
     }
     if (lock->fences_left > 0) {
@@ -203,7 +203,7 @@ static void give_back(const hotspot *hotspot, const call *call) {
     const hot_lock *lock = &call->local.hot->lock;
     bool is_ok = call->pub.status == DLOCK_OK;
     bool is_same = strcmp(call->pub.token, lock->token) == 0;
-    bool is_withdrawn = !is_ok && !call->waiting.may_hold;
+    bool is_withdrawn = !is_ok && !call->attempt.is_in_doubt;
     if (is_same && (is_ok || is_withdrawn)) return;
     withdrawals_add(hotspot->deployment, call->pub.name, lock->token, lock->lease_ms);
 }

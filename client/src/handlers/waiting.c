@@ -33,8 +33,9 @@ enum { RELEASE_PAUSE_MS = 10, VOTES_MAX = 4, VOTE_PAUSE_MS = 20 };
  * before the request was sent, and would end too soon. */
 enum { LONG_WAIT_PARTS = 10 };
 
-static void withdraw(const waiting *waiting, const call *call) {
+static void withdraw(const waiting *waiting, call *call) {
     withdrawals_add(waiting->deployment, call->pub.name, call->pub.token, call->pub.lease_ms);
+    call->attempt.is_in_doubt = false;
 }
 
 /* -- attempts and pauses */
@@ -55,8 +56,6 @@ static void start_attempt(const waiting *waiting, call *call, dlock_operation op
     attempt->limit_us = limit_us;
     attempt->fence = operation == DLOCK_ACQUIRING ? 0 : call->pub.fence;
     attempt->is_background = false;
-    attempt->is_repeated = operation == DLOCK_ACQUIRING && call->waiting.may_hold;
-    attempt->may_hold = is_release && call->has_straggler;
     attempt->on_sent = is_release ? call->on_sent : NULL;
     attempt->on_done = call_finish_step;
     attempt->arg = call;
@@ -83,8 +82,7 @@ static void stop_step(const waiting *waiting, call *call) {
 /* -- acquire */
 
 static bool answer_failure(const waiting *waiting, call *call) {
-    if (call->waiting.may_hold) withdraw(waiting, call);
-    call->waiting.may_hold = false;
+    if (call->attempt.is_in_doubt) withdraw(waiting, call);
     return true;
 }
 
@@ -96,7 +94,7 @@ static bool answer_canceled(const waiting *waiting, call *call) {
 /* The last result stays, in the words of dlock.h. */
 static bool give_up(const waiting *waiting, call *call) {
     dlock_status last = call->pub.status;
-    bool was_sent = call->waiting.may_hold || call->waiting.is_in_doubt;
+    bool was_sent = call->attempt.is_in_doubt || call->waiting.was_unanswered;
     if (last == DLOCK_BUSY && !call_is_only_try(call)) call->pub.status = DLOCK_TIMEOUT;
     if (last == DLOCK_UNREACHABLE && was_sent) call->pub.status = DLOCK_IN_DOUBT;
     return answer_failure(waiting, call);
@@ -146,7 +144,7 @@ static bool try_again(const waiting *waiting, call *call) {
     if (call_is_canceled(call)) return answer_canceled(waiting, call);
     if (loop_now_us(call->loop) >= last_try_us(waiting, call)) return give_up(waiting, call);
     bool is_undone = call->pub.status == DLOCK_NO_REPLICAS; /* by a RELEASE of the token */
-    if (call->waiting.may_hold && is_undone) withdraw(waiting, call);
+    if (call->attempt.is_in_doubt && is_undone) withdraw(waiting, call);
     if (is_undone) token_vary(call->pub.token);
     return start_acquire(waiting, call);
 }
@@ -191,7 +189,7 @@ static bool judge_grant(const waiting *waiting, call *call) {
         call_set_result(call, DLOCK_OK, "");
         return true;
     }
-    call->waiting.may_hold = true;
+    call->attempt.is_in_doubt = true;
     return judge_failure(waiting, call, DLOCK_LOST, true,
                          "the lease had ended before the reply came");
 }
@@ -229,8 +227,7 @@ static bool settle_confirm(const waiting *waiting, call *call) {
 static bool settle_attempt(const waiting *waiting, call *call) {
     const attempt *attempt = &call->attempt;
     if (attempt->status == DLOCK_OK) return take_grant(waiting, call);
-    if (attempt->may_hold) call->waiting.may_hold = call->has_straggler = true;
-    if (attempt->status == DLOCK_IN_DOUBT) call->waiting.is_in_doubt = true;
+    if (attempt->status == DLOCK_IN_DOUBT) call->waiting.was_unanswered = true;
     bool is_transient = attempt->is_transient || attempt->status == DLOCK_NO_REPLICAS;
     return judge_failure(waiting, call, attempt->status, is_transient, attempt->cause);
 }
@@ -265,10 +262,10 @@ static bool judge_release(const waiting *waiting, call *call) {
     waiting_state *state = &call->waiting;
     dlock_status status = attempt->status;
     int64_t end_us = validity_end_us(call->pub.asked_us, call->pub.lease_ms);
-    if (status == DLOCK_LOST && state->is_in_doubt && state->begun_us < end_us)
+    if (status == DLOCK_LOST && state->was_unanswered && state->begun_us < end_us)
         status = DLOCK_OK; /* an earlier attempt has worked, and only its reply was lost */
-    if (status == DLOCK_IN_DOUBT || status == DLOCK_NO_QUORUM) state->is_in_doubt = true;
-    if (status == DLOCK_UNREACHABLE && state->is_in_doubt) status = DLOCK_IN_DOUBT;
+    if (status == DLOCK_IN_DOUBT || status == DLOCK_NO_QUORUM) state->was_unanswered = true;
+    if (status == DLOCK_UNREACHABLE && state->was_unanswered) status = DLOCK_IN_DOUBT;
     call_set_result(call, status, attempt->cause);
     if (status == DLOCK_OK || status == DLOCK_LOST) return true;
     int64_t resume_us = deadline_after_ms(loop_now_us(call->loop), RELEASE_PAUSE_MS);

@@ -29,7 +29,7 @@ static void on_proof_reply(request *request, int index, const reply *reply) {
 }
 
 /* The renewal finds out about the lock of a session whose connection has ended. */
-static void on_read(tracked_name *tracked, server *server, const reply *info) {
+static void on_hint_read(tracked_name *tracked, server *server, const reply *info) {
     hinted_lock *hinted = container_of(tracked, hinted_lock, tracked);
     int64_t gone_us = atomic_load(&hinted->lease->gone_us);
     if (gone_us == LEASE_OVER) tracking_remove(tracked); /* lost, and not given back yet */
@@ -45,10 +45,10 @@ static void on_read(tracked_name *tracked, server *server, const reply *info) {
     server_send(server, &extend, 1, &hinted->proof); /* no memory: the renewal finds out */
 }
 
-static void on_due(loop_timer *timer) {
+static void on_hint_due(loop_timer *timer) {
     hinted_lock *hinted = container_of(timer, hinted_lock, timer);
     hinted->tracked =
-        (tracked_name){.name = hinted->name, .token = hinted->token, .on_read = on_read};
+        (tracked_name){.name = hinted->name, .token = hinted->token, .on_read = on_hint_read};
     tracking_add(hinted->tracking, &hinted->tracked);
 }
 
@@ -56,7 +56,7 @@ void hints_begin(hinted_lock *hinted, tracking *tracking) {
     if (tracking->router == NULL || hinted->tracking != NULL) return;
     loop *loop = tracking->router->base.loop;
     hinted->tracking = tracking;
-    hinted->timer.on_due = on_due;
+    hinted->timer.on_due = on_hint_due;
     loop_start_background(loop); /* best effort: without hints the renewal notices a loss */
     loop_set_timer(loop, &hinted->timer, deadline_after_ms(loop_now_us(loop), HINTS_AFTER_MS));
 }

@@ -4,11 +4,13 @@
  *     |---- held ------------------------|---- suspect ----|-- gone -->
  *   asked        renewal due        renewal overdue        |<--lead-->| end of validity
  *
- * Lead: a fiftieth of the lease, 50 ms at most, if the program is to be told in time.
+ * Lead: where the program is to be told in time, the lock counts as gone a fiftieth of the lease,
+ * 50 ms at most, before its validity ends.
  *
- * One atomic number says all: when the lock is gone. The number only grows (a lead that is asked
- * for late is the exception), and no more once that time has come. Threads: lease_state() and
- * lease_left_us() any; the other functions locked (loop.h). */
+ * The atomic gone_us decides, for all threads. Extensions move it later, never earlier; only
+ * a lead that is asked for while the lock is held moves it earlier. Once gone_us is past, no
+ * extension moves it any more: a lock that was seen as gone is never held again. Threads:
+ * lease_state() and lease_left_us() any; the other functions locked (loop.h). */
 #pragma once
 #include "dlock.h"
 #include <stdatomic.h>

@@ -32,7 +32,7 @@ static dlock_state find_news(watched_lock *watched) {
     return state > watched->known ? state : DLOCK_STATE_FREE;
 }
 
-static void on_due(loop_timer *timer) {
+static void on_watched_due(loop_timer *timer) {
     watched_lock *watched = container_of(timer, watched_lock, timer);
     if (find_news(watched) == DLOCK_STATE_FREE) {
         set_timer(watched);
@@ -94,7 +94,7 @@ void notifier_add(notifier *notifier, watched_lock *watched) {
     if (watched->known != DLOCK_STATE_FREE) return;
     watched->known = DLOCK_STATE_HELD;
     watched->notifier = notifier;
-    watched->timer.on_due = on_due;
+    watched->timer.on_due = on_watched_due;
     watched->notice.tell = tell_lock;
     set_timer(watched);
 }

@@ -11,13 +11,12 @@
  *             the same token ties it again. If the reply is the same fence, nobody else held the
  *             lock in between
  *
- * Invariants: a lock is in the heap, or blocked, or under way, or paused, or nothing is to come. A
- * lock that is untied is not extended: an attempt under way ties it. Each extension with replicas
- * takes a connection, so only some may be under way, and further locks are blocked meanwhile. */
+ * Invariants: a lock is in the heap, or under way, or paused, or nothing is to come. A lock that is
+ * untied is not extended: an attempt under way ties it. */
 #include "lease/renewal.h"
 
 /* A lock joins a wave if it is due within this part of its time between two renewals. */
-enum { JOIN_PARTS = 2, JOINERS_MAX = 1024, WITH_REPLICAS_MAX = 16 };
+enum { JOIN_PARTS = 2, JOINERS_MAX = 1024 };
 enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 500, BREATH_US = 1000 };
 enum { TIE_LEASE_MS = 1 }; /* the server never makes a lease shorter */
 
@@ -27,24 +26,18 @@ static int64_t now_of(const renewal *renewal) {
 
 /* -- when */
 
-static bool can_unblock(const renewal *renewal) {
-    return renewal->with_replicas < WITH_REPLICAS_MAX && !list_is_empty(&renewal->blocked);
-}
-
 static void set_timer(renewal *renewal) {
     const heap_node *first = heap_first(&renewal->due), *set = &renewal->timer.node;
     int64_t due_us = first == NULL ? DEADLINE_NEVER : first->due_us;
-    if (can_unblock(renewal)) due_us = 0;
     if (heap_has(set) && set->due_us == due_us) return;
     loop_set_timer(renewal->deployment->loop, &renewal->timer, due_us);
 }
 
 static void unschedule(kept_lock *kept) {
     heap_remove(&kept->renewal->due, &kept->node);
-    list_remove(&kept->blocked_node);
 }
 
-static void schedule(kept_lock *kept, int64_t due_us) {
+static void schedule_at(kept_lock *kept, int64_t due_us) {
     if (kept->is_paused || due_us == DEADLINE_NEVER) return;
     heap_add(&kept->renewal->due, &kept->node, due_us);
     set_timer(kept->renewal);
@@ -53,18 +46,18 @@ static void schedule(kept_lock *kept, int64_t due_us) {
 static void schedule_next(kept_lock *kept) {
     int64_t now_us = now_of(kept->renewal), due_us = lease_renew_at_us(kept->lease);
     if (due_us < now_us + BREATH_US) due_us = now_us + BREATH_US; /* whatever a store replied */
-    schedule(kept, kept->is_untied ? now_us : due_us);
+    schedule_at(kept, kept->is_untied ? now_us : due_us);
 }
 
 static void schedule_retry(kept_lock *kept, dlock_status failure) {
     atomic_store(&kept->lease->why, (int)failure);
     kept->pause_ms = kept->pause_ms == 0 ? PAUSE_FIRST_MS : kept->pause_ms * 2;
     if (kept->pause_ms > PAUSE_MAX_MS) kept->pause_ms = PAUSE_MAX_MS;
-    schedule(kept, deadline_after_ms(now_of(kept->renewal), kept->pause_ms));
+    schedule_at(kept, deadline_after_ms(now_of(kept->renewal), kept->pause_ms));
 }
 
-/* Nothing is to come. */
-static void lose(kept_lock *kept) {
+/* No further attempt is scheduled. */
+static void lose_lock(kept_lock *kept) {
     lease_lose(kept->lease, DLOCK_LOST);
     notifier_look(kept->watched);
 }
@@ -74,7 +67,6 @@ static void lose(kept_lock *kept) {
 /* The attempt is done or abandoned. */
 static void restore_attempt(kept_lock *kept) {
     attempt *attempt = kept->attempt;
-    if (!kept->is_untied && kept->min_replicas > 0) kept->renewal->with_replicas--;
     kept->is_under_way = false;
     attempt->is_background = false;
     attempt->fence = kept->fence;
@@ -82,7 +74,7 @@ static void restore_attempt(kept_lock *kept) {
     attempt->terms.replica_timeout_ms = kept->replica_timeout_ms;
 }
 
-static void abandon(kept_lock *kept) {
+static void abandon_attempt(kept_lock *kept) {
     if (!kept->is_under_way) return;
     deployment_abandon(kept->renewal->deployment, kept->attempt);
     restore_attempt(kept);
@@ -93,44 +85,44 @@ static void abandon(kept_lock *kept) {
 /* An extension under way is abandoned, as its reply would say nothing about the tie. */
 static void tie_again(kept_lock *kept) {
     if (kept->is_untied && kept->is_under_way) return;
-    abandon(kept);
+    abandon_attempt(kept);
     unschedule(kept);
     kept->is_untied = true;
     kept->pause_ms = 0;
     schedule_next(kept);
 }
 
-static void on_open(guest *guest, bool is_new) {
+static void on_tie_open(guest *guest, bool is_new) {
     kept_lock *kept = guest->arg;
     if (is_new || kept->is_untied) tie_again(kept);
 }
 
 /* The key has moved to another node with its slot, and is held there still. */
-static void on_event(guest *guest, const session_event *event) {
+static void on_tie_event(guest *guest, const session_event *event) {
     kept_lock *kept = guest->arg;
     if (event->kind != EVENT_LOST) return;
     if (reply_is_text(event->why, "moved"))
         tie_again(kept);
     else
-        lose(kept);
+        lose_lock(kept);
 }
 
 /* The presence goes on trying. */
-static void on_refused(guest *guest, dlock_status status, const char *cause) {
+static void on_tie_refused(guest *guest, dlock_status status, const char *cause) {
     kept_lock *kept = guest->arg;
     (void)cause;
     atomic_store(&kept->lease->why, (int)status);
 }
 
-static void on_moved(guest *guest) {
+static void on_tie_moved(guest *guest) {
     tie_again(guest->arg);
 }
 
 /* The server may have given a lock that ends with the connection to somebody else by now. */
-static void on_away(guest *guest) {
+static void on_tie_away(guest *guest) {
     kept_lock *kept = guest->arg;
     if (!kept->attempt->terms.tie->is_momentary) return;
-    abandon(kept);
+    abandon_attempt(kept);
     unschedule(kept);
     kept->is_untied = true;
     lease_question(kept->lease, true);
@@ -143,21 +135,22 @@ static void follow_session(kept_lock *kept, int64_t sent_us) {
                          now_of(kept->renewal));
 }
 
-static void on_renewed(guest *guest, int64_t sent_us) {
+static void on_tie_renewed(guest *guest, int64_t sent_us) {
     kept_lock *kept = guest->arg;
     if (kept->is_untied) return;
     follow_session(kept, sent_us);
     atomic_fetch_add(&kept->renewal->count, 1);
 }
 
-static const guest_table kept_guests = {.on_open = on_open,
-                                        .on_event = on_event,
-                                        .on_refused = on_refused,
-                                        .on_moved = on_moved,
-                                        .on_away = on_away,
-                                        .on_renewed = on_renewed};
+static const guest_table kept_guests = {.on_open = on_tie_open,
+                                        .on_event = on_tie_event,
+                                        .on_refused = on_tie_refused,
+                                        .on_moved = on_tie_moved,
+                                        .on_away = on_tie_away,
+                                        .on_renewed = on_tie_renewed};
 
-/* The attempt gives the guest back. */
+/* From now on the renewal is told of events, not the attempt that took or extended the lock. An
+ * event that came in between is in the tie. */
 static void take_guest(kept_lock *kept) {
     tie *tie = kept->attempt->terms.tie;
     if (tie == NULL) return;
@@ -166,19 +159,20 @@ static void take_guest(kept_lock *kept) {
     tie->guest.table = &kept_guests;
     tie->guest.arg = kept;
     if (is_lost)
-        lose(kept);
+        lose_lock(kept);
     else if (is_forgotten || tie->guest.presence == NULL)
         tie_again(kept);
 }
 
-/* Asking again does no harm, however late the requests arrive. */
-static bool is_harmless(const attempt *attempt) {
+/* Failures after which the lock may still be held: the same ACQUIRE is sent again after a pause. */
+static bool may_tie_later(const attempt *attempt) {
     return attempt->status == DLOCK_UNREACHABLE || attempt->status == DLOCK_NO_MEMORY ||
            attempt->status == DLOCK_IN_DOUBT ||
            (attempt->status == DLOCK_REFUSED && attempt->is_transient);
 }
 
-/* A lock with another fence was taken anew: nobody uses it. */
+/* Another fence: the lock was lost in between, and the ACQUIRE took it anew. Nobody uses that
+ * grant, so it is withdrawn. */
 static void settle_tie(kept_lock *kept, uint64_t fence) {
     const attempt *attempt = kept->attempt;
     deployment *deployment = kept->renewal->deployment;
@@ -194,10 +188,10 @@ static void settle_tie(kept_lock *kept, uint64_t fence) {
     }
     if (attempt->status == DLOCK_OK)
         withdrawals_add(deployment, attempt->name, attempt->token, deployment->session_ms);
-    if (is_harmless(attempt))
+    if (may_tie_later(attempt))
         schedule_retry(kept, attempt->status);
     else
-        lose(kept);
+        lose_lock(kept);
 }
 
 /* -- extensions and ties */
@@ -206,7 +200,7 @@ static void settle_extension(kept_lock *kept) {
     const attempt *attempt = kept->attempt;
     renewal *renewal = kept->renewal;
     if (attempt->status == DLOCK_LOST) {
-        lose(kept);
+        lose_lock(kept);
     } else if (attempt->status != DLOCK_OK) {
         schedule_retry(kept, attempt->status);
     } else if (lease_extend(kept->lease, attempt->asked_us, attempt->lease_ms, now_of(renewal))) {
@@ -224,7 +218,6 @@ static void on_attempt_done(attempt *attempt) {
         settle_tie(kept, fence);
     else
         settle_extension(kept);
-    set_timer(kept->renewal); /* an extension with replicas may have made room for another */
 }
 
 /* A lock is tied without replicas: an acquire that too few acknowledge would be undone. */
@@ -245,10 +238,8 @@ static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
         attempt->fence = 0;
         attempt->terms.min_replicas = 0;
     }
-    if (attempt->terms.min_replicas > 0) kept->renewal->with_replicas++;
     if (attempt->terms.replica_timeout_ms > deployment->io_timeout_ms)
-        attempt->terms.replica_timeout_ms =
-            deployment->io_timeout_ms; /* blocked locks wait for this */
+        attempt->terms.replica_timeout_ms = deployment->io_timeout_ms; /* others wait for this */
     kept->is_under_way = true;
     deployment_start(deployment, attempt);
 }
@@ -261,36 +252,25 @@ static bool can_join(const kept_lock *kept, int64_t now_us) {
            lease_renew_for_ms(kept->lease, now_us) > 0;
 }
 
-/* Nothing is to come if the lock is gone, or a renewal would gain too little. */
-static void start(kept_lock *kept, int64_t now_us) {
-    renewal *renewal = kept->renewal;
+/* No attempt is made for a lock that is gone, or that a renewal would prolong too little. */
+static void start_renewal(kept_lock *kept, int64_t now_us) {
     uint32_t lease_ms = lease_renew_for_ms(kept->lease, now_us);
-    bool needs_replicas = kept->min_replicas > 0 && !kept->is_untied;
     if (now_us >= lease_gone_at_us(kept->lease)) return;
-    if (lease_ms == 0 && !kept->is_untied) return;
-    if (needs_replicas && renewal->with_replicas == WITH_REPLICAS_MAX)
-        list_append(&renewal->blocked, &kept->blocked_node);
-    else
-        start_attempt(kept, lease_ms);
+    if (lease_ms > 0 || kept->is_untied) start_attempt(kept, lease_ms);
 }
 
-static void on_due(loop_timer *timer) {
+static void on_renewal_due(loop_timer *timer) {
     renewal *renewal = container_of(timer, struct renewal, timer);
     int64_t now_us = now_of(renewal);
     size_t joiners = 0;
     heap_node *first;
-    while (can_unblock(renewal)) {
-        kept_lock *kept = container_of(list_first(&renewal->blocked), kept_lock, blocked_node);
-        list_remove(&kept->blocked_node);
-        start(kept, now_us);
-    }
     while ((first = heap_first(&renewal->due)) != NULL) {
         kept_lock *kept = container_of(first, kept_lock, node);
         bool is_due = first->due_us <= now_us;
         if (!is_due && (joiners == JOINERS_MAX || !can_join(kept, now_us))) break;
         if (!is_due) joiners++;
         heap_remove(&renewal->due, first);
-        start(kept, now_us);
+        start_renewal(kept, now_us);
     }
     set_timer(renewal);
 }
@@ -298,8 +278,7 @@ static void on_due(loop_timer *timer) {
 /* -- public */
 
 void renewal_init(renewal *renewal, deployment *deployment) {
-    *renewal = (struct renewal){.deployment = deployment, .timer.on_due = on_due};
-    list_init(&renewal->blocked);
+    *renewal = (struct renewal){.deployment = deployment, .timer.on_due = on_renewal_due};
 }
 
 void renewal_begin(renewal *renewal, kept_lock *kept) {
@@ -321,7 +300,7 @@ void renewal_end(kept_lock *kept) {
     if (renewal == NULL) return;
     tie *tie = kept->attempt->terms.tie;
     unschedule(kept);
-    abandon(kept);
+    abandon_attempt(kept);
     if (tie != NULL) presence_leave(&tie->guest);
     kept->is_untied = kept->is_paused = false;
     kept->renewal = NULL;
@@ -332,7 +311,7 @@ bool renewal_pause(kept_lock *kept) {
     if (kept->renewal == NULL) return true;
     if (kept->is_untied) return false;
     unschedule(kept);
-    abandon(kept);
+    abandon_attempt(kept);
     kept->is_paused = true;
     set_timer(kept->renewal);
     return true;

@@ -19,8 +19,6 @@ typedef struct renewal {
     deployment *deployment;
     loop_timer timer; /* the next wave */
     heap due;
-    list blocked;
-    size_t with_replicas;        /* extensions under way */
     atomic_uint_least64_t count; /* extensions so far; may be read without the mutex */
 } renewal;
 
@@ -33,7 +31,6 @@ typedef struct kept_lock {
     /* Private to renewal.c. */
     renewal *renewal; /* NULL: not kept */
     heap_node node;
-    list_node blocked_node;
     bool is_under_way;
     bool is_untied; /* the server may have forgotten the tie: an ACQUIRE with the token tells */
     bool is_paused;

@@ -112,6 +112,7 @@ static void tell_broken(connection *conn) {
 void connection_close(connection *conn) {
     if (conn == NULL || conn->phase == CLOSED) return;
     /* A release may be queued behind an acquire that was sent. */
+    pipeline_compact(&conn->pipeline);
     const bytes *out = &conn->pipeline.out;
     bool is_in_order = conn->phase == READY && !conn->is_writing && conn->pipeline.rest.size == 0;
     if (is_in_order && out->size > 0) connection_write(conn, out->data, out->size);

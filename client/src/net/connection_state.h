@@ -14,6 +14,7 @@ typedef struct entry {
     size_t size;     /* bytes of its commands in out */
     int64_t sent_us; /* 0: not yet */
     size_t reply_bytes_max;
+    bool is_removed; /* abandoned before it was sent: see pipeline_compact() */
 } entry;
 
 /* All zero: empty. */
@@ -22,6 +23,7 @@ typedef struct pipeline {
     size_t capacity, first, count;
     uint64_t first_sequence; /* of the first entry */
     size_t marked;           /* how many entries have a sent_us */
+    size_t removed;          /* how many of the others are not to be sent */
     bytes out;               /* queued: the commands of the other entries */
     /* Goes out before that: the greeting, or what was taken to be sent when the kernel had no
      * room. Empty: memory for the next out. */
@@ -36,9 +38,11 @@ bool pipeline_add(pipeline *pipeline, const command commands[], int count, reque
 entry *pipeline_at(pipeline *pipeline, size_t index);
 entry pipeline_pop(pipeline *pipeline);
 
-/* Nobody wants the replies to this request any more. False: nothing was taken to be sent, so entry
- * and bytes are gone. */
+/* Nobody wants the replies to this request any more. False: nothing was taken to be sent, and
+ * nothing will be. */
 bool pipeline_abandon(pipeline *pipeline, const request *request);
+/* Entries that were abandoned before they were sent go, with their bytes. */
+void pipeline_compact(pipeline *pipeline);
 
 /* Takes bytes to be sent: the rest, else, unless it is the time of the greeting, all that are
  * queued. Their requests are marked as sent; the result is how many commands these are.

@@ -2,12 +2,15 @@
 /* pipeline.c - see connection_state.h.
  *
  *   add       bytes of new commands go to the end of out, and the request gets an entry
+ *   abandon   an entry that is not sent is removed, together with others: one by one, thousands of
+ *             requests that time out before there is a connection would take quadratic time
  *   take      out becomes the output of the thread that sends; the entries are marked as sent
  *   put back  what the kernel did not take is the rest, which is sent first next time
  *   pop       all replies of the first entry have come
  *
  * Invariants: entries are in the order of their bytes. The first marked entries are sent, or are
- * being sent; out has the bytes of the entries behind these, which alone can be removed. */
+ * being sent; out has the bytes of the entries behind these, which alone can be removed. Of these,
+ * at most half are removed ones that are still there, and none of them is ever sent. */
 #include "net/connection_state.h"
 
 void pipeline_free(pipeline *pipeline) {
@@ -63,28 +66,38 @@ entry pipeline_pop(pipeline *pipeline) {
     pipeline->first_sequence++;
     pipeline->count--;
     if (pipeline->marked > 0) pipeline->marked--;
+    if (popped.is_removed) pipeline->removed--;
     return popped;
 }
 
-static void remove_unsent(pipeline *pipeline, size_t index) {
-    size_t begin = 0;
-    for (size_t i = pipeline->marked; i < index; i++)
-        begin += pipeline_at(pipeline, i)->size;
-    bytes_remove(&pipeline->out, begin, pipeline_at(pipeline, index)->size);
-    pipeline->count--;
-    for (size_t i = index; i < pipeline->count; i++) {
-        entry *moved = pipeline_at(pipeline, i);
-        *moved = *pipeline_at(pipeline, i + 1);
-        if (moved->request != NULL) moved->request->sequence--;
+void pipeline_compact(pipeline *pipeline) {
+    bytes *out = &pipeline->out;
+    size_t kept = pipeline->marked, from = 0, to = 0;
+    if (pipeline->removed == 0) return;
+    for (size_t i = pipeline->marked; i < pipeline->count; i++) {
+        entry each = *pipeline_at(pipeline, i);
+        if (!each.is_removed) {
+            if (each.size > 0) memmove(out->data + to, out->data + from, each.size);
+            if (each.request != NULL) each.request->sequence = pipeline->first_sequence + kept;
+            *pipeline_at(pipeline, kept++) = each;
+            to += each.size;
+        }
+        from += each.size;
     }
+    out->size = to;
+    pipeline->count = kept;
+    pipeline->removed = 0;
 }
 
 bool pipeline_abandon(pipeline *pipeline, const request *request) {
     size_t index = (size_t)(request->sequence - pipeline->first_sequence);
-    pipeline_at(pipeline, index)->request = NULL;
-    bool was_sent = index < pipeline->marked;
-    if (!was_sent) remove_unsent(pipeline, index);
-    return was_sent;
+    entry *abandoned = pipeline_at(pipeline, index);
+    abandoned->request = NULL;
+    if (index < pipeline->marked) return true;
+    abandoned->is_removed = true;
+    pipeline->removed++;
+    if (pipeline->removed * 2 > pipeline->count - pipeline->marked) pipeline_compact(pipeline);
+    return false;
 }
 
 /* The entries before this index. */
@@ -106,6 +119,7 @@ unsigned pipeline_take(pipeline *pipeline, bool is_greeting, int64_t now_us, byt
     bool has_rest = rest->size > 0;
     *output = (bytes){0};
     if (!has_rest && (is_greeting || out->size == 0)) return 0;
+    if (!has_rest) pipeline_compact(pipeline);
     *output = has_rest ? *rest : *out;
     if (!has_rest) *out = *rest;
     *rest = (bytes){0};

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server.h - one server: its command connection, connections of their own for those who wait for
- * replicas, and whether it is worth a try.
+/* server.h - one server: its command connection, and whether it is worth a try.
  *
  *   command connection   all short commands, in order. If it stalls, it is drained (replies to what
  *                        was sent on it still count) and a new one takes over
- *   own connections      for Redis's WAIT, which blocks. A few idle ones are kept for a second
- *   session              see deployment/presence.h
+ *   other connections    of deployment/presence.h and deployment/acknowledgement.h, one each
  *   circuit breaker      after failures in a row the server counts as unavailable for a moment;
  *                        then one caller may try it
  *
@@ -21,13 +19,14 @@ typedef struct server {
     size_t shares;
     loop *loop;
     connection *command, *draining; /* NULL: none */
-    list kept;                      /* own_connection */
-    size_t kept_count;
     breaker breaker;
     bool is_left_alone; /* because of the breaker, since the last reply */
-    /* Of deployment/presence.c: the session at this server, and how it ends. NULL: none. */
+    /* Of deployment/presence.c and deployment/acknowledgement.c: what has another connection to
+     * this server, and how it ends with the server. NULL: none. */
     struct presence *presence;
     void (*free_presence)(struct server *server);
+    struct acknowledgements *acknowledgements;
+    void (*free_acknowledgements)(struct server *server);
 } server;
 
 /* NULL: no memory. */
@@ -48,25 +47,9 @@ void server_free(server *server);
 
 /* Short commands, on the command connection. False: no memory, and nothing is told. */
 bool server_send(server *server, const command commands[], int count, request *request);
-/* The command on every connection that still owes replies to abandoned requests: a request that
- * arrives late is followed by the command. Nobody wants the replies. */
+/* The command on a command connection that is drained, if there is one: a request that arrives late
+ * is followed by the command. Nobody wants the reply. */
 void server_send_behind(server *server, const command *command);
-
-/* A connection of one's own, idle or being made; requests on it go through connection_send(). */
-typedef struct own_connection {
-    server *server;
-    connection *conn; /* NULL: it has broken */
-    /* Private to server.c. */
-    list_node node; /* in the list of kept ones, or in no list */
-    bool is_kept;
-    loop_timer kept_timer;
-} own_connection;
-
-/* NULL: no memory. */
-own_connection *server_open_own(server *server);
-/* Gives it back: kept for the next one if it is worth it and owes nothing, else closed. NULL is
- * fine. */
-void own_connection_free(own_connection *own);
 
 /* False: the circuit is open; skip this server if you can. True for one caller when the pause is
  * over. */

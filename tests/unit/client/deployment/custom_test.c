@@ -23,19 +23,20 @@ TEST(the_answer_is_the_stores) {
     end();
 }
 
-TEST(an_acquire_in_doubt_may_hold) {
+TEST(an_acquire_that_the_store_did_not_answer_is_in_doubt) {
     try try = {0};
     begin();
     store.acquire_status = DLOCK_IN_DOUBT;
     start(&try, DLOCK_ACQUIRING, LONG_MS);
     finish(&try);
     check(&try, DLOCK_IN_DOUBT, true, "as the test wants");
-    CHECK(try.attempt.may_hold);
+    CHECK(try.attempt.is_in_doubt);
+    try.attempt.is_in_doubt = false;
     store.acquire_status = DLOCK_UNREACHABLE;
     start(&try, DLOCK_ACQUIRING, LONG_MS);
     finish(&try);
     check(&try, DLOCK_UNREACHABLE, true, "as the test wants");
-    CHECK(!try.attempt.may_hold);
+    CHECK(!try.attempt.is_in_doubt);
     CHECK(strcmp(try.attempt.token, "me") == 0);
     attempt_free(&try.attempt);
     end();
@@ -92,7 +93,7 @@ TEST(an_abandoned_acquire_that_was_busy_needs_no_release) {
 }
 
 TEST(an_abandoned_acquire_is_released_if_an_earlier_one_was_in_doubt) {
-    try try = {.attempt.is_repeated = true};
+    try try = {.attempt.is_in_doubt = true};
     begin();
     set_blocked(true);
     store.acquire_status = DLOCK_BUSY;

@@ -78,7 +78,7 @@ TEST(a_busy_lock_that_is_not_waited_for_is_busy) {
     start_acquire(0);
     say(0, "$-1\r\n");
     CHECK_DONE(DLOCK_BUSY, false);
-    CHECK(!stage.attempt.may_hold);
+    CHECK(!stage.attempt.is_in_doubt);
     CHECK_EQUAL(the_peer.link_count, 1);
 }
 
@@ -114,7 +114,7 @@ TEST(the_end_of_the_wait_is_busy) {
     pass_ms(SESSION_MS / 3);
     say(1, EVENTS("1") ENDED("1", "timeout"));
     CHECK_DONE(DLOCK_BUSY, false);
-    CHECK(!stage.attempt.may_hold);
+    CHECK(!stage.attempt.is_in_doubt);
 }
 
 TEST(a_wait_that_ends_with_an_error_is_refused) {
@@ -124,7 +124,7 @@ TEST(a_wait_that_ends_with_an_error_is_refused) {
     say(0, "+QUEUED\r\n");
     say(1, EVENTS("1") ENDED("1", "NOPERM no"));
     CHECK_DONE(DLOCK_REFUSED, false);
-    CHECK(!stage.attempt.may_hold);
+    CHECK(!stage.attempt.is_in_doubt);
 }
 
 TEST(a_wait_for_ever_is_sent_as_one_day) {
@@ -171,7 +171,7 @@ TEST(an_error_comes_with_the_name_of_the_server) {
     CHECK_DONE(DLOCK_REFUSED, false);
     snprintf(expected, sizeof(expected), "%s: NOPERM no", the_peer.path);
     CHECK_TEXT(stage.attempt.cause, expected);
-    CHECK(!stage.attempt.may_hold);
+    CHECK(!stage.attempt.is_in_doubt);
 }
 
 /* -- replicas. Link 0: the command connection. Link 1: EXTEND and WAIT */
@@ -181,7 +181,7 @@ static void need_replicas(uint32_t count) {
     stage.attempt.terms.replica_timeout_ms = 100;
 }
 
-TEST(replicas_are_waited_for_on_an_own_connection) {
+TEST(replicas_are_waited_for_on_another_connection) {
     need_replicas(2);
     start_acquire(0);
     CHECK_HEARD(0, ACQUIRE);
@@ -197,7 +197,7 @@ TEST(replicas_are_waited_for_on_an_own_connection) {
     start(DLOCK_EXTENDING, 0, IO_MS);
     CHECK_HEARD(0, EXTEND);
     say(0, ":1\r\n");
-    CHECK_HEARD(1, EXTEND "; WAIT 2 100"); /* the connection was kept */
+    CHECK_HEARD(1, EXTEND "; WAIT 2 100"); /* the same connection */
     say(1, ":1\r\n:1\r\n");
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
     CHECK_EQUAL(stage.deployment->withdrawals.count, 0);
@@ -217,7 +217,7 @@ TEST(a_grant_with_too_few_replicas_is_undone) {
     CHECK_EQUAL(stage.done_count, 0);
     say(0, ":1\r\n");
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
-    CHECK(!stage.attempt.may_hold);
+    CHECK(!stage.attempt.is_in_doubt);
     CHECK(stage.router.is_doubted);
     CHECK_EQUAL(stage.deployment->withdrawals.count, 0);
 }
@@ -386,7 +386,7 @@ TEST(a_lock_that_is_to_be_tied_is_told_at_once_that_the_server_is_away) {
     start_tied(true, false, WAIT_MS);
     CHECK_DONE(DLOCK_UNREACHABLE, true);
     CHECK(strstr(stage.attempt.cause, "refused") != NULL);
-    CHECK(!stage.attempt.may_hold);
+    CHECK(!stage.attempt.is_in_doubt);
     CHECK(stage.tie.guest.presence == NULL);
 }
 
@@ -407,7 +407,7 @@ TEST(a_session_in_doubt_keeps_its_token) {
     hang_up(1);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
     CHECK_TEXT(stage.attempt.token, TOKEN);
-    CHECK(stage.attempt.may_hold);
+    CHECK(stage.attempt.is_in_doubt);
     CHECK(stage.tie.guest.presence == NULL);
 }
 
@@ -417,7 +417,7 @@ TEST(a_lock_that_is_tied_again_is_never_undone) {
     open_session(0);
     pass_ms(IO_MS);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
-    CHECK(stage.attempt.may_hold);
+    CHECK(stage.attempt.is_in_doubt);
     CHECK_TEXT(stage.attempt.token, TOKEN);
     CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION");
     CHECK_EQUAL(stage.deployment->withdrawals.count, 0);

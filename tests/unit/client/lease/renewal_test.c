@@ -139,7 +139,7 @@ TEST(a_lock_is_not_held_for_longer_than_its_bound) {
     CHECK(gone_us <= T0_US + 30000 * MS && gone_us > T0_US + 28000 * MS);
 }
 
-TEST(extensions_with_replicas_take_turns) {
+TEST(extensions_with_replicas_go_together) {
     begin_world();
     for (int i = 0; i < 20; i++) {
         init_renewed(&locks[i]);
@@ -147,32 +147,14 @@ TEST(extensions_with_replicas_take_turns) {
         locks[i].attempt.terms.replica_timeout_ms = 5000;
         hold(&locks[i]);
     }
-    init_renewed(&locks[20]);
-    hold(&locks[20]);
     run_until(T0_US + EVERY_MS * MS);
-    CHECK_EQUAL(starts, 17);
-    CHECK(locks[20].is_running);
-    int first = 0;
-    while (!locks[first].is_running)
-        first++;
-    CHECK_EQUAL(locks[first].attempt.terms.replica_timeout_ms, IO_MS);
-    answer(&locks[first], DLOCK_OK);
-    CHECK_EQUAL(locks[first].attempt.terms.replica_timeout_ms, 5000);
-    run_until(fake_loop.now_us);
-    CHECK_EQUAL(starts, 18);
-    int running = 0;
-    for (int i = 0; i < 20; i++) {
-        if (!locks[i].is_running) continue;
-        running++;
-        if (running == 1)
-            renewal_end(&locks[i].kept);
-        else if (running == 2)
-            answer(&locks[i], DLOCK_NO_REPLICAS);
-        else if (running == 3)
-            answer(&locks[i], DLOCK_LOST);
-    }
-    CHECK_EQUAL(running, 16);
-    run_until(fake_loop.now_us);
+    CHECK_EQUAL(starts, 20);
+    CHECK_EQUAL(locks[0].attempt.terms.replica_timeout_ms, IO_MS); /* others wait for this */
+    answer(&locks[0], DLOCK_OK);
+    CHECK_EQUAL(locks[0].attempt.terms.replica_timeout_ms, 5000);
+    renewal_end(&locks[1].kept);
+    answer(&locks[2], DLOCK_NO_REPLICAS);
+    run_until(fake_loop.now_us + 20 * MS);
     CHECK_EQUAL(starts, 21);
 }
 

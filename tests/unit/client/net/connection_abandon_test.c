@@ -48,6 +48,36 @@ TEST(unsent_requests_can_be_abandoned_in_any_order) {
     CHECK_TEXT(world.journal, "e=5, e ok");
 }
 
+/* A connection that is closed still sends what is queued. */
+TEST(an_abandoned_request_is_not_sent_at_the_end_either) {
+    connection *conn = connect_peer();
+    send_line(conn, "GET a", &a);
+    send_line(conn, "GET bbbb", &b);
+    send_line(conn, "GET ccc", &c);
+    CHECK(!connection_abandon(&b.request));
+    close_connection();
+    settle();
+    CHECK_TEXT(link_at(0)->heard, "GET a; GET ccc");
+}
+
+TEST(of_many_unsent_requests_the_rest_is_sent_in_order) {
+    enum { MANY = 40 };
+    static record records[MANY];
+    connection *conn = connect_peer();
+    for (int i = 0; i < MANY; i++) {
+        char text[16];
+        snprintf(text, sizeof(text), "GET %d", i);
+        records[i] = new_record("r");
+        send_line(conn, text, &records[i]);
+    }
+    for (int i = 0; i < MANY; i++)
+        if (i * 7 % MANY % 10 != 0) CHECK(!connection_abandon(&records[i * 7 % MANY].request));
+    send_line(conn, "GET last", NULL);
+    CHECK(!connection_abandon(&records[20].request));
+    settle();
+    CHECK_TEXT(link_at(0)->heard, "GET 0; GET 10; GET 30; GET last");
+}
+
 static void abandon_self(record *record) {
     CHECK(connection_abandon(&record->request));
 }

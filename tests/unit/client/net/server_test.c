@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server_test.c - the command connection of a server: reconnecting, stalls, the circuit breaker.
- * Connections of one's own: own_connection_test.c. */
+/* server_test.c - the command connection of a server: reconnecting, stalls, the circuit breaker. */
 #include "server_world.h"
 
 TEST(the_command_connection_is_opened_by_the_first_request) {
@@ -100,8 +99,26 @@ TEST(a_new_connection_takes_over_from_a_stalled_one) {
     server_line("GET b", &b);
     settle();
     CHECK_TEXT(link_at(0)->heard, "GET a; PING");
-    CHECK_TEXT(link_at(1)->heard, "GET b");
+    say(1, "+PONG\r\n");
+    CHECK_TEXT(link_at(1)->heard, "PING; GET b");
     CHECK_EQUAL(open_links(), 2);
+}
+
+TEST(a_server_that_hangs_gets_no_more_requests) {
+    server_line("GET a", &a);
+    pass_ms(IO_MS);
+    for (int i = 0; i < 5; i++) {
+        server_line("GET b", &b);
+        pass_ms(IO_MS);
+        CHECK_EQUAL(b.status, DLOCK_UNREACHABLE);
+        CHECK_TEXT(link_at(i + 1)->heard, "PING");
+        CHECK_EQUAL(open_links(), 1);
+    }
+    say(0, ":1\r\n");
+    CHECK_EQUAL(a.status, DLOCK_OK);
+    server_line("GET c", &c);
+    settle();
+    CHECK_TEXT(link_at(6)->heard, "GET c");
 }
 
 TEST(replies_on_a_stalled_connection_count) {
@@ -109,6 +126,7 @@ TEST(replies_on_a_stalled_connection_count) {
     pass_ms(IO_MS);
     server_line("GET b", &b);
     settle();
+    say(1, "+PONG\r\n");
     say(1, ":2\r\n");
     say(0, ":1\r\n");
     CHECK_TEXT(world.journal, "b=2, b ok, a=1, a ok");
@@ -133,6 +151,8 @@ TEST(there_are_two_connections_at_most) {
     for (int i = 0; i < 5; i++) {
         records[i] = new_record(names[i]);
         server_line("GET a", &records[i]);
+        settle();
+        if (i > 0) say(i, "+PONG\r\n");
         pass_ms(IO_MS);
         CHECK_EQUAL(the_peer.link_count, i + 1);
         CHECK(open_links() <= 2);
@@ -147,6 +167,7 @@ TEST(a_stalled_connection_may_break) {
     settle();
     hang_up(0);
     CHECK_TEXT(world.journal, "a in doubt");
+    say(1, "+PONG\r\n");
     say(1, ":2\r\n");
     CHECK_TEXT(world.journal, "a in doubt, b=2, b ok");
 }
@@ -163,6 +184,7 @@ TEST(a_server_may_be_freed_before_a_connection_that_is_given_up_has_ended) {
     pass_ms(IO_MS);
     server_line("GET b", &b);
     settle();
+    say(1, "+PONG\r\n");
     loop_set_timer(world.loop, &timer, world.now_us + IO_MS * 1000 + 1);
     world.now_us += IO_MS * 1000 + 1;
     settle();
@@ -179,7 +201,7 @@ TEST(commands_follow_on_a_command_connection_that_is_late) {
     server_send_behind(the_server, line.commands);
     settle();
     CHECK_TEXT(link_at(0)->heard, "ACQUIRE; RELEASE");
-    CHECK_TEXT(link_at(1)->heard, "GET a");
+    CHECK_TEXT(link_at(1)->heard, "PING");
     say(0, ":1\r\n:1\r\n");
     CHECK(!link_at(0)->is_open);
 }

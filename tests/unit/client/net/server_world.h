@@ -41,21 +41,4 @@ static inline void server_line(const char *text, record *record) {
     server_send(the_server, line.commands, line.count, record == NULL ? NULL : &record->request);
 }
 
-/* -- connections of one's own */
-
-/* The connection is ready when this returns. */
-static inline own_connection *open_own(void) {
-    own_connection *own = server_open_own(the_server);
-    settle();
-    return own;
-}
-
-/* A connection with a request that the server does not answer yet. */
-static inline own_connection *block(record *record) {
-    own_connection *own = open_own();
-    send_line(own->conn, "WAIT", record);
-    settle();
-    return own;
-}
-
 #endif
