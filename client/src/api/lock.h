@@ -44,7 +44,7 @@ struct dlock_lock {
 
     lease lease;
     kept_parts *kept;        /* NULL: nothing of this is wanted */
-    struct guard *guard;     /* of guard.c; NULL: not of a scope */
+    struct scopes *scopes;   /* of scope.c; NULL: the program has made the handle */
     struct guarded *guarded; /* of guarded.c; NULL: no guarded command is under way */
     async_call async;
 

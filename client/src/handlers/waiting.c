@@ -9,8 +9,8 @@
  *   release   IDLE -> ATTEMPT -> answer, or PAUSE -> ATTEMPT within one I/O timeout
  *   extend    IDLE -> ATTEMPT -> answer
  *
- * enter() is called whenever the call may go on, and returns DLOCK_SUSPEND while an attempt or a
- * pause is under way. All of this file but enter() runs locked (loop.h). The functions that return
+ * enter_waiting() is called whenever the call may go on, and returns DLOCK_SUSPEND while an attempt or a
+ * pause is under way. All of this file but enter_waiting() runs locked (loop.h). The functions that return
  * a bool: true if the call is answered.
  *
  * A split vote is no answer: several clients that vote at the same moment can keep the lock from
@@ -33,7 +33,7 @@ enum { RELEASE_PAUSE_MS = 10, VOTES_MAX = 4, VOTE_PAUSE_MS = 20 };
  * before the request was sent, and would end too soon. */
 enum { LONG_WAIT_PARTS = 10 };
 
-static void withdraw(const waiting *waiting, const call *call) {
+static void withdraw_call(const waiting *waiting, const call *call) {
     withdrawals_add(waiting->deployment, call->pub.name, call->pub.token, call->pub.lease_ms);
 }
 
@@ -43,8 +43,8 @@ static void on_pause_over(loop_timer *timer) {
     call_finish_step(&container_of(timer, call, timer)->attempt);
 }
 
-static void start_attempt(const waiting *waiting, call *call, dlock_operation operation,
-                          int64_t wait_until_us, int64_t limit_us) {
+static void start_call_attempt(const waiting *waiting, call *call, dlock_operation operation,
+                               int64_t wait_until_us, int64_t limit_us) {
     attempt *attempt = &call->attempt;
     bool is_release = operation == DLOCK_RELEASING;
     attempt->operation = operation;
@@ -83,7 +83,7 @@ static void stop_step(const waiting *waiting, call *call) {
 /* -- acquire */
 
 static bool answer_failure(const waiting *waiting, call *call) {
-    if (call->waiting.may_hold) withdraw(waiting, call);
+    if (call->waiting.may_hold) withdraw_call(waiting, call);
     call->waiting.may_hold = false;
     return true;
 }
@@ -138,7 +138,7 @@ static bool start_acquire(const waiting *waiting, call *call) {
         int64_t short_ms = deployment_short_ms(waiting->deployment);
         limit_us = deadline_earlier(limit_us, deadline_after_ms(now_us, short_ms));
     }
-    start_attempt(waiting, call, DLOCK_ACQUIRING, is_parked ? deadline_us : 0, limit_us);
+    start_call_attempt(waiting, call, DLOCK_ACQUIRING, is_parked ? deadline_us : 0, limit_us);
     return false;
 }
 
@@ -146,7 +146,7 @@ static bool try_again(const waiting *waiting, call *call) {
     if (call_is_canceled(call)) return answer_canceled(waiting, call);
     if (loop_now_us(call->loop) >= last_try_us(waiting, call)) return give_up(waiting, call);
     bool is_undone = call->pub.status == DLOCK_NO_REPLICAS; /* by a RELEASE of the token */
-    if (call->waiting.may_hold && is_undone) withdraw(waiting, call);
+    if (call->waiting.may_hold && is_undone) withdraw_call(waiting, call);
     if (is_undone) token_vary(call->pub.token);
     return start_acquire(waiting, call);
 }
@@ -208,7 +208,7 @@ static bool take_grant(const waiting *waiting, call *call) {
     int64_t reply_by_us = deadline_after_ms(now_us, waiting->deployment->io_timeout_ms);
     int64_t limit_us = deadline_earlier(acquire_limit_us(waiting, call), reply_by_us);
     call->waiting.phase = WAITING_CONFIRM;
-    start_attempt(waiting, call, DLOCK_EXTENDING, 0, limit_us);
+    start_call_attempt(waiting, call, DLOCK_EXTENDING, 0, limit_us);
     return false;
 }
 
@@ -242,7 +242,7 @@ static bool stop_acquire(const waiting *waiting, call *call) {
                                                   : answer_canceled(waiting, call);
 }
 
-static bool acquire(const waiting *waiting, call *call) {
+static bool go_on_acquiring(const waiting *waiting, call *call) {
     const waiting_state *state = &call->waiting;
     if (state->phase == WAITING_IDLE) {
         if (call_is_canceled(call)) return answer_canceled(waiting, call);
@@ -277,7 +277,7 @@ static bool judge_release(const waiting *waiting, call *call) {
         start_pause(call, resume_us);
         return false;
     }
-    withdraw(waiting, call);
+    withdraw_call(waiting, call);
     return true;
 }
 
@@ -292,7 +292,7 @@ static bool judge_extend(call *call) {
 /* The handle is freed. The attempt may not have been sent yet: a withdrawal goes on. */
 static bool stop_release_or_extend(const waiting *waiting, call *call) {
     stop_step(waiting, call);
-    if (call->pub.operation == DLOCK_RELEASING) withdraw(waiting, call);
+    if (call->pub.operation == DLOCK_RELEASING) withdraw_call(waiting, call);
     call_set_result(call, DLOCK_CANCELED, "canceled");
     return true;
 }
@@ -307,22 +307,22 @@ static bool release_or_extend(const waiting *waiting, call *call) {
     if (state->phase != WAITING_IDLE && !state->is_step_done) return false;
     if (is_judged) return is_release ? judge_release(waiting, call) : judge_extend(call);
     state->phase = WAITING_ATTEMPT;
-    start_attempt(waiting, call, call->pub.operation, 0, io_limit_us(waiting, call));
+    start_call_attempt(waiting, call, call->pub.operation, 0, io_limit_us(waiting, call));
     return false;
 }
 
 /* -- the handler */
 
-static dlock_step enter(void *arg, dlock_call *pub) {
+static dlock_step enter_waiting(void *arg, dlock_call *pub) {
     call *call = call_of(pub);
     loop_lock(call->loop);
-    bool is_answered =
-        pub->operation == DLOCK_ACQUIRING ? acquire(arg, call) : release_or_extend(arg, call);
+    bool is_answered = pub->operation == DLOCK_ACQUIRING ? go_on_acquiring(arg, call)
+                                                         : release_or_extend(arg, call);
     loop_unlock(call->loop);
     return is_answered ? DLOCK_ANSWER : DLOCK_SUSPEND;
 }
 
 dlock_handler waiting_handler(waiting *waiting) {
     return (dlock_handler){
-        .name = "waiting", .order = DLOCK_ORDER_WAITING, .arg = waiting, .enter = enter};
+        .name = "waiting", .order = DLOCK_ORDER_WAITING, .arg = waiting, .enter = enter_waiting};
 }
