@@ -275,7 +275,7 @@ static dlock_status set_hot(dlock_client *client, const char *name, bool is_hot)
     if (client == NULL || name == NULL || name[0] == '\0')
         return error_set(DLOCK_INVALID, client == NULL ? NO_CLIENT : "the name is empty");
     char *full = client_full_name(client, name);
-    if (full == NULL) return DLOCK_NO_MEMORY;
+    if (full == NULL) return error_set(DLOCK_NO_MEMORY, "");
     bool is_done = true;
     loop_lock(client->loop);
     if (is_hot)
@@ -284,7 +284,7 @@ static dlock_status set_hot(dlock_client *client, const char *name, bool is_hot)
         hot_names_remove(&client->hotspot.names, full);
     loop_unlock(client->loop);
     free(full);
-    return is_done ? DLOCK_OK : DLOCK_NO_MEMORY;
+    return error_set(is_done ? DLOCK_OK : DLOCK_NO_MEMORY, "");
 }
 
 dlock_status dlock_hotspot_add(dlock_client *client, const char *name) {
@@ -326,7 +326,7 @@ dlock_status dlock_hotspot_list(dlock_client *client, dlock_hotspot_fn tell, voi
     loop_lock(client->loop);
     dlock_hot_name *names = copy_names(client, &count);
     loop_unlock(client->loop);
-    if (names == NULL) return DLOCK_NO_MEMORY;
+    if (names == NULL) return error_set(DLOCK_NO_MEMORY, "");
     for (size_t i = 0; i < count && tell(arg, &names[i]); i++)
         continue;
     free(names);

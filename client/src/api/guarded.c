@@ -112,7 +112,7 @@ static bool check_and_make(dlock_lock *lock, call_plan *plan) {
     if (wrong == NULL) wrong = deployment->table->guarded_error;
     if (wrong != NULL) return lock_answer(lock, plan, DLOCK_INVALID, wrong);
     if (lock->depth == 0) return lock_answer(lock, plan, DLOCK_NOT_HELD, "the lock is not held");
-    if (lock_is_gone(lock))
+    if (lock_is_lost(lock))
         return lock_answer(lock, plan, DLOCK_LOST, "the lease has ended meanwhile");
     return make_guarded(lock, plan, bytes) || lock_answer(lock, plan, DLOCK_NO_MEMORY, "no memory");
 }

@@ -91,7 +91,8 @@ dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
     attempt attempt = {.operation = DLOCK_RELEASING, .token = token};
     if (client == NULL || timeout_ms < 0)
         return error_set(DLOCK_INVALID, client == NULL ? NO_CLIENT : "timeout_ms is negative");
-    if (!token_source_take(&client->tokens, NULL, token)) return DLOCK_NO_MEMORY;
+    if (!token_source_take(&client->tokens, NULL, token))
+        return error_set(DLOCK_NO_MEMORY, "no random bytes for a token");
     dlock_status status = change_by_token(client, "dlock:ping", &attempt, timeout_ms);
     attempt_free(&attempt);
     if (status == DLOCK_NOT_HELD) return DLOCK_OK;

@@ -66,7 +66,7 @@ static inline int64_t lock_now_us(const dlock_lock *lock) {
 }
 
 /* Is the validity over, by the local clock? */
-static inline bool lock_is_gone(const dlock_lock *lock) {
+static inline bool lock_is_lost(const dlock_lock *lock) {
     return lease_state(&lock->lease, lock_now_us(lock)) == DLOCK_STATE_LOST;
 }
 

@@ -45,7 +45,7 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
     int64_t now_us = lock_now_us(lock);
     chain_begin(call);
     call->is_canceled = operation == DLOCK_ACQUIRING ? &lock->is_canceled : NULL;
-    call->is_gone = false;
+    call->was_lost = false;
     text_drop(&call->pub.cause);
     call->pub = (dlock_call){.struct_size = sizeof(dlock_call),
                              .operation = operation,
@@ -214,7 +214,7 @@ static dlock_status settle_extend(dlock_lock *lock) {
 static bool begin_extend(dlock_lock *lock, call_plan *plan) {
     uint32_t lease_ms = plan->lease_ms != 0 ? plan->lease_ms : lock->lease.rule.lease_ms;
     bool is_deepening = plan->operation == DLOCK_ACQUIRING;
-    if (lock_is_gone(lock))
+    if (lock_is_lost(lock))
         return lock_answer(lock, plan, DLOCK_LOST, "the lease has ended meanwhile");
     if (is_deepening && plan->lease_ms == 0) {
         lock->depth++;
@@ -235,7 +235,7 @@ static bool end_holding(dlock_lock *lock) {
     dlock_client *client = lock->client;
     loop_lock(client->loop);
     bool is_in_question = atomic_load(&lock->lease.gone_us) < 0;
-    bool is_lost = is_in_question || lock_is_gone(lock);
+    bool is_lost = is_in_question || lock_is_lost(lock);
     if (lock->kept != NULL) {
         renewal_end(&lock->kept->kept);
         notifier_remove(&lock->kept->watched); /* gives the mutex back: no hints begin after it */
@@ -250,7 +250,7 @@ static bool end_holding(dlock_lock *lock) {
  * nothing. */
 static void settle_tied(dlock_lock *lock) {
     dlock_call *call = &lock->call.pub;
-    if (call->status != DLOCK_OK || !lock->call.is_gone) return;
+    if (call->status != DLOCK_OK || !lock->call.was_lost) return;
     call->status = DLOCK_LOST;
     dlock_call_explain(call, "the session had ended");
 }
@@ -262,7 +262,7 @@ static bool begin_release(dlock_lock *lock, call_plan *plan) {
     }
     bool is_lost = end_holding(lock);
     prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
-    lock->call.is_gone = is_lost;
+    lock->call.was_lost = is_lost;
     return true;
 }
 
@@ -314,7 +314,7 @@ static void end_lost_hold(dlock_lock *lock) {
     static atomic_bool yes = true;
     end_holding(lock);
     prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
-    lock->call.is_gone = true;
+    lock->call.was_lost = true;
     lock->call.is_canceled = &yes;
     chain_finish(lock->client->chain, &lock->call);
     call_set_result(&lock->call, DLOCK_LOST, "the lease has ended meanwhile");

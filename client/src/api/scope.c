@@ -128,12 +128,12 @@ dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wa
 /* Levels that the program took and did not give back end with the last scope. A level that the
  * program has released is fine: the other scopes keep theirs. */
 static dlock_status release_level(dlock_lock *lock) {
-    bool is_gone = dlock_get_state(lock) == DLOCK_STATE_LOST;
+    bool is_lost = dlock_get_state(lock) == DLOCK_STATE_LOST;
     int others = --lock->scopes->levels;
     bool is_released = lock->depth <= others;
     if (others == 0 && lock->depth > 1) lock->depth = 1;
     dlock_status status = is_released ? DLOCK_OK : dlock_release(lock);
-    return status == DLOCK_OK && is_gone ? DLOCK_LOST : status;
+    return status == DLOCK_OK && is_lost ? DLOCK_LOST : status;
 }
 
 dlock_status dlock_scope_end(dlock_scope *scope) {

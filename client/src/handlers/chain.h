@@ -23,15 +23,15 @@ typedef struct waiting_state {
 } waiting_state;
 
 /* pub is the part that handlers see. The API sets for every call: pub, loop, is_canceled, slots,
- * lease, is_gone and attempt.terms. */
+ * lease, was_lost and attempt.terms. */
 typedef struct call {
     dlock_call pub; /* first: handlers have a pointer to it */
     loop *loop;
     waiter waiter;                    /* ready: chain_advance() again */
     atomic_bool *_Atomic is_canceled; /* NULL: the call cannot be canceled */
     attempt attempt;
-    void **slots; /* of the lock: one for each handler */
-    bool is_gone; /* release: the lock was lost before, so it must not be handed on */
+    void **slots;  /* of the lock: one for each handler */
+    bool was_lost; /* release: the lock was lost before, so it must not be handed on */
     /* An ACQUIRE with the token was in doubt: it may arrive after the RELEASE. */
     bool has_straggler : 1;
     /* A guarded command was in doubt: it may still run while the token holds the lock. */

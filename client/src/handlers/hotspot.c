@@ -164,7 +164,7 @@ static void keep_if_longer(hot_lock *lock, const call *call) {
 
 /* Locked. True: a queued call goes on with the lock. */
 static bool hand_on(hotspot *hotspot, const call *call, hot_name *hot) {
-    if (call->attempt.terms.tie != NULL || call->is_gone || call->has_late_command) return false;
+    if (call->attempt.terms.tie != NULL || call->was_lost || call->has_late_command) return false;
     if (hot->lock.fence != 0 && hot->lock.fences_left == 0) return false;
     if (hot->hand_ons >= hotspot->hand_on || list_is_empty(&hot->queue)) return false;
     if (hot_lock_end_us(&hot->lock) <= loop_now_us(call->loop)) return false;

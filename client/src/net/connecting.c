@@ -18,6 +18,7 @@ enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 1, KEEPALIVE_PROBES = 3, UNHEAR
 static void become_open(connection *conn) {
     loop_clear_timer(conn->loop, &conn->timer);
     conn->timer.on_due = connection_on_overdue;
+    conn->io.on_ready = connection_on_ready;
     if (connection_watch(conn, EPOLLIN)) connection_on_open(conn);
 }
 
@@ -95,14 +96,14 @@ static void on_connected(connection *conn) {
         begin_handshake(conn);
 }
 
-static void on_connection_io(loop_io *io, uint32_t ready) {
+/* Until the connection is open. */
+static void on_connecting_io(loop_io *io, uint32_t ready) {
+    (void)ready;
     connection *conn = container_of(io, connection, io);
     if (conn->phase == CONNECTING)
         on_connected(conn);
-    else if (conn->phase == HANDSHAKE)
-        shake_hands(conn);
     else
-        connection_on_ready(conn, ready);
+        shake_hands(conn);
 }
 
 /* False: that address is no good; errno says why. */
@@ -111,7 +112,7 @@ static bool connect_address(connection *conn, int index) {
     const struct sockaddr *address = (const struct sockaddr *)&found->each[index];
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     conn->io = (loop_io){.fd = fd,
-                         .on_ready = on_connection_io,
+                         .on_ready = on_connecting_io,
                          .take_output = connection_on_take_output,
                          .on_written = connection_on_written};
     if (fd < 0) return false;

@@ -208,7 +208,8 @@ static void take_bytes(connection *conn, const char *data, size_t size) {
 
 /* A peer that ends the connection is read to the end. TLS keeps no bytes back from a read of the
  * size of a record, so what is left is in the socket. */
-void connection_on_ready(connection *conn, uint32_t ready) {
+void connection_on_ready(loop_io *io, uint32_t ready) {
+    connection *conn = container_of(io, connection, io);
     bool is_readable = (ready & ~(uint32_t)EPOLLOUT) != 0 || conn->tls != NULL;
     bool reads_all = (ready & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || conn->tls != NULL;
     char data[READ_SIZE];

@@ -115,7 +115,7 @@ ssize_t connection_write(connection *conn, const char *data, size_t size);
 /* Queues or, with TLS, sends the bytes of the pipeline. */
 void connection_flush(connection *conn);
 /* Callbacks of the loop. */
-void connection_on_ready(connection *conn, uint32_t ready);
+void connection_on_ready(loop_io *io, uint32_t ready);
 bool connection_on_take_output(loop_io *io, bytes *output);
 void connection_on_written(loop_io *io, bytes *output, ssize_t count, int fault);
 void connection_on_overdue(loop_timer *timer);

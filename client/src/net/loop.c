@@ -17,13 +17,13 @@
  *             up the others for GATHER_US at most: a timer ends the gathering
  *   spin      while several threads wait, the one that polls does not sleep at once (spin.h)
  *
- * Gathering and spinning are for speed only. Measured one by one, server and clients on a core of
- * their own, medians of 8 runs in turn: without gathering, 16 threads with a lock each reach 0.76
- * and 64 threads 0.49 of the rate; gathering all instead of thirds, 64 threads reach 0.8. Without
- * spinning, 8 threads reach 0.65 of the rate of a lock that all of them want, and a thread beside
- * 100 waiting ones 0.66. Two other tricks brought nothing in the cases that matter, and are gone: a
- * blocking recv(2) in place of epoll_wait(2) and recv(2) (1 thread: 1.0), and one futex for 32
- * threads, which saves system calls (64 threads: 1.2) but wakes the wrong ones (1,000: 0.3).
+ * Gathering and spinning are for speed only. Measured one by one, server and clients on a core
+ * each, medians of runs in turn: without gathering, 16 threads with a lock each reach 0.76 of the
+ * rate and 64 threads 0.49, at 1.6 times the processor time; gathering all instead of a third, 64
+ * threads reach 0.9. Without spinning, 8 threads reach 0.65 of the rate of a lock that all of them
+ * want, and a thread beside 100 waiting ones 0.66. Two other tricks are gone. A blocking recv(2) in
+ * place of epoll_wait(2) and recv(2) brought one thread nothing. A futex for each 32 threads saved
+ * system calls (64 threads: 1.2), but woke the wrong threads (1,000 threads, one lock: 0.3).
  *
  * Time: a timerfd on CLOCK_BOOTTIME in the epoll set wakes the thread that polls, at an absolute
  * time, so neither SIGSTOP nor suspend delay a timer. The timerfd may go off too early, never too
