@@ -127,7 +127,8 @@ def test_a_new_acquire_after_a_loss_takes_nothing_from_the_next_holder(dlock, cl
 def test_a_scope_stays_lost_until_its_end(dlock, client):
     def body(_):
         client.delete("lock")
-        statuses.extend(dlock.scope_run("lock", lambda got: None, lease_ms=60_000) for _ in range(2))
+        statuses.extend(dlock.scope_run("lock", lambda got: None, lease_ms=60_000)
+                        for _ in range(2))
 
     statuses = []
     assert dlock.scope_run("lock", body) == Status.LOST

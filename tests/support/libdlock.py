@@ -372,8 +372,8 @@ class Client:
         """body(status)."""
         call = BODY_FN(lambda lock, got, arg: body(Status(got)))
         made = _structure(LockOptions, **options)
-        return Status(lib.dlock_scope_run(self.handle, name.encode(), wait_ms, ctypes.byref(made), call,
-                                      None))
+        return Status(lib.dlock_scope_run(self.handle, name.encode(), wait_ms,
+                                          ctypes.byref(made), call, None))
 
     def _read(self, function, text, enough):
         told = []

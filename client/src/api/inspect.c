@@ -101,42 +101,14 @@ dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
 
 /* -- the servers */
 
-/* Adds a line, "server: cause". */
-static void add_failure(char *why, size_t why_size, char *cause) {
-    if (why == NULL || why_size == 0) return;
-    for (char *end = strchr(cause, '\n'); end != NULL; end = strchr(end, '\n'))
-        *end = ' ';
-    if (why[0] != '\0') text_append(why, why_size, "\n");
-    text_append(why, why_size, cause);
-}
-
-static dlock_status query_each(const dlock_client *client, const server_list *list, query *query,
-                               const query_kind *kind, char *why, size_t why_size) {
-    dlock_status failure = DLOCK_OK, status;
-    size_t replied = 0;
-    query->is_alone = list->count == 1;
-    query_run *run = query_start(query, kind, list);
-    if (run == NULL) {
-        text_copy(query->cause, sizeof(query->cause), "no memory");
-        return DLOCK_NO_MEMORY;
-    }
-    while ((client->has_quorum || failure == DLOCK_OK) && query_next(run, &status)) {
-        replied += status == DLOCK_OK;
-        if (status == DLOCK_OK) continue;
-        failure = status;
-        if (client->has_quorum) add_failure(why, why_size, query->cause);
-    }
-    query_stop(run);
-    return client->has_quorum && replied > list->count / 2 ? DLOCK_OK : failure;
-}
-
 static dlock_status query_servers(dlock_client *client, query *query, const query_kind *kind,
-                                  int64_t timeout_ms, char *why, size_t why_size) {
+                                  int64_t timeout_ms) {
     server_list list = {0};
     deployment *deployment = query->deployment = client->deployment;
     if (deployment->table->list_servers == NULL)
-        return refuse_question("the store has no servers to look at", why, why_size);
-    explain_question(DLOCK_OK, "", why, why_size);
+        return refuse_question("the store has no servers to look at", query->why, query->why_size);
+    explain_question(DLOCK_OK, "", query->why, query->why_size);
+    query->is_majority_enough = client->has_quorum;
     query->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
     query->prefix_length = strlen(client->prefix);
     loop_lock(client->loop);
@@ -144,22 +116,24 @@ static dlock_status query_servers(dlock_client *client, query *query, const quer
     loop_unlock(client->loop);
     dlock_status status = list.status;
     if (status == DLOCK_OK)
-        status = query_each(client, &list, query, kind, why, why_size);
+        status = query_all(query, kind, &list);
     else
         text_copy(query->cause, sizeof(query->cause), list.cause);
     loop_lock(client->loop);
     for (size_t i = 0; i < list.count; i++)
         server_free(list.servers[i]);
     loop_unlock(client->loop);
-    return status == DLOCK_OK ? status : explain_question(status, query->cause, why, why_size);
+    if (status == DLOCK_OK) return status;
+    return explain_question(status, query->cause, query->why, query->why_size);
 }
 
 /* -- reading */
 
 /* The query has the functions and their argument. */
 static dlock_status query_name(dlock_client *client, const char *name, query *query,
-                               const query_kind *kind, int64_t timeout_ms, char *why,
-                               size_t why_size) {
+                               const query_kind *kind, int64_t timeout_ms) {
+    char *why = query->why;
+    size_t why_size = query->why_size;
     bool has_function = query->tell != NULL || query->tell_waiting != NULL;
     if (client == NULL || name == NULL || name[0] == '\0' || !has_function || timeout_ms < 0)
         return refuse_question("no client, name or function", why, why_size);
@@ -169,25 +143,26 @@ static dlock_status query_name(dlock_client *client, const char *name, query *qu
     char *full = client_full_name(client, name);
     if (full == NULL) return explain_question(DLOCK_NO_MEMORY, "no memory", why, why_size);
     query->name = full;
-    dlock_status status = query_servers(client, query, kind, timeout_ms, why, why_size);
+    dlock_status status = query_servers(client, query, kind, timeout_ms);
     free(full);
     return status;
 }
 
 dlock_status dlock_inspect(dlock_client *client, const char *name, int64_t timeout_ms,
                            dlock_list_fn tell, void *arg, char *why, size_t why_size) {
-    query query = {.tell = tell, .arg = arg};
-    dlock_status status = query_name(client, name, &query, &query_lock, timeout_ms, why, why_size);
+    query query = {.tell = tell, .arg = arg, .why = why, .why_size = why_size};
+    dlock_status status = query_name(client, name, &query, &query_lock, timeout_ms);
     return status == DLOCK_OK && !query.is_found ? DLOCK_NOT_HELD : status;
 }
 
 dlock_status dlock_list_waiters(dlock_client *client, const char *name, uint32_t max,
                                 int64_t timeout_ms, dlock_waiting_fn tell, void *arg, char *why,
                                 size_t why_size) {
-    query query = {.waiters_max = max, .tell_waiting = tell, .arg = arg};
+    query query = {
+        .waiters_max = max, .tell_waiting = tell, .arg = arg, .why = why, .why_size = why_size};
     if (max == 0 || max > WAITERS_MAX)
         return refuse_question("max is not 1 to 10000", why, why_size);
-    return query_name(client, name, &query, &query_waiters, timeout_ms, why, why_size);
+    return query_name(client, name, &query, &query_waiters, timeout_ms);
 }
 
 /* A backslash takes the special meaning from a character of the prefix. */
@@ -210,8 +185,8 @@ dlock_status dlock_list(dlock_client *client, const char *pattern, int64_t timeo
     if (is_plain(client)) return refuse_question(NO_LIST, why, why_size);
     char *full = make_pattern(client->prefix, pattern == NULL ? "*" : pattern);
     if (full == NULL) return explain_question(DLOCK_NO_MEMORY, "no memory", why, why_size);
-    query query = {.pattern = full, .tell = tell, .arg = arg};
-    dlock_status status = query_servers(client, &query, &query_locks, timeout_ms, why, why_size);
+    query query = {.pattern = full, .tell = tell, .arg = arg, .why = why, .why_size = why_size};
+    dlock_status status = query_servers(client, &query, &query_locks, timeout_ms);
     free(full);
     return status;
 }
@@ -221,6 +196,6 @@ dlock_status dlock_server_info(dlock_client *client, int64_t timeout_ms, dlock_i
     if (client == NULL || tell == NULL || timeout_ms < 0)
         return refuse_question("no client or function", why, why_size);
     if (is_plain(client)) return refuse_question(NO_INFO, why, why_size);
-    query query = {.tell_field = tell, .arg = arg};
-    return query_servers(client, &query, &query_info, timeout_ms, why, why_size);
+    query query = {.tell_field = tell, .arg = arg, .why = why, .why_size = why_size};
+    return query_servers(client, &query, &query_info, timeout_ms);
 }

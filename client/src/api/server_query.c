@@ -337,21 +337,20 @@ typedef struct server_query {
     bool is_taken;
 } server_query;
 
-struct query_run {
+typedef struct query_run {
     query *query;
-    const query_kind *kind;
     waiter waiter;
     size_t count;
     server_query each[];
-};
+} query_run;
 
-query_run *query_start(query *query, const query_kind *kind, const server_list *list) {
+/* NULL: no memory. */
+static query_run *start_run(query *query, const query_kind *kind, const server_list *list) {
     command commands[QUERY_COMMANDS_MAX] = {{0}};
     int command_count = kind->ask(query, commands);
     query_run *run = calloc(1, sizeof(*run) + list->count * sizeof(run->each[0]));
     if (run == NULL) return NULL;
     run->query = query;
-    run->kind = kind;
     run->count = list->count;
     loop_lock(query->deployment->loop);
     for (size_t i = 0; i < run->count; i++) {
@@ -385,33 +384,57 @@ static server_query *wait_for_server(query_run *run) {
     }
 }
 
-static void free_replies(server_query *each) {
-    for (int i = 0; i < QUERY_COMMANDS_MAX; i++)
-        free(each->replies[i]);
-    each->is_taken = true;
-}
-
-bool query_next(query_run *run, dlock_status *status) {
+/* Waits for the next server, whichever it is, and tells. False: there is no other. */
+static bool take_next(query_run *run, const query_kind *kind, dlock_status *status) {
     loop *loop = run->query->deployment->loop;
     loop_lock(loop);
-    server_query *each = wait_for_server(run);
-    if (each != NULL) *status = end_exchange(&each->exchange);
+    server_query *next = wait_for_server(run);
+    if (next != NULL) *status = end_exchange(&next->exchange);
     loop_unlock(loop);
-    if (each == NULL) return false;
-    if (*status == DLOCK_OK)
-        *status = run->kind->take(run->query, each->exchange.server, each->replies);
-    free_replies(each);
+    if (next == NULL) return false;
+    next->is_taken = true;
+    if (*status == DLOCK_OK) *status = kind->take(run->query, next->exchange.server, next->replies);
     return true;
 }
 
-void query_stop(query_run *run) {
+/* Abandons what is still under way. */
+static void end_run(query_run *run) {
     loop *loop = run->query->deployment->loop;
     loop_lock(loop);
     for (size_t i = 0; i < run->count; i++)
         if (!run->each[i].is_taken && !run->each[i].exchange.is_done)
             connection_abandon(&run->each[i].exchange.request);
     loop_unlock(loop);
-    for (size_t i = 0; i < run->count; i++)
-        if (!run->each[i].is_taken) free_replies(&run->each[i]);
+    for (size_t i = 0; i < run->count * QUERY_COMMANDS_MAX; i++)
+        free(run->each[i / QUERY_COMMANDS_MAX].replies[i % QUERY_COMMANDS_MAX]);
     free(run);
+}
+
+/* Adds the cause to why, as a line. */
+static void add_failure(query *query) {
+    if (query->why == NULL || query->why_size == 0) return;
+    for (char *end = strchr(query->cause, '\n'); end != NULL; end = strchr(end, '\n'))
+        *end = ' ';
+    if (query->why[0] != '\0') text_append(query->why, query->why_size, "\n");
+    text_append(query->why, query->why_size, query->cause);
+}
+
+dlock_status query_all(query *query, const query_kind *kind, const server_list *list) {
+    dlock_status failure = DLOCK_OK, status;
+    bool is_majority_enough = query->is_majority_enough;
+    size_t replied = 0;
+    query->is_alone = list->count == 1;
+    query_run *run = start_run(query, kind, list);
+    if (run == NULL) {
+        text_copy(query->cause, sizeof(query->cause), "no memory");
+        return DLOCK_NO_MEMORY;
+    }
+    while ((is_majority_enough || failure == DLOCK_OK) && take_next(run, kind, &status)) {
+        replied += status == DLOCK_OK;
+        if (status == DLOCK_OK) continue;
+        failure = status;
+        if (is_majority_enough) add_failure(query);
+    }
+    end_run(run);
+    return is_majority_enough && replied > list->count / 2 ? DLOCK_OK : failure;
 }

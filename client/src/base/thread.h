@@ -36,8 +36,8 @@ void wakeup_wait(wakeup *wakeup, unsigned seen, int64_t timeout_us);
 void wakeup_signal(wakeup *wakeup); /* async-signal-safe */
 
 /* wakeup_signal() in two halves, for a signaler with a mutex that the woken thread needs at once:
- * wakeup_mark() before the mutex is released, wakeup_wake() after that. The woken thread may be gone
- * by then, and the wakeup with its stack: wakeup_wake() uses nothing but the address. */
+ * wakeup_mark() before the mutex is released, wakeup_wake() after that. By then the woken thread
+ * may be gone, and the wakeup with its stack: wakeup_wake() uses nothing but the address. */
 static inline void wakeup_mark(wakeup *wakeup) {
     atomic_fetch_add(&wakeup->count, 1);
 }

@@ -42,8 +42,8 @@ typedef struct call {
     bool is_leaving;
     uint32_t position; /* the handler to enter next, or the last one that was left */
 
-    /* In hotspot.c: the local lock that the handle holds, from the grant to the release. NULL: there
-     * is none, or another thread has taken it over. Changes locked. */
+    /* In hotspot.c: the local lock that the handle holds, from the grant to the release. NULL:
+     * there is none, or another thread has taken it over. Changes locked. */
     struct hot_name *_Atomic held;
     const struct lease *lease; /* of the handle; NULL: not known */
 
@@ -90,13 +90,13 @@ void chain_add(chain *chain, dlock_handler handler);
 
 /* Resets the state of all handlers for a new call. */
 void chain_begin(call *call);
-/* Enters and leaves handlers as far as possible. True: the call is done, and call->pub.status is the
- * answer. False: a handler has suspended the call; call this again once call->waiter is ready. To
- * call it too early is harmless. */
+/* Enters and leaves handlers as far as possible. True: the call is done, and call->pub.status is
+ * the answer. False: a handler has suspended the call; call this again once call->waiter is ready.
+ * To call it too early is harmless. */
 bool chain_advance(const chain *chain, call *call);
 /* Advances until the call is done; while the call is suspended, the thread waits in the loop. */
 void chain_finish(const chain *chain, call *call);
-/* Advances, at first and whenever loop_next_ready() has given the waiter of the call. False: the call
- * is suspended in the loop, and another thread may already go on with it, so the caller must not
- * touch it. */
+/* Advances, at first and whenever loop_next_ready() has given the waiter of the call. False: the
+ * call is suspended in the loop, and another thread may already go on with it, so the caller must
+ * not touch it. */
 bool chain_go_on(const chain *chain, call *call);

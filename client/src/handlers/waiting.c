@@ -9,9 +9,9 @@
  *   release   IDLE -> ATTEMPT -> answer, or PAUSE -> ATTEMPT within one I/O timeout
  *   extend    IDLE -> ATTEMPT -> answer
  *
- * enter_waiting() is called whenever the call may go on, and returns DLOCK_SUSPEND while an attempt or a
- * pause is under way. All of this file but enter_waiting() runs locked (loop.h). The functions that return
- * a bool: true if the call is answered.
+ * enter_waiting() is called whenever the call may go on, and returns DLOCK_SUSPEND while an attempt
+ * or a pause is under way. All of this file but enter_waiting() runs locked (loop.h). The functions
+ * that return a bool: true if the call is answered.
  *
  * A split vote is no answer: several clients that vote at the same moment can keep the lock from
  * each other, and then nobody has it. So even a single try votes again, VOTES_MAX times in all,

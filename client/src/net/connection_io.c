@@ -5,7 +5,7 @@
  *           (loop_write()), or with the mutex if there is TLS. While it sends, other threads only
  *           queue bytes, which that thread sends next
  *   read    whole replies are given to the requests in order; the beginning of a reply is kept
- *   stall   the oldest request has been unanswered for an I/O timeout, and no reply came meanwhile */
+ *   stall   the oldest request has had no reply for an I/O timeout, nor has any other request */
 #include "net/connection_state.h"
 
 #include <errno.h>
@@ -17,8 +17,8 @@ enum { READ_SIZE = 16384, READS_PER_TURN = 8 };
 
 /* -- the socket */
 
-/* Judges the result of a recv(2) or send(2) without waiting. False: no bytes were moved; if none will
- * be, the connection fails. */
+/* Judges the result of a recv(2) or send(2) without waiting. False: no bytes were moved; if none
+ * ever will be, the connection fails. */
 static bool check_socket(connection *conn, ssize_t count, int fault) {
     bool is_temporary = fault == EAGAIN || fault == EWOULDBLOCK || fault == EINTR;
     if (count == 0)
