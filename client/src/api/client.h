@@ -16,8 +16,8 @@ typedef struct counters {
 enum { CLIENT_SCOPE_BUCKETS = 64 };
 
 struct dlock_client {
-    /* Of the program, until dlock_client_free(), of each lock, and of a dispatch that is under way.
-     * The last share ends the client. */
+    /* The program has a share until dlock_client_free(); so have each lock, and a dispatch that is
+     * under way. The end of the last share ends the client. */
     atomic_size_t shares;
     loop *loop;
     tls_context *tls; /* NULL: no rediss:// */

@@ -109,8 +109,8 @@ static void begin_holding(dlock_lock *lock) {
         hints_begin(&lock->kept->hinted, &client->tracking);
     loop_unlock(client->loop);
 
-    /* Before any other event of the lock is told. The function may do anything with the lock, even
-     * release and acquire again. */
+    /* ACQUIRED is told before any other event of the lock: the notifier comes after it. on_event()
+     * may do anything with the lock, even release and acquire it again. */
     if (client->notifier.on_event == NULL) return;
     tell_event(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
     bool is_released = dlock_get_state(lock) == DLOCK_STATE_FREE; /* or the release is under way */
@@ -321,7 +321,8 @@ static void end_lost_hold(dlock_lock *lock) {
     settle_release(lock);
 }
 
-/* Not the text of dlock_last_error(): that is of the call under way, or of another thread. */
+/* The reason is dlock_error(). dlock_last_error() belongs to the call under way, or to another
+ * thread. */
 static bool refuse_call(call_plan *plan, const char *why) {
     plan->answered = error_set(DLOCK_INVALID, why);
     return false;

@@ -38,7 +38,7 @@ static dlock_lock *find_scoped(dlock_client *client, const char *name) {
     dlock_lock *found = NULL;
     loop_lock(client->loop);
     list_each(scopes, each, bucket, node) {
-        /* Not while it is being released: a handler may ask then. */
+        /* A handle that is being released does not count: a handler may begin a scope then. */
         bool is_mine =
             each->thread == thread_number() && dlock_get_state(each->lock) != DLOCK_STATE_FREE;
         if (is_mine && strcmp(each->lock->name + prefix_length, name) == 0) found = each->lock;

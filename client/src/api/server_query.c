@@ -135,7 +135,7 @@ static dlock_status exchange_commands(query *query, server *server, const comman
 
 /* -- DLOCK.INFO */
 
-/* Here, at least. */
+/* Is the lock free at this server? */
 static bool is_free(const query *query, const reply *reply) {
     bool is_elsewhere = reply_begins_with(reply, "MOVED ") || reply_begins_with(reply, "ASK ");
     return reply->kind == REPLY_NIL || (is_elsewhere && !query->is_alone);

@@ -26,7 +26,7 @@ typedef struct query {
 
 enum { QUERY_COMMANDS_MAX = 2 };
 
-/* What to ask each server for. */
+/* A kind of query: the first request to each server, and how the replies are told. */
 typedef struct query_kind {
     /* The first request to a server. The result is the number of commands. */
     int (*ask)(const query *query, command commands[QUERY_COMMANDS_MAX]);

@@ -302,7 +302,7 @@ static bool release_local(hotspot *hotspot, call *call, hot_name *hot) {
     if (hot->lock.lease_ms != 0) keep_if_longer(&hot->lock, call); /* renewed */
     if (hand_on(hotspot, call, hot)) return true;
     call->local.hot = hot;
-    /* Once sent: all later requests arrive behind the release. */
+    /* Once the release is sent, all later requests arrive behind it. */
     call->on_sent = hotspot->is_ordered ? on_release_sent : NULL;
     return false;
 }

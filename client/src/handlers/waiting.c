@@ -33,7 +33,7 @@ enum { RELEASE_PAUSE_MS = 10, VOTES_MAX = 4, VOTE_PAUSE_MS = 20 };
  * before the request was sent, and would end too soon. */
 enum { LONG_WAIT_PARTS = 10 };
 
-static void withdraw_call(const waiting *waiting, const call *call) {
+static void withdraw(const waiting *waiting, const call *call) {
     withdrawals_add(waiting->deployment, call->pub.name, call->pub.token, call->pub.lease_ms);
 }
 
@@ -83,7 +83,7 @@ static void stop_step(const waiting *waiting, call *call) {
 /* -- acquire */
 
 static bool answer_failure(const waiting *waiting, call *call) {
-    if (call->waiting.may_hold) withdraw_call(waiting, call);
+    if (call->waiting.may_hold) withdraw(waiting, call);
     call->waiting.may_hold = false;
     return true;
 }
@@ -146,7 +146,7 @@ static bool try_again(const waiting *waiting, call *call) {
     if (call_is_canceled(call)) return answer_canceled(waiting, call);
     if (loop_now_us(call->loop) >= last_try_us(waiting, call)) return give_up(waiting, call);
     bool is_undone = call->pub.status == DLOCK_NO_REPLICAS; /* by a RELEASE of the token */
-    if (call->waiting.may_hold && is_undone) withdraw_call(waiting, call);
+    if (call->waiting.may_hold && is_undone) withdraw(waiting, call);
     if (is_undone) token_vary(call->pub.token);
     return start_acquire(waiting, call);
 }
@@ -277,7 +277,7 @@ static bool judge_release(const waiting *waiting, call *call) {
         start_pause(call, resume_us);
         return false;
     }
-    withdraw_call(waiting, call);
+    withdraw(waiting, call);
     return true;
 }
 
@@ -292,7 +292,7 @@ static bool judge_extend(call *call) {
 /* The handle is freed. The attempt may not have been sent yet: a withdrawal goes on. */
 static bool stop_release_or_extend(const waiting *waiting, call *call) {
     stop_step(waiting, call);
-    if (call->pub.operation == DLOCK_RELEASING) withdraw_call(waiting, call);
+    if (call->pub.operation == DLOCK_RELEASING) withdraw(waiting, call);
     call_set_result(call, DLOCK_CANCELED, "canceled");
     return true;
 }

@@ -89,7 +89,7 @@ static inline bool connection_is_open(const connection *conn) {
     return conn->phase == GREETING || conn->phase == READY;
 }
 
-/* Or closed. */
+/* Broken or closed: nothing is sent or read any more. */
 static inline bool connection_is_broken(const connection *conn) {
     return conn->phase == BROKEN || conn->phase == CLOSED;
 }

@@ -34,7 +34,7 @@
 
 enum { FILES = 3 };
 
-/* What stat(2) says of a file; all zero: there is none. */
+/* A file as stat(2) describes it; all zero: there is no file. */
 typedef struct file_stamp {
     ino_t number;
     off_t size;
