@@ -97,7 +97,7 @@ def client_parts(sanitizers):
     yield Part("client without threads under ASan", differ, same,
                {**asan, "DLOCK_FORM": "loop", "DLOCK_BUILD": ASAN_BUILD}, "ASan")
     yield Part("client, long runs", rest=long)
-    threads = files_of("client", "programs", "guard", "fencing", "cpp")
+    threads = files_of("client", "programs", "scopes", "fencing", "cpp")
     yield Part("client's threads under ASan", rest=threads, env={"DLOCK_BUILD": ASAN_BUILD},
                needs="ASan programs")
     tsan = {"DLOCK_BUILD": TSAN_BUILD, "TSAN_OPTIONS": f"suppressions={ROOT}/tests/tsan.supp"}

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 // Looks at every page whether the lock is still held, and stops if not. Whoever stores the pages
 // should store the fence with them, and refuse a fence smaller than the stored one.
-static bool write_report(const std::string &date, const dlock::guard &held,
+static bool write_report(const std::string &date, const dlock::scope &held,
                          const std::atomic<bool> &is_lost) {
     for (int page = 1; page <= 3; page++) {
         if (is_lost || held.remaining() == 0ms) return false;
@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
     dlock::lock_options renewed;
     renewed.lease = 3s;
     renewed.renew = true;
-    dlock::guard held(*client, std::string("nightly-report:") + argv[2], 0s, renewed);
+    dlock::scope held(*client, std::string("nightly-report:") + argv[2], 0s, renewed);
     if (held.code() == dlock::status::busy) {
         std::cout << "another machine writes the report of " << argv[2] << std::endl;
         return 1;

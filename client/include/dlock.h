@@ -330,7 +330,7 @@ DLOCK_API dlock_status dlock_try_acquire(dlock_lock *lock);
  * DLOCK_INVALID; each thread needs a handle of its own. If the lock was lost meanwhile: DLOCK_LOST,
  * unless a call of this handle has returned DLOCK_LOST for the acquisition before. Once one has,
  * the acquisition is over, as after dlock_release(), and this call acquires anew (but not within a
- * guard or scope, which end first). The thread of an asynchronous acquire is the one that starts
+ * scope, which ends first). The thread of an asynchronous acquire is the one that starts
  * it. Threads: owner. */
 DLOCK_API dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms);
 
@@ -400,7 +400,7 @@ DLOCK_API dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *
 DLOCK_API void dlock_cancel(dlock_lock *lock);
 DLOCK_API void dlock_uncancel(dlock_lock *lock);
 
-/* The same for all locks of the client, those of guards and scopes and later ones included: for a
+/* The same for all locks of the client, those of scopes and later ones included: for a
  * program that is to end. Neither lifts a cancel of a single lock. Threads: any;
  * dlock_client_cancel() also in signal handlers. */
 DLOCK_API void dlock_client_cancel(dlock_client *client);
@@ -582,7 +582,7 @@ typedef void (*dlock_info_fn)(void *arg, const char *server, const char *field, 
 DLOCK_API dlock_status dlock_server_info(dlock_client *client, int64_t timeout_ms,
                                          dlock_info_fn tell, void *arg, char *why, size_t why_size);
 
-/* -- guards and scopes, which release the lock however the body ends
+/* -- scopes, which release the lock however the body ends
  *
  * Both forms are re-entrant for a thread and a name: inside the body, the same thread gets the lock
  * of the same client again, at once and without a request. A nested body shares the acquisition of
@@ -598,8 +598,9 @@ DLOCK_API dlock_status dlock_server_info(dlock_client *client, int64_t timeout_m
  * got, or, if got was DLOCK_OK, the failure of the release, which goes on in the background.
  * Threads: any. */
 typedef void (*dlock_body)(dlock_lock *lock, dlock_status got, void *arg);
-DLOCK_API dlock_status dlock_guard(dlock_client *client, const char *name, int64_t wait_ms,
-                                   const dlock_lock_options *options, dlock_body body, void *arg);
+DLOCK_API dlock_status dlock_scope_run(dlock_client *client, const char *name, int64_t wait_ms,
+                                       const dlock_lock_options *options, dlock_body body,
+                                       void *arg);
 
 /* The same for a block, with GCC and Clang:
  *
@@ -614,7 +615,7 @@ DLOCK_API dlock_status dlock_guard(dlock_client *client, const char *name, int64
  * says whether the lock is lost. */
 typedef struct dlock_scope {
     dlock_lock *lock;
-    dlock_status got; /* of the acquire; after the end, as the result of dlock_guard() */
+    dlock_status got; /* of the acquire; after the end, as the result of dlock_scope_run() */
 } dlock_scope;
 
 /* Threads: any; the end in the thread of the begin. dlock_scope_end() returns scope->got, and does

@@ -3,7 +3,7 @@
 //
 //     using namespace std::chrono_literals;
 //     auto client = dlock::client::open("redis://127.0.0.1?lease_ms=5000&renew=yes").value();
-//     dlock::guard held(client, "nightly-report", 5s);
+//     dlock::scope held(client, "nightly-report", 5s);
 //     if (!held) return complain(held.message());
 //     write_report(held.fence());
 //                                                     // released at the end of the block
@@ -331,7 +331,7 @@ class client {
     dlock_client *handle() const noexcept { return core_->handle; }
 
   private:
-    friend class guard;
+    friend class scope;
     explicit client(detail::core_pointer core) : core_(std::move(core)) {}
 
     static result<client> open_url(const char *url) {
@@ -357,16 +357,16 @@ class client {
 };
 
 // Takes the lock, and releases it at the end of the block. Stays in the thread that made it.
-class guard {
+class scope {
   public:
-    guard(client &client, const std::string &name, milliseconds wait,
+    scope(client &client, const std::string &name, milliseconds wait,
           const lock_options &options = {})
-        : guard(client, name, detail::to_wait(wait), options) {}
-    guard(client &client, const std::string &name, forever_type, const lock_options &options = {})
-        : guard(client, name, int64_t{DLOCK_WAIT_FOREVER}, options) {}
-    guard(const guard &) = delete;
-    guard &operator=(const guard &) = delete;
-    ~guard() { dlock_scope_end(&scope_); }
+        : scope(client, name, detail::to_wait(wait), options) {}
+    scope(client &client, const std::string &name, forever_type, const lock_options &options = {})
+        : scope(client, name, int64_t{DLOCK_WAIT_FOREVER}, options) {}
+    scope(const scope &) = delete;
+    scope &operator=(const scope &) = delete;
+    ~scope() { dlock_scope_end(&scope_); }
 
     // Was the lock granted, and not given back yet?
     explicit operator bool() const noexcept {
@@ -379,7 +379,7 @@ class guard {
         return scope_.lock != nullptr ? dlock_last_error(scope_.lock) : message_;
     }
     // Throws dlock::error unless the lock was granted.
-    guard &require() {
+    scope &require() {
         if (!*this) detail::fail(code(), message());
         return *this;
     }
@@ -405,7 +405,7 @@ class guard {
     dlock_lock *handle() const noexcept { return scope_.lock; }
 
   private:
-    guard(client &client, const std::string &name, int64_t wait_ms, const lock_options &options)
+    scope(client &client, const std::string &name, int64_t wait_ms, const lock_options &options)
         : core_(client.core_) {
         dlock_lock_options c = detail::to_c(options);
         if (!detail::has_nul(name)) {

@@ -25,7 +25,7 @@ static_assert(std::is_nothrow_move_constructible_v<dlock::client>);
 static_assert(std::is_nothrow_move_assignable_v<dlock::client>);
 static_assert(std::is_nothrow_move_constructible_v<dlock::lock>);
 static_assert(std::is_nothrow_move_assignable_v<dlock::lock>);
-static_assert(!std::is_move_constructible_v<dlock::guard>);
+static_assert(!std::is_move_constructible_v<dlock::scope>);
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -73,7 +73,7 @@ static bool is_free(dlock::client &client, const std::string &name) {
 static void a_guard_gives_the_lock_back(const std::string &url) {
     auto client = open(url);
     {
-        dlock::guard held(client, "name", 5s);
+        dlock::scope held(client, "name", 5s);
         CHECK(held);
         CHECK(held.code() == status::ok);
         CHECK(held.fence() > 0);
@@ -89,8 +89,8 @@ static void a_guard_gives_the_lock_back(const std::string &url) {
 
 static void a_guard_says_why_it_has_no_lock(const std::string &url) {
     auto client = open(url), other = open(url);
-    dlock::guard held(other, "name", 0ms);
-    dlock::guard refused(client, "name", 1ms);
+    dlock::scope held(other, "name", 0ms);
+    dlock::scope refused(client, "name", 1ms);
     CHECK(!refused);
     CHECK(refused.code() == status::timeout);
     CHECK(!refused.message().empty());
@@ -153,11 +153,11 @@ static void a_guarded_command_replies(const std::string &url) {
     CHECK(lock.guarded({"GET", "none"}).value().kind == dlock::reply_kind::null);
     CHECK(lock.guarded({"LPUSH", "data", "x"}).code() == status::refused);
     CHECK(lock.release() == status::ok);
-    dlock::guard held(client, "name", 5s);
+    dlock::scope held(client, "name", 5s);
     auto gone = held.guarded({"DEL", "data"}).value();
     CHECK(gone.kind == dlock::reply_kind::integer && gone.integer == 1);
     CHECK(held.guarded({"LRANGE", "none", "0", "1"}).value().kind == dlock::reply_kind::array);
-    dlock::guard refused(client, std::string("a\0", 2), 0ms);
+    dlock::scope refused(client, std::string("a\0", 2), 0ms);
     CHECK(refused.guarded({"DEL", "data"}).code() == status::not_held);
 }
 
@@ -192,11 +192,11 @@ static void an_assigned_lock_releases_what_it_held(const std::string &url) {
 
 static void a_negative_wait_is_no_wait(const std::string &url) {
     auto client = open(url), other = open(url);
-    dlock::guard held(other, "name", 0ms);
+    dlock::scope held(other, "name", 0ms);
     auto lock = client.make_lock("name").value();
     CHECK(lock.acquire(-1ms) == status::busy);
     CHECK(lock.acquire(-1h) == status::busy);
-    dlock::guard refused(client, "name", -1ms);
+    dlock::scope refused(client, "name", -1ms);
     CHECK(refused.code() == status::busy);
 }
 
@@ -212,7 +212,7 @@ static void a_negative_lease_is_refused(const std::string &url) {
 
 static void a_wait_for_ever_can_be_canceled(const std::string &url) {
     auto client = open(url), other = open(url);
-    dlock::guard held(other, "name", 0ms);
+    dlock::scope held(other, "name", 0ms);
     auto lock = client.make_lock("name").value();
     std::thread canceler([&] {
         while (other.inspect("name", 20s).value().at(0).waiters == 0)
@@ -248,7 +248,7 @@ static void events_are_told_to_a_function_object(const std::string &url) {
     };
     auto client = dlock::client::open(options).value();
     auto moved = std::move(client); // the functions stay where they are
-    { dlock::guard held(moved, "name", 5s); }
+    { dlock::scope held(moved, "name", 5s); }
     std::vector<std::pair<dlock::event_kind, std::string>> both = {
         {dlock::event_kind::acquired, "cpp:name"}, {dlock::event_kind::released, "cpp:name"}};
     CHECK(told == both);
@@ -268,7 +268,7 @@ static void a_loss_is_told(const std::string &url) {
     auto client = dlock::client::open(options).value();
     dlock::lock_options short_lease;
     short_lease.lease = 200ms;
-    dlock::guard held(client, "name", 5s, short_lease);
+    dlock::scope held(client, "name", 5s, short_lease);
     CHECK(held);
     for (bool is_told = false; !is_told; std::this_thread::sleep_for(1ms)) {
         std::lock_guard<std::mutex> locked(mutex);
@@ -280,7 +280,7 @@ static void a_loss_is_told(const std::string &url) {
 
 static void readers_share_a_lock(const std::string &url) {
     auto client = open(url);
-    dlock::guard first(client, "name", 0ms, dlock::shared());
+    dlock::scope first(client, "name", 0ms, dlock::shared());
     auto second = client.make_lock("name", dlock::shared()).value();
     auto writer = client.make_lock("name").value();
     CHECK(first);
@@ -306,7 +306,7 @@ static void locks_can_be_listed(const std::string &url) {
     auto client = open(url);
     CHECK(client.ping(20s) == status::ok);
     CHECK(client.hotspot_add("one") == status::ok);
-    dlock::guard one(client, "one", 5s), two(client, "two", 5s), other(client, "x", 5s);
+    dlock::scope one(client, "one", 5s), two(client, "two", 5s), other(client, "x", 5s);
     auto found = client.list("*o*", 20s).value();
     std::sort(found.begin(), found.end(), [](auto &a, auto &b) { return a.name < b.name; });
     CHECK(found.size() == 2);
@@ -326,7 +326,7 @@ static void a_name_with_a_zero_byte_is_refused(const std::string &url) {
     CHECK(client.list(name, 5s).code() == status::invalid);
     CHECK(client.hotspot_add(name) == status::invalid);
     CHECK(client.hotspot_remove(name) == status::invalid);
-    dlock::guard refused(client, name, 0ms);
+    dlock::scope refused(client, name, 0ms);
     CHECK(refused.code() == status::invalid);
     CHECK(!refused.message().empty());
 }
@@ -344,10 +344,10 @@ static void a_wrong_url_is_explained(const std::string &) {
 
 static void a_client_can_be_made_of_a_url(const std::string &url) {
     auto client = dlock::client::open(url + "?lease_ms=45000&io_timeout_ms=20000").value();
-    dlock::guard held(client, "name", 5s);
+    dlock::scope held(client, "name", 5s);
     CHECK(held.remaining() > 40s);
     auto other = dlock::client::from_environment().value();
-    dlock::guard prefixed(other, "name", 5s);
+    dlock::scope prefixed(other, "name", 5s);
     CHECK(prefixed);
     CHECK(client.list("e:*", 20s).value().size() == 1);
 }
@@ -359,20 +359,20 @@ static void a_client_has_defaults_for_its_locks(const std::string &url) {
     auto client = dlock::client::open(options).value();
     dlock::lock_options renewed;
     renewed.renew = true;
-    dlock::guard held(client, "name", 5s, renewed);
+    dlock::scope held(client, "name", 5s, renewed);
     CHECK(held.remaining() > 40s);
     CHECK(std::strstr(dlock_token(held.handle()), ":default:") != nullptr);
 }
 
 static void a_guard_can_end_early(const std::string &url) {
     auto client = open(url);
-    dlock::guard held(client, "name", 5s);
+    dlock::scope held(client, "name", 5s);
     CHECK(held.release() == status::ok);
     CHECK(!held);
     CHECK(held.fence() == 0);
     CHECK(held.extend() == status::not_held);
     CHECK(is_free(client, "name"));
-    dlock::guard lost(client, "name", 5s);
+    dlock::scope lost(client, "name", 5s);
     CHECK(client.handle() != nullptr && lost);
     auto told =
         dlock_release_token(client.handle(), "name", dlock_token(lost.handle()), nullptr, 0);
@@ -509,7 +509,7 @@ static void hot_names_can_be_listed(const std::string &url) {
     auto client = open(url);
     CHECK(client.hotspot_list().value().empty());
     CHECK(client.hotspot_add("name") == status::ok);
-    dlock::guard held(client, "name", 5s);
+    dlock::scope held(client, "name", 5s);
     auto found = client.hotspot_list().value();
     CHECK(found.size() == 1);
     CHECK(found[0].name == "name");
@@ -591,7 +591,7 @@ static void a_client_in_c_can_be_adopted(const std::string &url) {
 #if defined(__cpp_exceptions)
 static void errors_can_be_thrown(const std::string &url) {
     auto client = open(url), other = open(url);
-    dlock::guard held(other, "name", 0ms);
+    dlock::scope held(other, "name", 0ms);
     auto lock = client.make_lock("name").value();
     try {
         lock.require(lock.try_acquire());
@@ -601,7 +601,7 @@ static void errors_can_be_thrown(const std::string &url) {
         CHECK(std::strlen(error.what()) > 0);
     }
     try {
-        dlock::guard(client, "name", 0ms).require();
+        dlock::scope(client, "name", 0ms).require();
         CHECK(false);
     } catch (const std::runtime_error &) {
     }

@@ -80,12 +80,12 @@ static void nested_scope_needs_no_request(void) {
 static void count_down(dlock_lock *lock, dlock_status got, void *arg) {
     int *left = arg;
     CHECK(got == DLOCK_OK && dlock_get_state(lock) == DLOCK_STATE_HELD);
-    if (--*left > 0) CHECK(dlock_guard(client, "n", 0, NULL, count_down, left) == DLOCK_OK);
+    if (--*left > 0) CHECK(dlock_scope_run(client, "n", 0, NULL, count_down, left) == DLOCK_OK);
 }
 
 static void guard_calls_itself(void) {
     int left = 100;
-    CHECK(dlock_guard(client, "n", 0, NULL, count_down, &left) == DLOCK_OK);
+    CHECK(dlock_scope_run(client, "n", 0, NULL, count_down, &left) == DLOCK_OK);
     CHECK(left == 0 && lease_at_server() == 0);
 }
 
@@ -103,7 +103,7 @@ static void release_it(dlock_lock *lock, dlock_status got, void *arg) {
 
 static void nested_body_releases_its_own_level(void) {
     DLOCK_SCOPED(outer, client, "n", 0, NULL);
-    CHECK(dlock_guard(client, "n", 0, NULL, release_it, NULL) == DLOCK_OK);
+    CHECK(dlock_scope_run(client, "n", 0, NULL, release_it, NULL) == DLOCK_OK);
     CHECK(dlock_get_state(outer.lock) == DLOCK_STATE_HELD && lease_at_server() > 0);
     dlock_scope inner = dlock_scope_begin(client, "n", 0, NULL);
     CHECK(dlock_release(inner.lock) == DLOCK_OK && dlock_scope_end(&inner) == DLOCK_OK);
@@ -280,7 +280,7 @@ static void lose_it(dlock_lock *lock, dlock_status got, void *arg) {
 }
 
 static void guard_tells_of_a_loss(void) {
-    CHECK(dlock_guard(client, "n", 0, NULL, lose_it, NULL) == DLOCK_LOST);
+    CHECK(dlock_scope_run(client, "n", 0, NULL, lose_it, NULL) == DLOCK_LOST);
 }
 
 static void scope_tells_of_a_loss(void) {

@@ -76,7 +76,7 @@ def test_a_cancel_of_the_client_ends_all_waits_and_later_ones(dlock, client):
     dlock.cancel()
     assert [wait.result() for wait in waits] == [Status.CANCELED] * 3
     assert other.acquire() == Status.CANCELED
-    assert dlock.guard("third", lambda got: None, FOREVER) == Status.CANCELED
+    assert dlock.scope_run("third", lambda got: None, FOREVER) == Status.CANCELED
     assert holder.release() == Status.OK
     dlock.uncancel()
     assert other.acquire() == Status.OK
@@ -127,10 +127,11 @@ def test_a_new_acquire_after_a_loss_takes_nothing_from_the_next_holder(dlock, cl
 def test_a_scope_stays_lost_until_its_end(dlock, client):
     def body(_):
         client.delete("lock")
-        statuses.extend(dlock.guard("lock", lambda got: None, lease_ms=60_000) for _ in range(2))
+        statuses.extend(dlock.scope_run("lock", lambda got: None, lease_ms=60_000)
+                        for _ in range(2))
 
     statuses = []
-    assert dlock.guard("lock", body) == Status.LOST
+    assert dlock.scope_run("lock", body) == Status.LOST
     assert statuses == [Status.LOST, Status.LOST]
 
 

@@ -155,8 +155,8 @@ def test_one_handle_is_reentrant_and_counts_once(dlock, client):
 
 def test_a_guarded_body_may_share(dlock):
     take(reader(dlock))
-    assert dlock.guard("lock", lambda got: None, mode=SHARED) == Status.OK
-    assert dlock.guard("lock", lambda got: None) == Status.BUSY
+    assert dlock.scope_run("lock", lambda got: None, mode=SHARED) == Status.OK
+    assert dlock.scope_run("lock", lambda got: None) == Status.BUSY
 
 
 # -- permits --------------------------------------------------------------------------------------

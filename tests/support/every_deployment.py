@@ -417,7 +417,7 @@ class EveryDeployment:
 
         def body(got):
             seen.extend([got, *deployment.infos(deployment.names[0])])
-        assert dlock.guard(deployment.names[0], body) == Status.OK
+        assert dlock.scope_run(deployment.names[0], body) == Status.OK
         assert seen[0] == Status.OK and all(seen[1:])
         assert deployment.is_free(deployment.names[0])
 

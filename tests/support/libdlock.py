@@ -203,7 +203,7 @@ def _load():
             ("remaining_ms", ctypes.c_int64, pointer), ("lost_fd", ctypes.c_int, pointer),
             ("fence", ctypes.c_uint64, pointer), ("token", text, pointer),
             ("get_timings", None, pointer, pointer),
-            ("guard", ctypes.c_int, pointer, text, ctypes.c_int64, pointer, BODY_FN, pointer),
+            ("scope_run", ctypes.c_int, pointer, text, ctypes.c_int64, pointer, BODY_FN, pointer),
             ("inspect", status, pointer, text, ctypes.c_int64, LIST_FN, pointer, pointer,
              ctypes.c_size_t),
             ("list", status, pointer, text, ctypes.c_int64, LIST_FN, pointer, pointer,
@@ -368,12 +368,12 @@ class Client:
         assert lib.dlock_hotspot_list(self.handle, HOTSPOT_FN(tell), None) == Status.OK
         return told
 
-    def guard(self, name, body, wait_ms=NO_WAIT, **options):
+    def scope_run(self, name, body, wait_ms=NO_WAIT, **options):
         """body(status)."""
         call = BODY_FN(lambda lock, got, arg: body(Status(got)))
         made = _structure(LockOptions, **options)
-        return Status(lib.dlock_guard(self.handle, name.encode(), wait_ms, ctypes.byref(made), call,
-                                      None))
+        return Status(lib.dlock_scope_run(self.handle, name.encode(), wait_ms,
+                                          ctypes.byref(made), call, None))
 
     def _read(self, function, text, enough):
         told = []

@@ -20,10 +20,11 @@ static void make_ready(dlock_lock *lock) {
 }
 
 /* The background thread is to read the replies. */
-static dlock_status start(dlock_lock *lock, call_plan plan, dlock_done_fn done, void *arg) {
+static dlock_status start_call(dlock_lock *lock, call_plan plan, dlock_done_fn done, void *arg) {
     if (lock == NULL || done == NULL)
         return error_set(DLOCK_INVALID, lock == NULL ? NO_LOCK : "done is NULL");
-    if (!client_start_background(lock->client)) return DLOCK_NO_MEMORY;
+    if (!client_start_background(lock->client))
+        return error_set(DLOCK_NO_MEMORY, "no thread to go on with the call");
     bool is_answered = !lock_begin(lock, &plan);
     bool is_refused = plan.answered == DLOCK_INVALID || plan.answered == DLOCK_NO_MEMORY;
     if (is_answered && is_refused) return plan.answered;
@@ -40,29 +41,30 @@ dlock_status dlock_acquire_start(dlock_lock *lock, int64_t wait_ms, dlock_done_f
 dlock_status dlock_acquire_for_start(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms,
                                      dlock_done_fn done, void *arg) {
     call_plan plan = {.operation = DLOCK_ACQUIRING, .wait_ms = wait_ms, .lease_ms = lease_ms};
-    return start(lock, plan, done, arg);
+    return start_call(lock, plan, done, arg);
 }
 
 dlock_status dlock_extend_start(dlock_lock *lock, uint32_t lease_ms, dlock_done_fn done,
                                 void *arg) {
-    return start(lock, (call_plan){.operation = DLOCK_EXTENDING, .lease_ms = lease_ms}, done, arg);
+    return start_call(lock, (call_plan){.operation = DLOCK_EXTENDING, .lease_ms = lease_ms}, done,
+                      arg);
 }
 
 dlock_status dlock_release_start(dlock_lock *lock, dlock_done_fn done, void *arg) {
-    return start(lock, (call_plan){.operation = DLOCK_RELEASING}, done, arg);
+    return start_call(lock, (call_plan){.operation = DLOCK_RELEASING}, done, arg);
 }
 
 dlock_status dlock_guarded_start(dlock_lock *lock, size_t argc, const char *const *argv,
                                  const size_t *argvlen, dlock_reply *reply, dlock_done_fn done,
                                  void *arg) {
     guarded_words words = {.count = argc, .words = argv, .lengths = argvlen};
-    return start(lock, (call_plan){.words = &words, .reply = reply}, done, arg);
+    return start_call(lock, (call_plan){.words = &words, .reply = reply}, done, arg);
 }
 
 /* -- dispatch */
 
 /* True: the call is over, and the program was told. The handle may be gone. */
-static bool go_on(dlock_lock *lock) {
+static bool resume_call(dlock_lock *lock) {
     async_call ended = lock->async;
     if (!ended.is_answered && !chain_go_on(lock_chain(lock), &lock->call)) return false;
     lock->async.done = NULL; /* settling tells of events, and on_event may use the lock */
@@ -98,7 +100,7 @@ size_t dlock_client_dispatch(dlock_client *client) {
     client_share(client); /* done() may free the client and its last lock */
     loop_do_background_work(loop);
     while ((ready = take_ready(loop)) != NULL)
-        count += go_on(ready);
+        count += resume_call(ready);
     loop_lock(loop);
     loop_end_dispatch(loop);
     loop_unlock(loop);

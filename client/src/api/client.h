@@ -13,11 +13,11 @@ typedef struct counters {
     atomic_uint_least64_t acquired, busy, timeouts, queue_full, failures, released, lost;
 } counters;
 
-enum { CLIENT_GUARD_BUCKETS = 64 };
+enum { CLIENT_SCOPE_BUCKETS = 64 };
 
 struct dlock_client {
-    /* Of the program, until dlock_client_free(), of each lock, and of a dispatch that is under way.
-     * The last share ends the client. */
+    /* The program has a share until dlock_client_free(); so have each lock, and a dispatch that is
+     * under way. The end of the last share ends the client. */
     atomic_size_t shares;
     loop *loop;
     tls_context *tls; /* NULL: no rediss:// */
@@ -37,8 +37,8 @@ struct dlock_client {
     bool has_handlers; /* of the program: these may set tokens */
     char *prefix;
     char name[TOKEN_MAX]; /* of connections: host:pid:owner, as tokens begin; "": there is none */
-    list guarded[CLIENT_GUARD_BUCKETS]; /* of guard.c: handles of open scopes */
-    dlock_lock_options lock_defaults;   /* with a copy of the owner */
+    list scopes[CLIENT_SCOPE_BUCKETS]; /* of scope.c: handles of open scopes */
+    dlock_lock_options lock_defaults;  /* with a copy of the owner */
     atomic_uint_least64_t command_count;
     counters counters;
 };

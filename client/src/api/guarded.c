@@ -81,7 +81,7 @@ static void clear_reply(dlock_reply *reply) {
 }
 
 /* False: no memory. */
-static bool make(dlock_lock *lock, const call_plan *plan, size_t bytes) {
+static bool make_guarded(dlock_lock *lock, const call_plan *plan, size_t bytes) {
     size_t words_size = plan->words->count * (sizeof(char *) + sizeof(size_t)) + bytes;
     struct guarded *made = calloc(1, sizeof(*made) + words_size);
     if (made == NULL || !attempt_prepare(&made->attempt, lock->client->deployment)) {
@@ -112,9 +112,9 @@ static bool check_and_make(dlock_lock *lock, call_plan *plan) {
     if (wrong == NULL) wrong = deployment->table->guarded_error;
     if (wrong != NULL) return lock_answer(lock, plan, DLOCK_INVALID, wrong);
     if (lock->depth == 0) return lock_answer(lock, plan, DLOCK_NOT_HELD, "the lock is not held");
-    if (lock_is_gone(lock))
+    if (lock_is_lost(lock))
         return lock_answer(lock, plan, DLOCK_LOST, "the lease has ended meanwhile");
-    return make(lock, plan, bytes) || lock_answer(lock, plan, DLOCK_NO_MEMORY, "no memory");
+    return make_guarded(lock, plan, bytes) || lock_answer(lock, plan, DLOCK_NO_MEMORY, "no memory");
 }
 
 bool guarded_begin(dlock_lock *lock, call_plan *plan) {
@@ -126,9 +126,9 @@ bool guarded_begin(dlock_lock *lock, call_plan *plan) {
     return true;
 }
 
-/* -- the handler. Locked, all but enter() */
+/* -- the handler. Locked, all but enter_guarded() */
 
-static void start(deployment *deployment, attempt *attempt, call *call) {
+static void start_guarded(deployment *deployment, attempt *attempt, call *call) {
     int64_t limit_ms = deployment_short_ms(deployment);
     attempt->limit_us = deadline_after_ms(loop_now_us(call->loop), limit_ms);
     attempt->on_done = call_finish_step;
@@ -137,11 +137,11 @@ static void start(deployment *deployment, attempt *attempt, call *call) {
     deployment_start(deployment, attempt);
 }
 
-static dlock_step enter(void *arg, dlock_call *pub) {
+static dlock_step enter_guarded(void *arg, dlock_call *pub) {
     call *call = call_of(pub);
     attempt *attempt = &container_of(call, dlock_lock, call)->guarded->attempt;
     loop_lock(call->loop);
-    if (call->waiting.phase == WAITING_IDLE) start(arg, attempt, call);
+    if (call->waiting.phase == WAITING_IDLE) start_guarded(arg, attempt, call);
     bool is_done = call->waiting.is_step_done;
     if (!is_done && call_is_canceled(call)) { /* the handle is freed */
         deployment_abandon(arg, attempt);
@@ -153,7 +153,7 @@ static dlock_step enter(void *arg, dlock_call *pub) {
 }
 
 dlock_handler guarded_handler(deployment *deployment) {
-    return (dlock_handler){.name = "guarded", .arg = deployment, .enter = enter};
+    return (dlock_handler){.name = "guarded", .arg = deployment, .enter = enter_guarded};
 }
 
 /* -- settle */

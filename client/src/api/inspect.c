@@ -10,15 +10,16 @@
 #include "api/client.h"
 #include "api/server_query.h"
 
-static dlock_status explain(dlock_status status, const char *cause, char *why, size_t why_size) {
+static dlock_status explain_question(dlock_status status, const char *cause, char *why,
+                                     size_t why_size) {
     bool is_wanted = why != NULL && why_size > 0;
     if (is_wanted) text_copy(why, why_size, status == DLOCK_OK ? "" : cause);
     return status;
 }
 
 /* Why a call was not made at all is the text of dlock_error(), too. */
-static dlock_status refuse(const char *cause, char *why, size_t why_size) {
-    explain(DLOCK_INVALID, cause, why, why_size);
+static dlock_status refuse_question(const char *cause, char *why, size_t why_size) {
+    explain_question(DLOCK_INVALID, cause, why, why_size);
     return error_set(DLOCK_INVALID, cause);
 }
 
@@ -57,15 +58,15 @@ static dlock_status change_by_token(dlock_client *client, const char *name, atte
 static dlock_status check_and_change(dlock_client *client, const char *name, const char *token,
                                      attempt *attempt, char *why, size_t why_size) {
     if (client == NULL || name == NULL || name[0] == '\0' || token == NULL)
-        return refuse("no client, name or token", why, why_size);
+        return refuse_question("no client, name or token", why, why_size);
     if (token[0] == '\0' || strlen(token) > TOKEN_MAX)
-        return refuse("the token is not 1 to 256 bytes long", why, why_size);
+        return refuse_question("the token is not 1 to 256 bytes long", why, why_size);
     char copy[DLOCK_TOKEN_SIZE];
     text_copy(copy, sizeof(copy), token);
     attempt->token = copy;
     int64_t timeout_ms = deployment_short_ms(client->deployment);
     dlock_status status = change_by_token(client, name, attempt, timeout_ms);
-    explain(status, attempt->cause, why, why_size);
+    explain_question(status, attempt->cause, why, why_size);
     attempt_free(attempt);
     return status;
 }
@@ -79,7 +80,7 @@ dlock_status dlock_release_token(dlock_client *client, const char *name, const c
 dlock_status dlock_extend_token(dlock_client *client, const char *name, const char *token,
                                 uint32_t lease_ms, char *why, size_t why_size) {
     attempt attempt = {.operation = DLOCK_EXTENDING, .lease_ms = lease_ms};
-    if (lease_ms == 0) return refuse("lease_ms is 0", why, why_size);
+    if (lease_ms == 0) return refuse_question("lease_ms is 0", why, why_size);
     return check_and_change(client, name, token, &attempt, why, why_size);
 }
 
@@ -90,7 +91,8 @@ dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
     attempt attempt = {.operation = DLOCK_RELEASING, .token = token};
     if (client == NULL || timeout_ms < 0)
         return error_set(DLOCK_INVALID, client == NULL ? NO_CLIENT : "timeout_ms is negative");
-    if (!token_source_take(&client->tokens, NULL, token)) return DLOCK_NO_MEMORY;
+    if (!token_source_take(&client->tokens, NULL, token))
+        return error_set(DLOCK_NO_MEMORY, "no random bytes for a token");
     dlock_status status = change_by_token(client, "dlock:ping", &attempt, timeout_ms);
     attempt_free(&attempt);
     if (status == DLOCK_NOT_HELD) return DLOCK_OK;
@@ -99,42 +101,14 @@ dlock_status dlock_client_ping(dlock_client *client, int64_t timeout_ms) {
 
 /* -- the servers */
 
-/* Adds a line, "server: cause". */
-static void add_failure(char *why, size_t why_size, char *cause) {
-    if (why == NULL || why_size == 0) return;
-    for (char *end = strchr(cause, '\n'); end != NULL; end = strchr(end, '\n'))
-        *end = ' ';
-    if (why[0] != '\0') text_append(why, why_size, "\n");
-    text_append(why, why_size, cause);
-}
-
-static dlock_status query_each(const dlock_client *client, const server_list *list, query *query,
-                               const query_kind *kind, char *why, size_t why_size) {
-    dlock_status failure = DLOCK_OK, status;
-    size_t replied = 0;
-    query->is_alone = list->count == 1;
-    query_run *run = query_start(query, kind, list);
-    if (run == NULL) {
-        text_copy(query->cause, sizeof(query->cause), "no memory");
-        return DLOCK_NO_MEMORY;
-    }
-    while ((client->has_quorum || failure == DLOCK_OK) && query_next(run, &status)) {
-        replied += status == DLOCK_OK;
-        if (status == DLOCK_OK) continue;
-        failure = status;
-        if (client->has_quorum) add_failure(why, why_size, query->cause);
-    }
-    query_stop(run);
-    return client->has_quorum && replied > list->count / 2 ? DLOCK_OK : failure;
-}
-
 static dlock_status query_servers(dlock_client *client, query *query, const query_kind *kind,
-                                  int64_t timeout_ms, char *why, size_t why_size) {
+                                  int64_t timeout_ms) {
     server_list list = {0};
     deployment *deployment = query->deployment = client->deployment;
     if (deployment->table->list_servers == NULL)
-        return refuse("the store has no servers to look at", why, why_size);
-    explain(DLOCK_OK, "", why, why_size);
+        return refuse_question("the store has no servers to look at", query->why, query->why_size);
+    explain_question(DLOCK_OK, "", query->why, query->why_size);
+    query->is_majority_enough = client->has_quorum;
     query->limit_us = deadline_after_ms(loop_now_us(client->loop), timeout_ms);
     query->prefix_length = strlen(client->prefix);
     loop_lock(client->loop);
@@ -142,48 +116,53 @@ static dlock_status query_servers(dlock_client *client, query *query, const quer
     loop_unlock(client->loop);
     dlock_status status = list.status;
     if (status == DLOCK_OK)
-        status = query_each(client, &list, query, kind, why, why_size);
+        status = query_all(query, kind, &list);
     else
         text_copy(query->cause, sizeof(query->cause), list.cause);
     loop_lock(client->loop);
     for (size_t i = 0; i < list.count; i++)
         server_free(list.servers[i]);
     loop_unlock(client->loop);
-    return status == DLOCK_OK ? status : explain(status, query->cause, why, why_size);
+    if (status == DLOCK_OK) return status;
+    return explain_question(status, query->cause, query->why, query->why_size);
 }
 
 /* -- reading */
 
 /* The query has the functions and their argument. */
 static dlock_status query_name(dlock_client *client, const char *name, query *query,
-                               const query_kind *kind, int64_t timeout_ms, char *why,
-                               size_t why_size) {
+                               const query_kind *kind, int64_t timeout_ms) {
+    char *why = query->why;
+    size_t why_size = query->why_size;
     bool has_function = query->tell != NULL || query->tell_waiting != NULL;
     if (client == NULL || name == NULL || name[0] == '\0' || !has_function || timeout_ms < 0)
-        return refuse("no client, name or function", why, why_size);
-    if (is_plain(client) && kind == &query_waiters) return explain(DLOCK_OK, "", why, why_size);
+        return refuse_question("no client, name or function", why, why_size);
+    if (is_plain(client) && kind == &query_waiters)
+        return explain_question(DLOCK_OK, "", why, why_size);
     if (is_plain(client)) kind = &query_string;
     char *full = client_full_name(client, name);
-    if (full == NULL) return explain(DLOCK_NO_MEMORY, "no memory", why, why_size);
+    if (full == NULL) return explain_question(DLOCK_NO_MEMORY, "no memory", why, why_size);
     query->name = full;
-    dlock_status status = query_servers(client, query, kind, timeout_ms, why, why_size);
+    dlock_status status = query_servers(client, query, kind, timeout_ms);
     free(full);
     return status;
 }
 
 dlock_status dlock_inspect(dlock_client *client, const char *name, int64_t timeout_ms,
                            dlock_list_fn tell, void *arg, char *why, size_t why_size) {
-    query query = {.tell = tell, .arg = arg};
-    dlock_status status = query_name(client, name, &query, &query_lock, timeout_ms, why, why_size);
+    query query = {.tell = tell, .arg = arg, .why = why, .why_size = why_size};
+    dlock_status status = query_name(client, name, &query, &query_lock, timeout_ms);
     return status == DLOCK_OK && !query.is_found ? DLOCK_NOT_HELD : status;
 }
 
 dlock_status dlock_list_waiters(dlock_client *client, const char *name, uint32_t max,
                                 int64_t timeout_ms, dlock_waiting_fn tell, void *arg, char *why,
                                 size_t why_size) {
-    query query = {.waiters_max = max, .tell_waiting = tell, .arg = arg};
-    if (max == 0 || max > WAITERS_MAX) return refuse("max is not 1 to 10000", why, why_size);
-    return query_name(client, name, &query, &query_waiters, timeout_ms, why, why_size);
+    query query = {
+        .waiters_max = max, .tell_waiting = tell, .arg = arg, .why = why, .why_size = why_size};
+    if (max == 0 || max > WAITERS_MAX)
+        return refuse_question("max is not 1 to 10000", why, why_size);
+    return query_name(client, name, &query, &query_waiters, timeout_ms);
 }
 
 /* A backslash takes the special meaning from a character of the prefix. */
@@ -202,12 +181,12 @@ static char *make_pattern(const char *prefix, const char *pattern) {
 dlock_status dlock_list(dlock_client *client, const char *pattern, int64_t timeout_ms,
                         dlock_list_fn tell, void *arg, char *why, size_t why_size) {
     if (client == NULL || tell == NULL || timeout_ms < 0)
-        return refuse("no client or function", why, why_size);
-    if (is_plain(client)) return refuse(NO_LIST, why, why_size);
+        return refuse_question("no client or function", why, why_size);
+    if (is_plain(client)) return refuse_question(NO_LIST, why, why_size);
     char *full = make_pattern(client->prefix, pattern == NULL ? "*" : pattern);
-    if (full == NULL) return explain(DLOCK_NO_MEMORY, "no memory", why, why_size);
-    query query = {.pattern = full, .tell = tell, .arg = arg};
-    dlock_status status = query_servers(client, &query, &query_locks, timeout_ms, why, why_size);
+    if (full == NULL) return explain_question(DLOCK_NO_MEMORY, "no memory", why, why_size);
+    query query = {.pattern = full, .tell = tell, .arg = arg, .why = why, .why_size = why_size};
+    dlock_status status = query_servers(client, &query, &query_locks, timeout_ms);
     free(full);
     return status;
 }
@@ -215,8 +194,8 @@ dlock_status dlock_list(dlock_client *client, const char *pattern, int64_t timeo
 dlock_status dlock_server_info(dlock_client *client, int64_t timeout_ms, dlock_info_fn tell,
                                void *arg, char *why, size_t why_size) {
     if (client == NULL || tell == NULL || timeout_ms < 0)
-        return refuse("no client or function", why, why_size);
-    if (is_plain(client)) return refuse(NO_INFO, why, why_size);
-    query query = {.tell_field = tell, .arg = arg};
-    return query_servers(client, &query, &query_info, timeout_ms, why, why_size);
+        return refuse_question("no client or function", why, why_size);
+    if (is_plain(client)) return refuse_question(NO_INFO, why, why_size);
+    query query = {.tell_field = tell, .arg = arg, .why = why, .why_size = why_size};
+    return query_servers(client, &query, &query_info, timeout_ms);
 }

@@ -44,7 +44,7 @@ struct dlock_lock {
 
     lease lease;
     kept_parts *kept;        /* NULL: nothing of this is wanted */
-    struct guard *guard;     /* of guard.c; NULL: not of a scope */
+    struct scopes *scopes;   /* of scope.c; NULL: the program has made the handle */
     struct guarded *guarded; /* of guarded.c; NULL: no guarded command is under way */
     async_call async;
 
@@ -66,7 +66,7 @@ static inline int64_t lock_now_us(const dlock_lock *lock) {
 }
 
 /* Is the validity over, by the local clock? */
-static inline bool lock_is_gone(const dlock_lock *lock) {
+static inline bool lock_is_lost(const dlock_lock *lock) {
     return lease_state(&lock->lease, lock_now_us(lock)) == DLOCK_STATE_LOST;
 }
 

@@ -19,18 +19,18 @@ static bool is_to_be_kept(const dlock_lock *lock) {
     return lock->lease.rule.renew_every_ms != 0 || lock_is_session(lock);
 }
 
-static void count(atomic_uint_least64_t *counter) {
+static void count_up(atomic_uint_least64_t *counter) {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-static void tell(const dlock_lock *lock, dlock_event event, dlock_status why) {
+static void tell_event(const dlock_lock *lock, dlock_event event, dlock_status why) {
     const notifier *notifier = &lock->client->notifier;
     if (notifier->on_event != NULL) notifier->on_event(notifier->event_arg, event, lock->name, why);
 }
 
 dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *error) {
     if (status == DLOCK_LOST) lock->is_loss_seen = true;
-    dlock_call_explain(&lock->call.pub, error_words(status, error));
+    dlock_call_explain(&lock->call.pub, status == DLOCK_OK ? "" : error_words(status, error));
     return status;
 }
 
@@ -45,7 +45,7 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
     int64_t now_us = lock_now_us(lock);
     chain_begin(call);
     call->is_canceled = operation == DLOCK_ACQUIRING ? &lock->is_canceled : NULL;
-    call->is_gone = false;
+    call->was_lost = false;
     text_drop(&call->pub.cause);
     call->pub = (dlock_call){.struct_size = sizeof(dlock_call),
                              .operation = operation,
@@ -75,11 +75,11 @@ static bool prepare_background(dlock_lock *lock) {
 
 static void count_acquire(dlock_client *client, dlock_status status) {
     counters *counters = &client->counters;
-    count(status == DLOCK_OK           ? &counters->acquired
-          : status == DLOCK_BUSY       ? &counters->busy
-          : status == DLOCK_TIMEOUT    ? &counters->timeouts
-          : status == DLOCK_QUEUE_FULL ? &counters->queue_full
-                                       : &counters->failures);
+    count_up(status == DLOCK_OK           ? &counters->acquired
+             : status == DLOCK_BUSY       ? &counters->busy
+             : status == DLOCK_TIMEOUT    ? &counters->timeouts
+             : status == DLOCK_QUEUE_FULL ? &counters->queue_full
+                                          : &counters->failures);
 }
 
 static void note_timings(dlock_lock *lock) {
@@ -94,7 +94,7 @@ static void note_timings(dlock_lock *lock) {
                                                 : DLOCK_LEG_REMOTE;
 }
 
-static void begin_hold(dlock_lock *lock) {
+static void begin_holding(dlock_lock *lock) {
     dlock_client *client = lock->client;
     const dlock_call *call = &lock->call.pub;
     lock->depth = 1;
@@ -109,11 +109,12 @@ static void begin_hold(dlock_lock *lock) {
         hints_begin(&lock->kept->hinted, &client->tracking);
     loop_unlock(client->loop);
 
-    /* Before any other event of the lock is told. The function may do anything with the lock, even
-     * release and acquire again. */
-    tell(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
+    /* ACQUIRED is told before any other event of the lock: the notifier comes after it. on_event()
+     * may do anything with the lock, even release and acquire it again. */
+    if (client->notifier.on_event == NULL) return;
+    tell_event(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
     bool is_released = dlock_get_state(lock) == DLOCK_STATE_FREE; /* or the release is under way */
-    if (client->notifier.on_event == NULL || is_released) return;
+    if (is_released) return;
     loop_lock(client->loop);
     notifier_add(&client->notifier, &lock->kept->watched);
     loop_unlock(client->loop);
@@ -175,7 +176,7 @@ static dlock_status settle_acquire(dlock_lock *lock) {
     count_acquire(lock->client, status);
     lock_finish(lock, status, call->cause);
     if (status == DLOCK_OK) {
-        begin_hold(lock);
+        begin_holding(lock);
     } else {
         leave_session(lock);
         atomic_store(&lock->taker, 0);
@@ -213,7 +214,7 @@ static dlock_status settle_extend(dlock_lock *lock) {
 static bool begin_extend(dlock_lock *lock, call_plan *plan) {
     uint32_t lease_ms = plan->lease_ms != 0 ? plan->lease_ms : lock->lease.rule.lease_ms;
     bool is_deepening = plan->operation == DLOCK_ACQUIRING;
-    if (lock_is_gone(lock))
+    if (lock_is_lost(lock))
         return lock_answer(lock, plan, DLOCK_LOST, "the lease has ended meanwhile");
     if (is_deepening && plan->lease_ms == 0) {
         lock->depth++;
@@ -230,11 +231,11 @@ static bool begin_extend(dlock_lock *lock, call_plan *plan) {
 /* -- release */
 
 /* True: the lock is lost, or a loss cannot be excluded. */
-static bool end_hold(dlock_lock *lock) {
+static bool end_holding(dlock_lock *lock) {
     dlock_client *client = lock->client;
     loop_lock(client->loop);
     bool is_in_question = atomic_load(&lock->lease.gone_us) < 0;
-    bool is_lost = is_in_question || lock_is_gone(lock);
+    bool is_lost = is_in_question || lock_is_lost(lock);
     if (lock->kept != NULL) {
         renewal_end(&lock->kept->kept);
         notifier_remove(&lock->kept->watched); /* gives the mutex back: no hints begin after it */
@@ -249,7 +250,7 @@ static bool end_hold(dlock_lock *lock) {
  * nothing. */
 static void settle_tied(dlock_lock *lock) {
     dlock_call *call = &lock->call.pub;
-    if (call->status != DLOCK_OK || !lock->call.is_gone) return;
+    if (call->status != DLOCK_OK || !lock->call.was_lost) return;
     call->status = DLOCK_LOST;
     dlock_call_explain(call, "the session had ended");
 }
@@ -259,9 +260,9 @@ static bool begin_release(dlock_lock *lock, call_plan *plan) {
         lock->depth--;
         return lock_answer(lock, plan, DLOCK_OK, "");
     }
-    bool is_lost = end_hold(lock);
+    bool is_lost = end_holding(lock);
     prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
-    lock->call.is_gone = is_lost;
+    lock->call.was_lost = is_lost;
     return true;
 }
 
@@ -284,14 +285,14 @@ static dlock_status settle_release(dlock_lock *lock) {
     release_what_is_left(lock);
     if (lock->call.attempt.terms.tie != NULL) settle_tied(lock);
     dlock_status status = call->status;
-    count(status == DLOCK_OK     ? &counters->released
-          : status == DLOCK_LOST ? &counters->lost
-                                 : &counters->failures);
+    count_up(status == DLOCK_OK     ? &counters->released
+             : status == DLOCK_LOST ? &counters->lost
+                                    : &counters->failures);
     lock->depth = 0;
     lock->fence = 0;
     lock_finish(lock, status, call->cause);
     atomic_store(&lock->taker, 0);
-    tell(lock, DLOCK_EVENT_RELEASED, status);
+    tell_event(lock, DLOCK_EVENT_RELEASED, status);
     return status;
 }
 
@@ -311,24 +312,25 @@ static bool is_disturbing(const dlock_lock *lock, const call_plan *plan) {
  * acquisition, and a withdrawal releases what is left of it, so nobody waits for a reply. */
 static void end_lost_hold(dlock_lock *lock) {
     static atomic_bool yes = true;
-    end_hold(lock);
+    end_holding(lock);
     prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
-    lock->call.is_gone = true;
+    lock->call.was_lost = true;
     lock->call.is_canceled = &yes;
     chain_finish(lock->client->chain, &lock->call);
     call_set_result(&lock->call, DLOCK_LOST, "the lease has ended meanwhile");
     settle_release(lock);
 }
 
-/* Not the text of dlock_last_error(): that is of the call under way, or of another thread. */
-static bool refuse(call_plan *plan, const char *why) {
+/* The reason is dlock_error(). dlock_last_error() belongs to the call under way, or to another
+ * thread. */
+static bool refuse_call(call_plan *plan, const char *why) {
     plan->answered = error_set(DLOCK_INVALID, why);
     return false;
 }
 
-static bool begin(dlock_lock *lock, call_plan *plan) {
+static bool begin_call(dlock_lock *lock, call_plan *plan) {
     bool is_acquire = plan->operation == DLOCK_ACQUIRING;
-    if (is_disturbing(lock, plan)) return refuse(plan, "a call of this lock is under way");
+    if (is_disturbing(lock, plan)) return refuse_call(plan, "a call of this lock is under way");
     if (plan->operation == 0) return guarded_begin(lock, plan);
     if (is_acquire && plan->wait_ms < DLOCK_WAIT_FOREVER)
         return lock_answer(lock, plan, DLOCK_INVALID, "wait_ms is negative");
@@ -337,7 +339,7 @@ static bool begin(dlock_lock *lock, call_plan *plan) {
     if (plan->lease_ms != 0 && plan->lease_ms < OPTION_LEASE_MIN_MS)
         return lock_answer(lock, plan, DLOCK_INVALID, "lease_ms is less than 10");
     if (plan->operation == DLOCK_RELEASING) return begin_release(lock, plan);
-    if (is_acquire && lock->depth > 0 && lock->is_loss_seen && lock->guard == NULL) {
+    if (is_acquire && lock->depth > 0 && lock->is_loss_seen && lock->scopes == NULL) {
         end_lost_hold(lock);
         return lock_begin(lock, plan);
     }
@@ -345,13 +347,14 @@ static bool begin(dlock_lock *lock, call_plan *plan) {
 }
 
 bool lock_begin(dlock_lock *lock, call_plan *plan) {
-    if (plan->operation != DLOCK_ACQUIRING) return begin(lock, plan);
+    if (plan->operation != DLOCK_ACQUIRING) return begin_call(lock, plan);
     uint64_t taker = 0, self = thread_number();
     bool is_first = atomic_compare_exchange_strong(&lock->taker, &taker, self);
     if (!is_first && taker != self)
-        return refuse(plan, "another thread has taken the lock by this handle, or waits for it: "
-                            "each thread needs a handle of its own");
-    bool is_begun = begin(lock, plan);
+        return refuse_call(plan,
+                           "another thread has taken the lock by this handle, or waits for it: "
+                           "each thread needs a handle of its own");
+    bool is_begun = begin_call(lock, plan);
     if (is_first && !is_begun) atomic_store(&lock->taker, 0);
     return is_begun;
 }
@@ -365,7 +368,7 @@ dlock_status lock_settle(dlock_lock *lock) {
 
 /* -- the blocking calls */
 
-static dlock_status run(dlock_lock *lock, call_plan plan) {
+static dlock_status run_call(dlock_lock *lock, call_plan plan) {
     if (lock == NULL) return error_set(DLOCK_INVALID, NO_LOCK);
     if (!lock_begin(lock, &plan)) return plan.answered;
     chain_finish(lock_chain(lock), &lock->call);
@@ -374,7 +377,7 @@ static dlock_status run(dlock_lock *lock, call_plan plan) {
 
 dlock_status dlock_acquire_for(dlock_lock *lock, int64_t wait_ms, uint32_t lease_ms) {
     call_plan plan = {.operation = DLOCK_ACQUIRING, .wait_ms = wait_ms, .lease_ms = lease_ms};
-    return run(lock, plan);
+    return run_call(lock, plan);
 }
 
 dlock_status dlock_acquire(dlock_lock *lock, int64_t wait_ms) {
@@ -386,17 +389,17 @@ dlock_status dlock_try_acquire(dlock_lock *lock) {
 }
 
 dlock_status dlock_extend(dlock_lock *lock, uint32_t lease_ms) {
-    return run(lock, (call_plan){.operation = DLOCK_EXTENDING, .lease_ms = lease_ms});
+    return run_call(lock, (call_plan){.operation = DLOCK_EXTENDING, .lease_ms = lease_ms});
 }
 
 dlock_status dlock_release(dlock_lock *lock) {
-    return run(lock, (call_plan){.operation = DLOCK_RELEASING});
+    return run_call(lock, (call_plan){.operation = DLOCK_RELEASING});
 }
 
 dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *argv,
                            const size_t *argvlen, dlock_reply *reply) {
     guarded_words words = {.count = argc, .words = argv, .lengths = argvlen};
-    return run(lock, (call_plan){.words = &words, .reply = reply});
+    return run_call(lock, (call_plan){.words = &words, .reply = reply});
 }
 
 /* -- canceling. Not locked: signal handlers cancel, too */

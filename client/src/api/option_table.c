@@ -77,7 +77,7 @@ static const size_t sizes[] = {[NUMBER] = sizeof(uint32_t),
 
 /* -- take */
 
-static const char *refuse(url_options *url, const char *name, const char *why) {
+static const char *refuse_parameter(url_options *url, const char *name, const char *why) {
     snprintf(url->error, sizeof(url->error), "%s: %s", name, why);
     return url->error;
 }
@@ -95,7 +95,8 @@ static bool is_in_range(const row *row, int64_t value) {
     return value >= row->min && value <= row->max;
 }
 
-static const char *read_number(url_options *url, const row *row, void *field, const char *value) {
+static const char *read_number_value(url_options *url, const row *row, void *field,
+                                     const char *value) {
     int64_t number = text_read_number(value, strlen(value));
     if (!is_in_range(row, number)) return refuse_range(url->error, row);
     if (row->kind == NUMBER)
@@ -115,20 +116,21 @@ static const char *read_word(url_options *url, const row *row, void *field, cons
         }
         snprintf(known + length, sizeof(known) - length, " %s", row->words[i]);
     }
-    return refuse(url, row->name, known);
+    return refuse_parameter(url, row->name, known);
 }
 
 static const char *keep_text(url_options *url, const row *row, const char **field,
                              const char *value) {
     size_t size = strlen(value) + 1;
-    if (size == 1) return refuse(url, row->name, "the value is missing");
-    if (size > sizeof(url->texts) - url->texts_used) return refuse(url, row->name, "too long");
+    if (size == 1) return refuse_parameter(url, row->name, "the value is missing");
+    if (size > sizeof(url->texts) - url->texts_used)
+        return refuse_parameter(url, row->name, "too long");
     *field = memcpy(url->texts + url->texts_used, value, size);
     url->texts_used += size;
     return NULL;
 }
 
-static bool is_same(const row *row, const void *one, const void *other) {
+static bool is_same_value(const row *row, const void *one, const void *other) {
     if (row->kind != TEXT) return memcmp(one, other, sizes[row->kind]) == 0;
     return strcmp(*(const char *const *)one, *(const char *const *)other) == 0;
 }
@@ -136,7 +138,7 @@ static bool is_same(const row *row, const void *one, const void *other) {
 static const char *read_value(url_options *url, const row *row, void *field, const char *value) {
     if (row->kind == WORD) return read_word(url, row, field, value);
     if (row->kind == TEXT) return keep_text(url, row, field, value);
-    return read_number(url, row, field, value);
+    return read_number_value(url, row, field, value);
 }
 
 static void *field_of(url_options *url, const row *row) {
@@ -148,7 +150,7 @@ const char *url_options_take(void *arg, const char *name, const char *value) {
     for (int i = 0; i < ROWS; i++) {
         const row *row = &rows[i];
         if (strcmp(name, row->name) != 0) continue;
-        if (value == NULL) return refuse(url, name, "badly encoded");
+        if (value == NULL) return refuse_parameter(url, name, "badly encoded");
         union {
             uint32_t number;
             size_t count;
@@ -157,8 +159,8 @@ const char *url_options_take(void *arg, const char *name, const char *value) {
         } got = {.count = 0};
         const char *wrong = read_value(url, row, &got, value);
         if (wrong != NULL) return wrong;
-        if (url->is_given[i] && !is_same(row, field_of(url, row), &got))
-            return refuse(url, name, "given twice, with different values");
+        if (url->is_given[i] && !is_same_value(row, field_of(url, row), &got))
+            return refuse_parameter(url, name, "given twice, with different values");
         memcpy(field_of(url, row), &got, sizes[row->kind]);
         url->is_given[i] = true;
         return NULL;

@@ -29,7 +29,7 @@ typedef struct settings {
     char error[OPTION_ERROR_SIZE]; /* an error with details */
 } settings;
 
-/* Both: NULL, or the first error, for people. given may be NULL where every option has a default.
+/* Both return NULL, or the first error, for people. given may be NULL if all options have defaults.
  * Options in given go before the URL, and those of a lock before the defaults of the client. */
 const char *options_read_client(settings *settings, const dlock_client_options *given);
 const char *options_read_lock(dlock_lock_options *options, const dlock_lock_options *given,
@@ -51,9 +51,8 @@ dlock_status options_open_files(settings *settings, tls_context **context, log_f
  * that contradict each other are errors, and the message names the parameter. */
 const char *url_options_take(void *arg, const char *name, const char *value);
 
-/* Both: of a dlock_lock_options, or else of a dlock_client_options.
- *
- * Fills in those options that are 0 or NULL. The texts are not copied. */
+/* Fills in the options that are 0 or NULL. The texts are not copied. is_lock: the structs are
+ * dlock_lock_options, else dlock_client_options; so in the next function. */
 void options_fill(void *options, const void *defaults, bool is_lock);
 /* NULL, or the first option out of its range, in words; text: room for these. */
 const char *options_check(const void *options, bool is_lock, char text[OPTION_ERROR_SIZE]);

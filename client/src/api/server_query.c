@@ -32,22 +32,22 @@ typedef struct exchange {
     char cause[CAUSE_SIZE];
 } exchange;
 
-static dlock_status refuse(query *query, const server *server, dlock_status status,
-                           const char *cause) {
+static dlock_status fail_query(query *query, const server *server, dlock_status status,
+                               const char *cause) {
     cause_write(query->cause, server, cause);
     return status;
 }
 
 /* A reply that is not what was asked for. */
-static dlock_status refuse_reply(query *query, const server *server, const reply *reply) {
+static dlock_status fail_query_by_reply(query *query, const server *server, const reply *reply) {
     verdict verdict;
     read_failure(&verdict, reply);
-    return refuse(query, server, verdict.status, verdict.cause);
+    return fail_query(query, server, verdict.status, verdict.cause);
 }
 
 /* -- the exchange */
 
-static void on_reply(request *request, int index, const reply *reply) {
+static void on_exchange_reply(request *request, int index, const reply *reply) {
     exchange *exchange = container_of(request, struct exchange, request);
     exchange->heard_us = loop_now_us(exchange->query->deployment->loop);
     exchange->replies[index] = reply_copy(reply);
@@ -58,7 +58,7 @@ static void fail_exchange(exchange *exchange, dlock_status status, const char *c
     cause_write(exchange->cause, exchange->server, cause);
 }
 
-static void on_done(request *request, dlock_status status, const char *cause) {
+static void on_exchange_done(request *request, dlock_status status, const char *cause) {
     exchange *exchange = container_of(request, struct exchange, request);
     exchange->is_done = true;
     if (status != DLOCK_OK)
@@ -68,17 +68,18 @@ static void on_done(request *request, dlock_status status, const char *cause) {
 
 /* Locked. The exchange has query, server, waiter and room for the replies. */
 static void begin_exchange(exchange *exchange, const command *commands, int count) {
-    exchange->request =
-        (request){.on_reply = on_reply, .on_done = on_done, .reply_bytes_max = REPLY_BYTES_MAX};
+    exchange->request = (request){.on_reply = on_exchange_reply,
+                                  .on_done = on_exchange_done,
+                                  .reply_bytes_max = REPLY_BYTES_MAX};
     exchange->count = count;
     for (int i = 0; i < count; i++)
         exchange->replies[i] = NULL;
     if (!server_send(exchange->server, commands, count, &exchange->request))
-        on_done(&exchange->request, DLOCK_NO_MEMORY, "no memory");
+        on_exchange_done(&exchange->request, DLOCK_NO_MEMORY, "no memory");
 }
 
 /* Before the request is sent, there is time until the limit; then each reply has an I/O timeout. */
-static int64_t end_us(const exchange *exchange) {
+static int64_t exchange_end_us(const exchange *exchange) {
     const query *query = exchange->query;
     uint32_t io_timeout_ms = query->deployment->io_timeout_ms;
     int64_t sent_us = exchange->request.sent_us;
@@ -89,8 +90,9 @@ static int64_t end_us(const exchange *exchange) {
 }
 
 /* Locked. Nothing more can come, or is waited for. */
-static bool is_over(const exchange *exchange) {
-    return exchange->is_done || loop_now_us(exchange->query->deployment->loop) >= end_us(exchange);
+static bool exchange_is_over(const exchange *exchange) {
+    return exchange->is_done ||
+           loop_now_us(exchange->query->deployment->loop) >= exchange_end_us(exchange);
 }
 
 /* Locked. Waits until a reply may have come, or until_us. Looks again after an I/O timeout at the
@@ -117,15 +119,15 @@ static dlock_status end_exchange(exchange *exchange) {
 
 /* Waits until all replies have come, or none will. The copies are the caller's to free; with
  * DLOCK_OK there are all. */
-static dlock_status ask(query *query, server *server, const command *commands, int count,
-                        reply *replies[]) {
+static dlock_status exchange_commands(query *query, server *server, const command *commands,
+                                      int count, reply *replies[]) {
     waiter waiter = {0};
     exchange exchange = {.query = query, .server = server, .waiter = &waiter, .replies = replies};
     loop *loop = query->deployment->loop;
     loop_lock(loop);
     begin_exchange(&exchange, commands, count);
-    while (!is_over(&exchange))
-        wait_for_reply(query, &waiter, end_us(&exchange));
+    while (!exchange_is_over(&exchange))
+        wait_for_reply(query, &waiter, exchange_end_us(&exchange));
     dlock_status status = end_exchange(&exchange);
     loop_unlock(loop);
     return status;
@@ -133,14 +135,14 @@ static dlock_status ask(query *query, server *server, const command *commands, i
 
 /* -- DLOCK.INFO */
 
-/* Here, at least. */
+/* Is the lock free at this server? */
 static bool is_free(const query *query, const reply *reply) {
     bool is_elsewhere = reply_begins_with(reply, "MOVED ") || reply_begins_with(reply, "ASK ");
     return reply->kind == REPLY_NIL || (is_elsewhere && !query->is_alone);
 }
 
-static dlock_status tell_lock(query *query, const server *server, const char *name, size_t length,
-                              const reply *reply) {
+static dlock_status tell_holders(query *query, const server *server, const char *name,
+                                 size_t length, const reply *reply) {
     dlock_inspection lock = {.struct_size = sizeof(lock),
                              .server = server->name,
                              .name = name + query->prefix_length,
@@ -148,9 +150,10 @@ static dlock_status tell_lock(query *query, const server *server, const char *na
     dlock_inspection oldest = {.fence = UINT64_MAX};
     const struct reply *holders = inspection_holders(reply), *holder = NULL;
     if (query->is_enough || is_free(query, reply)) return DLOCK_OK;
-    if (holders == NULL) return refuse_reply(query, server, reply);
+    if (holders == NULL) return fail_query_by_reply(query, server, reply);
     while (!query->is_enough && (holder = reply_next(holders, holder)) != NULL) {
-        if (!inspection_read(&lock, reply, holder)) return refuse_reply(query, server, reply);
+        if (!inspection_read(&lock, reply, holder))
+            return fail_query_by_reply(query, server, reply);
         query->is_found = true;
         if (query->pattern == NULL) query->is_enough = !query->tell(query->arg, &lock);
         if (lock.fence <= oldest.fence) oldest = lock;
@@ -164,13 +167,13 @@ static dlock_status inspect_group(query *query, server *server, const char *cons
                                   const size_t lengths[], size_t count) {
     reply *replies[GROUP_MAX];
     command *commands = calloc(count, sizeof(commands[0]));
-    if (commands == NULL) return refuse(query, server, DLOCK_NO_MEMORY, "no memory");
+    if (commands == NULL) return fail_query(query, server, DLOCK_NO_MEMORY, "no memory");
     for (size_t i = 0; i < count; i++)
         inspect_command(&commands[i], names[i], lengths[i]);
-    dlock_status status = ask(query, server, commands, (int)count, replies);
+    dlock_status status = exchange_commands(query, server, commands, (int)count, replies);
     for (size_t i = 0; i < count; i++) {
         if (replies[i] == NULL) continue;
-        dlock_status told = tell_lock(query, server, names[i], lengths[i], replies[i]);
+        dlock_status told = tell_holders(query, server, names[i], lengths[i], replies[i]);
         if (status == DLOCK_OK) status = told;
         free(replies[i]);
     }
@@ -184,7 +187,7 @@ static int ask_lock(const query *query, command commands[]) {
 }
 
 static dlock_status take_lock(query *query, server *server, reply *const replies[]) {
-    return tell_lock(query, server, query->name, strlen(query->name), replies[0]);
+    return tell_holders(query, server, query->name, strlen(query->name), replies[0]);
 }
 
 const query_kind query_lock = {ask_lock, take_lock};
@@ -202,7 +205,7 @@ static dlock_status take_string(query *query, server *server, reply *const repli
                              .name = query->name + query->prefix_length,
                              .name_length = strlen(query->name) - query->prefix_length};
     if (is_free(query, replies[0])) return DLOCK_OK;
-    if (replies[0]->kind == REPLY_ERROR) return refuse_reply(query, server, replies[0]);
+    if (replies[0]->kind == REPLY_ERROR) return fail_query_by_reply(query, server, replies[0]);
     if (!string_read(&lock, replies[0], replies[1])) return DLOCK_OK;
     query->is_found = true;
     if (!query->is_enough) query->is_enough = !query->tell(query->arg, &lock);
@@ -221,10 +224,10 @@ static int ask_waiters(const query *query, command commands[]) {
 static dlock_status take_waiters(query *query, server *server, reply *const replies[]) {
     const reply *queue = waiters_queue(replies[0]), *element = NULL;
     if (is_free(query, replies[0])) return DLOCK_OK;
-    if (queue == NULL) return refuse_reply(query, server, replies[0]);
+    if (queue == NULL) return fail_query_by_reply(query, server, replies[0]);
     while (!query->is_enough && (element = reply_next(queue, element)) != NULL) {
         dlock_waiting waiting = {.struct_size = sizeof(waiting), .server = server->name};
-        if (!waiting_read(&waiting, element)) return refuse_reply(query, server, element);
+        if (!waiting_read(&waiting, element)) return fail_query_by_reply(query, server, element);
         query->is_enough = !query->tell_waiting(query->arg, &waiting);
     }
     return DLOCK_OK;
@@ -240,7 +243,7 @@ static dlock_status inspect_page(query *query, server *server, const reply *name
     const reply *name = NULL;
     while ((name = reply_next(names, name)) != NULL) {
         bool is_name = name->kind == REPLY_TEXT && name->length >= query->prefix_length;
-        if (!is_name) return refuse_reply(query, server, name); /* MATCH was ignored */
+        if (!is_name) return fail_query_by_reply(query, server, name); /* MATCH was ignored */
         texts[count] = name->text;
         lengths[count++] = name->length;
         bool is_last = reply_next(names, name) == NULL;
@@ -264,7 +267,7 @@ static dlock_status take_page(query *query, server *server, const reply *page,
     const reply *next = reply_element(page, 0), *names = reply_element(page, 1);
     bool is_page = next != NULL && next->kind == REPLY_TEXT && next->length < CURSOR_SIZE &&
                    names != NULL && names->kind == REPLY_ARRAY;
-    if (!is_page) return refuse_reply(query, server, page);
+    if (!is_page) return fail_query_by_reply(query, server, page);
     reply_copy_text(next, cursor, CURSOR_SIZE);
     return inspect_page(query, server, names);
 }
@@ -281,7 +284,7 @@ static dlock_status take_locks(query *query, server *server, reply *const replie
         reply *page;
         command command = {0};
         scan_command(query, cursor, &command);
-        status = ask(query, server, &command, 1, &page);
+        status = exchange_commands(query, server, &command, 1, &page);
         if (status == DLOCK_OK) status = take_page(query, server, page, cursor);
         free(page);
     }
@@ -313,7 +316,7 @@ static int ask_info(const query *query, command commands[]) {
 
 static dlock_status take_info(query *query, server *server, reply *const replies[]) {
     const reply *info = replies[0];
-    if (info->kind != REPLY_TEXT) return refuse_reply(query, server, info);
+    if (info->kind != REPLY_TEXT) return fail_query_by_reply(query, server, info);
     query->is_found = false;
     for (const char *line = info->text; *line != '\0';) {
         size_t length = strcspn(line, "\r\n");
@@ -321,7 +324,7 @@ static dlock_status take_info(query *query, server *server, reply *const replies
         line += length + strspn(line + length, "\r\n");
     }
     return query->is_found ? DLOCK_OK
-                           : refuse(query, server, DLOCK_NO_MODULE, "INFO knows no dlock");
+                           : fail_query(query, server, DLOCK_NO_MODULE, "INFO knows no dlock");
 }
 
 const query_kind query_info = {ask_info, take_info};
@@ -334,21 +337,20 @@ typedef struct server_query {
     bool is_taken;
 } server_query;
 
-struct query_run {
+typedef struct query_run {
     query *query;
-    const query_kind *kind;
     waiter waiter;
     size_t count;
     server_query each[];
-};
+} query_run;
 
-query_run *query_start(query *query, const query_kind *kind, const server_list *list) {
+/* NULL: no memory. */
+static query_run *start_run(query *query, const query_kind *kind, const server_list *list) {
     command commands[QUERY_COMMANDS_MAX] = {{0}};
     int command_count = kind->ask(query, commands);
     query_run *run = calloc(1, sizeof(*run) + list->count * sizeof(run->each[0]));
     if (run == NULL) return NULL;
     run->query = query;
-    run->kind = kind;
     run->count = list->count;
     loop_lock(query->deployment->loop);
     for (size_t i = 0; i < run->count; i++) {
@@ -373,42 +375,66 @@ static server_query *wait_for_server(query_run *run) {
             server_query *each = &run->each[i];
             if (each->is_taken) continue;
             if (each->exchange.is_done) return each;
-            if (is_over(&each->exchange)) over = each;
+            if (exchange_is_over(&each->exchange)) over = each;
             is_any_left = true;
-            until_us = deadline_earlier(until_us, end_us(&each->exchange));
+            until_us = deadline_earlier(until_us, exchange_end_us(&each->exchange));
         }
         if (over != NULL || !is_any_left) return over;
         wait_for_reply(run->query, &run->waiter, until_us);
     }
 }
 
-static void free_replies(server_query *each) {
-    for (int i = 0; i < QUERY_COMMANDS_MAX; i++)
-        free(each->replies[i]);
-    each->is_taken = true;
-}
-
-bool query_next(query_run *run, dlock_status *status) {
+/* Waits for the next server, whichever it is, and tells. False: there is no other. */
+static bool take_next(query_run *run, const query_kind *kind, dlock_status *status) {
     loop *loop = run->query->deployment->loop;
     loop_lock(loop);
-    server_query *each = wait_for_server(run);
-    if (each != NULL) *status = end_exchange(&each->exchange);
+    server_query *next = wait_for_server(run);
+    if (next != NULL) *status = end_exchange(&next->exchange);
     loop_unlock(loop);
-    if (each == NULL) return false;
-    if (*status == DLOCK_OK)
-        *status = run->kind->take(run->query, each->exchange.server, each->replies);
-    free_replies(each);
+    if (next == NULL) return false;
+    next->is_taken = true;
+    if (*status == DLOCK_OK) *status = kind->take(run->query, next->exchange.server, next->replies);
     return true;
 }
 
-void query_stop(query_run *run) {
+/* Abandons what is still under way. */
+static void end_run(query_run *run) {
     loop *loop = run->query->deployment->loop;
     loop_lock(loop);
     for (size_t i = 0; i < run->count; i++)
         if (!run->each[i].is_taken && !run->each[i].exchange.is_done)
             connection_abandon(&run->each[i].exchange.request);
     loop_unlock(loop);
-    for (size_t i = 0; i < run->count; i++)
-        if (!run->each[i].is_taken) free_replies(&run->each[i]);
+    for (size_t i = 0; i < run->count * QUERY_COMMANDS_MAX; i++)
+        free(run->each[i / QUERY_COMMANDS_MAX].replies[i % QUERY_COMMANDS_MAX]);
     free(run);
+}
+
+/* Adds the cause to why, as a line. */
+static void add_failure(query *query) {
+    if (query->why == NULL || query->why_size == 0) return;
+    for (char *end = strchr(query->cause, '\n'); end != NULL; end = strchr(end, '\n'))
+        *end = ' ';
+    if (query->why[0] != '\0') text_append(query->why, query->why_size, "\n");
+    text_append(query->why, query->why_size, query->cause);
+}
+
+dlock_status query_all(query *query, const query_kind *kind, const server_list *list) {
+    dlock_status failure = DLOCK_OK, status;
+    bool is_majority_enough = query->is_majority_enough;
+    size_t replied = 0;
+    query->is_alone = list->count == 1;
+    query_run *run = start_run(query, kind, list);
+    if (run == NULL) {
+        text_copy(query->cause, sizeof(query->cause), "no memory");
+        return DLOCK_NO_MEMORY;
+    }
+    while ((is_majority_enough || failure == DLOCK_OK) && take_next(run, kind, &status)) {
+        replied += status == DLOCK_OK;
+        if (status == DLOCK_OK) continue;
+        failure = status;
+        if (is_majority_enough) add_failure(query);
+    }
+    end_run(run);
+    return is_majority_enough && replied > list->count / 2 ? DLOCK_OK : failure;
 }

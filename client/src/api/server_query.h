@@ -15,6 +15,9 @@ typedef struct query {
     dlock_waiting_fn tell_waiting; /* of query_waiters() */
     uint32_t waiters_max;          /* likewise */
     bool is_alone; /* there is one server: a redirect means that the URL is not of a cluster */
+    bool is_majority_enough;
+    char *why; /* for people; NULL: not wanted */
+    size_t why_size;
     void *arg;
     bool is_found;                /* something was told */
     bool is_enough;               /* the program does not want more */
@@ -23,7 +26,7 @@ typedef struct query {
 
 enum { QUERY_COMMANDS_MAX = 2 };
 
-/* What to ask each server for. */
+/* A kind of query: the first request to each server, and how the replies are told. */
 typedef struct query_kind {
     /* The first request to a server. The result is the number of commands. */
     int (*ask)(const query *query, command commands[QUERY_COMMANDS_MAX]);
@@ -37,18 +40,8 @@ extern const query_kind query_waiters;
 extern const query_kind query_locks;
 extern const query_kind query_info;
 
-/* The query under way: all servers are asked at once, so that a server that does not answer takes
- * no time from the others. All functions: not locked, in the thread of the caller.
- *
- *     query_run *run = query_start(&query, &query_lock, &list);
- *     while (query_next(run, &status)) ...
- *     query_stop(run); */
-typedef struct query_run query_run;
-
-/* The list must live until query_stop(). NULL: no memory. */
-query_run *query_start(query *query, const query_kind *kind, const server_list *list);
-/* Waits for the next server that has replied or failed, whichever it is, and tells. False: there is
- * no other server. */
-bool query_next(query_run *run, dlock_status *status);
-/* Abandons what is still under way. */
-void query_stop(query_run *run);
+/* Asks all servers at once, so that a server that does not answer takes no time from the others,
+ * and tells of each as it replies. The first failure is the result, and query->cause says why. With
+ * is_majority_enough, all servers are waited for, a majority of replies is DLOCK_OK, and why gets a
+ * line for each failure. Not locked, in the thread of the caller. */
+dlock_status query_all(query *query, const query_kind *kind, const server_list *list);

@@ -33,7 +33,7 @@ static const row rows[] = {
                          "dlock-module enable), or ?module=none in the URL"),
 };
 
-static const row *find(dlock_status status) {
+static const row *find_status(dlock_status status) {
     static const row unknown = {DLOCK_INVALID, "DLOCK_?", "an unknown status"};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].status == status) return &rows[i];
@@ -41,11 +41,11 @@ static const row *find(dlock_status status) {
 }
 
 const char *dlock_status_name(dlock_status status) {
-    return find(status)->name;
+    return find_status(status)->name;
 }
 
 const char *dlock_status_text(dlock_status status) {
-    return find(status)->text;
+    return find_status(status)->text;
 }
 
 const char *error_words(dlock_status status, const char *why) {

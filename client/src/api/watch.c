@@ -24,7 +24,7 @@ struct dlock_watcher {
 
 /* -- reading */
 
-static void on_read(tracked_name *tracked, server *server, const reply *info) {
+static void on_watched_read(tracked_name *tracked, server *server, const reply *info) {
     dlock_watcher *watcher = container_of(tracked, dlock_watcher, tracked);
     free(watcher->news);
     free(watcher->server_name);
@@ -59,7 +59,7 @@ static bool note_told(dlock_watcher *watcher, const dlock_inspection *holder) {
 }
 
 /* The function may free the watcher. */
-static void tell(notice *notice) {
+static void tell_change(notice *notice) {
     dlock_watcher *watcher = container_of(notice, dlock_watcher, notice);
     loop *loop = watcher->client->loop;
     const char *name = watcher->full_name + strlen(watcher->client->prefix);
@@ -106,9 +106,9 @@ dlock_status dlock_watch(dlock_client *client, const char *name, dlock_watch_fn 
     watcher->changed = changed;
     watcher->arg = arg;
     watcher->holders = -1;
-    watcher->notice.tell = tell;
+    watcher->notice.tell = tell_change;
     watcher->tracked =
-        (tracked_name){.name = watcher->full_name, .on_read = on_read, .is_polled = true};
+        (tracked_name){.name = watcher->full_name, .on_read = on_watched_read, .is_polled = true};
     loop_lock(client->loop);
     bool is_started = watcher->full_name != NULL && loop_start_background(client->loop);
     if (is_started) tracking_add(&client->tracking, &watcher->tracked);

@@ -4,7 +4,6 @@
 #include "base/thread.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -55,55 +54,13 @@ void wakeup_wait(wakeup *wakeup, unsigned seen, int64_t timeout_us) {
             NULL, 0);
 }
 
-void wakeup_signal(wakeup *wakeup) {
-    int before = errno;
-    atomic_fetch_add(&wakeup->count, 1);
+void wakeup_wake(wakeup *wakeup) {
     syscall(SYS_futex, &wakeup->count, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void wakeup_signal(wakeup *wakeup) {
+    int before = errno; /* of the code that a signal handler interrupted */
+    wakeup_mark(wakeup);
+    wakeup_wake(wakeup);
     errno = before;
-}
-
-/* -- sleepers */
-
-enum { SEATS = 32 }; /* in a group: as many as a futex has bits to select by */
-
-static uint32_t seat_bit(int seat) {
-    return (uint32_t)1 << seat % SEATS;
-}
-
-int sleepers_take_seat(sleepers *sleepers) {
-    for (int group = 0; group < SLEEPER_GROUPS; group++) {
-        uint32_t free_seats = ~sleepers->taken[group];
-        if (free_seats == 0) continue;
-        int seat = group * SEATS + __builtin_ctz(free_seats);
-        sleepers->taken[group] |= seat_bit(seat);
-        return seat;
-    }
-    return SLEEPER_SEATS - 1; /* shared by all who find no other */
-}
-
-void sleepers_leave_seat(sleepers *sleepers, int seat) {
-    sleepers->taken[seat / SEATS] &= ~seat_bit(seat);
-}
-
-unsigned sleepers_seen(sleepers *sleepers, int seat) {
-    return atomic_load(&sleepers->counts[seat / SEATS]);
-}
-
-void sleepers_mark(sleepers *sleepers, int seat) {
-    int group = seat / SEATS;
-    sleepers->marked.groups |= (uint32_t)1 << group;
-    sleepers->marked.seats[group] |= seat_bit(seat);
-    atomic_fetch_add(&sleepers->counts[group], 1);
-}
-
-void sleepers_wait(sleepers *sleepers, int seat, unsigned seen) {
-    syscall(SYS_futex, &sleepers->counts[seat / SEATS], FUTEX_WAIT_BITSET_PRIVATE, seen, NULL, NULL,
-            seat_bit(seat));
-}
-
-void sleepers_wake(sleepers *sleepers, const seat_set *marked) {
-    for (int group = 0; group < SLEEPER_GROUPS; group++)
-        if ((marked->groups >> group & 1) != 0)
-            syscall(SYS_futex, &sleepers->counts[group], FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, NULL,
-                    NULL, marked->seats[group]);
 }

@@ -35,43 +35,10 @@ static inline unsigned wakeup_seen(wakeup *wakeup) {
 void wakeup_wait(wakeup *wakeup, unsigned seen, int64_t timeout_us);
 void wakeup_signal(wakeup *wakeup); /* async-signal-safe */
 
-/* Threads that sleep beside each other under one mutex, so that one system call wakes many of them:
- *
- *     seat = sleepers_take_seat(&sleepers);
- *     seen = sleepers_seen(&sleepers, seat);
- *     unlock; sleepers_wait(&sleepers, seat, seen); lock;
- *     sleepers_leave_seat(&sleepers, seat);
- *
- * Another thread calls sleepers_mark(seat) locked, and wakes the threads of all marked seats once
- * the mutex is given back: a thread that is woken needs the mutex at once. A thread may wake up for
- * nothing, for instance if there are more sleepers than seats. All zero: nobody sleeps. */
-enum { SLEEPER_GROUPS = 16, SLEEPER_SEATS = SLEEPER_GROUPS * 32 };
-
-/* A bit for each seat. */
-typedef struct seat_set {
-    uint32_t groups; /* a bit for each group that has a bit set */
-    uint32_t seats[SLEEPER_GROUPS];
-} seat_set;
-
-typedef struct sleepers {
-    atomic_uint counts[SLEEPER_GROUPS]; /* futexes, raised by each mark */
-    uint32_t taken[SLEEPER_GROUPS];
-    seat_set marked;
-} sleepers;
-
-int sleepers_take_seat(sleepers *sleepers);
-void sleepers_leave_seat(sleepers *sleepers, int seat);
-unsigned sleepers_seen(sleepers *sleepers, int seat);
-void sleepers_mark(sleepers *sleepers, int seat);
-
-/* Not locked. Returns when the seat was marked after sleepers_seen(), or early. */
-void sleepers_wait(sleepers *sleepers, int seat, unsigned seen);
-
-/* Takes the marks, locked; then wakes the threads, not locked. */
-static inline bool sleepers_take_marks(sleepers *sleepers, seat_set *marked) {
-    if (sleepers->marked.groups == 0) return false;
-    *marked = sleepers->marked;
-    sleepers->marked = (seat_set){0};
-    return true;
+/* wakeup_signal() in two halves, for a signaler with a mutex that the woken thread needs at once:
+ * wakeup_mark() before the mutex is released, wakeup_wake() after that. By then the woken thread
+ * may be gone, and the wakeup with its stack: wakeup_wake() uses nothing but the address. */
+static inline void wakeup_mark(wakeup *wakeup) {
+    atomic_fetch_add(&wakeup->count, 1);
 }
-void sleepers_wake(sleepers *sleepers, const seat_set *marked);
+void wakeup_wake(wakeup *wakeup);

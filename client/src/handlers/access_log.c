@@ -38,7 +38,7 @@ static double ms(int64_t us) {
     return (double)us / 1000;
 }
 
-static void write_line(char line[LINE_SIZE], const dlock_call *call, int64_t now_us) {
+static void format_line(char line[LINE_SIZE], const dlock_call *call, int64_t now_us) {
     char name[ESCAPED_SIZE], token[ESCAPED_SIZE], cause[ESCAPED_SIZE], times[64] = "";
     bool is_acquire = call->operation == DLOCK_ACQUIRING, is_ok = call->status == DLOCK_OK;
     int64_t remote_us = call->remote_us != 0 ? call->remote_us : now_us;
@@ -55,7 +55,7 @@ static void write_line(char line[LINE_SIZE], const dlock_call *call, int64_t now
                  dlock_status_name(call->status), escape(cause, call->cause));
 }
 
-static void leave(void *arg, dlock_call *call) {
+static void leave_access_log(void *arg, dlock_call *call) {
     const access_log *log = arg;
     char line[LINE_SIZE];
     bool is_loss = call->operation == DLOCK_RELEASING && call->status == DLOCK_LOST;
@@ -63,11 +63,13 @@ static void leave(void *arg, dlock_call *call) {
                             : is_loss                      ? DLOCK_LOG_WARNING
                                                            : DLOCK_LOG_INFO;
     if (call->operation == DLOCK_EXTENDING) return;
-    write_line(line, call, loop_now_us(call_of(call)->loop));
+    format_line(line, call, loop_now_us(call_of(call)->loop));
     log->sink(log->sink_arg, level, line);
 }
 
 dlock_handler access_log_handler(access_log *log) {
-    return (dlock_handler){
-        .name = "access log", .order = DLOCK_ORDER_ACCESS_LOG, .arg = log, .leave = leave};
+    return (dlock_handler){.name = "access log",
+                           .order = DLOCK_ORDER_ACCESS_LOG,
+                           .arg = log,
+                           .leave = leave_access_log};
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* chain.h - a call, and the handlers of a client that every call passes; see dlock_spi.h. A call
- * lives in the lock's handle, so nothing rests on the caller's stack, and the call can be suspended
- * between any two steps. */
+/* chain.h - a call, and the handlers of a client that every call passes; see dlock_spi.h. The state
+ * of a call is in the handle of its lock, not on the stack of the caller: so the call can be
+ * suspended between any two steps, and another thread can go on with it. */
 #pragma once
 #include "deployment/deployment.h"
 
@@ -21,17 +21,16 @@ typedef struct waiting_state {
     int64_t begun_us;    /* acquire: begin of the attempt. release: begin of the call */
 } waiting_state;
 
-/* The part that handlers see, and the library's own part. Set by the API for every call: pub, loop,
- * is_canceled, slots, lease, is_gone; and min_replicas, replica_timeout_ms, session, mode and
- * max_holders of the attempt. */
+/* pub is the part that handlers see. The API sets for every call: pub, loop, is_canceled, slots,
+ * lease, was_lost and attempt.terms. */
 typedef struct call {
     dlock_call pub; /* first: handlers have a pointer to it */
     loop *loop;
     waiter waiter;                    /* ready: chain_advance() again */
     atomic_bool *_Atomic is_canceled; /* NULL: the call cannot be canceled */
     attempt attempt;
-    void **slots; /* of the lock: one for each handler */
-    bool is_gone; /* release: the lock was lost before, so no other thread may go on with it */
+    void **slots;  /* of the lock: one for each handler */
+    bool was_lost; /* release: the lock was lost before, so it must not be handed on */
     /* For the release: a guarded command was in doubt, and may still run while the token holds the
      * lock. */
     bool has_late_command;
@@ -41,8 +40,8 @@ typedef struct call {
     bool is_leaving;
     uint32_t position; /* the handler to enter next, or the last one that was left */
 
-    /* In hotspot.c: the local lock that the handle holds, from a grant to the release; NULL: none,
-     * or another thread has taken the local lock over. Changes locked. */
+    /* In hotspot.c: the local lock that the handle holds, from the grant to the release. NULL:
+     * there is none, or another thread has taken it over. Changes locked. */
     struct hot_name *_Atomic held;
     const struct lease *lease; /* of the handle; NULL: not known */
 
@@ -70,8 +69,8 @@ static inline void call_set_result(call *call, dlock_status status, const char *
     dlock_call_explain(&call->pub, status == DLOCK_OK ? "" : cause);
 }
 
-/* An attempt or a pause of the call is over, so the call goes on. The on_done of attempts whose
- * arg is the call. Locked. */
+/* The on_done of the attempts of a call, whose arg is the call; also called when a pause is over.
+ * The call can go on. Locked. */
 void call_finish_step(attempt *attempt);
 
 typedef struct chain {
@@ -85,17 +84,17 @@ chain *chain_new(size_t capacity);
 /* Puts the handler in its place by order, behind handlers of the same order. */
 void chain_add(chain *chain, dlock_handler handler);
 
-/* All: not locked, by one thread at a time.
- * begin     resets the state of all handlers for a new call
- * advance   goes as far as the call can go. True: the call is done, and call->pub.status is the
- *           answer. False: suspended; advance again once call->waiter is ready (or for nothing,
- *           which is harmless) */
+/* -- running a call. Not locked, by one thread at a time. */
+
+/* Resets the state of all handlers for a new call. */
 void chain_begin(call *call);
+/* Enters and leaves handlers as far as possible. True: the call is done, and call->pub.status is
+ * the answer. False: a handler has suspended the call; call this again once call->waiter is ready.
+ * To call it too early is harmless. */
 bool chain_advance(const chain *chain, call *call);
-/* After chain_begin(): advances, and waits in the loop while the call is suspended, until the call
- * is done. */
+/* Advances until the call is done; while the call is suspended, the thread waits in the loop. */
 void chain_finish(const chain *chain, call *call);
-/* After chain_begin(), and whenever loop_next_ready() has given the call's waiter: advances. False:
- * the call is suspended in the loop, and may go on in another thread at once, so the caller lets go
- * of it. */
+/* Advances, at first and whenever loop_next_ready() has given the waiter of the call. False: the
+ * call is suspended in the loop, and another thread may already go on with it, so the caller must
+ * not touch it. */
 bool chain_go_on(const chain *chain, call *call);

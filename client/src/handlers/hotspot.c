@@ -30,7 +30,7 @@ static dlock_step answer(call *call, dlock_status status, const char *cause) {
     return DLOCK_ANSWER;
 }
 
-static int64_t end_us(const hot_lock *lock) {
+static int64_t hot_lock_end_us(const hot_lock *lock) {
     return validity_end_us(lock->asked_us, lock->lease_ms);
 }
 
@@ -39,7 +39,7 @@ static int64_t end_us(const hot_lock *lock) {
 /* The lock of the holder ends by itself then, unless it is renewed until then. */
 static int64_t holder_end_us(const hot_name *hot) {
     const lease *lease = hot->holder->lease;
-    int64_t granted_us = end_us(&hot->lock);
+    int64_t granted_us = hot_lock_end_us(&hot->lock);
     int64_t renewed_us = lease == NULL ? 0 : lease_gone_at_us(lease);
     return granted_us > renewed_us ? granted_us : renewed_us;
 }
@@ -55,7 +55,7 @@ static void let_hold(hot_name *hot, call *call) {
     watch_holder(call->loop, hot);
 }
 
-static void end_hold(loop *loop, hot_name *hot) {
+static void end_local_hold(loop *loop, hot_name *hot) {
     atomic_store(&hot->holder->held, NULL);
     hot->holder = NULL;
     loop_clear_timer(loop, &hot->timer);
@@ -63,7 +63,7 @@ static void end_hold(loop *loop, hot_name *hot) {
 
 /* -- the local lock. Locked, all of these */
 
-static void on_deadline(loop_timer *timer) {
+static void on_queue_deadline(loop_timer *timer) {
     call *call = container_of(timer, struct call, timer);
     loop_ready(call->loop, &call->waiter);
 }
@@ -74,7 +74,7 @@ static void join_queue(call *call, hot_name *hot) {
     list_append(&hot->queue, &call->local.node);
     hot->length++;
     call->local.hot = hot;
-    call->timer.on_due = on_deadline;
+    call->timer.on_due = on_queue_deadline;
     loop_set_timer(call->loop, &call->timer, call->pub.deadline_us);
     hot->timer.on_due = on_holder_end;
     watch_holder(call->loop, hot);
@@ -88,7 +88,7 @@ static void leave_queue(call *call) {
 
 /* The first queued call holds the local lock from now on, or nobody. is_handed_on: and goes on with
  * the lock; else the call goes out with a token of its own. */
-static void pass_on(hot_name *hot, bool is_handed_on) {
+static void pass_local_on(hot_name *hot, bool is_handed_on) {
     list_node *first = list_first(&hot->queue);
     if (!is_handed_on) {
         hot->last_hand_ons = hot->hand_ons;
@@ -108,13 +108,13 @@ static void pass_on(hot_name *hot, bool is_handed_on) {
 static void leave_local(call *call) {
     hot_name *hot = call->local.hot;
     call->local.hot = NULL;
-    if (hot != NULL) pass_on(hot, false);
+    if (hot != NULL) pass_local_on(hot, false);
 }
 
 /* True: the lease of a holder has ended, and the local lock was taken away. */
 static bool evict(loop *loop, hot_name *hot) {
     if (hot->holder == NULL || loop_now_us(loop) < holder_end_us(hot)) return false;
-    end_hold(loop, hot);
+    end_local_hold(loop, hot);
     return true;
 }
 
@@ -124,7 +124,7 @@ static void on_holder_end(loop_timer *timer) {
     if (first == NULL) return; /* the next call in the queue sets the timer again */
     loop *loop = container_of(first, call, local.node)->loop;
     if (evict(loop, hot))
-        pass_on(hot, false);
+        pass_local_on(hot, false);
     else
         watch_holder(loop, hot);
 }
@@ -149,7 +149,7 @@ static void keep_fences(hot_lock *lock, call *call) {
 }
 
 /* Stores the lock of the holder, as granted or extended. */
-static void keep(hot_lock *lock, const call *call) {
+static void keep_lock(hot_lock *lock, const call *call) {
     lock->min_replicas = call->attempt.terms.min_replicas;
     lock->is_in_doubt = call->attempt.is_in_doubt;
     lock->asked_us = call->pub.asked_us;
@@ -158,16 +158,17 @@ static void keep(hot_lock *lock, const call *call) {
 }
 
 static void keep_if_longer(hot_lock *lock, const call *call) {
-    if (validity_end_us(call->pub.asked_us, call->pub.lease_ms) > end_us(lock)) keep(lock, call);
+    if (validity_end_us(call->pub.asked_us, call->pub.lease_ms) > hot_lock_end_us(lock))
+        keep_lock(lock, call);
 }
 
 /* Locked. True: a queued call goes on with the lock. */
 static bool hand_on(hotspot *hotspot, const call *call, hot_name *hot) {
-    if (call->attempt.terms.tie != NULL || call->is_gone || call->has_late_command) return false;
+    if (call->attempt.terms.tie != NULL || call->was_lost || call->has_late_command) return false;
     if (hot->lock.fence != 0 && hot->lock.fences_left == 0) return false;
     if (hot->hand_ons >= hotspot->hand_on || list_is_empty(&hot->queue)) return false;
-    if (end_us(&hot->lock) <= loop_now_us(call->loop)) return false;
-    pass_on(hot, true);
+    if (hot_lock_end_us(&hot->lock) <= loop_now_us(call->loop)) return false;
+    pass_local_on(hot, true);
     atomic_fetch_add(&hotspot->hand_ons, 1);
     return true;
 }
@@ -175,7 +176,7 @@ static bool hand_on(hotspot *hotspot, const call *call, hot_name *hot) {
 /* The lock was handed on to this call. True: with half of the wanted lease or more, and as safe as
  * wanted. Else the call asks for the lock with the same token, which renews a lock still held. */
 static bool accept_lock(const hotspot *hotspot, call *call, hot_lock *lock) {
-    int64_t left_us = end_us(lock) - loop_now_us(call->loop);
+    int64_t left_us = hot_lock_end_us(lock) - loop_now_us(call->loop);
     bool is_long_enough = left_us * 2 >= (int64_t)call->pub.lease_ms * 1000;
     bool is_safe_enough =
         call->attempt.terms.tie == NULL && call->attempt.terms.min_replicas <= lock->min_replicas;
@@ -211,7 +212,7 @@ static void give_back(const hotspot *hotspot, const call *call) {
 /* -- acquire */
 
 /* The call holds the local lock. */
-static dlock_step go_on(hotspot *hotspot, call *call) {
+static dlock_step go_on_locally(hotspot *hotspot, call *call) {
     hot_name *hot = call->local.hot;
     hot_names_touch(&hotspot->names, hot);
     if (!call->local.is_handed_on || !accept_lock(hotspot, call, &hot->lock)) {
@@ -227,7 +228,7 @@ static dlock_step poll_queue(hotspot *hotspot, call *call) {
     bool is_late = loop_now_us(call->loop) >= call->pub.deadline_us;
     if (is_queued && !is_canceled && !is_late) return DLOCK_SUSPEND;
     atomic_fetch_sub(&hotspot->waiting, 1);
-    if (!is_queued) return go_on(hotspot, call);
+    if (!is_queued) return go_on_locally(hotspot, call);
     leave_queue(call);
     call->local.hot = NULL;
     return is_canceled ? answer(call, DLOCK_CANCELED, "canceled")
@@ -240,7 +241,7 @@ static dlock_step take_local(hotspot *hotspot, call *call) {
     if (!hot->is_held || (list_is_empty(&hot->queue) && evict(call->loop, hot))) {
         hot->is_held = true;
         call->local.hot = hot;
-        return go_on(hotspot, call);
+        return go_on_locally(hotspot, call);
     }
     if (call_is_only_try(call)) return answer(call, DLOCK_BUSY, HELD_HERE);
     if (hot->length >= hotspot->queue_max)
@@ -280,7 +281,7 @@ static void leave_acquire(hotspot *hotspot, call *call) {
     if (is_to_note) hot_names_note(&hotspot->names, call->pub.name);
     if (call->local.is_handed_on) give_back(hotspot, call);
     if (hot != NULL && is_granted) {
-        keep(&hot->lock, call);
+        keep_lock(&hot->lock, call);
         keep_fences(&hot->lock, call);
         let_hold(hot, call);
     } else {
@@ -291,18 +292,18 @@ static void leave_acquire(hotspot *hotspot, call *call) {
 
 /* -- release and extend */
 
-static void on_sent(attempt *attempt) {
+static void on_release_sent(attempt *attempt) {
     leave_local(attempt->arg);
 }
 
 /* True: the lock was handed on. */
 static bool release_local(hotspot *hotspot, call *call, hot_name *hot) {
-    end_hold(call->loop, hot);
+    end_local_hold(call->loop, hot);
     if (hot->lock.lease_ms != 0) keep_if_longer(&hot->lock, call); /* renewed */
     if (hand_on(hotspot, call, hot)) return true;
     call->local.hot = hot;
-    /* Once sent: all later requests arrive behind the release. */
-    call->on_sent = hotspot->is_ordered ? on_sent : NULL;
+    /* Once the release is sent, all later requests arrive behind it. */
+    call->on_sent = hotspot->is_ordered ? on_release_sent : NULL;
     return false;
 }
 
@@ -336,21 +337,21 @@ void hotspot_forget(call *call) {
     loop_lock(call->loop);
     hot_name *hot = atomic_load(&call->held);
     if (hot != NULL) {
-        end_hold(call->loop, hot);
-        pass_on(hot, false);
+        end_local_hold(call->loop, hot);
+        pass_local_on(hot, false);
     }
     loop_unlock(call->loop);
 }
 
 /* -- the handler */
 
-static dlock_step enter(void *arg, dlock_call *pub) {
+static dlock_step enter_hotspot(void *arg, dlock_call *pub) {
     if (pub->operation == DLOCK_ACQUIRING) return enter_acquire(arg, call_of(pub));
     if (pub->operation == DLOCK_RELEASING) return enter_release(arg, call_of(pub));
     return DLOCK_PASS;
 }
 
-static void leave(void *arg, dlock_call *pub) {
+static void leave_hotspot(void *arg, dlock_call *pub) {
     if (pub->operation == DLOCK_ACQUIRING)
         leave_acquire(arg, call_of(pub));
     else if (pub->operation == DLOCK_RELEASING)
@@ -363,6 +364,6 @@ dlock_handler hotspot_handler(hotspot *hotspot) {
     return (dlock_handler){.name = "hotspot",
                            .order = DLOCK_ORDER_HOTSPOT,
                            .arg = hotspot,
-                           .enter = enter,
-                           .leave = leave};
+                           .enter = enter_hotspot,
+                           .leave = leave_hotspot};
 }

@@ -19,6 +19,6 @@ typedef struct hotspot {
 
 dlock_handler hotspot_handler(hotspot *hotspot);
 
-/* After a release that a handler of the program has answered, so that this layer did not see it:
- * the local lock goes on to the next call. Not locked. */
+/* A handler of the program has answered a release, so the hotspot handler did not see it: passes
+ * the local lock on to the next call. Not locked. */
 void hotspot_forget(call *call);

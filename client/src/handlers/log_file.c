@@ -132,7 +132,7 @@ static bool write_all(log_file *file, const char *text, size_t length) {
 }
 
 /* The line has a stamp and ends with a newline. False: the disk did not take the line. */
-static bool write_line(log_file *file, const char *line, size_t length) {
+static bool write_log_line(log_file *file, const char *line, size_t length) {
     if (file->is_regular && strncmp(line, file->day, DAY_LENGTH) > 0) roll_over(file, line);
     if (file->is_torn && !write_all(file, "\n", 1)) return false;
     return write_all(file, line, length);
@@ -157,7 +157,7 @@ static void tell_lost(log_file *file) {
     put_stamp(stamp, DLOCK_LOG_ERROR);
     int length = snprintf(line, sizeof(line), "%s%llu lines were lost\n", stamp,
                           (unsigned long long)file->lost);
-    if (write_line(file, line, (size_t)length)) file->lost = 0;
+    if (write_log_line(file, line, (size_t)length)) file->lost = 0;
 }
 
 static void write_lines(log_file *file, line_buffer *buffer) {
@@ -165,7 +165,7 @@ static void write_lines(log_file *file, line_buffer *buffer) {
     while (line < end) {
         size_t length = (size_t)((const char *)memchr(line, '\n', (size_t)(end - line)) - line) + 1;
         tell_lost(file);
-        if (!write_line(file, line, length)) file->lost++;
+        if (!write_log_line(file, line, length)) file->lost++;
         line += length;
     }
     file->lost += buffer->lost;
@@ -173,7 +173,7 @@ static void write_lines(log_file *file, line_buffer *buffer) {
     buffer->used = buffer->lost = 0;
 }
 
-static void *run(void *arg) {
+static void *run_log_writer(void *arg) {
     log_file *file = arg;
     bool is_stopping = false;
     pthread_mutex_lock(&file->mutex);
@@ -207,7 +207,7 @@ log_file *log_file_new(const char *dir, size_t keep) {
     pthread_cond_init(&file->has_lines, NULL);
     errno = ENAMETOOLONG;
     bool is_open = length < PATH_SIZE && open_file(file);
-    if (is_open && thread_start(&file->thread, run, file)) return file;
+    if (is_open && thread_start(&file->thread, run_log_writer, file)) return file;
     int fault = errno;
     if (file->fd >= 0) close(file->fd);
     free(file);

@@ -9,9 +9,9 @@
  *   release   IDLE -> ATTEMPT -> answer, or PAUSE -> ATTEMPT within one I/O timeout
  *   extend    IDLE -> ATTEMPT -> answer
  *
- * enter() is called whenever the call may go on, and returns DLOCK_SUSPEND while an attempt or a
- * pause is under way. All of this file but enter() runs locked (loop.h). The functions that return
- * a bool: true if the call is answered.
+ * enter_waiting() is called whenever the call may go on, and returns DLOCK_SUSPEND while an attempt
+ * or a pause is under way. All of this file but enter_waiting() runs locked (loop.h). The functions
+ * that return a bool: true if the call is answered.
  *
  * A split vote is no answer: several clients that vote at the same moment can keep the lock from
  * each other, and then nobody has it. So even a single try votes again, VOTES_MAX times in all,
@@ -44,8 +44,8 @@ static void on_pause_over(loop_timer *timer) {
     call_finish_step(&container_of(timer, call, timer)->attempt);
 }
 
-static void start_attempt(const waiting *waiting, call *call, dlock_operation operation,
-                          int64_t wait_until_us, int64_t limit_us) {
+static void start_call_attempt(const waiting *waiting, call *call, dlock_operation operation,
+                               int64_t wait_until_us, int64_t limit_us) {
     attempt *attempt = &call->attempt;
     bool is_release = operation == DLOCK_RELEASING;
     attempt->operation = operation;
@@ -136,7 +136,7 @@ static bool start_acquire(const waiting *waiting, call *call) {
         int64_t short_ms = deployment_short_ms(waiting->deployment);
         limit_us = deadline_earlier(limit_us, deadline_after_ms(now_us, short_ms));
     }
-    start_attempt(waiting, call, DLOCK_ACQUIRING, is_parked ? deadline_us : 0, limit_us);
+    start_call_attempt(waiting, call, DLOCK_ACQUIRING, is_parked ? deadline_us : 0, limit_us);
     return false;
 }
 
@@ -206,7 +206,7 @@ static bool take_grant(const waiting *waiting, call *call) {
     int64_t reply_by_us = deadline_after_ms(now_us, waiting->deployment->io_timeout_ms);
     int64_t limit_us = deadline_earlier(acquire_limit_us(waiting, call), reply_by_us);
     call->waiting.phase = WAITING_CONFIRM;
-    start_attempt(waiting, call, DLOCK_EXTENDING, 0, limit_us);
+    start_call_attempt(waiting, call, DLOCK_EXTENDING, 0, limit_us);
     return false;
 }
 
@@ -239,7 +239,7 @@ static bool stop_acquire(const waiting *waiting, call *call) {
                                                   : answer_canceled(waiting, call);
 }
 
-static bool acquire(const waiting *waiting, call *call) {
+static bool go_on_acquiring(const waiting *waiting, call *call) {
     const waiting_state *state = &call->waiting;
     if (state->phase == WAITING_IDLE) {
         if (call_is_canceled(call)) return answer_canceled(waiting, call);
@@ -304,22 +304,22 @@ static bool release_or_extend(const waiting *waiting, call *call) {
     if (state->phase != WAITING_IDLE && !state->is_step_done) return false;
     if (is_judged) return is_release ? judge_release(waiting, call) : judge_extend(call);
     state->phase = WAITING_ATTEMPT;
-    start_attempt(waiting, call, call->pub.operation, 0, io_limit_us(waiting, call));
+    start_call_attempt(waiting, call, call->pub.operation, 0, io_limit_us(waiting, call));
     return false;
 }
 
 /* -- the handler */
 
-static dlock_step enter(void *arg, dlock_call *pub) {
+static dlock_step enter_waiting(void *arg, dlock_call *pub) {
     call *call = call_of(pub);
     loop_lock(call->loop);
-    bool is_answered =
-        pub->operation == DLOCK_ACQUIRING ? acquire(arg, call) : release_or_extend(arg, call);
+    bool is_answered = pub->operation == DLOCK_ACQUIRING ? go_on_acquiring(arg, call)
+                                                         : release_or_extend(arg, call);
     loop_unlock(call->loop);
     return is_answered ? DLOCK_ANSWER : DLOCK_SUSPEND;
 }
 
 dlock_handler waiting_handler(waiting *waiting) {
     return (dlock_handler){
-        .name = "waiting", .order = DLOCK_ORDER_WAITING, .arg = waiting, .enter = enter};
+        .name = "waiting", .order = DLOCK_ORDER_WAITING, .arg = waiting, .enter = enter_waiting};
 }

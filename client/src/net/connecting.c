@@ -3,10 +3,7 @@
  *
  *   connecting   the name is looked up by a thread; then each address has its share of the time
  *                that is left, so that one that swallows everything does not hide the next
- *   handshake    of TLS, if there is any
- *
- * The descriptor blocks, for LOOP_BRIEF_US at most, only in the brief read of loop_io.c; everything
- * else says MSG_DONTWAIT. */
+ *   handshake    of TLS, if there is any */
 #include "net/connection_state.h"
 
 #include <errno.h>
@@ -14,7 +11,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/time.h>
 
 /* A server that is gone without a word is noticed after about eight seconds. */
 enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 1, KEEPALIVE_PROBES = 3, UNHEARD_MS = 8000 };
@@ -22,6 +18,7 @@ enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 1, KEEPALIVE_PROBES = 3, UNHEAR
 static void become_open(connection *conn) {
     loop_clear_timer(conn->loop, &conn->timer);
     conn->timer.on_due = connection_on_overdue;
+    conn->io.on_ready = connection_on_ready;
     if (connection_watch(conn, EPOLLIN)) connection_on_open(conn);
 }
 
@@ -78,13 +75,6 @@ static void set_tcp_options(int fd) {
                    sizeof(options[i].value));
 }
 
-/* False: errno says why. */
-static bool allow_brief_read(int fd) {
-    struct timeval moment = {.tv_usec = LOOP_BRIEF_US};
-    return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof(moment)) == 0 &&
-           fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) == 0;
-}
-
 static void try_next_address(connection *conn, const char *cause);
 
 static void on_connected(connection *conn) {
@@ -95,27 +85,25 @@ static void on_connected(connection *conn) {
     size = sizeof(peer);
     bool is_connected = getpeername(fd, (struct sockaddr *)&peer, &size) == 0;
     if (fault == 0 && !is_connected) return; /* told for nothing */
-    bool is_plain = !conn->endpoint->url.is_tls;
-    if (fault == 0 && is_plain && !allow_brief_read(fd)) fault = errno;
     if (fault != 0) {
         try_next_address(conn, strerror(fault));
         return;
     }
     if (!conn->endpoint->url.is_unix) set_tcp_options(fd);
-    if (is_plain)
+    if (!conn->endpoint->url.is_tls)
         become_open(conn);
     else
         begin_handshake(conn);
 }
 
-static void on_io(loop_io *io, uint32_t ready) {
+/* Until the connection is open. */
+static void on_connecting_io(loop_io *io, uint32_t ready) {
+    (void)ready;
     connection *conn = container_of(io, connection, io);
     if (conn->phase == CONNECTING)
         on_connected(conn);
-    else if (conn->phase == HANDSHAKE)
-        shake_hands(conn);
     else
-        connection_on_ready(conn, ready);
+        shake_hands(conn);
 }
 
 /* False: that address is no good; errno says why. */
@@ -124,10 +112,9 @@ static bool connect_address(connection *conn, int index) {
     const struct sockaddr *address = (const struct sockaddr *)&found->each[index];
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     conn->io = (loop_io){.fd = fd,
-                         .on_ready = on_io,
+                         .on_ready = on_connecting_io,
                          .take_output = connection_on_take_output,
-                         .on_written = connection_on_written,
-                         .on_bytes = connection_on_bytes};
+                         .on_written = connection_on_written};
     if (fd < 0) return false;
     if (connect(fd, address, found->sizes[index]) != 0 && errno != EINPROGRESS) return false;
     connection_watch(conn, EPOLLOUT);
@@ -163,7 +150,7 @@ const char *connection_overdue(const connection *conn) {
                                           : "no connection in time";
 }
 
-static void on_due(loop_timer *timer) {
+static void on_connect_due(loop_timer *timer) {
     connection *conn = container_of(timer, connection, timer);
     const connecting *state = &conn->connecting;
     bool is_last = state->found == NULL || state->next_address >= state->found->count ||
@@ -207,7 +194,7 @@ void connection_connect(connection *conn) {
     connecting *state = &conn->connecting;
     const endpoint *endpoint = conn->endpoint;
     conn->phase = CONNECTING;
-    conn->timer.on_due = on_due;
+    conn->timer.on_due = on_connect_due;
     state->until_us =
         deadline_after_ms(loop_now_us(conn->loop), endpoint->options.connect_timeout_ms);
     loop_set_timer(conn->loop, &conn->timer, state->until_us);

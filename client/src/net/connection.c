@@ -42,7 +42,7 @@ void endpoint_note_loss(endpoint *endpoint, const char *cause) {
     endpoint->state = ENDPOINT_LOST;
 }
 
-static void note_failure(endpoint *endpoint, dlock_status failure, const char *cause) {
+static void endpoint_note_failure(endpoint *endpoint, dlock_status failure, const char *cause) {
     dlock_log_level level = failure == DLOCK_UNREACHABLE ? DLOCK_LOG_WARNING : DLOCK_LOG_ERROR;
     if (endpoint->state != ENDPOINT_DOWN)
         diagnose_endpoint(endpoint, level, "no connection", cause);
@@ -76,7 +76,7 @@ void connection_fail(connection *conn, dlock_status failure, const char *cause) 
     if (conn->phase == READY)
         endpoint_note_loss(conn->endpoint, conn->cause);
     else
-        note_failure(conn->endpoint, failure, conn->cause);
+        endpoint_note_failure(conn->endpoint, failure, conn->cause);
     disconnect(conn, BROKEN);
 }
 
@@ -125,7 +125,7 @@ void connection_close(connection *conn) {
 
 /* -- requests */
 
-static void run_task(loop_task *task) {
+static void run_connection_task(loop_task *task) {
     connection *conn = container_of(task, connection, task);
     if (conn->phase == BROKEN) tell_broken(conn);
     if (conn->phase == CLOSED)
@@ -259,7 +259,7 @@ connection *connection_open(endpoint *endpoint, const connection_owner *owner) {
     conn->loop = endpoint->options.loop;
     conn->endpoint = endpoint;
     conn->io.fd = conn->connecting.lookup_io.fd = -1;
-    conn->task.run = run_task;
+    conn->task.run = run_connection_task;
     if (!queue_greeting(conn) || !queue_name(conn)) {
         free_connection(conn);
         return NULL;

@@ -15,7 +15,7 @@
 
 enum { CAUSE_SIZE = 256 };
 
-/* The same for all servers of a client. */
+/* Settings that all servers of a client share. */
 typedef struct server_options {
     loop *loop;
     uint32_t connect_timeout_ms, io_timeout_ms;
@@ -41,38 +41,39 @@ void endpoint_note_loss(endpoint *endpoint, const char *cause);
 typedef struct connection connection;
 typedef struct request request;
 
-/* One or several commands that are sent together. Memory of the sender's, until it is done or
- * abandoned. {0} but for the callbacks. */
+/* One or several commands that are sent together. The memory belongs to the sender, and must stay
+ * until on_done() is called or the request is abandoned. {0} but for the callbacks. */
 struct request {
     /* One reply; valid only during the call. NULL: the replies are not looked at. */
     void (*on_reply)(request *request, int index, const reply *reply);
-    /* No reply follows. NULL: nobody wants to know. DLOCK_OK: all have come. DLOCK_IN_DOUBT:
-     * something was sent, and the connection ended before all replies had come; DLOCK_PROTOCOL with
-     * sent_us: the same, because of a reply that makes no sense. DLOCK_UNREACHABLE (may pass),
-     * DLOCK_REFUSED, DLOCK_PROTOCOL, DLOCK_INVALID, DLOCK_NO_MEMORY: nothing was sent. The cause
-     * does not name the server. The request may be sent again from here. */
+    /* No reply follows. DLOCK_OK: all replies have come. DLOCK_IN_DOUBT: the request was sent, and
+     * the connection ended before all replies had come. DLOCK_PROTOCOL with sent_us: likewise,
+     * because of a reply that makes no sense. DLOCK_UNREACHABLE (may pass), DLOCK_REFUSED,
+     * DLOCK_PROTOCOL, DLOCK_INVALID, DLOCK_NO_MEMORY: nothing was sent. The cause does not name the
+     * server. The request may be sent again from here. NULL: nobody wants to know. */
     void (*on_done)(request *request, dlock_status status, const char *cause);
 
-    /* NULL, or: it is being given to the kernel; sent_us is set. Must not send or close
-     * anything. */
+    /* The bytes are about to be given to the kernel; sent_us is set. The function must not send or
+     * close anything. NULL: nobody wants to know. */
     void (*on_sent)(request *request);
     size_t reply_bytes_max; /* a longer reply ends the connection; 0: REPLY_BYTES */
     /* Private to connection.c. */
-    int64_t sent_us;  /* when it was given to the kernel; 0: not yet. Senders may read it */
-    connection *conn; /* NULL: not under way */
+    int64_t sent_us;  /* when the kernel got the bytes; 0: not yet. Senders may read this */
+    connection *conn; /* NULL: the request is not under way */
     uint64_t sequence;
 };
 
-/* Each may be NULL. */
+/* How the owner of a connection is told. Each function may be NULL. */
 typedef struct connection_owner {
-    /* A reply has come, to the login for instance. A mere connection is no sign of life: the kernel
-     * accepts connections for a server that hangs. */
+    /* A reply has come, to the login for instance. That a connection was made is no sign of life,
+     * since the kernel accepts connections for a server that hangs. */
     void (*on_answered)(void *arg, connection *conn);
-    /* The oldest request has been unanswered for an I/O timeout. Told once. */
+    /* The oldest request has had no reply for an I/O timeout. Called once for a connection. */
     void (*on_stalled)(void *arg, connection *conn);
     /* A reply that no request asked for. False: the connection is to end. */
     bool (*on_push)(void *arg, const reply *reply);
-    /* The connection is not the owner's any more: it tells its requests, and is gone after that. */
+    /* The connection has ended, and the owner must forget it: its requests are told next, then its
+     * memory is freed. */
     void (*on_broken)(void *arg, connection *conn);
     void *arg;
     /* Send no request before the server has given a reply on this connection: to a PING, if the URL
@@ -84,23 +85,24 @@ typedef struct connection_owner {
 
 /* Begins to connect and to log in. NULL: no memory. */
 connection *connection_open(endpoint *endpoint, const connection_owner *owner);
-/* Abandons what is under way: no callback comes after that. What was given to the kernel still goes
- * out. NULL is fine. */
+/* Abandons all requests: no callback comes after that. Bytes that the kernel has are still sent.
+ * NULL is fine. */
 void connection_close(connection *conn);
-/* Breaks it, later, from the loop: the owner is told, then its requests. */
+/* Ends the connection. The owner is told later, from the loop, and then the requests. */
 void connection_fail(connection *conn, dlock_status failure, const char *cause);
 
-/* Sends these commands after all that were sent before; they are copied. request NULL: nobody wants
- * the replies. False: no memory, and nothing is told. */
+/* Sends copies of these commands, behind all commands before. request NULL: nobody wants the
+ * replies. False: no memory, and on_done() is not called. */
 bool connection_send(connection *conn, const command commands[], int count, request *request);
 
-/* Nobody waits for it any more: no callback comes. True: something of it was sent, or may be.
- * False: nothing was, and nothing will be. */
+/* The sender does not wait for the request any more: no callback comes. True: some of its bytes
+ * were sent, or may be. False: none was, and none will be. */
 bool connection_abandon(request *request);
 
 bool connection_is_ready(const connection *conn);
 bool connection_is_idle(const connection *conn); /* ready, and owes no reply */
-/* The peer is still there and has said nothing: for one that has not been watched for a while. */
+/* Before a request on a connection that was idle for a while: is the server still there, and has it
+ * sent nothing? */
 bool connection_is_alive(connection *conn);
 /* The event that a connection waits for until it is ready, for people. */
 const char *connection_overdue(const connection *conn);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* connection_io.c - the bytes of a connection, see connection.h.
  *
- *   out   what is queued goes out together, without the mutex (loop_write()); with TLS, locked.
- *         While a thread sends, others only queue; that thread sends their bytes next
- *   in    whole replies are given to the requests in order; the beginning of one is kept
- *   stall the oldest request has been unanswered for an I/O timeout, and nothing else was heard */
+ *   send    a thread takes the queued bytes of the pipeline and sends them without the mutex
+ *           (loop_write()), or with the mutex if there is TLS. While it sends, other threads only
+ *           queue bytes, which that thread sends next
+ *   read    whole replies are given to the requests in order; the beginning of a reply is kept
+ *   stall   the oldest request has had no reply for an I/O timeout, nor has any other request */
 #include "net/connection_state.h"
 
 #include <errno.h>
@@ -16,9 +17,9 @@ enum { READ_SIZE = 16384, READS_PER_TURN = 8 };
 
 /* -- the socket */
 
-/* The result of a recv(2) or send(2) without waiting. False: there are no bytes; if there will be
- * none any more, the connection has failed. */
-static bool settle(connection *conn, ssize_t count, int fault) {
+/* Judges the result of a recv(2) or send(2) without waiting. False: no bytes were moved; if none
+ * ever will be, the connection fails. */
+static bool check_socket(connection *conn, ssize_t count, int fault) {
     bool is_temporary = fault == EAGAIN || fault == EWOULDBLOCK || fault == EINTR;
     if (count == 0)
         connection_fail(conn, DLOCK_UNREACHABLE, "the server closed the connection");
@@ -30,9 +31,9 @@ static bool settle(connection *conn, ssize_t count, int fault) {
 }
 
 static ssize_t read_socket(connection *conn, char *data, size_t size) {
-    ssize_t count = conn->tls != NULL ? tls_read(conn->tls, data, size)
-                                      : recv(conn->io.fd, data, size, MSG_DONTWAIT);
-    settle(conn, count, errno);
+    ssize_t count =
+        conn->tls != NULL ? tls_read(conn->tls, data, size) : recv(conn->io.fd, data, size, 0);
+    check_socket(conn, count, errno);
     return count;
 }
 
@@ -40,9 +41,9 @@ ssize_t connection_write(connection *conn, const char *data, size_t size) {
     ssize_t count;
     do
         count = conn->tls != NULL ? tls_write(conn->tls, data, size)
-                                  : send(conn->io.fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+                                  : send(conn->io.fd, data, size, MSG_NOSIGNAL);
     while (count < 0 && errno == EINTR);
-    settle(conn, count, errno);
+    check_socket(conn, count, errno);
     return count;
 }
 
@@ -50,11 +51,6 @@ bool connection_watch(connection *conn, uint32_t events) {
     if (loop_watch(conn->loop, &conn->io, events | EPOLLRDHUP | EPOLLET)) return true;
     connection_fail(conn, DLOCK_NO_MEMORY, "no memory or descriptor to watch a connection");
     return false;
-}
-
-/* A reply is expected, or none any more: see loop_expect(). Bytes of TLS are no reply yet. */
-static void expect_reply(connection *conn, bool is_expected) {
-    if (conn->tls == NULL) loop_expect(conn->loop, &conn->io, is_expected);
 }
 
 /* -- writing */
@@ -93,7 +89,6 @@ bool connection_on_take_output(loop_io *io, bytes *output) {
         atomic_fetch_add_explicit(conn->endpoint->options.command_count, commands,
                                   memory_order_relaxed);
     conn->is_writing = true;
-    expect_reply(conn, true);
     if (!heap_has(&conn->timer.node)) loop_set_timer(conn->loop, &conn->timer, stalled_at_us(conn));
     return true;
 }
@@ -108,7 +103,6 @@ static bool note_written(connection *conn, bytes *output, ssize_t count) {
     if (connection_is_broken(conn)) return false;
     bool is_tls_full = conn->tls != NULL && conn->tls->wants_to_write;
     connection_watch(conn, is_full || is_tls_full ? EPOLLIN | EPOLLOUT : EPOLLIN);
-    if (is_full) expect_reply(conn, false); /* a brief read would not notice the room */
     return !is_full;
 }
 
@@ -137,7 +131,7 @@ void connection_flush(connection *conn) {
 
 void connection_on_written(loop_io *io, bytes *output, ssize_t count, int fault) {
     connection *conn = container_of(io, connection, io);
-    settle(conn, count, fault);
+    check_socket(conn, count, fault);
     if (note_written(conn, output, count)) connection_flush(conn);
 }
 
@@ -210,17 +204,12 @@ static void take_bytes(connection *conn, const char *data, size_t size) {
         if (!bytes_append(in, data + used, size - used))
             connection_fail(conn, DLOCK_NO_MEMORY, "no memory");
     }
-    if (conn->pipeline.count == 0) expect_reply(conn, false);
-}
-
-void connection_on_bytes(loop_io *io, const char *data, ssize_t count, int fault) {
-    connection *conn = container_of(io, connection, io);
-    if (settle(conn, count, fault)) take_bytes(conn, data, (size_t)count);
 }
 
 /* A peer that ends the connection is read to the end. TLS keeps no bytes back from a read of the
  * size of a record, so what is left is in the socket. */
-void connection_on_ready(connection *conn, uint32_t ready) {
+void connection_on_ready(loop_io *io, uint32_t ready) {
+    connection *conn = container_of(io, connection, io);
     bool is_readable = (ready & ~(uint32_t)EPOLLOUT) != 0 || conn->tls != NULL;
     bool reads_all = (ready & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || conn->tls != NULL;
     char data[READ_SIZE];

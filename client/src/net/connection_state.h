@@ -93,27 +93,33 @@ static inline bool connection_is_open(const connection *conn) {
     return conn->phase == GREETING || conn->phase == READY;
 }
 
-/* Or closed. */
+/* Broken or closed: nothing is sent or read any more. */
 static inline bool connection_is_broken(const connection *conn) {
     return conn->phase == BROKEN || conn->phase == CLOSED;
 }
 
-/* In connection.c. The first begins the greeting; the second breaks the connection by the meaning
- * of an error reply; the third tells a request, or NULL, that no reply follows. */
+/* -- in connection.c */
+
+/* The socket is connected and the TLS handshake done: begins the greeting. */
 void connection_on_open(connection *conn);
+/* Breaks the connection with the status that the error reply means. */
 void connection_fail_by_error(connection *conn, const reply *error);
+/* Tells a request that no reply follows. NULL: does nothing. */
 void connection_end_request(request *request, dlock_status status, const char *cause);
 
-/* In connecting.c: from OPENING to connection_on_open(), or the connection fails. */
+/* In connecting.c: connects, until connection_on_open() is called or the connection fails. */
 void connection_connect(connection *conn);
 
-/* In connection_io.c. The first two end the connection if they fail; connection_write() is like
- * send(2) without waiting. */
+/* -- in connection_io.c */
+
+/* False: the connection has failed. */
 bool connection_watch(connection *conn, uint32_t events);
+/* Like send(2) without waiting. The connection fails if bytes cannot be sent any more. */
 ssize_t connection_write(connection *conn, const char *data, size_t size);
-void connection_flush(connection *conn); /* sends what is queued */
-void connection_on_ready(connection *conn, uint32_t ready);
+/* Queues or, with TLS, sends the bytes of the pipeline. */
+void connection_flush(connection *conn);
+/* Callbacks of the loop. */
+void connection_on_ready(loop_io *io, uint32_t ready);
 bool connection_on_take_output(loop_io *io, bytes *output);
-void connection_on_bytes(loop_io *io, const char *data, ssize_t count, int fault);
 void connection_on_written(loop_io *io, bytes *output, ssize_t count, int fault);
 void connection_on_overdue(loop_timer *timer);

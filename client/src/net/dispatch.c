@@ -7,8 +7,8 @@
  *   dispatch   the program takes the ready ones of that moment. Waiters that become ready
  *              meanwhile are for the next dispatch, so a dispatch ends
  *   gather     calls that the program starts while it dispatches usually follow each other at
- *              once: their requests leave in one piece, not later than GATHER_US, rounded up to the
- *              end of the program's function
+ *              once: their requests are sent together, after DISPATCH_GATHER_US at the latest,
+ *              rounded up to the end of the program's function
  *
  * The descriptor is an eventfd. A loop without threads also has to be polled for its sockets and
  * its timer: then the descriptor is an epoll descriptor over both.
@@ -18,7 +18,7 @@
  * background work is due. */
 #include "net/loop_state.h"
 
-enum { GATHER_US = 100 };
+enum { DISPATCH_GATHER_US = 100 };
 
 void dispatching_init(dispatching *dispatching) {
     list_init(&dispatching->suspended);
@@ -59,8 +59,7 @@ void dispatch_canceled(loop *loop) {
 
 void dispatch_signal(loop *loop) {
     dispatching *self = &loop->dispatching;
-    bool is_wanted = !list_is_empty(&self->ready) || loop->is_work_due;
-    if (!is_wanted || self->is_signaled || self->is_going_on || self->ready_fd < 0) return;
+    if (self->is_signaled || self->is_going_on || self->ready_fd < 0) return;
     self->is_signaled = true;
     event_signal(self->ready_fd);
 }
@@ -82,10 +81,6 @@ int loop_dispatch_fd(loop *loop) {
 }
 
 /* -- a dispatch */
-
-bool dispatch_is_gathering(const loop *loop) {
-    return loop->dispatching.is_going_on && pthread_equal(loop->dispatching.thread, pthread_self());
-}
 
 bool loop_begin_dispatch(loop *loop) {
     dispatching *self = &loop->dispatching;
@@ -111,7 +106,7 @@ waiter *loop_next_ready(loop *loop) {
     if (node == NULL) return NULL;
     if (!list_is_empty(&loop->writes)) {
         int64_t now_us = loop_now_us(loop);
-        if (self->gather_by_us == 0) self->gather_by_us = now_us + GATHER_US;
+        if (self->gather_by_us == 0) self->gather_by_us = now_us + DISPATCH_GATHER_US;
         if (now_us >= self->gather_by_us) {
             self->gather_by_us = 0;
             loop_send_all(loop);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* loop.h - one event loop per client, run by whichever thread waits.
  *
- * All state below the API belongs to the loop's mutex: connections, servers, deployments, leases,
- * local queues. A thread that waits for its call polls, reads replies for everybody and runs
- * timers, until its own call can go on. One thread polls at a time; the others sleep on a futex
- * each. While nobody waits, a background thread polls; in a loop without threads, the program does
- * so by dispatching, also beside a thread that waits.
+ * The mutex of the loop protects all state below the API: connections, servers, deployments, leases
+ * and local queues. A thread that waits for a reply polls: it reads the replies of all threads and
+ * runs timers until its own call can go on. So a program with one thread never waits for a thread
+ * switch. One thread polls at a time; the other threads that wait sleep, each on a futex of its
+ * own. While no thread waits, a background thread polls. In a loop without threads, the program
+ * polls by dispatching, even while a thread waits.
  *
- * "Locked": the caller has the mutex. Callbacks are called locked, by the thread that polls; they
- * must not block. User code is never called locked. */
+ * "Locked" means that the caller has the mutex. Callbacks come locked, from the thread that polls,
+ * and must not block. User code is never called locked. */
 #pragma once
 #include "base/clock.h"
 #include "base/heap.h"
@@ -38,16 +39,14 @@ int64_t loop_now_us(const loop *loop);
 typedef struct loop_io loop_io;
 struct loop_io {
     int fd;
-    /* ready: as of epoll, EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP. Edge-triggered: told once of
-     * what has arrived, so all of it is to be read, or loop_tell_again() to be called. May be told
-     * for nothing. */
+    /* ready: the events of epoll_wait(2). A descriptor that is watched with EPOLLET is told once of
+     * bytes that have arrived: the owner reads all of them, or calls loop_tell_again(). The call
+     * may come although nothing has happened. */
     void (*on_ready)(loop_io *io, uint32_t ready);
-    /* After loop_write(): gives the bytes to send away, or returns false if there are none; and
-     * takes them back, with the result of send(2). */
+    /* After loop_write(): take_output() moves the bytes to be sent to output, or returns false if
+     * there are none. on_written() gets them back, with the result of send(2). */
     bool (*take_output)(loop_io *io, bytes *output);
     void (*on_written)(loop_io *io, bytes *output, ssize_t count, int fault);
-    /* After loop_expect(): the result of recv(2). */
-    void (*on_bytes)(loop_io *io, const char *bytes, ssize_t count, int fault);
     /* Private to loop.c. */
     bool is_watched;
     uint32_t events;
@@ -56,22 +55,17 @@ struct loop_io {
 
 /* Watches io->fd for these events from now on. False: no memory or descriptor. */
 bool loop_watch(loop *loop, loop_io *io, uint32_t events);
-/* Forgets io and closes its descriptor (shutdown(2) before, if wanted, is the owner's). */
+/* Ends the watch and closes the descriptor. An owner that wants shutdown(2) calls it before. */
 void loop_close(loop *loop, loop_io *io);
-/* Tells io of its events once more if there still are any, though they are edge triggered: io has
- * left some of them for the next turn, and other threads get the mutex before. */
+/* The owner has left bytes unread, so that other threads get the mutex in between: on_ready() is
+ * called again in the next turn, although no new bytes arrive. */
 void loop_tell_again(loop *loop, loop_io *io);
 
-/* Sends before the mutex is given back the next time, but without it: sending takes long, and what
- * other threads queue meanwhile goes out together. Or a little later: see loop.c, gather.
- * under_way: requests of io without a reply, those to be sent included. */
+/* Bytes are queued for io. They are sent when the mutex is next released, or a little later if more
+ * are about to come (loop.c, gather). The send itself runs without the mutex, because send(2) is
+ * slow and other threads may queue more meanwhile. under_way: how many requests of io have no reply
+ * yet, including those that are to be sent. */
 void loop_write(loop *loop, loop_io *io, size_t under_way);
-
-/* A reply is expected on io any moment. If one thread waits, and for nothing else, it reads that
- * descriptor in one system call instead of polling first. The descriptor must be blocking with
- * SO_RCVTIMEO of LOOP_BRIEF_US. False: no more. */
-enum { LOOP_BRIEF_US = 4000 };
-void loop_expect(loop *loop, loop_io *io, bool is_expected);
 
 /* -- timers and deferred work. Locked. */
 
@@ -80,80 +74,89 @@ typedef struct loop_timer {
     void (*on_due)(struct loop_timer *timer);
 } loop_timer;
 
-/* Sets, moves, or with DEADLINE_NEVER removes it. Cannot fail. */
+/* Sets or moves the timer; DEADLINE_NEVER clears it. Cannot fail. */
 void loop_set_timer(loop *loop, loop_timer *timer, int64_t due_us);
 void loop_clear_timer(loop *loop, loop_timer *timer);
 
-/* Runs before the mutex is given back, unless list_remove() takes the node back. */
+/* A task runs before the mutex is released, unless list_remove() takes the node out before. */
 typedef struct loop_task {
     list_node node;
     void (*run)(struct loop_task *task);
 } loop_task;
 
-void loop_defer(loop *loop, loop_task *task); /* once, however often it is deferred before */
+void loop_defer(loop *loop, loop_task *task); /* a task that is deferred already runs once */
 
 /* -- waiting */
 
-/* A call that a thread waits for, or that is suspended. {0} but for is_canceled. */
+/* A call that a thread waits for, or a call that is suspended. {0} but for is_canceled. The bools
+ * change locked. */
 typedef struct waiter {
     list_node node;
-    int seat;                              /* of the thread while it sleeps on a futex */
-    bool is_ready, is_asleep, is_on_futex; /* locked; asleep: polls */
-    bool is_woken;                         /* on a futex, and about to run */
-    bool is_suspended;                     /* no thread waits: loop_suspend() */
-    atomic_bool *is_canceled;              /* NULL: it cannot be canceled */
+    wakeup wakeup;            /* of the thread while it sleeps on a futex */
+    bool is_ready;            /* the call can go on */
+    bool is_asleep;           /* the thread polls for all, and may sleep in that */
+    bool is_on_futex;         /* the thread sleeps, and another one polls */
+    bool is_woken;            /* the thread on the futex is about to run */
+    bool is_suspended;        /* no thread waits for the call: loop_suspend() */
+    atomic_bool *is_canceled; /* NULL: the call cannot be canceled */
 } waiter;
 
-/* Locked before and after. Returns once loop_ready() was called for it, or it is canceled; takes
- * the mark that it is ready away. */
+/* Returns once loop_ready() was called for the waiter, or the waiter is canceled; is_ready is false
+ * then. Locked before and after; the mutex is released meanwhile. */
 void loop_wait(loop *loop, waiter *waiter);
-void loop_wait_until(loop *loop, waiter *waiter, int64_t until_us); /* returns at that time, too */
+/* The same, but returns at until_us at the latest. */
+void loop_wait_until(loop *loop, waiter *waiter, int64_t until_us);
 
-/* Locked. The call can go on. */
+/* The call can go on. Locked. */
 void loop_ready(loop *loop, waiter *waiter);
 
-/* Wakes waiters that are canceled. Not locked. Async-signal-safe. */
+/* Wakes the waiters whose is_canceled has been set. Not locked. Async-signal-safe. */
 void loop_interrupt(loop *loop);
-/* Cancels all waiters that can be canceled, also later ones, until told otherwise. Likewise. */
+/* True: all waiters that can be canceled are canceled, and later ones too, until a call with false.
+ * Not locked. Async-signal-safe. */
 void loop_cancel(loop *loop, bool is_canceled);
 /* Is a call with this flag canceled? flag NULL: it cannot be canceled. Threads: any. */
 bool loop_has_canceled(loop *loop, const atomic_bool *flag);
 
-/* Counts replies that are still to come, on all descriptors. Locked. */
+/* More or fewer replies are still to come, on all descriptors together. Locked. */
 void loop_count_owed(loop *loop, ptrdiff_t change);
-/* Waits until no reply is owed, or until the limit. Locked before and after. */
+/* Waits until no reply is to come, until_us at the latest. Locked before and after. */
 void loop_drain(loop *loop, int64_t until_us);
 
 /* -- dispatching: how calls go on that no thread waits for. Locked, all of these. */
 
-/* No thread waits for the call. Once ready or canceled, the waiter is in line for
- * loop_next_ready(), in any thread that dispatches; so the caller lets go of the call. */
+/* No thread waits for the call. Once the waiter is ready or canceled, loop_next_ready() gives it to
+ * any thread that dispatches; so after loop_unlock() the caller must not touch the call. */
 void loop_suspend(loop *loop, waiter *waiter);
 /* Takes a suspended waiter out of the loop. */
 void loop_unsuspend(waiter *waiter);
 
-/* The thread dispatches from now on: what this thread writes leaves together, at the end or after
- * GATHER_US. False: another dispatch is going on. A loop without threads makes a turn first. */
+/* Begins a dispatch. The requests that this thread makes until loop_end_dispatch() are sent
+ * together, at the end or after DISPATCH_GATHER_US. In a loop without threads, a turn is made
+ * first. False: another dispatch is going on. */
 bool loop_begin_dispatch(loop *loop);
-/* The next waiter that was ready when the dispatch began, not suspended any more; NULL: none. */
+/* Takes the next waiter that was ready when the dispatch began. NULL: there is no other. */
 waiter *loop_next_ready(loop *loop);
 void loop_end_dispatch(loop *loop);
 
-/* Readable while a dispatch would find something to do. Negative: no descriptor to be had. The
- * descriptor belongs to the loop. */
+/* A descriptor that is readable while a dispatch would find something to do. It belongs to the
+ * loop. Negative: the process has no descriptor left. */
 int loop_dispatch_fd(loop *loop);
 
 /* -- the background thread */
 
-/* No thread will be started: dispatches do the work of the background thread. Right after
- * loop_new(). */
+/* Called right after loop_new(): the loop starts no thread, and dispatches do the work of the
+ * background thread. */
 void loop_forbid_threads(loop *loop);
 bool loop_has_threads(const loop *loop);
-/* For a loop without threads, not locked: does the background work if the loop was woken for it. */
+/* For a loop without threads: runs the background work if loop_wake_background() was called. Not
+ * locked. */
 void loop_do_background_work(loop *loop);
 
-/* Makes sure that it runs, where threads are allowed. False: no thread to be had. Locked. */
+/* Starts the background thread, unless it runs already or threads are forbidden. False: no thread
+ * could be started. Locked. */
 bool loop_start_background(loop *loop);
-/* Called by the background thread, not locked, whenever it has been woken; set before it starts. */
+/* work(arg) runs in the background thread, not locked, whenever that thread was woken. Set before
+ * the thread starts. */
 void loop_set_background_work(loop *loop, void (*work)(void *arg), void *arg);
 void loop_wake_background(loop *loop); /* locked */

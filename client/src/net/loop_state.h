@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loop_state.h - shared by loop.c, loop_io.c, dispatch.c and background.c, and by no other file. */
+/* loop_state.h - shared by loop.c, dispatch.c and background.c, and by no other file. */
 #pragma once
 #include "net/loop.h"
 #include "net/spin.h"
@@ -9,40 +9,34 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* The descriptors and timers a turn waits for. */
+/* The descriptors that a turn polls. */
 typedef struct watched {
     int epoll_fd, timer_fd, wake_fd;
-    loop_io **by_fd; /* by descriptor; NULL: not watched */
-    size_t capacity, io_count;
-    spin spin; /* of the thread that polls */
+    loop_io **by_fd; /* the owner of each descriptor; NULL: not watched */
+    size_t capacity;
+    spin spin; /* whether the thread that polls spins before it sleeps */
 } watched;
 
-/* Writes that go out together: see loop.c. */
+/* Requests that are sent together: see loop.c, gather. */
 typedef struct gathering {
-    size_t count;     /* writes since bytes were sent last */
-    size_t under_way; /* requests without a reply, of the connection that was written to last */
+    size_t count;     /* calls of loop_write() since bytes were last sent */
+    size_t under_way; /* requests without a reply, on the connection of the last loop_write() */
     size_t woken;     /* threads that were woken and have not run yet */
-    loop_timer timer; /* set while writes are gathered */
+    loop_timer timer; /* set while requests are gathered */
 } gathering;
 
-typedef struct brief_read {
-    loop_io *io;    /* a reply is expected here; NULL: nowhere */
-    int busy_fd;    /* a thread reads it without the mutex; -1: none */
-    uint32_t ready; /* what another thread was told about it meanwhile */
-} brief_read;
-
-/* A thread uses a descriptor without the mutex. On the stack of that thread. */
+/* A descriptor that a thread uses without the mutex. On the stack of that thread. */
 typedef struct busy_fd {
     list_node node;
     int fd;
-    bool is_closed; /* it is to be closed after that */
+    bool is_closed; /* the owner has closed it: the thread closes the descriptor afterwards */
 } busy_fd;
 
 typedef struct background {
     pthread_t thread;
     bool is_started;
     atomic_bool is_stopping;
-    int wake_fd; /* without threads: of a thread that waits */
+    int wake_fd; /* wakes the thread; in a loop without threads, a thread that waits */
     wakeup nap;
     bool is_napping;
     void (*work)(void *arg);
@@ -59,18 +53,20 @@ typedef struct dispatching {
     int64_t gather_by_us; /* what is written is sent by then; 0: nothing was written */
 } dispatching;
 
+enum { LOOP_WAKE_MAX = 64 };
+
 struct loop {
     const clock_source *clock;
     pthread_mutex_t mutex;
     watched watched;
     heap timers;
-    int64_t armed_us;                  /* when the timerfd goes off; DEADLINE_NEVER: not set */
+    int64_t armed_us;                  /* when the timerfd goes off; DEADLINE_NEVER: never */
     list tasks, writes, waiters, busy; /* loop_task, loop_io, waiter, busy_fd */
     bool is_polling;                   /* a thread makes turns */
-    bool has_left_events;              /* see loop_tell_again() */
-    size_t turns;                      /* of threads that wait */
-    brief_read brief;
-    sleepers sleepers; /* threads that wait and do not poll */
+    bool has_left_events;              /* loop_tell_again() was called since the last poll */
+    size_t turns;                      /* counts the turns of threads that wait */
+    wakeup *to_wake[LOOP_WAKE_MAX];    /* threads to be woken once the mutex is released */
+    size_t to_wake_count;
     gathering gathering;
     size_t owed;             /* replies that are still to come */
     waiter *drained;         /* of loop_drain(), or NULL */
@@ -81,33 +77,35 @@ struct loop {
     dispatching dispatching;
 };
 
-/* Makes a turn without sleeping if no thread polls. False: one does. Locked. */
+/* Makes a turn without sleeping, unless a thread polls: then false. Locked. */
 bool loop_turn(loop *loop);
-/* The same, also while a thread polls: that one may get no processor. Locked. */
+/* Makes a turn even while a thread polls, as that thread may get no processor. Locked. */
 void loop_turn_beside(loop *loop);
 
-/* Gives the mutex back and wakes threads, without finishing deferred work. */
+/* Releases the mutex and wakes threads. Runs no tasks and sends nothing, unlike loop_unlock(). */
 void loop_give_mutex(loop *loop);
 
-/* In loop_io.c. Polls for a moment, not locked. The result is that of epoll_wait(2). */
-int loop_spin(loop *loop, struct epoll_event *events, int max);
-/* Both give the mutex back meanwhile. */
-void loop_send(loop *loop, loop_io *io, bytes *output);
-void loop_read_briefly(loop *loop);
-
-/* Sends what was written. Gives the mutex back meanwhile. */
+/* Sends all queued bytes. Releases the mutex meanwhile. */
 void loop_send_all(loop *loop);
 
 /* In dispatch.c. Locked, all of these. */
 void dispatching_init(dispatching *dispatching);
 void dispatching_free(dispatching *dispatching);
-/* The waiter is suspended, and can go on. */
+/* A suspended waiter can go on. */
 void dispatch_ready(loop *loop, waiter *waiter);
-void dispatch_canceled(loop *loop); /* the same for all that are canceled */
-/* Before the mutex is given back: makes the descriptor readable if there is something to do. */
+void dispatch_canceled(loop *loop); /* so can all that are canceled */
+/* Makes the descriptor readable. Called before the mutex is released, if a dispatch would find
+ * something to do. */
 void dispatch_signal(loop *loop);
-/* The calling thread dispatches: its writes are gathered. */
-bool dispatch_is_gathering(const loop *loop);
+
+static inline bool dispatch_has_work(const loop *loop) {
+    return !list_is_empty(&loop->dispatching.ready) || loop->is_work_due;
+}
+
+/* Does the calling thread dispatch? Then its requests are gathered. */
+static inline bool dispatch_is_gathering(const loop *loop) {
+    return loop->dispatching.is_going_on && pthread_equal(loop->dispatching.thread, pthread_self());
+}
 
 static inline bool waiter_can_go_on(loop *loop, const waiter *waiter) {
     return waiter->is_ready || loop_has_canceled(loop, waiter->is_canceled);

@@ -39,7 +39,7 @@ bool resolve_literal(addresses *addresses, const char *host, int port) {
 
 /* -- one look-up */
 
-static void *run(void *arg) {
+static void *run_lookup(void *arg) {
     lookup *lookup = arg;
     int failure =
         look_up(&lookup->found, lookup->host, lookup->port, AI_NUMERICSERV | AI_ADDRCONFIG);
@@ -63,8 +63,9 @@ static lookup *start_lookup(const char *host, int port, bool may_start_thread) {
     lookup->port = port;
     atomic_init(&lookup->users, 2);
     lookup->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    bool is_started = lookup->done_fd >= 0 &&
-                      (may_start_thread ? thread_start(NULL, run, lookup) : run(lookup) == NULL);
+    bool is_started =
+        lookup->done_fd >= 0 &&
+        (may_start_thread ? thread_start(NULL, run_lookup, lookup) : run_lookup(lookup) == NULL);
     if (is_started) return lookup;
     if (lookup->done_fd >= 0) close(lookup->done_fd);
     free(lookup);

@@ -34,7 +34,7 @@
 
 enum { FILES = 3 };
 
-/* What stat(2) says of a file; all zero: there is none. */
+/* A file as stat(2) describes it; all zero: there is no file. */
 typedef struct file_stamp {
     ino_t number;
     off_t size;
@@ -292,7 +292,7 @@ void tls_context_free(tls_context *context) {
 
 /* -- failures */
 
-static void fail(tls *tls, dlock_status failure, const char *cause) {
+static void fail_tls(tls *tls, dlock_status failure, const char *cause) {
     tls->failure = failure;
     text_copy(tls->cause, sizeof(tls->cause), "TLS: ");
     text_append(tls->cause, sizeof(tls->cause), cause == NULL ? "an unknown failure" : cause);
@@ -304,30 +304,30 @@ static bool is_no_tls(const tls *tls, int reason) {
            (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_PACKET_LENGTH_TOO_LONG);
 }
 
-static void explain(tls *tls) {
+static void explain_tls(tls *tls) {
     unsigned long error = ERR_peek_error();
     int reason = ERR_GET_REASON(error);
     long verdict = SSL_get_verify_result(tls->ssl);
     bool is_alert = ERR_GET_LIB(error) == ERR_LIB_SSL && reason >= SSL_AD_REASON_OFFSET;
     dlock_status refusal = tls->has_heard ? DLOCK_UNREACHABLE : DLOCK_REFUSED;
     if (is_without_memory() || verdict == X509_V_ERR_OUT_OF_MEM)
-        fail(tls, DLOCK_NO_MEMORY, "no memory");
+        fail_tls(tls, DLOCK_NO_MEMORY, "no memory");
     else if (verdict != X509_V_OK)
-        fail(tls, DLOCK_REFUSED, X509_verify_cert_error_string(verdict));
+        fail_tls(tls, DLOCK_REFUSED, X509_verify_cert_error_string(verdict));
     else if (is_no_tls(tls, reason))
-        fail(tls, DLOCK_PROTOCOL, "the server does not speak TLS");
+        fail_tls(tls, DLOCK_PROTOCOL, "the server does not speak TLS");
     else
-        fail(tls, is_alert ? refusal : DLOCK_PROTOCOL, ERR_reason_error_string(error));
+        fail_tls(tls, is_alert ? refusal : DLOCK_PROTOCOL, ERR_reason_error_string(error));
 }
 
 static ssize_t fail_by_end(tls *tls) {
-    fail(tls, DLOCK_UNREACHABLE, "the program ends");
+    fail_tls(tls, DLOCK_UNREACHABLE, "the program ends");
     errno = ECANCELED;
     return -1;
 }
 
 /* The result of a call that did not succeed. */
-static ssize_t settle(tls *tls, int returned) {
+static ssize_t settle_tls(tls *tls, int returned) {
     int error = SSL_get_error(tls->ssl, returned);
     bool is_waiting = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
     if (is_waiting && tls->fault == 0) {
@@ -336,7 +336,7 @@ static ssize_t settle(tls *tls, int returned) {
     }
     tls->is_over = true;
     if (error == SSL_ERROR_SSL) {
-        explain(tls);
+        explain_tls(tls);
     } else if (tls->fault != 0) {
         tls->failure = DLOCK_UNREACHABLE;
         text_copy(tls->cause, sizeof(tls->cause), strerror(tls->fault));
@@ -401,8 +401,8 @@ void tls_free(tls *tls) {
 }
 
 /* The end of a call, and what the caller is told. */
-static ssize_t finish(tls *tls, int returned) {
-    ssize_t done = returned > 0 ? returned : settle(tls, returned);
+static ssize_t finish_tls(tls *tls, int returned) {
+    ssize_t done = returned > 0 ? returned : settle_tls(tls, returned);
     int fault = errno; /* emptying the error queue may need memory */
     tls->wants_to_write = SSL_want_write(tls->ssl);
     end_call();
@@ -412,14 +412,14 @@ static ssize_t finish(tls *tls, int returned) {
 
 ssize_t tls_shake_hands(tls *tls) {
     if (!begin_call()) return fail_by_end(tls);
-    return finish(tls, SSL_do_handshake(tls->ssl));
+    return finish_tls(tls, SSL_do_handshake(tls->ssl));
 }
 
 ssize_t tls_read(tls *tls, char *bytes, size_t size) {
     if (!begin_call()) return fail_by_end(tls);
     int count = SSL_read(tls->ssl, bytes, size < INT_MAX ? (int)size : INT_MAX);
     tls->has_heard = tls->has_heard || count > 0;
-    return finish(tls, count);
+    return finish_tls(tls, count);
 }
 
 /* A server that closed the connection may have sent an alert with the reason before. */
@@ -431,5 +431,5 @@ ssize_t tls_write(tls *tls, const char *bytes, size_t size) {
         int heard = SSL_read(tls->ssl, &ignored, sizeof(ignored));
         count = heard < 0 ? heard : 0;
     }
-    return finish(tls, count);
+    return finish_tls(tls, count);
 }

@@ -84,87 +84,32 @@ TEST(a_thread_that_cannot_be_started_says_why) {
     CHECK_EQUAL(fault, EAGAIN);
 }
 
-/* -- sleepers */
-
-typedef struct sleeping_thread {
-    pthread_t thread;
-    int seat;
-    bool is_marked; /* with the mutex */
-} sleeping_thread;
-
-enum { SLEEPING = 40 };
-
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static sleepers beds;
-static int seated, awake;
+static bool is_asleep;
 
 static void *sleep_until_marked(void *arg) {
-    sleeping_thread *self = arg;
+    wakeup *wakeup = arg;
     pthread_mutex_lock(&mutex);
-    self->seat = sleepers_take_seat(&beds);
-    seated++;
-    while (!self->is_marked) {
-        unsigned seen = sleepers_seen(&beds, self->seat);
-        pthread_mutex_unlock(&mutex);
-        sleepers_wait(&beds, self->seat, seen);
-        pthread_mutex_lock(&mutex);
-    }
-    awake++;
-    sleepers_leave_seat(&beds, self->seat);
+    unsigned seen = wakeup_seen(wakeup);
+    is_asleep = true;
     pthread_mutex_unlock(&mutex);
+    while (wakeup_seen(wakeup) == seen)
+        wakeup_wait(wakeup, seen, -1);
     return NULL;
 }
 
-static void await_count(const int *count, int wanted) {
-    for (bool is_there = false; !is_there;) {
-        pthread_mutex_lock(&mutex);
-        is_there = *count >= wanted;
-        pthread_mutex_unlock(&mutex);
-        if (!is_there) sched_yield();
-    }
-}
-
-TEST(one_call_wakes_every_marked_sleeper) {
-    static sleeping_thread threads[SLEEPING];
-    seat_set marked;
-    for (int i = 0; i < SLEEPING; i++)
-        CHECK(thread_start(&threads[i].thread, sleep_until_marked, &threads[i]));
-    await_count(&seated, SLEEPING);
+TEST(a_thread_is_marked_with_the_mutex_and_woken_without) {
+    pthread_t thread;
+    CHECK(thread_start(&thread, sleep_until_marked, &bell));
     pthread_mutex_lock(&mutex);
-    CHECK(!sleepers_take_marks(&beds, &marked));
-    for (int i = 0; i < SLEEPING; i++) {
-        for (int j = 0; j < i; j++)
-            CHECK(threads[i].seat != threads[j].seat);
-        threads[i].is_marked = true;
-        sleepers_mark(&beds, threads[i].seat);
+    for (; !is_asleep; pthread_mutex_lock(&mutex)) {
+        pthread_mutex_unlock(&mutex);
+        sched_yield();
     }
-    CHECK(sleepers_take_marks(&beds, &marked));
+    wakeup_mark(&bell);
     pthread_mutex_unlock(&mutex);
-    sleepers_wake(&beds, &marked);
-    await_count(&awake, SLEEPING);
-    for (int i = 0; i < SLEEPING; i++)
-        pthread_join(threads[i].thread, NULL);
-    CHECK_EQUAL(sleepers_take_seat(&beds), 0);
-    sleepers_leave_seat(&beds, 0);
-}
-
-TEST(more_sleepers_than_seats_share_the_last) {
-    for (int i = 0; i < SLEEPER_SEATS - 1; i++)
-        CHECK_EQUAL(sleepers_take_seat(&beds), i);
-    CHECK_EQUAL(sleepers_take_seat(&beds), SLEEPER_SEATS - 1);
-    CHECK_EQUAL(sleepers_take_seat(&beds), SLEEPER_SEATS - 1);
-    sleepers_leave_seat(&beds, SLEEPER_SEATS - 1);
-    sleepers_leave_seat(&beds, 77);
-    CHECK_EQUAL(sleepers_take_seat(&beds), 77);
-    CHECK_EQUAL(sleepers_take_seat(&beds), SLEEPER_SEATS - 1);
-}
-
-TEST(the_clock_goes_on_and_chance_varies) {
-    const clock_source *clock = clock_system();
-    CHECK(clock->now_us(clock) > 0);
-    CHECK(clock->unix_us(clock) > INT64_C(1600000000) * 1000000);
-    CHECK(clock->random_bits(clock) != clock->random_bits(clock));
-    CHECK(clock->skip_to == NULL);
+    wakeup_wake(&bell);
+    pthread_join(thread, NULL);
 }
 
 int main(void) {

@@ -190,7 +190,7 @@ TEST(a_lease_that_has_ended_is_not_handed_on) {
 
 TEST(a_lock_that_is_gone_is_not_handed_on) {
     handle *one = holder_of("n"), *two = handle_of("n");
-    one->call.is_gone = true; /* as the API says */
+    one->call.was_lost = true; /* as the API says */
     hand_over(one, two, LEASE_MS);
     CHECK_EQUAL(world.releases, 1);
     CHECK(!is_same_lock(one, two));

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loop_background_test.c - the background thread, which makes turns while nobody waits; and brief
- * reads, by which the only thread that waits reads the only descriptor. */
+/* loop_background_test.c - the background thread, which makes turns while nobody waits. */
 #include "threads_world.h"
-
-#include <fcntl.h>
 
 static pthread_t main_thread;
 
@@ -197,119 +194,6 @@ TEST(a_loop_with_a_background_thread_can_be_freed_at_any_time) {
         start_background();
         if (i % 2 == 0) pause_ms(1);
     }
-}
-
-/* -- brief reads */
-
-static struct {
-    int told_of_bytes, told_of_events;
-    char last;
-    waiter waiter;
-    loop_io io;
-    int far_fd;
-} brief;
-
-static void take_bytes(loop_io *io, const char *bytes, ssize_t count, int fault) {
-    (void)io, (void)fault;
-    if (count <= 0) return;
-    brief.told_of_bytes++;
-    brief.last = bytes[count - 1];
-    loop_ready(the_loop, &brief.waiter);
-}
-
-static void take_event(loop_io *io, uint32_t ready) {
-    (void)ready;
-    char bytes[16];
-    while (recv(io->fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
-        brief.told_of_events++;
-        loop_ready(the_loop, &brief.waiter);
-    }
-}
-
-static void begin_brief(void) {
-    memset(&brief, 0, sizeof(brief));
-    loop_lock(the_loop);
-    open_pipe(&brief.io, &brief.far_fd, take_event);
-    CHECK(loop_watch(the_loop, &brief.io, EPOLLIN | EPOLLET));
-    brief.io.on_bytes = take_bytes;
-    loop_expect(the_loop, &brief.io, true);
-}
-
-static void end_brief(void) {
-    if (brief.io.fd >= 0) loop_close(the_loop, &brief.io);
-    close(brief.far_fd);
-    loop_unlock(the_loop);
-}
-
-TEST(an_expected_reply_is_read_without_polling) {
-    begin_brief();
-    feed(brief.far_fd);
-    loop_wait(the_loop, &brief.waiter);
-    CHECK_EQUAL(brief.told_of_bytes, 1);
-    CHECK_EQUAL(brief.last, 'x');
-    CHECK_EQUAL(brief.told_of_events, 0);
-    end_brief();
-}
-
-TEST(a_reply_that_is_expected_no_more_is_polled_for) {
-    begin_brief();
-    loop_expect(the_loop, &brief.io, false);
-    feed(brief.far_fd);
-    loop_wait(the_loop, &brief.waiter);
-    CHECK_EQUAL(brief.told_of_bytes, 0);
-    CHECK_EQUAL(brief.told_of_events, 1);
-    end_brief();
-}
-
-TEST(other_descriptors_are_heard_next_to_an_expected_reply) {
-    begin_brief();
-    sleeper self = {0};
-    open_pipe(&self.io, &self.far_fd, read_and_wake);
-    CHECK(loop_watch(the_loop, &self.io, EPOLLIN | EPOLLET));
-    feed(self.far_fd);
-    loop_wait(the_loop, &self.waiter);
-    CHECK_EQUAL(brief.told_of_bytes + brief.told_of_events, 0);
-    loop_close(the_loop, &self.io);
-    close(self.far_fd);
-    end_brief();
-}
-
-TEST(timers_go_off_next_to_an_expected_reply) {
-    begin_brief();
-    sleeper self = {.timer.on_due = wake_sleeper};
-    int64_t start_us = now_us();
-    loop_set_timer(the_loop, &self.timer, start_us + 20000);
-    loop_wait(the_loop, &self.waiter);
-    CHECK(now_us() - start_us >= 20000);
-    end_brief();
-}
-
-static void *close_expected(void *arg) {
-    (void)arg;
-    pause_ms(20);
-    loop_lock(the_loop);
-    int fd = brief.io.fd;
-    loop_close(the_loop, &brief.io);
-    CHECK(fcntl(fd, F_GETFD) >= 0); /* its number is not free before the reader is done */
-    loop_unlock(the_loop);
-    char byte;
-    CHECK_EQUAL(recv(brief.far_fd, &byte, 1, 0), 0);
-    loop_lock(the_loop);
-    loop_ready(the_loop, &brief.waiter);
-    loop_unlock(the_loop);
-    return NULL;
-}
-
-TEST(a_descriptor_can_be_closed_while_it_is_read) {
-    begin_brief();
-    pthread_t closer;
-    CHECK(pthread_create(&closer, NULL, close_expected, NULL) == 0);
-    loop_wait(the_loop, &brief.waiter);
-    CHECK_EQUAL(brief.told_of_bytes + brief.told_of_events, 0);
-    loop_unlock(the_loop);
-    pthread_join(closer, NULL);
-    loop_lock(the_loop);
-    end_brief();
 }
 
 int main(void) {

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -140,8 +139,6 @@ static inline void open_pipe(loop_io *io, int *far_fd,
                              void (*on_ready)(loop_io *io, uint32_t ready)) {
     int fds[2] = {-1, -1};
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
-    struct timeval moment = {.tv_usec = LOOP_BRIEF_US};
-    setsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof(moment));
     *io = (loop_io){.fd = fds[0], .on_ready = on_ready};
     *far_fd = fds[1];
 }

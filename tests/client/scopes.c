@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* guard.c - every way out of a guarded body and of a scope.
+/* scopes.c - every way out of a scope, as a function and as a block.
  *
- *   guard URL CASE
+ *   scopes URL CASE
  *
  * A case ends with the lock given back: main() checks that it can be had at once, by another client
  * that has no part in it. Prints nothing; a failed check is told with its line. */
@@ -16,7 +16,7 @@ static dlock_client *client, *other;
 
 static void check(bool is_true, int line, const char *expression) {
     if (is_true) return;
-    fprintf(stderr, "guard.c:%d: %s\n", line, expression);
+    fprintf(stderr, "scopes.c:%d: %s\n", line, expression);
     exit(1);
 }
 
@@ -30,7 +30,7 @@ static bool is_held(const char *name) {
     return status == DLOCK_BUSY;
 }
 
-/* -- the guard */
+/* -- a function */
 
 static void look(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(got == DLOCK_OK);
@@ -41,9 +41,9 @@ static void look(dlock_lock *lock, dlock_status got, void *arg) {
 
 static void guard_returns(void) {
     uint64_t first = 0, second = 0;
-    CHECK(dlock_guard(client, "n", 0, NULL, look, &first) == DLOCK_OK);
+    CHECK(dlock_scope_run(client, "n", 0, NULL, look, &first) == DLOCK_OK);
     CHECK(!is_held("n"));
-    CHECK(dlock_guard(client, "n", 0, NULL, look, &second) == DLOCK_OK);
+    CHECK(dlock_scope_run(client, "n", 0, NULL, look, &second) == DLOCK_OK);
     CHECK(second > first && first > 0);
 }
 
@@ -54,7 +54,7 @@ static void release_it(dlock_lock *lock, dlock_status got, void *arg) {
 }
 
 static void guard_body_released(void) {
-    CHECK(dlock_guard(client, "n", 0, NULL, release_it, NULL) == DLOCK_OK);
+    CHECK(dlock_scope_run(client, "n", 0, NULL, release_it, NULL) == DLOCK_OK);
 }
 
 static void take_it_thrice(dlock_lock *lock, dlock_status got, void *arg) {
@@ -63,7 +63,7 @@ static void take_it_thrice(dlock_lock *lock, dlock_status got, void *arg) {
 }
 
 static void guard_several_levels(void) {
-    CHECK(dlock_guard(client, "n", 0, NULL, take_it_thrice, NULL) == DLOCK_OK);
+    CHECK(dlock_scope_run(client, "n", 0, NULL, take_it_thrice, NULL) == DLOCK_OK);
 }
 
 static void be_told(dlock_lock *lock, dlock_status got, void *arg) {
@@ -77,16 +77,16 @@ static void hold_against(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(got == DLOCK_OK);
     dlock_status told = DLOCK_OK;
     int64_t wait_ms = *(int64_t *)arg;
-    dlock_status result = dlock_guard(client, "n", wait_ms, NULL, be_told, &told);
+    dlock_status result = dlock_scope_run(client, "n", wait_ms, NULL, be_told, &told);
     CHECK(told == (wait_ms == 0 ? DLOCK_BUSY : DLOCK_TIMEOUT) && result == told);
     CHECK(is_held("n")); /* still ours: the one who did not get it gave nothing back */
 }
 
 static void guard_not_got(void) {
     int64_t wait_ms = 0;
-    CHECK(dlock_guard(other, "n", 0, NULL, hold_against, &wait_ms) == DLOCK_OK);
+    CHECK(dlock_scope_run(other, "n", 0, NULL, hold_against, &wait_ms) == DLOCK_OK);
     wait_ms = 20;
-    CHECK(dlock_guard(other, "n", 0, NULL, hold_against, &wait_ms) == DLOCK_OK);
+    CHECK(dlock_scope_run(other, "n", 0, NULL, hold_against, &wait_ms) == DLOCK_OK);
 }
 
 static void be_told_of_a_mistake(dlock_lock *lock, dlock_status got, void *arg) {
@@ -99,10 +99,10 @@ static void guard_mistakes(void) {
     dlock_lock_options options;
     dlock_lock_options_init(&options);
     options.lease_ms = 1;
-    CHECK(dlock_guard(client, "", 0, NULL, be_told_of_a_mistake, &calls) == DLOCK_INVALID);
+    CHECK(dlock_scope_run(client, "", 0, NULL, be_told_of_a_mistake, &calls) == DLOCK_INVALID);
     CHECK(strcmp(dlock_error(), "the name is empty") == 0);
-    CHECK(dlock_guard(NULL, "n", 0, NULL, be_told_of_a_mistake, &calls) == DLOCK_INVALID);
-    CHECK(dlock_guard(client, "n", 0, &options, be_told_of_a_mistake, &calls) == DLOCK_INVALID);
+    CHECK(dlock_scope_run(NULL, "n", 0, NULL, be_told_of_a_mistake, &calls) == DLOCK_INVALID);
+    CHECK(dlock_scope_run(client, "n", 0, &options, be_told_of_a_mistake, &calls) == DLOCK_INVALID);
     CHECK(calls == 3);
 }
 
@@ -116,7 +116,7 @@ static void guard_options(void) {
     dlock_lock_options_init(&options);
     options.lease_ms = 100000;
     int64_t left_ms = 0;
-    CHECK(dlock_guard(client, "n", 0, &options, count_lease, &left_ms) == DLOCK_OK);
+    CHECK(dlock_scope_run(client, "n", 0, &options, count_lease, &left_ms) == DLOCK_OK);
     CHECK(left_ms > 90000);
 }
 
@@ -128,13 +128,13 @@ static void nest_deeper(dlock_lock *lock, dlock_status got, void *arg) {
         CHECK(is_held(names[i]) == (i <= depth));
     if (depth == 2) return;
     int deeper = depth + 1;
-    CHECK(dlock_guard(client, names[deeper], 0, NULL, nest_deeper, &deeper) == DLOCK_OK);
+    CHECK(dlock_scope_run(client, names[deeper], 0, NULL, nest_deeper, &deeper) == DLOCK_OK);
     CHECK(!is_held(names[deeper]) && is_held(names[depth]));
 }
 
 static void guard_nested(void) {
     int depth = 0;
-    CHECK(dlock_guard(client, "n", 0, NULL, nest_deeper, &depth) == DLOCK_OK);
+    CHECK(dlock_scope_run(client, "n", 0, NULL, nest_deeper, &depth) == DLOCK_OK);
 }
 
 /* -- the scope */

@@ -1,5 +1,5 @@
-"""The guard and the scope give the lock back on every way out, and are re-entrant. The cases are in
-guard.c and reentry.c."""
+"""Scopes give the lock back on every way out, and are re-entrant. The cases are in scopes.c and
+reentry.c."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import pytest
 from support.server import ROOT
 
 BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
-CASES = [(program, case) for program in ("guard", "reentry") for case in
+CASES = [(program, case) for program in ("scopes", "reentry") for case in
          re.findall(r'^ *(?:\} cases\[\] = \{)?\{"(\w+)", \w+\}',
                     (ROOT / f"tests/client/{program}.c").read_text(), re.M)]
 

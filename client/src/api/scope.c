@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* guard.c - a lock that is released on every way out; re-entrant for a thread and a name.
+/* scope.c - a lock that is released on every way out; re-entrant for a thread and a name.
  *
  *   begin   the thread has a scope of the name already: one level more of that handle, without a
  *           request (with one, if a longer lease is asked for). Else a handle of its own
@@ -16,29 +16,29 @@
 #include "base/text.h"
 
 /* The open scopes of one handle. */
-typedef struct guard {
+typedef struct scopes {
     list_node node; /* in a bucket of the client */
     dlock_lock *lock;
     uint64_t thread;
     uint32_t min_replicas; /* as in the options; renewals change that of the attempt */
-    unsigned scopes;
+    unsigned count;
     int levels; /* of these, scopes that have got the lock */
-} guard;
+} scopes;
 
 /* -- the table */
 
 static list *find_bucket(dlock_client *client, const char *name) {
-    return &client->guarded[(text_hash(name) + thread_number()) % CLIENT_GUARD_BUCKETS];
+    return &client->scopes[(text_hash(name) + thread_number()) % CLIENT_SCOPE_BUCKETS];
 }
 
 /* The handle by which the thread holds this name (without the prefix); NULL: none. */
-static dlock_lock *find(dlock_client *client, const char *name) {
+static dlock_lock *find_scoped(dlock_client *client, const char *name) {
     const list *bucket = find_bucket(client, name);
     size_t prefix_length = strlen(client->prefix);
     dlock_lock *found = NULL;
     loop_lock(client->loop);
-    list_each(guard, each, bucket, node) {
-        /* Not while it is being released: a handler may ask then. */
+    list_each(scopes, each, bucket, node) {
+        /* A handle that is being released does not count: a handler may begin a scope then. */
         bool is_mine =
             each->thread == thread_number() && dlock_get_state(each->lock) != DLOCK_STATE_FREE;
         if (is_mine && strcmp(each->lock->name + prefix_length, name) == 0) found = each->lock;
@@ -49,40 +49,40 @@ static dlock_lock *find(dlock_client *client, const char *name) {
 
 /* With one scope, which gets the lock: on_event may begin a nested one before the acquire returns.
  * False: no memory. */
-static bool add(dlock_lock *lock, const char *name) {
-    guard *guard = lock->guard = calloc(1, sizeof(*guard));
-    if (guard == NULL) return false;
-    guard->lock = lock;
-    guard->thread = thread_number();
-    guard->min_replicas = lock->call.attempt.terms.min_replicas;
-    guard->scopes = 1;
-    guard->levels = 1;
+static bool add_scopes(dlock_lock *lock, const char *name) {
+    scopes *scopes = lock->scopes = calloc(1, sizeof(*scopes));
+    if (scopes == NULL) return false;
+    scopes->lock = lock;
+    scopes->thread = thread_number();
+    scopes->min_replicas = lock->call.attempt.terms.min_replicas;
+    scopes->count = 1;
+    scopes->levels = 1;
     loop_lock(lock->client->loop);
-    list_append(find_bucket(lock->client, name), &guard->node);
+    list_append(find_bucket(lock->client, name), &scopes->node);
     loop_unlock(lock->client->loop);
     return true;
 }
 
 static void remove_and_free(dlock_lock *lock) {
-    guard *guard = lock->guard;
+    scopes *scopes = lock->scopes;
     loop_lock(lock->client->loop);
-    list_remove(&guard->node);
+    list_remove(&scopes->node);
     loop_unlock(lock->client->loop);
     dlock_lock_free(lock);
-    free(guard);
+    free(scopes);
 }
 
 static dlock_status begin_first(dlock_lock **out, dlock_client *client, const char *name,
                                 int64_t wait_ms, const dlock_lock_options *options) {
     dlock_status status = dlock_lock_new(out, client, name, options);
     if (status != DLOCK_OK) return status;
-    if (!add(*out, name)) {
+    if (!add_scopes(*out, name)) {
         dlock_lock_free(*out);
         *out = NULL;
         return error_set(DLOCK_NO_MEMORY, "");
     }
     status = dlock_acquire(*out, wait_ms);
-    if (status != DLOCK_OK) (*out)->guard->levels--;
+    if (status != DLOCK_OK) (*out)->scopes->levels--;
     return status;
 }
 
@@ -94,7 +94,7 @@ static const char *find_lack(const dlock_lock *outer, const dlock_lock_options *
         return "mode: the thread holds the lock shared, and would wait for itself";
     if (options->session && !lock_is_session(outer))
         return "session: the thread holds the lock without one";
-    if (options->min_replicas > outer->guard->min_replicas)
+    if (options->min_replicas > outer->scopes->min_replicas)
         return "min_replicas: the thread holds the lock with fewer";
     return NULL;
 }
@@ -103,14 +103,14 @@ static dlock_status begin_nested(dlock_lock *outer, int64_t wait_ms,
                                  const dlock_lock_options *given) {
     dlock_lock_options options;
     char text[OPTION_ERROR_SIZE];
-    outer->guard->scopes++;
+    outer->scopes->count++;
     const char *wrong = lock_read_options(&options, outer->client, given, text);
     if (wrong == NULL) wrong = find_lack(outer, &options);
     error_set(wrong == NULL ? DLOCK_OK : DLOCK_INVALID, wrong == NULL ? "" : wrong);
     if (wrong != NULL) return lock_finish(outer, DLOCK_INVALID, wrong);
     bool is_longer = options.lease_ms > outer->lease.rule.lease_ms;
     dlock_status status = dlock_acquire_for(outer, wait_ms, is_longer ? options.lease_ms : 0);
-    if (status == DLOCK_OK) outer->guard->levels++;
+    if (status == DLOCK_OK) outer->scopes->levels++;
     return status;
 }
 
@@ -119,7 +119,7 @@ static dlock_status begin_nested(dlock_lock *outer, int64_t wait_ms,
 dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wait_ms,
                               const dlock_lock_options *options) {
     dlock_scope scope = {.lock = NULL};
-    if (client != NULL && name != NULL) scope.lock = find(client, name);
+    if (client != NULL && name != NULL) scope.lock = find_scoped(client, name);
     scope.got = scope.lock != NULL ? begin_nested(scope.lock, wait_ms, options)
                                    : begin_first(&scope.lock, client, name, wait_ms, options);
     return scope;
@@ -128,12 +128,12 @@ dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wa
 /* Levels that the program took and did not give back end with the last scope. A level that the
  * program has released is fine: the other scopes keep theirs. */
 static dlock_status release_level(dlock_lock *lock) {
-    bool is_gone = dlock_get_state(lock) == DLOCK_STATE_LOST;
-    int others = --lock->guard->levels;
+    bool is_lost = dlock_get_state(lock) == DLOCK_STATE_LOST;
+    int others = --lock->scopes->levels;
     bool is_released = lock->depth <= others;
     if (others == 0 && lock->depth > 1) lock->depth = 1;
     dlock_status status = is_released ? DLOCK_OK : dlock_release(lock);
-    return status == DLOCK_OK && is_gone ? DLOCK_LOST : status;
+    return status == DLOCK_OK && is_lost ? DLOCK_LOST : status;
 }
 
 dlock_status dlock_scope_end(dlock_scope *scope) {
@@ -142,12 +142,12 @@ dlock_status dlock_scope_end(dlock_scope *scope) {
     if (lock == NULL) return scope->got;
     scope->lock = NULL;
     if (scope->got == DLOCK_OK) scope->got = release_level(lock);
-    if (--lock->guard->scopes == 0) remove_and_free(lock);
+    if (--lock->scopes->count == 0) remove_and_free(lock);
     return scope->got;
 }
 
-dlock_status dlock_guard(dlock_client *client, const char *name, int64_t wait_ms,
-                         const dlock_lock_options *options, dlock_body body, void *arg) {
+dlock_status dlock_scope_run(dlock_client *client, const char *name, int64_t wait_ms,
+                             const dlock_lock_options *options, dlock_body body, void *arg) {
     dlock_scope scope = dlock_scope_begin(client, name, wait_ms, options);
     body(scope.lock, scope.got, arg);
     return dlock_scope_end(&scope);
