@@ -301,12 +301,12 @@ static waiter *find_waiter(const lock_entry *entry, lock_token token) {
     return waiting == NULL ? NULL : queues_find_token(waiting, token);
 }
 
-/* The token has got the lock by a request of its own while its session was away, and does not
- * wait any more. */
+/* The token has got the lock by a request of its own, and does not wait any more. It can do both:
+ * its session was away, or a grant was taken back and is not ended yet (session_waits.h). */
 static void end_own_wait(const lock_entry *entry, lock_token token) {
     waiter *own = find_waiter(entry, token);
     if (own == NULL) return;
-    queues_leave(own);
+    queues_give_up(own);
     waiters_supersede(own);
 }
 
@@ -344,6 +344,7 @@ transition_answer transition_acquire(lock_entry *entry, const lock_request *requ
     switch (verdict) {
     case LOCK_AGAIN:
         grant_again(entry, request, RedisModule_GetClientId(entry->ctx));
+        end_own_wait(entry, request->token);
         return TRANSITION_HELD;
     case LOCK_OTHER_MODE:
         return TRANSITION_OTHER_MODE;
@@ -413,10 +414,11 @@ static void count_hold(const lock_entry *entry) {
         stats_add(&stats_hold_us, now.wall_us - fence_given_us(entry->held.fence, now));
 }
 
+/* The token of a grant that was taken back, and is not ended yet, holds and waits. */
 bool transition_release(lock_entry *entry, lock_token token) {
     end_if_over(entry);
+    end_wait(entry, token);
     if (!find_holder(entry, token)) {
-        end_wait(entry, token);
         stats_count(STATS_REFUSED);
         return false;
     }

@@ -32,13 +32,14 @@ SHOWN = 20  # violations of one kind
 @dataclasses.dataclass
 class Rules:
     """What is promised in a scenario. unsafe_kinds: kinds of locks that may be held twice there;
-    unsafe_odd: locks with odd numbers may, since no replica acknowledges them; then their fences
-    rise only as far as the clocks agree. has_fences: a plain Redis has none. is_judged: else all is
-    counted, and nothing is a violation, for locks of others."""
+    unsafe_odd: locks with odd numbers may, since no replica acknowledges them. has_fences: a plain
+    Redis has none. fence_slack: a fence may be lower than an earlier one by less than this.
+    is_judged: else all is counted, and nothing is a violation, for locks of others."""
     lease: int = 600 * MS
     unsafe_kinds: str = "s"
     unsafe_odd: bool = False
     has_fences: bool = True
+    fence_slack: int = 0
     are_updates_safe: bool = True
     is_judged: bool = True
     bounds: Bounds = dataclasses.field(default_factory=Bounds)
@@ -74,8 +75,7 @@ def check(processes, rules, outages=(), values=None):
     for name, tenures in by_name.items():
         tenures.sort(key=lambda tenure: tenure.begin)
         _check_exclusion(name, tenures, rules, report)
-        if rules.has_fences:
-            _check_fences(name, tenures, report)
+        _check_fences(name, tenures, rules, report)
     _check_stuck(processes, by_name, rules, outages, report)
     if values is not None:
         _check_updates(processes, values, rules, report)
@@ -155,7 +155,7 @@ def _check_exclusion(name, tenures, rules, report):
         heapq.heappush(held, (tenure.end(), order, tenure))
 
 
-def _check_fences(name, tenures, report):
+def _check_fences(name, tenures, rules, report):
     """Those granted before another asked have smaller fences; shared ones are compared only with
     exclusive ones. A lock that is handed on within a process keeps its fence."""
     is_hot = chr(name >> 16) == "h"
@@ -169,14 +169,18 @@ def _check_fences(name, tenures, report):
             fences[before.process] = max(fences.get(before.process, 0), before.fence)
             ceiling[bool(before.mode)] = max(ceiling[bool(before.mode)], before.fence)
             granted += 1
-        for is_shared in (False,) if tenure.mode else (False, True):
-            if tenure.fence > ceiling[is_shared]:
-                continue
-            for process, fence in largest[is_shared].items():
-                may_equal = is_hot and process == tenure.process
-                if fence > tenure.fence or fence == tenure.fence and not may_equal:
-                    report.add("fences", f"{name_text(name)}: {tenure} after fence {fence} of "
-                               f"process {process}")
+        worst = max(((fence, process) for is_shared in ((False,) if tenure.mode else (False, True))
+                     if tenure.fence <= ceiling[is_shared]
+                     for process, fence in largest[is_shared].items()
+                     if fence > tenure.fence or fence == tenure.fence
+                     and not (is_hot and process == tenure.process)), default=None)
+        if worst is None:
+            continue
+        is_promised = rules.has_fences and worst[0] - tenure.fence >= rules.fence_slack
+        report.counts["fences back" if is_promised else "fences back, not promised"] += 1
+        if is_promised:
+            report.add("fences", f"{name_text(name)}: {tenure} after fence {worst[0]} of "
+                       f"process {worst[1]}")
 
 
 # -- all ------------------------------------------------------------------------------------------
@@ -267,11 +271,24 @@ def _check_updates(processes, values, rules, report):
 # -- a run ----------------------------------------------------------------------------------------
 
 
+def read_run(folder):
+    """run.json, and the rules in it."""
+    run = json.loads((folder / "run.json").read_text())
+    return run, Rules(**{**run["rules"], "bounds": Bounds(**run["rules"]["bounds"])})
+
+
+def read_histories(folder, run):
+    """(number, records) of each process. One that was killed at once has left nothing."""
+    for number in range(run["workers"]):
+        path = folder / f"worker-{number}.history"
+        if path.exists():
+            yield number, read_file(path)
+
+
 def check_folder(folder):
     """A run that torture.py has left: run.json, faults.jsonl, worker-N.history."""
     folder = pathlib.Path(folder)
-    run = json.loads((folder / "run.json").read_text())
-    rules = Rules(**{**run["rules"], "bounds": Bounds(**run["rules"]["bounds"])})
+    run, rules = read_run(folder)
     faults = [json.loads(line) for path in sorted(folder.glob("faults*.jsonl"))
               for line in path.read_text().splitlines()]
     outages = [(fault["at"], fault["to"]) for fault in faults if fault["outage"]]
@@ -279,9 +296,8 @@ def check_folder(folder):
     for fault in faults:
         if fault["kind"] == "SIGSTOP of a worker":
             stops[fault["target"]].append((fault["at"], fault["to"]))
-    paths = {number: folder / f"worker-{number}.history" for number in range(run["workers"])}
-    processes = [Process(number, read_file(path), rules.bounds, stops[number])
-                 for number, path in paths.items() if path.exists()]  # else killed at once
+    processes = [Process(number, records, rules.bounds, stops[number])
+                 for number, records in read_histories(folder, run)]
     report = check(processes, rules, outages, run["values"])
     report.counts["faults"] = len(faults)
     for sentence in run["troubles"] if rules.is_judged else ():

@@ -28,7 +28,9 @@ typedef enum record_kind {
     RECORD_RELEASE = 12,  /* call */
     RECORD_RELEASED = 13, /* return */
     RECORD_WRITE = 14,    /* an update is sent; number: its id, other: the id that was read */
-    RECORD_WRITTEN = 15   /* number: the id; status: an update_result */
+    RECORD_WRITTEN = 15,  /* number: the id; status: an update_result */
+    RECORD_TOKEN = 16     /* of the acquire that returns next: the random digits of its token, in
+                           * number and other */
 } record_kind;
 
 typedef struct record {

@@ -1,5 +1,5 @@
 """The checker finds each kind of broken promise in a history into which it was planted, and finds
-nothing in the same history without it."""
+nothing in the same history without it. The second judge agrees about each of these histories."""
 
 import pathlib
 import sys
@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import export  # noqa: E402
 import records  # noqa: E402
 from checker import Rules, check  # noqa: E402
 from proxy import end_of_command  # noqa: E402
@@ -56,9 +57,12 @@ def violations(*histories, rules=None, **more):
     for each in histories:
         each.records = [record for record in each.records if record[6] != records.FREED]
         each.add(max(record[0] for record in each.records) / MS, records.FREED)
-    processes = [Process(each.number, sorted(each.records, key=lambda record: record[0]),
-                         rules.bounds) for each in histories]
-    return check(processes, rules, **more).violations
+        each.records.sort(key=lambda record: record[0])
+    processes = [Process(each.number, each.records, rules.bounds) for each in histories]
+    report = check(processes, rules, **more)
+    lines = export.operations([(each.number, each.records) for each in histories], rules, {})
+    assert not list(export.compare(report, lines))
+    return report.violations
 
 
 def test_a_good_history_has_no_violation():
@@ -114,6 +118,12 @@ def test_a_fence_that_does_not_rise_is_found(fence):
     histories = History(0).hold(0, 1, 10, 100), History(1).hold(11, 12, 20, fence)
     assert violations(*histories).keys() == {"fences"}
     assert not violations(*histories, rules=Rules(has_fences=False))
+
+
+def test_a_fence_may_be_back_by_less_than_the_slack():
+    histories = History(0).hold(0, 1, 10, 100), History(1).hold(11, 12, 20, 70)
+    assert not violations(*histories, rules=Rules(fence_slack=31))
+    assert violations(*histories, rules=Rules(fence_slack=30)).keys() == {"fences"}
 
 
 def test_a_fence_of_who_asked_before_the_grant_may_be_smaller():

@@ -84,7 +84,8 @@ class Run:
         return words + (f" WAY={self.way}" if self.way != "guard" else "")
 
     def go(self):
-        """The report of the checker."""
+        """The report of the checker. A judge that disagrees with it is a violation, too."""
+        import export
         from checker import check_folder
         scenario = find_scenario(self.name)()
         self.troubles = []
@@ -103,7 +104,10 @@ class Run:
             except AssertionError as failure:
                 self.troubles.append(str(failure)[-2000:])
         self._write_run(scenario)
-        return check_folder(self.folder)
+        report = check_folder(self.folder)
+        for sentence in export.compare(report, export.operations_of(self.folder)):
+            report.add("judges", sentence)
+        return report
 
     def settings(self, scenario):
         return scenario.settings()

@@ -236,11 +236,18 @@ static void judge_busy(routed_run *run) {
     }
 }
 
-/* The lease of a lock that lasts as long as the session is counted like the session. */
+/* The lease of a lock that lasts as long as the session is counted like the session. If the server
+ * has forgotten the session since the request was sent, the lock may have ended with it: only
+ * another reply tells whether the new session keeps the lock. */
 static void judge_success(routed_run *run) {
     attempt *attempt = run->attempt;
-    const tie *tie = run_tie(run);
+    tie *tie = run_tie(run);
     if (tie != NULL && tie->is_endless) {
+        if (run->is_session_new) {
+            tie->is_forgotten = false;
+            send_request(run);
+            return;
+        }
         attempt->asked_us = presence_renewed_us(&tie->guest);
         attempt->lease_ms = presence_timeout_ms(&tie->guest);
     }
@@ -377,6 +384,7 @@ static void take_event(guest *guest, const session_event *event) {
     if (event->kind == EVENT_GRANTED) {
         tie *tie = run_tie(run);
         if (tie != NULL) tie->is_lost = tie->is_forgotten = false; /* earlier than the grant */
+        run->is_session_new = false;
         attempt->fence = event->fence;
         attempt->asked_us = event->sent_us - event->age_ms * 1000;
         attempt_set_result(attempt, DLOCK_OK, false, "");

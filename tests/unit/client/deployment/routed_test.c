@@ -371,13 +371,24 @@ TEST(a_loss_before_a_grant_by_an_event_is_of_an_earlier_grant) {
     CHECK(!stage.tie.is_lost);
 }
 
-TEST(a_session_that_is_forgotten_before_the_reply_with_the_grant_is_noted) {
+/* The lock may have ended with the session, and the reply be older than that. */
+TEST(a_grant_whose_session_is_forgotten_before_its_reply_is_asked_for_again) {
     start_tied(true, false, 0);
     open_session(0);
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION");
     hang_up(0);
     say(2, "*2\r\n:2\r\n*0\r\n");
     say(1, ":7\r\n");
-    CHECK_DONE(DLOCK_OK, false);
+    CHECK_EQUAL(stage.done_count, 0);
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION");
+    say(1, "$-1\r\n");
+    CHECK_DONE(DLOCK_BUSY, false);
+}
+
+TEST(a_grant_whose_session_is_forgotten_after_its_reply_is_noted) {
+    hold_tied();
+    hang_up(0);
+    say(2, "*2\r\n:2\r\n*0\r\n");
     CHECK(stage.tie.is_forgotten);
 }
 
