@@ -4,9 +4,12 @@
 
 #include <string.h>
 
+bool lock_is_token(lock_token one, lock_token other) {
+    return one.length == other.length && memcmp(one.bytes, other.bytes, one.length) == 0;
+}
+
 bool lock_is_held_by(const lock_state *held, lock_token token) {
-    return held != NULL && held->token.length == token.length &&
-           memcmp(held->token.bytes, token.bytes, token.length) == 0;
+    return held != NULL && lock_is_token(held->token, token);
 }
 
 bool lock_has_room(const lock_state *held, int64_t holder_count, const lock_request *request,

@@ -21,6 +21,9 @@
 /* The most holders a lock can have, whatever the settings say. */
 #define LOCK_HOLDERS_MAX 100000
 
+/* The most names that one request can take. */
+#define LOCK_NAMES_MAX 64
+
 /* The holder's identity, any bytes. Borrowed: valid as long as the memory with the bytes. */
 typedef struct lock_token {
     const char *bytes;
@@ -91,6 +94,8 @@ bool lock_has_room(const lock_state *held, int64_t holder_count, const lock_requ
 static inline int64_t lock_first_fence(const lock_state *held, const lock_request *request) {
     return held->fence - (request->fences > 0 ? request->fences - 1 : 0);
 }
+
+bool lock_is_token(lock_token one, lock_token other);
 
 /* Does token hold the lock? RELEASE and EXTEND rely on the same rule. held is NULL if the lock
  * is free. */

@@ -105,6 +105,13 @@ bool server_is_replaying(RedisModuleCtx *ctx) {
     return (RedisModule_GetContextFlags(ctx) & replayed) != 0;
 }
 
+static server_write judge_probe(RedisModuleCallReply *reply, int reason) {
+    bool is_allowed = reply != NULL && RedisModule_CallReplyType(reply) != REDISMODULE_REPLY_ERROR;
+    if (reply != NULL) RedisModule_FreeCallReply(reply);
+    if (is_allowed) return SERVER_MAY_WRITE;
+    return reason == EPERM ? SERVER_NOT_OURS : SERVER_WRITE_LATER;
+}
+
 /* E turns errors into replies. Without E, Valkey 9.1 crashes when the server refuses the probe. */
 server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name) {
     errno = 0;
@@ -112,11 +119,18 @@ server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name) {
     RedisModuleCallReply *reply =
         RedisModule_Call(ctx, REPLICATE_COMMAND, "SEsccc", name, "-", "1", "1");
     is_probing = false;
-    int reason = errno;
-    bool is_allowed = reply != NULL && RedisModule_CallReplyType(reply) != REDISMODULE_REPLY_ERROR;
-    if (reply != NULL) RedisModule_FreeCallReply(reply);
-    if (is_allowed) return SERVER_MAY_WRITE;
-    return reason == EPERM ? SERVER_NOT_OURS : SERVER_WRITE_LATER;
+    return judge_probe(reply, errno);
+}
+
+/* Redis answers EPERM for keys of a slot that is moving unless all are here. */
+server_write server_may_write_all(RedisModuleCtx *ctx, RedisModuleString **names, int count) {
+    errno = 0;
+    is_probing = true;
+    RedisModuleCallReply *reply =
+        RedisModule_Call(ctx, REPLICATE_ALL_COMMAND, "SElvccc", (long long)count, names,
+                         (size_t)count, "-", "1", "1");
+    is_probing = false;
+    return judge_probe(reply, errno);
 }
 
 /* A module may have authenticated the client as a user of its own, who is not in the ACL. */
@@ -168,6 +182,25 @@ bool server_user_may_acquire(RedisModuleString *name, RedisModuleString *key) {
     static RedisModuleString *command;
     if (command == NULL) command = make_word("dlock.acquire");
     return may_run(name, command, key);
+}
+
+/* The count and the token are not checked, and the token may be any word. */
+bool server_user_may_acquire_all(RedisModuleString *name, RedisModuleString **keys, int count) {
+    static RedisModuleString *command;
+    RedisModuleString *argv[LOCK_NAMES_MAX + 3];
+    if (command == NULL) command = make_word("dlock.acquireall");
+    RedisModuleUser *user = RedisModule_GetModuleUserFromUserName(name);
+    if (user == NULL) return false;
+    argv[0] = command;
+    argv[1] = RedisModule_CreateStringFromLongLong(NULL, count);
+    for (int i = 0; i < count; i++)
+        argv[2 + i] = keys[i];
+    argv[2 + count] = command;
+    bool is_allowed =
+        RedisModule_ACLCheckCommandPermissions(user, argv, count + 3) == REDISMODULE_OK;
+    RedisModule_FreeString(NULL, argv[1]);
+    RedisModule_FreeModuleUser(user);
+    return is_allowed;
 }
 
 bool server_user_may_watch(RedisModuleString *name, RedisModuleString *key) {
