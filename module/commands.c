@@ -63,7 +63,8 @@ static bool has_locks(const request_locks *locks, lock_token token) {
 
 /* Some well-formed requests are refused all the same: because the client has no connection, or
  * because of a setting. A token that has the lock, or a place in the queue, keeps it. */
-static bool is_allowed_or_reply(const request_locks *locks, const lock_request *request) {
+static ALWAYS_INLINE bool is_allowed_or_reply(const request_locks *locks,
+                                              const lock_request *request) {
     const char *error = NULL;
     if (request->is_session && request->via == NULL && !caller_has_connection(locks->ctx))
         error = "ERR SESSION needs a connection: scripts, modules and DLOCK.GUARD have none";
@@ -81,8 +82,8 @@ static bool is_allowed_or_reply(const request_locks *locks, const lock_request *
 
 /* Replies unless the request has to wait. False: it has to. held: the lock, if the request has it
  * now. */
-static bool reply_acquired(RedisModuleCtx *ctx, transition_answer answer,
-                           const lock_request *request, const lock_state *held) {
+static ALWAYS_INLINE bool reply_acquired(RedisModuleCtx *ctx, transition_answer answer,
+                                         const lock_request *request, const lock_state *held) {
     bool may_wait = request->wait_ms > 0 && answer != TRANSITION_HELD &&
                     answer != TRANSITION_OTHER_MODE &&
                     (request->via != NULL || caller_may_block(ctx));
@@ -116,8 +117,22 @@ static int cmd_acquire(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     return REDISMODULE_OK;
 }
 
+/* In a cluster the server has checked the first name only. While the slot moves, some of the locks
+ * may be at the other node already. */
+static bool are_here_or_reply(RedisModuleCtx *ctx, RedisModuleString **names, int count) {
+    const char *error = NULL;
+    if (!server_is_cluster() || server_is_replaying(ctx)) return true;
+    if (!server_share_slot(names, count))
+        error = "CROSSSLOT the names are not in one slot: give all of them the same hash tag";
+    else if (server_may_write_all(ctx, names + 1, count - 1) == SERVER_NOT_OURS)
+        error = "TRYAGAIN the slot of these locks is moving, and not all of them are here";
+    if (error != NULL) RedisModule_ReplyWithError(ctx, error);
+    return error == NULL;
+}
+
 static bool open_all_or_reply(lock_set *set, RedisModuleCtx *ctx, RedisModuleString **names,
                               int count, lock_access access) {
+    if (!are_here_or_reply(ctx, names, count)) return false;
     if (transition_all_open(set, ctx, names, count, access)) return true;
     RedisModule_ReplyWithError(ctx, REDISMODULE_ERRORMSG_WRONGTYPE);
     return false;
@@ -331,7 +346,6 @@ static int cmd_apply_all(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
     int count;
     lock_state state;
     lock_set set;
-    if (server_is_probing()) return RedisModule_ReplyWithSimpleString(ctx, "OK");
     if (!is_replaying_or_reply(ctx, "ERR DLOCK.APPLYALL is internal: " ONLY_REPLAYED))
         return REDISMODULE_OK;
     if (!args_parse_names_or_reply(ctx, argv, argc, &count)) return REDISMODULE_OK;
@@ -544,14 +558,17 @@ static bool has_count(const command *row) {
     return row->key_flags != 0 && row->args[0].known.type == REDISMODULE_ARG_TYPE_INTEGER;
 }
 
-/* The server finds the keys by their positions, without a call into the module. The key numbers of
- * RM_CreateCommand() cannot say that a count comes first. */
+/* The server finds the keys by itself, without a call into the module (getkeys-api): newer servers
+ * would call it in an I/O thread, before they know whether the client has logged in. */
 static int register_row(RedisModuleCtx *ctx, const command *row) {
-    int key = row->key_flags != 0 && !has_count(row);
-    if (RedisModule_CreateCommand(ctx, row->name, row->handler, row->flags, key, key, key) !=
+    int key = row->key_flags == 0 ? 0 : has_count(row) ? 2 : 1;
+    if (RedisModule_CreateCommand(ctx, row->name, row->handler, row->flags, key, key, key > 0) !=
         REDISMODULE_OK)
         return REDISMODULE_ERR;
 
+    /* For clusters, servers look at positions only: of several keys, at the first. This key is
+     * among those that follow their number, so the spec is marked as one that names no key. The
+     * handler looks at the slots of the others. */
     RedisModuleCommandKeySpec key_specs[] = {
         {
             .flags = row->key_flags,
@@ -561,8 +578,12 @@ static int register_row(RedisModuleCtx *ctx, const command *row) {
             .fk.range = {.lastkey = 0, .keystep = 1, .limit = 0},
         },
         {0},
+        {0},
     };
     if (has_count(row)) {
+        key_specs[1] = key_specs[0];
+        key_specs[1].flags = REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_NOT_KEY;
+        key_specs[1].bs.index.pos = 2;
         key_specs[0].find_keys_type = REDISMODULE_KSPEC_FK_KEYNUM;
         key_specs[0].fk.keynum.keynumidx = 0;
         key_specs[0].fk.keynum.firstkey = 1;

@@ -2,12 +2,6 @@
 /* lock_state.c - the rules of a lock, as pure functions. */
 #include "lock_state.h"
 
-#include <string.h>
-
-bool lock_is_token(lock_token one, lock_token other) {
-    return one.length == other.length && memcmp(one.bytes, other.bytes, one.length) == 0;
-}
-
 bool lock_is_held_by(const lock_state *held, lock_token token) {
     return held != NULL && lock_is_token(held->token, token);
 }

@@ -8,6 +8,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+/* For what both ACQUIRE and ACQUIREALL, or both RELEASE and RELEASEALL, do: the calls would cost the
+ * commands for one lock one percent of their instructions. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 #define LOCK_TOKEN_MAX 256
 
@@ -29,6 +34,10 @@ typedef struct lock_token {
     const char *bytes;
     size_t length;
 } lock_token;
+
+static inline bool lock_is_token(lock_token one, lock_token other) {
+    return one.length == other.length && memcmp(one.bytes, other.bytes, one.length) == 0;
+}
 
 /* A lock of the module, or a plain string: the SET NX PX lock of another client, which has
  * neither fence nor lease. */
@@ -94,8 +103,6 @@ bool lock_has_room(const lock_state *held, int64_t holder_count, const lock_requ
 static inline int64_t lock_first_fence(const lock_state *held, const lock_request *request) {
     return held->fence - (request->fences > 0 ? request->fences - 1 : 0);
 }
-
-bool lock_is_token(lock_token one, lock_token other);
 
 /* Does token hold the lock? RELEASE and EXTEND rely on the same rule. held is NULL if the lock
  * is free. */

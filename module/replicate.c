@@ -26,8 +26,9 @@ void replicate_init(void) {
 }
 
 /* key_words: how many words are about the keys. */
-static void replicate_in_place(RedisModuleCtx *ctx, RedisModuleString **argv,
-                               RedisModuleString *command, int key_words, int64_t fence) {
+static ALWAYS_INLINE void replicate_in_place(RedisModuleCtx *ctx, RedisModuleString **argv,
+                                             RedisModuleString *command, int key_words,
+                                             int64_t fence) {
     RedisModuleString *own_command = argv[WORD_COMMAND], *own_word = argv[key_words + WORD_FENCE];
     RedisModuleString *word = RedisModule_CreateStringFromLongLong(NULL, fence);
     argv[WORD_COMMAND] = command;

@@ -17,6 +17,7 @@
  * probe uses a command of the module, because an operator may have renamed any other command. */
 #include "server.h"
 
+#include "cluster_slot.h"
 #include "replicate.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -105,13 +106,6 @@ bool server_is_replaying(RedisModuleCtx *ctx) {
     return (RedisModule_GetContextFlags(ctx) & replayed) != 0;
 }
 
-static server_write judge_probe(RedisModuleCallReply *reply, int reason) {
-    bool is_allowed = reply != NULL && RedisModule_CallReplyType(reply) != REDISMODULE_REPLY_ERROR;
-    if (reply != NULL) RedisModule_FreeCallReply(reply);
-    if (is_allowed) return SERVER_MAY_WRITE;
-    return reason == EPERM ? SERVER_NOT_OURS : SERVER_WRITE_LATER;
-}
-
 /* E turns errors into replies. Without E, Valkey 9.1 crashes when the server refuses the probe. */
 server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name) {
     errno = 0;
@@ -119,18 +113,30 @@ server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name) {
     RedisModuleCallReply *reply =
         RedisModule_Call(ctx, REPLICATE_COMMAND, "SEsccc", name, "-", "1", "1");
     is_probing = false;
-    return judge_probe(reply, errno);
+    int reason = errno;
+    bool is_allowed = reply != NULL && RedisModule_CallReplyType(reply) != REDISMODULE_REPLY_ERROR;
+    if (reply != NULL) RedisModule_FreeCallReply(reply);
+    if (is_allowed) return SERVER_MAY_WRITE;
+    return reason == EPERM ? SERVER_NOT_OURS : SERVER_WRITE_LATER;
 }
 
-/* Redis answers EPERM for keys of a slot that is moving unless all are here. */
 server_write server_may_write_all(RedisModuleCtx *ctx, RedisModuleString **names, int count) {
-    errno = 0;
-    is_probing = true;
-    RedisModuleCallReply *reply =
-        RedisModule_Call(ctx, REPLICATE_ALL_COMMAND, "SElvccc", (long long)count, names,
-                         (size_t)count, "-", "1", "1");
-    is_probing = false;
-    return judge_probe(reply, errno);
+    server_write permission = SERVER_MAY_WRITE;
+    for (int i = 0; i < count && permission == SERVER_MAY_WRITE; i++)
+        permission = server_may_write(ctx, names[i]);
+    return permission;
+}
+
+static uint16_t slot_of(RedisModuleString *name) {
+    size_t length;
+    const char *bytes = RedisModule_StringPtrLen(name, &length);
+    return cluster_slot(bytes, length);
+}
+
+bool server_share_slot(RedisModuleString **names, int count) {
+    for (int i = 1; i < count; i++)
+        if (slot_of(names[i]) != slot_of(names[0])) return false;
+    return true;
 }
 
 /* A module may have authenticated the client as a user of its own, who is not in the ACL. */

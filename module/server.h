@@ -64,6 +64,9 @@ server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name);
 /* The same for several locks, which are all changed in one step. */
 server_write server_may_write_all(RedisModuleCtx *ctx, RedisModuleString **names, int count);
 
+/* Are the keys in one hash slot? */
+bool server_share_slot(RedisModuleString **names, int count);
+
 /* The ACL user of the calling client, which the caller frees; NULL if there is no such user. */
 RedisModuleString *server_user(RedisModuleCtx *ctx);
 
@@ -77,7 +80,7 @@ bool server_user_may_acquire(RedisModuleString *user, RedisModuleString *name);
 bool server_user_may_acquire_all(RedisModuleString *user, RedisModuleString **names, int count);
 bool server_user_may_watch(RedisModuleString *user, RedisModuleString *name);
 
-/* Is the running command only a probe of the functions above? */
+/* Is the running DLOCK.APPLY only the probe of server_may_write()? */
 bool server_is_probing(void);
 
 /* True while the dataset is frozen (CLIENT PAUSE, FAILOVER): a write would abort the server. */

@@ -67,8 +67,8 @@ static void tie(lock_entry *entry, const lock_request *request, uint64_t client)
 typedef enum grant_kind { GRANT_ALONE, GRANT_JOINING } grant_kind;
 
 /* Makes the holder that replicate_state() tells of next. */
-static void store(lock_entry *entry, const lock_request *request, uint64_t client, grant_kind kind,
-                  int64_t fence, const char *event) {
+static ALWAYS_INLINE void store(lock_entry *entry, const lock_request *request, uint64_t client,
+                                grant_kind kind, int64_t fence, const char *event) {
     lock_state granted = {
         .kind = LOCK_KIND_LOCK,
         .is_shared = request->is_shared,
@@ -454,7 +454,7 @@ static void end_wait(const lock_entry *entry, lock_token token) {
 }
 
 /* Does token hold the lock, so that it can leave now? Else its wait for the lock is over. */
-static bool begin_release(lock_entry *entry, lock_token token) {
+static ALWAYS_INLINE bool begin_release(lock_entry *entry, lock_token token) {
     end_if_over(entry);
     if (!find_holder(entry, token)) {
         end_wait(entry, token);
