@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* For what both ACQUIRE and ACQUIREALL, or both RELEASE and RELEASEALL, do: the calls would cost the
- * commands for one lock one percent of their instructions. */
+/* For what ACQUIRE and ACQUIREALL, or RELEASE and RELEASEALL, have in common: the calls would cost
+ * the commands for one lock a hundredth of their instructions. */
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
 #define LOCK_TOKEN_MAX 256

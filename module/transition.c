@@ -209,8 +209,9 @@ static void grant_again(lock_entry *entry, const lock_request *request, uint64_t
 
 /* Gives the lock to the first waiters: to one exclusive waiter, or to shared ones as long as there
  * is room. A waiter for several names is served later in the same step, by transition_all.c; until
- * then, and while one of its other locks is held, nobody behind it gets the lock. is_free: the lock is free, or its last holder is about to be replaced. RENAME, RESTORE
- * and SWAPDB can bring a lock that the token of a waiter holds already. */
+ * then, and while one of its other locks is held, nobody behind it gets the lock. is_free: the lock
+ * is free, or its last holder is about to be replaced. RENAME, RESTORE and SWAPDB can bring a lock
+ * that the token of a waiter holds already. */
 static void serve(lock_entry *entry, bool is_free) {
     while (is_free || entry->held.is_shared) {
         waiter *next = transition_next_waiter(entry);
