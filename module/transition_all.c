@@ -132,6 +132,13 @@ static bool has_places_or_reply(lock_set *set, const lock_request *request) {
     return true;
 }
 
+/* Does the token wait for one of the locks already? */
+static bool is_waiting(lock_set *set, lock_token token) {
+    for (int i = 0; i < set->names.count; i++)
+        if (transition_find_waiter(&set->entries[i], token) != NULL) return true;
+    return false;
+}
+
 /* The waiter whose places the request takes over: the one with its token and names. Other waits of
  * the token are over. */
 static waiter *find_older(lock_set *set, lock_token token) {
@@ -142,12 +149,12 @@ static waiter *find_older(lock_set *set, lock_token token) {
     return NULL;
 }
 
-/* A token that waits again may ask for something else than before, and may be served now. */
+/* A token that waits again may ask for something else than before, or may have stood in its own
+ * way: it may be served now. */
 void transition_all_wait_or_reply(lock_set *set, const lock_request *request) {
     if (!has_places_or_reply(set, request)) return;
-    waiter *older = find_older(set, request->token);
-    bool is_again = older != NULL;
-    transition_park(set->ctx, &set->names, request, older);
+    bool is_again = is_waiting(set, request->token);
+    transition_park(set->ctx, &set->names, request, find_older(set, request->token));
     if (is_again) queues_set_ready(transition_find_waiter(&set->entries[0], request->token));
     for (int i = 0; i < set->names.count; i++)
         transition_watch_new(&set->entries[i]);

@@ -249,7 +249,7 @@ def test_a_mode_cannot_change(both, at):
 
 def test_a_fence_and_a_run_of_fences_are_common_to_all(both, at):
     fence = both.acquire("me")
-    assert both.acquire("me", 60_000, "FENCE", fence + 1000) == fence + 1000
+    assert both.acquire("me", 60_000, "FENCE", fence + 60_000_000) == fence + 60_000_000
     first = both.acquire("me", 60_000, "FENCES", 10)
     assert [at(key).info()["fence"] for key in "ab"] == [first + 9] * 2
     assert at("a").acquire("me") == first + 9
@@ -457,6 +457,16 @@ def test_a_token_that_waits_for_other_names_waits_anew(server, three, first, sec
         key: ["behind", "me"] if key in wanted else ["behind"] for key in "abc"}
     three.release("holder"), three.release("behind")
     assert newer.answer() > 0
+
+
+def test_a_token_does_not_stand_in_its_own_way(server, three, at):
+    """Its older request was the only one in line for a free lock."""
+    at("b").acquire("holder")
+    [older] = queue_up(server, ["me"], keys=["a", "b"])
+    newer = Waiting(server, "me", keys=["a", "c"])
+    assert older.answer() is None
+    assert newer.answer() > 0
+    assert three.holders() == {"a": ["me"], "b": ["holder"], "c": ["me"]}
 
 
 def test_one_name_keeps_its_place_in_either_form(server, at):
