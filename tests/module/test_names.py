@@ -378,6 +378,23 @@ def test_requests_are_served_in_the_order_they_came(server, client):
     assert_nobody_waits(client)
 
 
+@pytest.mark.parametrize("order", ["cb", "bc"])
+def test_a_request_that_is_first_in_one_line_only_waits(server, three, at, order):
+    """All its locks are free, but an earlier request stands in line for one of them."""
+    at("a").acquire("x")
+    at("c").acquire("z")
+    [first] = queue_up(server, ["first"], keys=["a", "b"])
+    [second] = queue_up(server, ["second"], keys=list(order))
+    at("c").release("z")
+    assert not second.is_answered()
+    assert three.holders() == {"a": ["x"], "b": [], "c": []}
+    at("a").release("x")
+    assert first.answer() > 0
+    assert not second.is_answered()
+    at("b").release("first")
+    assert second.answer() > 0
+
+
 def test_a_circle_of_requests_is_no_deadlock(server, client):
     Locks(client, "a", "b", "c").acquire("holder")
     waiting = [queue_up(server, [x + y], keys=[x, y])[0] for x, y in ("ab", "bc", "ca")]

@@ -329,7 +329,7 @@ class Run:
     def acquire(self):
         choose = self.choose
         session, token = choose.choice(self.model.sessions), choose.choice(TOKENS)
-        keys = choose.sample(KEYS, choose.choice([1, 1, 1, 2, 2, 3]))
+        keys = choose.sample(KEYS, choose.choice([1, 1, 2, 2, 2, 3]))
         is_kept = choose.random() < 0.5
         grace = choose.choice(GRACES) if is_kept and choose.random() < 0.4 else None
         lease = choose.choice(LEASES) if not is_kept or choose.random() < 0.4 else None
