@@ -153,7 +153,8 @@ class Model:
     def acquire_all(self, reply, count, *words):
         """All or none, with one fence: a token that holds some of them, or all with different
         fences, gets a new one for all."""
-        keys, (token, _px, lease, *options) = words[:count], words[count:]
+        keys, token, lease, options = (words[:count], words[count], words[count + 2],
+                                        words[count + 3:])
         fence = options[options.index("FENCE") + 1] if "FENCE" in options else 0
         run = options[options.index("FENCES") + 1] if "FENCES" in options else 0
         limit = options[options.index("MAX") + 1] if "MAX" in options else MAX_HOLDERS
