@@ -142,18 +142,18 @@ void session_waits_drop(waiter *dropped) {
 /* -- away, back and ended */
 
 /* The token of a taken back grant may hold the locks under new ids, or wait again: its client has
- * asked again. Of several locks, some may be gone already. */
+ * asked again. Of several locks some may be gone, or held under new ids: then the others stay, since
+ * a request that waits must not hold a part. */
 static bool is_taken_back(session_wait *wait) {
-    bool is_held = false;
     if (wait->event.kind != &wait_kind || !wait->is_granted) return false;
     for (int i = 0; i < wait->waiter.place_count; i++) {
         const wait_place *place = waiter_place(&wait->waiter, i);
         const wait_queue *queue = queues_find(wait->db, place->name);
+        if (leases_tie(place->hold) == NULL) return false;
         if (queue != NULL && queues_find_token(queue, wait->waiter.request.token) != NULL)
             return false;
-        is_held |= leases_tie(place->hold) != NULL;
     }
-    return is_held;
+    return true;
 }
 
 static void become_wait(session *session, session_wait *wait) {

@@ -163,14 +163,17 @@ def test_a_grant_that_was_never_written_is_taken_back_everywhere(server, session
     assert session.read()[1][0][:3] == ["granted", "a", "me"]
 
 
-def test_a_grant_of_which_a_part_is_gone_is_taken_back(server, session, both, at):
+def test_a_grant_of_which_a_part_is_gone_is_not_taken_back(server, session, both):
+    """It would wait for all and hold a part. Its client is told of the grant, and of the loss."""
     both.acquire("holder")
-    session.wait("me", key=BOTH)
+    assert session.acquire("me", "SESSION", "WAIT", 60_000, key=BOTH) == "QUEUED"
     in_one_turn(both.client, ("DLOCK.RELEASEALL", 2, "a", "b", "holder"), ("DEL", "a"),
                 ("CLIENT", "KILL", "ID", session.id))
     let_turn(server)
-    assert both.holders() == {"a": [], "b": []}
-    assert stats(both.client)["session_waiters"] == 1
+    assert both.holders() == {"a": [], "b": ["me"]}
+    assert_nobody_waits(both.client)
+    told = session.come_back()
+    assert [event[:3] for event in told] == [["granted", "a", "me"], ["lost", "a", "me"]]
 
 
 def test_a_session_that_ends_leaves_all_queues(server, session, both, at):

@@ -271,8 +271,8 @@ class Model:
         self.take_back(session)
 
     def take_back(self, session):
-        """The grants that were never told, the last one first. Of several locks, some may be gone;
-        and a token that has asked again keeps what it has."""
+        """The grants that were never told, the last one first. A token that has asked again keeps
+        what it has, and so does one that has lost some of several locks."""
         for event in reversed(list(session.events)):
             wait = event.wait
             if wait is None or event.is_written:
@@ -281,7 +281,7 @@ class Model:
                 continue
             untold = [key for key, (hold, number) in event.holds.items()
                       if self.holds[key] is hold and hold.number == number]
-            if not untold:
+            if untold != wait.keys:
                 continue
             session.events.remove(event)
             for key in untold:
