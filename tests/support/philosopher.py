@@ -1,5 +1,6 @@
 """A process of test_philosophers.py: takes two or three locks in one step, moves a coin between
-their accounts, and gives them back, again and again, until the key "stop" is there.
+their accounts, and gives them back, again and again, until the key "stop" is there. Now and then it
+takes one lock only, as others do.
 
     philosopher.py PORT NAME wait|session
 
@@ -58,14 +59,17 @@ class Philosopher:
         count = 0
         while not self.wire.call("EXISTS", "stop"):
             count += 1
-            names = self.dice.sample(NAMES, self.dice.choice([2, 3]))
+            names = self.dice.sample(NAMES, self.dice.choice([1, 2, 2, 3, 3]))
             token = f"{self.name}.{count}"
             fence = self.take(names, token)
             if isinstance(fence, int):
                 self.eat(names, token, fence)
 
     def take(self, names, token):
-        words = ["DLOCK.ACQUIREALL", len(names), *names, token, "PX", LEASE_MS, "WAIT", WAIT_MS]
+        words = ["DLOCK.ACQUIREALL", len(names), *names]
+        if len(names) == 1:
+            words = ["DLOCK.ACQUIRE", *names]
+        words += [token, "PX", LEASE_MS, "WAIT", WAIT_MS]
         if self.session is None:
             return self.wire.call(*words)
         reply = "NOSESSION"
@@ -96,7 +100,7 @@ class Philosopher:
         coins = [int(coin) for coin in self.wire.call("MGET", *accounts)]
         time.sleep(self.dice.choice([0, 0, 0.001, 0.003]))
         coins[0] -= 1
-        coins[1] += 1
+        coins[-1] += 1
         self.wire.call("EVAL", MOVE, len(names), *names, token, fence, *coins)
         chance = self.dice.random()
         if chance < 0.8:
