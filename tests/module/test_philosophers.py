@@ -53,10 +53,9 @@ class Table:
         words = [sys.executable, PHILOSOPHER, str(self.server.port), f"{SEED}.{self.born}", kind]
         return subprocess.Popen(words)
 
-    def dine(self, seconds):
+    def dine(self, is_over):
         self.seats = [self.seat() for _ in range(PROCESSES)]
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        while not is_over():
             time.sleep(self.dice.uniform(0.02, 0.2))
             number = self.dice.randrange(PROCESSES)
             guest = self.seats[number]
@@ -142,13 +141,13 @@ def check_order(asked, served):
             last[name] = came[token]
 
 
-def judge(server, seconds, table):
+def judge(server, table, is_over):
     print(f"DLOCK_SEED={SEED}")
     client = server.client()
     for name in NAMES:
         client.set(f"account:{name}", COINS)
     stream = ReplicationStream(server)
-    table.dine(seconds)
+    table.dine(is_over)
     table.leave(client)
     wait_until(lambda: stats(client)["held"] == 0, "the last leases to end")
     wait_until(lambda: stats(client)["queues"] == 0, "the last waiters to leave")
@@ -164,14 +163,14 @@ def judge(server, seconds, table):
         fences = [int(fence) for fence in client.lrange(f"fences:{name}", 0, -1)]
         assert fences == sorted(set(fences)), f"a fence of {name} went back"
     print(f"{len(asked)} requests, {len(served)} of them served, {table.born} processes")
-    assert len(served) > 10 * seconds, "too little happened to prove anything"
 
 
-def test_philosophers_neither_starve_nor_collide(server, table):
-    judge(server, 4, table)
+def test_philosophers_neither_starve_nor_collide(server, client, table):
+    judge(server, table, lambda: stats(client)["granted"] >= 500)
 
 
 @pytest.mark.limit(180, "lasts a minute")
 @pytest.mark.long("one minute of philosophers")
 def test_philosophers_neither_starve_nor_collide_for_a_minute(server, table):
-    judge(server, 60, table)
+    until = time.monotonic() + 60
+    judge(server, table, lambda: time.monotonic() >= until)
