@@ -15,6 +15,7 @@
 #include "settings.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <strings.h>
 
 enum {
@@ -78,6 +79,32 @@ static bool parse_number_or_reply(RedisModuleCtx *ctx, RedisModuleString **words
     if (*value != 0) return fail(ctx, "ERR %s is given twice", option);
     if (i + 1 == count) return fail(ctx, "ERR %s needs a value%s", option, unit);
     return parse_word_or_reply(ctx, words[i + 1], option, max, hint, value);
+}
+
+static bool is_same(RedisModuleString *one, RedisModuleString *other) {
+    size_t length, other_length;
+    const char *bytes = RedisModule_StringPtrLen(one, &length);
+    const char *other_bytes = RedisModule_StringPtrLen(other, &other_length);
+    return length == other_length && memcmp(bytes, other_bytes, length) == 0;
+}
+
+bool args_parse_names_or_reply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
+                               int *name_count) {
+    char buffer[SHOWN_MAX + 1];
+    int64_t count;
+    if (!parse_word_or_reply(ctx, argv[1], "count", LOCK_NAMES_MAX, "how many names follow",
+                             &count))
+        return false;
+    if (count > argc - 3)
+        return fail(ctx, "ERR count is %d, but only %d words follow: the names and the token",
+                    (int)count, argc - 2);
+    RedisModuleString **names = argv + 2;
+    for (int64_t i = 1; i < count; i++)
+        for (int64_t j = 0; j < i; j++)
+            if (is_same(names[i], names[j]))
+                return fail(ctx, "ERR the name '%s' is given twice", shown(names[i], buffer));
+    *name_count = (int)count;
+    return true;
 }
 
 static bool parse_px_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count, int i,

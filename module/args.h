@@ -12,6 +12,11 @@
 /* A token of 1..LOCK_TOKEN_MAX bytes. */
 bool args_parse_token_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, lock_token *token);
 
+/* The names in the arguments of a command: "command count key [key ...]", and at least one word
+ * after them. All names are different. */
+bool args_parse_names_or_reply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
+                               int *name_count);
+
 /* The arguments of ACQUIRE after the key:
  * "token PX ms [WAIT ms] [VIA id] [SESSION [GRACE ms]] [SHARED [MAX n]] [FENCE n]
  * [FENCES n]". */

@@ -58,8 +58,7 @@ typedef struct blocked_wait {
     int64_t answered_us;       /* when the reply was decided */
     list_node node;            /* in the list due, told_now or to_close */
     struct blocked_wait *next; /* in a bucket of told clients */
-    lease_ref hold;            /* hold, fence and lease_end_us: only for GRANTED */
-    int64_t fence;
+    int64_t fence;             /* fence and lease_end_us: only for GRANTED */
     int64_t lease_end_us;
     const char *error;       /* only for SENT_AWAY */
     RedisModuleString *user; /* NULL: not in the ACL */
@@ -170,6 +169,7 @@ static void told_add(blocked_wait *wait) {
 }
 
 static void free_wait(blocked_wait *wait) {
+    queues_forget(&wait->waiter);
     if (wait->user != NULL) RedisModule_FreeString(NULL, wait->user);
     RedisModule_Free(wait);
 }
@@ -202,9 +202,9 @@ static bool is_closed_after_reply(RedisModuleCtx *ctx, uint64_t client) {
 
 void blocked_client_gone(RedisModuleCtx *ctx, uint64_t client) {
     if (list_is_empty(&told_now)) return;
-    for (const blocked_wait *wait = *told_bucket(client); wait != NULL; wait = wait->next)
+    for (blocked_wait *wait = *told_bucket(client); wait != NULL; wait = wait->next)
         if (wait->waiter.client == client && !is_closed_after_reply(ctx, client))
-            sessions_abandon(wait->hold);
+            queues_abandon(&wait->waiter);
 }
 
 /* -- the event loop */
@@ -252,7 +252,7 @@ static int on_unblock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
         queues_give_up(&wait->waiter);
         wait->answer = REFUSED;
     } else if (wait->answer == GRANTED) {
-        sessions_abandon(wait->hold);
+        queues_abandon(&wait->waiter);
         wait->answer = REFUSED;
     }
     return reply(ctx, wait);
@@ -266,7 +266,7 @@ static void on_disconnect(RedisModuleCtx *ctx, RedisModuleBlockedClient *handle)
     if (wait->is_delivered) return; /* on_free() decides */
     due_remove(wait);
     if (wait->answer == WAITING) queues_give_up(&wait->waiter);
-    if (wait->answer == GRANTED) sessions_abandon(wait->hold);
+    if (wait->answer == GRANTED) queues_abandon(&wait->waiter);
     wait->answer = REFUSED;
 }
 
@@ -275,7 +275,7 @@ static void on_free(RedisModuleCtx *ctx, void *privdata) {
     blocked_wait *wait = privdata;
     bool is_dropped = wait->is_delivered && RedisModule_BlockedClientDisconnected(ctx);
     bool is_granted = wait->is_delivered && wait->answer == GRANTED;
-    if (is_dropped && is_granted) sessions_abandon(wait->hold);
+    if (is_dropped && is_granted) queues_abandon(&wait->waiter);
     if (is_dropped) {
         list_append(&to_close, &wait->node);
         server_alarm(0);
@@ -321,17 +321,17 @@ bool blocked_is_full(void) {
     return parked_count >= server_max_parked();
 }
 
-void blocked_park(RedisModuleCtx *ctx, RedisModuleString *name, const lock_request *request,
+void blocked_park(RedisModuleCtx *ctx, const wait_names *names, const lock_request *request,
                   waiter *older) {
     blocked_wait *wait = make_wait(ctx, request);
     parked_count++;
     idle_turns = 0;
     follow_event_loop(true);
     if (older != NULL)
-        queues_replace(older, &wait->waiter);
+        queues_replace(older, names, &wait->waiter);
     else
-        queues_append(RedisModule_GetSelectedDb(ctx), name, &wait->waiter);
-    RedisModuleString *key = make_key_to_block_on(name);
+        queues_append(names, &wait->waiter);
+    RedisModuleString *key = make_key_to_block_on(names->names[0]);
     wait->handle =
         RedisModule_BlockClientOnKeys(ctx, on_key_ready, on_unblock, on_free, 0, &key, 1, wait);
     RedisModule_SetDisconnectCallback(wait->handle, on_disconnect);
@@ -343,14 +343,13 @@ void blocked_supersede(waiter *older) {
     due_add((blocked_wait *)older);
 }
 
-bool blocked_is_permitted(const waiter *waiting) {
+bool blocked_is_permitted(waiter *waiting) {
     RedisModuleString *user = ((const blocked_wait *)waiting)->user;
-    return user == NULL || server_user_may_acquire(user, waiting->queue->name);
+    return user == NULL || queues_is_permitted(waiting, user);
 }
 
-void blocked_grant(waiter *granted, lease_ref hold, int64_t fence, int64_t lease_end_us) {
+void blocked_grant(waiter *granted, int64_t fence, int64_t lease_end_us) {
     blocked_wait *wait = (blocked_wait *)granted;
-    wait->hold = hold;
     wait->fence = fence;
     wait->lease_end_us = lease_end_us;
     answer_soon(wait, GRANTED);

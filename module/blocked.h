@@ -16,20 +16,21 @@ void blocked_init(void);
 /* Do so many clients wait that others could not connect any more? */
 bool blocked_is_full(void);
 
-/* Parks the calling client in the queue for the lock; the reply comes later. older: the waiter with
- * the same token, whose place the client takes over; NULL: none. */
-void blocked_park(RedisModuleCtx *ctx, RedisModuleString *name, const lock_request *request,
+/* Parks the calling client in the queue of each name; the reply comes later. older: the waiter with
+ * the same token and names, whose places the client takes over; NULL: none. */
+void blocked_park(RedisModuleCtx *ctx, const wait_names *names, const lock_request *request,
                   waiter *older);
 
 /* Another call has taken over the place of the waiter: its client gets null. */
 void blocked_supersede(waiter *older);
 
 /* May the user of the waiter still have the lock, by the ACL? */
-bool blocked_is_permitted(const waiter *waiting);
+bool blocked_is_permitted(waiter *waiting);
 
-/* Each function takes the waiter out of its queue. The client gets the reply at the end of the
- * current turn of the event loop, or soon after: the fence of the hold; null; an error. */
-void blocked_grant(waiter *granted, lease_ref hold, int64_t fence, int64_t lease_end_us);
+/* Each function takes the waiter out of its queues. The client gets the reply at the end of the
+ * current turn of the event loop, or soon after: the fence of the holds, which are in its places;
+ * null; an error. */
+void blocked_grant(waiter *granted, int64_t fence, int64_t lease_end_us);
 void blocked_refuse(waiter *refused);
 void blocked_send_away(waiter *sent, const char *error);
 

@@ -21,12 +21,16 @@
 #include "session_commands.h"
 #include "sessions.h"
 #include "settings.h"
-#include "transition.h"
+#include "transition_all.h"
 
 #define HELD_SHARED                                                                                \
     "ERR token holds this lock as SHARED: release it before asking for it without SHARED"
 #define HELD_EXCLUSIVE                                                                             \
     "ERR token holds this lock without SHARED: release it before asking for it as SHARED"
+
+#define ONLY_REPLAYED "only a master, or a file that is loaded, may send it"
+#define HELD_PARTLY                                                                                \
+    "ERR token holds some of these locks, and cannot wait for the others: release it first"
 
 /* The key is the first argument after the name of the command. */
 static bool open_or_reply(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString **argv,
@@ -45,35 +49,59 @@ static bool has_token(lock_entry *entry, lock_token token) {
     return transition_has(entry, token);
 }
 
+/* The locks of a request: the entry, or, if it is NULL, the set. */
+typedef struct request_locks {
+    RedisModuleCtx *ctx;
+    lock_entry *entry;
+    lock_set *set;
+} request_locks;
+
+static bool has_locks(const request_locks *locks, lock_token token) {
+    return locks->entry != NULL ? has_token(locks->entry, token)
+                                : transition_all_has(locks->set, token);
+}
+
 /* Some well-formed requests are refused all the same: because the client has no connection, or
  * because of a setting. A token that has the lock, or a place in the queue, keeps it. */
-static bool is_allowed_or_reply(lock_entry *entry, const lock_request *request) {
+static ALWAYS_INLINE bool is_allowed_or_reply(const request_locks *locks,
+                                              const lock_request *request) {
     const char *error = NULL;
-    if (request->is_session && request->via == NULL && !caller_has_connection(entry->ctx))
+    if (request->is_session && request->via == NULL && !caller_has_connection(locks->ctx))
         error = "ERR SESSION needs a connection: scripts, modules and DLOCK.GUARD have none";
-    else if (settings.drain && !has_token(entry, request->token))
+    else if (settings.drain && !has_locks(locks, request->token))
         error = "ERR the server is about to run without locks: dlock.drain is yes";
     else if (settings.require_noeviction && server_may_evict_locks() &&
-             !has_token(entry, request->token))
+             !has_locks(locks, request->token))
         error = "ERR maxmemory-policy can evict locks, and dlock.require-noeviction is yes";
     else if (request->is_session && request->via != NULL && mailbox_is_full() &&
-             !has_token(entry, request->token))
+             !has_locks(locks, request->token))
         error = MAILBOX_FULL;
-    if (error != NULL) RedisModule_ReplyWithError(entry->ctx, error);
+    if (error != NULL) RedisModule_ReplyWithError(locks->ctx, error);
     return error == NULL;
 }
 
-static void acquire(lock_entry *entry, const lock_request *request) {
-    RedisModuleCtx *ctx = entry->ctx;
-    transition_answer answer = transition_acquire(entry, request);
+/* Replies unless the request has to wait. False: it has to. held: the lock, if the request has it
+ * now. */
+static ALWAYS_INLINE bool reply_acquired(RedisModuleCtx *ctx, transition_answer answer,
+                                         const lock_request *request, const lock_state *held) {
+    bool may_wait = request->wait_ms > 0 && answer != TRANSITION_HELD &&
+                    answer != TRANSITION_OTHER_MODE &&
+                    (request->via != NULL || caller_may_block(ctx));
     if (answer == TRANSITION_HELD)
-        RedisModule_ReplyWithLongLong(ctx, lock_first_fence(&entry->held, request));
+        RedisModule_ReplyWithLongLong(ctx, lock_first_fence(held, request));
     else if (answer == TRANSITION_OTHER_MODE)
         RedisModule_ReplyWithError(ctx, request->is_shared ? HELD_EXCLUSIVE : HELD_SHARED);
-    else if (request->wait_ms > 0 && (request->via != NULL || caller_may_block(ctx)))
-        transition_wait_or_reply(entry, request);
-    else
+    else if (may_wait && answer == TRANSITION_PART)
+        RedisModule_ReplyWithError(ctx, HELD_PARTLY);
+    else if (!may_wait)
         RedisModule_ReplyWithNull(ctx);
+    return !may_wait || answer == TRANSITION_PART;
+}
+
+static void acquire(lock_entry *entry, const lock_request *request) {
+    transition_answer answer = transition_acquire(entry, request);
+    if (!reply_acquired(entry->ctx, answer, request, &entry->held))
+        transition_wait_or_reply(entry, request);
 }
 
 /* DLOCK.ACQUIRE key token PX lease-ms [WAIT wait-ms] [VIA session] [SESSION [GRACE grace-ms]]
@@ -83,8 +111,53 @@ static int cmd_acquire(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     lock_entry entry;
     if (!args_parse_acquire_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
-    if (is_allowed_or_reply(&entry, &request)) acquire(&entry, &request);
-    lock_store_close(&entry);
+    request_locks locks = {.ctx = ctx, .entry = &entry};
+    if (is_allowed_or_reply(&locks, &request)) acquire(&entry, &request);
+    transition_close(&entry);
+    return REDISMODULE_OK;
+}
+
+/* In a cluster the server has checked the first name only. While the slot moves, some of the locks
+ * may be at the other node already. */
+static bool are_here_or_reply(RedisModuleCtx *ctx, RedisModuleString **names, int count) {
+    const char *error = NULL;
+    if (!server_is_cluster() || server_is_replaying(ctx)) return true;
+    if (!server_share_slot(names, count))
+        error = "CROSSSLOT the names are not in one slot: give all of them the same hash tag";
+    else if (server_may_write_all(ctx, names + 1, count - 1) == SERVER_NOT_OURS)
+        error = "TRYAGAIN the slot of these locks is moving, and not all of them are here";
+    if (error != NULL) RedisModule_ReplyWithError(ctx, error);
+    return error == NULL;
+}
+
+static bool open_all_or_reply(lock_set *set, RedisModuleCtx *ctx, RedisModuleString **names,
+                              int count, lock_access access) {
+    if (!are_here_or_reply(ctx, names, count)) return false;
+    if (transition_all_open(set, ctx, names, count, access)) return true;
+    RedisModule_ReplyWithError(ctx, REDISMODULE_ERRORMSG_WRONGTYPE);
+    return false;
+}
+
+static void acquire_all(lock_set *set, const lock_request *request) {
+    transition_answer answer = transition_all_acquire(set, request);
+    if (!reply_acquired(set->ctx, answer, request, &set->entries[0].held))
+        transition_all_wait_or_reply(set, request);
+}
+
+/* DLOCK.ACQUIREALL count key [key ...] token, and the options of ACQUIRE */
+static int cmd_acquire_all(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    int count;
+    lock_request request;
+    lock_set set;
+    if (!args_parse_names_or_reply(ctx, argv, argc, &count)) return REDISMODULE_OK;
+    RedisModuleString **names = argv + 2, **words = names + count;
+    if (!args_parse_acquire_or_reply(ctx, words, argc - 2 - count, &request)) return REDISMODULE_OK;
+    if (!open_all_or_reply(&set, ctx, names, count, LOCK_WRITE)) return REDISMODULE_OK;
+    set.argv = argv;
+    set.argc = argc;
+    request_locks locks = {.ctx = ctx, .set = &set};
+    if (is_allowed_or_reply(&locks, &request)) acquire_all(&set, &request);
+    transition_all_close(&set);
     return REDISMODULE_OK;
 }
 
@@ -95,8 +168,22 @@ static int cmd_release(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     if (!args_parse_token_or_reply(ctx, argv[2], &token)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
     bool was_held = transition_release(&entry, token);
-    lock_store_close(&entry);
+    transition_close(&entry);
     return RedisModule_ReplyWithLongLong(ctx, was_held);
+}
+
+/* DLOCK.RELEASEALL count key [key ...] token */
+static int cmd_release_all(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    int count;
+    lock_token token;
+    lock_set set;
+    if (!args_parse_names_or_reply(ctx, argv, argc, &count)) return REDISMODULE_OK;
+    if (argc != count + 3) return RedisModule_WrongArity(ctx);
+    if (!args_parse_token_or_reply(ctx, argv[count + 2], &token)) return REDISMODULE_OK;
+    if (!open_all_or_reply(&set, ctx, argv + 2, count, LOCK_WRITE)) return REDISMODULE_OK;
+    int released = transition_all_release(&set, token);
+    transition_all_close(&set);
+    return RedisModule_ReplyWithLongLong(ctx, released);
 }
 
 /* DLOCK.EXTEND key token PX lease-ms */
@@ -106,7 +193,7 @@ static int cmd_extend(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (!args_parse_extend_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
     transition_answer answer = transition_extend(&entry, &request);
-    lock_store_close(&entry);
+    transition_close(&entry);
     if (answer == TRANSITION_KEPT)
         return RedisModule_ReplyWithError(ctx, "ERR this hold has no lease of its own: it lasts as "
                                                "long as its session");
@@ -173,9 +260,10 @@ static void reply_queue(RedisModuleCtx *ctx, const wait_queue *waiting, int64_t 
     RedisModule_ReplyWithArray(ctx, (long)count);
     for (size_t i = 0; i < count; i++) {
         const waiter *listed = shown[i];
-        RedisModule_ReplyWithMap(ctx, 6);
+        RedisModule_ReplyWithMap(ctx, 7);
         reply_token(ctx, listed->request.token);
         reply_mode(ctx, listed->request.is_shared);
+        reply_number(ctx, "names", listed->place_count);
         reply_number(ctx, "waited", (now_us - listed->parked_us) / 1000);
         reply_number(ctx, "left", ms_left(listed->end.key - now_us));
         reply_number(ctx, "client", (int64_t)listed->client);
@@ -201,15 +289,16 @@ static long visit_holders(RedisModuleCtx *ctx, lock_entry *entry, bool is_shown)
 static void reply_lock(RedisModuleCtx *ctx, lock_entry *entry, long holder_count,
                        int64_t waiters_shown) {
     const wait_queue *waiting = queues_find(entry->db, entry->name);
+    bool is_string = entry->is_held && entry->value == NULL;
     RedisModule_ReplyWithMap(ctx, waiters_shown > 0 ? 5 : 4);
-    reply_word(ctx, "kind", entry->value != NULL ? "lock" : "string");
-    reply_mode(ctx, entry->held.is_shared);
+    reply_word(ctx, "kind", is_string ? "string" : "lock");
+    reply_mode(ctx, entry->is_held && entry->held.is_shared);
     RedisModule_ReplyWithSimpleString(ctx, "holders");
     RedisModule_ReplyWithArray(ctx, holder_count);
-    if (entry->value != NULL)
-        visit_holders(ctx, entry, true);
-    else
+    if (is_string)
         reply_holder(ctx, entry);
+    else if (entry->value != NULL)
+        visit_holders(ctx, entry, true);
     reply_number(ctx, "waiters", waiting == NULL ? 0 : waiting->length);
     if (waiters_shown > 0) reply_queue(ctx, waiting, waiters_shown, entry->now_us);
 }
@@ -221,7 +310,9 @@ static int cmd_info(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (!args_parse_info_or_reply(ctx, argv + 2, argc - 2, &waiters_shown)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_READ)) return REDISMODULE_OK;
     long holder_count = entry.value != NULL ? visit_holders(ctx, &entry, false) : entry.is_held;
-    if (holder_count > 0)
+    /* A request for several names may wait for a free lock: it waits for another of its names. */
+    bool is_waited_for = waiters_shown > 0 && queues_find(entry.db, entry.name) != NULL;
+    if (holder_count > 0 || is_waited_for)
         reply_lock(ctx, &entry, holder_count, waiters_shown);
     else
         RedisModule_ReplyWithNull(ctx);
@@ -229,18 +320,41 @@ static int cmd_info(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return REDISMODULE_OK;
 }
 
+static bool is_replaying_or_reply(RedisModuleCtx *ctx, const char *error) {
+    if (server_is_replaying(ctx)) return true;
+    RedisModule_ReplyWithError(ctx, error);
+    return false;
+}
+
 /* DLOCK.APPLY key token fence lease-ms [SHARED]: applies a state that replicate.c has written */
 static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_state state;
     lock_entry entry;
     if (server_is_probing()) return RedisModule_ReplyWithSimpleString(ctx, "OK");
-    if (!server_is_replaying(ctx))
-        return RedisModule_ReplyWithError(ctx, "ERR DLOCK.APPLY is internal: only a master, or a "
-                                               "file that is loaded, may send it");
+    if (!is_replaying_or_reply(ctx, "ERR DLOCK.APPLY is internal: " ONLY_REPLAYED))
+        return REDISMODULE_OK;
     if (!args_parse_apply_or_reply(ctx, argv + 2, argc - 2, &state)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_OVERWRITE)) return REDISMODULE_OK;
     transition_apply(&entry, &state);
+    replicate_command(ctx);
     lock_store_close(&entry);
+    return RedisModule_ReplyWithSimpleString(ctx, "OK");
+}
+
+/* DLOCK.APPLYALL count key [key ...] token fence lease-ms [SHARED]: the same for several locks */
+static int cmd_apply_all(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    int count;
+    lock_state state;
+    lock_set set;
+    if (!is_replaying_or_reply(ctx, "ERR DLOCK.APPLYALL is internal: " ONLY_REPLAYED))
+        return REDISMODULE_OK;
+    if (!args_parse_names_or_reply(ctx, argv, argc, &count)) return REDISMODULE_OK;
+    if (argc < count + 5) return RedisModule_WrongArity(ctx);
+    RedisModuleString **names = argv + 2, **words = names + count;
+    if (!args_parse_apply_or_reply(ctx, words, argc - 2 - count, &state)) return REDISMODULE_OK;
+    if (!open_all_or_reply(&set, ctx, names, count, LOCK_OVERWRITE)) return REDISMODULE_OK;
+    transition_all_apply(&set, &state);
+    transition_all_close(&set);
     return RedisModule_ReplyWithSimpleString(ctx, "OK");
 }
 
@@ -248,9 +362,8 @@ static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
 static int cmd_clock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argc;
     int64_t base_us;
-    if (!server_is_replaying(ctx))
-        return RedisModule_ReplyWithError(ctx, "ERR DLOCK.CLOCK is internal: only a master, or a "
-                                               "file that is loaded, may send it");
+    if (!is_replaying_or_reply(ctx, "ERR DLOCK.CLOCK is internal: " ONLY_REPLAYED))
+        return REDISMODULE_OK;
     if (!args_parse_clock_or_reply(ctx, argv[1], &base_us)) return REDISMODULE_OK;
     fence_hear(base_us, 0, fences_time());
     replicate_command(ctx);
@@ -275,6 +388,9 @@ static const RedisModuleCommandInfoVersion info_version = {
 #define ARG(arg_name, arg_type, ...) \
     {.known = {.name = (arg_name), .type = REDISMODULE_ARG_TYPE_##arg_type, __VA_ARGS__}}
 #define ARG_KEY ARG("key", KEY, .key_spec_index = 0)
+#define ARG_KEYS \
+    ARG("count", INTEGER, .key_spec_index = -1), \
+    ARG("key", KEY, .key_spec_index = 0, .flags = REDISMODULE_CMD_ARG_MULTIPLE)
 #define ARG_WORD(arg_name, arg_type) ARG(arg_name, arg_type, .key_spec_index = -1)
 #define ARG_OPTION(arg_name, arg_type, word, arg_flags) \
     ARG(arg_name, arg_type, .key_spec_index = -1, .token = (word), .flags = (arg_flags))
@@ -292,22 +408,25 @@ static command_arg holding_args[] = {
     ARG_OPTION("grace-ms", INTEGER, "GRACE", REDISMODULE_CMD_ARG_OPTIONAL),
     ARG_END,
 };
-static command_arg acquire_args[] = {
-    ARG_KEY,
-    ARG_WORD("token", STRING),
-    ARG_OPTION("lease-ms", INTEGER, "PX", REDISMODULE_CMD_ARG_OPTIONAL),
-    ARG_OPTION("wait-ms", INTEGER, "WAIT", REDISMODULE_CMD_ARG_OPTIONAL),
-    ARG_OPTION("session", STRING, "VIA", REDISMODULE_CMD_ARG_OPTIONAL),
-    ARG("holding", BLOCK, .key_spec_index = -1, .flags = REDISMODULE_CMD_ARG_OPTIONAL,
-        .subargs = &holding_args->known),
-    ARG("sharing", BLOCK, .key_spec_index = -1, .flags = REDISMODULE_CMD_ARG_OPTIONAL,
-        .subargs = &shared_args->known),
-    ARG_OPTION("fence", INTEGER, "FENCE", REDISMODULE_CMD_ARG_OPTIONAL),
-    ARG_OPTION("count", INTEGER, "FENCES", REDISMODULE_CMD_ARG_OPTIONAL),
-    ARG_END,
-};
+/* clang-format off */
+#define ACQUIRE_OPTIONS                                                                            \
+    ARG_WORD("token", STRING),                                                                     \
+    ARG_OPTION("lease-ms", INTEGER, "PX", REDISMODULE_CMD_ARG_OPTIONAL),                           \
+    ARG_OPTION("wait-ms", INTEGER, "WAIT", REDISMODULE_CMD_ARG_OPTIONAL),                          \
+    ARG_OPTION("session", STRING, "VIA", REDISMODULE_CMD_ARG_OPTIONAL),                            \
+    ARG("holding", BLOCK, .key_spec_index = -1, .flags = REDISMODULE_CMD_ARG_OPTIONAL,             \
+        .subargs = &holding_args->known),                                                          \
+    ARG("sharing", BLOCK, .key_spec_index = -1, .flags = REDISMODULE_CMD_ARG_OPTIONAL,             \
+        .subargs = &shared_args->known),                                                           \
+    ARG_OPTION("fence", INTEGER, "FENCE", REDISMODULE_CMD_ARG_OPTIONAL),                           \
+    ARG_OPTION("count", INTEGER, "FENCES", REDISMODULE_CMD_ARG_OPTIONAL),                          \
+    ARG_END
+/* clang-format on */
+static command_arg acquire_args[] = {ARG_KEY, ACQUIRE_OPTIONS};
+static command_arg acquire_all_args[] = {ARG_KEYS, ACQUIRE_OPTIONS};
 static command_arg extend_args[] = {ARG_KEY, ARG_WORD("token", STRING), ARG_LEASE, ARG_END};
 static command_arg release_args[] = {ARG_KEY, ARG_WORD("token", STRING), ARG_END};
+static command_arg release_all_args[] = {ARG_KEYS, ARG_WORD("token", STRING), ARG_END};
 static command_arg info_args[] = {
     ARG_KEY,
     ARG_OPTION("count", INTEGER, "WAITERS", REDISMODULE_CMD_ARG_OPTIONAL),
@@ -329,14 +448,16 @@ static command_arg session_args[] = {
     ARG_END,
 };
 static command_arg watch_args[] = {ARG_KEY, ARG_WORD("session", STRING), ARG_END};
-static command_arg apply_args[] = {
-    ARG_KEY,
-    ARG_WORD("token", STRING),
-    ARG_WORD("fence", INTEGER),
-    ARG_WORD("lease-ms", INTEGER),
-    ARG_OPTION("shared", PURE_TOKEN, "SHARED", REDISMODULE_CMD_ARG_OPTIONAL),
-    ARG_END,
-};
+/* clang-format off */
+#define APPLY_WORDS                                                                                \
+    ARG_WORD("token", STRING),                                                                     \
+    ARG_WORD("fence", INTEGER),                                                                    \
+    ARG_WORD("lease-ms", INTEGER),                                                                 \
+    ARG_OPTION("shared", PURE_TOKEN, "SHARED", REDISMODULE_CMD_ARG_OPTIONAL),                      \
+    ARG_END
+/* clang-format on */
+static command_arg apply_args[] = {ARG_KEY, APPLY_WORDS};
+static command_arg apply_all_args[] = {ARG_KEYS, APPLY_WORDS};
 
 static command_arg clock_args[] = {ARG_WORD("base-us", INTEGER), ARG_END};
 
@@ -369,11 +490,23 @@ static const command table[] = {
      "Takes a lock, exclusive or shared, or waits for it. The reply is the fence, an integer above "
      "0, if token holds the lock now; else null, at once or when the wait is over.",
      acquire_args},
+    {"dlock.acquireall", cmd_acquire_all, "write deny-oom blocking", "write slow blocking", -4,
+     "O(N), where N is the number of keys",
+     REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
+     "Takes several locks in one step, all or none, or waits for all of them. The reply is that of "
+     "DLOCK.ACQUIRE, with one fence for all locks.",
+     acquire_all_args},
     {"dlock.release", cmd_release, "write fast", "write fast", 3, "O(1)",
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_DELETE,
      "Releases a lock. The reply is 1 if token held the lock, else 0. If token waits for the lock "
      "instead, its wait ends.",
      release_args},
+    {"dlock.releaseall", cmd_release_all, "write", "write slow", -4,
+     "O(N), where N is the number of keys",
+     REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_DELETE,
+     "Releases several locks in one step. The reply is the number of locks that token held. If "
+     "token waits for them instead, its wait ends.",
+     release_all_args},
     {"dlock.extend", cmd_extend, "write fast", "write fast", -3, "O(1)",
      REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
      "Makes a lease end lease-ms from now, or later if it already did. The reply is 1 if token "
@@ -408,6 +541,11 @@ static const command table[] = {
      "Internal: sets the state of a holder as the master or the append-only file says. The "
      "reply is OK.",
      apply_args},
+    {REPLICATE_ALL_COMMAND, cmd_apply_all, "write admin", "write slow admin dangerous", -6,
+     "O(N), where N is the number of keys", REDISMODULE_CMD_KEY_OW | REDISMODULE_CMD_KEY_UPDATE,
+     "Internal: sets the state of a holder of several locks, as DLOCK.APPLY does for one. The "
+     "reply is OK.",
+     apply_all_args},
     {REPLICATE_CLOCK_COMMAND, cmd_clock, "write admin fast", "write fast admin dangerous", 2,
      "O(1)", 0,
      "Internal: tells the clock from which a master, or the writer of the append-only file, takes "
@@ -415,12 +553,22 @@ static const command table[] = {
      clock_args},
 };
 
+/* Do the keys come after their number? */
+static bool has_count(const command *row) {
+    return row->key_flags != 0 && row->args[0].known.type == REDISMODULE_ARG_TYPE_INTEGER;
+}
+
+/* The server finds the keys by itself, without a call into the module (getkeys-api): newer servers
+ * would call it in an I/O thread, before they know whether the client has logged in. */
 static int register_row(RedisModuleCtx *ctx, const command *row) {
-    int key = row->key_flags != 0;
-    if (RedisModule_CreateCommand(ctx, row->name, row->handler, row->flags, key, key, key) !=
+    int key = row->key_flags == 0 ? 0 : has_count(row) ? 2 : 1;
+    if (RedisModule_CreateCommand(ctx, row->name, row->handler, row->flags, key, key, key > 0) !=
         REDISMODULE_OK)
         return REDISMODULE_ERR;
 
+    /* For clusters, servers look at positions only: of several keys, at the first. This key is
+     * among those that follow their number, so the spec is marked as one that names no key. The
+     * handler looks at the slots of the others. */
     RedisModuleCommandKeySpec key_specs[] = {
         {
             .flags = row->key_flags,
@@ -430,14 +578,24 @@ static int register_row(RedisModuleCtx *ctx, const command *row) {
             .fk.range = {.lastkey = 0, .keystep = 1, .limit = 0},
         },
         {0},
+        {0},
     };
+    if (has_count(row)) {
+        key_specs[1] = key_specs[0];
+        key_specs[1].flags = REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_NOT_KEY;
+        key_specs[1].bs.index.pos = 2;
+        key_specs[0].find_keys_type = REDISMODULE_KSPEC_FK_KEYNUM;
+        key_specs[0].fk.keynum.keynumidx = 0;
+        key_specs[0].fk.keynum.firstkey = 1;
+        key_specs[0].fk.keynum.keystep = 1;
+    }
     RedisModuleCommandInfo info = {
         .version = &info_version,
         .summary = row->summary,
         .complexity = row->complexity,
         .since = "0.1.0",
         .arity = row->arity,
-        .key_specs = key ? key_specs : NULL,
+        .key_specs = row->key_flags != 0 ? key_specs : NULL,
         .args = &row->args->known,
     };
     RedisModuleCommand *registered = RedisModule_GetCommand(ctx, row->name);

@@ -2,7 +2,7 @@
 /* dlock.c - the entry point of the module: registers everything, in the right order.
  *
  *   commands.c     the commands and their table          args.c         arguments of commands
- *   transition.c   the only place where a lock changes hands
+ *   transition.c   the only place where a lock changes hands; transition_all.c: several in one step
  *   work.c         work without a command: ends of leases, sessions and waits
  *   queues.c       the waiters of each lock              blocked.c      the clients of the waiters
  *   session.h, sessions.c  sessions and their holds      mailbox.c      their events

@@ -17,7 +17,6 @@
 #include "guard.h"
 
 #include "args.h"
-#include "cluster_slot.h"
 #include "guard_rules.h"
 #include "lock_store.h"
 #include "server.h"
@@ -42,20 +41,6 @@ static guard_check check(RedisModuleCtx *ctx, RedisModuleString *name, lock_toke
 }
 
 /* -- keys in a cluster */
-
-static uint16_t slot_of(RedisModuleString *key) {
-    size_t length;
-    const char *bytes = RedisModule_StringPtrLen(key, &length);
-    return cluster_slot(bytes, length);
-}
-
-/* The slot is compared here because RM_Call() accepts any slot of this node. Newer servers then
- * look for the key in the slot of the lock, where it is not. */
-static bool share_slot(RedisModuleString **keys, size_t count) {
-    for (size_t i = 1; i < count; i++)
-        if (slot_of(keys[i]) != slot_of(keys[0])) return false;
-    return true;
-}
 
 /* While the slot moves, some of its keys are at the other node. Redis refuses a command with
  * several keys then, unless all are here. The inner command alone may have just one key, which
@@ -83,7 +68,9 @@ static bool check_keys_or_reply(RedisModuleCtx *ctx, RedisModuleString *lock,
     for (size_t i = 1; i < count; i++)
         keys[i] =
             RedisModule_CreateStringFromCallReply(RedisModule_CallReplyArrayElement(found, i - 1));
-    bool is_good = share_slot(keys, count);
+    /* RM_Call() would accept any slot of this node. Newer servers then look for the key in the slot
+     * of the lock, where it is not. */
+    bool is_good = server_share_slot(keys, (int)count);
     if (is_good)
         is_good = are_here_or_reply(ctx, keys, count);
     else

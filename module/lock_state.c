@@ -2,11 +2,8 @@
 /* lock_state.c - the rules of a lock, as pure functions. */
 #include "lock_state.h"
 
-#include <string.h>
-
 bool lock_is_held_by(const lock_state *held, lock_token token) {
-    return held != NULL && held->token.length == token.length &&
-           memcmp(held->token.bytes, token.bytes, token.length) == 0;
+    return held != NULL && lock_is_token(held->token, token);
 }
 
 bool lock_has_room(const lock_state *held, int64_t holder_count, const lock_request *request,

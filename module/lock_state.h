@@ -8,6 +8,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+/* For what ACQUIRE and ACQUIREALL, or RELEASE and RELEASEALL, have in common: the calls would cost
+ * the commands for one lock a hundredth of their instructions. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 #define LOCK_TOKEN_MAX 256
 
@@ -21,11 +26,18 @@
 /* The most holders a lock can have, whatever the settings say. */
 #define LOCK_HOLDERS_MAX 100000
 
+/* The most names that one request can take. */
+#define LOCK_NAMES_MAX 64
+
 /* The holder's identity, any bytes. Borrowed: valid as long as the memory with the bytes. */
 typedef struct lock_token {
     const char *bytes;
     size_t length;
 } lock_token;
+
+static inline bool lock_is_token(lock_token one, lock_token other) {
+    return one.length == other.length && memcmp(one.bytes, other.bytes, one.length) == 0;
+}
 
 /* A lock of the module, or a plain string: the SET NX PX lock of another client, which has
  * neither fence nor lease. */

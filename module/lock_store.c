@@ -137,11 +137,14 @@ bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *
     return false;
 }
 
-void lock_store_close(lock_entry *entry) {
+static inline void close_key(lock_entry *entry) {
     RedisModule_CloseKey(entry->key);
     leases_release_name(entry->shared);
     entry->key = NULL;
     entry->is_held = false;
+}
+
+static ALWAYS_INLINE void tell(lock_entry *entry) {
     if (entry->is_changed) {
         RedisModule_SignalModifiedKey(entry->ctx, entry->name);
         watches_mark(entry->db, entry->name);
@@ -150,6 +153,19 @@ void lock_store_close(lock_entry *entry) {
         for (int64_t left = entry->events[i].count; left > 0; left--)
             RedisModule_NotifyKeyspaceEvent(entry->ctx, REDISMODULE_NOTIFY_MODULE,
                                             entry->events[i].name, entry->name);
+}
+
+void lock_store_close_key(lock_entry *entry) {
+    close_key(entry);
+}
+
+void lock_store_tell(lock_entry *entry) {
+    tell(entry);
+}
+
+void lock_store_close(lock_entry *entry) {
+    close_key(entry);
+    tell(entry);
 }
 
 void lock_store_notify(lock_entry *entry, const char *event) {

@@ -52,6 +52,11 @@ bool lock_store_open(lock_entry *entry, RedisModuleCtx *ctx, RedisModuleString *
                      lock_access access);
 void lock_store_close(lock_entry *entry);
 
+/* The two halves of lock_store_close(), for several keys: all of them are closed before the first
+ * event is sent. */
+void lock_store_close_key(lock_entry *entry);
+void lock_store_tell(lock_entry *entry);
+
 /* Sends a keyspace event once the key is closed: another module that listens may change the key. */
 void lock_store_notify(lock_entry *entry, const char *event);
 

@@ -2,14 +2,23 @@
 /* queues.c - see queues.h.
  *
  *   by_db      name -> queue, for each database
- *   buckets    token -> waiter, for each queue: the same token may wait again, or be released
+ *   buckets    token -> place, for each queue: the same token may wait again, or be released
  *   ends       when each wait ends (a heap)
  *   looks      when to look at each awaited lock again (a heap): Redis does not tell the module
  *              about the end of a plain string, or about an EXPIRE on a lock
- *   all        all queues; queues that have not seen the last queues_check_all() are in front */
+ *   all        all queues; queues that have not seen the last queues_check_all() are in front
+ *   ready      waiters for several names that may be served now
+ *
+ * A waiter for several names has a place in each of their queues, all with one number of arrival.
+ * It joins, leaves, steps aside and comes back in all of them at once. While it is first in a line
+ * and waits for another of its locks, it blocks the line, even if the lock there is free: whoever
+ * came first is first everywhere. So two such waiters never wait for each other. If one of them is
+ * blocked by another waiter, that one came earlier, and the earliest waiter of all is blocked by
+ * holders only. */
 #include "queues.h"
 
 #include "server.h"
+#include "sessions.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -19,58 +28,57 @@ static RedisModuleDict **by_db;
 static int db_count;
 static uint64_t hash_seed;
 static heap ends, looks;
-static list all;
+static list all, ready;
 static uint64_t last_queue_id, last_check;
 static int64_t last_arrival, waiter_count, queue_count;
 
 /* -- tokens */
 
 /* FNV-1a with a random start, so that nobody can choose tokens that share a bucket. */
-static waiter **bucket_of(const wait_queue *queue, lock_token token) {
+static wait_place **bucket_of(const wait_queue *queue, lock_token token) {
     uint64_t hash = hash_seed;
     for (size_t i = 0; i < token.length; i++)
         hash = (hash ^ (unsigned char)token.bytes[i]) * UINT64_C(0x100000001b3);
     return &queue->buckets[(hash ^ hash >> 32) & (queue->bucket_count - 1)];
 }
 
-static void put_into_bucket(waiter *added) {
-    waiter **bucket = bucket_of(added->queue, added->request.token);
+static void put_into_bucket(wait_place *added) {
+    wait_place **bucket = bucket_of(added->queue, added->owner->request.token);
     added->next_in_bucket = *bucket;
     *bucket = added;
 }
 
-/* A queue of n waiters has about n buckets. */
+/* A queue of n places has about n buckets. */
 static void grow_buckets(wait_queue *queue) {
-    waiter **old = queue->buckets;
+    wait_place **old = queue->buckets;
     uint32_t old_count = queue->bucket_count;
     queue->bucket_count = old_count == 0 ? BUCKETS_INITIAL : old_count * 2;
     queue->buckets = RedisModule_Calloc(queue->bucket_count, sizeof(queue->buckets[0]));
     for (uint32_t i = 0; i < old_count; i++)
-        for (waiter *each = old[i], *next; each != NULL; each = next) {
+        for (wait_place *each = old[i], *next; each != NULL; each = next) {
             next = each->next_in_bucket;
             put_into_bucket(each);
         }
     RedisModule_Free(old);
 }
 
-static void set_token(waiter *added) {
+static void set_token(wait_place *added) {
     if (added->queue->length >= added->queue->bucket_count) grow_buckets(added->queue);
     put_into_bucket(added);
 }
 
-static void forget_token(waiter *left) {
-    waiter **place = bucket_of(left->queue, left->request.token);
-    while (*place != left)
-        place = &(*place)->next_in_bucket;
-    *place = left->next_in_bucket;
+static void forget_token(wait_place *left) {
+    wait_place **link = bucket_of(left->queue, left->owner->request.token);
+    while (*link != left)
+        link = &(*link)->next_in_bucket;
+    *link = left->next_in_bucket;
 }
 
 waiter *queues_find_token(const wait_queue *queue, lock_token token) {
-    waiter *found = *bucket_of(queue, token);
-    while (found != NULL && (found->request.token.length != token.length ||
-                             memcmp(found->request.token.bytes, token.bytes, token.length) != 0))
+    const wait_place *found = *bucket_of(queue, token);
+    while (found != NULL && !lock_is_token(found->owner->request.token, token))
         found = found->next_in_bucket;
-    return found;
+    return found == NULL ? NULL : found->owner;
 }
 
 /* -- queues */
@@ -116,26 +124,8 @@ static void free_queue(wait_queue *old) {
     queue_count--;
 }
 
-static waiter *of_turn(heap_node *turn) {
-    return turn == NULL ? NULL : (waiter *)((char *)turn - offsetof(waiter, turn));
-}
-
-static void join(wait_queue *joined, waiter *added, int64_t arrival) {
-    added->queue = joined;
-    added->turn.key = arrival;
-    added->is_in_line = true;
-    heap_add(&joined->line, &added->turn);
-    heap_add(&ends, &added->end);
-    set_token(added);
-    server_alarm(added->end.key);
-}
-
-/* Takes the waiter out. The queue stays. */
-static void part(waiter *left) {
-    forget_token(left);
-    if (left->is_in_line) heap_remove(&left->queue->line, &left->turn);
-    heap_remove(&ends, &left->end);
-    left->queue = NULL;
+static wait_place *of_turn(heap_node *turn) {
+    return turn == NULL ? NULL : (wait_place *)((char *)turn - offsetof(wait_place, turn));
 }
 
 static wait_queue *find_or_make_queue(int db, RedisModuleString *name) {
@@ -143,61 +133,185 @@ static wait_queue *find_or_make_queue(int db, RedisModuleString *name) {
     return found != NULL ? found : make_queue(db, name);
 }
 
-void queues_append(int db, RedisModuleString *name, waiter *added) {
-    wait_queue *joined = find_or_make_queue(db, name);
-    join(joined, added, ++last_arrival);
-    joined->length++;
-    waiter_count++;
+/* -- places */
+
+static void make_places(waiter *added, const wait_names *names) {
+    size_t further = (size_t)names->count - 1;
+    added->place_count = names->count;
+    if (names->is_all) {
+        added->further =
+            RedisModule_Calloc(1, sizeof(further_places) + further * sizeof(wait_place));
+        added->further->owner = added;
+    }
+    for (int i = 0; i < names->count; i++) {
+        waiter_place(added, i)->owner = added;
+        waiter_place(added, i)->queue = find_or_make_queue(names->db, names->names[i]);
+        waiter_place(added, i)->name =
+            RedisModule_HoldString(NULL, waiter_place(added, i)->queue->name);
+    }
 }
 
-void queues_rejoin(int db, RedisModuleString *name, waiter *returned) {
-    wait_queue *joined = find_or_make_queue(db, name);
-    join(joined, returned, returned->turn.key);
-    joined->length++;
-    waiter_count++;
+/* The queues of its places are known. */
+static void join(waiter *added, int64_t arrival) {
+    for (int i = 0; i < added->place_count; i++) {
+        wait_place *each = waiter_place(added, i);
+        each->turn.key = arrival;
+        heap_add(&each->queue->line, &each->turn);
+        set_token(each);
+        each->queue->length++;
+    }
+    waiter_count += added->place_count;
+    added->is_in_line = true;
+    heap_add(&ends, &added->end);
+    server_alarm(added->end.key);
+}
+
+static void unset_ready(waiter *waiting) {
+    if (!waiter_is_for_all(waiting) || !waiting->further->is_ready) return;
+    waiting->further->is_ready = false;
+    list_remove(&ready, &waiting->further->node);
+}
+
+/* Takes the waiter out. The queues stay, and its places know them still. */
+static void part(waiter *left) {
+    for (int i = 0; i < left->place_count; i++) {
+        wait_place *each = waiter_place(left, i);
+        forget_token(each);
+        if (left->is_in_line) heap_remove(&each->queue->line, &each->turn);
+        each->queue->length--;
+    }
+    waiter_count -= left->place_count;
+    heap_remove(&ends, &left->end);
+    unset_ready(left);
+}
+
+static void leave_queue(wait_place *left) {
+    if (left->queue->length == 0) free_queue(left->queue);
+    left->queue = NULL;
+}
+
+void queues_append(const wait_names *names, waiter *added) {
+    make_places(added, names);
+    join(added, ++last_arrival);
+}
+
+void queues_rejoin(int db, waiter *returned) {
+    for (int i = 0; i < returned->place_count; i++)
+        waiter_place(returned, i)->queue = find_or_make_queue(db, waiter_place(returned, i)->name);
+    join(returned, returned->first.turn.key);
     queues_step_aside(returned);
 }
 
-void queues_replace(waiter *old, waiter *successor) {
-    wait_queue *joined = old->queue;
+void queues_replace(waiter *old, const wait_names *names, waiter *successor) {
+    make_places(successor, names);
     part(old);
-    join(joined, successor, old->turn.key);
+    join(successor, old->first.turn.key);
+    for (int i = 0; i < old->place_count; i++)
+        leave_queue(waiter_place(old, i));
 }
 
 void queues_leave(waiter *left) {
-    wait_queue *queue = left->queue;
     part(left);
-    queue->length--;
-    waiter_count--;
-    if (queue->length == 0) free_queue(queue);
+    for (int i = 0; i < left->place_count; i++)
+        leave_queue(waiter_place(left, i));
 }
 
-/* The new first one may have waited only for the old one, which has left the line. */
-static void mark_for_next(wait_queue *queue) {
+bool queues_is_permitted(waiter *waiting, RedisModuleString *user) {
+    if (!waiter_is_for_all(waiting)) return server_user_may_acquire(user, waiting->first.name);
+    RedisModuleString *names[LOCK_NAMES_MAX];
+    for (int i = 0; i < waiting->place_count; i++)
+        names[i] = waiter_place(waiting, i)->name;
+    return server_user_may_acquire_all(user, names, waiting->place_count);
+}
+
+void queues_abandon(waiter *granted) {
+    for (int i = 0; i < granted->place_count; i++)
+        sessions_abandon(waiter_place(granted, i)->hold);
+}
+
+void queues_forget(waiter *left) {
+    for (int i = 0; i < left->place_count; i++)
+        RedisModule_FreeString(NULL, waiter_place(left, i)->name);
+    RedisModule_Free(left->further);
+}
+
+/* The names of a request are all different, so that many matches are enough. */
+bool queues_has_names(waiter *waiting, const wait_names *names) {
+    if (waiting->place_count != names->count || waiting->first.queue->db != names->db) return false;
+    for (int i = 0; i < names->count; i++) {
+        const wait_queue *queue = queues_find(names->db, names->names[i]);
+        if (queue == NULL || queues_find_token(queue, waiting->request.token) != waiting)
+            return false;
+    }
+    return true;
+}
+
+/* The new first one may have waited only for the old one, which has left the line: if it is shared,
+ * if it is for several names, or if the old one was, and has kept it from a free lock. */
+static void mark_for_next(wait_queue *queue, const waiter *old) {
     const waiter *first = queues_first(queue);
-    if (first != NULL && first->request.is_shared) queues_mark(queue);
+    if (first != NULL &&
+        (first->request.is_shared || waiter_is_for_all(first) || waiter_is_for_all(old)))
+        queues_mark(queue);
 }
 
 void queues_step_aside(waiter *passed) {
-    bool was_first = queues_first(passed->queue) == passed;
-    heap_remove(&passed->queue->line, &passed->turn);
+    unset_ready(passed);
     passed->is_in_line = false;
-    if (was_first) mark_for_next(passed->queue);
+    for (int i = 0; i < passed->place_count; i++) {
+        wait_place *each = waiter_place(passed, i);
+        bool was_first = queues_first(each->queue) == passed;
+        heap_remove(&each->queue->line, &each->turn);
+        if (was_first) mark_for_next(each->queue, passed);
+    }
 }
 
 void queues_step_back(waiter *returned) {
-    wait_queue *queue = returned->queue;
-    heap_add(&queue->line, &returned->turn);
     returned->is_in_line = true;
-    if (queues_first(queue) == returned) queues_mark(queue);
+    for (int i = 0; i < returned->place_count; i++) {
+        wait_place *each = waiter_place(returned, i);
+        heap_add(&each->queue->line, &each->turn);
+        if (queues_first(each->queue) == returned) queues_mark(each->queue);
+    }
 }
 
 void queues_give_up(waiter *left) {
-    wait_queue *queue = left->queue;
-    bool was_first = queues_first(queue) == left;
-    bool was_last = queue->length == 1;
-    queues_leave(left);
-    if (was_first && !was_last) mark_for_next(queue);
+    _Static_assert(LOCK_NAMES_MAX <= 64, "one bit for each place");
+    uint64_t was_first = 0;
+    for (int i = 0; i < left->place_count; i++)
+        if (queues_first(waiter_place(left, i)->queue) == left) was_first |= UINT64_C(1) << i;
+    part(left);
+    for (int i = 0; i < left->place_count; i++) {
+        wait_place *each = waiter_place(left, i);
+        if (was_first & UINT64_C(1) << i) mark_for_next(each->queue, left);
+        leave_queue(each);
+    }
+}
+
+/* -- those that may be served */
+
+void queues_set_ready(waiter *waiting) {
+    if (waiting->further->is_ready) return;
+    waiting->further->is_ready = true;
+    list_append(&ready, &waiting->further->node);
+}
+
+bool queues_have_ready(void) {
+    return !list_is_empty(&ready);
+}
+
+waiter *queues_take_ready(void) {
+    further_places *first = LIST_OBJECT(ready.first, further_places, node);
+    if (first == NULL) return NULL;
+    waiter *taken = first->owner;
+    unset_ready(taken);
+    return taken;
+}
+
+bool queues_is_first_in_all(waiter *waiting) {
+    for (int i = 0; i < waiting->place_count; i++)
+        if (queues_first(waiter_place(waiting, i)->queue) != waiting) return false;
+    return true;
 }
 
 waiter *queues_first_end(void) {
@@ -205,14 +319,15 @@ waiter *queues_first_end(void) {
 }
 
 waiter *queues_first(const wait_queue *queue) {
-    return of_turn(heap_first(&queue->line));
+    const wait_place *first = of_turn(heap_first(&queue->line));
+    return first == NULL ? NULL : first->owner;
 }
 
 size_t queues_list(const wait_queue *queue, size_t max, waiter **found) {
     heap_node **turns = (heap_node **)found;
     size_t count = heap_lowest(&queue->line, max, turns);
     for (size_t i = 0; i < count; i++)
-        found[i] = of_turn(turns[i]);
+        found[i] = of_turn(turns[i])->owner;
     return count;
 }
 

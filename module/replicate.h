@@ -7,7 +7,10 @@
  *   DLOCK.APPLY key token fence lease-ms          token alone holds the lock; the lease starts now
  *   DLOCK.APPLY key token fence lease-ms SHARED   token holds the lock, with the other shared
  *                                                 holders, if there are any; the lease starts now
+ *   DLOCK.APPLYALL count key ... token fence lease-ms [SHARED]
+ *                                                 the same for several locks, in one step
  *   DLOCK.RELEASE key token                       token no longer holds the lock
+ *   DLOCK.RELEASEALL count key ... token          token no longer holds any of these locks
  *   DLOCK.CLOCK base-us                           the clock of fences (fence.h) */
 #ifndef DLOCK_REPLICATE_H
 #define DLOCK_REPLICATE_H
@@ -16,6 +19,7 @@
 #include "redismodule.h"
 
 #define REPLICATE_COMMAND       "dlock.apply"
+#define REPLICATE_ALL_COMMAND   "dlock.applyall"
 #define REPLICATE_CLOCK_COMMAND "dlock.clock"
 
 void replicate_init(void);
@@ -25,7 +29,13 @@ void replicate_init(void);
 void replicate_state(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
                      RedisModuleString *name, const lock_state *state);
 
-/* The running command (RELEASE, DLOCK.APPLY or DLOCK.CLOCK) is its own result: replicate it
+/* The holder is now in the given state at all these locks. argv: as above, of the running
+ * ACQUIREALL. */
+void replicate_states(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
+                      RedisModuleString **names, int count, const lock_state *state);
+
+/* The running command (RELEASE, DLOCK.APPLY or DLOCK.CLOCK, or one for several locks) is its own
+ * result: replicate it
  * unchanged. */
 void replicate_command(RedisModuleCtx *ctx);
 

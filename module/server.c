@@ -17,6 +17,7 @@
  * probe uses a command of the module, because an operator may have renamed any other command. */
 #include "server.h"
 
+#include "cluster_slot.h"
 #include "replicate.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -119,6 +120,25 @@ server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name) {
     return reason == EPERM ? SERVER_NOT_OURS : SERVER_WRITE_LATER;
 }
 
+server_write server_may_write_all(RedisModuleCtx *ctx, RedisModuleString **names, int count) {
+    server_write permission = SERVER_MAY_WRITE;
+    for (int i = 0; i < count && permission == SERVER_MAY_WRITE; i++)
+        permission = server_may_write(ctx, names[i]);
+    return permission;
+}
+
+static uint16_t slot_of(RedisModuleString *name) {
+    size_t length;
+    const char *bytes = RedisModule_StringPtrLen(name, &length);
+    return cluster_slot(bytes, length);
+}
+
+bool server_share_slot(RedisModuleString **names, int count) {
+    for (int i = 1; i < count; i++)
+        if (slot_of(names[i]) != slot_of(names[0])) return false;
+    return true;
+}
+
 /* A module may have authenticated the client as a user of its own, who is not in the ACL. */
 RedisModuleString *server_user(RedisModuleCtx *ctx) {
     RedisModuleString *name = RedisModule_GetClientUserNameById(ctx, RedisModule_GetClientId(ctx));
@@ -168,6 +188,25 @@ bool server_user_may_acquire(RedisModuleString *name, RedisModuleString *key) {
     static RedisModuleString *command;
     if (command == NULL) command = make_word("dlock.acquire");
     return may_run(name, command, key);
+}
+
+/* The count and the token are not checked, and the token may be any word. */
+bool server_user_may_acquire_all(RedisModuleString *name, RedisModuleString **keys, int count) {
+    static RedisModuleString *command;
+    RedisModuleString *argv[LOCK_NAMES_MAX + 3];
+    if (command == NULL) command = make_word("dlock.acquireall");
+    RedisModuleUser *user = RedisModule_GetModuleUserFromUserName(name);
+    if (user == NULL) return false;
+    argv[0] = command;
+    argv[1] = RedisModule_CreateStringFromLongLong(NULL, count);
+    for (int i = 0; i < count; i++)
+        argv[2 + i] = keys[i];
+    argv[2 + count] = command;
+    bool is_allowed =
+        RedisModule_ACLCheckCommandPermissions(user, argv, count + 3) == REDISMODULE_OK;
+    RedisModule_FreeString(NULL, argv[1]);
+    RedisModule_FreeModuleUser(user);
+    return is_allowed;
 }
 
 bool server_user_may_watch(RedisModuleString *name, RedisModuleString *key) {

@@ -61,6 +61,12 @@ typedef enum server_write {
  * outside of a command, so the module has to ask. */
 server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name);
 
+/* The same for several locks, which are all changed in one step. */
+server_write server_may_write_all(RedisModuleCtx *ctx, RedisModuleString **names, int count);
+
+/* Are the keys in one hash slot? */
+bool server_share_slot(RedisModuleString **names, int count);
+
 /* The ACL user of the calling client, which the caller frees; NULL if there is no such user. */
 RedisModuleString *server_user(RedisModuleCtx *ctx);
 
@@ -68,9 +74,10 @@ RedisModuleString *server_user(RedisModuleCtx *ctx);
  * another module runs the command for itself. */
 RedisModuleString *server_caller(RedisModuleCtx *ctx);
 
-/* May the user still send DLOCK.ACQUIRE, or DLOCK.WATCH, for the lock? An operator may have changed
- * its rules. */
+/* May the user still send DLOCK.ACQUIRE, or DLOCK.WATCH, for the lock, or DLOCK.ACQUIREALL for all
+ * of them? An operator may have changed its rules. */
 bool server_user_may_acquire(RedisModuleString *user, RedisModuleString *name);
+bool server_user_may_acquire_all(RedisModuleString *user, RedisModuleString **names, int count);
 bool server_user_may_watch(RedisModuleString *user, RedisModuleString *name);
 
 /* Is the running DLOCK.APPLY only the probe of server_may_write()? */

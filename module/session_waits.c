@@ -18,12 +18,10 @@
 typedef struct session_wait {
     event event;   /* must be the first member */
     waiter waiter; /* request.via is the session */
-    RedisModuleString *name;
     int db;
     bool is_granted; /* else ended, once it is an event */
     union {
         struct {
-            lease_ref hold;
             int64_t fence;
             int64_t at_us;
         } granted;
@@ -43,7 +41,7 @@ static session *owner_of(const session_wait *wait) {
 }
 
 static void free_wait(session_wait *old) {
-    RedisModule_FreeString(NULL, old->name);
+    queues_forget(&old->waiter);
     RedisModule_Free(old);
 }
 
@@ -59,7 +57,7 @@ static void write_wait(RedisModuleCtx *ctx, const event *event, int64_t arrived_
     RedisModule_ReplyWithArray(ctx, wait->is_granted ? 6 : 5);
     RedisModule_ReplyWithLongLong(ctx, event->number);
     RedisModule_ReplyWithSimpleString(ctx, wait->is_granted ? "granted" : "ended");
-    RedisModule_ReplyWithString(ctx, wait->name);
+    RedisModule_ReplyWithString(ctx, wait->waiter.first.name);
     RedisModule_ReplyWithStringBuffer(ctx, wait->token, wait->waiter.request.token.length);
     if (!wait->is_granted) {
         RedisModule_ReplyWithSimpleString(ctx, wait->outcome.why);
@@ -77,8 +75,7 @@ static const event_kind wait_kind = {.write = write_wait, .forget = forget_wait}
 
 /* -- in line */
 
-void session_waits_add(int db, RedisModuleString *name, const lock_request *request,
-                       waiter *older) {
+void session_waits_add(const wait_names *names, const lock_request *request, waiter *older) {
     session_wait *made = RedisModule_Calloc(1, sizeof(*made) + request->token.length);
     session *owner = request->via;
     made->event.kind = &wait_kind;
@@ -87,12 +84,11 @@ void session_waits_add(int db, RedisModuleString *name, const lock_request *requ
     made->waiter.request.token.bytes = made->token;
     made->waiter.parked_us = server_boot_us();
     made->waiter.end.key = made->waiter.parked_us + request->wait_ms * INT64_C(1000);
-    made->db = db;
+    made->db = names->db;
     if (older != NULL)
-        queues_replace(older, &made->waiter);
+        queues_replace(older, names, &made->waiter);
     else
-        queues_append(db, name, &made->waiter);
-    made->name = RedisModule_HoldString(NULL, made->waiter.queue->name);
+        queues_append(names, &made->waiter);
     count++;
     if (session_is_present(owner)) {
         list_append(&owner->waits, &made->event.node);
@@ -111,12 +107,11 @@ static void become_event(session_wait *wait) {
     mailbox_add(owner_of(wait), &wait->event);
 }
 
-void session_waits_grant(waiter *granted, lease_ref hold, int64_t fence) {
+void session_waits_grant(waiter *granted, int64_t fence) {
     session_wait *wait = of_waiter(granted);
     list_remove(list_of(wait), &wait->event.node);
     queues_leave(granted);
     wait->is_granted = true;
-    wait->outcome.granted.hold = hold;
     wait->outcome.granted.fence = fence;
     wait->outcome.granted.at_us = server_boot_us();
     stats_add(&stats_wait_us, wait->outcome.granted.at_us - granted->parked_us);
@@ -132,9 +127,9 @@ void session_waits_end(waiter *ended, const char *why) {
     become_event(wait);
 }
 
-bool session_waits_is_permitted(const waiter *waiting) {
+bool session_waits_is_permitted(waiter *waiting) {
     const session *owner = waiting->request.via;
-    return !owner->is_user_in_acl || server_user_may_acquire(owner->user, waiting->queue->name);
+    return !owner->is_user_in_acl || queues_is_permitted(waiting, owner->user);
 }
 
 void session_waits_drop(waiter *dropped) {
@@ -146,20 +141,26 @@ void session_waits_drop(waiter *dropped) {
 
 /* -- away, back and ended */
 
-/* The token of a taken back grant may hold the lock under a new id, or wait again: its client has
- * asked again. */
-static bool is_taken_back(const session_wait *wait) {
+/* The token of a taken back grant may hold the locks under new ids, or wait again: its client has
+ * asked again. Of several locks some may be gone, or held under new ids: then the others stay, since
+ * a request that waits must not hold a part. */
+static bool is_taken_back(session_wait *wait) {
     if (wait->event.kind != &wait_kind || !wait->is_granted) return false;
-    if (leases_tie(wait->outcome.granted.hold) == NULL) return false;
-    const wait_queue *queue = queues_find(wait->db, wait->name);
-    return queue == NULL || queues_find_token(queue, wait->waiter.request.token) == NULL;
+    for (int i = 0; i < wait->waiter.place_count; i++) {
+        const wait_place *place = waiter_place(&wait->waiter, i);
+        const wait_queue *queue = queues_find(wait->db, place->name);
+        if (leases_tie(place->hold) == NULL) return false;
+        if (queue != NULL && queues_find_token(queue, wait->waiter.request.token) != NULL)
+            return false;
+    }
+    return true;
 }
 
 static void become_wait(session *session, session_wait *wait) {
     mailbox_remove(session, &wait->event);
-    sessions_abandon(wait->outcome.granted.hold);
+    queues_abandon(&wait->waiter);
     count++;
-    queues_rejoin(wait->db, wait->name, &wait->waiter);
+    queues_rejoin(wait->db, &wait->waiter);
     list_append(&session->aside, &wait->event.node);
 }
 

@@ -5,6 +5,7 @@
  *   [number, "granted", key, token, fence, age]
  *   [number, "ended", key, token, why]
  *
+ *   key   of a request for several names, the first of them: the request has one event
  *   age   ms from the grant to the arrival of the call that gets the event; 0 if it came before
  *   why   timeout, released, or an error that a client can act on */
 #ifndef DLOCK_SESSION_WAITS_H
@@ -14,15 +15,15 @@
 #include "queues.h"
 #include "session.h"
 
-/* Puts the request, which names its session, into the queue for the lock. older: the waiter with
- * the same token, which loses its place to the request; NULL: none. */
-void session_waits_add(int db, RedisModuleString *name, const lock_request *request, waiter *older);
+/* Puts the request, which names its session, into the queue of each name. older: the waiter with
+ * the same token and names, which loses its places to the request; NULL: none. */
+void session_waits_add(const wait_names *names, const lock_request *request, waiter *older);
 
-/* The counterparts of the functions of blocked.h. The first two take the waiter out of its queue.
- * */
-void session_waits_grant(waiter *granted, lease_ref hold, int64_t fence);
+/* The counterparts of the functions of blocked.h. The first two take the waiter out of its queues.
+ */
+void session_waits_grant(waiter *granted, int64_t fence);
 void session_waits_end(waiter *ended, const char *why);
-bool session_waits_is_permitted(const waiter *waiting);
+bool session_waits_is_permitted(waiter *waiting);
 
 /* Another call, with the same token, has taken over the place of the waiter. No event. */
 void session_waits_drop(waiter *dropped);

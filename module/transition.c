@@ -66,41 +66,50 @@ static void tie(lock_entry *entry, const lock_request *request, uint64_t client)
 
 typedef enum grant_kind { GRANT_ALONE, GRANT_JOINING } grant_kind;
 
-/* argv: the arguments of the running command if it asks for the grant itself, so that the
- * replication stream can use them; else NULL. */
-static void grant(lock_entry *entry, const lock_request *request, uint64_t client, grant_kind kind,
-                  RedisModuleString **argv, const char *event) {
+/* Makes the holder that replicate_state() tells of next. */
+static ALWAYS_INLINE void store(lock_entry *entry, const lock_request *request, uint64_t client,
+                                grant_kind kind, int64_t fence, const char *event) {
     lock_state granted = {
         .kind = LOCK_KIND_LOCK,
         .is_shared = request->is_shared,
         .token = request->token,
-        .fence = fences_next(request, entry->now_us),
+        .fence = fence,
         .lease_ms = request->lease_ms,
     };
     if (kind == GRANT_ALONE)
         lock_store_put(entry, &granted);
     else
         lock_store_join(entry, &granted);
-    replicate_state(entry->ctx, argv, entry->argc, entry->name, &granted);
     if (request->is_session) tie(entry, request, client);
     stats_count(STATS_GRANTED);
     lock_store_notify(entry, event);
 }
 
+/* argv: the arguments of the running command if it asks for the grant itself, so that the
+ * replication stream can use them; else NULL. */
+static void grant(lock_entry *entry, const lock_request *request, uint64_t client, grant_kind kind,
+                  RedisModuleString **argv, const char *event) {
+    store(entry, request, client, kind, fences_next(request, entry->now_us), event);
+    replicate_state(entry->ctx, argv, entry->argc, entry->name, &entry->held);
+}
+
+void transition_grant_part(lock_entry *entry, const lock_request *request, uint64_t client,
+                           int64_t fence, const char *event) {
+    store(entry, request, client, entry->is_held ? GRANT_JOINING : GRANT_ALONE, fence, event);
+}
+
 #define NOPERM "NOPERM the permission to take this lock was withdrawn during the wait"
 
 /* Once for all looks at the waiter in one step. */
-static bool is_permitted(lock_entry *entry, const waiter *first) {
+static bool is_permitted(lock_entry *entry, waiter *first) {
     if (entry->permitted == first) return true;
     if (!waiters_is_permitted(first)) return false;
     entry->permitted = first;
     return true;
 }
 
-/* The waiter that is next to get the lock, or NULL. Waiters in front of it whose wait is over, or
- * whose permission was withdrawn, are told so; those whose session is away leave the line. A queue
- * with very many of them is looked at again in the next turn. */
-static waiter *next_waiter(lock_entry *entry) {
+/* A queue with very many waiters to pass over is looked at again in the next turn. */
+waiter *transition_next_waiter(lock_entry *entry) {
     wait_queue *waiting = queues_find(entry->db, entry->name);
     for (int passed = 0; waiting != NULL; passed++) {
         waiter *first = queues_first(waiting);
@@ -125,13 +134,13 @@ static waiter *next_waiter(lock_entry *entry) {
     return NULL;
 }
 
-/* Would a new request overtake somebody? After next_waiter(). */
+/* Would a new request overtake somebody? After transition_next_waiter(). */
 static bool has_line(const lock_entry *entry) {
     const wait_queue *waiting = queues_find(entry->db, entry->name);
     return waiting != NULL && queues_first(waiting) != NULL;
 }
 
-static bool has_room(const lock_entry *entry, const lock_request *request) {
+bool transition_has_room(const lock_entry *entry, const lock_request *request) {
     return lock_has_room(&entry->held, lock_store_holder_count(entry), request,
                          settings.max_holders);
 }
@@ -156,8 +165,8 @@ static bool is_renewed_by(const lock_entry *entry, int64_t *lease_ms) {
 }
 
 /* Gives the holder a new fence, or a new run of fences. Renews its lease unless lease_ms is 0. */
-static void lift_fence(lock_entry *entry, const lock_request *request, int64_t lease_ms) {
-    lock_store_set_fence(entry, fences_next(request, entry->now_us));
+static void lift_fence(lock_entry *entry, int64_t fence, int64_t lease_ms) {
+    lock_store_set_fence(entry, fence);
     if (lease_ms > 0) lock_store_renew(entry, lease_ms);
     replicate_state(entry->ctx, NULL, 0, entry->name, &entry->held);
     lock_store_notify(entry, "dlock.extend");
@@ -175,25 +184,42 @@ static void reacquire(lock_entry *entry, const lock_request *request, uint64_t c
     stats_count(STATS_REACQUIRED);
 }
 
-/* The holder in the entry has the token and the mode of the request. The tie comes first: a hold
- * that is loosened from its session gets the lease of the request. */
-static void grant_again(lock_entry *entry, const lock_request *request, uint64_t client) {
+/* The tie comes first: a hold that is loosened from its session gets the lease of the request. */
+void transition_grant_again(lock_entry *entry, const lock_request *request, uint64_t client,
+                            int64_t fence) {
     reacquire(entry, request, client);
     int64_t lease_ms = request->lease_ms;
     bool is_renewed = is_renewed_by(entry, &lease_ms);
-    if (request->fences > 0 || request->fence > entry->held.fence)
-        lift_fence(entry, request, is_renewed ? lease_ms : 0);
+    if (fence != entry->held.fence)
+        lift_fence(entry, fence, is_renewed ? lease_ms : 0);
     else if (is_renewed)
         renew(entry, lease_ms);
 }
 
+bool transition_needs_fence(const lock_entry *entry, const lock_request *request) {
+    return request->fences > 0 || request->fence > entry->held.fence;
+}
+
+/* The holder in the entry has the token and the mode of the request. */
+static void grant_again(lock_entry *entry, const lock_request *request, uint64_t client) {
+    int64_t fence = transition_needs_fence(entry, request) ? fences_next(request, entry->now_us)
+                                                           : entry->held.fence;
+    transition_grant_again(entry, request, client, fence);
+}
+
 /* Gives the lock to the first waiters: to one exclusive waiter, or to shared ones as long as there
- * is room. is_free: the lock is free, or its last holder is about to be replaced. RENAME, RESTORE
- * and SWAPDB can bring a lock that the token of a waiter holds already. */
+ * is room. A waiter for several names is served later in the same step, by transition_all.c; until
+ * then, and while one of its other locks is held, nobody behind it gets the lock. is_free: the lock
+ * is free, or its last holder is about to be replaced. RENAME, RESTORE and SWAPDB can bring a lock
+ * that the token of a waiter holds already. */
 static void serve(lock_entry *entry, bool is_free) {
     while (is_free || entry->held.is_shared) {
-        waiter *next = next_waiter(entry);
-        if (next == NULL || (!is_free && !has_room(entry, &next->request))) break;
+        waiter *next = transition_next_waiter(entry);
+        if (next == NULL || (!is_free && !transition_has_room(entry, &next->request))) break;
+        if (waiter_is_for_all(next)) {
+            queues_set_ready(next);
+            break;
+        }
         if (!is_free) entry->now_us = server_boot_us(); /* a long run takes milliseconds */
         if (!is_free && lock_store_find(entry, next->request.token))
             grant_again(entry, &next->request, next->client);
@@ -203,7 +229,8 @@ static void serve(lock_entry *entry, bool is_free) {
         is_free = false;
         entry->permitted = NULL;
         stats_count(STATS_HANDED_OVER);
-        waiters_grant(next, entry->hold, lock_first_fence(&entry->held, &next->request),
+        next->first.hold = entry->hold;
+        waiters_grant(next, lock_first_fence(&entry->held, &next->request),
                       entry->now_us + entry->held.left_us);
     }
     transition_watch(entry);
@@ -221,7 +248,8 @@ bool transition_is_over(const lock_entry *entry) {
  * there a shared follower would join a shared holder, and a follower with the same token would only
  * renew the lease: the stream has to remove such a holder first. */
 static void leave(lock_entry *entry, const waiter *follower, bool is_command) {
-    bool is_replaced = follower != NULL && lock_store_holder_count(entry) == 1;
+    bool is_replaced =
+        follower != NULL && !waiter_is_for_all(follower) && lock_store_holder_count(entry) == 1;
     bool is_joined_there = is_replaced && ((entry->held.is_shared && follower->request.is_shared) ||
                                            lock_is_held_by(&entry->held, follower->request.token));
     if (!is_replaced || is_joined_there) {
@@ -244,7 +272,7 @@ static void end_hold(lock_entry *entry, transition_reason reason, const waiter *
 
 void transition_end(lock_entry *entry, transition_reason reason, bool may_grant) {
     bool is_last = lock_store_holder_count(entry) == 1;
-    end_hold(entry, reason, may_grant ? next_waiter(entry) : NULL);
+    end_hold(entry, reason, may_grant ? transition_next_waiter(entry) : NULL);
     if (may_grant) {
         serve(entry, is_last);
         return;
@@ -284,11 +312,11 @@ bool transition_can_serve(const lock_entry *entry) {
     if (lock_store_may_be_over(entry)) return true;
     const wait_queue *waiting = queues_find(entry->db, entry->name);
     const waiter *first = waiting == NULL ? NULL : queues_first(waiting);
-    return first != NULL && has_room(entry, &first->request);
+    return first != NULL && transition_has_room(entry, &first->request);
 }
 
 void transition_tidy_queue(lock_entry *entry) {
-    next_waiter(entry);
+    transition_next_waiter(entry);
 }
 
 void transition_serve(lock_entry *entry) {
@@ -296,15 +324,18 @@ void transition_serve(lock_entry *entry) {
     serve(entry, !entry->is_held);
 }
 
-static waiter *find_waiter(const lock_entry *entry, lock_token token) {
+void transition_serve_next(lock_entry *entry) {
+    entry->permitted = NULL;
+    serve(entry, !entry->is_held);
+}
+
+waiter *transition_find_waiter(const lock_entry *entry, lock_token token) {
     const wait_queue *waiting = queues_find(entry->db, entry->name);
     return waiting == NULL ? NULL : queues_find_token(waiting, token);
 }
 
-/* The token has got the lock by a request of its own, and does not wait any more. It can do both:
- * its session was away, or a grant was taken back and is not ended yet (session_waits.h). */
-static void end_own_wait(const lock_entry *entry, lock_token token) {
-    waiter *own = find_waiter(entry, token);
+void transition_end_own_wait(const lock_entry *entry, lock_token token) {
+    waiter *own = transition_find_waiter(entry, token);
     if (own == NULL) return;
     queues_give_up(own);
     waiters_supersede(own);
@@ -319,41 +350,39 @@ static bool find_holder(lock_entry *entry, lock_token token) {
     return lock_store_find(entry, token);
 }
 
-/* The first fitting request gets the lock, but never before a client that waits. */
-static transition_answer grant_or_refuse(lock_entry *entry, const lock_request *request,
-                                         lock_verdict verdict) {
-    if (verdict == LOCK_JOIN) next_waiter(entry);
-    if (verdict == LOCK_GRANT || (verdict == LOCK_JOIN && !has_line(entry))) {
-        grant(entry, request, request->is_session ? RedisModule_GetClientId(entry->ctx) : 0,
-              verdict == LOCK_GRANT ? GRANT_ALONE : GRANT_JOINING, entry->argv, "dlock.acquire");
-        end_own_wait(entry, request->token);
-        return TRANSITION_HELD;
-    }
-    stats_count(STATS_CONTENDED);
-    return TRANSITION_BUSY;
-}
-
-/* A free lock goes to the waiters first. */
-transition_answer transition_acquire(lock_entry *entry, const lock_request *request) {
+/* The first fitting request gets the lock, but never before a client that waits: a free lock goes
+ * to the waiters first. */
+lock_verdict transition_judge(lock_entry *entry, const lock_request *request) {
     end_if_over(entry);
     if (!entry->is_held && queues_find(entry->db, entry->name) != NULL) serve(entry, true);
     find_holder(entry, request->token);
-    if (!entry->is_held && has_line(entry)) return TRANSITION_BUSY;
     lock_verdict verdict = lock_judge_acquire(
         lock_store_held(entry), lock_store_holder_count(entry), request, settings.max_holders);
+    if (verdict == LOCK_JOIN) transition_next_waiter(entry);
+    if ((verdict == LOCK_GRANT || verdict == LOCK_JOIN) && has_line(entry)) return LOCK_REFUSE;
+    return verdict;
+}
+
+transition_answer transition_acquire(lock_entry *entry, const lock_request *request) {
+    lock_verdict verdict = transition_judge(entry, request);
     switch (verdict) {
     case LOCK_AGAIN:
         grant_again(entry, request, RedisModule_GetClientId(entry->ctx));
-        end_own_wait(entry, request->token);
+        transition_end_own_wait(entry, request->token);
         return TRANSITION_HELD;
     case LOCK_OTHER_MODE:
         return TRANSITION_OTHER_MODE;
+    case LOCK_REFUSE:
+        stats_count(STATS_CONTENDED);
+        return TRANSITION_BUSY;
     case LOCK_GRANT:
     case LOCK_JOIN:
-    case LOCK_REFUSE:
         break;
     }
-    return grant_or_refuse(entry, request, verdict);
+    grant(entry, request, request->is_session ? RedisModule_GetClientId(entry->ctx) : 0,
+          verdict == LOCK_GRANT ? GRANT_ALONE : GRANT_JOINING, entry->argv, "dlock.acquire");
+    transition_end_own_wait(entry, request->token);
+    return TRANSITION_HELD;
 }
 
 void transition_settle(lock_entry *entry) {
@@ -362,18 +391,18 @@ void transition_settle(lock_entry *entry) {
 
 bool transition_has(lock_entry *entry, lock_token token) {
     if (lock_store_find(entry, token) && !transition_is_over(entry)) return true;
-    return find_waiter(entry, token) != NULL;
+    return transition_find_waiter(entry, token) != NULL;
 }
 
-/* Is there a place in the queue for one more? */
-static bool has_place_or_reply(const lock_entry *entry, const lock_request *request) {
+bool transition_has_place_or_reply(const lock_entry *entry, const lock_request *request,
+                                   int places) {
     const wait_queue *waiting = queues_find(entry->db, entry->name);
     const char *error = NULL;
     if ((waiting == NULL ? 0 : waiting->length) >= settings.max_waiters)
         error = "QUEUEFULL too many wait for this lock (dlock.max-waiters)";
     else if (request->via == NULL && blocked_is_full())
         error = "QUEUEFULL too many clients wait for locks (three quarters of maxclients)";
-    else if (queues_waiter_count() >= settings.max_waiters_in_all)
+    else if (queues_waiter_count() + places > settings.max_waiters_in_all)
         error = "QUEUEFULL too many wait for locks of this server (dlock.max-waiters-in-all)";
     else if (request->via != NULL && mailbox_is_full())
         error = MAILBOX_FULL;
@@ -383,49 +412,75 @@ static bool has_place_or_reply(const lock_entry *entry, const lock_request *requ
     return false;
 }
 
-/* A token that waits again may ask for something else than before, for example for a shared lock.
- * So the queue is looked at again if its first waiter fits now. */
-void transition_wait_or_reply(lock_entry *entry, const lock_request *request) {
-    waiter *older = find_waiter(entry, request->token);
-    if (older == NULL && !has_place_or_reply(entry, request)) return;
+void transition_park(RedisModuleCtx *ctx, const wait_names *names, const lock_request *request,
+                     waiter *older) {
     if (request->via != NULL) {
-        session_waits_add(entry->db, entry->name, request, older);
-        RedisModule_ReplyWithSimpleString(entry->ctx, "QUEUED");
+        session_waits_add(names, request, older);
+        RedisModule_ReplyWithSimpleString(ctx, "QUEUED");
     } else {
-        blocked_park(entry->ctx, entry->name, request, older);
+        blocked_park(ctx, names, request, older);
     }
     if (older != NULL) waiters_supersede(older);
+}
+
+/* A token that waits again may ask for something else than before, for example for a shared lock.
+ * So the queue is looked at again if its first waiter fits now. A token that waits for other names
+ * as well gives up that wait. */
+void transition_wait_or_reply(lock_entry *entry, const lock_request *request) {
+    wait_names names = {.db = entry->db, .names = &entry->name, .count = 1};
+    waiter *older = transition_find_waiter(entry, request->token);
+    if (older == NULL && !transition_has_place_or_reply(entry, request, 1)) return;
+    if (older != NULL && !queues_has_names(older, &names)) {
+        transition_end_own_wait(entry, request->token);
+        older = NULL;
+    }
+    transition_park(entry->ctx, &names, request, older);
     wait_queue *waiting = queues_find(entry->db, entry->name);
     const waiter *first = queues_first(waiting);
-    if (!entry->is_held || (first != NULL && has_room(entry, &first->request)))
+    bool is_blocked = first != NULL && waiter_is_for_all(first);
+    if (!is_blocked &&
+        (!entry->is_held || (first != NULL && transition_has_room(entry, &first->request))))
         queues_mark(waiting);
-    else if (waiting->look.key == SERVER_NEVER)
-        watch(entry, waiting);
+    else
+        transition_watch_new(entry);
+}
+
+void transition_watch_new(lock_entry *entry) {
+    wait_queue *waiting = queues_find(entry->db, entry->name);
+    if (entry->is_held && waiting->look.key == SERVER_NEVER) watch(entry, waiting);
 }
 
 static void end_wait(const lock_entry *entry, lock_token token) {
-    waiter *found = find_waiter(entry, token);
+    waiter *found = transition_find_waiter(entry, token);
     if (found != NULL) waiters_end(found, WAITERS_RELEASED);
 }
 
-static void count_hold(const lock_entry *entry) {
-    fence_time now = {.wall_us = server_wall_us(), .boot_us = entry->now_us};
-    if (entry->held.kind == LOCK_KIND_LOCK)
-        stats_add(&stats_hold_us, now.wall_us - fence_given_us(entry->held.fence, now));
-}
-
-/* The token of a grant that was taken back, and is not ended yet, holds and waits. */
-bool transition_release(lock_entry *entry, lock_token token) {
+/* Does token hold the lock, so that it can leave now? Its wait for the lock is over in any case:
+ * the token of a grant that was taken back, and is not ended yet, holds and waits. */
+static ALWAYS_INLINE bool begin_release(lock_entry *entry, lock_token token) {
     end_if_over(entry);
     end_wait(entry, token);
     if (!find_holder(entry, token)) {
         stats_count(STATS_REFUSED);
         return false;
     }
-    count_hold(entry);
+    fence_time now = {.wall_us = server_wall_us(), .boot_us = entry->now_us};
+    if (entry->held.kind == LOCK_KIND_LOCK)
+        stats_add(&stats_hold_us, now.wall_us - fence_given_us(entry->held.fence, now));
     stats_count(STATS_RELEASED);
     lock_store_notify(entry, "dlock.release");
-    const waiter *follower = next_waiter(entry);
+    return true;
+}
+
+bool transition_release_part(lock_entry *entry, lock_token token) {
+    if (!begin_release(entry, token)) return false;
+    lock_store_remove(entry);
+    return true;
+}
+
+bool transition_release(lock_entry *entry, lock_token token) {
+    if (!begin_release(entry, token)) return false;
+    const waiter *follower = transition_next_waiter(entry);
     if (follower != NULL && server_is_replaying(entry->ctx))
         follower = NULL; /* the master decides */
     bool is_last = lock_store_holder_count(entry) == 1;
@@ -478,6 +533,5 @@ void transition_apply(lock_entry *entry, const lock_state *state) {
         lock_store_put(entry, state);
     }
     fence_see(state->fence, fences_time());
-    replicate_command(entry->ctx);
     lock_store_notify(entry, is_same ? "dlock.extend" : "dlock.acquire");
 }

@@ -7,11 +7,13 @@
 #define DLOCK_TRANSITION_H
 
 #include "lock_store.h"
+#include "queues.h"
 
 typedef enum transition_answer {
     TRANSITION_HELD,       /* request->token holds the lock, under lock_first_fence() */
     TRANSITION_BUSY,       /* other tokens hold the lock, or wait for it */
     TRANSITION_OTHER_MODE, /* request->token holds the lock in the other mode */
+    TRANSITION_PART,       /* as TRANSITION_BUSY, but the token holds some of several locks */
     TRANSITION_KEPT,       /* request->token holds the lock as long as its session lasts */
 } transition_answer;
 
@@ -38,7 +40,7 @@ bool transition_release(lock_entry *entry, lock_token token);
 transition_answer transition_extend(lock_entry *entry, const lock_request *request);
 
 /* Sets the state of a holder from the master, the AOF or a slot migration. A shared holder joins
- * other shared holders; else the holder replaces any other value. */
+ * other shared holders; else the holder replaces any other value. The caller replicates it. */
 void transition_apply(lock_entry *entry, const lock_state *state);
 
 /* Has the lease of the holder in the entry ended? False where the server does not decide. */
@@ -64,5 +66,54 @@ void transition_serve(lock_entry *entry);
 
 /* If the lock is held and clients wait for it: sets when to look at it again. */
 void transition_watch(lock_entry *entry);
+
+/* -- steps for one of several locks; transition_all.c has the whole */
+
+/* Ends what is over, serves the waiters, and judges the request by this lock alone. The entry has
+ * the holder with the token of the request, if there is one. */
+lock_verdict transition_judge(lock_entry *entry, const lock_request *request);
+
+/* Makes the request a holder, with the given fence. transition_grant_part() does not replicate it;
+ * transition_grant_again() is for a request whose token is the holder in the entry, which gets a
+ * new fence if it has another one. */
+void transition_grant_part(lock_entry *entry, const lock_request *request, uint64_t client,
+                           int64_t fence, const char *event);
+void transition_grant_again(lock_entry *entry, const lock_request *request, uint64_t client,
+                            int64_t fence);
+
+/* Does the request ask for another fence than the holder in the entry has? */
+bool transition_needs_fence(const lock_entry *entry, const lock_request *request);
+
+/* May the request share the lock with its holders? */
+bool transition_has_room(const lock_entry *entry, const lock_request *request);
+
+/* As transition_release(), but neither replicated nor handed on. */
+bool transition_release_part(lock_entry *entry, lock_token token);
+
+/* Gives the lock to the waiters for which there is room, after the holders have changed. */
+void transition_serve_next(lock_entry *entry);
+
+/* The waiter that is next to get the lock, or NULL. Waiters in front of it whose wait is over, or
+ * whose permission was withdrawn, are told so; those whose session is away leave the line. */
+waiter *transition_next_waiter(lock_entry *entry);
+
+/* The waiter with the token, or NULL. */
+waiter *transition_find_waiter(const lock_entry *entry, lock_token token);
+
+/* Another request of the token has got the lock, or stands in the queue instead: its wait, if there
+ * is one, ends without a word. */
+void transition_end_own_wait(const lock_entry *entry, lock_token token);
+
+/* Is there a place in the queue for a request that needs so many places in all? */
+bool transition_has_place_or_reply(const lock_entry *entry, const lock_request *request,
+                                   int places);
+
+/* Lets the client wait in the queues of the names. older: the waiter with the same token and names,
+ * or NULL. Replies now, or later. */
+void transition_park(RedisModuleCtx *ctx, const wait_names *names, const lock_request *request,
+                     waiter *older);
+
+/* A waiter has come: sets when to look at a held lock again, unless that is set. */
+void transition_watch_new(lock_entry *entry);
 
 #endif

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* waiters.h - the outcome of a wait, for a blocked client (blocked.h) and for a session
- * (session_waits.h) alike. Each function takes the waiter out of its queue. */
+ * (session_waits.h) alike. Each function takes the waiter out of its queues. */
 #ifndef DLOCK_WAITERS_H
 #define DLOCK_WAITERS_H
 
 #include "blocked.h"
 #include "session_waits.h"
 
-static inline void waiters_grant(waiter *granted, lease_ref hold, int64_t fence,
-                                 int64_t lease_end_us) {
+/* The holds are in the places of the waiter. */
+static inline void waiters_grant(waiter *granted, int64_t fence, int64_t lease_end_us) {
     if (granted->request.via != NULL)
-        session_waits_grant(granted, hold, fence);
+        session_waits_grant(granted, fence);
     else
-        blocked_grant(granted, hold, fence, lease_end_us);
+        blocked_grant(granted, fence, lease_end_us);
 }
 
 /* May the user who waits still take the lock? */
-static inline bool waiters_is_permitted(const waiter *waiting) {
+static inline bool waiters_is_permitted(waiter *waiting) {
     return waiting->request.via != NULL ? session_waits_is_permitted(waiting)
                                         : blocked_is_permitted(waiting);
 }

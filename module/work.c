@@ -33,7 +33,7 @@
 #include "sessions.h"
 #include "stats.h"
 #include "strays.h"
-#include "transition.h"
+#include "transition_all.h"
 #include "waiters.h"
 #include "watches.h"
 
@@ -106,7 +106,7 @@ static bool open_hold(lock_entry *entry, RedisModuleCtx *ctx, lease_ref hold) {
 
 static void close_hold(lock_entry *entry) {
     RedisModuleString *name = entry->name;
-    lock_store_close(entry);
+    transition_close(entry);
     RedisModule_FreeString(NULL, name);
 }
 
@@ -213,7 +213,7 @@ static bool settle(RedisModuleCtx *ctx, wait_queue *waiting) {
             is_settled = serve(&entry);
         else
             transition_watch(&entry);
-        lock_store_close(&entry);
+        transition_close(&entry);
     }
     waiting = queues_find(db, name);
     if (!is_settled && waiting != NULL) queues_set_look(waiting, server_boot_us() + RETRY_US);

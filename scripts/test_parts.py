@@ -63,7 +63,9 @@ def module_parts(sanitizers):
     finders = files_of("module", "fuzz", "property")
     sessions = files_of("module", "sessions", "session_waits", "session_holds",
                         "session_property", "watches")
-    yield Part("module under ASan", finders + sessions, without(files, finders + sessions),
+    names = files_of("module", "names", "names_sessions", "names_stream")
+    first = finders + sessions + names
+    yield Part("module under ASan", first, without(files, first),
                {"DLOCK_PRELOAD": f"{sanitizers} {ROOT}/{ASAN_BUILD}/plain_malloc.so",
                 "DLOCK_MODULE": f"{ASAN_BUILD}/dlock.so", "DLOCK_STRESS_SECONDS": "15"}, "ASan")
     yield Part("module, long runs", rest=finders + long + files_of("module", "guard_random"),
@@ -71,7 +73,7 @@ def module_parts(sanitizers):
                     "DLOCK_STEPS": "200000"})
     core = files_of("module", "commands", "replication", "session", "wait", "wait_end", "told",
                     "idempotence", "leases", "fence", "clock", "guard", "guard_rules",
-                    "guard_random", "other_module") + sessions
+                    "guard_random", "other_module") + sessions + names
     for server in SERVERS:
         what, tests = ("module", files) if server in NEWEST else ("core of the module", core)
         yield Part(f"{what} on {server}", rest=tests, needs="servers",

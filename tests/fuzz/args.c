@@ -10,7 +10,7 @@
 #include "settings.h"
 #include <errno.h>
 
-enum { WORDS_MAX = 24 };
+enum { WORDS_MAX = LOCK_NAMES_MAX + 24 };
 
 settings_values settings = {.max_lease_ms = 86400000, .max_waiters = 10000, .max_holders = 1024};
 
@@ -123,9 +123,22 @@ static bool parse_apply(RedisModuleString **words, int count) {
     return true;
 }
 
+/* "command count key [key ...]", and more. */
+static bool parse_names(RedisModuleString **words, int count) {
+    int names;
+    if (count < 4) return reply_error(NULL, "ERR wrong number of arguments") != REDISMODULE_OK;
+    if (!args_parse_names_or_reply(NULL, words, count, &names)) return false;
+    MUST(names >= 1 && names <= LOCK_NAMES_MAX && names <= count - 3);
+    for (int i = 0; i < names; i++)
+        for (int j = 0; j < i; j++)
+            MUST(words[2 + i]->length != words[2 + j]->length ||
+                 memcmp(words[2 + i]->bytes, words[2 + j]->bytes, words[2 + i]->length) != 0);
+    return true;
+}
+
 static bool parse(uint8_t which, RedisModuleString **words, int count) {
     int64_t shown;
-    switch (which % 5) {
+    switch (which % 6) {
     case 0:
         return parse_acquire(words, count);
     case 1:
@@ -134,6 +147,8 @@ static bool parse(uint8_t which, RedisModuleString **words, int count) {
         return parse_apply(words, count);
     case 3:
         return parse_session(words, count);
+    case 5:
+        return parse_names(words, count);
     default:
         if (!args_parse_info_or_reply(NULL, words, count, &shown)) return false;
         MUST(shown >= 0 && shown <= 10000);

@@ -21,9 +21,11 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 EXCLUSION = "certain"  # a part of the assertion that fails
 FIFO = "line"
 FENCE = "highest_fence"
+PART = "holds_a_part"
 FORGOTTEN = "assertion violated 0"  # of the process watch
 STUCK = "invalid end state"
 TWO, THREE = "-DPRESENT=2", "-DPRESENT=3 -DFAULTY=1"
+ONCE, TWICE = "-DABSENCES=0", "-DREQUESTS=2 -DLEAVES=0 -DABSENCES=0"
 MIXED = "-DPRESENT=3 -DFAULTY=1 -DSHARED=6"  # two of them shared
 
 # The model, its macros, and whether the run is left out by --quick.
@@ -31,6 +33,9 @@ RUNS = [
     ("queue", TWO, True),
     ("queue", THREE, True),
     ("queue", MIXED, False),
+    ("names", ONCE, False),
+    ("names", "", True),
+    ("names", TWICE, True),
     ("lease", "", True),
     ("failover", "-DCASE=1", False),
     ("failover", "-DCASE=2", False),
@@ -47,6 +52,11 @@ MUTANTS = [
     ("queue", TWO, "CLOSE_ENDS_NEWER_WAIT", STUCK),
     ("queue", MIXED, "REWAIT_LOSES_PLACE", FIFO),
     ("queue", MIXED, "OVERTAKE", FIFO),
+    ("names", ONCE, "SERVE_BY_ONE_QUEUE", FIFO),
+    ("names", ONCE, "OVERTAKE", FIFO),
+    ("names", ONCE, "TURN_PER_NAME", FIFO),
+    ("names", ONCE, "TAKE_A_PART", PART),
+    ("names", ONCE, "LEAVE_UNNOTICED", FORGOTTEN),
     ("lease", "", "EXTEND_SHORTENS", "valid_until"),
     ("lease", "", "VALIDITY_FROM_REPLY", "valid_until"),
     ("lease", "", "RELEASE_BY_ANYBODY", "valid_until"),

@@ -198,7 +198,9 @@ class Generator:
         self.extend = self.endless(cases("DLOCK.EXTEND"))
         self.release = self.endless(cases("DLOCK.RELEASE"))
         self.info = self.endless(cases("DLOCK.INFO"))
-        self.apply = self.endless(cases("DLOCK.APPLY"))
+        self.apply = self.endless(cases("DLOCK.APPLY") + cases("DLOCK.APPLYALL"))
+        self.acquire_all = self.endless(cases("DLOCK.ACQUIREALL"))
+        self.release_all = self.endless(cases("DLOCK.RELEASEALL"))
         self.heartbeat = self.endless(cases("DLOCK.SESSION"))
         self.watch = self.endless(cases("DLOCK.WATCH") + cases("DLOCK.UNWATCH"))
         self.session = self.endless(self.mostly(SESSIONS * 20 + BAD_SESSIONS))
@@ -206,6 +208,7 @@ class Generator:
         self.number = self.endless(self.mostly(NUMBERS))
         self.maker = self.endless(
             [self.make_lease_call] * 30 + [self.make_session_call] * 15 + [self.make_release] * 20 +
+            [self.make_all_call] * 15 + [self.make_release_all] * 10 +
             [self.make_watch] * 4 + [self.make_end] * 1 + [self.make_info] * 8 +
             [self.make_apply] * 7 + [self.make_soup] * 12 + [self.make_other] * 8)
 
@@ -254,6 +257,34 @@ class Generator:
             options += words("SHARED")
         return [next(self.acquire), next(self.key), next(self.token), *options], FENCE_OR_QUEUED
 
+    def names(self):
+        """Their number and some names: mostly all different, mostly as many as the number says."""
+        count = self.random.choice([1, 2, 2, 2, 3, 5, 9])
+        names = self.random.sample(KEYS, count)
+        if next(self.chance) < 0.05:
+            names[self.random.randrange(count)] = next(self.key)
+        number = next(self.number) if next(self.chance) < 0.03 else word(count)
+        return [number, *names[:count - (next(self.chance) < 0.03)]]
+
+    def make_all_call(self):
+        """ACQUIREALL in good form, or nearly. With a session it may wait."""
+        options = [PX, next(self.lease)]
+        if next(self.chance) < 0.5:
+            options += [*words("VIA"), next(self.session)]
+            options += [*words("WAIT"), next(self.lease)] if next(self.chance) < 0.8 else []
+            options += words("SESSION") if next(self.chance) < 0.4 else []
+        if next(self.chance) < 0.3:
+            options += words("SHARED")
+        if next(self.chance) < 0.1:
+            options += [*words("FENCES"), next(self.count)]
+        is_waiting = word("WAIT") in options
+        if next(self.chance) < 0.1 and not is_waiting:
+            options = self.more_options(options)
+        return [next(self.acquire_all), *self.names(), next(self.token), *options], FENCE_OR_QUEUED
+
+    def make_release_all(self):
+        return [next(self.release_all), *self.names(), next(self.token)], RELEASED
+
     def make_heartbeat(self):
         """Only in transactions: elsewhere it would hold up the pipeline."""
         made = [next(self.heartbeat), next(self.session), PX, next(self.timeout)]
@@ -293,7 +324,8 @@ class Generator:
         """Any number of any words."""
         name, expected = self.random.choice([
             (self.acquire, FENCE_OR_NULL), (self.extend, EXTENDED), (self.release, RELEASED),
-            (self.info, DETAILS_OR_NULL), (self.apply, APPLIED), (self.watch, WATCHED)])
+            (self.info, DETAILS_OR_NULL), (self.apply, APPLIED), (self.watch, WATCHED),
+            (self.acquire_all, FENCE_OR_NULL), (self.release_all, RELEASED)])
         made = [next(name)]
         made += [next(self.anything) for _ in range(self.random.randrange(9))]
         return made, expected

@@ -150,6 +150,54 @@ class Model:
         else:
             same(reply, None)
 
+    def acquire_all(self, reply, count, *words):
+        """All or none, with one fence: a token that holds some of them, or all with different
+        fences, gets a new one for all."""
+        keys, token, lease, options = (words[:count], words[count], words[count + 2],
+                                        words[count + 3:])
+        fence = options[options.index("FENCE") + 1] if "FENCE" in options else 0
+        run = options[options.index("FENCES") + 1] if "FENCES" in options else 0
+        limit = options[options.index("MAX") + 1] if "MAX" in options else MAX_HOLDERS
+        is_shared = "SHARED" in options
+        if len(set(keys)) < count:
+            return error(reply, "the name '")
+        locks = [self.keys.get(key) for key in keys]
+        if any(isinstance(lock, Other) for lock in locks):
+            return error(reply, WRONG_TYPE)
+        held = [lock.holders[token] for lock in locks
+                if isinstance(lock, Lock) and token in lock.holders]
+        if any(isinstance(lock, Lock) and token in lock.holders and lock.is_shared != is_shared
+               for lock in locks):
+            return error(reply, "token holds this lock")
+        if not all(lock is None or isinstance(lock, Lock) and (
+                token in lock.holders or is_shared and lock.is_shared
+                and len(lock.holders) < min(limit, MAX_HOLDERS)) for lock in locks):
+            return same(reply, None)
+        fences = {holder.fence for holder in held}
+        if len(held) == count and len(fences) == 1 and not run and fence <= max(fences):
+            same(reply, max(fences))
+        else:
+            self.check_new_fence(reply, fence, run)
+            fences = {self.last_fence}
+        for key in keys:
+            lock = self.keys.setdefault(key, Lock({}, is_shared))
+            if token in lock.holders:
+                lock.holders[token].fence = max(fences)
+                self.renew(lock.holders[token], lease)
+            else:
+                lock.holders[token] = Holder(max(fences), lease, self.now.after(lease))
+
+    def release_all(self, reply, count, *words):
+        keys, token = words[:count], words[count]
+        if len(set(keys)) < count:
+            return error(reply, "the name '")
+        if any(isinstance(self.keys.get(key), Other) for key in keys):
+            return error(reply, WRONG_TYPE)
+        held = [key for key in keys if self.has(key, token)]
+        same(reply, len(held))
+        for key in held:
+            self.release(1, key, token)
+
     def renew(self, holder, lease):
         asked = self.now.after(lease)
         if holder.ends < asked:
@@ -215,10 +263,13 @@ class Model:
         if isinstance(held, Other):
             error(reply, WRONG_TYPE)
             return False
-        is_holder = held is not None and (token in held.holders if isinstance(held, Lock)
-                                          else held.value == token)
-        same(reply, int(is_holder))
-        return is_holder
+        same(reply, int(self.has(key, token)))
+        return self.has(key, token)
+
+    def has(self, key, token):
+        held = self.keys.get(key)
+        return held is not None and (token in held.holders if isinstance(held, Lock)
+                                     else held.value == token)
 
     def check_new_fence(self, fence, asked=0, run=0):
         first = max(self.last_fence + 1, self.now.first * 1000, asked)
@@ -353,8 +404,23 @@ class Model:
         same(reply, len(self.keys))
 
 
+def several(chance):
+    """A number of names, and the names, which are sometimes not all different."""
+    count = chance.randint(1, 4)
+    names = chance.sample(KEYS, count) if chance.random() < 0.95 else chance.choices(KEYS, k=count)
+    return [count, *names]
+
+
 # How often, what the model says to it, and the words; one of each list is taken.
 COMMANDS = [
+    (100, Model.acquire_all, ["DLOCK.ACQUIREALL", several, TOKENS, "PX", LEASES]),
+    (80, Model.acquire_all, ["DLOCK.ACQUIREALL", several, TOKENS, "PX", LEASES, "SHARED"]),
+    (20, Model.acquire_all, ["DLOCK.ACQUIREALL", several, TOKENS, "PX", LEASES, "SHARED", "MAX",
+                             LIMITS]),
+    (10, Model.acquire_all, ["DLOCK.ACQUIREALL", several, TOKENS, "PX", LEASES, "FENCE", FENCES]),
+    (10, Model.acquire_all, ["DLOCK.ACQUIREALL", several, TOKENS, "PX", LEASES, "FENCES", RUNS]),
+    (150, Model.release_all, ["DLOCK.RELEASEALL", several, TOKENS]),
+    (5, Model.apply, ["DLOCK.APPLYALL", several, TOKENS, FENCES, LEASES]),
     (300, Model.acquire, ["DLOCK.ACQUIRE", KEYS, TOKENS, "PX", LEASES]),
     (150, Model.release, ["DLOCK.RELEASE", KEYS, TOKENS]),
     (150, Model.extend, ["DLOCK.EXTEND", KEYS, TOKENS, "PX", LEASES]),
@@ -428,7 +494,12 @@ class Run:
 
     def step(self):
         _, method, template = self.random.choices(COMMANDS, WEIGHTS)[0]
-        words = [self.random.choice(w) if isinstance(w, list) else w for w in template]
+        words = []
+        for each in template:
+            if callable(each):
+                words += each(self.random)
+            else:
+                words.append(self.random.choice(each) if isinstance(each, list) else each)
         return method, words
 
     def batch(self, steps, transaction):

@@ -17,7 +17,7 @@ import random
 
 import redis
 
-from support.commands import details_of
+from support.commands import acquire_words, details_of
 from support.turn import in_one_turn
 
 STEPS = int(os.environ.get("DLOCK_SESSION_STEPS", 1500))
@@ -25,7 +25,7 @@ SEED = int(os.environ.get("DLOCK_SEED", random.SystemRandom().randrange(2**32)))
 SHOWN_STEPS = 25
 TURNS = 6  # enough for all that one step sets off
 
-KEYS = ["one", "two"]
+KEYS = ["one", "two", "three"]
 TOKENS = ["a", "b", "c", "d", "e"]
 TIMEOUTS = [2500, 4500, 9500]  # of each session
 LEASES = [1500, 3500, 6500]
@@ -37,13 +37,19 @@ FOREVER = float("inf")
 @dataclasses.dataclass
 class Wait:
     place: int
-    key: str
+    keys: list
     token: str
     session: "Session"
     lease: float  # None: none of its own
     is_kept: bool
     grace: float  # None: none
     ends: float
+
+
+@dataclasses.dataclass
+class Grant:
+    """What the holds of one request have in common."""
+    fence: int = 0  # 0: not seen yet
 
 
 @dataclasses.dataclass
@@ -55,7 +61,7 @@ class Hold:
     ends: float
     keeper: "Session" = None
     grace: float = None
-    fence: int = 0
+    grant: Grant = None
 
 
 @dataclasses.dataclass
@@ -63,8 +69,7 @@ class Event:
     words: list
     is_written: bool = False
     wait: Wait = None  # of a grant
-    hold: Hold = None
-    number: int = 0    # of the hold, then
+    holds: dict = None  # key -> hold, and its number then
 
 
 class Session:
@@ -100,14 +105,30 @@ class Model:
         return sorted((wait for wait in self.waits[key] if wait.session.is_present),
                       key=lambda wait: wait.place)
 
-    def grant(self, key, session, token, lease, is_kept, grace):
-        ends = FOREVER if lease is None else self.now + lease
-        self.holds[key] = Hold(next(self.numbers), token, ends, session if is_kept else None, grace)
-        return self.holds[key]
+    def grant(self, keys, session, token, lease, is_kept, grace):
+        """With one fence, also for locks that the token has already."""
+        grant = Grant()
+        for key in keys:
+            if self.has(key, token):
+                self.acquire_again(self.holds[key], session, lease, is_kept, grace)
+                # Another fence counts as another holder for those who watch.
+                self.holds[key] = dataclasses.replace(self.holds[key], grant=grant)
+            else:
+                ends = FOREVER if lease is None else self.now + lease
+                self.holds[key] = Hold(next(self.numbers), token, ends,
+                                       session if is_kept else None, grace, grant)
+        return grant
+
+    def has(self, key, token):
+        return self.holds[key] is not None and self.holds[key].token == token
+
+    def drop(self, wait):
+        for key in wait.keys:
+            self.waits[key].remove(wait)
 
     def end_wait(self, wait, why):
-        self.waits[wait.key].remove(wait)
-        wait.session.events.append(Event(["ended", wait.key, wait.token, why]))
+        self.drop(wait)
+        wait.session.events.append(Event(["ended", wait.keys[0], wait.token, why]))
 
     def lose(self, key, why):
         hold, self.holds[key] = self.holds[key], None
@@ -116,7 +137,7 @@ class Model:
 
     def settle(self):
         """All that the server does by itself."""
-        for wait in list(itertools.chain(*self.waits.values())):
+        for wait in self.all_waits():
             if wait.ends <= self.now:
                 self.end_wait(wait, "timeout")
         for session in self.sessions:
@@ -125,16 +146,24 @@ class Model:
         for key in KEYS:
             if self.holds[key] is not None and self.end_of(self.holds[key]) <= self.now:
                 self.lose(key, "expired")
-        for key in KEYS:
-            line = self.line(key)
-            if self.holds[key] is None and line:
-                first = line[0]
-                self.waits[key].remove(first)
-                hold = self.grant(key, first.session, first.token, first.lease, first.is_kept,
-                                  first.grace)
-                first.session.events.append(
-                    Event(["granted", key, first.token], wait=first, hold=hold, number=hold.number))
+        for wait in self.all_waits():
+            if self.is_served(wait):
+                self.drop(wait)
+                self.grant(wait.keys, wait.session, wait.token, wait.lease, wait.is_kept,
+                           wait.grace)
+                holds = {key: (self.holds[key], self.holds[key].number) for key in wait.keys}
+                wait.session.events.append(
+                    Event(["granted", wait.keys[0], wait.token], wait=wait, holds=holds))
         self.tell_watches()
+
+    def all_waits(self):
+        """Each once, in the order of arrival: one that is served can be followed by later ones."""
+        waits = {wait.place: wait for wait in itertools.chain(*self.waits.values())}
+        return [waits[place] for place in sorted(waits)]
+
+    def is_served(self, wait):
+        """First in all lines, and all locks are free."""
+        return all(self.holds[key] is None and self.line(key)[:1] == [wait] for key in wait.keys)
 
     def tell_watches(self):
         for session, key in itertools.product(self.sessions, KEYS):
@@ -147,25 +176,32 @@ class Model:
 
     # -- steps: each returns the reply that it expects, and settles nothing
 
-    def acquire(self, session, key, token, lease, wait, is_kept, grace):
+    def acquire(self, session, keys, token, lease, wait, is_kept, grace):
         if not session.is_alive or (grace is not None and not session.is_present):
             return "NOSESSION"
-        hold = self.holds[key]
-        if hold is not None and hold.token == token:
-            self.acquire_again(hold, session, lease, is_kept, grace)
-            return hold
-        older = next((each for each in self.waits[key] if each.token == token), None)
-        if hold is None and not self.line(key):
-            if older is not None:
-                self.waits[key].remove(older)
-            return self.grant(key, session, token, lease, is_kept, grace)
+        held = [key for key in keys if self.has(key, token)]
+        own = {id(each): each for key in keys for each in self.waits[key] if each.token == token}
+        if all(key in held or self.holds[key] is None and not self.line(key) for key in keys):
+            grants = [self.holds[key].grant for key in held]
+            if held == keys and all(each is grants[0] for each in grants):
+                for key in keys:
+                    self.acquire_again(self.holds[key], session, lease, is_kept, grace)
+                return grants[0]
+            for each in own.values():
+                self.drop(each)
+            return self.grant(keys, session, token, lease, is_kept, grace)
         if wait is None:
             return None
-        if older is not None:
-            self.waits[key].remove(older)
-        place = next(self.numbers) if older is None else older.place
-        self.waits[key].append(
-            Wait(place, key, token, session, lease, is_kept, grace, self.now + wait))
+        if held:
+            return "ERR"
+        place = next(self.numbers)
+        for each in own.values():
+            if set(each.keys) == set(keys):
+                place = each.place
+            self.drop(each)
+        queued = Wait(place, keys, token, session, lease, is_kept, grace, self.now + wait)
+        for key in keys:
+            self.waits[key].append(queued)
         return "QUEUED"
 
     def acquire_again(self, hold, session, lease, is_kept, grace):
@@ -180,16 +216,14 @@ class Model:
         else:
             hold.ends, hold.keeper, hold.grace = max(hold_end, ends), session, grace
 
-    def release(self, key, token):
-        hold = self.holds[key]
-        if hold is not None and hold.token == token:
+    def release(self, keys, token):
+        held = [key for key in keys if self.has(key, token)]
+        for key in held:
             self.holds[key] = None
-            return 1
-        for wait in self.waits[key]:
-            if wait.token == token:
+        for wait in self.all_waits():
+            if wait.token == token and set(wait.keys) & set(keys) - set(held):
                 self.end_wait(wait, "released")
-                break
-        return 0
+        return len(held)
 
     def extend(self, key, token, lease):
         hold = self.holds[key]
@@ -237,15 +271,23 @@ class Model:
         self.take_back(session)
 
     def take_back(self, session):
-        """The grants that were never told."""
-        for event in list(session.events):
+        """The grants that were never told, the last one first. A token that has asked again keeps
+        what it has, and so does one that has lost some of several locks."""
+        for event in reversed(list(session.events)):
             wait = event.wait
-            if wait is None or event.is_written or event.hold is not self.holds[wait.key]:
+            if wait is None or event.is_written:
                 continue
-            if event.hold.number == event.number:  # its token has not asked again
-                session.events.remove(event)
-                self.holds[wait.key] = None
-                self.waits[wait.key].append(wait)
+            if any(each.token == wait.token for key in wait.keys for each in self.waits[key]):
+                continue
+            untold = [key for key, (hold, number) in event.holds.items()
+                      if self.holds[key] is hold and hold.number == number]
+            if untold != wait.keys:
+                continue
+            session.events.remove(event)
+            for key in untold:
+                self.holds[key] = None
+            for key in wait.keys:
+                self.waits[key].append(wait)
 
     def end(self, session):
         if not session.is_alive:
@@ -286,28 +328,39 @@ class Run:
 
     def acquire(self):
         choose = self.choose
-        session, key, token = (choose.choice(each) for each in (self.model.sessions, KEYS, TOKENS))
+        session, token = choose.choice(self.model.sessions), choose.choice(TOKENS)
+        keys = choose.sample(KEYS, choose.choice([1, 1, 2, 2, 2, 3]))
         is_kept = choose.random() < 0.5
         grace = choose.choice(GRACES) if is_kept and choose.random() < 0.4 else None
         lease = choose.choice(LEASES) if not is_kept or choose.random() < 0.4 else None
         wait = choose.choice(WAITS) if choose.random() < 0.7 else None
-        words = ["DLOCK.ACQUIRE", key, token, "VIA", session.name]
+        is_all = len(keys) > 1 or choose.random() < 0.2
+        words = [*acquire_words(keys if is_all else keys[0], token), "VIA", session.name]
         words += ["SESSION"] if is_kept else []
         words += ["GRACE", grace * 1000] if grace is not None else []
         words += ["PX", lease * 1000] if lease is not None else []
         words += ["WAIT", wait * 1000] if wait is not None else []
-        expected = self.model.acquire(session, key, token, lease, wait, is_kept, grace)
+        self.asked = keys
+        expected = self.model.acquire(session, keys, token, lease, wait, is_kept, grace)
         return words, expected
 
     def release(self):
         key, token = self.choose.choice(KEYS), self.choose.choice(TOKENS)
-        return ["DLOCK.RELEASE", key, token], self.model.release(key, token)
+        return ["DLOCK.RELEASE", key, token], self.model.release([key], token)
+
+    def release_all(self):
+        """Of a holder, if there is one."""
+        keys = self.choose.sample(KEYS, self.choose.choice([1, 2, 3]))
+        hold = self.model.holds[keys[0]]
+        token = self.choose.choice(TOKENS) if hold is None else hold.token
+        words = ["DLOCK.RELEASEALL", len(keys), *keys, token]
+        return words, self.model.release(keys, token)
 
     def release_holder(self):
         key = self.choose.choice(KEYS)
         hold = self.model.holds[key]
         token = "nobody" if hold is None else hold.token
-        return ["DLOCK.RELEASE", key, token], self.model.release(key, token)
+        return ["DLOCK.RELEASE", key, token], self.model.release([key], token)
 
     def extend(self):
         key, token = self.choose.choice(KEYS), self.choose.choice(TOKENS)
@@ -370,10 +423,10 @@ class Run:
         words, expected = step()
         reply = self.call(*words)
         self.story.append(f"{' '.join(map(str, words))} -> {reply}")
-        if isinstance(expected, Hold):
+        if isinstance(expected, Grant):
             assert isinstance(reply, int), f"{reply}, not a fence"
             if expected.fence == 0:
-                assert reply > self.fences[words[1]], "a fence went back"
+                assert all(reply > self.fences[key] for key in self.asked), "a fence went back"
             else:
                 assert reply == expected.fence
             expected.fence = reply
@@ -383,24 +436,28 @@ class Run:
     def look(self):
         for key in KEYS:
             details = details_of(self.client.execute_command("DLOCK.INFO", key, "WAITERS", 100))
-            hold = self.model.holds[key]
-            assert (details is None) == (hold is None), f"{key}: {details}, not {hold}"
+            hold, waits = self.model.holds[key], self.model.waits[key]
+            is_idle = hold is None and not waits
+            assert (details is None) == is_idle, f"{key}: {details}, not {hold} and {waits}"
             if details is None:
+                continue
+            queue = [waiter["token"].decode() for waiter in details["queue"]]
+            assert queue == [wait.token for wait in self.model.line(key)], f"{key}: {queue}"
+            assert details["waiters"] == len(waits)
+            assert bool(details["holders"]) == (hold is not None), f"{key}: {details}, not {hold}"
+            if hold is None:
                 continue
             [holder] = details["holders"]
             assert holder["token"].decode() == hold.token, f"{key}: {holder}, not {hold}"
             keeper = "" if hold.keeper is None else hold.keeper.name[:8]
             assert holder["via"].decode() == keeper, f"{key}: {holder}, not {hold}"
-            if hold.fence == 0:
+            if hold.grant.fence == 0:
                 assert holder["fence"] > self.fences[key], "a fence went back"
-                hold.fence = holder["fence"]
-            assert holder["fence"] == hold.fence, f"{key}: {holder}, not {hold}"
-            self.fences[key] = hold.fence
+                hold.grant.fence = holder["fence"]
+            assert holder["fence"] == hold.grant.fence, f"{key}: {holder}, not {hold}"
+            self.fences[key] = hold.grant.fence
             left = self.model.end_of(hold) - self.model.now
             assert abs(holder["ttl"] / 1000 - left) < 400, f"{key}: {holder}, not {left} s"
-            queue = [waiter["token"].decode() for waiter in details["queue"]]
-            assert queue == [wait.token for wait in self.model.line(key)], f"{key}: {queue}"
-            assert details["waiters"] == len(self.model.waits[key])
         counted = self.client.info("dlock")
         events = sum(len(session.events) for session in self.model.sessions)
         assert counted["dlock_events_unacknowledged"] == events
@@ -408,9 +465,9 @@ class Run:
 
     def step(self):
         kind = self.choose.choices(
-            [self.acquire, self.release, self.release_holder, self.extend, self.delete, self.watch,
-             self.unwatch, self.end, self.hear, self.cut, self.advance],
-            [40, 10, 20, 8, 5, 6, 3, 1, 40, 12, 15])[0]
+            [self.acquire, self.release, self.release_holder, self.release_all, self.extend,
+             self.delete, self.watch, self.unwatch, self.end, self.hear, self.cut, self.advance],
+            [40, 10, 15, 15, 8, 5, 6, 3, 1, 40, 12, 15])[0]
         if kind in (self.hear, self.cut, self.advance):
             kind()
         else:

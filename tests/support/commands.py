@@ -3,6 +3,38 @@
 TOKEN_MAX = 256
 
 
+def acquire_words(keys, token):
+    """DLOCK.ACQUIRE for one key, DLOCK.ACQUIREALL for a list of them, without options."""
+    if isinstance(keys, (list, tuple)):
+        return ["DLOCK.ACQUIREALL", len(keys), *keys, token]
+    return ["DLOCK.ACQUIRE", keys, token]
+
+
+class Locks:
+    """DLOCK.ACQUIREALL and DLOCK.RELEASEALL on several keys."""
+
+    def __init__(self, client, *keys):
+        self.client, self.keys = client, keys
+
+    def acquire(self, token, lease_ms=60_000, *options):
+        words = [*acquire_words(self.keys, token), "PX", lease_ms, *options]
+        return self.client.execute_command(*words)
+
+    def release(self, token):
+        words = ["DLOCK.RELEASEALL", len(self.keys), *self.keys, token]
+        return self.client.execute_command(*words)
+
+    def holders(self):
+        """The tokens of each lock."""
+        return {key: tokens_at(self.client, key) for key in self.keys}
+
+
+def tokens_at(client, key):
+    """Of all holders of the lock, in their order by name."""
+    info = details_of(client.execute_command("DLOCK.INFO", key))
+    return sorted(holder["token"].decode() for holder in info["holders"]) if info else []
+
+
 class Lock:
     """DLOCK.* on one key."""
 

@@ -7,6 +7,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from support.commands import acquire_words
 from support.server import is_readable, wait_until
 from support.waiting import A_DAY, let_turn
 
@@ -108,7 +109,8 @@ class Session:
     # -- what hangs on it
 
     def acquire(self, token, *options, key="lock"):
-        words = ["DLOCK.ACQUIRE", key, token, *options, "VIA", self.name]
+        """key: one, or a list of several."""
+        words = [*acquire_words(key, token), *options, "VIA", self.name]
         return decoded(self.commands.execute_command(*words))
 
     def wait(self, token, *options, key="lock", wait_ms=A_DAY, lease_ms=600_000):

@@ -6,7 +6,7 @@ import time
 
 import redis
 
-from support.commands import Lock, served, stats
+from support.commands import Lock, acquire_words, served, stats
 from support.server import is_readable, wait_until
 
 
@@ -15,18 +15,19 @@ EMPTY = ["held", "sessions", "session_holds", "waiters", "queues"]
 
 
 class Waiting:
-    """Sends DLOCK.ACQUIRE ... WAIT and does not read the answer until it is asked for. It waits on
-    even if the test forgets it."""
+    """Sends DLOCK.ACQUIRE ... WAIT, or DLOCK.ACQUIREALL if there are keys, and does not read the
+    answer until it is asked for. It waits on even if the test forgets it."""
 
     def __init__(self, server, token, wait_ms=A_DAY, lease_ms=600_000, key="lock", db=0,
-                 options=()):
+                 options=(), keys=None):
         self.server, self.token = server, token
         self.client = redis.Redis("127.0.0.1", server.port, db=db, socket_timeout=50)
         self.connection = self.client.connection_pool.get_connection("ACQUIRE")
         server.keep(self)
         self.id = self.call("CLIENT", "ID")
         self.sent_at = time.monotonic()
-        self.send("DLOCK.ACQUIRE", key, token, "PX", lease_ms, "WAIT", wait_ms, *options)
+        words = acquire_words(keys or key, token)
+        self.send(*words, "PX", lease_ms, "WAIT", wait_ms, *options)
 
     def send(self, *words):
         self.connection.send_command(*words)
@@ -108,8 +109,9 @@ def queue_up(server, tokens, **options):
     """Waiters in this order, all parked."""
     client = server.client()
     already = stats(client)["waiters"]
+    places = len(options.get("keys") or ["one"])
     waiting = []
     for token in tokens:
         waiting.append(Waiting(server, token, **options))
-        wait_for_waiters(client, already + len(waiting))
+        wait_for_waiters(client, already + len(waiting) * places)
     return waiting

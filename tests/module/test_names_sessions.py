@@ -1,0 +1,261 @@
+"""Several names by a session: ACQUIREALL ... VIA. A request has one wait and one event; its holds
+are those of its names."""
+
+import pytest
+import redis
+
+from support.commands import Lock, Locks, details_of, stats, tokens_at
+from support.session import Session
+from support.turn import in_one_turn
+from support.waiting import assert_nobody_waits, let_turn, queue_up
+
+BOTH = ["a", "b"]
+
+
+@pytest.fixture
+def session(server):
+    return Session(server)
+
+
+@pytest.fixture
+def other(server):
+    return Session(server)
+
+
+@pytest.fixture
+def both(client):
+    return Locks(client, *BOTH)
+
+
+@pytest.fixture
+def at(client):
+    return lambda key: Lock(client, key)
+
+
+def line(client, key):
+    info = details_of(client.execute_command("DLOCK.INFO", key, "WAITERS", 100))
+    return [waiter["token"].decode() for waiter in info["queue"]] if info else []
+
+
+# -- waits ----------------------------------------------------------------------------------------
+
+
+def test_free_locks_are_granted_at_once(session, both):
+    fence = session.acquire("me", "PX", 60_000, "WAIT", 1000, key=BOTH)
+    assert fence > 0 and both.holders() == {"a": ["me"], "b": ["me"]}
+    assert session.has_no_events()
+
+
+def test_a_request_has_one_event_with_its_first_name(session, both, at):
+    both.acquire("holder")
+    session.wait("me", key=["b", "a"])
+    assert stats(both.client)["session_waiters"] == 1
+    both.release("holder")
+    [[kind, key, token, fence, _]] = session.events()
+    assert (kind, key, token) == ("granted", "b", "me")
+    assert [at(key).info()["fence"] for key in "ab"] == [fence] * 2
+    assert session.has_no_events()
+    assert_nobody_waits(both.client)
+
+
+@pytest.mark.parametrize("end, why", [
+    (lambda both, clock: clock.advance(6), "timeout"),
+    (lambda both, clock: both.release("me"), "released"),
+    (lambda both, clock: Lock(both.client, "a").release("me"), "released"),
+    (lambda both, clock: in_one_turn(both.client, ("DEL", "a"), ("RPUSH", "a", "x")), "WRONGTYPE"),
+    (lambda both, clock: in_one_turn(both.client, ("DEL", "b"), ("RPUSH", "b", "x")), "WRONGTYPE"),
+], ids=["timeout", "releaseall", "release", "type of a", "type of b"])
+def test_a_wait_that_ends_has_one_event(session, both, clock, end, why):
+    both.acquire("holder", 600_000)
+    session.wait("me", key=["b", "a"], wait_ms=5_000)
+    end(both, clock)
+    clock.advance(1)
+    kind, key, token, told = session.event()
+    assert (kind, key, token) == ("ended", "b", "me") and told.startswith(why)
+    assert session.has_no_events()
+    assert_nobody_waits(both.client)
+
+
+def test_waiters_of_both_kinds_stand_in_one_order(server, session, both):
+    both.acquire("holder")
+    [first] = queue_up(server, ["first"], keys=BOTH)
+    session.wait("second", key=["b", "a"])
+    [third] = queue_up(server, ["third"], keys=BOTH)
+    assert line(both.client, "a") == line(both.client, "b") == ["first", "second", "third"]
+    both.release("holder")
+    assert first.answer() > 0
+    both.release("first")
+    assert session.event()[:3] == ["granted", "b", "second"]
+    both.release("second")
+    assert third.answer() > 0
+
+
+def test_the_same_token_keeps_its_places(session, both):
+    both.acquire("holder")
+    session.wait("me", key=BOTH)
+    session.wait("you", key=BOTH)
+    session.wait("me", key=["b", "a"])
+    assert line(both.client, "a") == line(both.client, "b") == ["me", "you"]
+    assert stats(both.client)["session_waiters"] == 2
+    both.release("holder")
+    assert session.event()[:3] == ["granted", "b", "me"]
+
+
+def test_a_wait_works_in_a_transaction_and_in_a_script(session, both):
+    both.acquire("holder")
+    words = ["DLOCK.ACQUIREALL", "2", "a", "b", "me", "PX", "60000", "WAIT", "60000", "VIA",
+             session.name]
+    assert in_one_turn(both.client, words) == [b"QUEUED"]
+    assert both.client.eval("return redis.call(unpack(ARGV))", 0, *words) == b"QUEUED"
+    assert stats(both.client)["session_waiters"] == 1
+
+
+def test_a_session_that_is_away_is_passed_over_in_all_queues(server, session, both, at):
+    at("b").acquire("y")
+    session.wait("away", key=["a", "b", "c"])
+    waiting = [queue_up(server, [f"on {key}"], key=key)[0] for key in "abc"]
+    session.go_away()
+    assert waiting[0].answer() > 0 and waiting[2].answer() > 0
+    at("b").release("y")
+    assert waiting[1].answer() > 0
+    assert stats(both.client)["waiters"] == 3
+
+
+def test_a_session_that_comes_back_has_its_places_in_all_queues(server, session, both):
+    both.acquire("holder")
+    session.wait("first", key=BOTH)
+    [second] = queue_up(server, ["second"], keys=BOTH)
+    session.go_away()
+    assert line(both.client, "a") == line(both.client, "b") == ["second"]
+    assert session.come_back() == []
+    let_turn(server)
+    assert line(both.client, "a") == line(both.client, "b") == ["first", "second"]
+    both.release("holder")
+    [granted] = session.read()[1]
+    assert granted[:3] == ["granted", "a", "first"]
+    assert not second.is_answered()
+
+
+def test_one_that_comes_back_to_free_locks_is_served(session, both, at):
+    """Of two away, the first to come back."""
+    both.acquire("holder")
+    session.wait("me", key=BOTH)
+    session.go_away()
+    both.release("holder")
+    assert both.holders() == {"a": [], "b": []}
+    [granted] = session.come_back()
+    assert granted[:3] == ["granted", "a", "me"]
+
+
+def test_a_grant_that_was_never_written_is_taken_back_everywhere(server, session, other, both):
+    """The session goes away in the turn of the grant."""
+    both.acquire("holder")
+    session.wait("me", key=BOTH)
+    other.wait("you", key=["b", "a"])
+    in_one_turn(both.client, ("DLOCK.RELEASEALL", 2, "a", "b", "holder"),
+                ("CLIENT", "KILL", "ID", session.id))
+    let_turn(server)
+    assert other.event()[:3] == ["granted", "b", "you"]
+    assert both.holders() == {"a": ["you"], "b": ["you"]}
+    assert session.come_back() == []
+    assert line(both.client, "a") == line(both.client, "b") == ["me"]
+    both.release("you")
+    assert session.read()[1][0][:3] == ["granted", "a", "me"]
+
+
+def test_a_grant_of_which_a_part_is_gone_is_not_taken_back(server, session, both):
+    """It would wait for all and hold a part. Its client is told of the grant, and of the loss."""
+    both.acquire("holder")
+    assert session.acquire("me", "SESSION", "WAIT", 60_000, key=BOTH) == "QUEUED"
+    in_one_turn(both.client, ("DLOCK.RELEASEALL", 2, "a", "b", "holder"), ("DEL", "a"),
+                ("CLIENT", "KILL", "ID", session.id))
+    let_turn(server)
+    assert both.holders() == {"a": [], "b": ["me"]}
+    assert_nobody_waits(both.client)
+    told = session.come_back()
+    assert [event[:3] for event in told] == [["granted", "a", "me"], ["lost", "a", "me"]]
+
+
+def test_a_session_that_ends_leaves_all_queues(server, session, both, at):
+    at("b").acquire("y")
+    session.wait("me", key=BOTH)
+    [on_a] = queue_up(server, ["on a"], key="a")
+    session.end()
+    assert on_a.answer() > 0
+    let_turn(server)
+    assert_nobody_waits(both.client)
+
+
+def test_a_token_that_asks_while_its_session_is_away_waits_no_longer(session, both):
+    both.acquire("holder")
+    session.wait("me", key=BOTH)
+    session.go_away()
+    both.release("holder")
+    assert both.acquire("me") > 0
+    assert_nobody_waits(both.client)
+
+
+def test_requests_of_a_session_that_is_away_stand_aside(session, both):
+    both.acquire("holder")
+    session.go_away()
+    session.wait("me", key=BOTH)
+    assert line(both.client, "a") == []
+    assert stats(both.client)["waiters"] == 2
+
+
+# -- holds ----------------------------------------------------------------------------------------
+
+
+def test_holds_of_a_session_end_with_it(session, both):
+    session.hold("me", key=BOTH)
+    assert stats(both.client)["session_holds"] == 2
+    session.end()
+    let_turn(session.server)
+    assert both.holders() == {"a": [], "b": []}
+
+
+def test_a_hold_that_is_lost_is_told_by_its_own_name(session, both):
+    session.hold("me", key=BOTH)
+    both.client.delete("b")
+    assert session.event() == ["lost", "b", "me", "deleted"]
+    assert both.holders() == {"a": ["me"], "b": []}
+
+
+def test_a_wait_for_holds_gives_holds(server, session, both):
+    both.acquire("holder")
+    assert session.acquire("me", "WAIT", 60_000, "SESSION", key=BOTH) == "QUEUED"
+    both.release("holder")
+    assert session.event()[:3] == ["granted", "a", "me"]
+    assert stats(both.client)["session_holds"] == 2
+    session.end()
+    let_turn(server)
+    assert both.holders() == {"a": [], "b": []}
+
+
+def test_holds_with_grace_end_after_it(session, both, clock):
+    session.hold("me", "GRACE", 5_000, key=BOTH)
+    session.go_away()
+    clock.advance(6)
+    assert both.holders() == {"a": [], "b": []}
+
+
+def test_the_mailbox_is_bounded(session, both):
+    both.client.config_set("dlock.max-waiters-in-all", 1)
+    both.acquire("holder")
+    with pytest.raises(redis.ResponseError, match="^QUEUEFULL"):
+        session.acquire("me", "PX", 1000, "WAIT", 1000, key=BOTH)
+    assert tokens_at(both.client, "a") == ["holder"]
+
+
+def test_a_session_that_is_not_there_is_an_error(both):
+    with pytest.raises(redis.ResponseError, match="^NOSESSION"):
+        both.acquire("me", 1000, "VIA", "x" * 16)
+    assert both.holders() == {"a": [], "b": []}
+
+
+def test_info_shows_the_session_of_a_request(session, both, at):
+    both.acquire("holder")
+    session.wait("me", key=BOTH)
+    for key in BOTH:
+        [waiter] = at(key).queue()
+        assert (waiter["via"].decode(), waiter["names"]) == (session.name[:8], 2)
