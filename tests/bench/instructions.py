@@ -105,14 +105,22 @@ def _table(title, measured, pair_count, repetitions, progress, bars):
     return table
 
 
+def _two_names(pair_count, repetitions, progress):
+    return _table("Two names in one step, user instructions of the server per acquire + release",
+                  [ways.TWO_NAMES, ways.DLOCK], pair_count, repetitions, progress,
+                  {ways.DLOCK.name: Bar("<=", 1.6)})
+
+
 def run(quick, progress):
     title = "User instructions of the server per acquire + release"
     bars = {ways.SET_EVALSHA.name: Bar("<=", 0.47), ways.SET_DEL.name: Bar("<=", 1.12)}
     if quick:
-        return [_table(title, ways.WAYS[:3], 400, 1, progress, bars)]
+        return [_table(title, ways.WAYS[:3], 400, 1, progress, bars), _two_names(400, 1, progress)]
     table = _table(title, ways.WAYS, 1600, 3, progress, bars)
+    two_names = _two_names(1600, 3, progress)
     if not ways.VALKEY.exists():
         table.notes.append(ways.WITHOUT_VALKEY)
-        return [table]
+        return [table, two_names]
     progress("the same on Valkey 9.1")
-    return [table, _table(f"{title}, on Valkey 9.1", ways.VALKEY_WAYS, 1600, 3, progress, {})]
+    on_valkey = _table(f"{title}, on Valkey 9.1", ways.VALKEY_WAYS, 1600, 3, progress, {})
+    return [table, on_valkey, two_names]

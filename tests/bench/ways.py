@@ -61,6 +61,13 @@ DLOCK = Way(
     lambda key, token: ("DLOCK.RELEASE", key, token),
     needs_module=True)
 
+TWO_NAMES = Way(
+    "DLOCK.ACQUIREALL + DLOCK.RELEASEALL of two names",
+    lambda key, token, lease_ms=LEASE_MS: (
+        "DLOCK.ACQUIREALL", 2, key, f"{key}:2", token, "PX", lease_ms),
+    lambda key, token: ("DLOCK.RELEASEALL", 2, key, f"{key}:2", token),
+    needs_module=True)
+
 SCRIPT_SHA = hashlib.sha1(COMPARE_AND_DELETE.encode()).hexdigest()
 SET_EVALSHA = Way(
     "SET NX PX + EVALSHA", _set_nx, lambda key, token: ("EVALSHA", SCRIPT_SHA, 1, key, token))
