@@ -611,6 +611,21 @@ def test_out_of_memory_refuses_requests_and_no_releases(both):
     assert both.release("me") == 2
 
 
+def test_requests_of_another_database_are_served_there(server, client):
+    """And whoever serves them stays in its own."""
+    there = Locks(server.client(db=3), "a", "b")
+    there.acquire("holder")
+    Locks(client, "a", "b").acquire("here")
+    first, second = queue_up(server, ["first", "second"], keys=["a", "b"], db=3)
+    there.release("holder")
+    assert first.answer() > 0
+    assert there.holders() == {"a": ["first"], "b": ["first"]}
+    assert in_one_turn(client, ("SELECT", 3), ("DEL", "a", "b"), ("SELECT", 0),
+                       ("DLOCK.RELEASEALL", 2, "a", "b", "here"), ("DBSIZE",))[-2:] == [2, 0]
+    assert second.answer() > 0
+    assert client.dbsize() == 0
+
+
 # -- what is shown --------------------------------------------------------------------------------
 
 

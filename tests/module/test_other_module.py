@@ -4,8 +4,8 @@ import pytest
 import redis
 
 from support import other_module
-from support.commands import Lock, stats
-from support.waiting import assert_nobody_waits
+from support.commands import Lock, Locks, stats
+from support.waiting import assert_nobody_waits, queue_up
 
 
 @pytest.fixture
@@ -38,3 +38,26 @@ def test_a_call_of_another_module_has_no_session(caller, in_transaction):
     [reply] = pipe.execute(raise_on_error=False)
     assert isinstance(reply, redis.ResponseError) and "SESSION needs a connection" in str(reply)
     assert stats(caller)["session_holds"] == 0
+
+
+def test_another_module_takes_several_locks(caller):
+    words = ("DLOCK.ACQUIREALL", 2, "a", "b", "me", "PX", 60_000, "WAIT", 60_000)
+    assert caller.execute_command("OTHER.CALL", *words) > 0
+    assert caller.execute_command("OTHER.CALL", *words[:4], "you", *words[5:]) is None
+    assert caller.execute_command("OTHER.CALL", "DLOCK.RELEASEALL", 2, "a", "b", "me") == 2
+    assert_nobody_waits(caller)
+
+
+@pytest.mark.parametrize("key", ["b", "c"])
+def test_a_module_that_deletes_one_of_several_locks_within_an_event(server, caller, key):
+    """All keys are closed when the first event is sent."""
+    locks = Locks(caller, "a", "b", "c")
+    caller.execute_command("OTHER.MEDDLE", key)
+    assert locks.acquire("me") > 0
+    assert locks.holders() == {name: [] if name == key else ["me"] for name in "abc"}
+    [waiter] = queue_up(server, ["you"], keys=["a", "b", "c"])
+    caller.execute_command("OTHER.MEDDLE", key)
+    assert locks.release("me") == 2
+    assert waiter.answer() > 0
+    held = locks.holders()
+    assert held["a"] == ["you"] and set(map(tuple, held.values())) <= {("you",), ()}

@@ -4,9 +4,11 @@
  *   other.block                      blocks its client, whoever calls it
  *   other.echo                       does not
  *   other.call command [arg ...]     calls another command
- *   other.promise command [arg ...]  calls it and lets it block: 1 if it did, and 0 if not */
+ *   other.promise command [arg ...]  calls it and lets it block: 1 if it did, and 0 if not
+ *   other.meddle key                 deletes the key within the next event of another lock */
 #include "redismodule.h"
 #include <stdbool.h>
+#include <string.h>
 
 static int on_reply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argv, (void)argc;
@@ -39,6 +41,28 @@ static int cmd_call(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return REDISMODULE_OK;
 }
 
+static RedisModuleString *meddled; /* NULL: nothing to do */
+
+static int on_event(RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *key) {
+    (void)type;
+    if (meddled == NULL || strncmp(event, "dlock.", 6) != 0 ||
+        RedisModule_StringCompare(key, meddled) == 0)
+        return REDISMODULE_OK;
+    RedisModuleString *target = meddled;
+    meddled = NULL;
+    RedisModuleCallReply *reply = RedisModule_Call(ctx, "DEL", "!s", target);
+    if (reply != NULL) RedisModule_FreeCallReply(reply);
+    RedisModule_FreeString(NULL, target);
+    return REDISMODULE_OK;
+}
+
+static int cmd_meddle(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    (void)argc;
+    if (meddled != NULL) RedisModule_FreeString(NULL, meddled);
+    meddled = RedisModule_HoldString(NULL, argv[1]);
+    return RedisModule_ReplyWithSimpleString(ctx, "OK");
+}
+
 enum { REPLY_PROMISE = 12 };
 
 static int cmd_promise(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
@@ -60,6 +84,7 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
         {"other.echo", cmd_echo, "readonly"},
         {"other.call", cmd_call, "write"},
         {"other.promise", cmd_promise, "write"},
+        {"other.meddle", cmd_meddle, "readonly"},
     };
     if (RedisModule_Init(ctx, "other", 1, REDISMODULE_APIVER_1) != REDISMODULE_OK)
         return REDISMODULE_ERR;
@@ -67,5 +92,5 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
         if (RedisModule_CreateCommand(ctx, table[i].name, table[i].handler, table[i].flags, 0, 0,
                                       0) != REDISMODULE_OK)
             return REDISMODULE_ERR;
-    return REDISMODULE_OK;
+    return RedisModule_SubscribeToKeyspaceEvents(ctx, REDISMODULE_NOTIFY_MODULE, on_event);
 }
