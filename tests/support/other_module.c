@@ -80,10 +80,8 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
         RedisModuleCmdFunc handler;
         const char *flags;
     } table[] = {
-        {"other.block", cmd_block, "write"},
-        {"other.echo", cmd_echo, "readonly"},
-        {"other.call", cmd_call, "write"},
-        {"other.promise", cmd_promise, "write"},
+        {"other.block", cmd_block, "write"},      {"other.echo", cmd_echo, "readonly"},
+        {"other.call", cmd_call, "write"},        {"other.promise", cmd_promise, "write"},
         {"other.meddle", cmd_meddle, "readonly"},
     };
     if (RedisModule_Init(ctx, "other", 1, REDISMODULE_APIVER_1) != REDISMODULE_OK)
