@@ -447,7 +447,8 @@ void transition_wait_or_reply(lock_entry *entry, const lock_request *request) {
 
 void transition_watch_new(lock_entry *entry) {
     wait_queue *waiting = queues_find(entry->db, entry->name);
-    if (entry->is_held && waiting->look.key == SERVER_NEVER) watch(entry, waiting);
+    if (entry->is_held && waiting != NULL && waiting->look.key == SERVER_NEVER)
+        watch(entry, waiting);
 }
 
 static void end_wait(const lock_entry *entry, lock_token token) {

@@ -113,7 +113,7 @@ bool transition_has_place_or_reply(const lock_entry *entry, const lock_request *
 void transition_park(RedisModuleCtx *ctx, const wait_names *names, const lock_request *request,
                      waiter *older);
 
-/* A waiter has come: sets when to look at a held lock again, unless that is set. */
+/* As transition_watch(), unless it is set already when to look at the lock. */
 void transition_watch_new(lock_entry *entry);
 
 #endif

@@ -124,6 +124,12 @@ transition_answer transition_all_acquire(lock_set *set, const lock_request *requ
 
 /* -- wait */
 
+/* A held lock may be a plain string, of whose end nobody tells. */
+static void watch_all(lock_set *set) {
+    for (int i = 0; i < set->names.count; i++)
+        transition_watch_new(&set->entries[i]);
+}
+
 static bool has_places_or_reply(lock_set *set, const lock_request *request) {
     for (int i = 0; i < set->names.count; i++)
         if (transition_find_waiter(&set->entries[i], request->token) == NULL &&
@@ -156,8 +162,7 @@ void transition_all_wait_or_reply(lock_set *set, const lock_request *request) {
     bool is_again = is_waiting(set, request->token);
     transition_park(set->ctx, &set->names, request, find_older(set, request->token));
     if (is_again) queues_set_ready(transition_find_waiter(&set->entries[0], request->token));
-    for (int i = 0; i < set->names.count; i++)
-        transition_watch_new(&set->entries[i]);
+    watch_all(set);
 }
 
 bool transition_all_has(lock_set *set, lock_token token) {
@@ -248,21 +253,23 @@ static void hand_over(lock_set *set, waiter *next, const bool is_held[], int hel
 }
 
 /* The waiter is first in all its lines. It stays there while leases end: nobody tells it anything,
- * since its wait is not over, its session is present, and its permission is checked. */
-static void serve_open(lock_set *set, waiter *next) {
+ * since its wait is not over, its session is present, and its permission is checked. False: it
+ * goes on waiting, or was told something else. */
+static bool serve_open(lock_set *set, waiter *next) {
     bool is_held[LOCK_NAMES_MAX];
     int held_count = 0;
-    if (transition_next_waiter(&set->entries[0]) != next) return;
-    if (!may_be_free(set, &next->request) || !is_allowed(set, next)) return;
+    if (transition_next_waiter(&set->entries[0]) != next) return false;
+    if (!may_be_free(set, &next->request) || !is_allowed(set, next)) return false;
     for (int i = 0; i < set->names.count; i++) {
         set->entries[i].permitted = next;
         transition_settle(&set->entries[i]);
     }
     for (int i = 0; i < set->names.count; i++) {
-        if (!is_free_for(&set->entries[i], &next->request, &is_held[i])) return;
+        if (!is_free_for(&set->entries[i], &next->request, &is_held[i])) return false;
         held_count += is_held[i];
     }
     hand_over(set, next, is_held, held_count);
+    return true;
 }
 
 /* The names are held: the waiter may be freed before the last event is sent. */
@@ -274,7 +281,7 @@ static void serve(RedisModuleCtx *ctx, waiter *next) {
     for (int i = 0; i < count; i++)
         names[i] = RedisModule_HoldString(NULL, waiter_place(next, i)->name);
     if (transition_all_open(&set, ctx, names, count, LOCK_WRITE)) {
-        serve_open(&set, next);
+        if (!serve_open(&set, next)) watch_all(&set);
         close_keys(&set, count);
     } else {
         waiters_send_away(next, REDISMODULE_ERRORMSG_WRONGTYPE);

@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from support.commands import Lock, Locks, details_of, plain, stats, tokens_at
+from support.commands import Lock, Locks, details_of, line_at, plain, stats, tokens_at
 from support.server import wait_until
 from support.turn import in_one_turn, sleep_then
 from support.waiting import A_DAY, Waiting, assert_nobody_waits, queue_up
@@ -21,21 +21,10 @@ def three(client):
     return Locks(client, "a", "b", "c")
 
 
-def lock_of(client):
-    return lambda key: Lock(client, key)
-
-
 @pytest.fixture
 def at(client):
     """at("a"): that lock."""
-    return lock_of(client)
-
-
-def line(client, key):
-    """The tokens in line."""
-    queue = Lock(client, key).client.execute_command("DLOCK.INFO", key, "WAITERS", 100)
-    info = details_of(queue)
-    return [waiter["token"].decode() for waiter in info["queue"]] if info else []
+    return lambda key: Lock(client, key)
 
 
 # -- all or none ----------------------------------------------------------------------------------
@@ -275,7 +264,7 @@ def test_the_first_gets_all_locks_however_they_end(server, both, clock, end):
     fence = first.answer()
     assert both.holders() == {"a": ["first"], "b": ["first"]}
     assert [Lock(both.client, key).info()["fence"] for key in "ab"] == [fence] * 2
-    assert line(both.client, "a") == line(both.client, "b") == ["second"]
+    assert line_at(both.client, "a") == line_at(both.client, "b") == ["second"]
     assert not second.is_answered()
 
 
@@ -366,7 +355,7 @@ def test_requests_are_served_in_the_order_they_came(server, client):
     served = []
     while len(served) < len(pairs):
         ready = [w for w in waiting if w.token not in served and w.is_answered()]
-        assert ready, (served, [line(client, key) for key in names])
+        assert ready, (served, [line_at(client, key) for key in names])
         for waiter in ready:
             earlier = {w.token for w in waiting[:waiting.index(waiter)]} - set(served)
             assert not any(set(token) & set(waiter.token) for token in earlier)
@@ -443,7 +432,7 @@ def test_the_same_token_keeps_its_places(server, both, at):
     [second] = queue_up(server, ["second"], keys=["a", "b"])
     again = Waiting(server, "first", keys=["b", "a"])
     assert first.answer() is None
-    assert line(both.client, "a") == line(both.client, "b") == ["first", "second"]
+    assert line_at(both.client, "a") == line_at(both.client, "b") == ["first", "second"]
     both.release("holder")
     assert again.answer() > 0
     assert not second.is_answered()
@@ -470,7 +459,7 @@ def test_a_token_that_waits_for_other_names_waits_anew(server, three, first, sec
     newer = Waiting(server, "me", **second)
     assert older.answer() is None
     wanted = second.get("keys") or [second["key"]]
-    assert {key: line(three.client, key) for key in "abc"} == {
+    assert {key: line_at(three.client, key) for key in "abc"} == {
         key: ["behind", "me"] if key in wanted else ["behind"] for key in "abc"}
     three.release("holder"), three.release("behind")
     assert newer.answer() > 0
@@ -494,7 +483,7 @@ def test_one_name_keeps_its_place_in_either_form(server, at):
     assert older.answer() is None
     newest = Waiting(server, "me", key="a")
     assert newer.answer() is None
-    assert line(at("a").client, "a") == ["me", "behind"]
+    assert line_at(at("a").client, "a") == ["me", "behind"]
     at("a").release("holder")
     assert newest.answer() > 0
 
@@ -503,6 +492,19 @@ def test_a_plain_string_is_waited_for(server, both, clock):
     both.client.set("b", "theirs")
     [waiter] = queue_up(server, ["me"], keys=["a", "b"])
     both.client.delete("b")
+    clock.advance(1)
+    assert waiter.answer() > 0
+
+
+def test_a_plain_string_that_comes_while_it_waits_is_waited_for(server, both, at, clock):
+    """The lock was free, so nobody looked at it."""
+    at("b").acquire("y")
+    [waiter] = queue_up(server, ["me"], keys=["a", "b"])
+    clock.advance(1)
+    both.client.set("a", "theirs")
+    at("b").release("y")
+    assert not waiter.is_answered()
+    both.client.delete("a")
     clock.advance(1)
     assert waiter.answer() > 0
 
@@ -700,15 +702,10 @@ def test_each_key_needs_permission(server, client):
 def test_a_permission_that_is_withdrawn_ends_the_wait(server, both, client):
     client.execute_command("ACL", "SETUSER", "app", "on", ">x", "~*", "+@all")
     both.acquire("holder")
-    waiter = Waiting(server, "me", keys=["a", "b"], options=[])
-    other = Waiting(server, "other", keys=["a", "b"])
-    assert not waiter.is_answered() and not other.is_answered()
-    waiter.close()
-    other.close()
     app = server.client(username="app", password="x")
     connection = app.connection_pool.get_connection("x")
     connection.send_command("DLOCK.ACQUIREALL", 2, "a", "b", "app", "PX", 60_000, "WAIT", A_DAY)
-    wait_until(lambda: line(client, "a") == ["app"], "the waiter")
+    wait_until(lambda: line_at(client, "a") == ["app"], "the waiter")
     client.execute_command("ACL", "SETUSER", "app", "resetkeys", "~a")
     [behind] = queue_up(server, ["behind"], keys=["b", "a"])
     both.release("holder")
@@ -723,7 +720,7 @@ def test_the_right_for_acquireall_alone_is_enough_to_wait(server, at, client):
     at("a").acquire("holder")
     connection = app.connection_pool.get_connection("x")
     connection.send_command("DLOCK.ACQUIREALL", 1, "a", "app", "PX", 60_000, "WAIT", A_DAY)
-    wait_until(lambda: line(client, "a") == ["app"], "the waiter")
+    wait_until(lambda: line_at(client, "a") == ["app"], "the waiter")
     at("a").release("holder")
     assert connection.read_response() > 0
 

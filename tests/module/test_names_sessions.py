@@ -4,7 +4,7 @@ are those of its names."""
 import pytest
 import redis
 
-from support.commands import Lock, Locks, details_of, stats, tokens_at
+from support.commands import Lock, Locks, line_at, stats, tokens_at
 from support.session import Session
 from support.turn import in_one_turn
 from support.waiting import assert_nobody_waits, let_turn, queue_up
@@ -30,11 +30,6 @@ def both(client):
 @pytest.fixture
 def at(client):
     return lambda key: Lock(client, key)
-
-
-def line(client, key):
-    info = details_of(client.execute_command("DLOCK.INFO", key, "WAITERS", 100))
-    return [waiter["token"].decode() for waiter in info["queue"]] if info else []
 
 
 # -- waits ----------------------------------------------------------------------------------------
@@ -81,7 +76,7 @@ def test_waiters_of_both_kinds_stand_in_one_order(server, session, both):
     [first] = queue_up(server, ["first"], keys=BOTH)
     session.wait("second", key=["b", "a"])
     [third] = queue_up(server, ["third"], keys=BOTH)
-    assert line(both.client, "a") == line(both.client, "b") == ["first", "second", "third"]
+    assert line_at(both.client, "a") == line_at(both.client, "b") == ["first", "second", "third"]
     both.release("holder")
     assert first.answer() > 0
     both.release("first")
@@ -95,7 +90,7 @@ def test_the_same_token_keeps_its_places(session, both):
     session.wait("me", key=BOTH)
     session.wait("you", key=BOTH)
     session.wait("me", key=["b", "a"])
-    assert line(both.client, "a") == line(both.client, "b") == ["me", "you"]
+    assert line_at(both.client, "a") == line_at(both.client, "b") == ["me", "you"]
     assert stats(both.client)["session_waiters"] == 2
     both.release("holder")
     assert session.event()[:3] == ["granted", "b", "me"]
@@ -126,10 +121,10 @@ def test_a_session_that_comes_back_has_its_places_in_all_queues(server, session,
     session.wait("first", key=BOTH)
     [second] = queue_up(server, ["second"], keys=BOTH)
     session.go_away()
-    assert line(both.client, "a") == line(both.client, "b") == ["second"]
+    assert line_at(both.client, "a") == line_at(both.client, "b") == ["second"]
     assert session.come_back() == []
     let_turn(server)
-    assert line(both.client, "a") == line(both.client, "b") == ["first", "second"]
+    assert line_at(both.client, "a") == line_at(both.client, "b") == ["first", "second"]
     both.release("holder")
     [granted] = session.read()[1]
     assert granted[:3] == ["granted", "a", "first"]
@@ -158,7 +153,7 @@ def test_a_grant_that_was_never_written_is_taken_back_everywhere(server, session
     assert other.event()[:3] == ["granted", "b", "you"]
     assert both.holders() == {"a": ["you"], "b": ["you"]}
     assert session.come_back() == []
-    assert line(both.client, "a") == line(both.client, "b") == ["me"]
+    assert line_at(both.client, "a") == line_at(both.client, "b") == ["me"]
     both.release("you")
     assert session.read()[1][0][:3] == ["granted", "a", "me"]
 
@@ -199,7 +194,7 @@ def test_requests_of_a_session_that_is_away_stand_aside(session, both):
     both.acquire("holder")
     session.go_away()
     session.wait("me", key=BOTH)
-    assert line(both.client, "a") == []
+    assert line_at(both.client, "a") == []
     assert stats(both.client)["waiters"] == 2
 
 

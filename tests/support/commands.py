@@ -35,6 +35,12 @@ def tokens_at(client, key):
     return sorted(holder["token"].decode() for holder in info["holders"]) if info else []
 
 
+def line_at(client, key):
+    """The tokens in line for the lock, the first one first."""
+    info = details_of(client.execute_command("DLOCK.INFO", key, "WAITERS", 100))
+    return [waiter["token"].decode() for waiter in info["queue"]] if info else []
+
+
 class Lock:
     """DLOCK.* on one key."""
 

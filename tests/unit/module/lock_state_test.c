@@ -36,6 +36,14 @@ static bool is_held_by(lock_state held, lock_token token) {
     return lock_is_held_by(&held, token);
 }
 
+TEST(tokens_are_compared_by_all_their_bytes) {
+    CHECK(lock_is_token(token_of("me"), token_of("me")));
+    CHECK(!lock_is_token(token_of("me"), token_of("my")));
+    CHECK(!lock_is_token(token_of("me"), token_of("mee")));
+    CHECK(lock_is_token((lock_token){"a\0b", 3}, (lock_token){"a\0b", 3}));
+    CHECK(!lock_is_token((lock_token){"a\0b", 3}, (lock_token){"a\0c", 3}));
+}
+
 TEST(a_free_lock_is_granted) {
     lock_request request = request_of("me", LEASE_MS);
     CHECK_EQUAL(lock_judge_acquire(NULL, 0, &request, MAX_HOLDERS), LOCK_GRANT);
