@@ -141,6 +141,7 @@ def server_program():
     return str(ROOT / (installed or "build/bin/redis-server"))
 
 
+@pytest.mark.limit(300, "builds and installs all of it")
 @pytest.mark.parametrize("page", PAGES)
 def test_the_shell_blocks_of_a_page(work, server, client, page):
     prepare(work)

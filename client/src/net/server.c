@@ -13,6 +13,8 @@
 #include "net/connection_state.h"
 #include <sys/un.h>
 
+enum { UNSENT_MAX = 256 * 1024 };
+
 /* -- life */
 
 static addresses path_address(const url *url) {
@@ -107,6 +109,12 @@ static void open_command(server *server) {
     server->command = connection_open(&server->endpoint, &owner);
 }
 
+/* Nobody waits for the reply, and a server that hangs has many such commands already. All of them
+ * wait in memory until the server answers. */
+static bool is_dropped(const connection *conn, const request *request) {
+    return request == NULL && !connection_is_ready(conn) && conn->pipeline.out.size > UNSENT_MAX;
+}
+
 bool server_send(server *server, const command commands[], int count, request *request) {
     if (server->command != NULL && !connection_is_alive(server->command)) {
         endpoint_note_loss(&server->endpoint, "the server closed the connection");
@@ -114,7 +122,9 @@ bool server_send(server *server, const command commands[], int count, request *r
         server->command = NULL;
     }
     if (server->command == NULL) open_command(server);
-    return server->command != NULL && connection_send(server->command, commands, count, request);
+    if (server->command == NULL) return false;
+    return is_dropped(server->command, request) ||
+           connection_send(server->command, commands, count, request);
 }
 
 void server_send_behind(server *server, const command *command) {

@@ -45,7 +45,8 @@ server *server_share(server *server);
 /* The last one closes its connections; requests under way are abandoned. */
 void server_free(server *server);
 
-/* Short commands, on the command connection. False: no memory, and nothing is told. */
+/* Short commands, on the command connection. False: no memory, and nothing is told. Commands
+ * without a request may be dropped while the server does not answer. */
 bool server_send(server *server, const command commands[], int count, request *request);
 /* The command on a command connection that is drained, if there is one: a request that arrives late
  * is followed by the command. Nobody wants the reply. */
