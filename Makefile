@@ -8,8 +8,8 @@
 #   TLS=no                       a client library without rediss://, and without OpenSSL
 #   CFLAGS=... CC=cc             another compiler, other flags: all is built again
 #   WERROR=1                     warnings are errors
-VERSION := 0.1.0
-LIBRARY_ABI := 0
+VERSION := 1.0.0
+LIBRARY_ABI := 1
 VERSION_NUMBER := $(shell echo $(VERSION) | awk -F. '{print $$1 * 10000 + $$2 * 100 + $$3}')
 
 # The names of the GNU coding standards, for packagers; PREFIX and DESTDIR are enough for others.
@@ -72,6 +72,7 @@ NO_LTO := -fno-lto
 CLIENT_CFLAGS := $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread -Iclient/include -Iclient/src
 # nodelete: threads of the library and of OpenSSL may still run its code after dlclose(3).
 CLIENT_LDFLAGS := -shared -pthread -Wl,-soname,libdlock.so.$(LIBRARY_ABI) \
+    -Wl,--version-script=client/libdlock.map \
     -Wl,-z,relro,-z,now,-z,nodelete $(if $(SANITIZE),-fsanitize=$(SANITIZE),-Wl,-z,defs)
 
 MODULE_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard module/*.c)))
@@ -113,7 +114,7 @@ $(OUT)/dlock.so: $(MODULE_OBJECTS)
 .PHONY: client
 client: $(OUT)/libdlock.so $(OUT)/libdlock.a ## build the client library, build/libdlock.so and .a
 
-$(OUT)/libdlock.so: $(CLIENT_OBJECTS)
+$(OUT)/libdlock.so: $(CLIENT_OBJECTS) client/libdlock.map
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLIENT_OBJECTS) $(CLIENT_LDFLAGS) $(CLIENT_LIBS)
 	@ln -sf libdlock.so $@.$(LIBRARY_ABI)
 
@@ -365,7 +366,8 @@ install-module: module
 	install -m 755 $(OUT)/dlock.so "$(DESTDIR)$(moduledir)/dlock.so"
 
 # The pages lie as they do here, so that their links work. The units name the installed tool.
-DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md client/README.md client/ARCHITECTURE.md \
+DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md scripts/debian/control \
+    client/README.md client/ARCHITECTURE.md \
     client/cli/dlock.1 module/README.md module/ARCHITECTURE.md scripts/Containerfile \
     tests/README.md tests/bench/README.md $(filter-out %/__pycache__, $(wildcard client/include/* \
     client/examples/* module/examples/* tests/bench/plots/*.svg))
@@ -414,6 +416,17 @@ install-cli: cli
 deb: ## build Debian packages of it, into build/deb
 	@scripts/bootstrap deb
 	@scripts/make-deb
+
+.PHONY: dist
+dist: ## make the files of a release, into build/dist: tarball, packages, checksums, SBOM
+	@scripts/bootstrap deb
+	@scripts/make-dist
+
+.PHONY: commands-json
+commands-json: module ## write module/commands.json anew, from what the module says of its commands
+	@scripts/bootstrap test
+	@scripts/with-server 0 scripts/python scripts/commands-json >build/commands.json
+	@mv build/commands.json module/commands.json
 
 .PHONY: uninstall
 uninstall: ## remove what install put there

@@ -593,7 +593,7 @@ static int register_row(RedisModuleCtx *ctx, const command *row) {
         .version = &info_version,
         .summary = row->summary,
         .complexity = row->complexity,
-        .since = "0.1.0",
+        .since = "1.0.0",
         .arity = row->arity,
         .key_specs = row->key_flags != 0 ? key_specs : NULL,
         .args = &row->args->known,

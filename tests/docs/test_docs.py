@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from support.commands import details_of
-from support.docs import checker
+from support.docs import checker, commands_json
 from support.server import ROOT
 from support.tool import TOOL
 from support.waiting import queue_up
@@ -54,6 +54,12 @@ def test_commands(documented):
     assert "dlock.acquire" in documented
     assert checker.check_commands(MODULE_PAGE, documented) == []
     assert checker.check_command_names(checker.read_pages(), documented) == []
+
+
+def test_commands_json_is_what_the_module_says(client):
+    """make commands-json writes it anew."""
+    told = (ROOT / "module/commands.json").read_text()
+    assert told == commands_json.printed(commands_json.described(client))
 
 
 def test_the_maps_of_dlock_info(server, lock):
