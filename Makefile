@@ -367,7 +367,7 @@ install-module: module
 
 # The pages lie as they do here, so that their links work. The units name the installed tool.
 DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md scripts/debian/control \
-    client/README.md client/ARCHITECTURE.md \
+    $(wildcard client/*.md module/commands/*.md) client/cli/README.md \
     client/cli/dlock.1 module/README.md module/ARCHITECTURE.md scripts/Containerfile \
     tests/README.md tests/bench/README.md $(filter-out %/__pycache__, $(wildcard client/include/* \
     client/examples/* module/examples/* tests/bench/plots/*.svg))

@@ -103,7 +103,7 @@ def test_the_crontabs_of_the_manual_work(tool, tmp_path):
 
 
 def test_the_crontab_of_the_page_works(tool, tmp_path):
-    page = (ROOT / "client/README.md").read_text()
+    page = (ROOT / "client/cli/README.md").read_text()
     path, line = re.search(r"^    (PATH=\S+)\n    (0 3 .*)$", page, re.M).groups()
     assert path.startswith("PATH=/usr/local/bin:"), "where make install puts the tool"
     make("install-cli", f"PREFIX={tmp_path}")
@@ -118,7 +118,7 @@ UNITS = [path for path in (ROOT / "module/examples").iterdir()
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 def test_the_units_are_right(prefix, tmp_path):
     """Those of the examples and those of the page, but for the folder of the tool."""
-    page = (ROOT / "client/README.md").read_text()
+    page = (ROOT / "client/cli/README.md").read_text()
     texts = {path.name: path.read_text() for path in UNITS}
     for name in "nightly.service", "nightly.timer":
         block = re.search(rf"    # /etc/systemd/system/{name}\n((?:    .+\n)+)", page)[1]

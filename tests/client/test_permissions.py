@@ -1,4 +1,4 @@
-"""The ACL rules that client/README.md names are enough, and each is needed. Those for clusters and
+"""The ACL rules that client/OPERATIONS.md names are enough, and each is needed. Those for clusters and
 sentinels: in their files."""
 
 import pytest

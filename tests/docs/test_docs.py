@@ -14,7 +14,7 @@ from support.tool import TOOL
 from support.waiting import queue_up
 
 MODULE_PAGE = (ROOT / "module/README.md").read_text()
-CLIENT_PAGE = (ROOT / "client/README.md").read_text()
+TOOL_PAGE = (ROOT / "client/cli/README.md").read_text()
 
 
 def as_map(flat):
@@ -115,7 +115,7 @@ def test_the_readme_names_only_what_is_there(client):
 
 
 def test_the_tool(helps):
-    assert checker.check_tool(CLIENT_PAGE, helps) == []
+    assert checker.check_tool(TOOL_PAGE, helps) == []
 
 
 def test_the_manual(helps):
