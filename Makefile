@@ -368,7 +368,7 @@ install-module: module
 # The pages lie as they do here, so that their links work. The units name the installed tool.
 DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md scripts/debian/control \
     $(wildcard client/*.md module/commands/*.md) client/cli/README.md \
-    client/cli/dlock.1 module/README.md module/ARCHITECTURE.md scripts/Containerfile \
+    client/cli/dlock.1 $(wildcard module/*.md) module/commands.json scripts/Containerfile \
     tests/README.md tests/bench/README.md $(filter-out %/__pycache__, $(wildcard client/include/* \
     client/examples/* module/examples/* tests/bench/plots/*.svg))
 .PHONY: install-doc

@@ -102,7 +102,7 @@ def test_the_lines_for_a_shell(server, tmp_path):
 
 
 def test_the_lines_of_python(server):
-    source = block((ROOT / "module/README.md").read_text(), "python")
+    source = block((ROOT / "module/LANGUAGES.md").read_text(), "python")
     written = []
     names = {"write_report": written.append}
     exec("import redis, secrets\n" + source.replace(PORT, str(server.port)), names)

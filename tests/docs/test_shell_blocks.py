@@ -18,7 +18,7 @@ from support.tool import BUILD
 
 COMMANDS = ("apt-get", "cc", "dlock", "dlock-module", "git", "make", "redis-cli", "scripts/python",
             "scripts/run-tests", "sudo", "systemctl")
-PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", "module/README.md",
+PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", "module/OPERATIONS.md",
          "tests/README.md", "tests/bench/README.md", "tests/fuzz/README.md",
          "tests/model/README.md",
          "tests/torture/README.md"]
