@@ -381,6 +381,11 @@ install-doc:
 # A folder as dlock.pc names it, so that pkg-config finds an installation that was moved.
 IN_PREFIX = $(subst ^$(prefix)/,$${prefix}/,^$(1))
 CLIENT_HEADERS := $(sort $(wildcard client/include/*))
+PUBLIC_NAMES := $(shell sed -n 's/^        \(dlock_[a-z_]*\);$$/\1/p' client/libdlock.map)
+# The manual page FOLDER/dlock.SECTION: $(call INSTALL_MAN,FOLDER,SECTION)
+INSTALL_MAN = install -d "$(DESTDIR)$(mandir)/man$(2)" && \
+    sed 's|@VERSION@|$(VERSION)|;s|@BIN_DIR@|$(bindir)|;s|@DOC_DIR@|$(docdir)|' $(1)/dlock.$(2) \
+    >"$(DESTDIR)$(mandir)/man$(2)/dlock.$(2)"
 .PHONY: install-client
 install-client: client
 	@case "$(prefix)" in /*) ;; *) echo "dlock: PREFIX must begin with /" >&2; exit 1 ;; esac
@@ -391,6 +396,9 @@ install-client: client
 	ln -sf libdlock.so.$(LIBRARY_ABI) "$(DESTDIR)$(libdir)/libdlock.so"
 	install -m 644 $(OUT)/libdlock.a "$(DESTDIR)$(libdir)/libdlock.a"
 	install -m 644 $(CLIENT_HEADERS) "$(DESTDIR)$(includedir)/"
+	$(call INSTALL_MAN,client,3)
+	for name in $(PUBLIC_NAMES); do \
+	    ln -sf dlock.3 "$(DESTDIR)$(mandir)/man3/$$name.3" || exit; done
 	sed -e 's|@prefix@|$(prefix)|;s/@VERSION@/$(VERSION)/;s/@TLS@/$(PC_TLS)/' \
 	    -e 's|@libdir@|$(call IN_PREFIX,$(libdir))|' \
 	    -e 's|@includedir@|$(call IN_PREFIX,$(includedir))|' -e 's/=^/=/' \
@@ -403,11 +411,11 @@ install-client: client
 
 .PHONY: install-cli
 install-cli: cli
-	install -d "$(DESTDIR)$(bindir)" "$(DESTDIR)$(mandir)/man1" "$(DESTDIR)$(bashdir)" \
-	    "$(DESTDIR)$(zshdir)" "$(DESTDIR)$(fishdir)"
+	install -d "$(DESTDIR)$(bindir)" "$(DESTDIR)$(bashdir)" "$(DESTDIR)$(zshdir)" \
+	    "$(DESTDIR)$(fishdir)"
 	install -m 755 $(OUT)/dlock "$(DESTDIR)$(bindir)/dlock"
-	sed 's|@VERSION@|$(VERSION)|;s|@BIN_DIR@|$(bindir)|' client/cli/dlock.1 \
-	    >"$(DESTDIR)$(mandir)/man1/dlock.1"
+	$(call INSTALL_MAN,client/cli,1)
+	$(call INSTALL_MAN,client,7)
 	install -m 644 client/cli/dlock.bash "$(DESTDIR)$(bashdir)/dlock"
 	install -m 644 client/cli/dlock.zsh "$(DESTDIR)$(zshdir)/_dlock"
 	install -m 644 client/cli/dlock.fish "$(DESTDIR)$(fishdir)/dlock.fish"
@@ -431,7 +439,8 @@ commands-json: module ## write module/commands.json anew, from what the module s
 .PHONY: uninstall
 uninstall: ## remove what install put there
 	rm -f "$(DESTDIR)$(moduledir)/dlock.so" "$(DESTDIR)$(bindir)/dlock" \
-	    "$(DESTDIR)$(mandir)/man1/dlock.1" "$(DESTDIR)$(bashdir)/dlock" \
+	    "$(DESTDIR)$(mandir)"/man[137]/dlock.[137] "$(DESTDIR)$(bashdir)/dlock" \
+	    $(patsubst %,"$(DESTDIR)$(mandir)/man3/%.3",$(PUBLIC_NAMES)) \
 	    "$(DESTDIR)$(zshdir)/_dlock" "$(DESTDIR)$(fishdir)/dlock.fish"
 	rm -f "$(DESTDIR)$(libdir)/libdlock.so.$(VERSION)" "$(DESTDIR)$(libdir)/libdlock.a" \
 	    "$(DESTDIR)$(libdir)/libdlock.so.$(LIBRARY_ABI)" "$(DESTDIR)$(libdir)/libdlock.so" \

@@ -18,7 +18,8 @@ from support.tool import TOOL
 
 COMMANDS = ["run", "acquire", "extend", "release", "wait", "info", "watch", "list", "session",
             "top", "metrics", "bench"]
-FILES = {"bin/dlock", "share/man/man1/dlock.1", "share/bash-completion/completions/dlock",
+FILES = {"bin/dlock", "share/man/man1/dlock.1", "share/man/man7/dlock.7",
+         "share/bash-completion/completions/dlock",
          "share/zsh/site-functions/_dlock", "share/fish/vendor_completions.d/dlock.fish"}
 MANUAL = (ROOT / "client/cli/dlock.1").read_text()
 

@@ -30,7 +30,8 @@ def client_files():
     return {f"lib/libdlock.so.{version()}", "lib/libdlock.so.1", "lib/libdlock.so",
             "lib/libdlock.a", "lib/pkgconfig/dlock.pc", "lib/cmake/dlock/dlockConfig.cmake",
             "lib/cmake/dlock/dlockConfigVersion.cmake", "include/dlock.h", "include/dlock_spi.h",
-            "include/dlock.hpp", "include/dlock_types.hpp"}
+            "include/dlock.hpp", "include/dlock_types.hpp", "share/man/man3/dlock.3",
+            *(f"share/man/man3/{name.split('@')[0]}.3" for name in listed_symbols())}
 
 
 @pytest.fixture(scope="module")
