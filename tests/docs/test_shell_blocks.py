@@ -151,8 +151,8 @@ def test_the_shell_blocks_of_a_page(work, server, client, page):
         for block in blocks:
             script = "\n".join(map(rewritten, block))
             for _ in range(2 if "install" in script else 1):
-                done = subprocess.run(["sh", "-eux", "-c", script], cwd=work / "dlock", env=env, text=True,
-                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                done = subprocess.run(["sh", "-eux", "-c", script], cwd=work / "dlock", env=env,
+                                      text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT, timeout=300)
                 assert done.returncode == 0, f"{page}:\n{script}\n{done.stdout[-3000:]}"
     finally:
