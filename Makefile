@@ -366,7 +366,7 @@ install-module: module
 	install -m 755 $(OUT)/dlock.so "$(DESTDIR)$(moduledir)/dlock.so"
 
 # The pages lie as they do here, so that their links work. The units name the installed tool.
-DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md scripts/debian/control \
+DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md \
     $(wildcard client/*.md module/commands/*.md) client/cli/README.md \
     client/cli/dlock.1 $(wildcard module/*.md) module/commands.json scripts/Containerfile \
     tests/README.md tests/bench/README.md $(filter-out %/__pycache__, $(wildcard client/include/* \
