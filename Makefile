@@ -8,8 +8,8 @@
 #   TLS=no                       a client library without rediss://, and without OpenSSL
 #   CFLAGS=... CC=cc             another compiler, other flags: all is built again
 #   WERROR=1                     warnings are errors
-VERSION := 0.1.0
-LIBRARY_ABI := 0
+VERSION := 1.0.0
+LIBRARY_ABI := 1
 VERSION_NUMBER := $(shell echo $(VERSION) | awk -F. '{print $$1 * 10000 + $$2 * 100 + $$3}')
 
 # The names of the GNU coding standards, for packagers; PREFIX and DESTDIR are enough for others.
@@ -72,6 +72,7 @@ NO_LTO := -fno-lto
 CLIENT_CFLAGS := $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread -Iclient/include -Iclient/src
 # nodelete: threads of the library and of OpenSSL may still run its code after dlclose(3).
 CLIENT_LDFLAGS := -shared -pthread -Wl,-soname,libdlock.so.$(LIBRARY_ABI) \
+    -Wl,--version-script=client/libdlock.map \
     -Wl,-z,relro,-z,now,-z,nodelete $(if $(SANITIZE),-fsanitize=$(SANITIZE),-Wl,-z,defs)
 
 MODULE_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard module/*.c)))
@@ -113,7 +114,7 @@ $(OUT)/dlock.so: $(MODULE_OBJECTS)
 .PHONY: client
 client: $(OUT)/libdlock.so $(OUT)/libdlock.a ## build the client library, build/libdlock.so and .a
 
-$(OUT)/libdlock.so: $(CLIENT_OBJECTS)
+$(OUT)/libdlock.so: $(CLIENT_OBJECTS) client/libdlock.map
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLIENT_OBJECTS) $(CLIENT_LDFLAGS) $(CLIENT_LIBS)
 	@ln -sf libdlock.so $@.$(LIBRARY_ABI)
 
@@ -365,8 +366,9 @@ install-module: module
 	install -m 755 $(OUT)/dlock.so "$(DESTDIR)$(moduledir)/dlock.so"
 
 # The pages lie as they do here, so that their links work. The units name the installed tool.
-DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md client/README.md client/ARCHITECTURE.md \
-    client/cli/dlock.1 module/README.md module/ARCHITECTURE.md scripts/Containerfile \
+DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md \
+    $(wildcard client/*.md module/commands/*.md) client/cli/README.md \
+    client/cli/dlock.1 $(wildcard module/*.md) module/commands.json scripts/Containerfile \
     tests/README.md tests/bench/README.md $(filter-out %/__pycache__, $(wildcard client/include/* \
     client/examples/* module/examples/* tests/bench/plots/*.svg))
 .PHONY: install-doc
@@ -379,6 +381,11 @@ install-doc:
 # A folder as dlock.pc names it, so that pkg-config finds an installation that was moved.
 IN_PREFIX = $(subst ^$(prefix)/,$${prefix}/,^$(1))
 CLIENT_HEADERS := $(sort $(wildcard client/include/*))
+PUBLIC_NAMES := $(shell sed -n 's/^        \(dlock_[a-z_]*\);$$/\1/p' client/libdlock.map)
+# The manual page FOLDER/dlock.SECTION: $(call INSTALL_MAN,FOLDER,SECTION)
+INSTALL_MAN = install -d "$(DESTDIR)$(mandir)/man$(2)" && \
+    sed 's|@VERSION@|$(VERSION)|;s|@BIN_DIR@|$(bindir)|;s|@DOC_DIR@|$(docdir)|' $(1)/dlock.$(2) \
+    >"$(DESTDIR)$(mandir)/man$(2)/dlock.$(2)"
 .PHONY: install-client
 install-client: client
 	@case "$(prefix)" in /*) ;; *) echo "dlock: PREFIX must begin with /" >&2; exit 1 ;; esac
@@ -389,6 +396,9 @@ install-client: client
 	ln -sf libdlock.so.$(LIBRARY_ABI) "$(DESTDIR)$(libdir)/libdlock.so"
 	install -m 644 $(OUT)/libdlock.a "$(DESTDIR)$(libdir)/libdlock.a"
 	install -m 644 $(CLIENT_HEADERS) "$(DESTDIR)$(includedir)/"
+	$(call INSTALL_MAN,client,3)
+	for name in $(PUBLIC_NAMES); do \
+	    ln -sf dlock.3 "$(DESTDIR)$(mandir)/man3/$$name.3" || exit; done
 	sed -e 's|@prefix@|$(prefix)|;s/@VERSION@/$(VERSION)/;s/@TLS@/$(PC_TLS)/' \
 	    -e 's|@libdir@|$(call IN_PREFIX,$(libdir))|' \
 	    -e 's|@includedir@|$(call IN_PREFIX,$(includedir))|' -e 's/=^/=/' \
@@ -401,11 +411,11 @@ install-client: client
 
 .PHONY: install-cli
 install-cli: cli
-	install -d "$(DESTDIR)$(bindir)" "$(DESTDIR)$(mandir)/man1" "$(DESTDIR)$(bashdir)" \
-	    "$(DESTDIR)$(zshdir)" "$(DESTDIR)$(fishdir)"
+	install -d "$(DESTDIR)$(bindir)" "$(DESTDIR)$(bashdir)" "$(DESTDIR)$(zshdir)" \
+	    "$(DESTDIR)$(fishdir)"
 	install -m 755 $(OUT)/dlock "$(DESTDIR)$(bindir)/dlock"
-	sed 's|@VERSION@|$(VERSION)|;s|@BIN_DIR@|$(bindir)|' client/cli/dlock.1 \
-	    >"$(DESTDIR)$(mandir)/man1/dlock.1"
+	$(call INSTALL_MAN,client/cli,1)
+	$(call INSTALL_MAN,client,7)
 	install -m 644 client/cli/dlock.bash "$(DESTDIR)$(bashdir)/dlock"
 	install -m 644 client/cli/dlock.zsh "$(DESTDIR)$(zshdir)/_dlock"
 	install -m 644 client/cli/dlock.fish "$(DESTDIR)$(fishdir)/dlock.fish"
@@ -415,10 +425,22 @@ deb: ## build Debian packages of it, into build/deb
 	@scripts/bootstrap deb
 	@scripts/make-deb
 
+.PHONY: dist
+dist: ## make the files of a release, into build/dist: tarball, packages, checksums, SBOM
+	@scripts/bootstrap deb
+	@scripts/make-dist
+
+.PHONY: commands-json
+commands-json: module ## write module/commands.json anew, from what the module says of its commands
+	@scripts/bootstrap test
+	@scripts/with-server 0 scripts/python scripts/commands-json >build/commands.json
+	@mv build/commands.json module/commands.json
+
 .PHONY: uninstall
 uninstall: ## remove what install put there
 	rm -f "$(DESTDIR)$(moduledir)/dlock.so" "$(DESTDIR)$(bindir)/dlock" \
-	    "$(DESTDIR)$(mandir)/man1/dlock.1" "$(DESTDIR)$(bashdir)/dlock" \
+	    "$(DESTDIR)$(mandir)"/man[137]/dlock.[137] "$(DESTDIR)$(bashdir)/dlock" \
+	    $(patsubst %,"$(DESTDIR)$(mandir)/man3/%.3",$(PUBLIC_NAMES)) \
 	    "$(DESTDIR)$(zshdir)/_dlock" "$(DESTDIR)$(fishdir)/dlock.fish"
 	rm -f "$(DESTDIR)$(libdir)/libdlock.so.$(VERSION)" "$(DESTDIR)$(libdir)/libdlock.a" \
 	    "$(DESTDIR)$(libdir)/libdlock.so.$(LIBRARY_ABI)" "$(DESTDIR)$(libdir)/libdlock.so" \

@@ -487,8 +487,9 @@ typedef struct command {
 static const command table[] = {
     {"dlock.acquire", cmd_acquire, "write deny-oom blocking fast", "write fast blocking", -3,
      "O(1)", REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
-     "Takes a lock, exclusive or shared, or waits for it. The reply is the fence, an integer above "
-     "0, if token holds the lock now; else null, at once or when the wait is over.",
+     "Takes a lock, exclusive or shared, or waits for it. The token must be new for every "
+     "acquisition: the same token gets the same fence again. The reply is the fence, an integer "
+     "above 0, if token holds the lock now; else null, at once or when the wait is over.",
      acquire_args},
     {"dlock.acquireall", cmd_acquire_all, "write deny-oom blocking", "write slow blocking", -4,
      "O(N), where N is the number of keys",
@@ -593,7 +594,7 @@ static int register_row(RedisModuleCtx *ctx, const command *row) {
         .version = &info_version,
         .summary = row->summary,
         .complexity = row->complexity,
-        .since = "0.1.0",
+        .since = "1.0.0",
         .arity = row->arity,
         .key_specs = row->key_flags != 0 ? key_specs : NULL,
         .args = &row->args->known,

@@ -142,8 +142,8 @@ void session_waits_drop(waiter *dropped) {
 /* -- away, back and ended */
 
 /* The token of a taken back grant may hold the locks under new ids, or wait again: its client has
- * asked again. Of several locks some may be gone, or held under new ids: then the others stay, as
- * a request that waits must not hold a part. */
+ * asked again. Of several locks some may be gone, or held under new ids: then the others stay,
+ * since a request that waits must not hold a part. */
 static bool is_taken_back(session_wait *wait) {
     if (wait->event.kind != &wait_kind || !wait->is_granted) return false;
     for (int i = 0; i < wait->waiter.place_count; i++) {

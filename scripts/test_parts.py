@@ -126,7 +126,7 @@ def parts():
     yield Part("torture", rest=torture)
     yield Part("models", rest=files_in("model"), needs=None)
     yield Part("fuzz targets", rest=files_in("fuzz"), needs="fuzz")
-    yield Part("packages", rest=["scripts/make-deb"], needs="plain")
+    yield Part("packages", rest=["scripts/test-dist"], needs="plain")
 
 
 def is_there(part):

@@ -380,7 +380,7 @@ static inline void dlock_reply_init(dlock_reply *reply, char *text, size_t size)
 }
 
 /* Runs a Redis command only if the server finds that this handle holds the lock: check and command
- * are one step there (DLOCK.GUARD of module/README.md). argv is the command with its arguments, up
+ * are one step there (module/commands/guard.md). argv is the command with its arguments, up
  * to 16 MB in all; argvlen, their lengths; NULL: each ends with a NUL. reply may be NULL.
  *
  * DLOCK_OK: the command was run, and replied. DLOCK_LOST: nothing was run; the lock is lost, by the

@@ -18,7 +18,8 @@ from support.tool import TOOL
 
 COMMANDS = ["run", "acquire", "extend", "release", "wait", "info", "watch", "list", "session",
             "top", "metrics", "bench"]
-FILES = {"bin/dlock", "share/man/man1/dlock.1", "share/bash-completion/completions/dlock",
+FILES = {"bin/dlock", "share/man/man1/dlock.1", "share/man/man7/dlock.7",
+         "share/bash-completion/completions/dlock",
          "share/zsh/site-functions/_dlock", "share/fish/vendor_completions.d/dlock.fish"}
 MANUAL = (ROOT / "client/cli/dlock.1").read_text()
 
@@ -103,7 +104,7 @@ def test_the_crontabs_of_the_manual_work(tool, tmp_path):
 
 
 def test_the_crontab_of_the_page_works(tool, tmp_path):
-    page = (ROOT / "client/README.md").read_text()
+    page = (ROOT / "client/cli/README.md").read_text()
     path, line = re.search(r"^    (PATH=\S+)\n    (0 3 .*)$", page, re.M).groups()
     assert path.startswith("PATH=/usr/local/bin:"), "where make install puts the tool"
     make("install-cli", f"PREFIX={tmp_path}")
@@ -118,7 +119,7 @@ UNITS = [path for path in (ROOT / "module/examples").iterdir()
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 def test_the_units_are_right(prefix, tmp_path):
     """Those of the examples and those of the page, but for the folder of the tool."""
-    page = (ROOT / "client/README.md").read_text()
+    page = (ROOT / "client/cli/README.md").read_text()
     texts = {path.name: path.read_text() for path in UNITS}
     for name in "nightly.service", "nightly.timer":
         block = re.search(rf"    # /etc/systemd/system/{name}\n((?:    .+\n)+)", page)[1]

@@ -101,7 +101,7 @@ def url_of(server):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_can_be_linked_in_both_ways(built, name):
-    assert "[libdlock.so.0]" in output("readelf", "-d", built(name, "shared"))
+    assert "[libdlock.so.1]" in output("readelf", "-d", built(name, "shared"))
     assert "NEEDED" not in output("readelf", "-d", built(name, "static"))
 
 

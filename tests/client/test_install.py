@@ -27,10 +27,11 @@ def version():
 
 
 def client_files():
-    return {f"lib/libdlock.so.{version()}", "lib/libdlock.so.0", "lib/libdlock.so",
+    return {f"lib/libdlock.so.{version()}", "lib/libdlock.so.1", "lib/libdlock.so",
             "lib/libdlock.a", "lib/pkgconfig/dlock.pc", "lib/cmake/dlock/dlockConfig.cmake",
             "lib/cmake/dlock/dlockConfigVersion.cmake", "include/dlock.h", "include/dlock_spi.h",
-            "include/dlock.hpp", "include/dlock_types.hpp"}
+            "include/dlock.hpp", "include/dlock_types.hpp", "share/man/man3/dlock.3",
+            *(f"share/man/man3/{name.split('@')[0]}.3" for name in listed_symbols())}
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +47,9 @@ def prefix(tmp_path_factory):
 def test_everything_is_where_it_is_looked_for(prefix):
     assert client_files() <= files_in(prefix)
     library = prefix / "lib/libdlock.so"
-    assert os.readlink(library) == "libdlock.so.0"
-    assert os.readlink(f"{library}.0") == f"libdlock.so.{version()}"
-    assert "soname: [libdlock.so.0]" in output("readelf", "-d", library)
+    assert os.readlink(library) == "libdlock.so.1"
+    assert os.readlink(f"{library}.1") == f"libdlock.so.{version()}"
+    assert "soname: [libdlock.so.1]" in output("readelf", "-d", library)
 
 
 def test_uninstall_removes_what_was_installed_and_nothing_else(tmp_path):
@@ -137,15 +138,15 @@ def cmake_built(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["dlock", "static"])
 def test_a_project_of_cmake_finds_the_library_where_it_is(cmake_built, server, kind):
     program, url = cmake_built / f"quick_start_{kind}", f"redis://127.0.0.1:{server.port}"
-    assert ("[libdlock.so.0]" in output("readelf", "-d", program)) == (kind == "dlock")
+    assert ("[libdlock.so.1]" in output("readelf", "-d", program)) == (kind == "dlock")
     assert "it is given back" in output(program, url)
     assert "page 3 of today" in output(cmake_built / f"nightly_report_{kind}", url,
                                        "today")
 
 
 @RUNS_CMAKE
-@pytest.mark.parametrize("wanted, is_found", [("0.1", True), (None, True), ("0.0.9", False),
-                                              ("0.99", False), ("1.0", False)])
+@pytest.mark.parametrize("wanted, is_found", [("1.0", True), ("1", True), (None, True),
+                                              ("0.1", False), ("1.99", False), ("2.0", False)])
 def test_cmake_gets_the_version_that_it_asked_for(prefix, tmp_path, wanted, is_found):
     wanted = version() if wanted is None else wanted
     code, said = cmake(tmp_path / "build", prefix, f"-DWANTED_VERSION={wanted}", "-DCOMPONENTS=")
@@ -204,14 +205,31 @@ except ValueError as error:
 # -- the symbols and the header --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [["-D", "libdlock.so"], ["-g", "libdlock.a"]])
-def test_only_what_the_header_declares_can_be_seen(prefix, how):
+def symbols(library, *how):
+    """What a program can link to, without the names of the version nodes themselves."""
+    lines = [line.split() for line in output("nm", *how, "--defined-only", library).splitlines()]
+    return sorted(words[2] for words in lines if len(words) == 3 and words[1] != "A")
+
+
+def listed_symbols():
+    """name@@NODE, of client/libdlock.map."""
+    text = (ROOT / "client/libdlock.map").read_text()
+    nodes = re.findall(r"^(DLOCK_[\d.]+) \{(.*?)^\}", text, re.M | re.S)
+    return sorted(f"{name}@@{node}" for node, body in nodes
+                  for name in re.findall(r"(dlock_\w+);", body))
+
+
+def test_the_shared_library_has_the_listed_symbols_with_their_versions(prefix):
+    """A function that is new has to be in client/libdlock.map; one that was released stays."""
+    assert symbols(prefix / "lib/libdlock.so", "-D") == listed_symbols()
+
+
+def test_only_what_the_header_declares_can_be_seen(prefix):
     headers = "".join(path.read_text() for path in (prefix / "include").glob("*.h"))
-    declared = re.findall(r"^DLOCK_API [^;]*?(dlock_\w+)\(", headers, re.M)
+    declared = sorted(re.findall(r"^DLOCK_API [^;]*?(dlock_\w+)\(", headers, re.M))
     assert len(declared) > 15
-    lines = output("nm", how[0], "--defined-only", prefix / "lib" / how[1]).splitlines()
-    seen = [line.split()[-1] for line in lines if len(line.split()) == 3]
-    assert sorted(seen) == sorted(declared)
+    assert [name.split("@")[0] for name in listed_symbols()] == declared
+    assert symbols(prefix / "lib/libdlock.a", "-g") == declared
 
 
 @pytest.mark.parametrize("compiler", ["cc -std=c99 -x c", "cc -std=c11 -x c",

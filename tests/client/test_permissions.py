@@ -1,5 +1,5 @@
-"""The ACL rules that client/README.md names are enough, and each is needed. Those for clusters and
-sentinels: in their files."""
+"""The ACL rules that client/OPERATIONS.md names are enough, and each is needed. Those for clusters
+and sentinels: in their files."""
 
 import pytest
 

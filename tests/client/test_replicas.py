@@ -162,7 +162,7 @@ def test_busy_is_busy(dlock, client):
     assert lock.acquire(50) == Status.TIMEOUT
 
 
-# -- which number covers which failover: see "What min_replicas covers" in client/README.md
+# -- which number covers which failover: see "What min_replicas covers" in client/OPERATIONS.md
 
 
 def test_one_acknowledgement_does_not_cover_an_orderly_failover(connect, failover):

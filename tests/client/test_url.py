@@ -1,4 +1,4 @@
-"""A client from its URL alone. The table of client/README.md is what these tests go by."""
+"""A client from its URL alone. The table of client/REFERENCE.md is what these tests go by."""
 
 import os
 import re
@@ -13,8 +13,8 @@ SECTION = "## In the URL"
 
 
 def read_table():
-    """(parameter, values) of each row of the table in client/README.md."""
-    text = (ROOT / "client/README.md").read_text().split(SECTION + "\n")[1].split("\n## ")[0]
+    """(parameter, values) of each row of the table in client/REFERENCE.md."""
+    text = (ROOT / "client/REFERENCE.md").read_text().split(SECTION + "\n")[1].split("\n## ")[0]
     return re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text, re.M)
 
 

@@ -40,10 +40,6 @@ LIBRARY = """
 | `pause_ms` | 10 | |
 """
 MODULE = """
-### DLOCK.TAKE
-
-    DLOCK.TAKE key PX lease-ms [WAIT wait-ms] [NOW] [more ...]
-
 ## Settings
 
 | setting | default | range | meaning |
@@ -58,9 +54,32 @@ MODULE = """
 """
 TAKE = [{"name": "key", "type": "key"},
         {"name": "lease-ms", "type": "integer", "token": "PX"},
-        {"name": "wait-ms", "type": "integer", "token": "WAIT", "flags": ["optional"]},
-        {"name": "now", "type": "pure-token", "token": "NOW", "flags": ["optional"]},
-        {"name": "more", "type": "string", "flags": ["optional", "multiple"]}]
+        {"name": "wait-ms", "type": "integer", "token": "WAIT", "optional": True},
+        {"name": "now", "type": "pure-token", "token": "NOW", "optional": True},
+        {"name": "more", "type": "string", "optional": True, "multiple": True}]
+TAKE_PAGE = """# DLOCK.TAKE
+
+    DLOCK.TAKE key PX lease-ms [WAIT wait-ms]
+               [NOW] [more ...]
+
+- **Available since:** 1.0.0
+- **Time complexity:** O(1)
+- **ACL categories:** `@fast`, `@write`
+
+## Arguments
+
+## Replies
+
+| RESP2 | RESP3 | meaning |
+|---|---|---|
+| integer | integer | |
+
+## Examples
+
+    > DLOCK.TAKE
+"""
+DESCRIBED = {"DLOCK.TAKE": {"arguments": TAKE, "since": "1.0.0", "complexity": "O(1)",
+                            "acl_categories": ["@fast", "@write"]}}
 TOOL = """
 ## The command line
 
@@ -103,10 +122,13 @@ HELPS = {"top": "usage: dlock top [option...] NAME\n\n"
 
 
 def check_module(page):
-    return (checker.check_commands(page, {"dlock.take": TAKE}) +
-            checker.check_command_names({"page": page}, ["dlock.take"]) +
+    return (checker.check_command_names({"page": page}, ["dlock.take"]) +
             checker.check_settings(page, {"dlock.limit": "5"}) +
             checker.check_fields("INFO dlock", page, "INFO dlock", ["dlock_held"]))
+
+
+def check_command(page):
+    return checker.check_commands({"take": page}, DESCRIBED)
 
 
 def check_library(page):
@@ -134,8 +156,9 @@ def check_page(page):
 
 PAGE = ("# On this page\n[a](a.c) [b](#on-this-page) [c](https://x.example/y)\n"
         "`make test` `net/b.h`\n")
-RIGHT = [(check_library, LIBRARY), (check_module, MODULE), (check_tool, TOOL),
-         (check_manual, MANUAL), (check_completion, COMPLETION), (check_page, PAGE)]
+RIGHT = [(check_library, LIBRARY), (check_module, MODULE), (check_command, TAKE_PAGE),
+         (check_tool, TOOL), (check_manual, MANUAL), (check_completion, COMPLETION),
+         (check_page, PAGE)]
 WRONG = [
     (check_library, LIBRARY, "`dlock_version()`", "`dlock_ask(name, size)`"),
     (check_library, LIBRARY, "(name, size)", "(name)"),
@@ -146,9 +169,14 @@ WRONG = [
     (check_library, LIBRARY, "`tell`", "tell"),
     (check_library, LIBRARY, "DLOCK_CAUSE_SIZE", "DLOCK_GHOST"),
     (check_library, LIBRARY, "| 10 |", "| 20 |"),
-    (check_module, MODULE, "### DLOCK.TAKE", "### DLOCK.GRAB"),
-    (check_module, MODULE, "[WAIT wait-ms] ", ""),
-    (check_module, MODULE, "[NOW]", "[LATER]"),
+    (check_command, TAKE_PAGE, "# DLOCK.TAKE", "# DLOCK.GRAB"),
+    (check_command, TAKE_PAGE, "[WAIT wait-ms]", ""),
+    (check_command, TAKE_PAGE, "[NOW]", "[LATER]"),
+    (check_command, TAKE_PAGE, "1.0.0", "1.1.0"),
+    (check_command, TAKE_PAGE, "O(1)", "O(N)"),
+    (check_command, TAKE_PAGE, "`@fast`, ", ""),
+    (check_command, TAKE_PAGE, "## Examples", "## Samples"),
+    (check_command, TAKE_PAGE, "| RESP2 | RESP3 |", "| RESP2 | |"),
     (check_module, MODULE, "## Settings", "`DLOCK.GIVE`\n## Settings"),
     (check_module, MODULE, "dlock.limit", "dlock.bound"),
     (check_module, MODULE, "| 5 |", "| 6 |"),
@@ -180,6 +208,11 @@ def test_what_is_right_is_left_alone(check, page):
 def test_what_is_wrong_is_told(check, page, was, becomes):
     assert was in page
     assert check(page.replace(was, becomes)) != []
+
+
+def test_a_command_without_a_page_and_a_page_without_a_command_are_told():
+    assert checker.check_commands({}, DESCRIBED) != []
+    assert checker.check_commands({"take": TAKE_PAGE, "give": "# DLOCK.GIVE\n"}, DESCRIBED) != []
 
 
 def test_ranges_are_read():

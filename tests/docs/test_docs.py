@@ -1,6 +1,7 @@
 """The pages say what a server and the tool say of themselves. See scripts/check-docs, and
 test_check_docs.py for whether it would notice."""
 
+import json
 import re
 import subprocess
 
@@ -8,36 +9,19 @@ import pytest
 import redis
 
 from support.commands import details_of
-from support.docs import checker
+from support.docs import checker, commands_json
 from support.server import ROOT
 from support.tool import TOOL
 from support.waiting import queue_up
 
 MODULE_PAGE = (ROOT / "module/README.md").read_text()
-CLIENT_PAGE = (ROOT / "client/README.md").read_text()
+TOOL_PAGE = (ROOT / "client/cli/README.md").read_text()
 
 
 def as_map(flat):
     """What RESP2 has as a flat list, at every depth."""
     words = [word.decode() if isinstance(word, bytes) else word for word in flat]
     return dict(zip(words[::2], words[1::2]))
-
-
-def arguments_of(docs):
-    found = [as_map(each) for each in as_map(docs)["arguments"]]
-    for argument in found:
-        argument["flags"] = [flag.decode() for flag in argument.get("flags", [])]
-        if argument["type"] in ("block", "oneof"):
-            argument["arguments"] = arguments_of(["arguments", argument["arguments"]])
-    return found
-
-
-@pytest.fixture
-def documented(client):
-    """Each command of the module, with its arguments."""
-    names = client.execute_command("COMMAND LIST", "FILTERBY", "MODULE", "dlock")
-    docs = client.execute_command("COMMAND DOCS", *names)
-    return {name.decode(): arguments_of(each) for name, each in zip(docs[::2], docs[1::2])}
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +34,18 @@ def helps():
     return {name: ask(name) for name in re.findall(r"^  ([a-z]+) ", ask(), re.M)}
 
 
-def test_commands(documented):
-    assert "dlock.acquire" in documented
-    assert checker.check_commands(MODULE_PAGE, documented) == []
-    assert checker.check_command_names(checker.read_pages(), documented) == []
+def test_no_page_names_a_command_that_is_not_there(client):
+    names = client.execute_command("COMMAND LIST", "FILTERBY", "MODULE", "dlock")
+    names = [name.decode() for name in names]
+    assert "dlock.acquire" in names
+    assert checker.check_command_names(checker.read_pages(), names) == []
+
+
+def test_commands_json_is_what_the_module_says(client):
+    """make commands-json writes it anew."""
+    told = (ROOT / "module/commands.json").read_text()
+    assert told == commands_json.printed(commands_json.described(client))
+    assert "must be new for every acquisition" in json.loads(told)["DLOCK.ACQUIRE"]["summary"]
 
 
 def test_the_maps_of_dlock_info(server, lock):
@@ -61,7 +53,7 @@ def test_the_maps_of_dlock_info(server, lock):
     queue_up(server, ["waiter"])
     whole, with_queue = (details_of(lock.client.execute_command("DLOCK.INFO", "lock", *options))
                          for options in ((), ("WAITERS", 1)))
-    text = checker.section(MODULE_PAGE, "DLOCK.INFO")
+    text = (ROOT / "module/commands/info.md").read_text()
     assert checker.named(text, "field") == list(whole)
     assert checker.named(text, "of a holder") == list(whole["holders"][0])
     assert checker.named(text, "of a waiter") == list(with_queue["queue"][0])
@@ -109,7 +101,7 @@ def test_the_readme_names_only_what_is_there(client):
 
 
 def test_the_tool(helps):
-    assert checker.check_tool(CLIENT_PAGE, helps) == []
+    assert checker.check_tool(TOOL_PAGE, helps) == []
 
 
 def test_the_manual(helps):
@@ -125,7 +117,8 @@ def test_the_completion(helps, shell):
 
 def test_the_lines_for_go_need_no_new_go():
     """Everything that they use of Go was there in Go 1.13, and errors.Is not before."""
-    [block] = re.findall(r"^```go\n(.*?)^```", MODULE_PAGE, re.M | re.S)
+    page = (ROOT / "module/LANGUAGES.md").read_text()
+    [block] = re.findall(r"^```go\n(.*?)^```", page, re.M | re.S)
     used = set(re.findall(r"\b(?:context|rand|hex|errors|time|redis)\.\w+", block))
     assert used == {"context.WithTimeout", "context.Background", "rand.Read", "errors.Is",
                     "hex.EncodeToString", "time.Second", "redis.Nil"}

@@ -32,7 +32,7 @@ def release_soon(server):
 
     def release():
         wait_until(lambda: looker.info("dlock")["dlock_waiters"] == 1, "a waiter")
-        holder.execute_command("DLOCK.RELEASE", "stock:1000", "alice")
+        holder.execute_command("DLOCK.RELEASE", "stock:1000", "web1:5f0c9a1e")
 
     thread = threading.Thread(target=release)
     thread.start()
@@ -64,7 +64,7 @@ def test_the_guarded_write_of_a_late_holder(server):
 
 
 def test_the_readme_is_short():
-    assert len(README.splitlines()) <= 200
+    assert len(README.splitlines()) <= 180
 
 
 def test_the_session_with_shared_holders(server):
@@ -75,7 +75,8 @@ def test_the_session_with_shared_holders(server):
         assert said(server, typed) == re.sub(r"\d{16}", "FENCE", answer)
 
 
-def test_the_program_in_c(server, tmp_path):
+def test_the_program_in_c_says_why_it_has_no_lock(start_server, tmp_path):
+    server = start_server()
     source = block(README, "c")
     assert len(source.splitlines()) <= 15 and PORT in source
     (tmp_path / "first.c").write_text(source.replace(PORT, str(server.port)))
@@ -85,6 +86,11 @@ def test_the_program_in_c(server, tmp_path):
     said = subprocess.run([tmp_path / "first"], stdout=subprocess.PIPE, text=True, check=True)
     assert re.fullmatch(r"held, fence [1-9]\d+\n", said.stdout)
     assert server.observer.dbsize() == 0
+    server.stop()
+    alone = subprocess.run([tmp_path / "first"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True)
+    assert alone.returncode == 1
+    assert alone.stderr.startswith("DLOCK_UNREACHABLE: ") and "refused" in alone.stderr
 
 
 def test_the_lines_for_a_shell(server, tmp_path):
@@ -102,7 +108,7 @@ def test_the_lines_for_a_shell(server, tmp_path):
 
 
 def test_the_lines_of_python(server):
-    source = block((ROOT / "module/README.md").read_text(), "python")
+    source = block((ROOT / "module/LANGUAGES.md").read_text(), "python")
     written = []
     names = {"write_report": written.append}
     exec("import redis, secrets\n" + source.replace(PORT, str(server.port)), names)
@@ -132,7 +138,7 @@ def typed():
 
 def test_a_server_to_type_into_is_gone_afterwards(typed):
     port = str(free_port())
-    code, said, _ = typed("DLOCK.ACQUIRE stock:1000 alice PX 30000\nCONFIG GET dir\n", port)
+    code, said, _ = typed("DLOCK.ACQUIRE stock:1000 web1:5f0c9a1e PX 30000\nCONFIG GET dir\n", port)
     fence, _, folder, *_ = said.splitlines()
     assert code == 0 and int(fence) > 0
     assert not os.path.exists(folder)

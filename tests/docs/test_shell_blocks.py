@@ -16,9 +16,9 @@ from support.docs import checker
 from support.server import ROOT, cli, free_port
 from support.tool import BUILD
 
-COMMANDS = ("apt-get", "cc", "dlock", "dlock-module", "git", "make", "redis-cli", "scripts/python",
+COMMANDS = ("apt-get", "cc", "dlock", "dlock-module", "make", "redis-cli", "scripts/python",
             "scripts/run-tests", "sudo", "systemctl")
-PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", "module/README.md",
+PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", "module/OPERATIONS.md",
          "tests/README.md", "tests/bench/README.md", "tests/fuzz/README.md",
          "tests/model/README.md",
          "tests/torture/README.md"]
@@ -36,7 +36,6 @@ FAKES = {
         done""",
     "systemctl": '[ "$1" = restart ] && { [ "$2" = redis-server ] || [ "$2" = valkey-server ]; }',
     "ldconfig": "",
-    "git": '[ "$1 $2 $3" = "clone REPOSITORY dlock" ] && [ -d dlock ]',
     "dlock-module": 'exec sh "$WORK/dlock-module.sh" "$@" "$WORK/redis.conf"',
     "redis-cli": """
         case $1 in
@@ -63,6 +62,7 @@ FAKES = {
 MORE = [(r"^(scripts/python -m pytest\b.*)", r"\1 --collect-only"),
         (r"^(scripts/python tests/bench/bench.py\b.*)", r"\1 --list"),
         (r"^(scripts/python tests/(?:fuzz|model|torture)/\w+.py\b.*)", r"\1 --help"),
+        (r"redis://127.0.0.1:7379", "$DLOCK_URL"),
         (r"/path/to/redis-server", "$REDIS_SERVER_PATH")]
 
 
@@ -150,11 +150,10 @@ def test_the_shell_blocks_of_a_page(work, server, client, page):
     assert blocks
     try:
         for block in blocks:
-            where = work if block[0].startswith("git clone") else work / "dlock"
             script = "\n".join(map(rewritten, block))
             for _ in range(2 if "install" in script else 1):
-                done = subprocess.run(["sh", "-eux", "-c", script], cwd=where, env=env, text=True,
-                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                done = subprocess.run(["sh", "-eux", "-c", script], cwd=work / "dlock", env=env,
+                                      text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT, timeout=300)
                 assert done.returncode == 0, f"{page}:\n{script}\n{done.stdout[-3000:]}"
     finally:

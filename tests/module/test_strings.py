@@ -1,6 +1,7 @@
 """Side by side, on the same keys, with clients that use SET NX PX and a script."""
 
 import pytest
+import redis
 
 from support.commands import Lock
 
@@ -99,3 +100,15 @@ def test_after_a_string_lock_comes_a_lock_and_the_other_way_round(string):
     assert string.acquire("me") > 0
     string.release("me")
     assert string.client.set("lock", "other", nx=True, px=1000)
+
+
+def test_the_lock_of_redis_py_takes_nothing_and_complains_when_it_reads(client, lock):
+    """As README.md and module/README.md say it, for teams that move one service at a time."""
+    lock.acquire("me")
+    theirs = client.lock(lock.key, timeout=60)
+    assert not theirs.acquire(blocking=False)
+    theirs.local.token = b"theirs"  # as if it had held the key before
+    for call in theirs.locked, theirs.owned, theirs.release:
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            call()
+    assert lock.release("me") == 1

@@ -9,6 +9,11 @@ from support.server import ROOT
 IMAGE = (ROOT / "scripts/Containerfile").read_text()
 
 
+def test_the_labels_name_the_version():
+    version = re.search(r"^VERSION := (.*)$", (ROOT / "Makefile").read_text(), re.M)[1]
+    assert f'org.opencontainers.image.version="{version}"' in IMAGE
+
+
 def settings():
     """The lines that are appended to the configuration."""
     words = re.search(r"printf '%s\\n' ((?:.|\\\n)*?) *\\?\n +>>/etc/", IMAGE)[1]

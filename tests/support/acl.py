@@ -1,10 +1,10 @@
-"""The ACL rules that client/README.md names, in the table of the section "In production"."""
+"""The ACL rules that client/OPERATIONS.md names, in the table of the section "In production"."""
 
 import re
 
 from support.server import ROOT
 
-PAGE = (ROOT / "client/README.md").read_text()
+PAGE = (ROOT / "client/OPERATIONS.md").read_text()
 
 
 def rules_for(what):

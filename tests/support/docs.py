@@ -1,4 +1,4 @@
-"""scripts/check-docs, as a module."""
+"""Scripts without a suffix, as modules: scripts/check-docs and others."""
 
 import importlib.machinery
 import importlib.util
@@ -6,11 +6,13 @@ import importlib.util
 from support.server import ROOT
 
 
-def _load():
-    loader = importlib.machinery.SourceFileLoader("check_docs", str(ROOT / "scripts/check-docs"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_docs", loader))
+def load_script(name):
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"),
+                                                  str(ROOT / "scripts" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
     return module
 
 
-checker = _load()
+checker = load_script("check-docs")
+commands_json = load_script("commands-json")

@@ -1,0 +1,88 @@
+"""make dist: the tarball, and what is made of it. "make test-all" makes a whole release twice."""
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+import zipfile
+
+import pytest
+
+from support.docs import load_script
+from support.server import ROOT
+
+
+DIST = load_script("make-dist")
+WHEN = 1_800_000_000
+
+
+def make_source(tree, folder, **env):
+    """The tarball of this tree, in a folder; the umask differs each time."""
+    subprocess.run([tree / "scripts/make-dist", "--source", folder], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                   env={**os.environ, **env}, umask=0o077 if env else 0o022)
+    return folder / f"{DIST.NAME}.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def tarball(tmp_path_factory):
+    return make_source(ROOT, tmp_path_factory.mktemp("dist") / "first")
+
+
+@pytest.fixture(scope="module")
+def unpacked(tarball, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(tarball) as archive:
+        archive.extractall(folder)
+    return folder / DIST.NAME
+
+
+def test_the_same_tree_gives_the_same_bytes_wherever_it_is(tarball, unpacked, tmp_path):
+    """From a checkout, with another umask and time zone; and from its own tarball, without git."""
+    again = make_source(ROOT, tmp_path / "again", TZ="Asia/Tokyo")
+    from_tarball = make_source(unpacked, tmp_path / "third")
+    assert tarball.read_bytes() == again.read_bytes() == from_tarball.read_bytes()
+
+
+def test_the_checksums_are_right(tarball):
+    subprocess.run(["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=tarball.parent, check=True)
+
+
+def test_the_tarball_builds_with_a_given_header_and_nothing_fetched(unpacked):
+    header = ROOT / "build/include/redismodule.h"
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith(("MAKE", "MFLAGS", "SANITIZE", "CFLAGS"))}
+    made = ["build/dlock.so", "build/client/src/net/connection.o", "build/client/cli/main.o"]
+    subprocess.run(["make", "-j2", "CFLAGS=-O0", f"REDISMODULE_H={header}", *made], cwd=unpacked,
+                   env=env, check=True, stdout=subprocess.DEVNULL)
+    assert not (unpacked / "build/include").exists()
+
+
+def test_the_bundle_for_redis_software(tmp_path):
+    module = b"a shared object"
+    paths = [tmp_path / "first.zip", tmp_path / "second.zip"]
+    for path in paths:
+        DIST.make_bundle(path, module, WHEN)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    with zipfile.ZipFile(paths[0]) as archive:
+        told = json.load(io.TextIOWrapper(archive.open("module.json")))
+        assert sorted(archive.namelist()) == ["dlock.so", "module.json"]
+        assert archive.read(told["module_file"]) == module
+    assert told["sha256"] == hashlib.sha256(module).hexdigest()
+    assert told["semantic_version"] == DIST.VERSION
+    [acquire] = [each for each in told["commands"] if each["command_name"] == "dlock.acquire"]
+    assert (acquire["first_key"], acquire["last_key"], acquire["step"]) == (1, 1, 1)
+
+
+def test_the_bill_of_materials_names_the_release_and_its_needs(tarball):
+    told = DIST.sbom(tarball, WHEN)
+    packages = {each["SPDXID"]: each for each in told["packages"]}
+    assert packages["SPDXRef-dlock"]["checksums"][0]["checksumValue"] == \
+        hashlib.sha256(tarball.read_bytes()).hexdigest()
+    header = ROOT / "build/include/redismodule.h"
+    assert packages["SPDXRef-redismodule.h"]["checksums"][0]["checksumValue"] == \
+        hashlib.sha256(header.read_bytes()).hexdigest()
+    for relation in told["relationships"][1:]:
+        assert {relation["spdxElementId"], relation["relatedSpdxElement"]} <= set(packages)
