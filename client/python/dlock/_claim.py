@@ -139,7 +139,7 @@ class Claim:
     # -- acquire
 
     def _acquire(self, wait: float | None) -> Steps:
-        if self.fence and self._pid == os.getpid():
+        if self.fence and not self.why_lost and self._pid == os.getpid():
             raise RuntimeError("this Lock is held already, and is not re-entrant: use another Lock")
         wait = self.wait if wait is None else _checked(wait)
         self._token, self._pid = secrets.token_hex(16).encode(), os.getpid()
@@ -184,7 +184,7 @@ class Claim:
         if not isinstance(fence, int):  # QUEUED
             assert session is not None
             self._is_queued = True
-            fence, begin = yield from self._wait_for_outcome(session, life, deadline)
+            fence, begin = yield from self._wait_for_outcome(session, life, sent, deadline)
             self._is_queued = False
         self.fence = fence
         if self.lease is None:
@@ -231,7 +231,8 @@ class Claim:
         self._is_unsure = was_unsure
         return replies
 
-    def _wait_for_outcome(self, session: Session, life: Life, deadline: float) -> Steps:
+    def _wait_for_outcome(self, session: Session, life: Life, asked: float,
+                          deadline: float) -> Steps:
         """(fence, begin of the lease). The place in the queue is kept while the session lives."""
         limit = deadline + self._io_timeout
         while self._outcome is None:
@@ -247,7 +248,7 @@ class Claim:
         if kind == "granted":
             return value, begin
         self._is_queued = False
-        if value == "timeout" and self._clock() + PAUSE_FIRST >= deadline:
+        if value == "timeout" and deadline - asked <= A_DAY:
             raise Timeout(self._message("busy"))
         if value in ("timeout", "released") or is_transient(value):
             raise _Again(Timeout(self._message(value)))
