@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._claim import Claim
 
 BATCH = 1000  # commands sent at a time
+PAUSE_LATER = 0.1  # until a lock that is not served is asked for again, in seconds
 
 
 class Life:
@@ -81,12 +82,17 @@ class Session:
         with self.mutex:
             self.withdrawn[claim._token] = claim._release_words(), self.clock() + self.timeout
 
-    def adopt(self, claim: Claim, until: float) -> None:
-        """A kept lock has moved here, and is certain until then. It is asked for again."""
+    def adopt(self, claim: Claim) -> None:
+        """A kept lock has moved here, from another server or life. It is asked for again, and is
+        certain no longer than it was before."""
+        until = claim._life.until
+        if claim._session is not None:
+            claim._session.leave(claim)
         with self.mutex:
-            claim._session, claim._life = self, Life(0, until)
-            claim._life.claims[claim._token] = self.claims[claim._token] = claim
-            self.lives.append(claim._life)
+            if claim.fence:  # else it was released
+                claim._session, claim._life = self, Life(0, until)
+                claim._life.claims[claim._token] = self.claims[claim._token] = claim
+                self.lives.append(claim._life)
 
     def end(self) -> None:
         """Nobody keeps it any more. What hangs on it is lost with it."""
@@ -104,6 +110,7 @@ class Session:
                 self.trouble, self.is_refused = str(failure), isinstance(failure, Refused)
                 self.is_open = False
                 self._wake_all()
+                self._expire()
                 if self.is_cluster:
                     yield Relocate(self._kept())
                 yield Pause(min(self.clock() + self._pause, self._due()))
@@ -121,9 +128,8 @@ class Session:
             if isinstance(reply, ResponseError):
                 self._raise(reply)
             self._renew(reply[0], sent)
-            moved = [claim for event in reply[1] for claim in self._tell(event, sent)]
-            if moved:
-                yield Relocate(moved)
+            for event in reply[1]:
+                self._tell(event, sent)
             self._expire()
             yield from self._ask_again()
             yield from self._release_withdrawn()
@@ -163,17 +169,16 @@ class Session:
 
     # -- events
 
-    def _tell(self, event: list[Any], sent: float) -> list[Claim]:
-        """The claims that another server of the cluster has now."""
+    def _tell(self, event: list[Any], sent: float) -> None:
         number, kind, key, token, *more = event
         if number <= self._last:
-            return []
+            return
         self._last = number  # of unknown events, too: else they would come again at once
         if kind == b"lost" and not token:  # a flush, which does not know the tokens
             for each in list(self.claims.values()):
                 if key in each.names:
                     self._doubt(each, "flushed")
-            return []
+            return
         claim = self.claims.get(token)
         if claim is None:
             # Of somebody who has left. A grant that nobody waits for any more is given back.
@@ -188,9 +193,9 @@ class Session:
             claim._tell(("ended", text_of(more[0]), sent))
         elif kind == b"lost":
             if self.is_cluster and more[0] == b"moved" and token in claim._life.claims:
-                return [claim]
-            self._doubt(claim, text_of(more[0]))
-        return []
+                self.adopt(claim)
+            else:
+                self._doubt(claim, text_of(more[0]))
 
     def _doubt(self, claim: Claim, why: str) -> None:
         """The lock is gone. Where nobody was told of it yet, it is asked for again."""
@@ -220,32 +225,40 @@ class Session:
     # -- after a heartbeat, over its connection
 
     def _ask_again(self) -> Steps:
-        """For the kept locks of earlier lives."""
-        claims = self._kept(lambda life: life is not self.life)
-        for i in range(0, len(claims), BATCH):
-            some = claims[i:i + BATCH]
-            commands = [claim._acquire_words(self.id) for claim in some]
-            replies = yield Call(commands, self.clock() + self.io_timeout)
-            for claim, reply in zip(some, replies):
-                self._confirm(claim, reply)
+        """For the kept locks of earlier lives. Some may not be served for now, or have moved."""
+        end = self.clock() + self.timeout / 6
+        while claims := self._kept(lambda life: life is not self.life):
+            for i in range(0, len(claims), BATCH):
+                some, life = claims[i:i + BATCH], self.life
+                commands = [claim._acquire_words(self.id) for claim in some]
+                replies = yield Call(commands, self.clock() + self.io_timeout)
+                for claim, reply in zip(some, replies):
+                    self.confirm(claim, reply, life)
+            left = self._kept(lambda life: life is not self.life)
+            if not left or self.clock() >= end:
+                return
+            if self.is_cluster:
+                yield Relocate(left)
+            yield Pause(self.clock() + PAUSE_LATER)
+            self._expire()
 
-    def _confirm(self, claim: Claim, reply: Any) -> None:
+    def confirm(self, claim: Claim, reply: Any, life: Life | None) -> None:
+        """reply: to an acquire of a kept lock, which was sent in this life."""
         if isinstance(reply, ResponseError):
             if not is_transient(reply) and not is_unknown_session(reply):
                 self._lose(claim, text_of(reply))
-            return  # else it is asked for again after the next heartbeat
+            return  # else the lock is asked for again
+        is_same = reply == claim.fence
         with self.mutex:
-            is_kept = claim._life.claims.pop(claim._token, None) is not None
-            is_same = is_kept and reply == claim.fence
-            assert self.life is not None
-            life = self.life if is_same else claim._life
-            if is_kept:
+            is_kept = claim._token in claim._life.claims and claim.fence > 0
+            if is_kept and is_same and life is not None and life is self.life:
+                del claim._life.claims[claim._token]
                 claim._life = life
                 life.claims[claim._token] = claim
-        if is_kept and not is_same:
-            self._lose(claim, "the server has forgotten it")
-        elif not is_kept:
+        if not is_kept:
             self.withdraw(claim)  # released meanwhile, and perhaps taken again by this request
+        elif not is_same:
+            self._lose(claim, "the server has forgotten it")
 
     def _release_withdrawn(self) -> Steps:
         with self.mutex:

@@ -192,13 +192,17 @@ class Client:
     def _relocate(self, claims: list[Claim], session: Session) -> None:
         self._refresh()
         for claim in claims:
-            with contextlib.suppress(NoReply, ValueError):  # unreachable, or closed
+            with contextlib.suppress(NoReply, Refused, ValueError):  # or closed
                 server = self._find(claim.names[0])
-                if server.session is not session:
-                    until = claim._life.until
-                    session.leave(claim)
-                    server.session.adopt(claim, until)
-                    server.keep()
+                if server.session is session:
+                    continue
+                life = server.session.life
+                server.session.adopt(claim)
+                server.keep()
+                if server.session.is_usable():  # else its first heartbeat does the same
+                    words = claim._acquire_words(server.session.id)
+                    [reply] = server.send([words], now() + self.io_timeout)
+                    server.session.confirm(claim, reply, life)
 
     def _forget(self) -> None:
         """In the child of a fork: nothing of the parent's is used."""
