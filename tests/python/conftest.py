@@ -1,4 +1,4 @@
-"""Fixtures of the tests of client/python, most of which run twice: with threads and with asyncio."""
+"""Fixtures of the tests of client/python. Most of them run twice: with threads and asyncio."""
 
 import asyncio
 import sys

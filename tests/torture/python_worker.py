@@ -1,8 +1,8 @@
 """python_worker.py WORD=VALUE...: a worker with client/python, beside those of worker.c.
 
-The words are those of worker.c (settings.h), the history is that of history.h. Of the kinds of locks
-(visit.h) it takes those that the package has: x with a lease, r, w and p kept by the session, and g
-for guarded writes. Both kinds of workers take the same locks.
+The words are those of worker.c (settings.h), the history is that of history.h. Of the kinds of
+locks (visit.h) it takes those that the package has: x with a lease, r, w and p kept by the session,
+and g for guarded writes. Both kinds of workers take the same locks.
 """
 
 import pathlib

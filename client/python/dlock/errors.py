@@ -46,4 +46,5 @@ class InDoubt(Failure):
 
 
 class Refused(Failure):
-    """The server does not accept the request: a permission, an argument, or the module is missing."""
+    """The server does not accept the request: a permission, a right argument, or the module is
+    missing."""
