@@ -253,6 +253,18 @@ def test_several_names_are_taken_all_or_none(client, server, begin):
     assert server.observer.dbsize() == 0
 
 
+def test_a_release_tells_that_one_of_several_names_was_gone(client, server):
+    if not is_known(server.observer, "DLOCK.ACQUIREALL"):
+        pytest.skip("this module does not know DLOCK.ACQUIREALL yet")
+    both = client.lock("{a}1", "{a}2", lease=60)
+    both.acquire()
+    both.extend()
+    server.observer.delete("{a}2")
+    with pytest.raises(dlock.Lost):
+        both.release()
+    assert server.observer.dbsize() == 0
+
+
 def test_one_lost_name_is_a_loss_of_all(client, server):
     if not is_known(server.observer, "DLOCK.ACQUIREALL"):
         pytest.skip("this module does not know DLOCK.ACQUIREALL yet")

@@ -294,7 +294,7 @@ class Claim:
             if self.lease is None and self._session is not None:
                 self._session.withdraw(self)
             raise error_of(reply)
-        if why or not reply:
+        if why or reply != len(self.names):
             raise Lost(self._message(why or "the server had ended it"))
 
     def _extend(self, lease: float | None) -> Steps:
