@@ -10,6 +10,7 @@ from support.sentinel import NAME
 from support.server import stopped, wait_until
 from support.waiting import wait_for_waiters
 
+QUICK = {"io_timeout": 1.0, "session_timeout": 4.0}  # as quick as a busy machine still is
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
@@ -36,14 +37,14 @@ def test_a_server_that_is_away_is_unreachable(connect, start_server):
 
 
 def test_a_server_that_hangs_is_given_up(connect, server):
-    client = connect(server, io_timeout=0.2)
+    client = connect(server, io_timeout=1.0)
     with client.lock("other", lease=60), stopped(server):
         with pytest.raises(dlock.InDoubt):
             client.lock("lock", lease=60).acquire()
         with pytest.raises(dlock.Unreachable):
             client.lock("lock").acquire()
         with pytest.raises(dlock.Unreachable):
-            client.lock("lock", wait=0.3).acquire()
+            client.lock("lock", wait=1.5).acquire()
 
 
 def test_a_wait_begins_again_when_the_server_is_back(connect, start_server, begin):
@@ -76,7 +77,7 @@ def test_a_broken_connection_costs_nothing(connect, proxy, server, begin):
 
 
 def test_an_event_whose_reply_was_lost_comes_again(connect, proxy, server, begin):
-    client = connect(proxy, session_timeout=3.0, io_timeout=0.3)
+    client = connect(proxy, **QUICK)
     server.observer.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 600_000)
     wanted = begin(client.lock("lock", wait=60).acquire)
     wait_for_waiters(server.observer, 1)
@@ -118,7 +119,7 @@ def test_a_server_that_has_forgotten_a_lock_tells_a_loss(connect, start_server):
 
 def test_a_holder_that_hears_nothing_knows_in_time_that_it_may_be_alone_no_more(connect, server):
     told = []
-    kept = connect(server, session_timeout=0.6).lock("kept", on_lost=told.append)
+    kept = connect(server, session_timeout=3.0).lock("kept", on_lost=told.append)
     kept.acquire()
     with stopped(server):
         wait_until(kept.lost.is_set, "the loss")
@@ -139,7 +140,7 @@ def test_a_session_that_the_server_has_ended_begins_again(connect, server):
 
 @pytest.mark.parametrize("lease", [None, 60])
 def test_an_acquire_whose_reply_is_lost_is_in_doubt_and_given_back(connect, proxy, server, lease):
-    client = connect(proxy, io_timeout=0.3, session_timeout=2.0)
+    client = connect(proxy, **QUICK)
     with client.lock("other"):
         proxy.mute(b"DLOCK.ACQUIRE")
         with pytest.raises(dlock.InDoubt):
@@ -149,7 +150,7 @@ def test_an_acquire_whose_reply_is_lost_is_in_doubt_and_given_back(connect, prox
 
 
 def test_an_acquire_that_arrives_after_it_was_given_up_is_released(connect, proxy, server):
-    client = connect(proxy, io_timeout=0.3, session_timeout=3.0)
+    client = connect(proxy, **QUICK)
     with client.lock("other"):
         proxy.delay(b"DLOCK.ACQUIRE")
         with pytest.raises(dlock.InDoubt):
@@ -162,7 +163,7 @@ def test_an_acquire_that_arrives_after_it_was_given_up_is_released(connect, prox
 
 
 def test_a_release_without_a_reply_goes_on_in_the_background(connect, proxy, server):
-    client = connect(proxy, io_timeout=0.3, session_timeout=3.0)
+    client = connect(proxy, **QUICK)
     lock = client.lock("lock")
     lock.acquire()
     proxy.delay(b"DLOCK.RELEASE")
@@ -174,7 +175,7 @@ def test_a_release_without_a_reply_goes_on_in_the_background(connect, proxy, ser
 
 
 def test_a_guarded_write_without_a_reply_is_in_doubt(connect, proxy, server):
-    client = connect(proxy, io_timeout=0.3)
+    client = connect(proxy, io_timeout=1.0)
     with client.lock("lock") as held:
         proxy.mute(b"DLOCK.GUARD")
         with pytest.raises(dlock.InDoubt):
@@ -193,9 +194,9 @@ def test_a_connection_that_the_server_has_closed_is_not_used(connect, server):
 
 
 def test_a_wait_ends_on_time_although_its_server_hangs(connect, server, begin):
-    client = connect(server, io_timeout=0.3, session_timeout=60.0)
+    client = connect(server, io_timeout=1.0)
     server.observer.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 600_000)
-    wanted = begin(client.lock("lock", wait=0.4).acquire)
+    wanted = begin(client.lock("lock", wait=3).acquire)
     wait_for_waiters(server.observer, 1)
     with stopped(server), pytest.raises((dlock.Timeout, dlock.Unreachable)):
         wanted.result()

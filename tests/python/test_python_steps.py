@@ -222,6 +222,17 @@ def test_a_wait_of_a_session_that_has_begun_again_asks_again_with_the_same_token
     assert again[:place] == list(first[:place]) and again[place] < first[place]
 
 
+def test_a_grant_of_an_earlier_life_asks_again(world):
+    claim = world.claim()
+    asking = world.acquire(claim)
+    world.reply(2)
+    asking.answer(7)
+    assert asking.result is None, "the server may have forgotten it since"
+    asking.sleep()
+    asking.answer(7)
+    assert asking.result == 7 and claim._life is world.session.life
+
+
 def test_a_loss_before_the_grant_is_known_asks_again(world):
     claim = world.claim()
     asking = world.acquire(claim)
@@ -254,13 +265,32 @@ def test_an_attempt_in_doubt_is_released_at_once_and_later(world):
     assert asking.words == claim._release_words()
     asking.answer(1)
     assert isinstance(asking.error, dlock.InDoubt)
-    world.reply(1)
-    assert world.call.commands == [claim._release_words()]
-    world.answer(0)
-    world.reply(1, after=T)
-    world.answer(0)
-    world.reply(1, after=1)
-    assert world.call.commands[0][0] == "DLOCK.SESSION", "nothing can be late any more"
+    released = []
+    for _ in range(70):
+        world.reply(1, after=3)
+        if world.call.commands == [claim._release_words()]:
+            released.append(world.now - 1000.0)
+            world.answer(0)
+    assert released == [3, 6, 12, 24, 48, 96, 192]
+    assert not world.session.withdrawn
+
+
+def test_a_late_copy_of_a_repeated_request_does_not_outlive_the_release(world):
+    claim = world.claim()
+    asking = world.acquire(claim, wait=30)
+    asking.fail(was_sent=True)
+    asking.sleep()
+    asking.answer(7)
+    assert asking.result == 7
+    Asking(world, claim._release()).answer(1)
+    world.reply(1, after=3)
+    assert world.call.commands == [claim._release_words()], "the first request may arrive yet"
+
+
+def test_a_release_without_any_doubt_is_one_command(world):
+    claim = world.kept()
+    Asking(world, claim._release()).answer(1)
+    assert not world.session.withdrawn
 
 
 def test_without_a_reply_to_its_end_a_wait_is_over_an_io_timeout_later(world):

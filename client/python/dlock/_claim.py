@@ -281,18 +281,18 @@ class Claim:
         why, self.fence = self.why_lost, 0
         if self._session is not None:
             self._session.leave(self)
+        is_done = False
         try:
             [reply] = yield Send(self, [self._release_words()], self._clock() + self._io_timeout)
-        except BaseException as failure:
-            if self.lease is None and self._session is not None:
+            is_done = not isinstance(reply, ResponseError)
+        except NoReply as failure:
+            raise InDoubt(f"{failure}; the lock is released in the background, or by the end of "
+                          "its lease") from None
+        finally:
+            is_kept = self.lease is None
+            if is_kept and self._session is not None and (self._is_unsure or not is_done):
                 self._session.withdraw(self)
-            if isinstance(failure, NoReply):
-                raise InDoubt(f"{failure}; the lock is released in the background, or by the end "
-                              "of its lease") from None
-            raise
-        if isinstance(reply, ResponseError):
-            if self.lease is None and self._session is not None:
-                self._session.withdraw(self)
+        if not is_done:
             raise error_of(reply)
         if why or reply != len(self.names):
             raise Lost(self._message(why or "the server had ended it"))

@@ -7,14 +7,17 @@
               the session: kept locks are asked for again with the same tokens, and stay ours if
               their fences are the same. Whoever waits asks again, too
     lost      by an event, by another fence, or because no heartbeat was answered in time
-    withdraw  a lock that nobody uses, such as one whose request was given up without a reply: it
-              is released with the next heartbeats, for as long as a late request may still arrive
+    withdraw  a lock that nobody uses. A request without a reply may reach the server long after it
+              was given up or repeated, as TCP delivers what it once accepted, and a kept lock would
+              then last as long as this process. So its token is released again and again, at
+              intervals that double: such a lock stays about as long as its request was late
 
 The heartbeat runs in a thread or task of its own, and the mutex protects what other threads use:
 lives, claims, withdrawn."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 from typing import TYPE_CHECKING, Any, Callable
@@ -29,7 +32,15 @@ if TYPE_CHECKING:
     from ._claim import Claim
 
 BATCH = 1000  # commands sent at a time
+LATE = 120.0  # seconds after which no request arrives any more
 PAUSE_LATER = 0.1  # until a lock that is not served is asked for again, in seconds
+
+
+@dataclasses.dataclass
+class Withdrawal:
+    words: Words  # of the release
+    since: float
+    due: float
 
 
 class Life:
@@ -51,7 +62,7 @@ class Session:
         self.life: Life | None = None  # the present one
         self.lives: list[Life] = []    # those that have kept locks, and the present one
         self.claims: dict[bytes, Claim] = {}  # by token: those that wait, and kept locks
-        self.withdrawn: dict[bytes, tuple[Words, float]] = {}  # by token: the release, until when
+        self.withdrawn: dict[bytes, Withdrawal] = {}  # by token
         self.is_open = self.is_ended = False
         self.trouble: str | None = None  # why the session is not open
         self.is_refused = False          # and this will not pass by itself
@@ -79,8 +90,9 @@ class Session:
             claim._life.claims.pop(claim._token, None)
 
     def withdraw(self, claim: Claim) -> None:
+        now = self.clock()
         with self.mutex:
-            self.withdrawn[claim._token] = claim._release_words(), self.clock() + self.timeout
+            self.withdrawn[claim._token] = Withdrawal(claim._release_words(), now, now)
 
     def adopt(self, claim: Claim) -> None:
         """A kept lock has moved here, from another server or life. It is asked for again, and is
@@ -91,6 +103,7 @@ class Session:
         with self.mutex:
             if claim.fence:  # else it was released
                 claim._session, claim._life = self, Life(0, until)
+                claim._is_unsure = True
                 claim._life.claims[claim._token] = self.claims[claim._token] = claim
                 self.lives.append(claim._life)
 
@@ -183,9 +196,10 @@ class Session:
         if claim is None:
             # Of somebody who has left. A grant that nobody waits for any more is given back.
             if kind == b"granted":
-                words = "DLOCK.RELEASE", key, token
+                words, now = ("DLOCK.RELEASE", key, token), self.clock()
                 with self.mutex:
-                    self.withdrawn.setdefault(token, (words, self.clock()))
+                    known = self.withdrawn.setdefault(token, Withdrawal(words, now - LATE, now))
+                    known.due = now
         elif kind == b"granted":
             fence, age = more
             claim._tell(("granted", fence, sent - age / 1000))
@@ -231,7 +245,12 @@ class Session:
             for i in range(0, len(claims), BATCH):
                 some, life = claims[i:i + BATCH], self.life
                 commands = [claim._acquire_words(self.id) for claim in some]
-                replies = yield Call(commands, self.clock() + self.io_timeout)
+                try:
+                    replies = yield Call(commands, self.clock() + self.io_timeout)
+                except NoReply:
+                    for claim in some:
+                        claim._is_unsure = True
+                    raise
                 for claim, reply in zip(some, replies):
                     self.confirm(claim, reply, life)
             left = self._kept(lambda life: life is not self.life)
@@ -261,13 +280,15 @@ class Session:
             self._lose(claim, "the server has forgotten it")
 
     def _release_withdrawn(self) -> Steps:
+        now = self.clock()
         with self.mutex:
-            withdrawn = list(self.withdrawn.items())
-        for i in range(0, len(withdrawn), BATCH):
-            some = withdrawn[i:i + BATCH]
-            yield Call([words for _, (words, _) in some], self.clock() + self.io_timeout)
-            now = self.clock()
+            due = [(token, each) for token, each in self.withdrawn.items() if each.due <= now]
+        for i in range(0, len(due), BATCH):
+            some = due[i:i + BATCH]
+            yield Call([each.words for _, each in some], self.clock() + self.io_timeout)
             with self.mutex:
-                for token, (_, until) in some:
-                    if until <= now:
-                        self.withdrawn.pop(token, None)
+                for token, each in some:
+                    age = self.clock() - each.since
+                    each.due = self.clock() + age
+                    if age >= LATE and self.withdrawn.get(token) is each:
+                        del self.withdrawn[token]
