@@ -165,9 +165,12 @@ def test_a_lock_that_was_released_while_it_was_asked_for_again_goes_back(world):
     claim = world.kept()
     world.reply(2)
     releasing = Asking(world, claim._release())
-    releasing.answer(1)
     world.answer(7)
-    assert world.call.commands == [claim._release_words()] and not claim.why_lost
+    assert world.call.commands[0][0] == "DLOCK.SESSION", "the release of the user goes first"
+    releasing.answer(1)
+    assert not claim.why_lost and releasing.error is None
+    world.reply(2, after=3)
+    assert world.call.commands == [claim._release_words()]
 
 
 def test_a_lock_that_is_not_served_is_asked_for_again(world):

@@ -89,10 +89,10 @@ class Session:
             self.claims.pop(claim._token, None)
             claim._life.claims.pop(claim._token, None)
 
-    def withdraw(self, claim: Claim) -> None:
+    def withdraw(self, claim: Claim, after: float = 0.0) -> None:
         now = self.clock()
         with self.mutex:
-            self.withdrawn[claim._token] = Withdrawal(claim._release_words(), now, now)
+            self.withdrawn[claim._token] = Withdrawal(claim._release_words(), now, now + after)
 
     def adopt(self, claim: Claim) -> None:
         """A kept lock has moved here, from another server or life. It is asked for again, and is
@@ -275,7 +275,9 @@ class Session:
                 claim._life = life
                 life.claims[claim._token] = claim
         if not is_kept:
-            self.withdraw(claim)  # released meanwhile, and perhaps taken again by this request
+            # Released meanwhile, and perhaps taken again by this request. A release that is under
+            # way goes first: its user wants to know whether the lock was there.
+            self.withdraw(claim, after=self.io_timeout)
         elif not is_same:
             self._lose(claim, "the server has forgotten it")
 
