@@ -5,9 +5,9 @@ import redis
 import redis.asyncio
 
 import dlock
-from support.cluster import slot_of
+from support.cluster import Cluster, slot_of
 from support.commands import fence_at, stats
-from support.server import wait_until
+from support.server import running, wait_until
 from support.waiting import wait_for_waiters
 
 NAME, ITEMS = "{shop}stock", "{shop}items"
@@ -81,3 +81,29 @@ def test_a_lock_that_has_moved_is_released_where_it_is(client, cluster):
     with client.lock(NAME, wait=20):
         with pytest.raises(dlock.Busy):
             lock.acquire()
+
+
+@pytest.mark.limit(180, "waits for the failover of a cluster")
+@pytest.mark.long("a failover takes the timeout of a node")
+def test_locks_follow_a_failover(connect, form, loop, begin):
+    package = redis if form == "threads" else redis.asyncio
+    with running(Cluster(replicas=3)) as cluster:
+        known = package.RedisCluster(host="127.0.0.1", port=cluster.nodes[1].port)
+        client = connect(known, io_timeout=2.0, session_timeout=60.0)
+        key = cluster.key_on(0)
+        with client.lock(key, wait=20) as held:
+            master = cluster.nodes[0].observer
+            master.set("{%s}:after" % key, "that")
+            assert master.execute_command("WAIT", 1, 20_000) == 1
+            wanted = begin(client.lock(key).acquire, wait=120)
+            wait_for_waiters(master, 1)
+            cluster.nodes[0].kill()
+            cluster.wait_for_promotion(0)
+            new = cluster.replicas[0].observer
+            wait_until(lambda: stats(new)["session_holds"] == 1, "the hold at the new master")
+            wait_for_waiters(new, 1)
+            assert fence_at(new, key) == held.fence and not held.lost.is_set()
+        assert wanted.result() > held.fence
+        client.close()
+        if loop:
+            loop.run(known.close())
