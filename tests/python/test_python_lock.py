@@ -345,6 +345,35 @@ def test_a_client_of_redis_py_may_decode_replies_and_choose_a_database(connect, 
     assert server.client(db=3).get("items") == b"41"
 
 
+def test_over_tls(connect, tls_server, authority):
+    client = connect(f"{tls_server.url}?ssl_ca_certs={authority.ca}")
+    with client.lock("lock", wait=20) as held:
+        assert fence_at(tls_server.observer) == held.fence
+
+
+def test_over_a_unix_socket(connect, start_server, tmp_path):
+    server = start_server("--unixsocket", tmp_path / "socket")
+    with connect(f"unix://{tmp_path}/socket").lock("lock", wait=20) as held:
+        assert fence_at(server.observer) == held.fence
+
+
+def test_words_that_redis_py_cannot_send_are_no_failure_of_the_server(client):
+    with client.lock("lock") as held:
+        with pytest.raises(redis.DataError):
+            held.guarded("SET", "items", None)
+        assert held.guarded("SET", "items", 1) == b"OK"
+
+
+@pytest.mark.parametrize("form", ["threads"], indirect=True)
+def test_a_callback_may_close_the_client(client, server):
+    lock = client.lock("lock", on_lost=lambda lock: client.close())
+    lock.acquire()
+    server.observer.delete("lock")
+    wait_until(lambda: stats(server.observer)["sessions"] == 0, "the end of the session")
+    wait_until(lambda: not any(t.name == "dlock-session" for t in threading.enumerate()),
+               "the end of the thread")
+
+
 @pytest.mark.parametrize("form", ["asyncio"], indirect=True)
 def test_a_canceled_wait_leaves_the_queue(client, loop, server):
     with client.lock("lock"):

@@ -17,9 +17,10 @@ class Route(NamedTuple):
 
     def connect(self, timeout: float, **more: Any) -> Any:
         """A connection of redis-py that is not yet open."""
-        options = {**self.options, "socket_timeout": timeout, "socket_connect_timeout": timeout,
-                   "health_check_interval": 0, "retry_on_timeout": False, "retry_on_error": [],
-                   **more}
+        options = {**self.options, "socket_timeout": timeout, "health_check_interval": 0,
+                   "retry_on_timeout": False, "retry_on_error": [], **more}
+        if "path" not in options:  # else it is a unix socket, which has no such timeout
+            options["socket_connect_timeout"] = timeout
         return self.connection_class(**options)
 
     def to(self, host: str, port: int) -> Route:

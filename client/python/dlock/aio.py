@@ -21,7 +21,8 @@ from typing import Any, Awaitable, Callable, cast
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import (AuthenticationError, BusyLoadingError, DataError, RedisError,
+                              ResponseError)
 
 from ._claim import Claim
 from ._routes import Route, route_of
@@ -213,6 +214,9 @@ class _Server:
             if not task.done():
                 raise redis.TimeoutError("the server did not reply in time")
             return task.result()
+        except DataError:  # words that are none: nothing was sent
+            self.drop(connection, task)
+            raise
         except (AuthenticationError, ResponseError) as failure:  # of the login
             self.drop(connection, task)
             raise Refused(str(failure)) from None

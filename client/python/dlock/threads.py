@@ -18,7 +18,8 @@ from typing import Any, Callable, cast
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import (AuthenticationError, BusyLoadingError, DataError, RedisError,
+                              ResponseError)
 from redis.retry import Retry
 
 from ._claim import Claim
@@ -250,6 +251,9 @@ class _Server:
             was_sent = True
             connection.send_packed_command(packed)
             return [self.read(connection, until) for _ in commands]
+        except DataError:  # words that are none: nothing was sent
+            connection.disconnect()
+            raise
         except (AuthenticationError, ResponseError) as failure:  # of the login
             connection.disconnect()
             raise Refused(str(failure)) from None
@@ -296,7 +300,8 @@ class _Server:
         if self.thread is not None:
             with contextlib.suppress(NoReply, Error):
                 self.send([("DLOCK.SESSION", self.session.id, "END")], now() + self.timeout)
-            self.thread.join(self.timeout)
+            if self.thread is not threading.current_thread():  # else it is a callback of ours
+                self.thread.join(self.timeout)
         while self.free:
             self.free.pop().disconnect()
 
