@@ -13,12 +13,6 @@ from support.server import wait_until
 from support.waiting import assert_nobody_waits, wait_for_waiters
 
 
-def is_known(client, command):
-    with pytest.raises(redis.ResponseError) as error:
-        client.execute_command(command)
-    return "unknown command" not in str(error.value)
-
-
 def test_one_has_it_and_the_other_is_told_so(client):
     ours, theirs = client.lock("lock"), client.lock("lock")
     assert ours.acquire() == ours.fence > 0
@@ -244,8 +238,6 @@ def test_an_error_of_a_guarded_command_is_no_loss(client, server):
 
 
 def test_several_names_are_taken_all_or_none(client, server, begin):
-    if not is_known(server.observer, "DLOCK.ACQUIREALL"):
-        pytest.skip("this module does not know DLOCK.ACQUIREALL yet")
     one = client.lock("{a}2", lease=60)
     one.acquire()
     both = client.lock("{a}1", "{a}2", wait=60)
@@ -259,8 +251,6 @@ def test_several_names_are_taken_all_or_none(client, server, begin):
 
 
 def test_a_release_tells_that_one_of_several_names_was_gone(client, server):
-    if not is_known(server.observer, "DLOCK.ACQUIREALL"):
-        pytest.skip("this module does not know DLOCK.ACQUIREALL yet")
     both = client.lock("{a}1", "{a}2", lease=60)
     both.acquire()
     both.extend()
@@ -271,8 +261,6 @@ def test_a_release_tells_that_one_of_several_names_was_gone(client, server):
 
 
 def test_one_lost_name_is_a_loss_of_all(client, server):
-    if not is_known(server.observer, "DLOCK.ACQUIREALL"):
-        pytest.skip("this module does not know DLOCK.ACQUIREALL yet")
     both = client.lock("{a}1", "{a}2")
     both.acquire()
     server.observer.delete("{a}2")
