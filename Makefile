@@ -292,7 +292,7 @@ torture: ## throw faults at locks, and judge what their holders saw: see tests/t
 	@$(MAKE) -s $(JOBS) test-build
 	@scripts/python tests/torture/torture.py --scenario $(or $(SCENARIO),all) \
 	    --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) --server "$(SERVER)" \
-	    $(if $(WAY),--way $(WAY))
+	    $(if $(WAY),--way $(WAY)) $(if $(PYTHON_WORKERS),--python)
 
 .PHONY: model
 model: ## let spin check the models of tests/model, and that it catches their mutants
@@ -370,13 +370,24 @@ DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md \
     $(wildcard client/*.md module/commands/*.md) client/cli/README.md \
     client/cli/dlock.1 $(wildcard module/*.md) module/commands.json scripts/Containerfile \
     tests/README.md tests/bench/README.md $(filter-out %/__pycache__, $(wildcard client/include/* \
-    client/examples/* module/examples/* tests/bench/plots/*.svg))
+    client/examples/* module/examples/* tests/bench/plots/*.svg client/python/README.md \
+    client/python/dlock/*.py))
 .PHONY: install-doc
 install-doc:
 	for file in $(DOC_FILES); do \
 	    install -D -m 644 "$$file" "$(DESTDIR)$(docdir)/$$file" || exit; done
 	sed -i 's|/usr/local/bin/dlock |$(bindir)/dlock |' \
 	    "$(DESTDIR)$(docdir)"/module/examples/*.service
+
+# For distributions: pip knows best where packages for Python go otherwise.
+.PHONY: install-python
+install-python:
+	@[ -n "$(pythondir)" ] || { echo "dlock: say pythondir=..., or use pip" >&2; exit 1; }
+	install -d "$(DESTDIR)$(pythondir)/dlock" "$(DESTDIR)$(pythondir)/dlock-$(VERSION).dist-info"
+	install -m 644 client/python/dlock/*.py client/python/dlock/py.typed \
+	    "$(DESTDIR)$(pythondir)/dlock/"
+	printf 'Metadata-Version: 2.1\nName: dlock\nVersion: %s\nRequires-Dist: redis>=4.3.4\n' \
+	    "$(VERSION)" >"$(DESTDIR)$(pythondir)/dlock-$(VERSION).dist-info/METADATA"
 
 # A folder as dlock.pc names it, so that pkg-config finds an installation that was moved.
 IN_PREFIX = $(subst ^$(prefix)/,$${prefix}/,^$(1))

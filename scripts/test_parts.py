@@ -114,6 +114,7 @@ def parts():
     yield Part("unit tests", unit_tests(), needs="ASan")
     yield from module_parts(sanitizers)
     yield from client_parts(sanitizers)
+    yield Part("Python package", files_in("python"))
     yield Part("tool", files_in("cli"))
     yield Part("tool under ASan", rest=files_of("cli", "run", "run_safety", "scripts", "config",
                                                 "operators", "metrics", "shared"),
@@ -121,8 +122,9 @@ def parts():
     yield Part("pages, scripts and benchmark",
                files_in("docs") + files_in("scripts") + files_in("bench"))
     torture = files_in("torture")
-    yield Part("torture, two scenarios", torture,
-               env={"DLOCK_TORTURE_SCENARIOS": "network redlock", "DLOCK_TORTURE_SECONDS": "4"})
+    yield Part("torture, three scenarios", torture,
+               env={"DLOCK_TORTURE_SCENARIOS": "network redlock restart+python",
+                    "DLOCK_TORTURE_SECONDS": "4"})
     yield Part("torture", rest=torture)
     yield Part("models", rest=files_in("model"), needs=None)
     yield Part("fuzz targets", rest=files_in("fuzz"), needs="fuzz")

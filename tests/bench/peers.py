@@ -2,8 +2,8 @@
 
 The other scenarios compare commands: there a program in C stands in for each library, so that the
 language does not count. Here the libraries run as they are, where they are installed: Lock of
-redis-py (Debian's python3-redis) and python-redis-lock. The lock of module/examples/dlock_lock.py,
-with the same redis-py below it, is the subject. Processes take one lock and give it back, with
+redis-py (Debian's python3-redis) and python-redis-lock. The lock of client/python, with the same
+redis-py below it, is the subject. Processes take one lock and give it back, with
 nothing in between; the ways take turns. All have the defaults of their library, and no renewal.
 
 The rate alone favours a lock without a queue: the process that released it takes it again at once,
@@ -23,11 +23,12 @@ NAME = "peers"
 PROCESSES = 8
 KEY = "peers"
 REAL = "the real one"
+OURS = "client/python"
 REDIS_PY = f"Lock of redis-py ({REAL})"
 
 # Each: how to make a lock with acquire() and release(). client and KEY are there.
 LOCKS = {
-    "dlock_lock.py": "dlock_lock.Lock(client, KEY, lease=30, wait=600)",
+    OURS: "dlock.Client(client).lock(KEY, lease=30, wait=600)",
     REDIS_PY: "client.lock(KEY, timeout=30)",
     f"python-redis-lock ({REAL})": "redis_lock.Lock(client, KEY, expire=30)",
 }
@@ -45,7 +46,7 @@ sys.path.insert(0, sys.argv[1])
 import redis
 try: import redis_lock
 except ImportError: pass
-import dlock_lock
+import dlock
 KEY, client = sys.argv[2], redis.Redis(port=int(sys.argv[3]))
 lock = eval(sys.argv[4])
 print(flush=True)
@@ -68,7 +69,7 @@ def _installed():
 
 def contend(server, lock, seconds, processes=PROCESSES):
     """The waits of each contender in ms. They begin together, when all are ready."""
-    words = [sys.executable, "-c", CONTENDER, str(ROOT / "module/examples"), KEY, str(server.port),
+    words = [sys.executable, "-c", CONTENDER, str(ROOT / "client/python"), KEY, str(server.port),
              lock]
     contenders = [subprocess.Popen([*driver.pinned_to(-1), *words], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, text=True) for _ in range(processes)]
@@ -91,7 +92,7 @@ def run(quick, progress):
     rounds, seconds = (2, 1) if quick else (5, 2)
     method = f"{PROCESSES} processes, rounds of {seconds} s, in turn"
     tables = {title: Table(f"Real libraries in Python, one hot lock: {title}", method, unit,
-                           subject="dlock_lock.py", decimals=decimals, bars=BARS.get(title))
+                           subject=OURS, decimals=decimals, bars=BARS.get(title))
               for title, unit, decimals, _ in FIGURES}
     found = {name: [] for name in _installed()}
     with running(ways.DLOCK.server(wrapper=driver.pinned_to(0))) as server:

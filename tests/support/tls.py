@@ -29,6 +29,8 @@ unique_subject = no
 [names]
 commonName = supplied
 [leaf]
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
 {extension}
 """
 
@@ -51,6 +53,7 @@ class Authority:
         self.ca, self.key = str(self.folder / "ca.pem"), str(self.folder / "ca.key")
         (self.folder / "issued").touch()
         openssl("req", "-x509", *KEY, "-nodes", "-days", 3650, "-subj", "/CN=a CA for tests",
+                "-addext", "keyUsage=critical,keyCertSign,cRLSign",  # Python 3.13 insists on it
                 "-keyout", self.key, "-out", self.ca)
 
     def issue(self, name, addresses, until=FUTURE):

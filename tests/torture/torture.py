@@ -1,4 +1,5 @@
 """torture.py [--scenario NAME|all] [--seconds N] [--seed N] [--server NAME|PATH] [--way WAY]
+           [--python]
 
 Workers take locks of every kind, faults fall on them and on the servers, and the checker judges
 the histories. Exit status 1 if a promise is broken; then the folder with the histories, the logs
@@ -32,6 +33,8 @@ def parse():
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--server", default="")
     parser.add_argument("--way", default="guard", choices=("guard", "fence", "bare"))
+    parser.add_argument("--python", action="store_true",
+                        help="every second worker is python_worker.py")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a good run too")
     return parser.parse_args()
 
@@ -69,6 +72,8 @@ class Run:
     """One scenario, once."""
 
     program = [PROGRAMS / "worker"]
+    python_program = [sys.executable, ROOT / "tests/torture/python_worker.py"]
+    has_python = False  # every second worker is one of Python
     is_ours = True  # else only counted, see contest.py
 
     def __init__(self, name, seconds, seed, server, way):
@@ -81,6 +86,7 @@ class Run:
     def command(self):
         words = f"make torture SCENARIO={self.name} SECONDS={self.seconds:g} SEED={self.seed}"
         words += f" SERVER={self.server}" if self.server != "installed" else ""
+        words += " PYTHON_WORKERS=yes" if self.has_python else ""
         return words + (f" WAY={self.way}" if self.way != "guard" else "")
 
     def go(self):
@@ -112,11 +118,14 @@ class Run:
     def settings(self, scenario):
         return scenario.settings()
 
+    def program_of(self, number):
+        return self.python_program if self.has_python and number % 2 else self.program
+
     def _torture(self, scenario):
         from workers import Workers
         words = [*self.settings(scenario), f"seed={self.seed}", f"way={self.way}"]
-        workers = Workers(lambda number, history: [*self.program, *words, f"process={number}",
-                                                   f"history={history}"],
+        workers = Workers(lambda number, history: [*self.program_of(number), *words,
+                                                   f"process={number}", f"history={history}"],
                           self.folder, scenario.processes)
         try:
             self._throw_faults(scenario, workers)
@@ -180,6 +189,7 @@ def main():
     for name in names:
         print(f"torture: {name}, {arguments.seconds:g} s, seed {seed}, server {server}", flush=True)
         run = Run(name, arguments.seconds, seed, server, arguments.way)
+        run.has_python = arguments.python
         report = run.go()
         run.finish(report, arguments.keep)
         is_failed |= report.total() > 0

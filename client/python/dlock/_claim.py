@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One claim on one lock, or on several that are taken together: what Lock is for threads and tasks.
+
+    attempt   join the session, send DLOCK.ACQUIRE, and wait for the outcome if the lock is busy
+    again     after a failure that may pass, until the wait is over, with the same token: what an
+              earlier attempt took is kept, and so is a place in the queue
+    give up   leave the queue, and give back what an unanswered attempt may have taken
+
+A kept lock is a hold of the session (VIA id SESSION), and lasts as long as the session. A lock with
+a lease (PX) ends by itself; a session only carries the outcome of its wait."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import secrets
+from typing import Any, Callable, NoReturn, Sequence
+
+from redis.exceptions import ResponseError
+
+from ._session import Life, Session
+from ._wire import (MARGIN, PAUSE_FIRST, PAUSE_MAX, Find, NoReply, Send, Steps, Wait, Word, Words,
+                    error_of, is_transient, is_unknown_session, milliseconds, text_of)
+from .errors import Busy, Error, InDoubt, Lost, NotHeld, Refused, Timeout, Unreachable
+
+A_DAY = 86_400.0  # the longest wait of the server
+FRESH = 0.9       # of a lease must be left when the lock is given to its user
+
+
+class _Again(Exception):
+    """The attempt may succeed if it is made again. is_soon: even if the wait is over, since the
+    server has replied and the session had to be opened again."""
+
+    def __init__(self, failure: Error, is_soon: bool = False):
+        super().__init__(str(failure))
+        self.failure, self.is_soon = failure, is_soon
+
+
+class Claim:
+    def __init__(self, io_timeout: float, clock: Callable[[], float], wakeup: Any, lost: Any,
+                 names: Sequence[str | bytes], wait: float = 0.0, lease: float | None = None,
+                 shared: bool = False, slots: int | None = None,
+                 on_lost: Callable[[Any], object] | None = None):
+        if not 1 <= len(names) <= 64:
+            raise ValueError("a lock has 1 to 64 names")
+        if lease is not None and not lease >= 0.001:
+            raise ValueError("lease: seconds, or None for a lock that is kept")
+        if slots is not None and slots < 1:
+            raise ValueError("slots: at least 1")
+        self.names = tuple(name.encode() if isinstance(name, str) else bytes(name)
+                           for name in names)
+        self.wait, self.lease = _checked(wait), lease
+        self.shared, self.slots = shared or slots is not None, slots
+        self.fence = 0
+        self.why_lost: str | None = None
+        self._lost_event, self._on_lost, self._wakeup = lost, on_lost, wakeup
+        self._io_timeout, self._clock = io_timeout, clock
+        self._token = b""
+        self._session: Session | None = None
+        self._life = Life(0, 0.0)
+        self._pid = 0
+        self._outcome: tuple[str, Any, float] | None = None
+        self._is_doubted = False
+        self._is_queued = False  # the server has said so
+        self._is_unsure = False  # the server may have received a request without a reply
+
+    # -- for everybody
+
+    @property
+    def token(self) -> str:
+        """Identifies this acquisition at the server; another one for every acquisition."""
+        return self._token.decode()
+
+    @property
+    def held(self) -> bool:
+        """Is the lock certainly ours at this moment?"""
+        return self.remaining() > 0
+
+    def remaining(self) -> float:
+        """For how many seconds the lock is certainly ours. Of a kept lock: if no heartbeat is
+        answered from now on."""
+        if not self.fence or self.why_lost or self._pid != os.getpid():
+            return 0.0
+        return max(0.0, self._life.until - self._clock())
+
+    def check(self) -> None:
+        """Raises Lost if the lock is not certainly ours any more, NotHeld if it never was."""
+        self._require()
+        if not self.held:
+            raise Lost(self._message("its time is over"))
+
+    # -- for the session
+
+    def _tell(self, outcome: tuple[str, Any, float]) -> None:
+        self._outcome = outcome
+        self._wake()
+
+    def _wake(self) -> None:
+        self._wakeup.set()
+
+    def _lose(self, why: str) -> None:
+        if self.why_lost:
+            return
+        self.why_lost = why
+        self._lost_event.set()
+        if self._on_lost is not None:
+            try:
+                self._on_lost(self)
+            except Exception:
+                logging.getLogger("dlock").exception("on_lost of %r", self.names[0])
+
+    # -- commands
+
+    def _acquire_words(self, session: str | None, wait: float = 0.0) -> Words:
+        words: list[Word] = ["DLOCK.ACQUIRE"]
+        if len(self.names) > 1:
+            words = ["DLOCK.ACQUIREALL", len(self.names)]
+        words += [*self.names, self._token]
+        if self.lease is not None:
+            words += ["PX", milliseconds(self.lease)]
+        if wait > 0:
+            words += ["WAIT", milliseconds(min(wait, A_DAY))]
+        if session is not None:
+            words += ["VIA", session]
+        if self.lease is None:
+            words.append("SESSION")
+        if self.shared:
+            words.append("SHARED")
+        if self.slots is not None:
+            words += ["MAX", self.slots]
+        return words
+
+    def _release_words(self) -> Words:
+        if len(self.names) > 1:
+            return ["DLOCK.RELEASEALL", len(self.names), *self.names, self._token]
+        return ["DLOCK.RELEASE", self.names[0], self._token]
+
+    # -- acquire
+
+    def _acquire(self, wait: float | None) -> Steps:
+        if self.fence and not self.why_lost and self._pid == os.getpid():
+            raise RuntimeError("this Lock is held already, and is not re-entrant: use another Lock")
+        wait = self.wait if wait is None else _checked(wait)
+        self._token, self._pid = secrets.token_hex(16).encode(), os.getpid()
+        self.fence, self.why_lost, self._session = 0, None, None
+        self._outcome, self._life = None, Life(0, 0.0)
+        self._is_doubted = self._is_queued = self._is_unsure = False
+        self._lost_event.clear()
+        deadline, pause = self._clock() + wait, PAUSE_FIRST
+        try:
+            while True:
+                try:
+                    self.fence = yield from self._attempt(wait, deadline)
+                    return self.fence
+                except _Again as again:
+                    self.fence = 0
+                    end = deadline + (self._io_timeout if again.is_soon else 0)
+                    if self._clock() + pause > end:
+                        raise again.failure from None
+                until = self._clock() + pause
+                while self._clock() < until:
+                    yield Wait(self, until)
+                pause = min(2 * pause, PAUSE_MAX)
+        except GeneratorExit:
+            raise
+        except BaseException as failure:
+            yield from self._give_up(deadline, failure)
+            raise
+
+    def _attempt(self, wait: float, deadline: float) -> Steps:
+        """The fence."""
+        session, life = None, Life(0, 0.0)
+        if self.lease is None or wait > 0:
+            session, life = yield from self._join(deadline)
+        self._outcome, sent = None, self._clock()
+        words = self._acquire_words(session and session.id, deadline - sent if session else 0.0)
+        [fence] = yield from self._send([words])
+        begin = sent
+        if isinstance(fence, ResponseError):
+            self._raise(fence)
+        if fence is None:
+            raise Timeout(self._message("busy")) if wait else Busy(self._message("busy"))
+        if not isinstance(fence, int):  # QUEUED
+            assert session is not None
+            self._is_queued = True
+            fence, begin = yield from self._wait_for_outcome(session, life, sent, deadline)
+            self._is_queued = False
+        self.fence = fence
+        if self.lease is None:
+            assert session is not None
+            if not session.take(self, life):
+                self._is_unsure = True
+                raise _Again(InDoubt("the session had to be opened again"), is_soon=True)
+            return fence
+        if session is not None:
+            session.leave(self)
+        self._life = Life(0, begin + MARGIN * self.lease)
+        if self.remaining() < FRESH * self.lease and not (yield from self._prolong(self.lease)):
+            self._is_unsure = True
+            raise _Again(InDoubt("the lease was over before the lock arrived"), is_soon=True)
+        return fence
+
+    def _join(self, deadline: float) -> Steps:
+        """The session, when it is open, and its life."""
+        while True:
+            session: Session = yield Find(self)
+            if session is not self._session:
+                if self._session is not None:
+                    self._session.leave(self)
+                self._session = session
+            session.claims[self._token] = self
+            life = session.life
+            if session.is_usable():
+                return session, life
+            if session.is_refused:
+                raise Refused(session.trouble)
+            now, limit = self._clock(), deadline + self._io_timeout
+            if now >= limit or session.trouble and now >= deadline:
+                raise Unreachable(session.trouble or "the server did not reply in time")
+            yield Wait(self, limit if now >= deadline else deadline)
+
+    def _send(self, commands: list[Words]) -> Steps:
+        """For requests that may be repeated: the replies."""
+        was_unsure, self._is_unsure = self._is_unsure, True
+        try:
+            replies = yield Send(self, commands, self._clock() + self._io_timeout)
+        except NoReply as failure:
+            self._is_unsure = was_unsure or failure.was_sent
+            raise _Again(self._failure(failure)) from None
+        self._is_unsure = was_unsure
+        return replies
+
+    def _wait_for_outcome(self, session: Session, life: Life, asked: float,
+                          deadline: float) -> Steps:
+        """(fence, begin of the lease). The place in the queue is kept while the session lives."""
+        limit = deadline + self._io_timeout
+        while self._outcome is None:
+            if session.life is not life:
+                raise _Again(Unreachable("the server was restarted"), is_soon=True)
+            if self._clock() >= limit:
+                raise Unreachable(session.trouble) if session.trouble else Timeout(
+                    self._message("busy"))
+            yield Wait(self, limit)
+            if not session.is_open and (yield Find(self)) is not session:
+                raise _Again(Unreachable("another server has the lock now"), is_soon=True)
+        kind, value, begin = self._outcome
+        if kind == "granted":
+            return value, begin
+        self._is_queued = False
+        if value == "timeout" and deadline - asked <= A_DAY:
+            raise Timeout(self._message("busy"))
+        if value in ("timeout", "released") or is_transient(value):
+            raise _Again(Timeout(self._message(value)))
+        raise Refused(value)
+
+    def _give_up(self, deadline: float, failure: BaseException) -> Steps:
+        self.fence = 0
+        if self._session is not None:
+            self._session.leave(self)
+        if not self._is_queued and not self._is_unsure:
+            return
+        limit = deadline + self._io_timeout
+        if not isinstance(failure, Exception):  # canceled, or interrupted
+            limit = self._clock() + self._io_timeout
+        is_answered = False
+        try:
+            if self._clock() < limit:
+                yield Send(self, [self._release_words()], limit)
+                is_answered = True
+        except (NoReply, Error):
+            pass
+        finally:
+            if self._session is not None and (self._is_unsure or not is_answered):
+                self._session.withdraw(self)
+
+    # -- the lock is ours
+
+    def _release(self) -> Steps:
+        self._require()
+        why, self.fence = self.why_lost, 0
+        if self._session is not None:
+            self._session.leave(self)
+        is_done = False
+        try:
+            [reply] = yield Send(self, [self._release_words()], self._clock() + self._io_timeout)
+            is_done = not isinstance(reply, ResponseError)
+        except NoReply as failure:
+            raise InDoubt(f"{failure}; the lock is released in the background, or by the end of "
+                          "its lease") from None
+        finally:
+            is_kept = self.lease is None
+            if is_kept and self._session is not None and (self._is_unsure or not is_done):
+                self._session.withdraw(self)
+        if not is_done:
+            raise error_of(reply)
+        if why or reply != len(self.names):
+            raise Lost(self._message(why or "the server had ended it"))
+
+    def _extend(self, lease: float | None) -> Steps:
+        if self.lease is None:
+            raise ValueError("a kept lock has no lease: it lasts as long as the session")
+        self._require()
+        try:
+            is_done = yield from self._prolong(self.lease if lease is None else lease)
+        except _Again as again:
+            raise again.failure from None
+        if not is_done:
+            self._lose("the server had ended it")
+            raise Lost(self._message(self.why_lost))
+
+    def _prolong(self, lease: float) -> Steps:
+        sent = self._clock()
+        replies = yield from self._send([("DLOCK.EXTEND", name, self._token, "PX",
+                                          milliseconds(lease)) for name in self.names])
+        for reply in replies:
+            if isinstance(reply, ResponseError):
+                self._raise(reply)
+        if not all(replies):
+            return False
+        self._life.until = max(self._life.until, sent + MARGIN * lease)
+        return True
+
+    def _guarded(self, words: Sequence[Word]) -> Steps:
+        self._require()
+        if self.why_lost:
+            raise Lost(self._message(self.why_lost))
+        command = ("DLOCK.GUARD", self.names[0], self._token, *words)
+        try:
+            [reply] = yield Send(self, [command], self._clock() + self._io_timeout)
+        except NoReply as failure:
+            raise self._failure(failure) from None
+        if not isinstance(reply, ResponseError):
+            return reply
+        if text_of(reply).startswith("NOTHELD"):
+            if self._session is not None:
+                self._session.leave(self)
+            self._lose("the server had ended it")
+            raise Lost(self._message("nothing was run"))
+        raise error_of(reply) if is_transient(reply) else reply
+
+    def _require(self) -> None:
+        if not self.fence or self._pid != os.getpid():
+            raise NotHeld(self._message("not acquired"))
+
+    # -- sentences
+
+    def _raise(self, reply: ResponseError) -> NoReturn:
+        if is_unknown_session(reply):
+            raise _Again(Unreachable(text_of(reply)), is_soon=True)
+        error = error_of(reply)
+        if isinstance(error, Unreachable):
+            raise _Again(error)
+        raise error
+
+    def _failure(self, failure: NoReply) -> Error:
+        return InDoubt(str(failure)) if failure.was_sent else Unreachable(str(failure))
+
+    def _message(self, why: object) -> str:
+        return f"{b', '.join(self.names).decode(errors='replace')}: {why}"
+
+
+def _checked(wait: float) -> float:
+    if isinstance(wait, bool) or not wait >= 0:
+        raise ValueError("wait: seconds, 0 for one attempt; math.inf to wait for ever")
+    return min(wait, math.inf)
