@@ -124,7 +124,7 @@ static bool are_here_or_reply(RedisModuleCtx *ctx, RedisModuleString **names, in
     if (!server_is_cluster() || server_is_replaying(ctx)) return true;
     if (!server_share_slot(names, count))
         error = "CROSSSLOT the names are not in one slot: give all of them the same hash tag";
-    else if (server_may_write_all(ctx, names + 1, count - 1) == SERVER_NOT_OURS)
+    else if (count > 1 && !server_are_here(ctx, names, count))
         error = "TRYAGAIN the slot of these locks is moving, and not all of them are here";
     if (error != NULL) RedisModule_ReplyWithError(ctx, error);
     return error == NULL;

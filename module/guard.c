@@ -42,24 +42,6 @@ static guard_check check(RedisModuleCtx *ctx, RedisModuleString *name, lock_toke
 
 /* -- keys in a cluster */
 
-/* While the slot moves, some of its keys are at the other node. Redis refuses a command with
- * several keys then, unless all are here. The inner command alone may have just one key, which
- * Redis would create at the new node, beside the one at the old node. So the question is asked with
- * the lock and the keys together. */
-static bool are_here_or_reply(RedisModuleCtx *ctx, RedisModuleString **keys, size_t count) {
-    errno = 0;
-    RedisModuleCallReply *reply = RedisModule_Call(ctx, "EXISTS", "Ev", keys, count);
-    int reason = errno;
-    bool are_here = reply != NULL && RedisModule_CallReplyType(reply) != REDISMODULE_REPLY_ERROR;
-    if (reply == NULL || (!are_here && reason == EPERM))
-        RedisModule_ReplyWithError(
-            ctx, "TRYAGAIN the slot of the lock moves, and not all keys of the command are here");
-    else if (!are_here)
-        RedisModule_ReplyWithCallReply(ctx, reply);
-    if (reply != NULL) RedisModule_FreeCallReply(reply);
-    return are_here;
-}
-
 static bool check_keys_or_reply(RedisModuleCtx *ctx, RedisModuleString *lock,
                                 RedisModuleCallReply *found) {
     size_t count = RedisModule_CallReplyLength(found) + 1;
@@ -70,16 +52,17 @@ static bool check_keys_or_reply(RedisModuleCtx *ctx, RedisModuleString *lock,
             RedisModule_CreateStringFromCallReply(RedisModule_CallReplyArrayElement(found, i - 1));
     /* RM_Call() would accept any slot of this node. Newer servers then look for the key in the slot
      * of the lock, where it is not. */
-    bool is_good = server_share_slot(keys, (int)count);
-    if (is_good)
-        is_good = are_here_or_reply(ctx, keys, count);
-    else
-        RedisModule_ReplyWithError(ctx, "CROSSSLOT the keys of the command are not in the slot of "
-                                        "the lock: give all of them the same hash tag");
+    const char *error = NULL;
+    if (!server_share_slot(keys, (int)count))
+        error = "CROSSSLOT the keys of the command are not in the slot of the lock: give all of "
+                "them the same hash tag";
+    else if (!server_are_here(ctx, keys, (int)count))
+        error = "TRYAGAIN the slot of the lock moves, and not all keys of the command are here";
+    if (error != NULL) RedisModule_ReplyWithError(ctx, error);
     for (size_t i = 1; i < count; i++)
         RedisModule_FreeString(ctx, keys[i]);
     RedisModule_Free(keys);
-    return is_good;
+    return error == NULL;
 }
 
 /* COMMAND GETKEYS rather than RM_GetCommandKeysWithFlags(), which leaks memory if there are many

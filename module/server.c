@@ -127,6 +127,16 @@ server_write server_may_write_all(RedisModuleCtx *ctx, RedisModuleString **names
     return permission;
 }
 
+/* Redis refuses a command with several keys while the slot moves, unless all of them are here. A
+ * command with one key is not refused if the client was sent here (ASKING), and would make the key
+ * beside the one at the old node. So all keys are asked about in one command. */
+bool server_are_here(RedisModuleCtx *ctx, RedisModuleString **keys, int count) {
+    RedisModuleCallReply *reply = RedisModule_Call(ctx, "EXISTS", "Ev", keys, (size_t)count);
+    bool are_here = reply != NULL && RedisModule_CallReplyType(reply) != REDISMODULE_REPLY_ERROR;
+    if (reply != NULL) RedisModule_FreeCallReply(reply);
+    return are_here;
+}
+
 static uint16_t slot_of(RedisModuleString *name) {
     size_t length;
     const char *bytes = RedisModule_StringPtrLen(name, &length);

@@ -64,6 +64,10 @@ server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name);
 /* The same for several locks, which are all changed in one step. */
 server_write server_may_write_all(RedisModuleCtx *ctx, RedisModuleString **names, int count);
 
+/* May a command of the calling client change all these keys of one hash slot at this node? Not
+ * while the slot moves, and some of the keys are not here. */
+bool server_are_here(RedisModuleCtx *ctx, RedisModuleString **keys, int count);
+
 /* Are the keys in one hash slot? */
 bool server_share_slot(RedisModuleString **names, int count);
 

@@ -271,3 +271,22 @@ def test_a_client_that_is_asked_over_gets_both_there(cluster, moving):
     assert traveller.call(*words) == 2
     assert traveller.came_across == {"ASK": 1}
     traveller.close()
+
+
+@pytest.mark.parametrize("stays", [0, 1])
+@pytest.mark.parametrize("command", ["DLOCK.ACQUIREALL", "DLOCK.RELEASEALL"])
+def test_a_client_that_is_asked_over_gets_nothing_while_one_is_held_at_the_old_node(
+        cluster, moving, stays, command):
+    """The new node would make a key that is not there, beside the one at the old node."""
+    Lock(moving.here.client, moving.names[stays]).acquire("x")
+    cluster.begin_move(moving.slot, 1)
+    options = ["PX", 60_000] if command == "DLOCK.ACQUIREALL" else []
+    connection = moving.there.client.connection_pool.get_connection("ASKING")
+    connection.send_command("ASKING")
+    connection.read_response()
+    connection.send_command(command, 2, *moving.names, "me", *options)
+    with pytest.raises(redis.ResponseError, match="^TRYAGAIN"):
+        connection.read_response()
+    connection.disconnect()
+    assert tokens_at(moving.here.client, moving.names[stays]) == ["x"]
+    assert moving.there.client.dbsize() == 0

@@ -364,6 +364,10 @@ uint32_t presence_timeout_ms(const guest *guest) {
     return guest->presence->timeout_ms;
 }
 
+bool presence_is_open(const guest *guest) {
+    return guest->presence->phase == OPEN;
+}
+
 int64_t presence_renewed_us(const guest *guest) {
     return guest->presence->renewed_us;
 }

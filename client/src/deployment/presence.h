@@ -78,6 +78,8 @@ void presence_leave(guest *guest);
 /* For the commands of a guest that has joined. */
 const char *presence_id(const guest *guest);
 uint32_t presence_timeout_ms(const guest *guest);
+/* False: the connection of the session has ended, and no other one is open yet. */
+bool presence_is_open(const guest *guest);
 /* When the last answered heartbeat was sent: the session lives for its timeout from then on. */
 int64_t presence_renewed_us(const guest *guest);
 

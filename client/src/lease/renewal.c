@@ -150,7 +150,7 @@ static const guest_table kept_guests = {.on_open = on_tie_open,
                                         .on_renewed = on_tie_renewed};
 
 /* From now on the renewal is told of events, not the attempt that took or extended the lock. An
- * event that came in between is in the tie. */
+ * event that came in between is in the tie. The end of the connection is no event. */
 static void take_guest(kept_lock *kept) {
     tie *tie = kept->attempt->terms.tie;
     if (tie == NULL) return;
@@ -162,6 +162,8 @@ static void take_guest(kept_lock *kept) {
         lose_lock(kept);
     else if (is_forgotten || tie->guest.presence == NULL)
         tie_again(kept);
+    else if (!presence_is_open(&tie->guest))
+        on_tie_away(&tie->guest);
 }
 
 /* Failures after which the lock may still be held: the same ACQUIRE is sent again after a pause. */

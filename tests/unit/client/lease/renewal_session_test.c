@@ -288,6 +288,41 @@ TEST(a_lock_that_ends_with_the_connection_is_in_question_until_it_is_tied_again)
     end();
 }
 
+TEST(a_connection_that_ends_before_the_lock_is_kept_puts_it_in_question) {
+    begin_world();
+    init_renewed(&locks[0]);
+    tie_lock(&locks[0], false, true);
+    is_open = false;
+    hold(&locks[0]);
+    CHECK_EQUAL(state_of(&locks[0]), DLOCK_STATE_SUSPECT);
+    CHECK(!renewal_pause(&locks[0].kept));
+    open_again(&locks[0], false);
+    run_until(fake_loop.now_us);
+    CHECK_EQUAL(locks[0].attempt.operation, DLOCK_ACQUIRING);
+    end();
+}
+
+TEST(a_connection_that_ends_while_the_lock_is_tied_again_puts_it_in_question) {
+    lock *lock = begin_cut_off();
+    is_open = true;
+    open_again(lock, false);
+    run_until(fake_loop.now_us);
+    is_open = false;
+    grant_tie(lock, FENCE);
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_SUSPECT);
+    end();
+}
+
+TEST(a_kept_lock_is_held_while_its_session_has_no_connection) {
+    begin_world();
+    init_renewed(&locks[0]);
+    tie_lock(&locks[0], true, false);
+    is_open = false;
+    hold(&locks[0]);
+    CHECK_EQUAL(state_of(&locks[0]), DLOCK_STATE_HELD);
+    end();
+}
+
 TEST(a_connection_that_ends_during_an_extension_puts_the_lock_in_question) {
     lock *lock = begin_momentary();
     run_until(T0_US + EVERY_MS * MS);

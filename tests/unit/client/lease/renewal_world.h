@@ -9,6 +9,7 @@
 #define presence_leave      fake_presence_leave
 #define presence_timeout_ms fake_presence_timeout_ms
 #define presence_renewed_us fake_presence_renewed_us
+#define presence_is_open    fake_presence_is_open
 #define withdrawals_add     fake_withdrawals_add
 #define notifier_look       fake_notifier_look
 #define renewal_init        tested_renewal_init
@@ -38,6 +39,7 @@ static lock locks[LOCKS];
 static renewal tested;
 static int starts, withdrawals_added;
 static int64_t renewed_us; /* the last heartbeat of the session */
+static bool is_open;       /* has the session a connection? */
 
 /* -- fakes */
 
@@ -76,6 +78,11 @@ uint32_t presence_timeout_ms(const guest *guest) {
     return SESSION_MS;
 }
 
+bool presence_is_open(const guest *guest) {
+    CHECK(guest->presence != NULL);
+    return is_open;
+}
+
 int64_t presence_renewed_us(const guest *guest) {
     CHECK(guest->presence != NULL);
     return renewed_us;
@@ -106,6 +113,7 @@ static inline void begin_world(void) {
     memset(locks, 0, sizeof(locks));
     starts = withdrawals_added = 0;
     renewed_us = T0_US;
+    is_open = true;
     renewal_init(&tested, &fake_deployment);
 }
 
