@@ -115,7 +115,8 @@ class Run:
     def _torture(self, scenario):
         from workers import Workers
         words = [*self.settings(scenario), f"seed={self.seed}", f"way={self.way}"]
-        workers = Workers(lambda number, history: [*self.program, *words, f"process={number}",
+        program = [PROGRAMS / scenario.program] if scenario.program else self.program
+        workers = Workers(lambda number, history: [*program, *words, f"process={number}",
                                                    f"history={history}"],
                           self.folder, scenario.processes)
         try:
