@@ -19,6 +19,8 @@ import time
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 EXCLUSION = "certain"  # a part of the assertion that fails
+KNOWS = "knows[0]"  # exclusion, too
+NOBODY = "nobody"
 FIFO = "line"
 FENCE = "highest_fence"
 PART = "holds_a_part"
@@ -40,6 +42,9 @@ RUNS = [
     ("failover", "-DCASE=1", False),
     ("failover", "-DCASE=2", False),
     ("failover", "-DCASE=3", False),
+    ("sessions", "", True),
+    ("fence_clock", "", False),
+    ("fence_clock", "-DCHANGES_MAX=3", True),
 ]
 # The model, the macros, the mutant, and the error to be found.
 MUTANTS = [
@@ -65,6 +70,23 @@ MUTANTS = [
     ("failover", "-DCASE=1", "NO_ACKNOWLEDGEMENT", "valid_until"),
     ("failover", "-DCASE=2", "TAKE_OVER_KEEPS_END", "valid_until"),
     ("failover", "-DCASE=3", "FENCE_WITHOUT_CLOCK", FENCE),
+    ("sessions", "", "FORGET_WHEN_WRITTEN", NOBODY),
+    ("sessions", "", "END_KEEPS_HOLD", NOBODY),
+    ("sessions", "", "PARKED_CALL_COUNTS", NOBODY),
+    ("sessions", "", "HOLD_KEEPS_ID", KNOWS),
+    ("sessions", "", "VALIDITY_FROM_REPLY", KNOWS),
+    ("sessions", "", "RENEWED_THOUGH_FORGOTTEN", KNOWS),
+    ("sessions", "", "OLD_REPLY_COUNTS", KNOWS),
+    ("sessions", "", "GRANT_KEPT_WHILE_AWAY", FORGOTTEN),
+    ("sessions", "", "AWAY_IS_GRANTED", FORGOTTEN),
+    ("sessions", "", "COMES_BACK_ASIDE", FORGOTTEN),
+    ("fence_clock", "", "WALL_CLOCK_ALONE", FENCE),
+    ("fence_clock", "", "NOT_HEARD", FENCE),
+    ("fence_clock", "-DCHANGES_MAX=3", "NO_JUMP", FENCE),
+    ("fence_clock", "", "NO_TRANSIT", FENCE),
+    ("fence_clock", "", "JUMPS_ADD_UP", "promotions"),
+    ("fence_clock", "", "STEP_NOT_HEARD", FENCE),
+    ("fence_clock", "", "MOVE_FASTER_THAN_MESSAGE", FENCE),
 ]
 
 
@@ -95,7 +117,7 @@ def check(model, macros, is_long, mutant=None, error=None):
         is_good = is_whole and found is None
         verdict = "holds" if is_good else "FAILS"
     seconds = time.monotonic() - begin
-    line = (f"{verdict:10} {model:8} {mutant or macros:35} "
+    line = (f"{verdict:10} {model:11} {mutant or macros:35} "
             f"{int(states[1]) if states else 0:9,} states {seconds:5.1f} s")
     if not is_good:
         line += f"\n           {found[1] if found else output}"

@@ -7,7 +7,7 @@ import check
 import pytest
 
 
-@pytest.mark.limit(300, "spin checks all models and their mutants, one after the other")
+@pytest.mark.limit(600, "spin checks all models and their mutants, one after the other")
 def test_every_model_holds_and_every_mutant_is_caught():
     done = subprocess.run([sys.executable, check.__file__, "--quick"], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

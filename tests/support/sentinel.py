@@ -62,9 +62,11 @@ class Sentinel(Server):
 class SentinelSet:
     """servers[0] is the first master. Each fail_over() kills the master of the moment."""
 
-    def __init__(self, *options, tls=None, module=MODULE):
-        """tls(port): options of a server that speaks TLS there. module None: without it."""
+    def __init__(self, *options, tls=None, module=MODULE, has_clock=False):
+        """tls(port): options of a server that speaks TLS there. module None: without it. has_clock:
+        a test can set the clocks of the servers."""
         self.options, self.tls, self.module = options, tls, module
+        self.has_clock = has_clock
         self.servers, self.sentinels = [], []
 
     def start(self):
@@ -83,7 +85,8 @@ class SentinelSet:
     def _add_server(self, *options):
         tls_port = free_port() if self.tls else None
         tls = [*self.tls(tls_port), "--tls-replication", "yes"] if self.tls else []
-        server = Server(*self.options, *tls, *options, module=self.module)
+        server = Server(*self.options, *tls, *options, module=self.module,
+                        has_clock=self.has_clock)
         server.tls_port = tls_port
         self.servers.append(server)
         return server.start()

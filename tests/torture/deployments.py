@@ -23,6 +23,7 @@ from support.server import Server, _die_with_parent, free_port, wait_until
 
 FAILOVER_S = 6  # a manual failover that has not happened after five seconds never will
 FAILOVER_TRIES = 8
+SKEW_S = 3600
 PROXY = os.path.join(os.path.dirname(__file__), "proxy.py")
 
 
@@ -136,15 +137,35 @@ class Sentinel(Scenario):
         return {f"server-{i}.log": server.log() for i, server in enumerate(everybody)}
 
 
+class Skew(Sentinel):
+    """The wall clocks of the servers are off by up to an hour, each by its own, and jump. Redis
+    itself measures timeouts on them, so a jump also breaks the connections between servers."""
+
+    def start(self, folder):
+        self.set = sentinels.SentinelSet(*DURABLE, has_clock=True).start()
+        self.servers = self.set.servers
+        for number, server in enumerate(self.servers):
+            server.clock.set_ahead((-SKEW_S, 0, SKEW_S)[number])
+        return self
+
+    def add_faults(self, injector):
+        super().add_faults(injector)
+        for server in self.servers:
+            injector.add(ServerFaults(injector, server).skew_clock, 2.0)
+
+
 class Cluster(Scenario):
     """Three masters with a replica each: slots move, masters die or are replaced in good order."""
     kinds, replicas = "xrshwp", 1
     # A slot that moves faster than the message about the clock of fences can see a fence go back by
     # milliseconds: module/README.md, The fence.
-    promises = {"unsafe_odd": True, "has_fences": False}
+    promises = {"unsafe_odd": True, "fence_slack": clusters.SLEW_US}
+
+    def make_cluster(self):
+        return clusters.Cluster(masters=3, replicas=3)
 
     def start(self, folder):
-        self.cluster = clusters.Cluster(masters=3, replicas=3).start()
+        self.cluster = self.make_cluster().start()
         self.servers = self.cluster.members
         self.mutex = threading.Lock()
         return self
@@ -228,6 +249,17 @@ class Cluster(Scenario):
         self.cluster.destroy()
 
 
+class SkewCluster(Cluster):
+    """The same with wall clocks that are off by up to an hour, each by its own. They do not jump:
+    nodes whose clocks jump do not talk to each other for a while."""
+
+    def make_cluster(self):
+        made = clusters.Cluster(masters=3, replicas=3, has_clock=True)
+        for number, member in enumerate(made.members):
+            member.clock.set_ahead((number * 2 % 6 / 2.5 - 1) * SKEW_S)
+        return made
+
+
 class Redlock(Scenario):
     """Five servers, of which up to two hang or die at a time."""
     kinds = "xrhw"
@@ -247,4 +279,5 @@ class Redlock(Scenario):
             injector.add(faults.restart_server, 8.0)
 
 
-DEPLOYMENTS = {"network": Network, "sentinel": Sentinel, "cluster": Cluster, "redlock": Redlock}
+DEPLOYMENTS = {"network": Network, "sentinel": Sentinel, "cluster": Cluster, "redlock": Redlock,
+               "skew": Skew, "skew-cluster": SkewCluster}

@@ -211,3 +211,8 @@ class ServerFaults:
             ahead = self.server.clock.ahead_s
             step = dice.choice([s for s in CLOCK_STEPS if abs(ahead + s) < 200_000])
             self.server.clock.set_ahead(ahead + step)
+
+    def skew_clock(self, dice):
+        """Within an hour of the true time."""
+        with self.injector.noted("step of the wall clock", self.server.port):
+            self.server.clock.set_ahead(dice.uniform(-3600, 3600))

@@ -15,7 +15,7 @@ MS = 1_000_000
 # Added to every bound: the processor may be busy with something else.
 SLACK = int(os.environ.get("DLOCK_TORTURE_SLACK_MS", "100")) * MS
 EVENT_LOST = 4
-STALLED, THREADS_MAX = 50 * MS, 64
+STALLED, THREADS_MAX = 50 * MS, 4096  # as in crowd.c
 STALLS_KNOWN = 100 * MS  # a worker that was killed could not record its last stalls any more
 OK = 0
 

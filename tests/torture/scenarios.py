@@ -13,11 +13,14 @@ from records import MS, Bounds
 from support.server import Server, destroy_all, wait_until
 
 LEASE_MS, IO_MS = 600, 200
+SESSION_LEASES = 2  # the timeout of a session, in leases: as in visit.h
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "4mb")
-LEFTOVER_PATIENCE_S = LEASE_MS / 1000 + 5
+LEFTOVER_PATIENCE_S = SESSION_LEASES * LEASE_MS / 1000 + 5
 
 
 class Scenario:
+    program = None  # of the workers; None: the usual one
+    lease_ms = LEASE_MS
     kinds = "xrshwpg"
     names, processes, threads = 8, 3, 12
     work_us, pause_every = 0, 0
@@ -30,14 +33,15 @@ class Scenario:
 
     def rules(self):
         bounds = Bounds(io=IO_MS * MS, replicas=IO_MS * MS if self.replicas else 0)
-        return Rules(lease=LEASE_MS * MS, bounds=bounds, **self.promises)
+        return Rules(lease=SESSION_LEASES * self.lease_ms * MS, bounds=bounds, **self.promises)
 
     def settings(self):
         """Words for the workers."""
         words = [f"url={url}" for url in self.urls()]
         words += [f"kinds={self.kinds}", f"names={self.names}", f"threads={self.threads}",
-                  f"lease_ms={LEASE_MS}", f"io_timeout_ms={IO_MS}", f"replicas={self.replicas}",
-                  f"work_us={self.work_us}", f"pause_every={self.pause_every}"]
+                  f"lease_ms={self.lease_ms}", f"io_timeout_ms={IO_MS}",
+                  f"replicas={self.replicas}", f"work_us={self.work_us}",
+                  f"pause_every={self.pause_every}"]
         return words + ([f"data_port={self.data_port()}"] if "g" in self.kinds else [])
 
     def start(self, folder):
@@ -135,6 +139,20 @@ class Clock(Single):
         return self
 
 
+class Crowd(Restart):
+    """Three processes with 3000 waits and kept locks, all of which hang on three sessions."""
+    program = "crowd"
+    kinds, names, threads = "k", 300, 1000
+    faults = {"kill_client": 0.1, "stop_server": 0.8, "restart_server": 4.0}
+    worker_faults = {"stop_worker": 0.1, "stop_worker_for_long": 2.0, "kill_worker": 2.0}
+
+    def rules(self):
+        """A process has one thread for a thousand members, so each is served a little later."""
+        rules = super().rules()
+        rules.bounds.slack += 1000 * MS
+        return rules
+
+
 class Guarded(Single):
     """Read, modify, write by workers that sleep through their leases, beside kills and restarts."""
     kinds, names, threads = "g", 128, 16
@@ -178,4 +196,4 @@ class ContestClock(Clock):
 
 CONTESTS = {"contest": Contest, "contest-clock": ContestClock}
 SCENARIOS = {"single": Single, "restart": Restart, "clock": Clock, "guarded": Guarded,
-             "plain": Plain}
+             "plain": Plain, "crowd": Crowd}

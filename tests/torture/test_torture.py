@@ -22,7 +22,8 @@ SEED = os.environ.get("DLOCK_SEED")
 SCENARIOS = os.environ.get("DLOCK_TORTURE_SCENARIOS", "").split()
 FORMS = [(*scenario.split("+"), "blocking")[:2] for scenario in SCENARIOS] or [
     *((scenario, "blocking") for scenario in ("single", "restart", "clock", "guarded", "plain",
-                                              "network", "sentinel", "cluster", "redlock")),
+                                              "network", "sentinel", "cluster", "redlock",
+                                              "crowd", "skew", "skew-cluster")),
     ("single", "async"), ("network", "async"), ("redlock", "async"), ("restart", "loop"),
     ("network", "loop"), *((scenario, "python") for scenario in ("single", "restart", "clock",
                                                                  "guarded", "network"))]

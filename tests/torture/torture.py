@@ -118,13 +118,15 @@ class Run:
     def settings(self, scenario):
         return scenario.settings()
 
-    def program_of(self, number):
+    def program_of(self, scenario, number):
+        if scenario.program:
+            return [PROGRAMS / scenario.program]
         return self.python_program if self.has_python and number % 2 else self.program
 
     def _torture(self, scenario):
         from workers import Workers
         words = [*self.settings(scenario), f"seed={self.seed}", f"way={self.way}"]
-        workers = Workers(lambda number, history: [*self.program_of(number), *words,
+        workers = Workers(lambda number, history: [*self.program_of(scenario, number), *words,
                                                    f"process={number}", f"history={history}"],
                           self.folder, scenario.processes)
         try:

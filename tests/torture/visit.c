@@ -66,11 +66,19 @@ void visit_key(char key[KEY_SIZE], char kind, unsigned number) {
     snprintf(key, KEY_SIZE, "{%c%u}", kind, number);
 }
 
+void visit_record_token(const dlock_lock *lock, unsigned thread, uint32_t name) {
+    const char *digits = strrchr(dlock_token(lock), ':');
+    uint64_t high = 0, low = 0;
+    if (digits != NULL) sscanf(digits, ":%16" SCNx64 "%16" SCNx64, &high, &low);
+    history_add(RECORD_TOKEN, thread, name, 0, (int64_t)high, (int64_t)low);
+}
+
 static dlock_lock *make_handle(const visitor *visitor, const claim *claim) {
     dlock_lock_options options;
     dlock_lock_options_init(&options);
-    options.lease_ms = visitor->settings->lease_ms;
-    if (strchr("rswp", claim->kind) != NULL) options.renew_every_ms = options.lease_ms / 4;
+    if (claim->kind != 'r') options.lease_ms = visitor->settings->lease_ms;
+    if (strchr("swp", claim->kind) != NULL) options.renew_every_ms = options.lease_ms / 4;
+    if (claim->kind == 'r') options.renew = DLOCK_YES; /* with the lease of the client */
     options.session = claim->kind == 's';
     if (claim->number % 2 == 0) options.min_replicas = visitor->settings->replicas;
     if (claim->is_shared) options.mode = DLOCK_SHARED;
@@ -121,21 +129,13 @@ static int64_t certain_until(const claim *claim) {
     return remaining_ms > 0 ? now + remaining_ms * MS_NS : 0;
 }
 
-/* The digits behind the last colon, of which token.h says that no other token has them. */
-static void record_token(const visitor *visitor, const claim *claim) {
-    const char *digits = strrchr(dlock_token(claim->lock), ':');
-    uint64_t high = 0, low = 0;
-    if (digits != NULL) sscanf(digits, ":%16" SCNx64 "%16" SCNx64, &high, &low);
-    history_add(RECORD_TOKEN, visitor->thread, claim->name, 0, (int64_t)high, (int64_t)low);
-}
-
 static bool acquire(visitor *visitor, claim *claim) {
     int64_t wait_ms = WAITS[roll(visitor, sizeof(WAITS) / sizeof(*WAITS))];
     int64_t mode = claim->kind == 'p' ? PERMITS : claim->is_shared ? -1 : 0;
     history_add(RECORD_ACQUIRE, visitor->thread, claim->name, 0, wait_ms, mode);
     dlock_status status = dlock_acquire(claim->lock, wait_ms);
     bool is_held = status == DLOCK_OK;
-    if (is_held) record_token(visitor, claim);
+    if (is_held) visit_record_token(claim->lock, visitor->thread, claim->name);
     claim->until_ns = is_held ? certain_until(claim) : 0;
     history_add(RECORD_ACQUIRED, visitor->thread, claim->name, (int)status,
                 is_held ? (int64_t)dlock_fence(claim->lock) : 0, claim->until_ns);

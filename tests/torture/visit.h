@@ -2,14 +2,18 @@
 /* visit.h - what a thread of a worker does, over and over: take a lock, hold it, give it back.
  *
  * The kinds of locks, by the first letter of their names:
- *   x  exclusive            r  renewed            s  session, renewed
+ *   x  exclusive            r  renewed by the session of the process, if no replica is asked for
+ *   s  ends with the connection of the session, renewed
  *   h  hot, handed on       w  read/write         p  permits, at most PERMITS
- *   g  exclusive, and protects a value in the same Redis (see update.h) */
+ *   g  exclusive, and protects a value in the same Redis (see update.h)
+ *   k  exclusive, kept by the session of the process (see crowd.c) */
 #pragma once
 
 #include "dlock.h"
 #include "settings.h"
 
+/* A session lives for so many leases: its timeout is the lease of the client. */
+enum { SESSION_LEASES = 2 };
 enum { PERMITS = 3, THREADS_MAX = 64, MODES = 2, KEY_SIZE = 32 };
 
 typedef struct visitor {
@@ -31,3 +35,6 @@ void visitor_visit(visitor *visitor);
 
 /* The key of a lock, with a hash tag that the key of its value shares. */
 void visit_key(char key[KEY_SIZE], char kind, unsigned number);
+
+/* Records the digits behind the last colon of the token, which no other token has. */
+void visit_record_token(const dlock_lock *lock, unsigned thread, uint32_t name);

@@ -34,7 +34,11 @@ static void on_event(void *arg, dlock_event event, const char *name, dlock_statu
 
 static dlock_client *make_client(const settings *settings) {
     dlock_client_options options;
+    dlock_lock_options defaults;
     dlock_client_options_init(&options);
+    dlock_lock_options_init(&defaults);
+    defaults.lease_ms = SESSION_LEASES * settings->lease_ms;
+    options.lock_defaults = &defaults;
     options.urls = settings->urls;
     options.url_count = settings->url_count;
     options.io_timeout_ms = settings->io_timeout_ms;

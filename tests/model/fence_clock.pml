@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* fence_clock.pml - three servers whose wall clocks disagree and jump. One at a time gives out the
+ * fences of a name: the master, its replica after a promotion, and another node of the cluster
+ * after the slot has moved. Any server can also be killed and start again from its file.
+ *
+ * What is checked
+ *   fence order    every fence is higher than all fences of the name before, whoever gave them
+ *   bounded lead   no fence is further ahead of the highest wall clock than LEAD_MAX, the transit
+ *                  of each promotion and a step: jumps do not add up
+ *
+ * What mirrors what
+ *   find_clock(), set_clock(), follow_wall_clock(), hear(), take_over()    module/fence.c
+ *   tell()                  module/fences.c: DLOCK.CLOCK and the message to other nodes, at least
+ *                           every TELL_EVERY ticks, and at once after a step of the clock
+ *   promote(), restart()    module/server_events.c: fences_take_over()
+ *   move()                  the new owner of a slot takes nothing over: it has heard of the clock
+ *
+ * What is assumed. A message takes at most a tick, and less than TRANSIT. A step of the clock is
+ * heard before the server that has given fences after it is replaced: by the message, or by a grant
+ * that comes along. The move of a slot takes longer than a message. A server that has
+ * just taken over is not killed before its own clock is in its file. The mutants STEP_NOT_HEARD and
+ * MOVE_FASTER_THAN_MESSAGE are no mistakes of ours: they show that nobody can promise it otherwise
+ * (module/README.md, The fence).
+ *
+ * What is left out. FENCE n and FENCES n, which move the clock ahead, are covered by unit tests. A
+ * grant carries its fence to the replica; here the replica hears only of clocks, which is less. */
+
+#define SERVERS 3
+#define REPLICA 1
+#define NODE 2
+#define UNIT 4          /* fences for a tick of the clock: more than grants */
+#define LEAD_MAX (3 * UNIT)
+#define TRANSIT (2 * UNIT)
+#define STEP 1          /* fences may be so far ahead of the clock without moving it */
+#define TELL_EVERY 2    /* ticks */
+#define JUMP (6 * UNIT) /* of a wall clock: more than LEAD_MAX and TRANSIT */
+#define TIME_MAX 3
+#define GRANTS_MAX 3
+#ifndef CHANGES_MAX
+#define CHANGES_MAX 2   /* jumps of clocks, restarts, promotions and moves */
+#endif
+
+byte boot;                  /* ticks since boot, on which spans of time are measured */
+byte wall[SERVERS];         /* how far the wall clock of each is ahead of boot * UNIT */
+bool is_set[SERVERS];       /* the mark of fence.c: */
+byte mark_boot[SERVERS], mark_base[SERVERS], lead[SERVERS];
+byte last[SERVERS];         /* fence */
+bool is_untold[SERVERS];    /* there was a step or a fence since the clock was told */
+byte told_at;               /* when the master last told its clock */
+byte told_base[SERVERS];    /* in the file of each server */
+byte granted_at;            /* when the last fence was given */
+bool is_new_master;         /* its file does not have its clock yet */
+byte master, grants, changes;
+byte highest_fence;         /* of all, for the assertions */
+byte top_wall = 2 * JUMP;   /* the highest wall clock so far */
+byte promotions;
+
+/* A message about the clock that is under way to each of the others. */
+bool is_sent[SERVERS];
+byte sent_at, sent_base, sent_clock;
+
+hidden byte base, clock, fresh;
+
+#define wall_of(s) (boot * UNIT + wall[s])
+#define marked_base(s) (mark_base[s] + (boot - mark_boot[s]) * UNIT)
+#define used_lead(s) ((boot - mark_boot[s]) * UNIT / 2) /* by the time that has passed */
+#define left_lead(s) (lead[s] > used_lead(s) -> lead[s] - used_lead(s) : 0)
+#define larger(a, b) ((a) > (b) -> (a) : (b))
+
+inline find_base(s) {
+    base = (is_set[s] -> larger(wall_of(s), marked_base(s)) : wall_of(s))
+}
+
+inline find_clock(s) {
+    clock = (is_set[s] -> larger(wall_of(s), marked_base(s) + left_lead(s)) : wall_of(s))
+}
+
+/* The clock never goes back: what the base does not cover is a lead. */
+inline set_clock(s, new_base, new_clock) {
+    fresh = (is_set[s] -> larger(marked_base(s) + left_lead(s), new_clock) : new_clock);
+    lead[s] = (fresh > new_base -> fresh - new_base : 0);
+    mark_boot[s] = boot;
+    mark_base[s] = new_base;
+    is_set[s] = true
+}
+
+inline follow_wall_clock(s) {
+    if
+    :: !is_set[s] || wall_of(s) > marked_base(s) ->
+        find_clock(s);
+        if
+        :: s == master && is_set[s] && wall_of(s) > marked_base(s) + left_lead(s) ->
+            is_untold[s] = true
+        :: else
+        fi;
+        set_clock(s, wall_of(s), 0)
+    :: else
+    fi
+}
+
+/* Was a fence far ahead of the clock given out? */
+inline follow_last(s) {
+    find_clock(s);
+    find_base(s);
+    if
+    :: last[s] > clock + STEP ->
+        base = larger(base, last[s] - LEAD_MAX - STEP);
+        set_clock(s, base, last[s])
+    :: else
+    fi
+}
+
+inline grant(s) {
+    grants++;
+    granted_at = boot;
+#ifdef WALL_CLOCK_ALONE
+    clock = wall_of(s);
+#else
+    follow_wall_clock(s);
+    find_clock(s);
+#endif
+    last[s] = larger(last[s] + 1, clock);
+    follow_last(s);
+    is_untold[s] = true;
+    assert(last[s] > highest_fence); /* fence order */
+    highest_fence = last[s];
+    assert(last[s] <= boot * UNIT + top_wall + promotions * TRANSIT + LEAD_MAX +
+                          2 * STEP); /* bounded lead */
+    fresh = 0
+}
+
+inline tell(s) {
+    follow_wall_clock(s);
+    find_base(s);
+    find_clock(s);
+    sent_base = base;
+    sent_clock = clock;
+    sent_at = boot;
+    told_at = boot;
+    told_base[s] = base;
+    is_untold[s] = false;
+    is_new_master = false;
+    is_sent[(s + 1) % SERVERS] = true;
+    is_sent[(s + 2) % SERVERS] = true
+}
+
+/* The clock counts on from when the server has heard of it. */
+inline hear(s) {
+    is_sent[s] = false;
+    follow_wall_clock(s);
+    find_base(s);
+    find_clock(s);
+    told_base[s] = larger(told_base[s], sent_base);
+#ifndef NOT_HEARD
+    if
+    :: sent_base > base || sent_clock > clock ->
+        base = larger(sent_base, base);
+        set_clock(s, base, sent_clock)
+    :: else
+    fi;
+#endif
+    fresh = 0
+}
+
+inline take_over(s, transit) {
+    follow_wall_clock(s);
+    find_base(s);
+#ifdef JUMPS_ADD_UP
+    find_clock(s);
+    base = clock;
+#endif
+#ifdef NO_TRANSIT
+    skip;
+#else
+    base = base + transit;
+#endif
+#ifdef NO_JUMP
+    set_clock(s, base, base);
+#else
+    set_clock(s, base, base + LEAD_MAX);
+#endif
+    is_untold[s] = true;
+    fresh = 0
+}
+
+/* The AOF has every fence, and the base as it was told last. */
+inline restart(s) {
+    changes++;
+    is_set[s] = false;
+    lead[s] = 0;
+    mark_base[s] = 0;
+    mark_boot[s] = 0;
+    follow_wall_clock(s);
+    find_base(s);
+    if
+    :: told_base[s] > base -> set_clock(s, told_base[s], 0)
+    :: else
+    fi;
+    follow_last(s);
+    take_over(s, 0);
+    fresh = 0
+}
+
+#ifdef STEP_NOT_HEARD
+#define is_heard true
+#else
+#define is_heard (!is_untold[master] && !is_sent[REPLICA] && !is_sent[NODE] && !is_sent[0])
+#endif
+#ifdef MOVE_FASTER_THAN_MESSAGE
+#define is_moved true
+#else
+#define is_moved (boot > granted_at + 1)
+#endif
+#define may_change (changes < CHANGES_MAX)
+
+proctype world() {
+    byte s;
+end:
+    do
+    :: d_step { grants < GRANTS_MAX -> grant(master) }
+    :: d_step { is_untold[master] && !is_sent[0] && !is_sent[1] && !is_sent[2] -> tell(master) }
+    :: d_step { is_sent[0] -> hear(0) }
+    :: d_step { is_sent[1] -> hear(1) }
+    :: d_step { is_sent[2] -> hear(2) }
+    :: atomic { may_change -> /* a wall clock jumps */
+           select(s : 0 .. SERVERS - 1);
+           if
+           :: d_step { wall[s] >= JUMP -> wall[s] = wall[s] - JUMP }
+           :: d_step { wall[s] < 3 * JUMP -> wall[s] = wall[s] + JUMP }
+           fi;
+           top_wall = larger(top_wall, wall[s]);
+           changes++;
+           s = 0
+       }
+    :: d_step { may_change && !is_new_master -> restart(master) }
+    :: d_step { may_change && master != REPLICA && is_heard ->
+           changes++;
+           is_untold[master] = false;
+           promotions++;
+           master = REPLICA;
+           is_new_master = true;
+           take_over(REPLICA, TRANSIT)
+       }
+    :: d_step { may_change && master != NODE && is_heard && is_moved ->
+           changes++;
+           is_untold[master] = false;
+           master = NODE;
+           is_new_master = true;
+           is_untold[NODE] = true
+       }
+    /* Messages and tellings are in time. */
+    :: d_step { boot < TIME_MAX && (!(is_sent[0] || is_sent[1] || is_sent[2]) || boot == sent_at) &&
+                (!is_untold[master] || boot < told_at + TELL_EVERY) -> boot++ }
+    od
+}
+
+init {
+    atomic {
+        wall[0] = 2 * JUMP; /* they disagree */
+        wall[1] = JUMP;
+        told_base[0] = 2 * JUMP;
+        run world()
+    }
+}
