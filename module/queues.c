@@ -167,7 +167,7 @@ static void join(waiter *added, int64_t arrival) {
 }
 
 static void unset_ready(waiter *waiting) {
-    if (!waiter_is_for_all(waiting) || !waiting->further->is_ready) return;
+    if (!queues_is_ready(waiting)) return;
     waiting->further->is_ready = false;
     list_remove(&ready, &waiting->further->node);
 }
@@ -291,7 +291,7 @@ void queues_give_up(waiter *left) {
 /* -- those that may be served */
 
 void queues_set_ready(waiter *waiting) {
-    if (waiting->further->is_ready) return;
+    if (queues_is_ready(waiting)) return;
     waiting->further->is_ready = true;
     list_append(&ready, &waiting->further->node);
 }

@@ -120,6 +120,9 @@ void queues_forget(waiter *left);
 void queues_set_ready(waiter *ready);
 waiter *queues_take_ready(void);
 bool queues_have_ready(void);
+static inline bool queues_is_ready(const waiter *waiting) {
+    return waiter_is_for_all(waiting) && waiting->further->is_ready;
+}
 
 /* Is the waiter first in all its lines? */
 bool queues_is_first_in_all(waiter *waiting);

@@ -100,9 +100,10 @@ void transition_grant_part(lock_entry *entry, const lock_request *request, uint6
 
 #define NOPERM "NOPERM the permission to take this lock was withdrawn during the wait"
 
-/* Once for all looks at the waiter in one step. */
+/* Once for all looks at the waiter in one step. A waiter for several names is looked at by each of
+ * its locks, and is ready after the first look, until the end of the step. */
 static bool is_permitted(lock_entry *entry, waiter *first) {
-    if (entry->permitted == first) return true;
+    if (entry->permitted == first || queues_is_ready(first)) return true;
     if (!waiters_is_permitted(first)) return false;
     entry->permitted = first;
     return true;

@@ -28,6 +28,10 @@
 
 enum { RETRY_US = 10000 };
 
+/* How many locks one step looks at. A long run of shared waiters goes on in the next turn: a
+ * thousand of them with 64 names each take a tenth of a second. */
+enum { LOOKS_MAX = 4096 };
+
 /* -- open and close */
 
 static void close_keys(lock_set *set, int count) {
@@ -291,8 +295,13 @@ static void serve(RedisModuleCtx *ctx, waiter *next) {
 }
 
 static void serve_ready(RedisModuleCtx *ctx) {
-    int db = RedisModule_GetSelectedDb(ctx);
+    int db = RedisModule_GetSelectedDb(ctx), looks = 0;
     for (waiter *next; (next = queues_take_ready()) != NULL;) {
+        looks += next->place_count;
+        if (looks > LOOKS_MAX) {
+            queues_mark(next->first.queue);
+            continue;
+        }
         RedisModule_SelectDb(ctx, next->first.queue->db);
         serve(ctx, next);
     }

@@ -4,7 +4,8 @@ are those of its names."""
 import pytest
 import redis
 
-from support.commands import Lock, Locks, line_at, stats, tokens_at
+from support.commands import Lock, Locks, details_of, line_at, stats, tokens_at
+from support.server import wait_until
 from support.session import Session
 from support.turn import in_one_turn
 from support.waiting import assert_nobody_waits, let_turn, queue_up
@@ -254,3 +255,26 @@ def test_info_shows_the_session_of_a_request(session, both, at):
     for key in BOTH:
         [waiter] = at(key).queue()
         assert (waiter["via"].decode(), waiter["names"]) == (session.name[:8], 2)
+
+
+# -- many -----------------------------------------------------------------------------------------
+
+
+def test_a_long_run_of_shared_waiters_is_served_in_portions(client, session):
+    keys = [f"lock:{i}" for i in range(64)]
+    many = Locks(client, *keys)
+    many.acquire("holder")
+    asked = client.pipeline(transaction=False)
+    for i in range(200):
+        asked.execute_command("DLOCK.ACQUIREALL", 64, *keys, f"reader:{i}", "PX", 600_000, "SHARED",
+                              "WAIT", 600_000, "VIA", session.name)
+    assert set(asked.execute()) == {b"QUEUED"}
+
+    step = client.pipeline(transaction=True)
+    step.execute_command("DLOCK.RELEASEALL", 64, *keys, "holder")
+    step.execute_command("DLOCK.INFO", "lock:63")
+    released, info = step.execute()
+    assert released == 64
+    assert 0 < len(details_of(info)["holders"]) < 200
+    wait_until(lambda: stats(client)["waiters"] == 0, "all to be served")
+    assert {len(holders) for holders in many.holders().values()} == {200}
