@@ -30,10 +30,11 @@ import redlock  # noqa: E402
 import renewal  # noqa: E402
 import results  # noqa: E402
 import throughput  # noqa: E402
+import waiters  # noqa: E402
 from support.server import ROOT  # noqa: E402
 
 SCENARIOS = [instructions, throughput, memory, hot, peers, handover, latency, endings, client,
-             hotspot, renewal, redlock]
+             hotspot, renewal, waiters, redlock]
 FULL, QUICK = ROOT / "build/bench/results.json", ROOT / "build/bench/quick.json"
 
 

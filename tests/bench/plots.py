@@ -19,7 +19,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 Plot = collections.namedtuple("Plot", "name, curves, column, title, x, y, is_logarithmic")
 
-HOT, HANDOVER = "One hot lock", "Hand-over"
+HOT, HANDOVER, KEPT = "One hot lock", "Hand-over", "A crowd of locks is kept"
 PLOTS = [
     Plot("hot-rate", HOT, "per second", "One hot lock: how often it is taken",
          "threads that want it", "acquisitions per second", True),
@@ -32,8 +32,10 @@ PLOTS = [
     Plot("handover-instructions", HANDOVER, "instructions",
          "Release and hand-over: what it costs the server",
          "clients that wait", "instructions of the server", True),
+    Plot("crowd-kept", KEPT, "ms a second", "Locks that are kept: what the server does for them",
+         "locks", "processor time, ms in each second", True),
 ]
-IN_README = ["hot-rate", "hot-p99"]
+IN_README = ["hot-rate", "hot-p99", "crowd-kept"]
 
 SIZE = 760, 400
 INK, FAINT, CARD = "#24292f", "#d8dee4", "#ffffff"

@@ -29,6 +29,7 @@ def results(*tables):
 HOT = made_up("One hot lock, made up", "threads", [1, 8, 32],
               ["per second", "p99 ms", "commands each"])
 HANDOVER = made_up("Hand-over, made up", "waiters", [1, 100, 10_000], ["us", "instructions"])
+KEPT = made_up("A crowd of locks is kept, made up", "locks", [1000, 1_000_000], ["ms a second"])
 
 
 def draw(directory, text):
@@ -46,7 +47,7 @@ def draw(directory, text):
 def everything(tmp_path_factory):
     """A directory with all plots."""
     directory = tmp_path_factory.mktemp("everything")
-    done = draw(directory, results(HOT, HANDOVER))
+    done = draw(directory, results(HOT, HANDOVER, KEPT))
     assert (done.returncode, done.stderr) == (0, "")
     return directory
 
