@@ -149,9 +149,18 @@ class Skew(Sentinel):
         return self
 
     def add_faults(self, injector):
+        """While a failover goes on, clocks stand still: else it may not end for minutes."""
+        self.still = threading.Lock()
         super().add_faults(injector)
-        for server in self.servers:
-            injector.add(ServerFaults(injector, server).skew_clock, 2.0)
+        injector.add(self.step_clock, 0.7, may_fail=False)
+
+    def step_clock(self, dice):
+        with self.still:
+            ServerFaults(self.injector, dice.choice(self.servers)).skew_clock(dice)
+
+    def fail_over(self, dice):
+        with self.still:
+            super().fail_over(dice)
 
 
 class Cluster(Scenario):
