@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run.c - "dlock run NAME... -- command": the process that the shell sees, the parent of the command.
+/* run.c - "dlock run NAME... -- command": the process that the shell sees, and the parent of the
+ * command.
  *
  *   wait     the keeper (keeper.h) requests the lock; a signal ends the wait
  *   start    fork the command, which begins once the keeper has confirmed that the lock is held. If

@@ -105,10 +105,10 @@ typedef enum dlock_event {
     DLOCK_EVENT_LOST = 4      /* not later than the end of the validity */
 } dlock_event;
 
-/* name: with the prefix; several names: with blanks between them. ACQUIRED and RELEASED are told in the thread of the call. SUSPECT and LOST
- * are told in a thread of the client (with no_threads: by dlock_client_dispatch()), one after the
- * other: the function must not block, and must not free the lock. ACQUIRED is the first and
- * RELEASED the last event of an acquisition. */
+/* name: with the prefix; several names: with blanks between them. ACQUIRED and RELEASED are told in
+ * the thread of the call. SUSPECT and LOST are told in a thread of the client (with no_threads: by
+ * dlock_client_dispatch()), one after the other: the function must not block, and must not free the
+ * lock. ACQUIRED is the first and RELEASED the last event of an acquisition. */
 typedef void (*dlock_event_fn)(void *arg, dlock_event event, const char *name, dlock_status why);
 
 typedef enum dlock_log_level {
@@ -310,9 +310,9 @@ DLOCK_API dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, co
                                       const dlock_lock_options *options);
 
 /* One claim on several names, up to 64, taken in one step: all or none, first come, first served,
- * with one token and one fence. Nobody holds a part while waiting for the rest, so such claims never
- * wait for each other in a circle, in whatever order they give their names. The handle is like any
- * other, but for these differences:
+ * with one token and one fence. Nobody holds a part while waiting for the rest, so such claims
+ * never wait for each other in a circle, in whatever order they give their names. The handle is
+ * like any other, but for these differences:
  *   - The lock is lost as soon as one name is lost. The others stay locked until dlock_release(),
  *     or until the lease ends.
  *   - dlock_guarded() checks the first name only.

@@ -119,8 +119,8 @@ inline dlock_client_options to_c(const client_options &options, client_core &cor
 
 } // namespace detail
 
-// One claim on a name, or on several; see dlock_lock. One thread at a time may call the functions, but for
-// cancel(), state() and remaining().
+// One claim on a name, or on several; see dlock_lock. One thread at a time may call the functions,
+// but for cancel(), state() and remaining().
 class lock {
   public:
     status try_acquire() noexcept { return detail::from_c(dlock_try_acquire(handle())); }
