@@ -93,7 +93,7 @@ def client_parts(sanitizers):
     yield Part("client under ASan", files, env=asan, needs="ASan")
     # What starts, waits, renews and ends differently without the library's own threads.
     differ = files_of("client", "lock", "acquire_for", "renewal", "failures", "deployments",
-                      "watch", "hotspot", "guarded")
+                      "watch", "hotspot", "guarded", "names")
     same = without(files, differ + itself)
     yield Part("client, asynchronous", differ, same, {"DLOCK_FORM": "async"})
     yield Part("client without threads under ASan", differ, same,

@@ -78,7 +78,7 @@ enum { RENEWALS_PER_LEASE = 4, SESSION_LEASES = 3, SESSION_MAX_MS = 24 * 60 * 60
 
 typedef struct keeping {
     const request *request;
-    const char *name;
+    int name_count; /* the first words of the request */
     int fd;
     wire_times *times;
     dlock_client *client;
@@ -197,20 +197,29 @@ static bool confirm(keeping *keeping) {
     return false;
 }
 
+/* The holder of the first name that is held. */
+static void describe_holder(const keeping *keeping, char *text, size_t size) {
+    text[0] = '\0';
+    for (int i = 0; i < keeping->name_count && text[0] == '\0'; i++)
+        holder_describe(keeping->client, keeping->request, keeping->request->words[i], text, size);
+}
+
 static void on_busy(void *arg) {
     keeping *keeping = arg;
     char text[sizeof(((wire_message *)0)->text)];
-    holder_describe(keeping->client, keeping->request, keeping->name, text, sizeof(text));
+    describe_holder(keeping, text, sizeof(text));
     tell(keeping, WIRE_WAITING, DLOCK_BUSY, text);
 }
 
 /* Extends the lock to --at-least: the lock is kept even if both processes are killed. By the token,
  * so that the handle keeps its own lease and renews as often as without --at-least. */
 static dlock_status reserve(keeping *keeping, char *text, size_t size) {
-    char why[300];
-    dlock_status status =
-        dlock_extend_token(keeping->client, keeping->name, dlock_token(keeping->lock),
-                           (uint32_t)keeping->request->at_least_ms, why, sizeof(why));
+    char why[300] = "";
+    dlock_status status = DLOCK_OK;
+    for (int i = 0; i < keeping->name_count && status == DLOCK_OK; i++)
+        status = dlock_extend_token(keeping->client, keeping->request->words[i],
+                                    dlock_token(keeping->lock),
+                                    (uint32_t)keeping->request->at_least_ms, why, sizeof(why));
     snprintf(text, size, "--at-least: %s", why);
     /* With DLOCK_NOT_HELD, the handle has to know of the loss: then confirm() fails. */
     return status == DLOCK_NOT_HELD ? dlock_extend(keeping->lock, 0) : status;
@@ -255,7 +264,7 @@ static dlock_status hold(keeping *keeping, char *text, size_t size) {
         status = give_back(keeping);
     }
     if (status == DLOCK_BUSY || status == DLOCK_TIMEOUT)
-        holder_describe(keeping->client, keeping->request, keeping->name, text, size);
+        describe_holder(keeping, text, size);
     else
         snprintf(text, size, "%s", dlock_last_error(keeping->lock));
     return status;
@@ -288,7 +297,9 @@ static dlock_status open_lock(keeping *keeping, char *text, size_t size) {
     how.session = request->is_session;
     dlock_status status = dlock_client_new(&keeping->client, &options);
     if (status == DLOCK_OK)
-        status = dlock_lock_new(&keeping->lock, keeping->client, keeping->name, &how);
+        status =
+            dlock_lock_new_all(&keeping->lock, keeping->client, (const char *const *)request->words,
+                               (size_t)keeping->name_count, &how);
     snprintf(text, size, "%s", dlock_error());
     return status;
 }
@@ -319,7 +330,7 @@ static void become_keeper(pid_t runner) {
     dup2(nothing, STDOUT_FILENO);
 }
 
-bool keeper_start(keeper *keeper, const request *request, const char *name, int64_t wait_ms) {
+bool keeper_start(keeper *keeper, const request *request, int name_count, int64_t wait_ms) {
     int ends[2];
     keeper->times = wire_open(ends);
     if (keeper->times == NULL) return false;
@@ -334,7 +345,7 @@ bool keeper_start(keeper *keeper, const request *request, const char *name, int6
     become_keeper(runner);
     wire_message done = {.kind = WIRE_DONE};
     keeping keeping = {.request = request,
-                       .name = name,
+                       .name_count = name_count,
                        .fd = ends[1],
                        .times = keeper->times,
                        .wait_ms = wait_ms};

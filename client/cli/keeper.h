@@ -72,7 +72,7 @@ typedef struct keeper {
 } keeper;
 
 /* Before any thread. wait_ms: as of dlock_acquire(). False: no process or descriptor. */
-bool keeper_start(keeper *keeper, const request *request, const char *name, int64_t wait_ms);
+bool keeper_start(keeper *keeper, const request *request, int name_count, int64_t wait_ms);
 
 /* Ends the wait for the lock. */
 void keeper_cancel(const keeper *keeper);

@@ -29,8 +29,9 @@
 #include <unistd.h>
 
 static const subcommand subcommands[] = {
-    {"run", FOR_RUN, "NAME [--] COMMAND [ARGUMENT...]", "run a command while a lock is held",
-     "ACL rules: " ACL_LOCK "\n" ACL_LOSS_AT_ONCE, 1, -1, run},
+    {"run", FOR_RUN, "NAME [NAME... --] COMMAND [ARGUMENT...]",
+     "run a command while a lock is held, or several at once",
+     "ACL rules: " ACL_LOCK "\n" ACL_SEVERAL "\n" ACL_LOSS_AT_ONCE, 1, -1, run},
     {"acquire", FOR_ACQUIRE, "NAME", "take a lock and print its token; the lock stays held", NULL,
      1, 1, claim_acquire},
     {"extend", FOR_EXTEND, "NAME TOKEN", "start the lease of a lock anew", NULL, 2, 2,

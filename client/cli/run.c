@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run.c - "dlock run NAME -- command": the process that the shell sees, the parent of the command.
+/* run.c - "dlock run NAME... -- command": the process that the shell sees, and the parent of the
+ * command.
  *
  *   wait     the keeper (keeper.h) requests the lock; a signal ends the wait
  *   start    fork the command, which begins once the keeper has confirmed that the lock is held. If
@@ -41,8 +42,9 @@ typedef struct run_signals {
 
 typedef struct running {
     const request *request;
-    const char *name;
-    char **words; /* the command */
+    int name_count;
+    const char *name; /* several: all of them, with blanks between */
+    char **words;     /* the command */
     const char *url;
     keeper keeper;
     child child;
@@ -349,7 +351,7 @@ static int run_rounds(running *running) {
     for (;;) {
         running->is_keeper_gone = false;
         running->why_lost[0] = '\0';
-        if (!keeper_start(&running->keeper, running->request, running->name, wait_ms)) {
+        if (!keeper_start(&running->keeper, running->request, running->name_count, wait_ms)) {
             complain("no process or descriptor is available");
             return EXIT_CODE_NO_RESOURCES;
         }
@@ -370,11 +372,43 @@ static int run_rounds(running *running) {
     }
 }
 
+/* All words before the first "--" are names. Without a "--", the first word is the only name. The
+ * result: where the command begins. */
+static int find_command(running *running) {
+    const request *request = running->request;
+    for (int i = 1; i < request->word_count; i++)
+        if (strcmp(request->words[i], "--") == 0) {
+            running->name_count = i;
+            return i + 1;
+        }
+    running->name_count = 1;
+    return 1;
+}
+
+/* Lives until the end of the process. NULL: no memory. */
+static const char *join_names(const running *running) {
+    char **names = running->request->words;
+    size_t size = 0;
+    for (int i = 0; i < running->name_count; i++)
+        size += strlen(names[i]) + 1;
+    char *joined = calloc(1, size + 1);
+    for (int i = 0; i < running->name_count && joined != NULL; i++) {
+        if (i > 0) strcat(joined, " ");
+        strcat(joined, names[i]);
+    }
+    return joined;
+}
+
 int run(request *request) {
-    running running = {.request = request, .name = request->words[0], .terminal = {.fd = -1}};
-    int skipped = request->word_count > 1 && strcmp(request->words[1], "--") == 0 ? 2 : 1;
+    running running = {.request = request, .terminal = {.fd = -1}};
+    int skipped = find_command(&running);
+    running.name = join_names(&running);
     running.words = request->words + skipped;
     running.url = url_write(request, request->is_url_passed);
+    if (running.name == NULL) {
+        complain("no memory");
+        return EXIT_CODE_NO_RESOURCES;
+    }
     if (request->word_count <= skipped) {
         complain("no command; see dlock run --help");
         return EXIT_CODE_USAGE;

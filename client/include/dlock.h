@@ -63,7 +63,7 @@ typedef enum dlock_status {
 #define DLOCK_WAIT_FOREVER (-1) /* until canceled; never the default */
 
 typedef struct dlock_client dlock_client; /* where the service is; shared by threads */
-typedef struct dlock_lock dlock_lock;     /* one claim on one name; one thread at a time */
+typedef struct dlock_lock dlock_lock; /* one claim on a name, or several; one thread at a time */
 
 typedef enum dlock_wait_mode {
     DLOCK_WAIT_AUTO = 0,  /* DLOCK_WAIT_SERVER; with several servers DLOCK_WAIT_SPIN, always */
@@ -105,10 +105,10 @@ typedef enum dlock_event {
     DLOCK_EVENT_LOST = 4      /* not later than the end of the validity */
 } dlock_event;
 
-/* name: with the prefix. ACQUIRED and RELEASED are told in the thread of the call. SUSPECT and LOST
- * are told in a thread of the client (with no_threads: by dlock_client_dispatch()), one after the
- * other: the function must not block, and must not free the lock. ACQUIRED is the first and
- * RELEASED the last event of an acquisition. */
+/* name: with the prefix; several names: with blanks between them. ACQUIRED and RELEASED are told in
+ * the thread of the call. SUSPECT and LOST are told in a thread of the client (with no_threads: by
+ * dlock_client_dispatch()), one after the other: the function must not block, and must not free the
+ * lock. ACQUIRED is the first and RELEASED the last event of an acquisition. */
 typedef void (*dlock_event_fn)(void *arg, dlock_event event, const char *name, dlock_status why);
 
 typedef enum dlock_log_level {
@@ -308,6 +308,23 @@ DLOCK_API dlock_status dlock_hotspot_list(dlock_client *client, dlock_hotspot_fn
  * says why. Threads: any. */
 DLOCK_API dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *name,
                                       const dlock_lock_options *options);
+
+/* One claim on several names, up to 64, taken in one step: all or none, first come, first served,
+ * with one token and one fence. Nobody holds a part while waiting for the rest, so such claims
+ * never wait for each other in a circle, in whatever order they give their names. The handle is
+ * like any other, but for these differences:
+ *   - The lock is lost as soon as one name is lost. The others stay locked until dlock_release(),
+ *     or until the lease ends.
+ *   - dlock_guarded() checks the first name only.
+ *   - The names go out to the service without a local lock (hotspot): the local locks would have to
+ *     be taken one after the other, and threads could wait for each other in a circle.
+ *   - Events, access log and handlers get all names with the prefix, with blanks between them.
+ * With several independent servers, the names are taken in one step at each of them. DLOCK_INVALID:
+ * also if a name is given twice; in a cluster, if the names are not in one slot (give them the same
+ * hash tag); with DLOCK_MODULE_NONE, or with a store of the program's own. Threads: any. */
+DLOCK_API dlock_status dlock_lock_new_all(dlock_lock **out, dlock_client *client,
+                                          const char *const *names, size_t count,
+                                          const dlock_lock_options *options);
 
 /* Releases the lock first if it is held, and waits for that. An asynchronous call that is under way
  * ends first: done() is called with DLOCK_CANCELED before this function returns, and must not use

@@ -119,8 +119,8 @@ inline dlock_client_options to_c(const client_options &options, client_core &cor
 
 } // namespace detail
 
-// One claim on one name; see dlock_lock. One thread at a time may call the functions, but for
-// cancel(), state() and remaining().
+// One claim on a name, or on several; see dlock_lock. One thread at a time may call the functions,
+// but for cancel(), state() and remaining().
 class lock {
   public:
     status try_acquire() noexcept { return detail::from_c(dlock_try_acquire(handle())); }
@@ -274,6 +274,26 @@ class client {
         dlock_status status = dlock_lock_new(&made, handle(), name.c_str(), &c);
         if (status != DLOCK_OK) return {detail::from_c(status), dlock_error()};
         return lock(made, core_);
+    }
+    // One claim on all of these names: see dlock_lock_new_all().
+    result<lock> make_lock(const std::vector<std::string> &names,
+                           const lock_options &options = {}) {
+        std::vector<const char *> c_names;
+        for (const std::string &name : names) {
+            if (detail::has_nul(name)) return {status::invalid, detail::nul_in_name};
+            c_names.push_back(name.c_str());
+        }
+        dlock_lock_options c = detail::to_c(options);
+        dlock_lock *made = nullptr;
+        dlock_status status =
+            dlock_lock_new_all(&made, handle(), c_names.data(), c_names.size(), &c);
+        if (status != DLOCK_OK) return {detail::from_c(status), dlock_error()};
+        return lock(made, core_);
+    }
+    // make_lock({"account:1", "account:2"})
+    result<lock> make_lock(std::initializer_list<std::string> names,
+                           const lock_options &options = {}) {
+        return make_lock(std::vector<std::string>(names), options);
     }
     status ping(milliseconds timeout) noexcept {
         return detail::from_c(dlock_client_ping(handle(), detail::to_wait(timeout)));

@@ -40,7 +40,7 @@ typedef enum dlock_operation {
 typedef struct dlock_call {
     size_t struct_size;
     dlock_operation operation;
-    const char *name;     /* with the prefix */
+    const char *name;     /* with the prefix; several names: with blanks between them */
     uint32_t lease_ms;    /* asked for; whoever grants an acquire may set another */
     dlock_mode mode;      /* of the lock: the same in all calls of a handle */
     uint32_t max_holders; /* of a shared lock, as in dlock_lock_options */

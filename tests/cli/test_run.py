@@ -49,6 +49,38 @@ def test_its_options_are_its_own(tool):
     assert tool.run("run", "lock", "--", "echo", "--", "x") == (0, "-- x\n", "")
 
 
+def test_several_names_are_locked_in_one_step(tool, client):
+    script = 'echo "$DLOCK_NAME"; read line'
+    process = tool.start("run", "a", "b", "c", "--", "sh", "-c", script, stdin=subprocess.PIPE)
+    assert process.stdout.readline() == "a b c\n"
+    holders = [Lock(client, name).info() for name in "abc"]
+    assert len({(info["token"], info["fence"]) for info in holders}) == 1
+    code, _, complaints = tool.run("run", "-n", "-v", "d", "c", "--", "true")
+    assert code == BUSY and "d c: held by" in complaints
+    assert is_free(client, "d")
+    assert process.communicate("\n") == ("", "") and process.returncode == 0
+    assert [is_free(client, name) for name in "abc"] == [True] * 3
+
+
+def test_several_names_are_kept_for_a_while(tool, client):
+    assert tool.run("run", "--at-least", "1h", "a", "b", "--", "true") == (0, "", "")
+    assert [Lock(client, name).info()["ttl"] > 3_000_000 for name in "ab"] == [True] * 2
+
+
+def test_the_command_ends_when_one_of_several_names_is_lost(tool, client):
+    process = tool.start("run", "a", "b", "--", "sh", "-c", "echo begun; exec sleep 100")
+    assert process.stdout.readline() == "begun\n"
+    client.delete("b")
+    assert "a b: the lock is lost" in process.communicate()[1]
+    assert process.returncode == LOST and is_free(client, "a")
+
+
+def test_names_without_a_command(tool, client):
+    assert tool.run("run", "a", "b", "--")[0] == USAGE
+    code, _, complaints = tool.run("run", "a", "a", "--", "true")
+    assert code == USAGE and "the same name is given twice" in complaints
+
+
 def test_it_has_a_process_group_of_its_own(tool):
     code, out, _ = tool.run("run", "lock", "sh", "-c", "echo $$ $(ps -o pgid= -p $$)")
     pid, group = out.split()

@@ -302,6 +302,21 @@ static void permits_are_counted(const std::string &url) {
     CHECK(locks[2].try_acquire() == status::busy);
 }
 
+static void several_names_are_one_lock(const std::string &url) {
+    auto client = open(url);
+    auto both = client.make_lock({"one", "two"}).value();
+    auto two = client.make_lock("two").value();
+    auto listed = client.make_lock(std::vector<std::string>{"two", "three"}).value();
+    CHECK(both.try_acquire() == status::ok);
+    CHECK(two.try_acquire() == status::busy);
+    CHECK(listed.try_acquire() == status::busy);
+    CHECK(client.inspect("one", 20s).value().at(0).fence == both.fence());
+    CHECK(both.release() == status::ok);
+    CHECK(listed.try_acquire() == status::ok);
+    CHECK(client.make_lock({"one", "one"}).code() == status::invalid);
+    CHECK(client.make_lock({"one", std::string("t\0o", 3)}).code() == status::invalid);
+}
+
 static void locks_can_be_listed(const std::string &url) {
     auto client = open(url);
     CHECK(client.ping(20s) == status::ok);
@@ -635,6 +650,7 @@ static const fact facts[] = {
     FACT(a_loss_is_told),
     FACT(readers_share_a_lock),
     FACT(permits_are_counted),
+    FACT(several_names_are_one_lock),
     FACT(locks_can_be_listed),
     FACT(a_name_with_a_zero_byte_is_refused),
     FACT(a_wrong_url_is_explained),

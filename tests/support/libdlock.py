@@ -193,6 +193,7 @@ def _load():
             ("client_free", None, pointer), ("client_ping", status, pointer, ctypes.c_int64),
             ("client_get_stats", None, pointer, pointer),
             ("lock_new", status, pointer, pointer, text, pointer), ("lock_free", None, pointer),
+            ("lock_new_all", status, pointer, pointer, pointer, ctypes.c_size_t, pointer),
             ("try_acquire", status, pointer), ("acquire", status, pointer, ctypes.c_int64),
             ("acquire_for", status, pointer, ctypes.c_int64, ctypes.c_uint32),
             ("extend", status, pointer, ctypes.c_uint32), ("release", status, pointer),
@@ -481,15 +482,18 @@ class Watcher:
 
 
 class Handle:
-    """Of a lock: dlock_lock."""
+    """Of a lock: dlock_lock. name: one, or a list of them."""
 
     def __init__(self, client, name, **options):
         self.client = client
         self.handle = ctypes.c_void_p()
         made = _structure(LockOptions, **options)
-        name = name if isinstance(name, bytes) else name.encode()
-        status = Status(lib.dlock_lock_new(ctypes.byref(self.handle), client.handle, name,
-                                           ctypes.byref(made)))
+        if isinstance(name, list):
+            names = (ctypes.c_char_p * len(name))(*[each.encode() for each in name])
+            new, words = lib.dlock_lock_new_all, [names, len(name)]
+        else:
+            new, words = lib.dlock_lock_new, [name if isinstance(name, bytes) else name.encode()]
+        status = Status(new(ctypes.byref(self.handle), client.handle, *words, ctypes.byref(made)))
         if status != Status.OK:
             raise ValueError(status, last_error())
 

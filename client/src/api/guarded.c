@@ -95,7 +95,7 @@ static bool make_guarded(dlock_lock *lock, const call_plan *plan, size_t bytes) 
         dlock_reply_init(&made->value, made->reply->text, made->reply->text_size);
         made->attempt.guarded.reply = &made->value;
     }
-    made->attempt.name = lock->name;
+    made->attempt.name = lock->call.attempt.name;
     text_copy(made->token, sizeof(made->token), lock->token);
     made->attempt.token = made->token;
     lock->guarded = made;

@@ -9,6 +9,9 @@
 
 #include "api/options.h"
 
+/* As the module. Longer requests than a few MB would be refused by the server. */
+enum { NAMES_MAX = 64, NAMES_BYTES_MAX = 1000 * 1000 };
+
 const char *lock_read_options(dlock_lock_options *options, const dlock_client *client,
                               const dlock_lock_options *given, char *text) {
     if (client == NULL) return NO_CLIENT;
@@ -31,6 +34,44 @@ const char *lock_read_options(dlock_lock_options *options, const dlock_client *c
     return NULL;
 }
 
+/* NULL, or why the names cannot be locked together. */
+static const char *check_several(const dlock_client *client, const char *const *names,
+                                 size_t count) {
+    const deployment *deployment = client->deployment;
+    size_t bytes = 0;
+    if (!deployment->protocol->has_module)
+        return "names: only the dlock module takes several in one step";
+    if (deployment->table->list_servers == NULL)
+        return "names: a store takes one name at a time, not several in one step";
+    for (size_t i = 0; i < count; i++) {
+        bytes += strlen(names[i]);
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(names[i], names[j]) == 0) return "names: the same name is given twice";
+    }
+    return bytes > NAMES_BYTES_MAX ? "names: all together are longer than 1 MB" : NULL;
+}
+
+/* NULL, or why the locks, whose names have the prefix, are not in one place. */
+static const char *check_slots(const dlock_lock *lock) {
+    const char *name = lock->call.attempt.name;
+    unsigned slot = slot_of_key(name, strlen(name));
+    for (unsigned i = 1; i < lock_name_count(lock); i++) {
+        name = text_behind(name);
+        if (lock->client->deployment->has_slots && slot_of_key(name, strlen(name)) != slot)
+            return "names: they are in different slots of the cluster, which cannot be locked in "
+                   "one step: give them the same hash tag, as in {bank:7}a and {bank:7}b";
+    }
+    return NULL;
+}
+
+static const char *check_names(const dlock_client *client, const char *const *names, size_t count) {
+    if (names == NULL || count == 0) return "names: there is none";
+    if (count > NAMES_MAX) return "names: more than 64";
+    for (size_t i = 0; i < count; i++)
+        if (names[i] == NULL || names[i][0] == '\0') return "the name is empty";
+    return count == 1 ? NULL : check_several(client, names, count);
+}
+
 static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
     const dlock_client *client = lock->client;
     call *call = &lock->call;
@@ -38,7 +79,6 @@ static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
     call->slots = lock->slots;
     call->lease = &lock->lease;
     call->pub.cause = text_nothing;
-    call->attempt.name = lock->name;
     call->attempt.token = lock->token;
     call->attempt.terms.mode = options->mode;
     call->attempt.terms.max_holders = options->max_holders;
@@ -59,55 +99,90 @@ static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {
 
 /* Makes what the lock needs to be kept, or to be told of a loss. False: no memory. */
 static bool make_parts(dlock_lock *lock, bool is_session) {
-    kept_parts *parts = calloc(1, sizeof(*parts));
+    unsigned name_count = lock_name_count(lock);
+    kept_parts *parts = calloc(1, sizeof(*parts) + name_count * sizeof(hinted_lock));
+    const char *name = lock->call.attempt.name;
     if (parts == NULL) return false;
     lease *lease = &lock->lease;
     watched_lock *watched = &parts->watched;
     *watched = (watched_lock){.lease = lease, .name = lock->name};
-    parts->hinted =
-        (hinted_lock){.lease = lease, .watched = watched, .name = lock->name, .token = lock->token};
+    for (unsigned i = 0; i < name_count; i++, name = text_behind(name))
+        parts->hinted[i] =
+            (hinted_lock){.lease = lease, .watched = watched, .name = name, .token = lock->token};
     parts->kept = (kept_lock){.lease = lease, .attempt = &lock->call.attempt, .watched = watched};
     parts->tie.is_momentary = is_session;
     lock->kept = parts;
     return true;
 }
 
+/* With the prefix before each. separator: '\0' or a blank. Returns the byte behind. */
+static char *put_names(char *text, const dlock_client *client, const char *const *names,
+                       size_t count, char separator) {
+    size_t prefix_length = strlen(client->prefix);
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(names[i]);
+        memcpy(text, client->prefix, prefix_length);
+        memcpy(text + prefix_length, names[i], length);
+        text += prefix_length + length;
+        *text++ = separator;
+    }
+    text[-1] = '\0';
+    return text;
+}
+
 /* One piece of memory: a program may have thousands of handles. NULL: no memory. */
-static dlock_lock *allocate(dlock_client *client, const char *name,
+static dlock_lock *allocate(dlock_client *client, const char *const *names, size_t count,
                             const dlock_lock_options *options) {
     size_t slots_size = client->chain->count * sizeof(void *);
-    size_t prefix_length = strlen(client->prefix), name_size = strlen(name) + 1;
+    size_t names_size = count * (strlen(client->prefix) + 1);
+    for (size_t i = 0; i < count; i++)
+        names_size += strlen(names[i]);
+    if (count > 1) names_size *= 2; /* also for people */
     size_t owner_size = options->owner == NULL ? 0 : strlen(options->owner) + 1;
     /* A handler may put in another token; a lock that is handed on has that of its first owner. */
     bool has_others = client->has_handlers || client->hotspot.hand_on > 0;
     size_t token_room =
         has_others ? DLOCK_TOKEN_SIZE : token_source_room(&client->tokens, options->owner);
-    dlock_lock *lock =
-        calloc(1, sizeof(*lock) + slots_size + token_room + prefix_length + name_size + owner_size);
+    dlock_lock *lock = calloc(1, sizeof(*lock) + slots_size + token_room + names_size + owner_size);
     if (lock == NULL) return NULL;
     client_share(client);
     lock->client = client;
     lock->token = (char *)lock->slots + slots_size;
-    lock->name = lock->token + token_room;
-    memcpy(lock->name, client->prefix, prefix_length);
-    char *behind = memcpy(lock->name + prefix_length, name, name_size);
-    if (owner_size > 0) lock->owner = memcpy(behind + name_size, options->owner, owner_size);
+    char *list = lock->name = lock->token + token_room;
+    char *behind = put_names(list, client, names, count, '\0');
+    if (count > 1) {
+        lock->name = behind;
+        behind = put_names(behind, client, names, count, ' ');
+    }
+    lock->call.attempt.name = list;
+    lock->call.attempt.name_count = (uint8_t)count;
+    if (owner_size > 0) lock->owner = memcpy(behind, options->owner, owner_size);
     return lock;
 }
 
 dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *name,
                             const dlock_lock_options *given) {
+    return dlock_lock_new_all(out, client, &name, 1, given);
+}
+
+dlock_status dlock_lock_new_all(dlock_lock **out, dlock_client *client, const char *const *names,
+                                size_t count, const dlock_lock_options *given) {
     *out = NULL;
     dlock_lock_options options;
     char text[OPTION_ERROR_SIZE];
     const char *wrong = lock_read_options(&options, client, given, text);
-    if (wrong == NULL && (name == NULL || name[0] == '\0')) wrong = "the name is empty";
+    if (wrong == NULL) wrong = check_names(client, names, count);
     if (wrong != NULL) return error_set(DLOCK_INVALID, wrong);
 
-    dlock_lock *lock = allocate(client, name, &options);
+    dlock_lock *lock = allocate(client, names, count, &options);
     if (lock == NULL) return error_set(DLOCK_NO_MEMORY, "");
     init_call(lock, &options);
     init_lease(lock, &options);
+    wrong = check_slots(lock);
+    if (wrong != NULL) {
+        dlock_lock_free(lock);
+        return error_set(DLOCK_INVALID, wrong);
+    }
     /* Else the first acquire that goes out does that. A handler may grant an acquire by itself. */
     bool is_kept =
         options.renew_every_ms > 0 || options.session || client->notifier.on_event != NULL;
@@ -146,13 +221,18 @@ int64_t dlock_remaining_ms(const dlock_lock *lock) {
     return lock == NULL ? 0 : lease_left_us(&lock->lease, lock_now_us(lock)) / 1000;
 }
 
+void lock_begin_hints(dlock_lock *lock) {
+    for (unsigned i = 0; i < lock_name_count(lock); i++)
+        hints_begin(&lock->kept->hinted[i], &lock->client->tracking);
+}
+
 int dlock_lost_fd(dlock_lock *lock) {
     if (lock == NULL || (lock->kept == NULL && !make_parts(lock, false))) return -1;
     loop_lock(lock->client->loop);
     int fd = lease_lost_fd(&lock->lease);
     bool is_held = lease_state(&lock->lease, lock_now_us(lock)) != DLOCK_STATE_FREE;
     if (fd >= 0 && is_held && lock->is_served && lock->call.attempt.terms.tie == NULL)
-        hints_begin(&lock->kept->hinted, &lock->client->tracking);
+        lock_begin_hints(lock);
     loop_unlock(lock->client->loop);
     return fd;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lock.h - the handle of a lock: one claim on one name.
+/* lock.h - the handle of a lock: one claim on one name, or on several at once.
  *
  * Invariants: depth > 0 from an acquire that succeeded to the last release. Meanwhile the lease is
  * running, renewed if the options say so, and watched if the client has an on_event. The attempt of
@@ -20,12 +20,12 @@ typedef struct kept_parts {
     tie tie; /* of each acquisition that is kept by the session */
     kept_lock kept;
     watched_lock watched;
-    hinted_lock hinted;
+    hinted_lock hinted[]; /* one for each name */
 } kept_parts;
 
 struct dlock_lock {
     dlock_client *client;
-    char *name;  /* with the prefix */
+    char *name;  /* with the prefix; several: all of them, with blanks between, for people */
     char *owner; /* label inside the token, or NULL */
     call call;   /* the one that goes on, if any */
 
@@ -59,6 +59,10 @@ static inline bool lock_is_session(const dlock_lock *lock) {
 /* A guarded command goes past the handlers of the program. */
 static inline const chain *lock_chain(const dlock_lock *lock) {
     return lock->guarded != NULL ? lock->client->guarded_chain : lock->client->chain;
+}
+
+static inline unsigned lock_name_count(const dlock_lock *lock) {
+    return lock->call.attempt.name_count > 1 ? lock->call.attempt.name_count : 1;
 }
 
 static inline int64_t lock_now_us(const dlock_lock *lock) {
@@ -107,6 +111,9 @@ void lock_stop_call(dlock_lock *lock);
 
 /* The result of a call, and the text of dlock_last_error(). Returns the status. */
 dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *error);
+
+/* The lock is held without a tie, and somebody is to be told of a loss. Locked. */
+void lock_begin_hints(dlock_lock *lock);
 
 /* A server says that the token does not hold the lock. Locked. */
 void lock_lose(dlock_lock *lock);

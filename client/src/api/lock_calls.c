@@ -105,8 +105,7 @@ static void begin_holding(dlock_lock *lock) {
     lock->call.attempt.fence = lock->fence; /* from here on the renewal uses the attempt */
     if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept->kept);
     bool is_tied = lock->call.attempt.terms.tie != NULL; /* and the session tells of a loss */
-    if (lock->lease.has_lead && lock->is_served && !is_tied)
-        hints_begin(&lock->kept->hinted, &client->tracking);
+    if (lock->lease.has_lead && lock->is_served && !is_tied) lock_begin_hints(lock);
     loop_unlock(client->loop);
 
     /* ACQUIRED is told before any other event of the lock: the notifier comes after it. on_event()
@@ -239,7 +238,8 @@ static bool end_holding(dlock_lock *lock) {
     if (lock->kept != NULL) {
         renewal_end(&lock->kept->kept);
         notifier_remove(&lock->kept->watched); /* gives the mutex back: no hints begin after it */
-        hints_end(&lock->kept->hinted);
+        for (unsigned i = 0; i < lock_name_count(lock); i++)
+            hints_end(&lock->kept->hinted[i]);
     }
     lease_end(&lock->lease);
     loop_unlock(client->loop);
@@ -275,7 +275,7 @@ static void release_what_is_left(dlock_lock *lock) {
     if (atomic_load(&lock->call.held) != NULL) hotspot_forget(&lock->call);
     if (!is_unsent || !lock->is_served || call->status == DLOCK_OK) return;
     loop_lock(client->loop);
-    withdrawals_add(client->deployment, call->name, call->token, call->lease_ms);
+    withdrawals_add(client->deployment, &lock->call.attempt, call->lease_ms);
     loop_unlock(client->loop);
 }
 

@@ -71,6 +71,17 @@ uint64_t text_hash_bytes(const char *bytes, size_t count) {
     return hash;
 }
 
+const char *text_behind(const char *text) {
+    return text + strlen(text) + 1;
+}
+
+size_t text_list_size(const char *first, size_t count) {
+    const char *end = text_behind(first);
+    while (count-- > 1)
+        end = text_behind(end);
+    return (size_t)(end - first);
+}
+
 uint64_t text_hash(const char *text) {
     return text_hash_bytes(text, strlen(text));
 }

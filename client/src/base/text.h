@@ -26,5 +26,10 @@ extern const char text_nothing[];
 void text_keep(const char **text, size_t size, const char *source);
 void text_drop(const char **text);
 
+/* Lists: texts in one piece of memory, each behind the NUL of the text before. The next text; and
+ * the bytes of so many texts (0 counts as 1), with their NULs. */
+const char *text_behind(const char *text);
+size_t text_list_size(const char *first, size_t count);
+
 uint64_t text_hash(const char *text);
 uint64_t text_hash_bytes(const char *bytes, size_t count);

@@ -185,6 +185,7 @@ deployment *cluster_new(const topology *topology, const server_options *options)
     cluster_router *cluster = calloc(1, sizeof(*cluster));
     if (cluster == NULL) return NULL;
     router_init(&cluster->base, &table, options);
+    cluster->base.base.has_slots = true;
     cluster->login = topology->servers[0];
     memset(cluster->owners, 0xff, sizeof(cluster->owners)); /* NO_NODE */
     cluster->seed_count = cluster->node_end = topology->count;

@@ -153,7 +153,8 @@ static void undo_job(custom *custom, job *job) {
     call->deadline_us = 0;
     job->limit_us = deadline_after_ms(loop_now_us(custom->base.loop), custom->base.io_timeout_ms);
     bool is_undone = is_withdrawn(call_store(custom, job));
-    if (!is_undone) withdrawals_add(&custom->base, job->name, call->token, call->lease_ms);
+    attempt undone = {.name = job->name, .token = call->token};
+    if (!is_undone) withdrawals_add(&custom->base, &undone, call->lease_ms);
 }
 
 static void run_job(custom *custom, job *job) {

@@ -2,6 +2,8 @@
 /* deployment.c - see deployment.h. */
 #include "deployment/deployment.h"
 
+#define ASKING "ASKING"
+
 void deployment_init(deployment *deployment, const deployment_table *table,
                      const server_options *options) {
     deployment->table = table;
@@ -26,12 +28,10 @@ void attempt_free(attempt *attempt) {
     attempt->prepared.run = NULL;
 }
 
-void attempt_command(const attempt *attempt, lock_words words, command *command) {
-    if (attempt->guarded.words != NULL) {
-        guard_command(command, attempt->name, attempt->token, attempt->guarded.words);
-        return;
-    }
-    words.name = attempt->name;
+static void write_command(const attempt *attempt, lock_words words, const char *name,
+                          uint32_t name_count, command *command) {
+    words.name = name;
+    words.name_count = name_count;
     words.token = attempt->token;
     words.lease_ms = attempt->lease_ms;
     words.mode = attempt->terms.mode;
@@ -39,6 +39,55 @@ void attempt_command(const attempt *attempt, lock_words words, command *command)
     words.is_repeated = attempt->is_in_doubt;
     words.fences = attempt->fences;
     attempt->prepared.protocol->write(command, &words);
+}
+
+void attempt_command(const attempt *attempt, lock_words words, command *command) {
+    if (attempt->guarded.words != NULL)
+        guard_command(command, attempt->name, attempt->token, attempt->guarded.words);
+    else
+        write_command(attempt, words, attempt->name, attempt->name_count, command);
+}
+
+static bool send_commands(server *server, connection *conn, const command commands[], int count,
+                          request *request) {
+    if (conn != NULL) return connection_send(conn, commands, count, request);
+    return server_send(server, commands, count, request);
+}
+
+static bool send_extensions(const attempt *attempt, const lock_words *words, bool is_asking,
+                            server *server, connection *conn, request *request) {
+    const char *name = attempt->name;
+    command *commands = calloc(2 * (size_t)attempt->name_count, sizeof(*commands));
+    int count = 0;
+    if (commands == NULL) return false;
+    for (uint8_t i = 0; i < attempt->name_count; i++, name = text_behind(name)) {
+        if (is_asking) command_add(&commands[count++], ASKING);
+        write_command(attempt, *words, name, 1, &commands[count++]);
+    }
+    bool is_sent = send_commands(server, conn, commands, count, request);
+    free(commands);
+    return is_sent;
+}
+
+bool attempt_send(const attempt *attempt, const lock_words *words, bool is_asking, server *server,
+                  connection *conn, request *request) {
+    command commands[2] = {{0}};
+    int count = 0;
+    if (words->operation == DLOCK_EXTENDING && attempt_has_several(attempt))
+        return send_extensions(attempt, words, is_asking, server, conn, request);
+    if (is_asking) command_add(&commands[count++], ASKING);
+    attempt_command(attempt, *words, &commands[count++]);
+    return send_commands(server, conn, commands, count, request);
+}
+
+void attempt_release_each(const attempt *attempt, const reply *reply, server *server) {
+    const char *name = attempt->name;
+    if (!attempt_has_several(attempt) || !reply_is_no_lock(reply)) return;
+    for (uint8_t i = 0; i < attempt->name_count; i++, name = text_behind(name)) {
+        command release = {0};
+        write_command(attempt, (lock_words){.operation = DLOCK_RELEASING}, name, 1, &release);
+        server_send(server, &release, 1, NULL);
+    }
 }
 
 void attempt_release_behind(const attempt *attempt, server *server) {

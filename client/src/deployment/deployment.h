@@ -42,7 +42,9 @@ typedef struct attempt_prepared {
 struct attempt {
     attempt_terms terms;
     attempt_guarded guarded;
-    const char *name; /* borrowed until the attempt is done */
+    /* Borrowed until the attempt is done. With several names the first one: the others are behind
+     * it, as a list of text.h. The first name decides which server is asked. */
+    const char *name;
     /* The token of a granted lock is in here when the acquire is done. A failed acquire may have
      * changed the token for the next attempt. */
     char *token;               /* room for DLOCK_TOKEN_SIZE bytes, borrowed like the name */
@@ -59,6 +61,7 @@ struct attempt {
     /* Acquire: a run of so many fences is wanted; 0: one. Out: so many were granted, the first one
      * is fence. */
     uint16_t fences;
+    uint8_t name_count; /* 0, 1: one name */
     /* An ACQUIRE with the token was sent and not answered: a server may grant it, now or later, and
      * nothing undoes that yet. Set by an acquire, and stays until the token is withdrawn: the next
      * acquire repeats the token, and a RELEASE also follows wherever replies are overdue. The one
@@ -127,6 +130,7 @@ struct deployment {
     uint32_t session_ms; /* the timeout of sessions; 0: the servers have none */
     bool can_wait;       /* an acquire can wait in the server */
     bool can_share;      /* a lock can have shared holders */
+    bool has_slots;      /* the names of one command have to be in one slot of a cluster */
     withdrawals withdrawals;
 };
 
@@ -138,9 +142,25 @@ void deployment_init(deployment *deployment, const deployment_table *table,
 bool attempt_prepare(attempt *attempt, const deployment *deployment);
 void attempt_free(attempt *attempt); /* not under way */
 
+static inline bool attempt_has_several(const attempt *attempt) {
+    return attempt->name_count > 1;
+}
+
 /* The command of an operation, which may differ from that of the attempt, or the guarded command.
- * words: the operation, and wait, fence and hash if there are any; the rest is the attempt's. */
+ * words: the operation, and wait, fence and hash if there are any; the rest is the attempt's. Not
+ * an extension of several names, which takes several commands. */
 void attempt_command(const attempt *attempt, lock_words words, command *command);
+
+/* Sends these commands, each behind an ASKING if is_asking. Several names are extended one by one,
+ * by a command for each name, all sent together: an extension never takes a lock anew, and takes
+ * nothing away if only some of the names are still held. conn NULL: the command connection of the
+ * server. request NULL: nobody waits for replies. False: no memory. */
+bool attempt_send(const attempt *attempt, const lock_words *words, bool is_asking, server *server,
+                  connection *conn, request *request);
+
+/* After a reply WRONGTYPE to the RELEASE of several names, which has released none of them: each
+ * name is released alone. Nobody waits for the replies. Does nothing after another reply. */
+void attempt_release_each(const attempt *attempt, const reply *reply, server *server);
 
 /* At the end of a release: another RELEASE follows an ACQUIRE that may arrive late. Not sooner: if
  * served before the RELEASE of the attempt, this one would make the lock look lost. Does nothing at
@@ -154,11 +174,11 @@ void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient
 /* The text of a cause with the name of the server in front, of which half of the room is left. */
 void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text);
 
-/* Releases that nobody waits for: of an acquire that was given up while its fate was unknown, and
+/* For the name or names and the token of the attempt, which are copied.
+ * Releases that nobody waits for: of an acquire that was given up while its fate was unknown, and
  * of a release that was not answered. Each is sent again until it is answered or the lease would
  * have ended. Best effort: forgotten if there is no memory, or if there are too many already. */
-void withdrawals_add(deployment *deployment, const char *name, const char *token,
-                     uint32_t lease_ms);
+void withdrawals_add(deployment *deployment, const attempt *withdrawn, uint32_t lease_ms);
 /* After such a reply to a RELEASE the token does not hold the lock at that server. */
 static inline bool is_withdrawn(dlock_status status) {
     return status == DLOCK_OK || status == DLOCK_LOST || status == DLOCK_INVALID;

@@ -49,11 +49,21 @@ static bool is_same(const char *text, const char *bytes, size_t length) {
     return strlen(text) == length && memcmp(text, bytes, length) == 0;
 }
 
+/* A lost event of several names is about one of them, the other events have the first name. */
+static bool has_name(const guest *guest, const session_event *event) {
+    const char *name = guest->name;
+    if (is_same(name, event->name, event->name_length)) return true;
+    for (uint8_t i = 1; i < guest->name_count; i++) {
+        name = text_behind(name);
+        if (is_same(name, event->name, event->name_length)) return true;
+    }
+    return false;
+}
+
 /* A flush loses all locks, and does not know the tokens. */
 static void tell_flushed(presence *presence, const session_event *event) {
     list_each(guest, each, &presence->guests, node)
-        if (each->token != NULL && is_same(each->name, event->name, event->name_length))
-            each->table->on_event(each, event);
+        if (each->token != NULL && has_name(each, event)) each->table->on_event(each, event);
 }
 
 /* An event without a guest is of somebody who has left, and whose RELEASE is on its way. */
@@ -67,7 +77,7 @@ static void tell_event(presence *presence, const session_event *event) {
                             : bucket_of(presence, event->token, event->token_length);
     list_each(guest, each, bucket, bucket_node) {
         if (is_watch != (each->token == NULL)) continue;
-        if (!is_same(each->name, event->name, event->name_length)) continue;
+        if (!has_name(each, event)) continue;
         if (!is_watch && !is_same(each->token, event->token, event->token_length)) continue;
         each->table->on_event(each, event);
         if (!is_watch) return;

@@ -24,7 +24,7 @@ typedef struct guest_table {
     /* The session is open, for the first time or again. is_new: the server knows nothing of this
      * guest, which may send its commands with presence_id() now. Else the connection had ended. */
     void (*on_open)(guest *guest, bool is_new);
-    /* An event for the name and the token of the guest. */
+    /* An event for the token of the guest and its name, or one of its names. */
     void (*on_event)(guest *guest, const session_event *event);
     /* The session cannot be opened, for a reason that lasts: an error of the server, which the
      * cause names. */
@@ -44,7 +44,8 @@ typedef struct guest_table {
 struct guest {
     const guest_table *table;
     const char *name;
-    const char *token; /* NULL: a watch */
+    const char *token;  /* NULL: a watch */
+    uint8_t name_count; /* several: as in the attempt; 0, 1: one */
     void *arg;
 
     /* Private to presence.c. */

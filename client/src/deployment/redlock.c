@@ -49,6 +49,7 @@ typedef struct undo {
     request request;
     bool is_done;
     uint32_t lease_ms;
+    uint8_t name_count; /* as in the attempt */
     char token[DLOCK_TOKEN_SIZE];
     char name[];
 } undo;
@@ -62,15 +63,15 @@ static void on_undo_reply(request *request, int index, const reply *reply) {
     (void)index;
     undo *undo = container_of(request, struct undo, request);
     verdict verdict = {0};
-    undo->redlock->base.protocol->read_holder(&verdict, reply);
+    read_released_reply(&verdict, undo->redlock->base.protocol, undo->name_count, reply);
     undo->is_done = is_withdrawn(verdict.status);
 }
 
 static void on_undo_done(request *request, dlock_status status, const char *cause) {
     (void)status, (void)cause;
     undo *undo = container_of(request, struct undo, request);
-    if (!undo->is_done)
-        withdrawals_add(&undo->redlock->base, undo->name, undo->token, undo->lease_ms);
+    attempt undone = {.name = undo->name, .name_count = undo->name_count, .token = undo->token};
+    if (!undo->is_done) withdrawals_add(&undo->redlock->base, &undone, undo->lease_ms);
     free_undo(undo);
 }
 
@@ -78,12 +79,13 @@ static void on_undo_done(request *request, dlock_status status, const char *caus
 static bool undo_vote(const round_vote *vote) {
     redlock *redlock = vote->round->redlock;
     const attempt *attempt = vote->round->attempt;
-    size_t name_size = strlen(attempt->name) + 1;
+    size_t name_size = text_list_size(attempt->name, attempt->name_count);
     undo *undo = calloc(1, sizeof(*undo) + name_size);
     if (undo == NULL) return false;
     undo->redlock = redlock;
     undo->request = (request){.on_reply = on_undo_reply, .on_done = on_undo_done};
     undo->lease_ms = attempt->lease_ms;
+    undo->name_count = attempt->name_count;
     text_copy(undo->token, sizeof(undo->token), attempt->token);
     memcpy(undo->name, attempt->name, name_size);
     list_append(&redlock->undos, &undo->node);
@@ -98,8 +100,7 @@ static void undo_all(round *round) {
     bool must_withdraw = false;
     round_each_vote(const round_vote, vote, round)
         if (vote->may_hold && (!undo_vote(vote) || vote->is_in_doubt)) must_withdraw = true;
-    if (must_withdraw)
-        withdrawals_add(&round->redlock->base, attempt->name, attempt->token, attempt->lease_ms);
+    if (must_withdraw) withdrawals_add(&round->redlock->base, attempt, attempt->lease_ms);
     token_vary(attempt->token);
 }
 

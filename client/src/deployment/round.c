@@ -41,11 +41,8 @@ static void note_failure(const round_vote *vote, const char *cause) {
 }
 
 bool vote_send(const round_vote *vote, dlock_operation operation, request *request) {
-    command command = {0};
     lock_words words = {.operation = operation, .fence = vote->round->plan.fence};
-    attempt_command(vote->round->attempt, words, &command);
-    if (vote->conn != NULL) return connection_send(vote->conn, &command, 1, request);
-    return server_send(vote->server, &command, 1, request);
+    return attempt_send(vote->round->attempt, &words, false, vote->server, vote->conn, request);
 }
 
 /* -- the end of a round */
@@ -141,13 +138,26 @@ static void proceed(round *round) {
     }
 }
 
+static void read_vote(const round_vote *vote, const reply *reply, verdict *verdict) {
+    const attempt *attempt = vote->round->attempt;
+    const lock_protocol *protocol = attempt->prepared.protocol;
+    if (is_acquire(vote->round)) {
+        protocol->read_acquire(verdict, reply);
+    } else if (attempt->operation == DLOCK_EXTENDING) {
+        protocol->read_holder(verdict, reply);
+    } else {
+        read_released_reply(verdict, protocol, attempt->name_count, reply);
+        attempt_release_each(attempt, reply, vote->server);
+    }
+}
+
+/* Several names are extended by a command for each: the first failure is the vote. */
 static void on_vote_reply(request *request, int index, const reply *reply) {
-    (void)index;
     round_vote *vote = container_of(request, round_vote, request);
     round *round = vote->round;
-    const lock_protocol *protocol = round->attempt->prepared.protocol;
     verdict verdict = {0};
-    (is_acquire(round) ? protocol->read_acquire : protocol->read_holder)(&verdict, reply);
+    if (index > 0 && vote->status != DLOCK_OK) return;
+    read_vote(vote, reply, &verdict);
     vote->status = verdict.status;
     vote->is_transient = verdict.is_transient;
     vote->fence = verdict.fence;

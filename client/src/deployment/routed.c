@@ -69,7 +69,7 @@ static void withdraw(routed_run *run) {
     attempt *attempt = run->attempt;
     attempt->is_in_doubt = false;
     presence_leave(&run->guest);
-    withdrawals_add(&run->router->base, attempt->name, attempt->token, attempt->lease_ms);
+    withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
     token_vary(attempt->token);
 }
 
@@ -269,7 +269,7 @@ static void judge_error(routed_run *run) {
     attempt *attempt = run->attempt;
     redirect redirect;
     if (run->is_granted && run_tie(run) != NULL && attempt->operation == DLOCK_EXTENDING)
-        withdrawals_add(&run->router->base, attempt->name, attempt->token, attempt->lease_ms);
+        withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
     if (run->is_no_script && !run->needs_script)
         send_script(run);
     else if (run->is_run_refused && attempt->fences > 0)

@@ -6,7 +6,7 @@
  * then. After ASK, an ASKING precedes the command. */
 #include "deployment/routed.h"
 
-enum { COMMANDS_MAX = 2, DAY_MS = 24 * 60 * 60 * 1000 };
+enum { DAY_MS = 24 * 60 * 60 * 1000 };
 
 /* How long the server may let the request wait. */
 static uint32_t wait_left_ms(const attempt *attempt, int64_t now_us) {
@@ -29,6 +29,7 @@ static bool join_session(routed_run *run) {
     guest->table = &run_guests;
     guest->arg = run;
     guest->name = run->attempt->name;
+    guest->name_count = run->attempt->name_count;
     guest->token = run->attempt->token;
     return presence_join(run->router, run->server, guest);
 }
@@ -70,16 +71,10 @@ static void add_session(routed_run *run, lock_words *words) {
 
 /* conn NULL: the command connection. False: no memory. */
 static bool send_command(routed_run *run, lock_words words, connection *conn) {
-    const attempt *attempt = run->attempt;
-    command commands[COMMANDS_MAX] = {{0}};
-    int count = 0;
-    if (run->is_asking) command_add(&commands[count++], "ASKING");
     words.has_hash = run->phase == RUN_REQUEST && !run->needs_script;
-    attempt_command(attempt, words, &commands[count++]);
     run->request.on_sent = limit_reply;
     loop_set_timer(run->router->base.loop, &run->timer, run->limit_us);
-    if (conn != NULL) return connection_send(conn, commands, count, &run->request);
-    return server_send(run->server, commands, count, &run->request);
+    return attempt_send(run->attempt, &words, run->is_asking, run->server, conn, &run->request);
 }
 
 /* -- replies */
@@ -92,6 +87,12 @@ static void judge_kept(routed_run *run, verdict *verdict) {
         verdict_set(verdict, DLOCK_LOST, "the server says that the token does not hold it");
 }
 
+static void read_release(routed_run *run, const reply *reply, verdict *verdict) {
+    const attempt *attempt = run->attempt;
+    read_released_reply(verdict, attempt->prepared.protocol, attempt->name_count, reply);
+    attempt_release_each(attempt, reply, run->server);
+}
+
 static void read_lock_reply(routed_run *run, const reply *reply, verdict *verdict) {
     attempt *attempt = run->attempt;
     const lock_protocol *protocol = attempt->prepared.protocol;
@@ -99,6 +100,8 @@ static void read_lock_reply(routed_run *run, const reply *reply, verdict *verdic
     const tie *tie = run_tie(run);
     if (is_acquire || tie != NULL)
         protocol->read_acquire(verdict, reply);
+    else if (attempt->operation == DLOCK_RELEASING)
+        read_release(run, reply, verdict);
     else
         protocol->read_holder(verdict, reply);
     run->is_granted = verdict->status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR;
@@ -123,15 +126,18 @@ static void read_written_reply(routed_run *run, const reply *reply) {
     attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
 }
 
+/* Several names are extended by a command for each: the first failure is the result. */
 static void read_reply(request *request, int index, const reply *reply) {
     routed_run *run = container_of(request, routed_run, request);
     attempt *attempt = run->attempt;
     verdict verdict;
-    if (run->is_asking && index == 0) return;
+    if (run->is_asking && index % 2 == 0) return;
+    bool is_first = index == run->is_asking;
+    if (!is_first && attempt->status != DLOCK_OK) return;
     if (run->phase == RUN_REPLICAS) {
         read_written_reply(run, reply);
     } else if (run->phase == RUN_UNDO) {
-        attempt->prepared.protocol->read_holder(&verdict, reply);
+        read_release(run, reply, &verdict);
         run->is_granted = verdict.status != DLOCK_OK && verdict.status != DLOCK_LOST;
     } else {
         if (attempt->guarded.words != NULL)

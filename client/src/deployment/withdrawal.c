@@ -20,7 +20,7 @@ typedef struct withdrawal {
     int64_t until_us; /* the end of the lease */
     int64_t pause_ms;
     char token[DLOCK_TOKEN_SIZE];
-    char name[];
+    char name[]; /* or several, as in the attempt */
 } withdrawal;
 
 static void remove_one(withdrawal *withdrawal) {
@@ -60,10 +60,9 @@ static void on_withdrawal_done(attempt *attempt) {
     withdrawal->pause_ms = deadline_earlier(withdrawal->pause_ms * 2, PAUSE_MAX_MS);
 }
 
-void withdrawals_add(deployment *deployment, const char *name, const char *token,
-                     uint32_t lease_ms) {
+void withdrawals_add(deployment *deployment, const attempt *withdrawn, uint32_t lease_ms) {
     withdrawals *withdrawals = &deployment->withdrawals;
-    size_t name_size = strlen(name) + 1;
+    size_t name_size = text_list_size(withdrawn->name, withdrawn->name_count);
     if (withdrawals->is_closed || withdrawals->count >= COUNT_MAX) return;
     withdrawal *added = calloc(1, sizeof(*added) + name_size);
     if (added == NULL) return;
@@ -72,13 +71,14 @@ void withdrawals_add(deployment *deployment, const char *name, const char *token
     added->until_us = deadline_after_ms(loop_now_us(deployment->loop), lease_ms);
     added->pause_ms = PAUSE_FIRST_MS;
     added->attempt = (attempt){.operation = DLOCK_RELEASING,
-                               .name = memcpy(added->name, name, name_size),
+                               .name = memcpy(added->name, withdrawn->name, name_size),
+                               .name_count = withdrawn->name_count,
                                .lease_ms = lease_ms,
                                .is_background = true,
                                .is_in_doubt = true,
                                .on_done = on_withdrawal_done,
                                .arg = added};
-    text_copy(added->token, sizeof(added->token), token);
+    text_copy(added->token, sizeof(added->token), withdrawn->token);
     added->attempt.token = added->token;
     if (!attempt_prepare(&added->attempt, deployment)) {
         free(added);

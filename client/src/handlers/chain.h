@@ -22,7 +22,7 @@ typedef struct waiting_state {
 } waiting_state;
 
 /* pub is the part that handlers see. The API sets for every call: pub, loop, is_canceled, slots,
- * lease, was_lost and attempt.terms. */
+ * lease and was_lost; and of the attempt name, name_count, token and terms. */
 typedef struct call {
     dlock_call pub; /* first: handlers have a pointer to it */
     loop *loop;

@@ -13,6 +13,8 @@
  * removed meanwhile lives on for its users; only new calls pass by.
  *
  * Shared claims pass by: a local lock has one holder, and would make readers wait for each other.
+ * Claims on several names pass by: with a local lock for each name, a call would hold some of them
+ * while it waits for the others, and calls could wait for each other in a circle.
  *
  * Invariants: all of a hot_name is under the loop's mutex. hot->holder and call->held point at each
  * other, or are NULL. */
@@ -24,6 +26,10 @@
 
 /* An acquire that took longer had to wait for another holder. */
 enum { LONG_US = 5000 };
+
+static bool passes_by(const call *call) {
+    return call->pub.mode == DLOCK_SHARED || attempt_has_several(&call->attempt);
+}
 
 static dlock_step answer(call *call, dlock_status status, const char *cause) {
     call_set_result(call, status, cause);
@@ -206,7 +212,8 @@ static void give_back(const hotspot *hotspot, const call *call) {
     bool is_same = strcmp(call->pub.token, lock->token) == 0;
     bool is_withdrawn = !is_ok && !call->attempt.is_in_doubt;
     if (is_same && (is_ok || is_withdrawn)) return;
-    withdrawals_add(hotspot->deployment, call->pub.name, lock->token, lock->lease_ms);
+    attempt handed_on = {.name = call->pub.name, .token = (char *)lock->token};
+    withdrawals_add(hotspot->deployment, &handed_on, lock->lease_ms);
 }
 
 /* -- acquire */
@@ -253,9 +260,10 @@ static dlock_step take_local(hotspot *hotspot, call *call) {
 }
 
 static dlock_step enter_acquire(hotspot *hotspot, call *call) {
-    bool is_queued = call->local.hot != NULL, is_shared = call->pub.mode == DLOCK_SHARED;
+    bool is_queued = call->local.hot != NULL;
     if (!is_queued) call->attempt.fences = 0;
-    if (!is_queued && (is_shared || atomic_load(&hotspot->names.count) == 0)) return DLOCK_PASS;
+    if (!is_queued && (passes_by(call) || atomic_load(&hotspot->names.count) == 0))
+        return DLOCK_PASS;
     loop_lock(call->loop);
     dlock_step step = is_queued ? poll_queue(hotspot, call) : take_local(hotspot, call);
     loop_unlock(call->loop);
@@ -265,7 +273,7 @@ static dlock_step enter_acquire(hotspot *hotspot, call *call) {
 /* As far as can be seen from here, others wanted the lock too. */
 static bool is_contended(const call *call) {
     const dlock_call *pub = &call->pub;
-    if (pub->mode == DLOCK_SHARED) return false;
+    if (passes_by(call)) return false;
     if (pub->remote_us == 0) return false; /* the service was not asked */
     if (pub->status == DLOCK_BUSY || pub->status == DLOCK_TIMEOUT) return true;
     if (pub->status != DLOCK_OK) return false;

@@ -34,7 +34,7 @@ enum { RELEASE_PAUSE_MS = 10, VOTES_MAX = 4, VOTE_PAUSE_MS = 20 };
 enum { LONG_WAIT_PARTS = 10 };
 
 static void withdraw(const waiting *waiting, call *call) {
-    withdrawals_add(waiting->deployment, call->pub.name, call->pub.token, call->pub.lease_ms);
+    withdrawals_add(waiting->deployment, &call->attempt, call->pub.lease_ms);
     call->attempt.is_in_doubt = false;
 }
 
@@ -49,8 +49,6 @@ static void start_call_attempt(const waiting *waiting, call *call, dlock_operati
     attempt *attempt = &call->attempt;
     bool is_release = operation == DLOCK_RELEASING;
     attempt->operation = operation;
-    attempt->name = call->pub.name;
-    attempt->token = call->pub.token;
     attempt->lease_ms = call->pub.lease_ms;
     attempt->wait_until_us = wait_until_us;
     attempt->limit_us = limit_us;

@@ -188,8 +188,7 @@ static void settle_tie(kept_lock *kept, uint64_t fence) {
         take_guest(kept); /* may schedule anew */
         return;
     }
-    if (attempt->status == DLOCK_OK)
-        withdrawals_add(deployment, attempt->name, attempt->token, deployment->session_ms);
+    if (attempt->status == DLOCK_OK) withdrawals_add(deployment, attempt, deployment->session_ms);
     if (may_tie_later(attempt))
         schedule_retry(kept, attempt->status);
     else

@@ -57,10 +57,21 @@ static bool append_word(bytes *out, const char *word, size_t length) {
            bytes_append(out, "\r\n", LINE_END_SIZE);
 }
 
+static bool append_list(const command *command, bytes *out) {
+    const char *text = command->list;
+    bool is_added = true;
+    for (int i = 0; i < command->list_count && is_added; i++, text = text_behind(text))
+        is_added = append_word(out, text, strlen(text));
+    return is_added;
+}
+
 bool command_append(const command *command, bytes *out) {
-    bool is_added = append_header(out, '*', (uint64_t)command->count + command->rest_count);
-    for (int i = 0; i < command->count && is_added; i++)
-        is_added = append_word(out, command->words[i], command->lengths[i]);
+    size_t count = (size_t)command->count + (size_t)command->list_count + command->rest_count;
+    bool is_added = append_header(out, '*', count);
+    for (int i = 0; i < command->count && is_added; i++) {
+        if (i == command->list_at && command->list_count > 0) is_added = append_list(command, out);
+        is_added = is_added && append_word(out, command->words[i], command->lengths[i]);
+    }
     for (size_t i = 0; i < command->rest_count && is_added; i++)
         is_added = append_word(out, command->rest[i], command->rest_lengths[i]);
     return is_added;

@@ -20,6 +20,10 @@ typedef struct command {
     size_t lengths[COMMAND_WORDS_MAX];
     int number_count;
     char numbers[COMMAND_NUMBERS_MAX][COMMAND_DIGITS];
+    /* Further words, before the word at list_at: list_count texts, each behind the NUL of the text
+     * before. */
+    const char *list;
+    int list_count, list_at;
     /* Any number of further words, behind these. */
     size_t rest_count;
     const char *const *rest;

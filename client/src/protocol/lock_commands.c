@@ -4,6 +4,8 @@
  *   acquire    DLOCK.ACQUIRE name token [PX ms] [WAIT ms] [VIA id] [SESSION [GRACE 0]]
  *              [SHARED [MAX n]] [FENCE n] [FENCES n]
  *              fence; null: another token holds the lock; QUEUED: an event of the session follows
+ *   several    DLOCK.ACQUIREALL count name ... token, with the same options and replies; and
+ *              DLOCK.RELEASEALL count name ... token: of how many locks the token was the holder
  *   session    DLOCK.SESSION id PX ms ACK n      [born, [event, ...]]
  *   extend     DLOCK.EXTEND name token PX ms     1, or 0: the token does not hold the lock
  *   release    DLOCK.RELEASE name token          1, or 0: likewise
@@ -27,11 +29,24 @@ static void add_option(command *command, const char *option, uint64_t number) {
     command_add_number(command, number);
 }
 
+static void add_several_names(command *command, const lock_words *words) {
+    bool is_acquire = words->operation == DLOCK_ACQUIRING;
+    command_add(command, is_acquire ? "DLOCK.ACQUIREALL" : "DLOCK.RELEASEALL");
+    command_add_number(command, words->name_count);
+    command->list = words->name;
+    command->list_count = (int)words->name_count;
+    command->list_at = command->count;
+    command_add(command, words->token);
+}
+
 void lock_command(command *command, const lock_words *words) {
     bool is_acquire = words->operation == DLOCK_ACQUIRING;
     bool is_release = words->operation == DLOCK_RELEASING;
     const char *verb = is_acquire ? "DLOCK.ACQUIRE" : is_release ? "DLOCK.RELEASE" : "DLOCK.EXTEND";
-    command_add_words(command, COMMAND_WORDS(verb, words->name, words->token));
+    if (words->name_count > 1)
+        add_several_names(command, words);
+    else
+        command_add_words(command, COMMAND_WORDS(verb, words->name, words->token));
     if (is_release) return;
     if (!words->is_endless) add_option(command, "PX", words->lease_ms);
     if (!is_acquire) return;
@@ -121,6 +136,17 @@ void read_holder_reply(verdict *verdict, const reply *reply) {
         verdict_set(verdict, DLOCK_LOST, "the key has been overwritten, and is no lock any more");
     else
         read_failure(verdict, reply);
+}
+
+void read_released_reply(verdict *verdict, const lock_protocol *protocol, uint32_t name_count,
+                         const reply *reply) {
+    struct reply all = *reply;
+    bool is_count = reply->kind == REPLY_INTEGER && reply->integer >= 0;
+    if (name_count > 1 && is_count && reply->integer <= name_count)
+        all.integer = reply->integer == name_count;
+    else if (name_count > 1)
+        all.integer = -1;
+    protocol->read_holder(verdict, &all);
 }
 
 void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed) {

@@ -32,8 +32,8 @@ static deployment *custom;
 static atomic_uint_least64_t commands;
 static int withdrawn;
 
-void withdrawals_add(deployment *deployment, const char *name, const char *token,
-                     uint32_t lease_ms) {
+void withdrawals_add(deployment *deployment, const attempt *withdrawn_attempt, uint32_t lease_ms) {
+    const char *name = withdrawn_attempt->name, *token = withdrawn_attempt->token;
     (void)deployment;
     (void)token;
     (void)lease_ms;

@@ -207,8 +207,8 @@ bool connection_abandon(request *request) {
     return request->sent_us != 0;
 }
 
-void withdrawals_add(deployment *deployment, const char *name, const char *token,
-                     uint32_t lease_ms) {
+void withdrawals_add(deployment *deployment, const attempt *withdrawn_attempt, uint32_t lease_ms) {
+    const char *name = withdrawn_attempt->name, *token = withdrawn_attempt->token;
     CHECK(deployment == world.redlock && strcmp(name, "lock") == 0 && lease_ms == LEASE_MS);
     world.withdrawn_count++;
     text_copy(world.withdrawn, sizeof(world.withdrawn), token);

@@ -148,7 +148,7 @@ TEST(nothing_follows_a_release_of_an_acquire_without_doubt) {
 
 TEST(a_withdrawal_follows_an_acquire_that_may_arrive_late) {
     acquire_at_the_second_try();
-    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
+    withdraw(TOKEN, LEASE_MS);
     settle();
     CHECK_HEARD(1, RELEASE);
     say(1, ":0\r\n");
@@ -161,7 +161,7 @@ TEST(a_withdrawal_at_a_server_that_hangs_is_sent_once) {
     start_acquire(WAIT_MS);
     pass_ms(IO_MS);
     CHECK_HEARD(0, ACQUIRE);
-    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
+    withdraw(TOKEN, LEASE_MS);
     pass_ms(5 * IO_MS);
     CHECK_HEARD(0, RELEASE); /* behind the ACQUIRE */
     CHECK_HEARD(1, "PING");

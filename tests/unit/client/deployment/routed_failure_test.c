@@ -135,7 +135,7 @@ TEST(an_acquire_that_was_not_sent_is_just_forgotten) {
 }
 
 TEST(a_withdrawal_is_sent_again_until_it_is_answered) {
-    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
+    withdraw(TOKEN, LEASE_MS);
     settle();
     CHECK_HEARD(0, RELEASE);
     hang_up(0);
@@ -153,7 +153,7 @@ TEST(a_withdrawal_is_sent_again_until_it_is_answered) {
 }
 
 TEST(a_withdrawal_that_is_refused_or_garbled_is_sent_again) {
-    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
+    withdraw(TOKEN, LEASE_MS);
     settle();
     CHECK_HEARD(0, RELEASE);
     say(0, "-NOPERM not now\r\n");
@@ -168,7 +168,7 @@ TEST(a_withdrawal_that_is_refused_or_garbled_is_sent_again) {
 
 TEST(a_withdrawal_ends_with_its_lease) {
     peer_refuse();
-    withdrawals_add(stage.deployment, NAME, TOKEN, 3000);
+    withdraw(TOKEN, 3000);
     pass_ms(2000);
     CHECK_EQUAL(withdrawn(), 1);
     pass_ms(1000);
@@ -177,13 +177,13 @@ TEST(a_withdrawal_ends_with_its_lease) {
 
 TEST(a_hurried_withdrawal_gets_one_more_attempt) {
     peer_refuse();
-    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
-    withdrawals_add(stage.deployment, NAME, "other", LEASE_MS);
+    withdraw(TOKEN, LEASE_MS);
+    withdraw("other", LEASE_MS);
     settle();
     CHECK_EQUAL(withdrawn(), 2);
     finish_withdrawals();
     CHECK_EQUAL(withdrawn(), 0);
-    withdrawals_add(stage.deployment, NAME, TOKEN, LEASE_MS);
+    withdraw(TOKEN, LEASE_MS);
     CHECK_EQUAL(withdrawn(), 0);
 }
 

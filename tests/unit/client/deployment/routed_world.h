@@ -97,6 +97,11 @@ static inline void begin_stage(void) {
 }
 
 /* Within an I/O timeout: else the clock stops, and the test with it. */
+static inline void withdraw(const char *token, uint32_t lease_ms) {
+    attempt withdrawn = {.name = NAME, .token = (char *)token};
+    withdrawals_add(stage.deployment, &withdrawn, lease_ms);
+}
+
 static inline void finish_withdrawals(void) {
     world.until_us = world.now_us + IO_MS * 1000;
     withdrawals_finish(stage.deployment);

@@ -59,8 +59,8 @@ static inline void fake_skip_to(const clock_source *clock, int64_t until_us) {
 static const clock_source fake_clock = {
     .now_us = fake_now_us, .random_bits = fake_random_bits, .skip_to = fake_skip_to};
 
-void withdrawals_add(deployment *deployment, const char *name, const char *token,
-                     uint32_t lease_ms) {
+void withdrawals_add(deployment *deployment, const attempt *withdrawn_attempt, uint32_t lease_ms) {
+    const char *name = withdrawn_attempt->name, *token = withdrawn_attempt->token;
     (void)deployment;
     CHECK(name[0] != '\0');
     fake.withdrawn++;

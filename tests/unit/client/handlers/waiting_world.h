@@ -170,6 +170,8 @@ static inline call *begin(script acquires, int64_t wait_ms) {
                         .is_canceled = &fake.is_canceled,
                         .waiter.is_canceled = &fake.is_canceled,
                         .slots = world.slots};
+    world.call.attempt.name = world.call.pub.name;
+    world.call.attempt.token = world.call.pub.token;
     return &world.call;
 }
 

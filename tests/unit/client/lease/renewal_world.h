@@ -88,8 +88,8 @@ int64_t presence_renewed_us(const guest *guest) {
     return renewed_us;
 }
 
-void withdrawals_add(deployment *deployment, const char *name, const char *token,
-                     uint32_t lease_ms) {
+void withdrawals_add(deployment *deployment, const attempt *withdrawn_attempt, uint32_t lease_ms) {
+    const char *name = withdrawn_attempt->name, *token = withdrawn_attempt->token;
     CHECK(deployment->loop == &fake_loop && lease_ms == SESSION_MS);
     CHECK(strcmp(name, "name") == 0 && strcmp(token, "token") == 0);
     withdrawals_added++;

@@ -69,6 +69,31 @@ TEST(an_acquire_with_all_words_has_room) {
                           "SHARED MAX 4294967295 FENCE 18446744073709551615");
 }
 
+TEST(several_names_are_counted_and_stand_before_the_token) {
+    lock_words words = {.operation = DLOCK_ACQUIRING,
+                        .name = "n\0other\0third",
+                        .name_count = 3,
+                        .token = "t",
+                        .lease_ms = 5000,
+                        .wait_ms = 7,
+                        .via = "id",
+                        .mode = DLOCK_SHARED};
+    command acquire = {0}, release = {0};
+    bytes sent = {0};
+    lock_command(&acquire, &words);
+    words.operation = DLOCK_RELEASING;
+    lock_command(&release, &words);
+    CHECK(command_append(&acquire, &sent) && command_append(&release, &sent));
+    CHECK(bytes_append(&sent, "", 1));
+    CHECK_TEXT(sent.data,
+               "*13\r\n$16\r\nDLOCK.ACQUIREALL\r\n$1\r\n3\r\n$1\r\nn\r\n$5\r\nother\r\n"
+               "$5\r\nthird\r\n$1\r\nt\r\n$2\r\nPX\r\n$4\r\n5000\r\n$4\r\nWAIT\r\n$1\r\n7\r\n"
+               "$3\r\nVIA\r\n$2\r\nid\r\n$6\r\nSHARED\r\n"
+               "*6\r\n$16\r\nDLOCK.RELEASEALL\r\n$1\r\n3\r\n$1\r\nn\r\n$5\r\nother\r\n"
+               "$5\r\nthird\r\n$1\r\nt\r\n");
+    free(sent.data);
+}
+
 TEST(a_heartbeat_acknowledges_the_events_that_were_seen) {
     command first = {0}, later = {0}, end = {0};
     session_command(&first, "id", 30000, 0);

@@ -1,0 +1,344 @@
+"""Several names in one step: dlock_lock_new_all()."""
+
+import itertools
+import threading
+
+import pytest
+
+from support.commands import tokens_at
+from support.libdlock import NO_MODULE, SHARED, Background, Event, State, Status
+from support.server import wait_until
+from support.waiting import assert_nobody_waits, wait_for_waiters
+
+WAIT_MS = 50_000
+
+
+@pytest.fixture
+def client(server):
+    return server.client()
+
+
+def holders(client, *names):
+    """The token that holds each of the names, or None."""
+    tokens = [tokens_at(client, name) for name in names]
+    return [held[0].encode() if held else None for held in tokens]
+
+
+def is_free(client, *names):
+    return holders(client, *names) == [None] * len(names)
+
+
+# -- all or none ----------------------------------------------------------------------------------
+
+
+def test_all_names_are_held_with_one_token_and_one_fence(connect, server, client):
+    dlock = connect(server)
+    lock = dlock.lock(["a", "b", "c"])
+    assert lock.acquire() == Status.OK, lock.error
+    assert holders(client, "a", "b", "c") == [lock.token] * 3
+    assert {dlock.inspect(name)[0][2] for name in "abc"} == {lock.fence}
+    assert lock.release() == Status.OK
+    assert is_free(client, "a", "b", "c")
+
+
+def test_none_is_taken_while_one_of_them_is_held(connect, server, client):
+    dlock = connect(server)
+    other, lock = dlock.lock("b"), dlock.lock(["a", "b", "c"])
+    assert other.acquire() == Status.OK
+    assert lock.acquire() == Status.BUSY
+    assert holders(client, "a", "b", "c") == [None, other.token, None]
+    assert other.release() == Status.OK
+    assert lock.acquire() == Status.OK
+
+
+def test_a_handle_with_one_name_is_as_usual(connect, server, client):
+    lock = connect(server, prefix="p:").lock(["only"])
+    assert lock.acquire() == Status.OK
+    assert holders(client, "p:only") == [lock.token]
+    assert lock.release() == Status.OK
+
+
+def test_64_long_names(connect, server, client):
+    names = [f"{i}-{'x' * 1000}" for i in range(64)]
+    lock = connect(server, prefix="p:").lock(names, lease_ms=60_000)
+    assert lock.acquire() == Status.OK, lock.error
+    assert set(holders(client, *[f"p:{name}" for name in names])) == {lock.token}
+    assert lock.extend() == Status.OK
+    assert lock.release() == Status.OK
+    assert client.dbsize() == 0
+
+
+def test_names_can_be_shared(connect, server, client):
+    dlock = connect(server)
+    one, two = dlock.lock(["a", "b"], mode=SHARED), dlock.lock(["b", "c"], mode=SHARED)
+    writer = dlock.lock(["c", "b"])
+    assert one.acquire() == two.acquire() == Status.OK
+    assert writer.acquire() == Status.BUSY
+    assert one.release() == two.release() == Status.OK
+    assert writer.acquire() == Status.OK
+
+
+@pytest.mark.parametrize("names, why", [
+    ([], "names: there is none"), (["a", ""], "the name is empty"),
+    (["a", "b", "a"], "names: the same name is given twice"),
+    ([str(i) for i in range(65)], "names: more than 64"),
+    (["a", "x" * 1_000_001], "names: all together are longer than 1 MB")])
+def test_wrong_names_are_refused(connect, server, names, why):
+    with pytest.raises(ValueError) as refused:
+        connect(server).lock(names)
+    assert refused.value.args == (Status.INVALID, why)
+
+
+def test_plain_redis_refuses_several_names(connect, server):
+    with pytest.raises(ValueError) as refused:
+        connect(server, module=NO_MODULE).lock(["a", "b"])
+    assert "only the dlock module" in refused.value.args[1]
+
+
+# -- waiting --------------------------------------------------------------------------------------
+
+
+def test_it_waits_for_all_and_nobody_overtakes_it(connect, server, client):
+    dlock = connect(server)
+    first, several, single = dlock.lock("a"), dlock.lock(["b", "a"]), dlock.lock("b")
+    assert first.acquire() == Status.OK
+    waits = Background(several.acquire, WAIT_MS)
+    wait_for_waiters(client, 2)  # a place in each queue
+    assert single.acquire() == Status.BUSY  # b is free, and kept for the one that waits
+    behind = Background(single.acquire, WAIT_MS)
+    wait_for_waiters(client, 3)
+    assert first.release() == Status.OK
+    assert waits.result() == Status.OK
+    assert holders(client, "a", "b") == [several.token] * 2 and behind.is_running()
+    assert several.release() == Status.OK
+    assert behind.result() == Status.OK
+
+
+def test_a_wait_that_times_out_leaves_nothing_behind(connect, server, client):
+    dlock = connect(server)
+    other, lock = dlock.lock("b"), dlock.lock(["a", "b"])
+    assert other.acquire() == Status.OK
+    assert lock.acquire(50) == Status.TIMEOUT
+    assert holders(client, "a", "b") == [None, other.token]
+    assert_nobody_waits(client)
+
+
+def test_a_canceled_wait_leaves_nothing_behind(connect, server, client):
+    dlock = connect(server)
+    other, lock = dlock.lock("b"), dlock.lock(["a", "b"])
+    assert other.acquire() == Status.OK
+    waits = Background(lock.acquire, WAIT_MS)
+    wait_for_waiters(client, 2)
+    lock.cancel()
+    assert waits.result() == Status.CANCELED
+    wait_for_waiters(client, 0)
+    assert other.release() == Status.OK
+    assert is_free(client, "a", "b")
+
+
+def test_opposite_orders_never_block_each_other(connect, server, client):
+    dlock = connect(server)
+    inside, results = [], []
+
+    def move(names):
+        lock = dlock.lock(names, lease_ms=60_000)
+        for _ in range(25):
+            if lock.acquire(WAIT_MS) != Status.OK:
+                results.append(lock.error)
+                return
+            inside.append(names)
+            results.append(len(inside))
+            inside.remove(names)
+            results.append(lock.release())
+
+    orders = list(itertools.permutations(["a", "b", "c"], 2))
+    threads = [threading.Thread(target=move, args=(["common", *order],)) for order in orders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_MS / 1000)
+    assert sorted(results) == [Status.OK] * 150 + [1] * 150  # one at a time, and all of them
+    assert is_free(client, "a", "b", "c", "common")
+
+
+# -- held -----------------------------------------------------------------------------------------
+
+
+def test_an_extension_extends_every_name(connect, server, client):
+    dlock = connect(server)
+    lock = dlock.lock(["a", "b"], lease_ms=60_000)
+    assert lock.acquire() == Status.OK
+    fence = lock.fence
+    assert lock.extend(600_000) == Status.OK
+    for name in "ab":
+        assert client.execute_command("DLOCK.EXTEND", name, lock.token, "PX", 1) == 1
+        assert dlock.inspect(name)[0][2] == fence
+    assert lock.remaining_ms > 500_000
+
+
+def test_an_extension_finds_a_lost_name_and_does_not_take_it_anew(connect, server, client):
+    lock = connect(server).lock(["a", "b"], lease_ms=60_000)
+    assert lock.acquire() == Status.OK
+    client.delete("b")
+    assert lock.extend() == Status.LOST
+    assert lock.state == State.LOST
+    assert holders(client, "a", "b") == [lock.token, None]
+    assert lock.release() == Status.LOST
+    assert is_free(client, "a", "b")
+
+
+@pytest.mark.parametrize("lost", ["a", "b"])
+@pytest.mark.parametrize("options", [
+    {"renew": 1}, {"renew": 1, "session": 1}, {"renew": 1, "lease_ms": 60_000}, {}])
+def test_a_name_that_is_deleted_loses_the_lock_at_once(connect, server, client, told, lost,
+                                                       options):
+    lock = connect(server, on_event=told).lock(["a", "b"], **options)
+    assert lock.acquire() == Status.OK, lock.error
+    client.delete(lost)
+    wait_until(lambda: told.find(Event.LOST, "a b"), "the loss")
+    assert lock.state == State.LOST and lock.extend() == Status.LOST
+    assert lock.release() == Status.LOST
+    assert is_free(client, "a", "b")
+    assert lock.acquire() == Status.OK  # and the handle is as good as new
+    assert holders(client, "a", "b") == [lock.token] * 2
+
+
+def test_a_flush_loses_the_lock(connect, server, client, told):
+    lock = connect(server, on_event=told).lock(["a", "b"], renew=1)
+    assert lock.acquire() == Status.OK
+    client.flushall()
+    wait_until(lambda: told.find(Event.LOST, "a b"), "the loss")
+    assert lock.release() == Status.LOST
+
+
+def test_a_lost_lock_that_is_acquired_again_leaves_no_part(connect, server, client):
+    dlock = connect(server)
+    lock, other = dlock.lock(["a", "b"], renew=1), dlock.lock("b")
+    assert lock.acquire() == Status.OK
+    client.delete("b")
+    assert other.acquire(WAIT_MS) == Status.OK
+    wait_until(lambda: lock.state == State.LOST, "the loss")
+    assert lock.acquire() == Status.LOST
+    assert lock.acquire() == Status.BUSY  # the other one has b
+    wait_until(lambda: is_free(client, "a"), "the release of a")
+    assert holders(client, "b") == [other.token]
+
+
+def test_a_kept_lock_outlives_its_lease(connect, server, client):
+    dlock = connect(server)
+    locks = [dlock.lock(["a", "b"], lease_ms=1000, renew=1),
+             dlock.lock(["c", "d"], lease_ms=1000, renew_every_ms=50)]
+    for lock in locks:
+        assert lock.acquire(WAIT_MS) == Status.OK
+    dlock.wait_for_renewals(30)
+    assert [lock.state for lock in locks] == [State.HELD] * 2
+    assert holders(client, "a", "b", "c", "d") == [locks[0].token] * 2 + [locks[1].token] * 2
+    assert [lock.release() for lock in locks] == [Status.OK] * 2
+
+
+def test_a_key_of_another_type_does_not_keep_the_rest_locked(connect, server, client):
+    lock = connect(server).lock(["a", "b"], lease_ms=600_000)
+    assert lock.acquire() == Status.OK
+    client.delete("b")
+    client.lpush("b", 1)
+    assert lock.release() == Status.LOST
+    wait_until(lambda: not client.exists("a"), "the release of a")
+    assert client.lrange("b", 0, -1) == [b"1"]
+
+
+def test_a_guarded_command_runs_while_the_first_name_is_held(connect, server, client):
+    lock = connect(server).lock(["a", "b"])
+    assert lock.acquire() == Status.OK
+    assert lock.guarded("SET", "x", "1") == (Status.OK, b"OK")
+    client.delete("a")
+    assert lock.guarded("SET", "x", "2")[0] == Status.LOST
+    assert client.get("x") == b"1" and lock.state == State.LOST
+    assert lock.release() == Status.LOST
+    assert is_free(client, "a", "b")
+
+
+def test_it_is_reentrant(connect, server, client):
+    lock = connect(server).lock(["a", "b"])
+    assert lock.acquire() == lock.acquire() == Status.OK
+    assert lock.release() == Status.OK
+    assert holders(client, "a", "b") == [lock.token] * 2
+    assert lock.release() == Status.OK
+    assert is_free(client, "a", "b")
+
+
+def test_a_freed_handle_releases_all_names(connect, server, client):
+    dlock = connect(server)
+    lock = dlock.lock(["a", "b"])
+    assert lock.acquire() == Status.OK
+    dlock.locks.remove(lock)
+    lock.free()
+    assert is_free(client, "a", "b")
+
+
+def test_hot_names_do_not_hold_it_up(connect, server, client):
+    dlock = connect(server)
+    for name in ("a", "b", "a b"):
+        assert dlock.hotspot_add(name) == Status.OK
+    one, several = dlock.lock("a"), dlock.lock(["a", "b"])
+    assert one.acquire() == Status.OK
+    waits = Background(several.acquire, WAIT_MS)
+    wait_for_waiters(client, 2)
+    assert one.release() == Status.OK
+    assert waits.result() == Status.OK
+    assert several.release() == Status.OK
+    assert is_free(client, "a", "b")
+
+
+def test_log_and_events_name_all_of_them(connect, server, told, tmp_path):
+    dlock = connect(server, on_event=told, prefix="p:", access_log_dir=str(tmp_path))
+    lock = dlock.lock(["a", "b"])
+    assert lock.acquire() == lock.release() == Status.OK
+    assert told.find(Event.ACQUIRED, "p:a p:b") and told.find(Event.RELEASED, "p:a p:b")
+    log = tmp_path / "dlock-access.log"
+    wait_until(lambda: log.exists() and log.read_text().count("|p:a p:b|") == 2, "two lines")
+
+
+# -- other deployments ----------------------------------------------------------------------------
+
+
+def test_several_servers_take_all_names_each_in_one_step(connect, servers):
+    dlock = connect(servers[:3])
+    lock, other = dlock.lock(["a", "b"], lease_ms=60_000), dlock.lock(["b", "c"])
+    clients = [server.client() for server in servers[:3]]
+    assert lock.acquire() == Status.OK, lock.error
+    assert other.acquire() == Status.BUSY
+    assert lock.extend() == Status.OK
+    for client in clients:
+        wait_until(lambda: holders(client, "a", "b", "c") == [lock.token] * 2 + [None], "both")
+    assert lock.release() == Status.OK
+    for client in clients:
+        wait_until(lambda: is_free(client, "a", "b", "c"), "nothing")
+
+
+def test_a_majority_that_has_lost_a_name_has_lost_the_lock(connect, servers):
+    lock = connect(servers[:3]).lock(["a", "b"], lease_ms=60_000)
+    clients = [server.client() for server in servers[:3]]
+    assert lock.acquire() == Status.OK, lock.error
+    for client in clients:
+        wait_until(lambda: holders(client, "a", "b") == [lock.token] * 2, "both")
+    clients[0].delete("a")
+    assert lock.extend() == Status.OK
+    clients[1].delete("b")
+    assert lock.extend() == Status.LOST
+    assert lock.release() == Status.LOST
+    for client in clients:
+        wait_until(lambda: is_free(client, "a", "b"), "nothing")
+
+
+def test_a_cluster_takes_names_of_one_slot(connect, cluster):
+    lock = connect(cluster.url).lock(["{bank}a", "{bank}b"], renew=1)
+    assert lock.acquire() == Status.OK, lock.error
+    assert lock.extend() == Status.OK
+    assert lock.release() == Status.OK
+
+
+def test_a_cluster_refuses_names_of_several_slots(connect, cluster):
+    with pytest.raises(ValueError) as refused:
+        connect(cluster.url).lock(["a", "b"])
+    assert "give them the same hash tag" in refused.value.args[1]
+    assert connect(cluster.url, prefix="{one}").lock(["a", "b"]).acquire() == Status.OK
