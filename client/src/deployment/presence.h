@@ -64,6 +64,11 @@ typedef struct tie {
     bool is_lost, is_forgotten;
 } tie;
 
+/* May an ACQUIRE of the attempt arrive after its RELEASE, and take a lock that has no lease? */
+static inline bool attempt_may_come_late(const attempt *attempt) {
+    return attempt->is_in_doubt && attempt->terms.tie != NULL && attempt->terms.tie->is_endless;
+}
+
 /* For the time between an attempt and the renewal: notes events in the tie. */
 extern const guest_table tie_table;
 void tie_note_lost(tie *tie, const session_event *event);

@@ -44,6 +44,8 @@ static void doubt_server(routed_run *run) {
 static void stop_run(routed_run *run) {
     const attempt *attempt = run->attempt;
     if (attempt->is_in_doubt && run->server != NULL) attempt_release_behind(attempt, run->server);
+    if (attempt->operation == DLOCK_RELEASING && attempt_may_come_late(attempt))
+        withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
     run_leave_session(run);
     acknowledgement_stop(&run->ack);
     loop_clear_timer(run->router->base.loop, &run->timer);
@@ -67,9 +69,9 @@ static void end_run(routed_run *run, dlock_status status, bool is_transient, con
 /* A server may have granted the lock, and nobody will use it. */
 static void withdraw(routed_run *run) {
     attempt *attempt = run->attempt;
-    attempt->is_in_doubt = false;
     presence_leave(&run->guest);
     withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
+    attempt->is_in_doubt = false;
     token_vary(attempt->token);
 }
 

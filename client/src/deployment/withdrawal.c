@@ -6,18 +6,23 @@
  *   end      the token holds nothing, at no server, or the lease is over; while the client is
  *            freed, after any failure too. A refusal or a garbled reply is no end: the next one may
  *            be better
+ *   late     an ACQUIRE in doubt may arrive after the RELEASE, if their connections differ. A lock
+ *            that lasts as long as the session would then be held by nobody until the process
+ *            ends. So its RELEASE is sent again now and then, for LATE_MS
  *
  * Invariant: each withdrawal in the list has an attempt under way or a timer set. */
-#include "deployment/deployment.h"
+#include "deployment/presence.h"
 
 enum { COUNT_MAX = 10000, PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000 };
+enum { LATE_MS = 120000, LATE_PAUSE_MAX_MS = 30000 };
 
 typedef struct withdrawal {
     list_node node;
     deployment *deployment;
     attempt attempt;
     loop_timer timer;
-    int64_t until_us; /* the end of the lease */
+    int64_t until_us; /* the end of the lease, or of LATE_MS */
+    bool may_come_late;
     int64_t pause_ms;
     char token[DLOCK_TOKEN_SIZE];
     char name[]; /* or several, as in the attempt */
@@ -51,13 +56,15 @@ static void on_withdrawal_done(attempt *attempt) {
     bool is_hurried = withdrawal->deployment->withdrawals.waiter != NULL;
     int64_t due_us = deadline_after_ms(loop_now_us(loop), withdrawal->pause_ms);
     bool is_done = is_withdrawn(attempt->status) && !attempt->is_transient;
-    if (is_done || is_hurried || due_us >= withdrawal->until_us) {
+    bool is_enough = is_done && !withdrawal->may_come_late;
+    int64_t pause_max_ms = is_done ? LATE_PAUSE_MAX_MS : PAUSE_MAX_MS;
+    if (is_enough || is_hurried || due_us >= withdrawal->until_us) {
         remove_one(withdrawal);
         return;
     }
     attempt->is_in_doubt = false; /* one RELEASE is behind the ACQUIRE by now */
     loop_set_timer(loop, &withdrawal->timer, due_us);
-    withdrawal->pause_ms = deadline_earlier(withdrawal->pause_ms * 2, PAUSE_MAX_MS);
+    withdrawal->pause_ms = deadline_earlier(withdrawal->pause_ms * 2, pause_max_ms);
 }
 
 void withdrawals_add(deployment *deployment, const attempt *withdrawn, uint32_t lease_ms) {
@@ -68,7 +75,9 @@ void withdrawals_add(deployment *deployment, const attempt *withdrawn, uint32_t 
     if (added == NULL) return;
     added->deployment = deployment;
     added->timer.on_due = on_withdrawal_due;
-    added->until_us = deadline_after_ms(loop_now_us(deployment->loop), lease_ms);
+    added->may_come_late = attempt_may_come_late(withdrawn);
+    added->until_us =
+        deadline_after_ms(loop_now_us(deployment->loop), added->may_come_late ? LATE_MS : lease_ms);
     added->pause_ms = PAUSE_FIRST_MS;
     added->attempt = (attempt){.operation = DLOCK_RELEASING,
                                .name = memcpy(added->name, withdrawn->name, name_size),

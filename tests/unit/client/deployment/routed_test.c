@@ -310,6 +310,34 @@ static void hold_tied(void) {
     link_at(1)->heard[0] = '\0';
 }
 
+static void release_tied(bool was_in_doubt) {
+    hold_tied();
+    stage.attempt.is_in_doubt = was_in_doubt;
+    start(DLOCK_RELEASING, 0, IO_MS);
+    CHECK_HEARD(1, RELEASE);
+    say(1, ":1\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+}
+
+/* An ACQUIRE of a connection that has ended may arrive after the RELEASE, and such a lock has no
+ * lease that would end it. */
+TEST(a_lock_that_lasts_as_long_as_the_session_is_released_again_after_a_doubt) {
+    release_tied(true);
+    for (int64_t pause_ms = 20; pause_ms < 500; pause_ms *= 2) {
+        CHECK_HEARD(1, RELEASE);
+        say(1, ":0\r\n");
+        CHECK_EQUAL(stage.deployment->withdrawals.count, 1);
+        pass_ms(pause_ms - 1);
+        CHECK_HEARD(1, "");
+        pass_ms(1);
+    }
+}
+
+TEST(a_lock_that_lasts_as_long_as_the_session_is_released_once_without_a_doubt) {
+    release_tied(false);
+    CHECK_EQUAL(stage.deployment->withdrawals.count, 0);
+}
+
 TEST(an_extension_of_a_lock_that_lasts_as_long_as_the_session_asks_for_its_fence) {
     hold_tied();
     start(DLOCK_EXTENDING, 0, IO_MS);
