@@ -385,8 +385,8 @@ static int find_command(running *running) {
     return 1;
 }
 
-/* Lives until the end of the process. NULL: no memory. */
-static const char *join_names(const running *running) {
+/* To be freed. NULL: no memory. */
+static char *join_names(const running *running) {
     char **names = running->request->words;
     size_t size = 0;
     for (int i = 0; i < running->name_count; i++)
@@ -399,24 +399,32 @@ static const char *join_names(const running *running) {
     return joined;
 }
 
-int run(request *request) {
-    running running = {.request = request, .terminal = {.fd = -1}};
-    int skipped = find_command(&running);
-    running.name = join_names(&running);
-    running.words = request->words + skipped;
-    running.url = url_write(request, request->is_url_passed);
-    if (running.name == NULL) {
-        complain("no memory");
-        return EXIT_CODE_NO_RESOURCES;
-    }
-    if (request->word_count <= skipped) {
+static int check_and_run(running *running, bool has_command) {
+    const request *request = running->request;
+    if (!has_command) {
         complain("no command; see dlock run --help");
         return EXIT_CODE_USAGE;
     }
     if (!connect_check(request)) return EXIT_CODE_USAGE;
-    if (!run_signals_open(&running.signals)) {
+    if (!run_signals_open(&running->signals)) {
         complain("no descriptor is available");
         return EXIT_CODE_NO_RESOURCES;
     }
-    return run_rounds(&running);
+    return run_rounds(running);
+}
+
+int run(request *request) {
+    running running = {.request = request, .terminal = {.fd = -1}};
+    int skipped = find_command(&running);
+    char *name = join_names(&running);
+    if (name == NULL) {
+        complain("no memory");
+        return EXIT_CODE_NO_RESOURCES;
+    }
+    running.name = name;
+    running.words = request->words + skipped;
+    running.url = url_write(request, request->is_url_passed);
+    int code = check_and_run(&running, request->word_count > skipped);
+    free(name);
+    return code;
 }
