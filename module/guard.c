@@ -86,6 +86,14 @@ static bool keys_are_good_or_reply(RedisModuleCtx *ctx, RedisModuleString *lock,
 
 /* RM_Call(): as the calling user, with OOM refused, errors as replies, effects replicated, replies
  * in the protocol of the client, under the rules for scripts. */
+/* Valkey loses some error replies inside RM_Call(), such as that of GETDEL for a list, if another
+ * module has subscribed to keyspace events. Without any reply the client would wait for ever. */
+static bool is_empty(RedisModuleCallReply *reply) {
+    size_t length;
+    RedisModule_CallReplyProto(reply, &length);
+    return length == 0;
+}
+
 static void run(RedisModuleCtx *ctx, RedisModuleString **words, int count) {
     const char *name = RedisModule_StringPtrLen(words[0], NULL);
     is_running = true;
@@ -98,7 +106,10 @@ static void run(RedisModuleCtx *ctx, RedisModuleString **words, int count) {
         RedisModule_ReplyWithError(ctx, "ERR Redis does not allow the command");
         return;
     }
-    RedisModule_ReplyWithCallReply(ctx, reply);
+    if (is_empty(reply))
+        RedisModule_ReplyWithError(ctx, "ERR the server did not say how the command ended");
+    else
+        RedisModule_ReplyWithCallReply(ctx, reply);
     RedisModule_FreeCallReply(reply);
 }
 

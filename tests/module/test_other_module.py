@@ -61,3 +61,13 @@ def test_a_module_that_deletes_one_of_several_locks_within_an_event(server, call
     assert waiter.answer() > 0
     held = locks.holders()
     assert held["a"] == ["you"] and set(map(tuple, held.values())) <= {("you",), ()}
+
+
+@pytest.mark.parametrize("words", [("GETDEL", "list"), ("GETSET", "list", "x")], ids=" ".join)
+def test_a_guarded_error_is_told_beside_a_module_that_hears_events(caller, words):
+    """Valkey loses the error itself then."""
+    Lock(caller).acquire("me")
+    caller.lpush("list", "a")
+    with pytest.raises(redis.ResponseError, match="wrong kind of value|did not say"):
+        caller.execute_command("DLOCK.GUARD", "lock", "me", *words)
+    assert caller.lrange("list", 0, -1) == [b"a"]
