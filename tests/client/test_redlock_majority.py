@@ -98,6 +98,7 @@ def test_one_connection_is_used_again_and_again(connect, servers, slow):
 
 def test_a_server_that_stays_silent_is_skipped(connect, servers, fake_server):
     mute = fake_server(lambda words: SILENCE)
+    mute.answers_ping = False
     dlock = connect([mute, *servers[:2]], io_timeout_ms=SHORT_IO_MS)
 
     def is_skipped():

@@ -11,7 +11,7 @@ from support.commands import as_map, plain
 from support.server import MODULE, Server, destroy_all, free_port, wait_until
 
 SLOTS = 16384
-SLEW_US = 50_000
+SLEW_US = 1_000_000  # of a free lock whose slot moves: see "The fence" in module/README.md
 NODE_TIMEOUT_MS = 5000  # much less, and a busy machine fails over without need
 
 

@@ -31,6 +31,7 @@ class FakeServer:
         """answer(words): what to do with a request, of which the words are bytes."""
         self.answer = answer
         self.has_sessions = True
+        self.answers_ping = True
         self.requests = []  # without those of sessions
         self.connection_count = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -76,7 +77,7 @@ class FakeServer:
         if self.has_sessions and words[0] == b"DLOCK.SESSION":
             return b":1\r\n" if b"END" in words else SILENCE if is_open else OPEN_SESSION
         if words == [b"PING"]:  # after a reply that was not given in time: is the server alive?
-            return b"+PONG\r\n"
+            return b"+PONG\r\n" if self.answers_ping else SILENCE
         self.requests.append(words)
         return self.answer(words)
 
