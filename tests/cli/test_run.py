@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from support.commands import Lock
+from support.commands import Lock, served
 from support.server import free_port, stopped, wait_until
 from support.tool import TOOL, is_alive, keeper_of, kill, wait_for_end
 from support.waiting import wait_for_extensions, wait_for_waiters
@@ -170,15 +170,17 @@ def test_it_is_renewed_as_long_as_the_command_runs(tool, lock):
     assert process.communicate("end\n") == ("", "") and process.returncode == 0
 
 
-@pytest.mark.parametrize("lease_ms", [1000, 1500])
+@pytest.mark.parametrize("lease_ms", [3000, 4500])
 @pytest.mark.parametrize("options", [[], ["--session"]])
 def test_a_grace_of_half_the_lease_does_not_end_the_command(tool, lock, options, lease_ms):
     """Whatever the lease in the URL is: the library's sessions last as long as that."""
     tool.env["DLOCK_URL"] += f"?lease_ms={lease_ms}"
-    process = tool.start("run", "--lease", "1500ms", "--grace", "750ms", *options, "lock", "sh",
+    process = tool.start("run", "--lease", "4500ms", "--grace", "2250ms", *options, "lock", "sh",
                          "-c", "read a", stdin=subprocess.PIPE)
     wait_until(lock.info, "the lock")
-    wait_for_extensions(lock.client, 8)
+    enough = served(lock.client, "extend") + 4  # one every quarter of the lease
+    wait_until(lambda: process.poll() is not None or served(lock.client, "extend") >= enough,
+               "extensions for as long as the lease")
     assert process.communicate("end\n") == ("", "") and process.returncode == 0
 
 
