@@ -82,6 +82,16 @@ def test_missing_packages_are_installed_by_a_command_that_is_shown(tmp_path):
     assert f"apt-get {update}\n" in done.stderr and f"apt-get {install}\n" in done.stderr
 
 
+def test_nothing_is_installed_twice(tmp_path):
+    """These tests run after the same command: the second time must need no network."""
+    (tmp_path / "apt-get").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([ROOT / "scripts/bootstrap", "test"], env=env, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 @pytest.mark.parametrize("lto", ["-flto", "-flto -ffat-lto-objects"])
 def test_the_static_library_has_only_public_names_with_any_flags(tmp_path, lto):
     library = tmp_path / "libdlock.a"
