@@ -68,10 +68,14 @@ static void set_clock(fence_time now, int64_t base_us, int64_t clock_us) {
     mark.before_us = before_us;
 }
 
-/* Has the wall clock stepped ahead? The two clocks of now are not read at exactly the same time, so
- * a small difference is none. */
+/* The two clocks of now are not read at exactly the same time, so a small difference is none. */
+bool fence_sets_clock(fence_time now) {
+    return !mark.is_set || now.wall_us > marked_base(now) + NOISE_US;
+}
+
+/* Has the wall clock stepped ahead? */
 static void follow_wall_clock(fence_time now) {
-    if (mark.is_set && now.wall_us <= marked_base(now) + NOISE_US) return;
+    if (!fence_sets_clock(now)) return;
     if (mark.is_set && now.wall_us > marked_clock(now) + STEP_US) steps++;
     set_clock(now, now.wall_us, 0);
 }

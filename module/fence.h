@@ -39,6 +39,10 @@ void fence_start(void);
  * last fence of the run. */
 int64_t fence_next(fence_time now, int64_t at_least, int64_t count);
 
+/* Would a fence at this time set the clock, because the wall clock is ahead of it? Then both clocks
+ * must have been read at the same moment: what passed between would be ahead for ever. */
+bool fence_sets_clock(fence_time now);
+
 /* May a client ask for this fence, or restore a lock that has it? Not if it is more than
  * FENCE_LEAD_MAX_US ahead of the base. The base does not depend on earlier requests, so clients
  * cannot push fences ahead step by step. */

@@ -20,6 +20,7 @@ static bool is_wanted;      /* by somebody who may not know the clock */
 static uint64_t told_steps; /* fence_steps() when the clock was told */
 static bool is_warned;
 
+/* The wall clock first: if the process is stopped between the two, the wall clock is not ahead. */
 fence_time fences_time(void) {
     int64_t wall_us = server_wall_us();
     return (fence_time){.wall_us = wall_us, .boot_us = server_boot_us()};
@@ -27,6 +28,7 @@ fence_time fences_time(void) {
 
 int64_t fences_next(const lock_request *request, int64_t boot_us) {
     fence_time now = {.wall_us = server_wall_us(), .boot_us = boot_us};
+    if (fence_sets_clock(now)) now = fences_time(); /* boot_us may be old */
     int64_t fence = fence_next(now, request->fence, request->fences > 0 ? request->fences : 1);
     if (fence_steps() != told_steps) due_us = 0;
     if (!is_given || due_us == 0) server_alarm(due_us);

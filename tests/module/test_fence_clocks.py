@@ -74,6 +74,19 @@ def wait_for_replica(master, replica):
 # -- failovers ------------------------------------------------------------------------------------
 
 
+def test_a_server_that_is_stopped_does_not_run_ahead(start_server):
+    """Between its readings of two clocks, as happens on a busy machine. It would be ahead for ever,
+    and nodes of a cluster would differ by as much."""
+    server = start_server()
+    lock = Lock(server.client(), "lock")
+    server.clock.stall(0.05)
+    assert lock.acquire("before") > 0
+    server.clock.stall(0)
+    lock.release("before")
+    assert stats(server.client())["fence_clock"] <= ahead_us(0)
+    assert lock.acquire("after") <= ahead_us(0)
+
+
 @SKEWS
 @pytest.mark.parametrize("is_lost", [False, True], ids=["all arrived", "the last were lost"])
 def test_no_fence_goes_back_in_failovers(start_server, skew, is_lost):

@@ -8,6 +8,7 @@
  *   lease_ns   the same for CLOCK_BOOTTIME, on which the module has its leases and waits
  *   turns      how often the event loop of the server was about to sleep
  *   is_asleep  whether the server sleeps in a command, as DEBUG SLEEP does
+ *   stall_ns   how long the server is stopped each time that it has read CLOCK_BOOTTIME
  *
  * A change of lease_ns counts when the event loop sleeps, as if the server had slept so long.
  * The kernel knows nothing of it, so the timerfd is set again then. SIGUSR2 wakes the event loop,
@@ -35,7 +36,7 @@
 enum { SECOND_NS = 1000000000, MICROSECOND_NS = 1000 };
 
 typedef struct shared_clock {
-    volatile int64_t wall_ns, lease_ns, turns, is_asleep;
+    volatile int64_t wall_ns, lease_ns, turns, is_asleep, stall_ns;
 } shared_clock;
 
 static shared_clock no_clock;
@@ -69,7 +70,11 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
     if (syscall(SYS_clock_gettime, clock, now) != 0) return -1;
     if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)
         *now = shifted(*now, shared->wall_ns);
-    if (clock == CLOCK_BOOTTIME) *now = shifted(*now, lease_ns);
+    if (clock == CLOCK_BOOTTIME) {
+        struct timespec stall = shifted((struct timespec){0}, shared->stall_ns);
+        *now = shifted(*now, lease_ns);
+        if (shared->stall_ns != 0) syscall(SYS_nanosleep, &stall, NULL);
+    }
     return 0;
 }
 

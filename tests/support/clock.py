@@ -10,8 +10,8 @@ import time
 
 SOURCE = pathlib.Path(__file__).with_suffix(".c")
 LIBRARY = SOURCE.parents[2] / "build/tests/clock.so"
-WALL, LEASE, TURNS, ASLEEP = 0, 8, 16, 24  # where the numbers are in the file
-SIZE = 32
+WALL, LEASE, TURNS, ASLEEP, STALL = 0, 8, 16, 24, 32  # where the numbers are in the file
+SIZE = 40
 PATIENCE_S = 30
 
 
@@ -60,6 +60,10 @@ class Clock:
         struct.pack_into("=q", self.shared, LEASE, before + int(seconds * 1e9))
         if self.server.process is not None:
             self.turn(turns)
+
+    def stall(self, seconds):
+        """The server is stopped for so long each time that it has read the clock of leases."""
+        struct.pack_into("=q", self.shared, STALL, int(seconds * 1e9))
 
     def turn(self, count=10):
         """So many turns of the event loop go by: what the server does by itself has been done, and
