@@ -491,12 +491,15 @@ HANGING = ("sessions", "session_holds", "session_waiters", "watches", "events_un
 
 def fill_spare_clients(server, client):
     """The server keeps up to 8 clients that no module uses any more, for the next one that blocks:
-    17 KB each. All of them are there after a crowd has waited."""
+    17 KB each. All of them are there after a crowd has waited, and no others after a second, when
+    the server has looked for what it may free."""
     client.execute_command("DLOCK.ACQUIRE", "crowd", "me", "PX", 60_000)
     with parked(server, 20, key="crowd"):
         pass
     wait_for_waiters(client, 0)
     client.delete("crowd")
+    second = client.info("server")["lru_clock"]
+    wait_until(lambda: client.info("server")["lru_clock"] != second, "the server to clean up")
 
 
 def used_memory(server, client):
