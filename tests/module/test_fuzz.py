@@ -538,9 +538,15 @@ def test_any_call_gets_one_reply_and_leaves_nothing_behind(start_server):
             assert counts[expected, kind] > CALLS // 10_000, "the calls are too much alike"
     assert client.info("everything")["dlock_granted"] > 0
     assert client.execute_command("DEBUG", "RELOAD")
-    left = used_memory(server, client) - before
+    left = []
+
+    def is_free_again():
+        """The server itself keeps half a megabyte for some seconds, now and then."""
+        left.append(used_memory(server, client) - before)
+        return left[-1] < LEAK_BYTES or len(left) == 10
+    wait_until(is_free_again, "ten looks at the memory", timeout=200)
     print(f"{left} bytes more than before")
-    assert left < LEAK_BYTES, f"{left} bytes are left behind; DLOCK_SEED={SEED}"
+    assert left[-1] < LEAK_BYTES, f"{left} bytes are left behind; DLOCK_SEED={SEED}"
 
 
 # -- RESTORE -------------------------------------------------------------------------------------
