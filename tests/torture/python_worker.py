@@ -161,8 +161,8 @@ class Visitor(threading.Thread):
 def main():
     settings = dict(word.split("=", 1) for word in sys.argv[1:])
     settings["is_over"] = False
-    history = History(settings["history"])
     signal.signal(signal.SIGTERM, lambda *_: settings.update(is_over=True))
+    history = History(settings["history"])
     history.add(records.START)
     threading.Thread(target=history.watch_stalls, daemon=True).start()
     # A call may make a connection, and then send: half of the checker's bound for each.

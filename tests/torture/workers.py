@@ -4,15 +4,20 @@ import contextlib
 import subprocess
 import threading
 
-from support.server import _die_with_parent
+from support.server import _die_with_parent, wait_until
 
 END_PATIENCE_S = 20
 
 
 class Worker:
-    def __init__(self, number, process):
-        self.number, self.process = number, process
+    def __init__(self, number, process, history):
+        self.number, self.process, self.history = number, process, history
         self.mutex = threading.Lock()
+
+    def terminate(self):
+        """In good order: it hears the signal from when its history is there."""
+        wait_until(lambda: self.history.exists() or self.process.poll() is not None, "a worker")
+        self.process.terminate()
 
 
 class Workers:
@@ -29,11 +34,12 @@ class Workers:
     def _start(self):
         with self.mutex:
             number, self.started = self.started, self.started + 1
-        words = self.command(number, self.folder / f"worker-{number}.history")
+        history = self.folder / f"worker-{number}.history"
+        words = self.command(number, history)
         with open(self.folder / "workers.log", "ab") as log:
             process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                        preexec_fn=_die_with_parent)
-        return Worker(number, process)
+        return Worker(number, process, history)
 
     @contextlib.contextmanager
     def borrowed(self, dice):
@@ -55,7 +61,7 @@ class Workers:
             if worker.process.poll() is not None:
                 self.troubles.append(f"worker {worker.number} ended by itself with "
                                      f"{worker.process.returncode}, see workers.log")
-            worker.process.terminate()
+            worker.terminate()
         for worker in self.alive:
             try:
                 status = worker.process.wait(END_PATIENCE_S)
