@@ -16,6 +16,9 @@
 
 enum { EVENTS_PER_REPLY = 1000 };
 
+/* The core needs some ten microseconds to unblock a client. */
+enum { ANSWERED_ENOUGH = 128 };
+
 typedef struct session_call {
     list_node node; /* in the list of parked calls */
     session *owner; /* NULL: another call has taken its place, or the session has ended */
@@ -30,6 +33,7 @@ typedef struct session_call {
 
 static list calls; /* parked */
 static int64_t count;
+static int64_t answered_count; /* of calls that the core has not unblocked yet */
 
 void mailbox_add(session *session, event *added) {
     added->number = ++session->last_number;
@@ -96,13 +100,14 @@ static int on_reply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return REDISMODULE_OK;
 }
 
-/* CLIENT UNBLOCK, before the module has answered the call. */
+/* CLIENT UNBLOCK, before the module has answered the call. An older call of the client may still
+ * be in the list, for another session: CLIENT UNBLOCK has ended that one, too. */
 static int on_timeout(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argv, (void)argc;
     uint64_t client = RedisModule_GetClientId(ctx);
-    const session_call *call = LIST_OBJECT(calls.first, session_call, node);
+    const session_call *call = LIST_OBJECT(calls.last, session_call, node);
     while (call != NULL && call->client != client)
-        call = LIST_OBJECT(call->node.next, session_call, node);
+        call = LIST_OBJECT(call->node.prev, session_call, node);
     write_nothing(ctx, call == NULL ? 0 : call->born);
     return REDISMODULE_OK;
 }
@@ -118,6 +123,7 @@ static void on_free(RedisModuleCtx *ctx, void *privdata) {
     session_call *call = privdata;
     if (call->is_dropped) RedisModule_DeauthenticateAndCloseClient(ctx, call->client);
     if (call->owner != NULL) call->owner->call = NULL;
+    answered_count--;
     list_remove(&calls, &call->node);
     RedisModule_Free(call);
 }
@@ -125,6 +131,7 @@ static void on_free(RedisModuleCtx *ctx, void *privdata) {
 static void answer(session_call *call) {
     if (call->is_answered) return;
     call->is_answered = true;
+    answered_count++;
     RedisModule_UnblockClient(call->blocked, call);
 }
 
@@ -155,6 +162,10 @@ void mailbox_supersede(session *session) {
 void mailbox_end(session *session) {
     if (session->call != NULL) session->call->has_ended = true;
     mailbox_supersede(session);
+}
+
+bool mailbox_has_answered_enough(void) {
+    return answered_count >= ANSWERED_ENOUGH;
 }
 
 int64_t mailbox_count(void) {

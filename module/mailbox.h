@@ -60,6 +60,9 @@ void mailbox_supersede(session *session);
 /* The parked call, if there is one, gets an error: its session has ended. */
 void mailbox_end(session *session);
 
+/* Have so many parked calls been answered that other clients should be served before the next? */
+bool mailbox_has_answered_enough(void);
+
 /* The number of events that are not acknowledged. */
 int64_t mailbox_count(void);
 

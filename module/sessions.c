@@ -5,6 +5,7 @@
  *   by_client  client -> the sessions of that connection: at most one anonymous, and named ones
  *   due        when to look at each named session: to answer its parked call, or to end it
  *   at_work    the sessions that have something to work off
+ *   gone       the connections that have ended and still have sessions
  *
  * A session ends in one step: nobody finds it any more, and its holds count as over. Ending the
  * holds themselves, and all that else hangs on the session, is the work of work.c. */
@@ -28,9 +29,16 @@ typedef struct tie {
     uint32_t armed; /* in the list of armed ties, for this absence of the session; 0: it is not */
 } tie;
 
+/* A connection that has ended, and has more sessions than one event should deal with. */
+typedef struct gone_client {
+    list_node node;
+    uint64_t client;
+} gone_client;
+enum { GONE_AT_ONCE = 256 };
+
 static RedisModuleDict *by_id, *by_client;
 static heap due;
-static list at_work;
+static list at_work, gone;
 static session abandoned = {.state = SESSION_ENDED}; /* holds whose holder was never told */
 static int64_t last_born;
 static uint64_t last_run; /* of sessions_run_due() */
@@ -191,16 +199,41 @@ static void go_away(session *session, int64_t now_us) {
     sessions_need_work(session);
 }
 
-void sessions_client_gone(uint64_t client) {
-    for (session *each; (each = find_of_client(client)) != NULL;) {
-        detach(each);
-        if (each->born != 0) {
-            go_away(each, server_boot_us());
-        } else {
-            each->state = SESSION_ENDED;
-            sessions_need_work(each);
-        }
+/* Lets the first session of the connection go. False: it has none. */
+static bool lose_next(uint64_t client) {
+    session *first = find_of_client(client);
+    if (first == NULL) return false;
+    detach(first);
+    if (first->born != 0) {
+        go_away(first, server_boot_us());
+    } else {
+        first->state = SESSION_ENDED;
+        sessions_need_work(first);
     }
+    return true;
+}
+
+/* Until sessions_run_gone() comes to them, the remaining sessions of the connection count as
+ * present: what they are granted is taken back then. */
+void sessions_client_gone(uint64_t client) {
+    for (int lost = 0; lost < GONE_AT_ONCE; lost++)
+        if (!lose_next(client)) return;
+    if (find_of_client(client) == NULL) return;
+    gone_client *made = RedisModule_Alloc(sizeof(*made));
+    made->client = client;
+    list_append(&gone, &made->node);
+    server_alarm(0);
+}
+
+bool sessions_run_gone(int64_t until_us) {
+    for (gone_client *first; (first = LIST_OBJECT(gone.first, gone_client, node)) != NULL;) {
+        do {
+            if (server_boot_us() >= until_us) return false;
+        } while (lose_next(first->client));
+        list_remove(&gone, &first->node);
+        RedisModule_Free(first);
+    }
+    return true;
 }
 
 static session *first_in(RedisModuleDict *sessions) {
@@ -212,7 +245,7 @@ static session *first_in(RedisModuleDict *sessions) {
 }
 
 void sessions_forget_all(void) {
-    for (session *each; (each = first_in(by_id)) != NULL;) {
+    for (session *each; (each = (session *)heap_first(&due)) != NULL;) { /* all named ones */
         each->is_forgotten = true;
         sessions_end(each);
     }
@@ -246,6 +279,7 @@ bool sessions_run_due(int64_t until_us) {
         int64_t now_us = server_boot_us();
         if (first->due.key > now_us) return true;
         if (now_us >= until_us || first->overdue == last_run) return false;
+        if (mailbox_has_answered_enough()) return false;
         if (now_us >= first->end_us) {
             end_or_wait(first, now_us);
         } else {

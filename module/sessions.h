@@ -29,8 +29,10 @@ void sessions_hear(session *session, uint64_t client, int64_t now_us);
 /* The session ends now. What hangs on it is worked off in portions. */
 void sessions_end(session *session);
 
-/* The connection has ended: its anonymous session ends, and its named ones are away. */
+/* The connection has ended: its anonymous session ends, and its named ones are away; of very many,
+ * some only when sessions_run_gone() comes to them. False: the time is over, and more are left. */
 void sessions_client_gone(uint64_t client);
+bool sessions_run_gone(int64_t until_us);
 
 /* This server is a replica from now on: all sessions end, and only leases end locks, also if the
  * server is a master again before that is worked off. */

@@ -8,7 +8,8 @@
  *   waits       end the waits whose time is over: null
  *   sweep       drop lease entries of flushed databases
  *   strays      find locks under unknown names (strays.h)
- *   sessions    end the sessions that were not heard of in time, and answer parked calls
+ *   sessions    let the sessions of a closed connection go away, if they are many; end the sessions
+ *               that were not heard of in time, and answer parked calls
  *   clock       tell replicas, files and other nodes the clock of fences
  *   at work     what hangs on sessions that have ended, gone away or come back
  *   holders     end the locks of holders that were never told of the grant: the stage before takes
@@ -28,6 +29,7 @@
 #include "leases.h"
 #include "lock_store.h"
 #include "losses.h"
+#include "mailbox.h"
 #include "queues.h"
 #include "server.h"
 #include "sessions.h"
@@ -338,7 +340,7 @@ static bool look_at_all_watched(RedisModuleCtx *ctx, int64_t until_us) {
     for (watched *marked; (marked = watches_take_marked()) != NULL;) {
         look_at_watched(ctx, marked);
         do {
-            if (server_boot_us() < until_us) continue;
+            if (server_boot_us() < until_us && !mailbox_has_answered_enough()) continue;
             watched_mark(marked);
             return true;
         } while (watched_tell_next(marked));
@@ -392,6 +394,7 @@ static int64_t change_locks(RedisModuleCtx *ctx) {
 int64_t work_run(RedisModuleCtx *ctx) {
     blocked_tidy(ctx);
     bool is_more = end_waits(server_boot_us() + PORTION_US);
+    is_more |= !sessions_run_gone(server_boot_us() + PORTION_US);
     is_more |= !sessions_run_due(server_boot_us() + PORTION_US);
     is_more |= leases_sweep(server_boot_us() + PORTION_US, forget_flushed);
     strays_run(ctx, server_boot_us() + PORTION_US);

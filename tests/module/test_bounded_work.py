@@ -31,12 +31,12 @@ def bare(server):
 @pytest.fixture
 def in_portions(client, clock):
     """with in_portions(field): ...: what the body sets off takes many turns of the event loop,
-    until this field of INFO dlock is 0. In each of them others are served."""
+    until this field of INFO dlock has the value. In each of them others are served."""
     @contextlib.contextmanager
-    def check(field):
+    def check(field, value=0):
         before = clock.turns
         yield
-        wait_until(lambda: stats(client)[field] == 0, f"{field} to be 0", timeout=50)
+        wait_until(lambda: stats(client)[field] == value, f"{field} to be {value}", timeout=50)
         assert clock.turns - before > 8, "nobody was served until all were done"
     return check
 
@@ -127,6 +127,50 @@ def test_many_sessions_that_end_together_are_worked_off_in_portions(client, bare
     with in_portions("held"):
         bare.close()
     assert client.dbsize() == 0
+
+
+def test_many_sessions_of_a_connection_go_away_in_portions(bare, in_portions):
+    count = 40_000
+    bare.send(*(f"DLOCK.SESSION session-{i:08} PX {HOUR_MS}" for i in range(count)))
+    assert bare.read(3 * count)[2::3] == [b"*0"] * count
+    with in_portions("sessions_away", count):
+        bare.close()
+
+
+@contextlib.contextmanager
+def parked_sessions(server, client, count):
+    """So many sessions, each with a connection that waits for events, and all watch "lock"."""
+    sessions = [f"DLOCK.SESSION session-{i:08} PX {HOUR_MS}" for i in range(count)]
+    sockets = [Bare(server) for _ in sessions]
+    try:
+        for bare, line in zip(sockets, sessions):
+            bare.send(line)
+            assert bare.read(3)[0] == b"*2"
+        in_one_turn(client, *(("DLOCK.WATCH", "lock", line.split()[1]) for line in sessions))
+        wait_until(lambda: stats(client)["events_unacknowledged"] == count, "all to be told")
+        for bare, line in zip(sockets, sessions):
+            bare.send(line)
+            number = bare.read(9)[4][1:].decode()
+            bare.send(f"{line} ACK {number}")
+        wait_until(lambda: client.info("clients")["blocked_clients"] == count, "all to wait")
+        yield sockets
+    finally:
+        for bare in sockets:
+            bare.close()
+
+
+@pytest.mark.parametrize("what", ["an event", "the end of their time"])
+def test_many_heartbeats_are_answered_in_portions(server, client, clock, what):
+    """The server needs longer to unblock a client than the module to ask for it."""
+    with parked_sessions(server, client, MANY) as sockets:
+        before = clock.turns
+        if what == "an event":
+            Lock(client).acquire("me", A_DAY)
+        else:
+            clock.advance(HOUR // 3 + 1, turns=0)
+        wait_until(lambda: client.info("clients")["blocked_clients"] == 0, "all to be answered")
+        assert clock.turns - before > MANY // 200
+        assert all(bare.read()[0] == b"*2" for bare in sockets)
 
 
 def test_many_waits_that_end_together_are_worked_off_in_portions(server, clock, bare, in_portions):

@@ -343,6 +343,22 @@ def test_a_heartbeat_unblocked_in_the_turn_of_its_event_is_answered_or_cut(serve
     bare.close()
 
 
+def test_a_heartbeat_that_is_unblocked_tells_the_life_of_its_own_session(server, session):
+    """The connection has another session, whose heartbeat was unblocked before."""
+    bare, client = Bare(server), server.client()
+    client_id = int(bare.call("CLIENT ID")[1:])
+    other = "another-0123456789"
+    for id in ID, other:
+        for _ in range(2):  # the first one of a connection is answered at once
+            bare.send(f"DLOCK.SESSION {id} PX {TIMEOUT}")
+        wait_until(lambda: client.client_list(client_id=[str(client_id)])[0]["flags"] == "b", "it")
+        born = bare.read(3)[1]
+        assert client.client_unblock(client_id) == 1
+        assert bare.read(3) == [b"*2", born, b"*0"]
+    client.execute_command("DLOCK.SESSION", other, "END")
+    bare.close()
+
+
 # -- callers ---------------------------------------------------------------------------------------
 
 def test_another_module_may_use_a_session(server, session, tmp_path):
