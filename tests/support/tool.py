@@ -23,6 +23,11 @@ def heed_the_keyboard():
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+# A server that is alive replies, however slow the machine is. Where none does, a test says how long
+# the tool waits: options go over this file.
+PATIENT = "io_timeout = 20s\nconnect_timeout = 20s\n"
+
+
 class Tool:
     """With a server in DLOCK_URL and a home of its own. What it has started ends with it."""
 
@@ -31,7 +36,9 @@ class Tool:
         self.env = {name: value for name, value in os.environ.items()
                     if not name.startswith(("DLOCK_", "XDG_", "LD_PRELOAD"))}
         self.env["HOME"] = str(home)
-        self.env["DLOCK_SYSTEM_CONFIG"] = ""
+        machine = self.home / "config of the machine"
+        machine.write_text(PATIENT)
+        self.env["DLOCK_SYSTEM_CONFIG"] = str(machine)
         if url is not None:
             self.env["DLOCK_URL"] = url
         self.started, self.groups = [], []
