@@ -103,7 +103,7 @@ def test_it_does_not_wait_longer_than_it_was_told_to(tool, lock, client, check):
     lock.acquire("second", 600_000)
     time.sleep(max(0, begin + 4.5 - time.monotonic()))  # until the end of its wait
     kill(process.pid, number=signal.SIGCONT)
-    assert process.wait(50) == 1 and notes() == []
+    assert process.wait(50) in (1, 75) and notes() == []  # 75: the reply was late
 
 
 def test_both_processes_are_stopped_for_longer_than_the_lease(tool, lock, client, check):

@@ -274,8 +274,9 @@ def test_a_withdrawal_is_tried_until_it_is_answered(told, fake_server, how):
 def test_a_withdrawal_ends_with_the_lease(impatient, fake_server):
     """The withdrawal of another lock goes on: so often this one would have been tried, too."""
     server = fake_server(lambda words: SILENCE)
-    dlock, begin = impatient(server), time.monotonic()
+    dlock = impatient(server)
     assert dlock.lock("brief", lease_ms=2500).acquire() == Status.IN_DOUBT
+    begin = time.monotonic()
     wait_until(lambda: time.monotonic() > begin + 3, "a moment past the lease")
 
     def releases(name):
