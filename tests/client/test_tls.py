@@ -136,7 +136,7 @@ def test_a_server_that_stops_to_read(connect_tls, certificate):
             is_over.wait(LONG_MS / 1000)
 
     with serving(serve) as port:
-        lock = connect_tls(f"rediss://127.0.0.1:{port}", io_timeout_ms=500).lock("x" * 20_000_000)
+        lock = connect_tls(f"rediss://127.0.0.1:{port}", io_timeout_ms=2500).lock("x" * 20_000_000)
         status, took_ms = lock.timed_acquire()
         is_over.set()
     assert status == Status.IN_DOUBT, lock.error
