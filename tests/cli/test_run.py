@@ -8,7 +8,7 @@ import pytest
 
 from support.commands import Lock, served
 from support.server import free_port, stopped, wait_until
-from support.tool import TOOL, is_alive, keeper_of, kill, wait_for_end
+from support.tool import PATIENTLY, TOOL, is_alive, keeper_of, kill, wait_for_end
 from support.waiting import outlive_the_lease, wait_for_extensions, wait_for_waiters
 
 BUSY, USAGE, UNREACHABLE, PROTOCOL, REFUSED, LOST = 1, 64, 69, 76, 77, 79
@@ -161,7 +161,7 @@ def test_a_wait_has_a_limit_by_default(tool, lock, command, options, limit):
 
 
 def test_it_is_renewed_as_long_as_the_command_runs(tool, server, lock):
-    process = tool.start("run", "--lease", "8s", "lock", "sh", "-c", "read a",
+    process = tool.start("run", *PATIENTLY, "--lease", "8s", "lock", "sh", "-c", "read a",
                          stdin=subprocess.PIPE)
     first = wait_until(lock.info, "the lock")
     outlive_the_lease(server, 8)
@@ -175,8 +175,8 @@ def test_a_grace_of_half_the_lease_does_not_end_the_command(tool, client):
     for lease_ms in 8000, 12_000:
         for options in [], ["--session"]:
             runs.append(tool.start(
-                "run", "--lease", "12s", "--grace", "6s", *options, f"lock {len(runs)}", "--",
-                "sh", "-c", "echo begun; read a", stdin=subprocess.PIPE,
+                "run", *PATIENTLY, "--lease", "12s", "--grace", "6s", *options,
+                f"lock {len(runs)}", "--", "sh", "-c", "echo begun; read a", stdin=subprocess.PIPE,
                 env={**tool.env, "DLOCK_URL": f"{url}?lease_ms={lease_ms}"}))
     assert [run.stdout.readline() for run in runs] == ["begun\n"] * len(runs)
     enough = served(client, "extend") + 2 * len(runs)  # of each one every quarter of the lease
@@ -330,7 +330,8 @@ def test_the_lock_ended_unnoticed_before_the_command_did(tool, server, client):
 def test_the_command_may_clean_up_when_the_server_is_gone(tool, server, tmp_path):
     script = f"""trap 'echo told >{tmp_path}/note; exit 0' TERM
         echo begun; while :; do sleep 0.05; done"""
-    process = tool.start("run", "--lease", "6s", "--grace", "3s", "lock", "sh", "-c", script)
+    process = tool.start("run", *PATIENTLY, "--lease", "6s", "--grace", "3s", "lock", "sh", "-c",
+                         script)
     assert process.stdout.readline() == "begun\n"
     server.kill()
     assert process.wait(50) == LOST
@@ -339,7 +340,7 @@ def test_the_command_may_clean_up_when_the_server_is_gone(tool, server, tmp_path
 
 
 def test_a_server_that_comes_back_in_time_is_not_noticed(tool, server):
-    process = tool.start("run", "--lease", "10s", "--io-timeout", "200ms", "--wait", "60s", "lock",
+    process = tool.start("run", *PATIENTLY, "--lease", "10s", "--io-timeout", "200ms", "lock",
                          "sh", "-c", "echo begun; read a", stdin=subprocess.PIPE)
     assert process.stdout.readline() == "begun\n", process.stderr.read()
     with stopped(server):

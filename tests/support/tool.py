@@ -26,6 +26,7 @@ def heed_the_keyboard():
 # A server that is alive replies, however slow the machine is. Where none does, a test says how long
 # the tool waits: options go over this file.
 PATIENT = "io_timeout = 20s\nconnect_timeout = 20s\n"
+PATIENTLY = ["--wait", "60s"]  # of a run with a short lease, which limits its I/O timeout, too
 
 
 class Tool:
@@ -66,7 +67,8 @@ class Tool:
         trap = "trap '' TERM; " if ignores_term else ""
         # It ends by itself if a test does not end it.
         script = f'{trap}sleep 100 & echo $$ $! >"$1.new"; mv "$1.new" "$1"; wait; exit 0'
-        process = self.start("run", *options, name, "--", "sh", "-c", script, "sh", notes)
+        process = self.start("run", *PATIENTLY, *options, name, "--", "sh", "-c", script, "sh",
+                             notes)
         wait_until(lambda: notes.exists() or process.poll() is not None, "the start of the command")
         assert notes.exists(), process.communicate()
         pids = [int(pid) for pid in notes.read_text().split()]
