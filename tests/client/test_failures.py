@@ -27,9 +27,15 @@ def impatient(connect):
 
 
 def assert_waits(lock, wait_ms, status):
-    """An acquire ends with this status after wait_ms. By how much later: see test_deadlines.py."""
-    got, took_ms = lock.timed_acquire(wait_ms)
-    assert got == status and took_ms >= wait_ms, lock.error
+    """An acquire ends with this status after wait_ms. By how much later: see test_deadlines.py. On
+    a busy machine the time may be over before anything was sent: then there is no doubt yet."""
+    def has_ended():
+        got, took_ms = lock.timed_acquire(wait_ms)
+        assert took_ms >= wait_ms, lock.error
+        is_unsent = status == Status.IN_DOUBT and got == Status.UNREACHABLE
+        assert got == status or is_unsent, lock.error
+        return not is_unsent
+    wait_until(has_ended, "an acquire that ends as it should")
 
 
 # -- unreachable ----------------------------------------------------------------------------------
@@ -247,7 +253,7 @@ def test_a_lost_grant_is_asked_for_again_with_the_same_token(told, fake_server, 
 def test_a_lost_grant_of_a_single_try_is_in_doubt_and_withdrawn(told, fake_server, how):
     holder = Holder({1: HOW_TO_LOSE[how]})
     lock = told(how, fake_server(holder)).lock()
-    assert lock.acquire() == Status.IN_DOUBT
+    assert_waits(lock, 0, Status.IN_DOUBT)
     assert lock.state == State.FREE
     wait_until(lambda: holder.count >= 2, "the withdrawal")
     wait_until(lambda: holder.token is None, "the lock to be free")
@@ -265,7 +271,7 @@ def test_a_grant_that_is_cut_after_the_answer_is_a_grant(connect, fake_server):
 def test_a_withdrawal_is_tried_until_it_is_answered(told, fake_server, how):
     holder = Holder({number: HOW_TO_LOSE[how] for number in range(1, 5)})
     server = fake_server(holder)
-    assert told(how, server).lock(lease_ms=600_000).acquire() == Status.IN_DOUBT
+    assert_waits(told(how, server).lock(lease_ms=600_000), 0, Status.IN_DOUBT)
     wait_until(lambda: holder.token is None and holder.count >= 5, "the withdrawal")
     releases = len(server.asked("DLOCK.RELEASE"))
     assert 4 <= releases <= (16 if how == "silence" else 4)  # silent connections are told as well
@@ -275,14 +281,14 @@ def test_a_withdrawal_ends_with_the_lease(impatient, fake_server):
     """The withdrawal of another lock goes on: so often this one would have been tried, too."""
     server = fake_server(lambda words: SILENCE)
     dlock = impatient(server)
-    assert dlock.lock("brief", lease_ms=2500).acquire() == Status.IN_DOUBT
+    assert_waits(dlock.lock("brief", lease_ms=2500), 0, Status.IN_DOUBT)
     begin = time.monotonic()
     wait_until(lambda: time.monotonic() > begin + 3, "a moment past the lease")
 
     def releases(name):
         return [words for words in server.asked("DLOCK.RELEASE") if words[1] == name]
     count = len(releases(b"brief"))
-    assert dlock.lock("lasting", lease_ms=600_000).acquire() == Status.IN_DOUBT
+    assert_waits(dlock.lock("lasting", lease_ms=600_000), 0, Status.IN_DOUBT)
     wait_until(lambda: len(releases(b"lasting")) >= 4, "the other withdrawal")
     assert len(releases(b"brief")) == count >= 1
 
@@ -311,7 +317,7 @@ def test_freeing_the_client_gives_withdrawals_a_last_chance(fake_server):
     holder = Holder({1: SILENCE})
     server = fake_server(holder)
     client = Client(server.url, io_timeout_ms=LONG_IO_MS)
-    assert client.lock().acquire() == Status.IN_DOUBT
+    assert_waits(client.lock(), 0, Status.IN_DOUBT)
     client.free()
     assert holder.token is None
 
