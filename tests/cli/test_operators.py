@@ -241,7 +241,7 @@ def test_a_missing_permission_is_named_before_the_command_begins(tool, client, w
 
 
 def test_a_permission_that_is_withdrawn_while_the_command_runs_is_named(tool, worker):
-    process, pids = tool.start_group("--lease", "4s")
+    process, pids = tool.start_group("--lease", "8s")
     worker("-dlock.extend")
     assert process.wait(50) == LOST
     complaints = process.stderr.read()
