@@ -53,7 +53,8 @@ def test_a_script_reads_from_the_terminal_after_it(open_terminal):
 def test_stop_and_go_on(shell, server, lock):
     """^Z stops both, the lock is kept meanwhile, fg continues both."""
     script = "echo beg''un; read a; echo got $a"
-    after = say(shell, f'{TOOL} run --wait 60s --lease 8s lock -- sh -c "{script}"'.replace("$a", "\\$a"))
+    run = f'{TOOL} run --wait 60s --lease 8s lock -- sh -c "{script}"'
+    after = say(shell, run.replace("$a", "\\$a"))
     fence = wait_until(lock.info, "the lock")["fence"]
     after = shell.wait_for("begun", after=after)
     shell.type("\x1a")
