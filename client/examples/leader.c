@@ -15,7 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-enum { LEASE_MS = 3000, RENEW_MS = 1000 };
+enum { LEASE_MS = 6000, RENEW_MS = 2000 };
 
 static dlock_lock *lock;
 static volatile sig_atomic_t is_stopping;

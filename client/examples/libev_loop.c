@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WAIT_MS = 5000, LEASE_MS = 1000 };
+enum { WAIT_MS = 5000, LEASE_MS = 6000 };
 
 static struct ev_loop *loop;
 static ev_io source;   /* something to dispatch */

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <uv.h>
 
-enum { WAIT_MS = 5000, LEASE_MS = 1000 };
+enum { WAIT_MS = 5000, LEASE_MS = 6000 };
 
 static uv_poll_t source; /* something to dispatch */
 static uv_timer_t timer; /* the end of the work */

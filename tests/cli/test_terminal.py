@@ -2,13 +2,12 @@
 
 import os
 import signal
-import time
 
 import pytest
 
 from support.server import wait_until
 from support.tool import TOOL
-from support.waiting import wait_for_extensions
+from support.waiting import outlive_the_lease
 
 
 @pytest.fixture
@@ -51,16 +50,17 @@ def test_a_script_reads_from_the_terminal_after_it(open_terminal):
     terminal.wait_for("got words")
 
 
-def test_stop_and_go_on(shell, lock):
+def test_stop_and_go_on(shell, server, lock):
     """^Z stops both, the lock is kept meanwhile, fg continues both."""
     script = "echo beg''un; read a; echo got $a"
-    after = say(shell, f'{TOOL} run --lease 1500ms lock -- sh -c "{script}"'.replace("$a", "\\$a"))
+    run = f'{TOOL} run --wait 60s --lease 8s lock -- sh -c "{script}"'
+    after = say(shell, run.replace("$a", "\\$a"))
     fence = wait_until(lock.info, "the lock")["fence"]
     after = shell.wait_for("begun", after=after)
     shell.type("\x1a")
     after = shell.wait_for("Stopped", after=after)
     after = shell.wait_for("$ ", after=after)
-    wait_for_extensions(lock.client, 6)  # for longer than the lease
+    outlive_the_lease(server, 8)
     assert lock.info()["fence"] == fence
     after = say(shell, "fg")
     shell.type("words\n")
@@ -71,9 +71,12 @@ def test_stop_and_go_on(shell, lock):
 def test_in_the_background_it_stops_when_it_wants_to_read(shell, lock):
     after = say(shell, f"{TOOL} run lock -- sh -c 'read a; echo got $a' &")
     wait_until(lock.info, "the lock")
-    time.sleep(0.3)
-    say(shell, "true")
-    after = shell.wait_for("Stopped", after=after)
+
+    def is_told():
+        """The shell tells of it before its next prompt."""
+        shell.wait_for("$ ", after=say(shell, "true"))
+        return "Stopped" in shell.shown[after:]
+    wait_until(is_told, "that it has stopped")
     after = say(shell, "fg")
     shell.type("words\n")
     shell.wait_for("got words", after=after)

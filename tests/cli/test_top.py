@@ -178,7 +178,7 @@ def test_one_print_where_there_is_no_terminal(tool, locks):
 
 
 def test_json_with_rates(tool, client):
-    process = tool.start("top", "--interval", "1s", "--json")
+    process = tool.start("top", "--interval", "3s", "--json")
     lock = Lock(client, "lock")
     while process.poll() is None:
         assert lock.acquire("t") and lock.release("t")

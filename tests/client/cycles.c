@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { IO_MS = 1000, NAMES = 1000, WARM_UP_PART = 4, LOOK_EVERY = 16 };
+enum { NAMES = 1000, WARM_UP_PART = 4, LOOK_EVERY = 16 };
 
 static long memory_kb(void) {
     char line[256];
@@ -59,7 +59,6 @@ int main(int argc, char **argv) {
     dlock_client_options_init(&options);
     options.urls = (const char *const *)&argv[3];
     options.url_count = (size_t)argc - 3;
-    options.io_timeout_ms = IO_MS;
     options.hotspot_auto = 100;
     if (dlock_client_new(&client, &options) != DLOCK_OK) return 1;
     for (int i = 1; i <= cycles; i++) {

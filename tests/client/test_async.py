@@ -20,6 +20,7 @@ from support.server import ROOT, stopped, wait_until
 BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
 LEASE_MS = 60_000
 SHORT_MS = 400
+WAIT_MS = 20_000  # a grant that comes after the end of a short lease is asked for again
 
 
 @pytest.fixture(params=[False, True], ids=["threads", "no_threads"])
@@ -428,19 +429,23 @@ def test_a_client_without_threads_starts_none(threadless):
     assert thread_count() == before
 
 
-def test_dispatches_renew(threadless):
+def test_dispatches_renew(threadless, server, seen):
+    """For longer than the lease, by the server's clock."""
     dlock = threadless()
-    lock = dlock.lock(lease_ms=SHORT_MS, renew_every_ms=SHORT_MS // 4)
+    lock = dlock.lock(lease_ms=LEASE_MS, renew_every_ms=100)
     assert acquire(dlock, lock) == Status.OK
-    dlock.dispatch_until(lambda: dlock.stats().renewed >= 12)  # for three leases
-    assert lock.state == State.HELD
+    for _ in range(4):
+        enough = dlock.stats().renewed + 2
+        dlock.dispatch_until(lambda: dlock.stats().renewed >= enough)
+        server.clock.advance(LEASE_MS / 3000)
+    assert lock.state == State.HELD and seen()["token"] == lock.token
 
 
 def test_a_program_that_does_not_dispatch_loses_its_lock_and_is_told_later(threadless):
     told = Told()
     dlock = threadless(on_event=told)
     lock = dlock.lock(lease_ms=SHORT_MS, renew_every_ms=SHORT_MS // 4)
-    assert acquire(dlock, lock) == Status.OK
+    assert acquire(dlock, lock, WAIT_MS) == Status.OK
     wait_until(lambda: lock.state == State.LOST, "the end of the lease")
     assert Event.LOST not in told.events()
     assert dlock.is_readable()
@@ -457,7 +462,7 @@ def test_a_loss_is_told_by_a_dispatch_in_its_thread(threadless, client):
 
     told.function = type(told.function)(tell)
     dlock = threadless(on_event=told)
-    lock = dlock.lock(lease_ms=5000, renew_every_ms=50)
+    lock = dlock.lock(lease_ms=LEASE_MS, renew_every_ms=50)
     assert acquire(dlock, lock) == Status.OK
     client.delete("lock")
     dlock.dispatch_until(lambda: told.find(Event.LOST))
@@ -476,7 +481,7 @@ def test_a_lock_may_be_released_from_where_a_loss_is_told(threadless, client):
 
     told.function = type(told.function)(tell)
     dlock = threadless(on_event=told)
-    lock = dlock.lock(lease_ms=5000, renew_every_ms=50)
+    lock = dlock.lock(lease_ms=LEASE_MS, renew_every_ms=50)
     assert acquire(dlock, lock) == Status.OK
     client.delete("lock")
     dlock.dispatch_until(lambda: results)
@@ -494,10 +499,10 @@ def test_a_lock_may_be_released_from_where_its_grant_is_told(connect, server, no
 
     told.function = type(told.function)(tell)
     dlock = connect(server, form="by hand", no_threads=no_threads, on_event=told)
-    lock = dlock.lock(lease_ms=SHORT_MS)
+    lock = dlock.lock(lease_ms=LEASE_MS)
     assert acquire(dlock, lock) == Status.OK
     assert run(dlock, releases[0]) == Status.OK
-    assert acquire(dlock, lock) == Status.OK
+    assert run(dlock, lock.start("acquire_for", WAIT_MS, SHORT_MS)) == Status.OK
     with stopped(server):  # which cannot tell of the loss either
         wait_until(lambda: dlock.dispatch() == 0 and told.find(Event.LOST), "a loss that is told")
 

@@ -49,7 +49,7 @@ def test_a_move_that_is_not_answered_is_a_loss(through, server, told):
     """The server hangs the lock on a connection that we give up then, and so releases it."""
     dlock, proxy = through(io_timeout_ms=300)
     lock = dlock.lock(session=True, lease_ms=LEASE_MS, renew_every_ms=20000)
-    assert lock.acquire() == Status.OK
+    assert lock.acquire(PATIENT_MS) == Status.OK
     taken = []
     rival_waits(server, taken)
     proxy.mute(b"SESSION")
@@ -117,7 +117,7 @@ def test_a_shorter_extension_changes_nothing(connect, server, client):
 
 
 def test_an_extension_that_is_not_sent_changes_nothing(connect, server):
-    lock = connect(server, io_timeout_ms=1000).lock(lease_ms=LEASE_MS)
+    lock = connect(server).lock(lease_ms=LEASE_MS)
     assert lock.acquire() == Status.OK
     server.kill()
     # A connection that was used just now is used without a look at it: then there is doubt.
@@ -138,7 +138,7 @@ def test_doubt_about_an_extension_does_not_flood_the_server(connect, fake_server
 
     server = fake_server(answer)
     lock = connect(server, io_timeout_ms=300).lock(lease_ms=LEASE_MS, renew_every_ms=200)
-    assert lock.acquire() == Status.OK
+    assert lock.acquire(PATIENT_MS) == Status.OK
     assert lock.extend(3000) == Status.IN_DOUBT
     begin, before = time.monotonic(), len(server.asked("DLOCK.EXTEND"))
     wait_until(lambda: len(server.asked("DLOCK.EXTEND")) >= before + 4, "renewals")

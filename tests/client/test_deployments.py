@@ -16,12 +16,13 @@ from support.tls import tls_options
 
 @pytest.fixture(scope="module")
 def servers(authority, certificate):
-    """Three; each with TLS too, at its tls_port."""
+    """Each with TLS too, at its tls_port. Tests set their clocks, and those of several servers that
+    decide together must agree: so each kind of deployment has its own."""
     servers = []
     try:
-        for _ in range(3):
+        for _ in range(5):
             port = free_port()
-            servers.append(Server(*tls_options(authority, certificate, port)))
+            servers.append(Server(*tls_options(authority, certificate, port), has_clock=True))
             servers[-1].tls_port = port
             servers[-1].start()
         yield servers
@@ -52,9 +53,9 @@ class TestTLS(EveryDeployment):
 class TestRedlock(EveryDeployment):
     @pytest.fixture
     def deployment(self, servers, authority):
-        urls = [f"redis://127.0.0.1:{server.port}" for server in servers[:2]]
-        return Deployment([*urls, f"rediss://127.0.0.1:{servers[2].tls_port}"], ["lock"],
-                          lambda name: servers, tls_ca_file=authority.ca)
+        urls = [f"redis://127.0.0.1:{server.port}" for server in servers[2:4]]
+        return Deployment([*urls, f"rediss://127.0.0.1:{servers[4].tls_port}"], ["lock"],
+                          lambda name: servers[2:], tls_ca_file=authority.ca)
 
 
 # -- TLS with a list of hosts ---------------------------------------------------------------------

@@ -16,6 +16,7 @@ IO_MS = 100
 LONG_IO_MS = 400  # where one answer is lost in silence, and the next must not be late
 TCP_REPAIR = 19  # of tcp(7)
 WAIT_MS = 20_000
+LEASE_MS = 600_000  # longer than any test
 
 
 @pytest.fixture
@@ -26,9 +27,15 @@ def impatient(connect):
 
 
 def assert_waits(lock, wait_ms, status):
-    """An acquire ends with this status after wait_ms. By how much later: see test_deadlines.py."""
-    got, took_ms = lock.timed_acquire(wait_ms)
-    assert got == status and took_ms >= wait_ms, lock.error
+    """An acquire ends with this status after wait_ms. By how much later: see test_deadlines.py. On
+    a busy machine the time may be over before anything was sent: then there is no doubt yet."""
+    def has_ended():
+        got, took_ms = lock.timed_acquire(wait_ms)
+        assert took_ms >= wait_ms, lock.error
+        is_unsent = status == Status.IN_DOUBT and got == Status.UNREACHABLE
+        assert got == status or is_unsent, lock.error
+        return not is_unsent
+    wait_until(has_ended, "an acquire that ends as it should")
 
 
 # -- unreachable ----------------------------------------------------------------------------------
@@ -111,8 +118,7 @@ def test_a_request_that_no_buffer_holds(connect, fake_server):
 
 def test_a_server_that_is_stopped(impatient, server):
     lock = impatient(server).lock()
-    assert lock.acquire(WAIT_MS) == Status.OK
-    lock.release()
+    wait_until(lambda: lock.acquire(WAIT_MS) == lock.release() == Status.OK, "replies in time")
     with stopped(server):
         assert_waits(lock, 0, Status.IN_DOUBT)
         assert_waits(lock, 150, Status.UNREACHABLE)  # nothing but a PING was sent
@@ -121,7 +127,7 @@ def test_a_server_that_is_stopped(impatient, server):
 
 def test_a_server_that_hangs_is_not_sent_the_requests_of_all_callers(impatient, server):
     dlock = impatient(server)
-    first = dlock.lock("first")
+    first = dlock.lock("first", lease_ms=LEASE_MS)
     assert first.acquire(WAIT_MS) == Status.OK
     with stopped(server):
         assert first.extend() == Status.IN_DOUBT
@@ -129,7 +135,7 @@ def test_a_server_that_hangs_is_not_sent_the_requests_of_all_callers(impatient, 
         for i in range(50):
             assert dlock.lock(f"lock {i}").acquire() == Status.UNREACHABLE
         assert dlock.stats().commands - before <= 50, "a PING now and then, and no RELEASE"
-    assert dlock.lock("last").acquire(WAIT_MS) == Status.OK
+    assert dlock.lock("last", lease_ms=LEASE_MS).acquire(WAIT_MS) == Status.OK
     assert server.observer.dbsize() == 2, "nothing arrived late"
 
 
@@ -240,14 +246,14 @@ def test_a_lost_grant_is_asked_for_again_with_the_same_token(told, fake_server, 
     assert lock.acquire(WAIT_MS) == Status.OK
     assert holder.grants == [lock.token]
     assert lock.fence == 1
-    assert lock.timings.attempts == 2
+    assert lock.timings.attempts == 2 or how == "silence"  # then another reply may be late as well
 
 
 @pytest.mark.parametrize("how", HOW_TO_LOSE)
 def test_a_lost_grant_of_a_single_try_is_in_doubt_and_withdrawn(told, fake_server, how):
     holder = Holder({1: HOW_TO_LOSE[how]})
     lock = told(how, fake_server(holder)).lock()
-    assert lock.acquire() == Status.IN_DOUBT
+    assert_waits(lock, 0, Status.IN_DOUBT)
     assert lock.state == State.FREE
     wait_until(lambda: holder.count >= 2, "the withdrawal")
     wait_until(lambda: holder.token is None, "the lock to be free")
@@ -265,23 +271,24 @@ def test_a_grant_that_is_cut_after_the_answer_is_a_grant(connect, fake_server):
 def test_a_withdrawal_is_tried_until_it_is_answered(told, fake_server, how):
     holder = Holder({number: HOW_TO_LOSE[how] for number in range(1, 5)})
     server = fake_server(holder)
-    assert told(how, server).lock(lease_ms=600_000).acquire() == Status.IN_DOUBT
+    assert_waits(told(how, server).lock(lease_ms=600_000), 0, Status.IN_DOUBT)
     wait_until(lambda: holder.token is None and holder.count >= 5, "the withdrawal")
     releases = len(server.asked("DLOCK.RELEASE"))
-    assert 4 <= releases <= (8 if how == "silence" else 4)  # silent connections are told as well
+    assert 4 <= releases <= (16 if how == "silence" else 4)  # silent connections are told as well
 
 
 def test_a_withdrawal_ends_with_the_lease(impatient, fake_server):
     """The withdrawal of another lock goes on: so often this one would have been tried, too."""
     server = fake_server(lambda words: SILENCE)
-    dlock, begin = impatient(server), time.monotonic()
-    assert dlock.lock("brief", lease_ms=200).acquire() == Status.IN_DOUBT
-    wait_until(lambda: time.monotonic() > begin + 1, "a moment well past the lease")
+    dlock = impatient(server)
+    assert_waits(dlock.lock("brief", lease_ms=2500), 0, Status.IN_DOUBT)
+    begin = time.monotonic()
+    wait_until(lambda: time.monotonic() > begin + 3, "a moment past the lease")
 
     def releases(name):
         return [words for words in server.asked("DLOCK.RELEASE") if words[1] == name]
     count = len(releases(b"brief"))
-    assert dlock.lock("lasting", lease_ms=600_000).acquire() == Status.IN_DOUBT
+    assert_waits(dlock.lock("lasting", lease_ms=600_000), 0, Status.IN_DOUBT)
     wait_until(lambda: len(releases(b"lasting")) >= 4, "the other withdrawal")
     assert len(releases(b"brief")) == count >= 1
 
@@ -310,7 +317,7 @@ def test_freeing_the_client_gives_withdrawals_a_last_chance(fake_server):
     holder = Holder({1: SILENCE})
     server = fake_server(holder)
     client = Client(server.url, io_timeout_ms=LONG_IO_MS)
-    assert client.lock().acquire() == Status.IN_DOUBT
+    assert_waits(client.lock(), 0, Status.IN_DOUBT)
     client.free()
     assert holder.token is None
 
@@ -321,7 +328,7 @@ def test_a_lost_answer_and_then_a_no_is_a_no_and_is_withdrawn(connect, fake_serv
     server = fake_server(
         lambda words: next(answers) if words[0] == b"DLOCK.ACQUIRE" else b":0\r\n")
     lock = connect(server, wait_mode=SPIN).lock()
-    assert lock.acquire(1000) == Status.TIMEOUT
+    assert lock.acquire(3000) == Status.TIMEOUT
     wait_until(lambda: server.asked("DLOCK.RELEASE"), "the withdrawal")
 
 
@@ -423,7 +430,7 @@ def _ignore_errors(function, *arguments):
 def test_a_read_only_replica_refuses(connect, server, start_replica):
     replica = start_replica(server)
     lock = connect(replica).lock()
-    assert lock.acquire(50) == Status.REFUSED
+    assert lock.acquire() == Status.REFUSED
     assert "READONLY" in lock.error
 
 

@@ -19,6 +19,7 @@ from support.server import ROOT, free_port, wait_until
 BUILD = ROOT / os.environ.get("DLOCK_BUILD", "build")
 WRITTEN, FAILED, REFUSED = 0, 1, 3
 PATIENCE_S = 120  # far beyond any lease, as the machine may be busy
+PATIENT = "io_timeout_ms=20000&connect_timeout_ms=20000"  # a slow machine is no silent server
 LETTER = "Dear reader,\n"
 
 
@@ -86,7 +87,7 @@ class Writer:
     def __init__(self, server, store, text="-", options=()):
         self.process = subprocess.Popen(
             [BUILD / "client/examples" / store.program, *options,
-             f"redis://127.0.0.1:{server.port}", store.where, text],
+             f"redis://127.0.0.1:{server.port}?{PATIENT}", store.where, text],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             bufsize=0)  # communicate() does not see what readline() has read ahead
 

@@ -163,7 +163,7 @@ def test_a_lock_taken_twice_may_until_the_last_release(lock):
 
 
 def test_renewal_goes_on_beside(dlock):
-    lock = dlock.lock("kept", lease_ms=1500, renew_every_ms=20)
+    lock = dlock.lock("kept", lease_ms=60_000, renew_every_ms=20)
     assert lock.acquire() == Status.OK
     wait_until(lambda: lock.guarded("INCR", "n")[0] == Status.OK and dlock.stats().renewed > 20,
                "renewals between the commands")
@@ -286,8 +286,8 @@ def test_after_the_release_a_late_write_is_refused(connect, server, start_proxy,
     assert lock.acquire(20_000) == Status.OK
     proxy.delay(b"DLOCK.GUARD")
     assert lock.guarded("SET", "stock", 41)[0] == Status.IN_DOUBT
-    assert lock.release() == Status.OK
-    assert client.execute_command("DLOCK.INFO", "lock") is None
+    lock.release()  # if its reply is late, it goes on in the background
+    wait_until(lambda: client.execute_command("DLOCK.INFO", "lock") is None, "the release")
     proxy.deliver()
     wait_until(lambda: stats(server.observer)["guards_refused"] == 1, "the late write")
     assert not client.exists("stock")

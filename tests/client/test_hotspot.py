@@ -1,6 +1,7 @@
 """The local layer: threads of one process compete among themselves first."""
 
 import pathlib
+import statistics
 import subprocess
 import sys
 import threading
@@ -247,7 +248,7 @@ def test_a_guarded_command_in_doubt_cannot_run_for_the_next_thread(connect, fake
     dlock = connect(server, hotspot_hand_on=4, io_timeout_ms=100)
     dlock.hotspot_add()
     first, second = dlock.lock(), dlock.lock()
-    first.acquire()
+    assert first.acquire(20_000) == Status.OK  # so long it may take to answer
     waiting = wait_in_line(dlock, second)
     assert first.guarded("SET", "x", 1)[0] == Status.IN_DOUBT
     first.release()
@@ -331,7 +332,7 @@ def test_a_lock_that_was_lost_outside_is_not_handed_on_for_long(hot, client):
 def test_a_lease_that_is_over_is_not_handed_on(hot):
     dlock = hot(16)
     first, second = dlock.lock(lease_ms=500), dlock.lock(lease_ms=50)
-    assert first.acquire() == Status.OK
+    assert first.acquire(20_000) == Status.OK
     waiting = wait_in_line(dlock, second)
     wait_until(lambda: first.state == State.LOST, "the end of the lease")
     first.release()
@@ -383,40 +384,42 @@ threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
 for thread in threads:
     thread.start()
 print("ready", flush=True)
-sys.stdin.readline()
-before = sum(count)
-sys.stdin.readline()
-after = sum(count)
+while sys.stdin.readline():
+    print(sum(count), flush=True)
 is_over.set()
 for thread in threads:
     thread.join()
-print(after - before, client.stats().hand_ons)
+print(client.stats().hand_ons)
 client.free()
 """
 
 
-def tell(processes):
+def ask(processes):
+    """How many turns each has had."""
     for process in processes:
         process.stdin.write("\n")
         process.stdin.flush()
+    return [int(process.stdout.readline()) for process in processes]
 
 
 def test_neither_of_two_processes_starves(server):
+    """One that the machine lets wait for a moment has less in that moment."""
     tests = str(pathlib.Path(__file__).resolve().parents[1])
     processes = [subprocess.Popen(
         [sys.executable, "-c", CONTENDER, tests, f"redis://127.0.0.1:{server.port}"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     client = server.client()
     assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
-    tell(processes)
-    begin = client.info("dlock")["dlock_granted"]
-    wait_until(lambda: client.info("dlock")["dlock_granted"] > begin + 2000, "many turns",
-               timeout=60)
-    tell(processes)
-    counts, hand_ons = zip(*(map(int, process.communicate(timeout=60)[0].split())
-                             for process in processes))
-    assert min(counts) > sum(counts) / 10
-    assert min(hand_ons) > 0
+    shares, before = [], ask(processes)
+    for _ in range(5):
+        enough = client.info("dlock")["dlock_granted"] + 400
+        wait_until(lambda: client.info("dlock")["dlock_granted"] > enough, "many turns")
+        after = ask(processes)
+        turns = [b - a for a, b in zip(before, after)]
+        shares.append(min(turns) / sum(turns))
+        before = after
+    assert statistics.median(shares) > 0.1, shares
+    assert min(int(process.communicate(timeout=60)[0]) for process in processes) > 0
 
 
 def test_a_renewal_that_fails_is_withdrawn(hot, server, client):

@@ -66,7 +66,7 @@ def assert_it_is_held_by_one(server, lock, rival):
     assert Commands(server.observer).ttl() >= lock.remaining_ms
     assert rival.acquire() == Status.BUSY
     assert Commands(server.observer).info()["token"] == lock.token
-    assert lock.release() == Status.OK
+    assert lock.release() in (Status.OK, Status.IN_DOUBT)  # the reply may be late
 
 
 def test_a_late_extension_of_a_grant_does_not_shorten_a_later_one(
@@ -168,7 +168,7 @@ def test_a_late_request_does_not_take_a_lock_that_was_given_back(
     proxy.delay_no_more()
     assert acquiring.result() == Status.OK
     assert lock.timings.attempts > 1
-    assert lock.release() == Status.OK
+    assert lock.release() in (Status.OK, Status.IN_DOUBT)
     deliver(proxy, calls, "acquire")
     wait_until(lambda: not server.observer.exists("lock"), "that nobody holds it")
 

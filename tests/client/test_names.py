@@ -226,11 +226,11 @@ def test_a_lost_lock_that_is_acquired_again_leaves_no_part(connect, server, clie
 
 def test_a_kept_lock_outlives_its_lease(connect, server, client):
     dlock = connect(server)
-    locks = [dlock.lock(["a", "b"], lease_ms=1000, renew=1),
-             dlock.lock(["c", "d"], lease_ms=1000, renew_every_ms=50)]
-    for lock in locks:
+    locks = [dlock.lock(["a", "b"], lease_ms=4000, renew=1),
+             dlock.lock(["c", "d"], lease_ms=4000, renew_every_ms=50)]
+    for lock in [*locks, dlock.lock("not kept", lease_ms=4000)]:
         assert lock.acquire(WAIT_MS) == Status.OK
-    dlock.wait_for_renewals(30)
+    wait_until(lambda: is_free(client, "not kept"), "the end of a lease")
     assert [lock.state for lock in locks] == [State.HELD] * 2
     assert holders(client, "a", "b", "c", "d") == [locks[0].token] * 2 + [locks[1].token] * 2
     assert [lock.release() for lock in locks] == [Status.OK] * 2

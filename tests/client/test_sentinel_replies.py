@@ -180,7 +180,7 @@ def test_sentinels_are_not_asked_too_often(connect, fake_sentinel):
     sentinel = fake_sentinel(type("Dead", (), {"port": free_port()}))
     dlock = connect(url_of(sentinel), spin_min_ms=1, spin_random_ms=1)
     begin = time.monotonic()
-    waiting = [Background(dlock.lock().acquire, 400) for _ in range(8)]
+    waiting = [Background(dlock.lock().acquire, 3000) for _ in range(8)]
     assert {each.result() for each in waiting} == {Status.UNREACHABLE}
     pauses = (time.monotonic() - begin) * 1000 / PAUSE_MS
     asked = len([words for words in sentinel.requests if words[1] == b"GET-MASTER-ADDR-BY-NAME"])

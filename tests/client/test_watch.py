@@ -34,7 +34,7 @@ def overwrite(client):
     client.rename("hash", "lock")
 
 
-def wait_for(watcher, state, timeout=20):
+def wait_for(watcher, state, timeout=50):
     wait_until(lambda: watcher.now() == state, f"{state} instead of {watcher.told[-3:]}", timeout)
 
 

@@ -13,6 +13,7 @@ from support.tool import BUILD
 
 README = (ROOT / "README.md").read_text()
 PORT = "7379"  # of make try, and of everything in the pages
+PATIENT = "io_timeout_ms=20000&connect_timeout_ms=20000"  # a slow machine is no silent server
 
 
 def block(page, language):
@@ -79,7 +80,7 @@ def test_the_program_in_c_says_why_it_has_no_lock(start_server, tmp_path):
     server = start_server()
     source = block(README, "c")
     assert len(source.splitlines()) <= 15 and PORT in source
-    (tmp_path / "first.c").write_text(source.replace(PORT, str(server.port)))
+    (tmp_path / "first.c").write_text(source.replace(PORT, f"{server.port}?{PATIENT}"))
     subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "first",
                     tmp_path / "first.c", f"-I{ROOT}/client/include", BUILD / "libdlock.a",
                     "-lssl", "-lcrypto", "-pthread"], check=True)
@@ -100,7 +101,7 @@ def test_the_lines_for_a_shell(server, tmp_path):
         (tmp_path / name).write_text('#!/bin/sh\necho "$0 $DLOCK_FENCE"\n')
         (tmp_path / name).chmod(0o755)
     env = {**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}", "HOME": str(tmp_path),
-           "DLOCK_URL": f"redis://127.0.0.1:{server.port}"}
+           "DLOCK_URL": f"redis://127.0.0.1:{server.port}?{PATIENT}"}
     for line in lines:
         said = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=env, stdout=subprocess.PIPE,
                               text=True, check=True).stdout

@@ -567,3 +567,28 @@ def test_only_a_grant_to_a_session_that_was_cut_off_is_taken_back(story, cuts, i
     story.granted(4, b)
     story.releases(5, b)
     assert (story.problems() == []) == is_right
+
+
+@pytest.mark.parametrize("cut, stall, is_right", [
+    (1.0, (0.9, 3.0), True), (1.0, None, False), (1.0, (3.5, 4.0), False)])
+def test_a_cut_counts_until_the_server_had_time_to_notice_it(story, cut, stall, is_right):
+    """A server that stood still grants the lock first, and takes it back then."""
+    b = story.asks(0.5, "b", wait_ms=5000)
+    b.cuts = [story.START + cut]
+    story.history.pauses = [tuple(story.START + at for at in stall)] if stall else []
+    story.granted(3.0, b, told=False)
+    story.told(3.2, b, None)
+    story.ended(3.1, b)
+    assert (story.problems() == []) == is_right
+
+
+@pytest.mark.parametrize("stall, is_right", [((2.0, 4.1), True), (None, False)])
+def test_a_line_of_a_release_may_be_late_by_a_stall(story, stall, is_right):
+    """The line is written after the release, and the next holder has its fence from within."""
+    a, b = story.asks(1, "a"), story.asks(1.5, "b", wait_ms=9000)
+    story.granted(1, a)
+    story.history.pauses = [tuple(story.START + at for at in stall)] if stall else []
+    story.granted(2, b)
+    story.releases(4.1, a, event=False)
+    story.releases(4.2, b)
+    assert (story.problems() == []) == is_right

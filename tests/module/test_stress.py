@@ -33,6 +33,7 @@ CLIENTS, KEYS, STRING_KEYS = 200, 20, 4
 PATIENCE = 60  # for answers that must come
 LONGEST_LEASE_MS, LONGEST_WAIT_MS = 1000, 800
 MEMORY_SLACK = 64 * 1024
+SILENCE = 0.1  # seconds in which a machine that lets us work would have done something
 RESET = b"\1\0\0\0\0\0\0\0"  # struct linger: RST instead of FIN
 
 
@@ -170,6 +171,7 @@ class Loop:
         self.timers = []
         self.count = itertools.count()
         self.running = 0
+        self.lags = []  # (from, to): what had come could not be read, as we were busy or stopped
 
     def spawn(self, generator):
         self.running += 1
@@ -203,11 +205,14 @@ class Loop:
     def turn(self, at_most):
         if self.timers:
             at_most = min(at_most, max(0, self.timers[0][0] - time.monotonic()))
+        begin = time.time()
         for ready, _ in self.selector.select(at_most):
             ready.data()
         now = time.monotonic()
         while self.timers and self.timers[0][0] <= now:
             heapq.heappop(self.timers)[2]()
+        if time.time() - begin > at_most + SILENCE:
+            self.lags.append((begin, time.time()))
 
     def run(self, seconds=PATIENCE):
         """Until the time is over or all generators are done."""
@@ -522,7 +527,7 @@ def assert_nothing_is_left(client):
 def silences(commands):
     """When the machine let nobody work: no command for so long, of 200 clients."""
     times = [command.at for command in commands]
-    return [(a, b) for a, b in zip(times, times[1:]) if b - a > 0.1]
+    return [(a, b) for a, b in zip(times, times[1:]) if b - a > SILENCE]
 
 
 def record(server, client, replica, seed, seconds):
@@ -530,9 +535,10 @@ def record(server, client, replica, seed, seconds):
     connections = len(client.client_list())
     stream = ReplicationStream(server)
     monitor = server.socket()
+    monitor.sendall(b"MONITOR\r\n")
+    assert monitor.recv(5, socket.MSG_WAITALL) == b"+OK\r\n"  # it hears of all that comes after
     stress = Stress(server, seed)
     stream_tap = Tap(stress.loop, stream.socket, stream.reader.read1)
-    monitor.sendall(b"MONITOR\r\n")
     monitor_tap = Tap(stress.loop, monitor, monitor.recv)
     pauses = []
     for _ in range(3):
@@ -546,7 +552,7 @@ def record(server, client, replica, seed, seconds):
         read_monitor(b"".join(data for _, data in monitor_tap.read_until(b"the-end")).decode()),
         read_stream(stream_tap.read_until(b"the-end\r\n$1\r\n1\r\n")),
         stress.claims, ended_at, pauses)
-    history.pauses += silences(history.commands)
+    history.pauses += silences(history.commands) + stress.loop.lags
     client.delete("the-end")
     stream.close()
     monitor.close()

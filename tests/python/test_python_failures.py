@@ -10,7 +10,7 @@ from support.sentinel import NAME
 from support.server import stopped, wait_until
 from support.waiting import wait_for_waiters
 
-QUICK = {"io_timeout": 1.0, "session_timeout": 4.0}  # as quick as a busy machine still is
+QUICK = {"io_timeout": 1.0, "session_timeout": 8.0}  # as quick as a busy machine still is
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 

@@ -46,6 +46,7 @@ class FakeServer:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as a server does
             self.connection_count += 1
             self.connections.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()

@@ -85,7 +85,7 @@ def cluster(shared_cluster):
 
 @pytest.fixture(scope="session")
 def shared_sentinels():
-    with running(SentinelSet()) as sentinels:
+    with running(SentinelSet(has_clock=True)) as sentinels:
         yield sentinels
 
 

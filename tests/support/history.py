@@ -17,7 +17,7 @@ PENDING = "pending"  # an answer that never came
 GIVEN_BACK = ("release", "hand-over")
 CLOCK_SLACK = 0.050    # between two readings of the clock, on a busy machine
 MONITOR_SLACK = 1.000  # a command's line may be so much later than what it did, on a busy machine
-BRIEF = 0.150          # what it takes to give a lock back, on a busy machine
+BRIEF = 0.500          # what it takes to give a lock back, on a busy machine
 WAKE_SLACK = 0.500     # how long a lock may be free beside a waiter, on a busy machine
 
 
@@ -70,8 +70,9 @@ class Tenure:
     key: str
     token: str
     fence: int                     # 0: a plain string
-    expires: float
+    expires: float                 # counted from the grant or from an EXTEND, as far as we know
     is_shared: bool = False
+    extended_at: float = None      # the line of the EXTEND that "expires" is counted from
     end: str = None                # "release", "hand-over", "gone", or None: not yet
     ended_by: float = None         # it ended before that, if we know
     was_last: bool = False         # when it ended, nobody else held the lock
@@ -84,7 +85,7 @@ class History:
     events: list
     claims: list
     ended_at: float
-    pauses: list = dataclasses.field(default_factory=list)  # (from, to): no write was allowed
+    pauses: list = dataclasses.field(default_factory=list)  # (from, to): no write, or a stall
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -190,7 +191,8 @@ def _tenures(history, problems):
         holder = name.find(event)
         if event.kind == "grant" and holder and holder.fence == event.fence:
             extended_at = names.extended.get(event.token, event.fence / 1e6)
-            holder.expires = max(holder.expires, extended_at + event.lease)
+            if extended_at + event.lease > holder.expires:
+                holder.expires, holder.extended_at = extended_at + event.lease, extended_at
             if holder.token != event.token:
                 problems.append(f"{event.key}: fence {event.fence} has two tokens, "
                                 f"{holder.token} and {event.token}")
@@ -322,8 +324,18 @@ class _Facts:
             moments.append(claim.lost_at)
         if claim.unblocked_at is not None and _is_no(claim.answer):
             moments.append(claim.unblocked_at)  # CLIENT UNBLOCK was faster than the answer
-        moments += [cut for cut in claim.cuts if cut > self.began(tenure) - BRIEF]
+        moments += [cut for cut in claim.cuts if self.is_noticed_late(cut, self.began(tenure))]
         return min(moments, default=None)
+
+    def is_noticed_late(self, ended_at, began):
+        """A connection ended, perhaps before this grant: had the server not noticed it by then?"""
+        return ended_at + BRIEF > began or self.is_paused(ended_at, began)
+
+    def stall_at(self, at):
+        """How long the server stood still around that moment: by so much its line of MONITOR, or
+        its fence, may be later than what it did."""
+        return max((last - first for first, last in self.pauses
+                    if first - CLOCK_SLACK <= at <= last + CLOCK_SLACK), default=0)
 
     def deleted_at(self, tenure, early=0, late=0):
         """When DEL was first called on it, or None."""
@@ -346,7 +358,8 @@ class _Facts:
         if claim is not None and claim.cuts:
             return True
         return (claim is not None and claim.lost_at is not None and claim.answer == PENDING
-                and not claim.is_session and claim.lost_at + BRIEF > self.began(tenure))
+                and not claim.is_session
+                and self.is_noticed_late(claim.lost_at, self.began(tenure)))
 
     def ended_at(self, tenure):
         """When it was another's, or nobody's; a little later if only the stream tells."""
@@ -378,17 +391,19 @@ def _check_end(tenure, facts, problems):
     if tenure.token not in facts.asked:
         problems.append(f"{who} got it without asking")
     followed_at = facts.followed_at(tenure)
-    is_expired = tenure.expires < facts.ended_at(tenure) + CLOCK_SLACK
+    line_slack = MONITOR_SLACK + facts.stall_at(followed_at)
+    lease_slack = CLOCK_SLACK + facts.stall_at(tenure.extended_at or facts.began(tenure))
+    is_expired = tenure.expires < facts.ended_at(tenure) + lease_slack
     if tenure.end is None:
         problems.append(f"{who} still holds it")
     elif is_expired:
         pass
     elif tenure.end == "gone":
-        if facts.deleted_at(tenure, CLOCK_SLACK, MONITOR_SLACK) is None:
+        if facts.deleted_at(tenure, CLOCK_SLACK, line_slack) is None:
             problems.append(f"{who} lost it before its lease ended, and nobody deleted it")
     else:
         let_go_at = facts.let_go_at(tenure)
-        if let_go_at is None or let_go_at > followed_at + MONITOR_SLACK:
+        if let_go_at is None or let_go_at > followed_at + line_slack:
             problems.append(f"{who} lost it by {tenure.end} before its lease ended, but neither "
                             f"released it nor died (by {followed_at}, let go {let_go_at})")
 

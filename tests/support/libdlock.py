@@ -11,6 +11,7 @@ import ctypes
 import enum
 import os
 import select
+import statistics
 import threading
 import time
 
@@ -613,12 +614,12 @@ class Started:
 
 
 def assert_in_time(call, limit_ms):
-    """The median of three times that call() takes, in milliseconds, is within the limit: a machine
-    that is busy is late now and then."""
+    """The median of five times that call() takes, in milliseconds, is within the limit: a machine
+    that is busy is late now and then. If the first two are, so is that of three: that is enough."""
     took_ms = [call(), call()]
     if max(took_ms) > limit_ms:
-        took_ms.append(call())
-    assert sorted(took_ms)[1] <= limit_ms, took_ms
+        took_ms += [call() for _ in range(3)]
+    assert statistics.median_low(took_ms) <= limit_ms, took_ms
 
 
 class Background:

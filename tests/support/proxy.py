@@ -40,6 +40,8 @@ class Pair:
 
     def __init__(self, near, far):
         self.near, self.far = near, far
+        for side in near, far:  # nothing is held back that was not told to be
+            side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.is_muted = self.is_kept = False
 
     def cut(self):

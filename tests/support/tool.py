@@ -23,6 +23,12 @@ def heed_the_keyboard():
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+# A server that is alive replies, however slow the machine is. Where none does, a test says how long
+# the tool waits: options go over this file.
+PATIENT = "io_timeout = 20s\nconnect_timeout = 20s\n"
+PATIENTLY = ["--wait", "60s"]  # of a run with a short lease, which limits its I/O timeout, too
+
+
 class Tool:
     """With a server in DLOCK_URL and a home of its own. What it has started ends with it."""
 
@@ -31,7 +37,9 @@ class Tool:
         self.env = {name: value for name, value in os.environ.items()
                     if not name.startswith(("DLOCK_", "XDG_", "LD_PRELOAD"))}
         self.env["HOME"] = str(home)
-        self.env["DLOCK_SYSTEM_CONFIG"] = ""
+        machine = self.home / "config of the machine"
+        machine.write_text(PATIENT)
+        self.env["DLOCK_SYSTEM_CONFIG"] = str(machine)
         if url is not None:
             self.env["DLOCK_URL"] = url
         self.started, self.groups = [], []
@@ -59,7 +67,8 @@ class Tool:
         trap = "trap '' TERM; " if ignores_term else ""
         # It ends by itself if a test does not end it.
         script = f'{trap}sleep 100 & echo $$ $! >"$1.new"; mv "$1.new" "$1"; wait; exit 0'
-        process = self.start("run", *options, name, "--", "sh", "-c", script, "sh", notes)
+        process = self.start("run", *PATIENTLY, *options, name, "--", "sh", "-c", script, "sh",
+                             notes)
         wait_until(lambda: notes.exists() or process.poll() is not None, "the start of the command")
         assert notes.exists(), process.communicate()
         pids = [int(pid) for pid in notes.read_text().split()]

@@ -82,6 +82,14 @@ def wait_for_extensions(client, count):
     wait_until(lambda: served(client, "extend") >= enough, f"{count} extensions")
 
 
+def outlive_the_lease(server, lease_s, holders=1):
+    """More than a lease goes by at the server, while each holder extends its lock every quarter or
+    third of it: most of that by the server's clock, so that a holder may be late."""
+    for _ in range(2):
+        wait_for_extensions(server.observer, holders)
+        server.clock.advance(0.4 * lease_s)
+
+
 def assert_nobody_waits(client):
     assert (stats(client)["waiters"], stats(client)["queues"]) == (0, 0)
 

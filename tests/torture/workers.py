@@ -6,7 +6,7 @@ import threading
 
 from support.server import _die_with_parent, wait_until
 
-END_PATIENCE_S = 20
+END_PATIENCE_S = 40
 
 
 class Worker:
