@@ -15,16 +15,6 @@ from support.waiting import A_DAY, let_turn, queue_up
 TIMEOUT_S = 60
 
 
-@pytest.fixture
-def session(server):
-    return Session(server)
-
-
-@pytest.fixture
-def other(server):
-    return Session(server)
-
-
 def lost(token, why, key="lock"):
     return ["lost", key, token, why]
 
