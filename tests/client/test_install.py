@@ -175,7 +175,8 @@ def test_cmake_finds_a_static_library_without_tls_without_openssl(prefix_without
 def prefix_without_tls(tmp_path_factory):
     """Built with -flto, too, as some distributions do."""
     folder = tmp_path_factory.mktemp("without")
-    make("install-client", "-j2", "TLS=no", "CFLAGS=-O0 -flto", f"OUT={folder}/build", f"PREFIX={folder}/all")
+    make("install-client", "-j2", "TLS=no", "CFLAGS=-O0 -flto", f"OUT={folder}/build",
+         f"PREFIX={folder}/all")
     return folder / "all"
 
 

@@ -622,13 +622,18 @@ def test_a_grant_to_a_session_is_replicated_as_any_other(session, lock, stream):
 # -- a cluster ------------------------------------------------------------------------------------
 
 
-def test_waits_of_a_slot_that_moves_are_over(cluster):
-    node = cluster.nodes[0]
-    key = cluster.key_on(0)
+def wait_and_go_away(cluster):
+    """A node, a key in it that is held, and a session that waits for the key."""
+    node, key = cluster.nodes[0], cluster.key_on(0)
     session = Session(node)
     assert Lock(node.client(), key).acquire("me", 600_000) > 0
     session.wait("you", key=key)
     session.go_away()
+    return node, key, session
+
+
+def test_waits_of_a_slot_that_moves_are_over(cluster):
+    node, key, session = wait_and_go_away(cluster)
     session.come_back()
     session.wait("they", key=key)
     cluster.move(slot_of(key), 1)
@@ -641,12 +646,7 @@ def test_waits_of_a_slot_that_moves_are_over(cluster):
 
 
 def test_waits_of_a_session_that_is_away_are_over_when_the_slot_moves(cluster):
-    node = cluster.nodes[0]
-    key = cluster.key_on(0)
-    session = Session(node)
-    assert Lock(node.client(), key).acquire("me", 600_000) > 0
-    session.wait("you", key=key)
-    session.go_away()
+    _, key, session = wait_and_go_away(cluster)
     cluster.move(slot_of(key), 1)
     [event] = session.come_back()
     assert event[:3] == ["ended", key, "you"]
