@@ -167,14 +167,16 @@ class Plan:
         return self.durations.get(file, UNKNOWN_S if file.endswith(".py") else 0.1)
 
     def _add(self, part):
+        """Long tests run once, in the part whose file "make test" runs."""
         test, rest = part.test, part.rest
         if self.scope == "test":
             self._add_files(part, test, "not long")
-        elif self.scope == "rest":
-            self._add_files(part, rest)
+            return
+        if self.scope == "rest":
             self._add_files(part, [file for file in test if has_mark(file, "long")], "long")
         else:
-            self._add_files(part, test + rest)
+            self._add_files(part, test)
+        self._add_files(part, rest, "not long")
 
     def _add_files(self, part, files, which=None):
         tests = [file for file in files if file.endswith(".py")]
@@ -233,10 +235,10 @@ class Run:
 
     def all(self):
         jobs = [*self.plan.beside, *self.plan.alone]
-        self.to_build = collections.deque(build for build in test_parts.BUILDS
-                                          if any(job.needs == build for job in jobs))
+        self.to_build = [build for build in test_parts.BUILDS
+                         if any(job.needs == build for job in jobs)]
         self.built = {None}
-        self.building = None
+        self.building = []
         at_once = min(4 * len(os.sched_getaffinity(0)), 24)
         self._run(self.plan.beside, int(os.environ.get("DLOCK_TEST_JOBS", at_once)))
         self._run(self.plan.alone, 1)
@@ -264,26 +266,29 @@ class Run:
             job.start()
 
     def _build(self):
-        """One after the other, each on all processors."""
-        if self.building and self.building.has_ended():
-            job, self.building = self.building, None
+        """One after the other, each on all processors; what is fetched, beside them."""
+        for job in [job for job in self.building if job.has_ended()]:
+            self.building.remove(job)
             job.tell()
             self.built.add(job.name)
             if not job.is_good:
                 self.not_built.add(job.name)
-        if self.to_build and not self.building:
-            name = self.to_build.popleft()
+        for name in list(self.to_build):
             command = list(test_parts.BUILDS[name])
+            if any(job.command[0] == command[0] for job in self.building):
+                continue
             if command[0] == "make":
                 command[1:1] = ["-s", f"-j{len(os.sched_getaffinity(0))}"]
             part = test_parts.Part("build", needs=None)
-            self.building = Job(part, [name], command, self.folder / f"build {name}",
-                                (0, test_parts.SKIPPED))
-            self.building.start()
+            job = Job(part, [name], command, self.folder / f"build {name}",
+                      (0, test_parts.SKIPPED))
+            self.to_build.remove(name)
+            self.building.append(job)
+            job.start()
 
     def stop(self):
         """Who is interrupted ends its servers. Who does not end is killed, and they with it."""
-        started = [job for job in [*self.running, self.building] if job and job.process]
+        started = [job for job in [*self.running, *self.building] if job.process]
         for job in started:
             job.process.send_signal(signal.SIGINT)
         deadline = time.monotonic() + PATIENCE_S

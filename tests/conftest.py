@@ -11,7 +11,7 @@ pytest_plugins = ["support.fixtures"]
 
 from support import figures  # noqa: E402
 from support.commands import Lock  # noqa: E402
-from support.server import Server, wait_until  # noqa: E402
+from support.server import Server, wait_until, with_all  # noqa: E402
 from support.stream import ReplicationStream  # noqa: E402
 
 
@@ -26,14 +26,7 @@ def start_server():
         return server.start()
 
     yield start
-    failures = []
-    for server in reversed(servers):
-        try:
-            server.destroy()
-        except AssertionError as failure:
-            failures.append(failure)
-    if failures:
-        raise failures[0]
+    with_all(reversed(servers), Server.destroy)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def servers(lend):
 
 
 @pytest.fixture
-def connect(obstacles, lend):
+def connect(relieve):
     """connect(url or server or a list of them, **options) is a client of libdlock. Unless told
     otherwise it waits so long for an answer that only a server that never answers is late. It ends
     before the servers do: what it holds is released as long as somebody is there."""
@@ -38,11 +38,7 @@ def connect(obstacles, lend):
         return clients[-1]
 
     yield make
-    for each in obstacles:
-        each.relent()
-    for server in lend.lent:
-        if server.process is None:
-            server.start(server.port)
+    relieve()
     for client in reversed(clients):
         client.free()
 

@@ -1,6 +1,6 @@
 """dlock.hpp with GCC and Clang, with and without exceptions, one fact of cpp_lock.cpp a test.
 
-Run again under the sanitizers, see scripts/run-tests: then with GCC, as the library was.
+Run again under the sanitizers, see scripts/run-tests: then once, with GCC, as the library was.
 """
 
 import os
@@ -18,10 +18,11 @@ SOURCE = ROOT / "tests/client/cpp_lock.cpp"
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wshadow",
           "-Werror"]
 BARE = ["-fno-exceptions", "-fno-rtti"]
-KINDS = {"gcc": ["g++", "-std=c++17"], "gcc, bare": ["g++", "-std=c++20", *BARE]}
-if BUILD == ROOT / "build":
-    KINDS.update({"clang": ["clang++", "-std=c++17"],
-                  "clang, bare": ["clang++", "-std=c++20", *BARE]})
+KINDS = {"gcc": ["g++", "-std=c++17"], "clang, bare": ["clang++", "-std=c++20", *BARE],
+         "gcc, bare": ["g++", "-std=c++20", *BARE], "clang": ["clang++", "-std=c++17"]}
+MORE = pytest.mark.long("each takes seconds to compile")
+COMPILED = ["gcc"] if BUILD != ROOT / "build" else [
+    "gcc", "clang, bare", *(pytest.param(kind, marks=MORE) for kind in ("gcc, bare", "clang"))]
 FACTS = re.findall(r"FACT\((\w+)\),", SOURCE.read_text())
 THROWS = ["errors_can_be_thrown", "without_memory_functions_fail_and_nothing_ends"]
 ENDS = "a_value_that_is_not_there_ends_the_program"
@@ -35,7 +36,7 @@ def build(made, kind, source):
                     f"-I{ROOT}/client/include", source, BUILD / "libdlock.a", *tls], check=True)
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=COMPILED)
 def program(request, tmp_path_factory):
     """cpp_lock as this compiler makes it, and whether it has no exceptions."""
     made = tmp_path_factory.mktemp("cpp") / "cpp_lock"

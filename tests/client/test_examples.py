@@ -1,5 +1,6 @@
 """The examples, built with what pkg-config says of an installation, linked both ways, and run."""
 
+import functools
 import os
 import re
 import subprocess
@@ -24,25 +25,40 @@ NEEDS = {"flash_sale": "hiredis", "fenced_redis": "hiredis", "fenced_sqlite": "s
          "libuv_loop": "libuv"}
 NEEDS_FLAGS = {"libev_loop": ["-lev", "-lm"]}  # has no file for pkg-config
 KINDS = ["shared", "static"]
+# One program for each set of libraries that it may be linked with statically.
+STATIC = ["quick_start", "flash_sale", "fenced_sqlite", "libuv_loop", "libev_loop", "coroutine"]
+BUILT = [*((name, "shared") for name in PROGRAMS), *((name, "static") for name in STATIC)]
 PATIENCE_S = 50
 PATIENT = "io_timeout_ms=20000&connect_timeout_ms=20000"  # a slow machine is no silent server
 
 
-def build(prefix, path, name, kind):
-    """Users need no option of ours, and libraries of others only for what they do themselves."""
-    packages = ["dlock", NEEDS[name]] if name in NEEDS else ["dlock"]
-    static = ["--static"] if kind == "static" else []
-    packages = [f"{each}-static" if static and each == "libuv" else each for each in packages]
-    flags = pkg_config(prefix, *static, "--cflags", "--libs", *packages)
+def packages_of(name):
+    return ["dlock", NEEDS[name]] if name in NEEDS else ["dlock"]
+
+
+def compile_one(prefix, folder, name):
+    """The compiler with its flags, and the objects. Users need no option of ours."""
+    compiler, sources = ["cc"], [EXAMPLES / f"{name}.c"]
     if name in CPP:
         standard, source = CPP[name]
         compiler, sources = ["c++", standard], [source]
-    else:
-        common = [EXAMPLES / "fenced_writer.c"] if name in FENCED else []
-        compiler, sources = ["cc"], [*common, EXAMPLES / f"{name}.c"]
+    elif name in FENCED:
+        sources.append(EXAMPLES / "fenced_writer.c")
+    folder.mkdir()
+    subprocess.run([*compiler, *STRICT, "-c", *sources,
+                    *pkg_config(prefix, "--cflags", *packages_of(name))], cwd=folder, check=True)
+    return compiler, list(folder.iterdir())
+
+
+def link(prefix, path, name, kind, compiler, objects):
+    """Users need libraries of others only for what they do themselves."""
+    static = ["--static"] if kind == "static" else []
+    packages = [f"{each}-static" if static and each == "libuv" else each
+                for each in packages_of(name)]
+    flags = pkg_config(prefix, *static, "--libs", *packages)
     # What the static libc says about getaddrinfo() is no concern of ours.
-    subprocess.run([*compiler, *STRICT, *(["-static"] if static else []), "-o", path,
-                    *sources, *flags, *NEEDS_FLAGS.get(name, [])], check=True,
+    subprocess.run([*compiler, *(["-static"] if static else []), "-o", path, *objects, *flags,
+                    *NEEDS_FLAGS.get(name, [])], check=True,
                    stderr=subprocess.DEVNULL if static else None)
 
 
@@ -56,13 +72,14 @@ def prefix(tmp_path_factory):
 @pytest.fixture(scope="module")
 def built(prefix, tmp_path_factory):
     """built(name, kind): the program that is linked this way. Each is built when it is needed."""
-    folders = {kind: tmp_path_factory.mktemp(f"{kind} programs") for kind in KINDS}
+    folders = {kind: tmp_path_factory.mktemp(f"{kind} programs") for kind in (*KINDS, "compiled")}
+    compiled = functools.cache(
+        lambda name: compile_one(prefix, folders["compiled"] / name, name))
 
+    @functools.cache
     def path_of(name, kind):
-        path = folders[kind] / name
-        if not path.exists():
-            build(prefix, path, name, kind)
-        return path
+        link(prefix, folders[kind] / name, name, kind, *compiled(name))
+        return folders[kind] / name
     return path_of
 
 
@@ -99,10 +116,10 @@ def url_of(server):
     return f"redis://127.0.0.1:{server.port}?{PATIENT}"
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_can_be_linked_in_both_ways(built, name):
-    assert "[libdlock.so.1]" in output("readelf", "-d", built(name, "shared"))
-    assert "NEEDED" not in output("readelf", "-d", built(name, "static"))
+@pytest.mark.parametrize("name, kind", BUILT)
+def test_a_program_can_be_linked_in_both_ways(built, name, kind):
+    needed = output("readelf", "-d", built(name, kind))
+    assert "[libdlock.so.1]" in needed if kind == "shared" else "NEEDED" not in needed
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -348,8 +365,7 @@ def test_a_guarded_counter_that_is_let_in_nowhere_says_where_it_looked(run, fake
     assert f"127.0.0.1:{server.port}" in complaints
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name, kind", BUILT)
 def test_a_program_that_is_called_in_a_wrong_way_says_so_by_its_exit_code(run, name, kind):
     assert run(name, kind=kind)[0] == 2
 

@@ -3,14 +3,13 @@ mistake, and one reply too many is never read as the reply to another request.""
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 
+from support.fake_server import FakeServer
 from support.libdlock import State, Status
 from support.server import ROOT, wait_until
 
@@ -37,24 +36,12 @@ print(json.dumps({"status": status, "error": error, "state": state,
 """
 
 
-class Hostile:
+class Hostile(FakeServer):
     """Sends the same to everybody who has said something: first this, then that for ever."""
 
     def __init__(self, first, flood=b"", pause=0):
         self.first, self.flood, self.pause = first, flood, pause
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.url = f"redis://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.connections = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            self.connections.append(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        super().__init__(None)
 
     def _serve(self, connection):
         try:
@@ -67,23 +54,13 @@ class Hostile:
         except OSError:
             pass
 
-    def close(self):
-        self.listener.close()
-        for connection in self.connections:
-            connection.close()
-
 
 @pytest.fixture
-def hostile():
-    servers = []
-
+def hostile(obstacles):
     def make(*arguments):
-        servers.append(Hostile(*arguments))
-        return servers[-1]
-
-    yield make
-    for server in servers:
-        server.close()
+        obstacles.append(Hostile(*arguments))
+        return obstacles[-1]
+    return make
 
 
 def acquire_from(server, wait_ms, io_ms):

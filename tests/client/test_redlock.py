@@ -111,13 +111,17 @@ def test_nobody_waits_for_a_silent_minority(connect, servers, silent, count, is_
         assert lock.release() == Status.OK
 
 
+def take(lock, times):
+    for _ in range(times):
+        assert lock.acquire() == Status.OK
+        lock.release()
+
+
 def test_a_server_that_came_back_is_used_again(connect, servers):
     lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=LEASE_MS)
     port = servers[0].port
     servers[0].kill()
-    for _ in range(10):
-        assert lock.acquire() == Status.OK
-        lock.release()
+    take(lock, times=10)
     servers[0].start(port)
 
     def is_used_again():
@@ -133,9 +137,7 @@ def test_a_skipped_server_is_asked_when_the_others_cannot_decide(connect, server
     lock = connect(servers[:3], io_timeout_ms=LONG_IO_MS).lock()
     port = servers[0].port
     servers[0].kill()
-    for _ in range(50):
-        assert lock.acquire() == Status.OK
-        lock.release()
+    take(lock, times=50)
     servers[0].start(port)
     servers[1].kill()
     assert lock.acquire() == Status.OK, lock.error

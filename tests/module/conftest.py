@@ -4,6 +4,7 @@ import pytest
 
 from support.cluster import Cluster
 from support.server import Server, destroy_all, running
+from support.session import Session
 from support.shared import SharedServer
 from support.waiting import end_sessions, flush_until_quiet
 
@@ -45,12 +46,6 @@ def start_server():
     destroy_all(reversed(servers))
 
 
-@pytest.fixture(scope="session")
-def shared_cluster():
-    with running(Cluster()) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def cluster(shared_cluster):
     """Three masters, the same for all tests: empty and quiet. Slots may have other owners."""
@@ -66,6 +61,16 @@ def lonely():
     """A cluster of one node."""
     with running(Cluster(masters=1)) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def session(server):
+    return Session(server)
+
+
+@pytest.fixture
+def other(server):
+    return Session(server)
 
 
 class Events:

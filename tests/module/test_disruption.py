@@ -332,17 +332,23 @@ def test_a_waiter_that_dies_takes_the_commands_behind_it_along(server, lock):
     assert lock.client.exists("trace") == 0
 
 
-@pytest.mark.parametrize("how", ["ERROR", "TIMEOUT"])
-def test_who_comes_and_is_served_and_unblocked_in_one_turn_gets_one_answer(server, lock, how):
-    """Nobody waited before."""
+def come_and_be_served(server, lock, then, more=""):
+    """The connection of a waiter that comes, is served, and has this command applied to its id, all
+    in one turn. Nobody waited before."""
     lock.acquire("me", 60_000)
-    waiter, releaser, unblocker = (Bare(server) for _ in range(3))
+    waiter, releaser, other = (Bare(server) for _ in range(3))
     waiter.send("CLIENT ID")
     client_id = int(waiter.read()[0][1:])
     in_one_turn_of_many(
-        server, (waiter, "DLOCK.ACQUIRE lock waiter PX 60000 WAIT 60000"),
-        (releaser, "DLOCK.RELEASE lock me"), (unblocker, f"CLIENT UNBLOCK {client_id} {how}"))
-    assert releaser.read() + unblocker.read() == [b":1", b":1"]
+        server, (waiter, f"DLOCK.ACQUIRE lock waiter PX 60000 WAIT 60000{more}"),
+        (releaser, "DLOCK.RELEASE lock me"), (other, then.format(client_id)))
+    assert releaser.read() + other.read() == [b":1", b":1"]
+    return waiter
+
+
+@pytest.mark.parametrize("how", ["ERROR", "TIMEOUT"])
+def test_who_comes_and_is_served_and_unblocked_in_one_turn_gets_one_answer(server, lock, how):
+    waiter = come_and_be_served(server, lock, f"CLIENT UNBLOCK {{}} {how}")
     waiter.send("PING")
     answer, pong = waiter.read(2)
     assert pong == b"+PONG", "two answers"
@@ -354,12 +360,5 @@ def test_who_comes_and_is_served_and_unblocked_in_one_turn_gets_one_answer(serve
 
 @pytest.mark.parametrize("is_session", [False, True], ids=["plain", "session"])
 def test_who_comes_and_is_served_and_killed_in_one_turn_keeps_nothing(server, lock, is_session):
-    lock.acquire("me", 60_000)
-    waiter, releaser, killer = (Bare(server) for _ in range(3))
-    waiter.send("CLIENT ID")
-    client_id = int(waiter.read()[0][1:])
-    in_one_turn_of_many(
-        server, (waiter, "DLOCK.ACQUIRE lock waiter PX 60000 WAIT 60000" + " SESSION" * is_session),
-        (releaser, "DLOCK.RELEASE lock me"), (killer, f"CLIENT KILL ID {client_id}"))
-    assert releaser.read() + killer.read() == [b":1", b":1"]
+    come_and_be_served(server, lock, "CLIENT KILL ID {}", " SESSION" * is_session)
     wait_until(lambda: lock.info() is None, "the lock to be taken back")

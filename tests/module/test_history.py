@@ -60,6 +60,11 @@ class Story:
         if event:
             self.history.events.append(Event("release", claim.key, claim.token))
 
+    def passes(self, at, claim, to, **grant):
+        """One releases the lock, and the other gets it."""
+        self.releases(at, claim, event=False)
+        self.granted(at, to, **grant)
+
     def deleted(self, at, key="k"):
         self.history.commands.append(Command(at + self.START, "DEL", key))
         self.gone(key)
@@ -88,10 +93,8 @@ def hand_over(story, first_at=1, second_at=2):
 
 def test_a_good_history_has_no_problems(story):
     a, b, c = hand_over(story)
-    story.releases(3, a, event=False)
-    story.granted(3, b)
-    story.releases(4, b, event=False)
-    story.granted(4, c)
+    story.passes(3, a, b)
+    story.passes(4, b, c)
     story.releases(5, c)
     again = story.asks(6, "d")
     story.granted(6, again)
@@ -128,8 +131,7 @@ def test_an_extension_counts_from_its_own_time(story):
 def test_a_grant_whose_lease_ended_untold_may_be_answered_with_null(story):
     a, b, c = hand_over(story)
     c.lost_at = story.START + 2.5
-    story.releases(3, a, event=False)
-    story.granted(3, b, told=False, lease=0.05)
+    story.passes(3, a, b, told=False, lease=0.05)
     story.told(3.2, b, None)
     story.ended(3.2, b)
     assert story.problems() == []
@@ -139,8 +141,7 @@ def test_a_dead_session_may_be_followed(story):
     a, b, c = hand_over(story)
     a.is_session, a.lost_at = True, story.START + 3
     story.granted(3.001, b)
-    story.releases(4, b, event=False)
-    story.granted(4, c)
+    story.passes(4, b, c)
     story.deleted(5)
     assert story.problems() == []
 
@@ -148,8 +149,7 @@ def test_a_dead_session_may_be_followed(story):
 def test_a_holder_that_died_untold_may_be_followed(story):
     a, b, c = hand_over(story)
     b.lost_at = story.START + 2.9
-    story.releases(3, a, event=False)
-    story.granted(3, b, told=False)
+    story.passes(3, a, b, told=False)
     story.granted(3.001, c)
     story.releases(4, c)
     assert story.problems() == []
@@ -158,8 +158,7 @@ def test_a_holder_that_died_untold_may_be_followed(story):
 def test_a_waiter_that_left_may_be_passed(story):
     a, b, c = hand_over(story)
     b.lost_at = story.START + 2.5
-    story.releases(3, a, event=False)
-    story.granted(3, c)
+    story.passes(3, a, c)
     story.releases(4, c)
     assert story.problems() == []
 
@@ -168,8 +167,7 @@ def test_a_string_may_be_followed_when_it_was_released(story):
     a = story.asks(0, "a", is_string=True)
     story.string(0, a)
     b = story.asks(1, "b", wait_ms=60_000)
-    story.releases(2, a, event=False)
-    story.granted(2, b)
+    story.passes(2, a, b)
     story.releases(3, b)
     assert story.problems() == []
 
@@ -184,10 +182,8 @@ def the_problem(story):
 
 def test_a_fence_that_does_not_grow_is_found(story):
     a, b, c = hand_over(story)
-    story.releases(3, a, event=False)
-    story.granted(3, b)
-    story.releases(4, b, event=False)
-    story.granted(4, c, fence=b.answer - 1)
+    story.passes(3, a, b)
+    story.passes(4, b, c, fence=b.answer - 1)
     story.releases(5, c)
     assert "is not above" in story.problems()[0]
 
@@ -259,8 +255,7 @@ def test_a_lease_cut_short_is_found(story):
     a, b, c = hand_over(story)
     story.gone()
     story.granted(3, b)
-    story.releases(4, b, event=False)
-    story.granted(4, c)
+    story.passes(4, b, c)
     story.releases(5, c)
     assert the_problem(story) == "k: a lost it before its lease ended, and nobody deleted it"
 
@@ -280,10 +275,8 @@ def test_a_grant_nobody_asked_for_is_found(story):
 
 def test_a_waiter_that_is_overtaken_is_found(story):
     a, b, c = hand_over(story)
-    story.releases(3, a, event=False)
-    story.granted(3, c)
-    story.releases(4, c, event=False)
-    story.granted(4, b)
+    story.passes(3, a, c)
+    story.passes(4, c, b)
     story.releases(5, b)
     assert the_problem(story) == "k: c overtook b"
 
@@ -291,8 +284,7 @@ def test_a_waiter_that_is_overtaken_is_found(story):
 def test_a_waiter_that_is_overtaken_and_never_served_is_found(story):
     a, b, c = hand_over(story)
     b.wait_ms = 4_000
-    story.releases(3, a, event=False)
-    story.granted(3, c)
+    story.passes(3, a, c)
     story.told(5.1, b, None)
     story.releases(6, c)
     assert the_problem(story) == "k: c overtook b"
@@ -304,8 +296,7 @@ def test_a_plain_acquire_that_overtakes_is_found(story):
     thief = story.asks(3, "thief")
     story.deleted(3)
     story.granted(3, thief)
-    story.releases(4, thief, event=False)
-    story.granted(4, b)
+    story.passes(4, thief, b)
     story.releases(5, b)
     assert the_problem(story) == "k: thief overtook b"
 
@@ -533,8 +524,7 @@ def test_a_writer_does_not_wait_beside_a_free_lock_while_a_reader_is_left(story)
     one, other = readers(story, None, None)
     writer = story.asks(2, "writer", wait_ms=20_000)
     story.releases(3, one)
-    story.releases(8, other, event=False)
-    story.granted(8, writer)
+    story.passes(8, other, writer)
     story.releases(9, writer)
     assert check(story.history) == []
 
@@ -547,10 +537,8 @@ def test_a_writer_does_not_wait_beside_a_free_lock_while_a_reader_is_left(story)
 def test_only_a_waiter_whose_session_was_cut_off_may_be_passed_over(story, cuts, problems):
     a, b, c = hand_over(story)
     b.cuts = [story.START + cut for cut in cuts]
-    story.releases(4, a, event=False)
-    story.granted(4, c)
-    story.releases(5, c, event=False)
-    story.granted(5, b)
+    story.passes(4, a, c)
+    story.passes(5, c, b)
     story.releases(6, b)
     assert story.problems() == problems
 
@@ -560,11 +548,9 @@ def test_only_a_waiter_whose_session_was_cut_off_may_be_passed_over(story, cuts,
 def test_only_a_grant_to_a_session_that_was_cut_off_is_taken_back(story, cuts, is_right):
     a, b, c = hand_over(story)
     b.cuts = [story.START + cut for cut in cuts]
-    story.releases(3, a, event=False)
-    story.granted(3, b, told=False)
+    story.passes(3, a, b, told=False)
     story.granted(3.1, c)
-    story.releases(4, c, event=False)
-    story.granted(4, b)
+    story.passes(4, c, b)
     story.releases(5, b)
     assert (story.problems() == []) == is_right
 

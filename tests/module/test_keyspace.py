@@ -216,16 +216,21 @@ def test_a_lock_shows_its_size_and_encoding(lock):
     assert lock.client.object("idletime", "lock") < 10  # seconds, of a clock that ticks seldom
 
 
-@pytest.mark.parametrize("change", [lambda lock: lock.acquire("me", 90_000),
-                                    lambda lock: lock.extend("me")])
-def test_an_extension_of_a_watched_lock_aborts_no_transaction(server, lock, change):
-    lock.acquire("me", 10_000)
+def execute_over(server, lock, change):
+    """What a transaction comes to if the lock that it watches is changed before its EXEC."""
     with server.client().pipeline() as pipe:
         pipe.watch("lock")
         assert change(lock)
         pipe.multi()
         pipe.ping()
-        assert pipe.execute() == [True]
+        return pipe.execute()
+
+
+@pytest.mark.parametrize("change", [lambda lock: lock.acquire("me", 90_000),
+                                    lambda lock: lock.extend("me")])
+def test_an_extension_of_a_watched_lock_aborts_no_transaction(server, lock, change):
+    lock.acquire("me", 10_000)
+    assert execute_over(server, lock, change) == [True]
 
 
 @pytest.mark.parametrize("is_held, change", [
@@ -235,13 +240,8 @@ def test_an_extension_of_a_watched_lock_aborts_no_transaction(server, lock, chan
 def test_a_change_of_a_watched_lock_aborts_the_transaction(server, lock, is_held, change):
     if is_held:
         lock.acquire("me", 10_000)
-    with server.client().pipeline() as pipe:
-        pipe.watch("lock")
-        assert change(lock)
-        pipe.multi()
-        pipe.ping()
-        with pytest.raises(redis.WatchError):
-            pipe.execute()
+    with pytest.raises(redis.WatchError):
+        execute_over(server, lock, change)
 
 
 @pytest.mark.parametrize("no_change", [

@@ -6,21 +6,10 @@ import redis
 
 from support.commands import Lock, Locks, details_of, line_at, stats, tokens_at
 from support.server import wait_until
-from support.session import Session
 from support.turn import in_one_turn
 from support.waiting import assert_nobody_waits, let_turn, queue_up
 
 BOTH = ["a", "b"]
-
-
-@pytest.fixture
-def session(server):
-    return Session(server)
-
-
-@pytest.fixture
-def other(server):
-    return Session(server)
 
 
 @pytest.fixture

@@ -37,13 +37,18 @@ def evict_some(client):
     assert client.info("stats")["evicted_keys"] > 0
 
 
-@pytest.mark.parametrize("policy", EVICTING)
-def test_under_eviction_a_lock_is_there_or_truly_gone(server, client, policy):
-    """Whichever locks are evicted: each answers as what it is, and nothing breaks."""
+def locks_under_eviction(client, policy):
     client.config_set("maxmemory-policy", policy)
     locks = [Lock(client, f"lock:{i}") for i in range(300)]
     fences = [lock.acquire("me", 600_000) for lock in locks]
     evict_some(client)
+    return locks, fences
+
+
+@pytest.mark.parametrize("policy", EVICTING)
+def test_under_eviction_a_lock_is_there_or_truly_gone(server, client, policy):
+    """Whichever locks are evicted: each answers as what it is, and nothing breaks."""
+    locks, fences = locks_under_eviction(client, policy)
     for lock, fence in zip(locks, fences):
         info = lock.info()
         if info is None:
@@ -56,10 +61,7 @@ def test_under_eviction_a_lock_is_there_or_truly_gone(server, client, policy):
 
 @pytest.mark.parametrize("policy", HARMLESS)
 def test_a_policy_for_keys_with_a_ttl_evicts_no_lock(server, client, policy):
-    client.config_set("maxmemory-policy", policy)
-    locks = [Lock(client, f"lock:{i}") for i in range(300)]
-    fences = [lock.acquire("me", 600_000) for lock in locks]
-    evict_some(client)
+    locks, fences = locks_under_eviction(client, policy)
     assert [fence_at(client, lock.key) for lock in locks] == fences
 
 

@@ -15,16 +15,6 @@ from support.waiting import A_DAY, let_turn, queue_up
 TIMEOUT_S = 60
 
 
-@pytest.fixture
-def session(server):
-    return Session(server)
-
-
-@pytest.fixture
-def other(server):
-    return Session(server)
-
-
 def lost(token, why, key="lock"):
     return ["lost", key, token, why]
 
@@ -576,7 +566,8 @@ def test_a_hold_whose_slot_moves_is_lost_here_and_held_there(cluster):
 
 # -- many -----------------------------------------------------------------------------------------
 
-MANY = 100_000
+MANY = 30_000
+FLUSHED = 100_000  # forgotten quickly, as nothing is stored any more
 
 
 @pytest.fixture
@@ -586,9 +577,9 @@ def bare(server):
     bare.close()
 
 
-def hold_many(bare, session, options="SESSION"):
+def hold_many(bare, session, options="SESSION", count=MANY):
     replies = send_all(bare, [f"DLOCK.ACQUIRE lock:{i} me VIA {session.name} {options}"
-                              for i in range(MANY)])
+                              for i in range(count)])
     assert all(reply.startswith(b":") for reply in replies)
 
 
@@ -617,9 +608,9 @@ def test_holds_with_grace_end_in_portions(session, client, clock, bare):
 
 
 def test_the_losses_of_a_flush_are_told_in_portions(session, client, clock, bare):
-    hold_many(bare, session)
+    hold_many(bare, session, count=FLUSHED)
     assert_in_portions(client, clock, "session_holds", lambda: client.flushall(asynchronous=True))
-    assert stats(client)["events_unacknowledged"] == MANY
+    assert stats(client)["events_unacknowledged"] == FLUSHED
 
 
 def test_the_waits_of_a_session_end_in_portions(session, client, clock, bare):

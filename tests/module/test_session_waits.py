@@ -14,14 +14,11 @@ from support.waiting import A_DAY, Waiting, let_turn, queue_up
 TIMEOUT_S = 60
 
 
-@pytest.fixture
-def session(server):
-    return Session(server)
-
-
-@pytest.fixture
-def other(server):
-    return Session(server)
+def queue_two(lock, session, other):
+    """For the lock that "me" holds."""
+    lock.acquire("me")
+    session.wait("first")
+    other.wait("second")
 
 
 def granted(events):
@@ -267,9 +264,7 @@ def test_waiters_of_sessions_do_not_count_as_clients(server, session, lock):
 
 
 def test_a_session_that_is_away_is_passed_over(session, other, lock):
-    lock.acquire("me")
-    session.wait("first")
-    other.wait("second")
+    queue_two(lock, session, other)
     session.go_away()
     assert order(lock) == ["second"]
     assert lock.info()["waiters"] == 2
@@ -287,9 +282,7 @@ def test_a_free_lock_goes_to_others_than_those_that_are_away(session, lock):
 
 
 def test_a_session_that_comes_back_has_its_old_places(session, other, lock):
-    lock.acquire("me")
-    session.wait("first")
-    other.wait("second")
+    queue_two(lock, session, other)
     session.wait("third")
     session.go_away()
     session.come_back()
@@ -306,9 +299,7 @@ def test_a_free_lock_goes_to_the_session_that_comes_back(session, lock):
 
 
 def test_a_connection_cut_and_back_in_one_turn_keeps_its_places(server, session, other, lock):
-    lock.acquire("me")
-    session.wait("first")
-    other.wait("second")
+    queue_two(lock, session, other)
     session.park()
     in_one_turn(lock.client, ("CLIENT", "KILL", "ID", session.id),
                 ("DLOCK.SESSION", session.name, "PX", 60_000), ("DLOCK.RELEASE", "lock", "me"))
@@ -318,9 +309,7 @@ def test_a_connection_cut_and_back_in_one_turn_keeps_its_places(server, session,
 
 
 def test_a_session_cut_in_the_turn_of_the_release_is_passed_over(session, other, lock):
-    lock.acquire("me")
-    session.wait("first")
-    other.wait("second")
+    queue_two(lock, session, other)
     session.park()
     in_one_turn(lock.client, ("CLIENT", "KILL", "ID", session.id), ("DLOCK.RELEASE", "lock", "me"))
     assert other.event()[:3] == ["granted", "lock", "second"]
@@ -340,9 +329,7 @@ def test_a_request_of_a_session_that_is_away_waits_beside_the_line(session, lock
 
 def test_a_grant_that_was_never_written_is_taken_back(session, other, lock):
     """The connection of the session ends in the turn of the grant."""
-    lock.acquire("me")
-    session.wait("first")
-    other.wait("second")
+    queue_two(lock, session, other)
     session.park()
     in_one_turn(lock.client, ("DLOCK.RELEASE", "lock", "me"), ("CLIENT", "KILL", "ID", session.id))
     assert other.event()[:3] == ["granted", "lock", "second"]
@@ -635,13 +622,18 @@ def test_a_grant_to_a_session_is_replicated_as_any_other(session, lock, stream):
 # -- a cluster ------------------------------------------------------------------------------------
 
 
-def test_waits_of_a_slot_that_moves_are_over(cluster):
-    node = cluster.nodes[0]
-    key = cluster.key_on(0)
+def wait_and_go_away(cluster):
+    """A node, a key in it that is held, and a session that waits for the key."""
+    node, key = cluster.nodes[0], cluster.key_on(0)
     session = Session(node)
     assert Lock(node.client(), key).acquire("me", 600_000) > 0
     session.wait("you", key=key)
     session.go_away()
+    return node, key, session
+
+
+def test_waits_of_a_slot_that_moves_are_over(cluster):
+    node, key, session = wait_and_go_away(cluster)
     session.come_back()
     session.wait("they", key=key)
     cluster.move(slot_of(key), 1)
@@ -654,12 +646,7 @@ def test_waits_of_a_slot_that_moves_are_over(cluster):
 
 
 def test_waits_of_a_session_that_is_away_are_over_when_the_slot_moves(cluster):
-    node = cluster.nodes[0]
-    key = cluster.key_on(0)
-    session = Session(node)
-    assert Lock(node.client(), key).acquire("me", 600_000) > 0
-    session.wait("you", key=key)
-    session.go_away()
+    _, key, session = wait_and_go_away(cluster)
     cluster.move(slot_of(key), 1)
     [event] = session.come_back()
     assert event[:3] == ["ended", key, "you"]

@@ -13,11 +13,6 @@ ID = "0123456789abcdef"
 TIMEOUT_S = 60
 
 
-@pytest.fixture
-def session(server):
-    return Session(server)
-
-
 def sessions(client):
     return stats(client)["sessions"]
 

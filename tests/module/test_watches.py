@@ -9,11 +9,6 @@ from support.turn import in_one_turn
 from support.waiting import let_turn, queue_up
 
 
-@pytest.fixture
-def session(server):
-    return Session(server)
-
-
 def changed(holder, key="lock"):
     return ["changed", key, holder]
 

@@ -93,7 +93,7 @@ def loop(form):
 
 
 @pytest.fixture
-def connect(obstacles, lend, form, loop):
+def connect(relieve, form, loop):
     """connect(server or URL, **options) is a Client. Unless told otherwise it waits so long for a
     reply that only a server that never replies is late. It ends before the servers do."""
     clients = []
@@ -111,11 +111,7 @@ def connect(obstacles, lend, form, loop):
         return clients[-1]
 
     yield make
-    for each in obstacles:
-        each.relent()
-    for server in lend.lent:
-        if server.process is None:
-            server.start(server.port)
+    relieve()
     for client in clients:
         client.close()
 

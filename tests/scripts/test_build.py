@@ -4,8 +4,6 @@ import os
 import shutil
 import subprocess
 
-import pytest
-
 from support.server import ROOT
 
 
@@ -90,17 +88,6 @@ def test_nothing_is_installed_twice(tmp_path):
     done = subprocess.run([ROOT / "scripts/bootstrap", "test"], env=env, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert (done.returncode, done.stdout) == (0, "")
-
-
-@pytest.mark.parametrize("lto", ["-flto", "-flto -ffat-lto-objects"])
-def test_the_static_library_has_only_public_names_with_any_flags(tmp_path, lto):
-    library = tmp_path / "libdlock.a"
-    code, said = make("-j2", f"OUT={tmp_path}", f"CFLAGS=-O0 {lto}", library)
-    assert code == 0, said
-    names = subprocess.run(["gcc-nm", "--defined-only", "--extern-only", library], check=True,
-                           text=True, stdout=subprocess.PIPE).stdout.split("\n")
-    names = [line.split()[2] for line in names if len(line.split()) == 3]
-    assert names and [name for name in names if not name.startswith("dlock_")] == []
 
 
 def test_run_tests_explains_itself():

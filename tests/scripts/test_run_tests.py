@@ -92,6 +92,8 @@ def test_long_tests_and_the_rest_are_left_to_test_all(tmp_path, monkeypatch):
                 for job in plan.beside + plan.alone]
     assert jobs("test") == [(["one.py", "two.py"], "not alone and not long"),
                             (["one.py"], "alone and not long")]
-    assert jobs("rest") == [(["three.py"], "not alone"), (["one.py"], "not alone and long"),
+    assert jobs("rest") == [(["one.py"], "not alone and long"),
+                            (["three.py"], "not alone and not long"),
                             (["one.py"], "alone and long")]
-    assert jobs("all") == [(["one.py", "two.py", "three.py"], "not alone"), (["one.py"], "alone")]
+    assert jobs("all") == [(["one.py", "two.py"], "not alone"),
+                           (["three.py"], "not alone and not long"), (["one.py"], "alone")]

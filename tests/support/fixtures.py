@@ -6,7 +6,7 @@ from support.cluster import Cluster
 from support.fake_server import FakeServer
 from support.proxy import Proxy
 from support.sentinel import SentinelSet
-from support.server import free_port, running
+from support.server import free_port, running, with_all
 from support.shared import SharedServer
 from support.tls import Authority, tls_options
 
@@ -33,14 +33,7 @@ def lend(shared_servers):
 
     lend_some.lent = lent
     yield lend_some
-    failures = []
-    for each in shared_servers[:len(lent)]:
-        try:
-            each.give_back()
-        except AssertionError as failure:
-            failures.append(failure)
-    if failures:
-        raise failures[0]
+    with_all(shared_servers[:len(lent)], SharedServer.give_back)
 
 
 @pytest.fixture
@@ -50,6 +43,18 @@ def obstacles(start_server):
     yield made
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def relieve(obstacles, lend):
+    """relieve(): obstacles relent and servers are up again, so that clients end in peace."""
+    def relieve_all():
+        for each in obstacles:
+            each.relent()
+        for server in lend.lent:
+            if server.process is None:
+                server.start(server.port)
+    return relieve_all
 
 
 @pytest.fixture

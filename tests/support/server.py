@@ -141,19 +141,28 @@ def _die_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def destroy_all(servers):
-    """Every one of them; then the first complaint, if there is one. What was killed before has a
-    log to look at all the same."""
+def with_all(things, action):
+    """Does this with every one of them; then raises the first complaint, if there is one."""
     failures = []
-    for server in servers:
+    for each in things:
+        try:
+            action(each)
+        except AssertionError as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]
+
+
+def destroy_all(servers):
+    """What was killed before has a log to look at all the same."""
+    def destroy(server):
         try:
             server.check_log()
             server.destroy()
-        except AssertionError as failure:
-            failures.append(failure)
+        except AssertionError:
             server.kill()
-    if failures:
-        raise failures[0]
+            raise
+    with_all(servers, destroy)
 
 
 class Server:

@@ -7,14 +7,13 @@ and g for guarded writes. Both kinds of workers take the same locks.
 
 import pathlib
 import random
-import signal
 import sys
 import threading
 import time
 
 import records
 from records import MS
-from redis_py_worker import DONE, IN_DOUBT, OK, REFUSED, History, now_ns
+from redis_py_worker import DONE, IN_DOUBT, OK, REFUSED, begin, now_ns, run_all
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "client/python"))
 
@@ -159,20 +158,11 @@ class Visitor(threading.Thread):
 
 
 def main():
-    settings = dict(word.split("=", 1) for word in sys.argv[1:])
-    settings["is_over"] = False
-    signal.signal(signal.SIGTERM, lambda *_: settings.update(is_over=True))
-    history = History(settings["history"])
-    history.add(records.START)
-    threading.Thread(target=history.watch_stalls, daemon=True).start()
+    settings, history = begin()
     # A call may make a connection, and then send: half of the checker's bound for each.
     client = dlock.Client(settings["url"], session_timeout=int(settings["lease_ms"]) / 1000,
                           io_timeout=int(settings["io_timeout_ms"]) / 2000)
-    visitors = [Visitor(settings, history, client, i) for i in range(int(settings["threads"]))]
-    for visitor in visitors:
-        visitor.start()
-    for visitor in visitors:
-        visitor.join()
+    run_all([Visitor(settings, history, client, i) for i in range(int(settings["threads"]))])
     history.add(records.END)
     client.close()
     history.add(records.FREED)

@@ -124,18 +124,27 @@ class User(threading.Thread):
         self.history.add(records.WRITTEN, self.number, name, result, self.last_id)
 
 
-def main():
+def begin():
+    """Settings and history of this process, whose threads end when settings["is_over"]."""
     settings = dict(word.split("=", 1) for word in sys.argv[1:])
     settings["is_over"] = False
     signal.signal(signal.SIGTERM, lambda *_: settings.update(is_over=True))
     history = History(settings["history"])
     history.add(records.START)
     threading.Thread(target=history.watch_stalls, daemon=True).start()
-    users = [User(settings, history, i) for i in range(int(settings["threads"]))]
-    for user in users:
-        user.start()
-    for user in users:
-        user.join()
+    return settings, history
+
+
+def run_all(threads):
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def main():
+    settings, history = begin()
+    run_all([User(settings, history, i) for i in range(int(settings["threads"]))])
     history.add(records.END)
     history.add(records.FREED)
 

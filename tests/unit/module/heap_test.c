@@ -98,18 +98,22 @@ TEST(two_that_leave_in_a_row_leave_the_earliest_in_front) {
     free(all.nodes);
 }
 
+/* The entry leaves if it is in, and comes with a new key if it is not. */
+static void toggle(heap *all, bool *is_in, size_t number) {
+    if (is_in[number]) {
+        heap_remove(all, &entries[number]);
+    } else {
+        entries[number].key = (int64_t)(unit_random() % 100);
+        heap_add(all, &entries[number]);
+    }
+    is_in[number] = !is_in[number];
+}
+
 TEST(any_may_leave_at_any_time) {
     heap all = {.count = 0};
     bool is_in[MANY] = {false};
     for (int i = 0; i < 3000; i++) {
-        size_t number = unit_random() % (i < 2000 ? MANY : 8);
-        if (is_in[number]) {
-            heap_remove(&all, &entries[number]);
-        } else {
-            entries[number].key = (int64_t)(unit_random() % 100);
-            heap_add(&all, &entries[number]);
-        }
-        is_in[number] = !is_in[number];
+        toggle(&all, is_in, unit_random() % (i < 2000 ? MANY : 8));
         check_places(&all);
     }
     free(all.nodes);
@@ -138,14 +142,7 @@ TEST(the_lowest_are_found_in_order) {
     bool is_in[MANY] = {false};
     check_lowest(&all, 10);
     for (int i = 0; i < 400; i++) {
-        size_t number = unit_random() % (i < 300 ? 200 : 8);
-        if (is_in[number]) {
-            heap_remove(&all, &entries[number]);
-        } else {
-            entries[number].key = (int64_t)(unit_random() % 100);
-            heap_add(&all, &entries[number]);
-        }
-        is_in[number] = !is_in[number];
+        toggle(&all, is_in, unit_random() % (i < 300 ? 200 : 8));
         check_lowest(&all, unit_random() % 20);
         check_lowest(&all, MANY);
     }

@@ -149,10 +149,14 @@ TEST(a_lock_that_is_stopped_is_not_told) {
     CHECK_TEXT(world.journal, "");
 }
 
-TEST(a_lost_connection_ends_the_round_and_the_next_one_has_another) {
+static void start_both(void) {
     start_lock(&x);
     start_lock(&y);
     settle();
+}
+
+TEST(a_lost_connection_ends_the_round_and_the_next_one_has_another) {
+    start_both();
     hang_up(0);
     CHECK_TEXT(world.journal, "x: the server closed the connection");
     CHECK_HEARD(1, "EXTEND y; WAIT 1 100");
@@ -161,9 +165,7 @@ TEST(a_lost_connection_ends_the_round_and_the_next_one_has_another) {
 }
 
 TEST(a_server_that_hangs_ends_the_round) {
-    start_lock(&x);
-    start_lock(&y);
-    settle();
+    start_both();
     pass_ms(TIMEOUT_MS + IO_MS - 1);
     CHECK_TEXT(world.journal, "");
     pass_ms(1);
@@ -175,9 +177,7 @@ TEST(a_server_that_hangs_ends_the_round) {
 
 TEST(a_server_that_cannot_be_reached_ends_the_round) {
     peer_refuse();
-    start_lock(&x);
-    start_lock(&y);
-    settle();
+    start_both();
     CHECK(strstr(world.journal, "x: ") != NULL && strstr(world.journal, "y: ") != NULL);
 }
 

@@ -62,14 +62,19 @@ TEST(an_attempt_ends_although_the_store_does_not_return) {
     CHECK_EQUAL(store.releases, 1);
 }
 
+/* An acquire that the store has not answered yet, and that nobody waits for any more. */
+static void abandon_acquire(try *try) {
+    set_blocked(true);
+    start(try, DLOCK_ACQUIRING, LONG_MS);
+    wait_for(&store.acquires, 1);
+    abandon(try);
+    attempt_free(&try->attempt);
+}
+
 TEST(an_abandoned_acquire_is_released_by_its_thread) {
     try try = {0};
     begin();
-    set_blocked(true);
-    start(&try, DLOCK_ACQUIRING, LONG_MS);
-    wait_for(&store.acquires, 1);
-    abandon(&try);
-    attempt_free(&try.attempt);
+    abandon_acquire(&try);
     store.release_status = DLOCK_UNREACHABLE;
     set_blocked(false);
     wait_for(&store.releases, 1);
@@ -81,12 +86,8 @@ TEST(an_abandoned_acquire_is_released_by_its_thread) {
 TEST(an_abandoned_acquire_that_was_busy_needs_no_release) {
     try try = {0};
     begin();
-    set_blocked(true);
     store.acquire_status = DLOCK_BUSY;
-    start(&try, DLOCK_ACQUIRING, LONG_MS);
-    wait_for(&store.acquires, 1);
-    abandon(&try);
-    attempt_free(&try.attempt);
+    abandon_acquire(&try);
     set_blocked(false);
     end();
     CHECK_EQUAL(store.releases, 0);
@@ -95,12 +96,8 @@ TEST(an_abandoned_acquire_that_was_busy_needs_no_release) {
 TEST(an_abandoned_acquire_is_released_if_an_earlier_one_was_in_doubt) {
     try try = {.attempt.is_in_doubt = true};
     begin();
-    set_blocked(true);
     store.acquire_status = DLOCK_BUSY;
-    start(&try, DLOCK_ACQUIRING, LONG_MS);
-    wait_for(&store.acquires, 1);
-    abandon(&try);
-    attempt_free(&try.attempt);
+    abandon_acquire(&try);
     set_blocked(false);
     wait_for(&store.releases, 1);
     end();

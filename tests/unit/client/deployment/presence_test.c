@@ -507,17 +507,20 @@ static void give_up_server(void) {
     stage.known = stage.b;
 }
 
-TEST(the_server_may_be_freed_by_an_event) {
+static void give_up_open_server(void) {
     open_with(&x, &y);
     give_up_server();
+}
+
+TEST(the_server_may_be_freed_by_an_event) {
+    give_up_open_server();
     say(0, EVENTS("2") GRANTED("1", "8", "0") EVENT_OF("2", "lost", "lock", YOU));
     CHECK_TOLD("x granted 8, y lost");
     CHECK_EQUAL(open_links(), 0);
 }
 
 TEST(the_server_may_be_freed_by_a_flush) {
-    open_with(&x, &y);
-    give_up_server();
+    give_up_open_server();
     say(0, EVENTS("1") EVENT_OF("1", "lost", "lock", NONE));
     CHECK_TOLD("x lost, y lost");
     CHECK_EQUAL(open_links(), 0);
@@ -534,16 +537,14 @@ TEST(the_server_may_be_freed_when_the_session_is_open) {
 }
 
 TEST(the_server_may_be_freed_by_the_end_of_the_connection) {
-    open_with(&x, &y);
-    give_up_server();
+    give_up_open_server();
     hang_up(0);
     CHECK_TOLD("x away, y away");
     CHECK_EQUAL(open_links(), 0);
 }
 
 TEST(the_server_may_be_freed_by_silence) {
-    open_with(&x, &y);
-    give_up_server();
+    give_up_open_server();
     pass_ms(BEAT_MS + IO_MS);
     CHECK_TOLD("x away, y away");
     CHECK_EQUAL(open_links(), 0);
@@ -559,8 +560,7 @@ TEST(the_server_may_be_freed_when_it_cannot_be_reached) {
 }
 
 TEST(the_server_may_be_freed_by_a_move) {
-    open_with(&x, &y);
-    give_up_server();
+    give_up_open_server();
     x.guest.table = y.guest.table = &brief;
     hang_up(0);
     CHECK_TOLD("x moved, y moved");
@@ -568,8 +568,7 @@ TEST(the_server_may_be_freed_by_a_move) {
 }
 
 TEST(the_server_may_be_freed_while_the_session_is_reopened) {
-    open_with(&x, &y);
-    give_up_server();
+    give_up_open_server();
     y.leaves = false;
     presence_reopen(&y.guest);
     CHECK_TOLD("x away, y away");

@@ -12,6 +12,18 @@ static void begin_several(void) {
     stage.attempt.name_count = 2;
 }
 
+static void begin_release(void) {
+    begin_several();
+    start(DLOCK_RELEASING, 0, IO_MS);
+    CHECK_HEARD(0, RELEASE_ALL);
+}
+
+static void begin_extension(void) {
+    begin_several();
+    start(DLOCK_EXTENDING, 0, IO_MS);
+    CHECK_HEARD(0, EXTEND "; " EXTEND_DOOR);
+}
+
 TEST(all_names_are_taken_by_one_command) {
     begin_several();
     start_acquire(0);
@@ -26,9 +38,7 @@ TEST(a_release_that_found_all_names_is_good_and_one_that_found_some_is_a_loss) {
     for (int found = 0; found <= 2; found++) {
         char reply[] = ":0\r\n";
         reply[1] = (char)('0' + found);
-        begin_several();
-        start(DLOCK_RELEASING, 0, IO_MS);
-        CHECK_HEARD(0, RELEASE_ALL);
+        begin_release();
         say(0, reply);
         CHECK_DONE(found == 2 ? DLOCK_OK : DLOCK_LOST, false);
         end_stage();
@@ -36,18 +46,14 @@ TEST(a_release_that_found_all_names_is_good_and_one_that_found_some_is_a_loss) {
 }
 
 TEST(more_released_locks_than_names_make_no_sense) {
-    begin_several();
-    start(DLOCK_RELEASING, 0, IO_MS);
-    CHECK_HEARD(0, RELEASE_ALL);
+    begin_release();
     say(0, ":3\r\n");
     CHECK_DONE(DLOCK_PROTOCOL, false);
     end_stage();
 }
 
 TEST(a_release_that_met_another_type_releases_each_name_alone) {
-    begin_several();
-    start(DLOCK_RELEASING, 0, IO_MS);
-    CHECK_HEARD(0, RELEASE_ALL);
+    begin_release();
     say(0, "-WRONGTYPE no lock\r\n");
     CHECK_DONE(DLOCK_LOST, false);
     settle();
@@ -56,9 +62,7 @@ TEST(a_release_that_met_another_type_releases_each_name_alone) {
 }
 
 TEST(an_extension_extends_each_name) {
-    begin_several();
-    start(DLOCK_EXTENDING, 0, IO_MS);
-    CHECK_HEARD(0, EXTEND "; " EXTEND_DOOR);
+    begin_extension();
     say(0, ":1\r\n");
     CHECK_EQUAL(stage.done_count, 0);
     say(0, ":1\r\n");
@@ -69,9 +73,7 @@ TEST(an_extension_extends_each_name) {
 TEST(an_extension_of_which_one_name_is_not_held_is_a_loss) {
     static const char *const replies[] = {":0\r\n:1\r\n", ":1\r\n:0\r\n", ":0\r\n:0\r\n"};
     for (size_t i = 0; i < 3; i++) {
-        begin_several();
-        start(DLOCK_EXTENDING, 0, IO_MS);
-        CHECK_HEARD(0, EXTEND "; " EXTEND_DOOR);
+        begin_extension();
         say(0, replies[i]);
         CHECK_DONE(DLOCK_LOST, false);
         end_stage();
@@ -79,9 +81,7 @@ TEST(an_extension_of_which_one_name_is_not_held_is_a_loss) {
 }
 
 TEST(after_ask_each_extension_follows_an_asking) {
-    begin_several();
-    start(DLOCK_EXTENDING, 0, IO_MS);
-    CHECK_HEARD(0, EXTEND "; " EXTEND_DOOR);
+    begin_extension();
     say(0, "-ASK 1 host:1\r\n-ASK 1 host:1\r\n");
     settle();
     CHECK_HEARD(1, "ASKING; " EXTEND "; ASKING; " EXTEND_DOOR);

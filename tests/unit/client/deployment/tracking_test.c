@@ -45,11 +45,16 @@ static void begin_tracking(bool is_polled) {
     settle();
 }
 
-/* The name was read once, and is free. */
-static void track(bool is_polled) {
+/* The session is open, and the name is asked for. */
+static void begin_watch(bool is_polled) {
     begin_tracking(is_polled);
     open_session(0);
     CHECK_HEARD(1, WATCH INFO);
+}
+
+/* The name was read once, and is free. */
+static void track(bool is_polled) {
+    begin_watch(is_polled);
     say(1, OK FREE);
     CHECK_EQUAL(seen.reads, 1);
 }
@@ -122,9 +127,7 @@ TEST(an_event_during_a_read_is_not_forgotten) {
 }
 
 TEST(an_event_may_overtake_the_reply_to_the_watch) {
-    begin_tracking(false);
-    open_session(0);
-    CHECK_HEARD(1, WATCH INFO);
+    begin_watch(false);
     tell(EVENTS("1") CHANGED("1"), "1");
     say(1, OK FREE);
     CHECK_EQUAL(seen.reads, 1);
@@ -154,9 +157,7 @@ TEST(a_session_that_goes_on_over_a_new_connection_has_its_watches) {
 }
 
 TEST(a_watch_that_was_not_confirmed_is_repeated) {
-    begin_tracking(false);
-    open_session(0);
-    CHECK_HEARD(1, WATCH INFO);
+    begin_watch(false);
     link_end(link_at(1));
     hang_up(0);
     pass_ms(RETRY_MS);
@@ -177,9 +178,7 @@ TEST(a_server_that_has_forgotten_the_session_gets_the_watch_again) {
 }
 
 TEST(a_server_that_does_not_know_the_session_gets_it_again) {
-    begin_tracking(false);
-    open_session(0);
-    CHECK_HEARD(1, WATCH INFO);
+    begin_watch(false);
     say(1, "-NOSESSION no\r\n" FREE);
     CHECK(!link_at(0)->is_open);
     CHECK_HEARD(2, SESSION);
@@ -189,9 +188,7 @@ TEST(a_server_that_does_not_know_the_session_gets_it_again) {
 
 /* The name has left the session by then. */
 TEST(a_server_that_does_not_know_the_session_may_say_so_late) {
-    begin_tracking(false);
-    open_session(0);
-    CHECK_HEARD(1, WATCH INFO);
+    begin_watch(false);
     tell(EVENTS("1") OVER("1"), "1");
     say(1, "-NOSESSION no\r\n" FREE);
     CHECK_EQUAL(seen.reads, 1);
@@ -243,9 +240,7 @@ TEST(a_redirect_is_followed) {
 }
 
 TEST(a_server_that_is_busy_is_asked_again) {
-    begin_tracking(false);
-    open_session(0);
-    CHECK_HEARD(1, WATCH INFO);
+    begin_watch(false);
     say(1, "-BUSY x\r\n-BUSY x\r\n");
     pass_ms(RETRY_MS);
     CHECK_HEARD(1, WATCH INFO);
@@ -299,9 +294,7 @@ TEST(a_watch_that_is_refused_leaves_a_polled_name_to_be_read_every_second) {
 }
 
 TEST(a_string_that_is_polled_is_read_every_second) {
-    begin_tracking(true);
-    open_session(0);
-    CHECK_HEARD(1, WATCH INFO);
+    begin_watch(true);
     say(1, OK STRING);
     CHECK_EQUAL(seen.reads, 1);
     pass_ms(TRACKING_POLL_MS - 1);

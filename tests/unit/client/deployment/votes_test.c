@@ -7,30 +7,19 @@
 /* One letter a server: y(es), n(o), s(ilent), u(nreachable), f(ailed for now), r(efused for good),
  * - (no request). */
 static votes count(const char *said) {
+    static const struct {
+        char letter;
+        dlock_status status;
+        bool is_passing;
+    } meanings[] = {
+        {'y', DLOCK_OK, false},         {'n', DLOCK_BUSY, false},   {'s', DLOCK_IN_DOUBT, true},
+        {'u', DLOCK_UNREACHABLE, true}, {'f', DLOCK_REFUSED, true}, {'r', DLOCK_REFUSED, false},
+    };
     votes made = {.voters = strlen(said)};
     for (; *said != '\0'; said++)
-        switch (*said) {
-        case 'y':
-            votes_add(&made, DLOCK_OK, false);
-            break;
-        case 'n':
-            votes_add(&made, DLOCK_BUSY, false);
-            break;
-        case 's':
-            votes_add(&made, DLOCK_IN_DOUBT, true);
-            break;
-        case 'u':
-            votes_add(&made, DLOCK_UNREACHABLE, true);
-            break;
-        case 'f':
-            votes_add(&made, DLOCK_REFUSED, true);
-            break;
-        case 'r':
-            votes_add(&made, DLOCK_REFUSED, false);
-            break;
-        default:
-            break;
-        }
+        for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++)
+            if (meanings[i].letter == *said)
+                votes_add(&made, meanings[i].status, meanings[i].is_passing);
     return made;
 }
 

@@ -15,12 +15,17 @@ TEST(the_reply_to_an_abandoned_request_is_skipped) {
     CHECK_TEXT(world.journal, "a=1, a ok, c=3, c ok");
 }
 
-TEST(an_abandoned_request_that_was_not_sent_is_never_sent) {
+/* Of three requests that are not sent yet the second is abandoned. */
+static void queue_and_abandon(const char *second) {
     connection *conn = connect_peer();
     send_line(conn, "GET a", &a);
-    send_line(conn, "GET bbbb; GET bb", &b);
+    send_line(conn, second, &b);
     send_line(conn, "GET ccc", &c);
     CHECK(!connection_abandon(&b.request));
+}
+
+TEST(an_abandoned_request_that_was_not_sent_is_never_sent) {
+    queue_and_abandon("GET bbbb; GET bb");
     settle();
     CHECK_TEXT(link_at(0)->heard, "GET a; GET ccc");
     say(0, ":1\r\n:3\r\n");
@@ -50,11 +55,7 @@ TEST(unsent_requests_can_be_abandoned_in_any_order) {
 
 /* A connection that is closed still sends what is queued. */
 TEST(an_abandoned_request_is_not_sent_at_the_end_either) {
-    connection *conn = connect_peer();
-    send_line(conn, "GET a", &a);
-    send_line(conn, "GET bbbb", &b);
-    send_line(conn, "GET ccc", &c);
-    CHECK(!connection_abandon(&b.request));
+    queue_and_abandon("GET bbbb");
     close_connection();
     settle();
     CHECK_TEXT(link_at(0)->heard, "GET a; GET ccc");

@@ -21,6 +21,24 @@ static connection *connect_deaf_peer(void) {
     return conn;
 }
 
+/* A request that is partly sent, and another one behind it. */
+static connection *send_partly(void) {
+    connection *conn = connect_deaf_peer();
+    send_long(conn, &a);
+    settle();
+    send_line(conn, "GET b", &b);
+    settle();
+    return conn;
+}
+
+/* The server reads all that comes. */
+static void let_it_read(void) {
+    for (int i = 0; i < 10; i++) {
+        link_listen(link_at(0));
+        settle();
+    }
+}
+
 static void close_from_within(record *record) {
     (void)record;
     close_connection();
@@ -29,53 +47,32 @@ static void close_from_within(record *record) {
 /* -- partly sent */
 
 TEST(a_request_is_sent_in_parts_when_the_server_is_slow) {
-    connection *conn = connect_deaf_peer();
-    send_long(conn, &a);
-    send_line(conn, "GET b", &b);
-    settle();
-    for (int i = 0; i < 10; i++) {
-        link_listen(link_at(0));
-        settle();
-    }
+    send_partly();
+    let_it_read();
     CHECK_TEXT(link_at(0)->heard, "SET xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; GET b");
     say(0, ":1\r\n:2\r\n");
     CHECK_TEXT(world.journal, "a=1, a ok, b=2, b ok");
 }
 
 TEST(a_request_that_is_partly_sent_is_in_doubt) {
-    connection *conn = connect_deaf_peer();
-    send_long(conn, &a);
-    settle();
-    send_line(conn, "GET b", &b);
-    settle();
+    send_partly();
     hang_up(0);
     CHECK_TEXT(world.journal, "broken, a in doubt, b unreachable");
 }
 
 TEST(a_request_behind_a_partly_sent_request_is_unsent) {
-    connection *conn = connect_deaf_peer();
-    send_long(conn, &a);
-    settle();
-    send_line(conn, "GET b", &b);
-    settle();
+    send_partly();
     CHECK_EQUAL(a.request.sent_us, START_US);
     CHECK_EQUAL(b.request.sent_us, 0);
     CHECK_EQUAL(world.command_count, 1);
 }
 
 TEST(only_what_is_wholly_unsent_is_taken_back) {
-    connection *conn = connect_deaf_peer();
-    send_long(conn, &a);
-    settle();
-    send_line(conn, "GET b", &b);
-    send_line(conn, "GET c", &c);
+    send_line(send_partly(), "GET c", &c);
     settle();
     CHECK(connection_abandon(&a.request));
     CHECK(!connection_abandon(&b.request));
-    for (int i = 0; i < 10; i++) {
-        link_listen(link_at(0));
-        settle();
-    }
+    let_it_read();
     CHECK_TEXT(link_at(0)->heard, "SET xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; GET c");
     say(0, ":1\r\n:3\r\n");
     CHECK_TEXT(world.journal, "c=3, c ok");

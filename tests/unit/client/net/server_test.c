@@ -121,11 +121,16 @@ TEST(a_server_that_hangs_gets_no_more_requests) {
     CHECK_TEXT(link_at(6)->heard, "GET c");
 }
 
-TEST(replies_on_a_stalled_connection_count) {
-    server_line("GET a", &a);
+/* These commands are not answered in time, and GET b has to go over another connection. */
+static void stall(const char *commands) {
+    server_line(commands, &a);
     pass_ms(IO_MS);
     server_line("GET b", &b);
     settle();
+}
+
+TEST(replies_on_a_stalled_connection_count) {
+    stall("GET a");
     say(1, "+PONG\r\n");
     say(1, ":2\r\n");
     say(0, ":1\r\n");
@@ -133,10 +138,7 @@ TEST(replies_on_a_stalled_connection_count) {
 }
 
 TEST(a_stalled_connection_is_closed_once_it_owes_nothing) {
-    server_line("GET a; GET aa", &a);
-    pass_ms(IO_MS);
-    server_line("GET b", &b);
-    settle();
+    stall("GET a; GET aa");
     say(0, ":1\r\n");
     CHECK(link_at(0)->is_open);
     say(0, ":11\r\n");
@@ -161,10 +163,7 @@ TEST(there_are_two_connections_at_most) {
 }
 
 TEST(a_stalled_connection_may_break) {
-    server_line("GET a", &a);
-    pass_ms(IO_MS);
-    server_line("GET b", &b);
-    settle();
+    stall("GET a");
     hang_up(0);
     CHECK_TEXT(world.journal, "a in doubt");
     say(1, "+PONG\r\n");
