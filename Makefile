@@ -294,6 +294,15 @@ torture: ## throw faults at locks, and judge what their holders saw: see tests/t
 	    --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) --server "$(SERVER)" \
 	    $(if $(WAY),--way $(WAY)) $(if $(PYTHON_WORKERS),--python)
 
+# SECONDS: the sum of all runs; SCENARIO and SERVER: some of them, with commas between.
+.PHONY: torture-hour
+torture-hour: ## every scenario of the torture on every server, an hour in all
+	@scripts/bootstrap test
+	@scripts/get-servers
+	@$(MAKE) -s $(JOBS) test-build
+	@scripts/python tests/torture/hour.py --seconds $(or $(SECONDS),3600) \
+	    $(if $(SEED),--seed $(SEED)) --scenarios "$(SCENARIO)" --servers "$(SERVER)"
+
 .PHONY: model
 model: ## let spin check the models of tests/model, and that it catches their mutants
 	@scripts/bootstrap model
