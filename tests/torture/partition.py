@@ -1,12 +1,12 @@
-"""Servers that are cut off from each other, while clients reach all of them.
+"""Servers that are cut off from each other, while clients reach either side, or both.
 
 A run of these scenarios has a network namespace of its own, so nothing that it does is seen outside
 of it. Each server has a loopback address of its own, also for the connections that it makes itself.
 A rule of policy routing sends what one address has for another one to a device that nobody reads:
 one direction between two servers. So packets are lost without a word, as on a real network: open
 connections go on after the cut if nobody has given them up, and new ones are not refused. (A server
-whose connect() fails at once tries again from another address, around the cut.) Workers come from
-127.0.0.1, which is never cut off.
+whose connect() fails at once tries again from another address, around the cut.) Workers have three
+addresses, see source.h; the tools of the run come from 127.0.0.1, which is never cut off.
 """
 
 import contextlib
@@ -29,6 +29,7 @@ from support.commands import plain
 from support.server import _die_with_parent, wait_until
 
 HOSTS = [f"127.0.0.{number}" for number in range(2, 8)]
+CLIENTS = [f"127.0.0.{number}" for number in range(8, 11)]
 INSIDE = "DLOCK_TORTURE_NAMESPACE"  # in the environment of a run that has its namespace
 LOCAL, CUT = 100, 50  # the places of rules: what is cut is looked up before local addresses
 SINK = 50  # the table with the route to nowhere
@@ -114,17 +115,24 @@ def between(some, others, ways):
 
 
 def choose_cut(dice, master):
-    """What it is called, and the pairs. Half of the cuts are around one server, mostly a master."""
+    """What it is called, and the pairs. Half of the cuts are around one server, mostly a master.
+    Each client reaches one side of a cut, or both."""
     ways = dice.choice(("both ways", "both ways", "out", "in"))
     how = dice.choice(("one", "one", "groups", "pairs"))
+    if how == "pairs":
+        everything = [pair for pair in itertools.permutations(HOSTS + CLIENTS, 2)
+                      if not set(pair) <= set(CLIENTS)]
+        return "some pairs", set(dice.sample(everything, dice.randint(1, len(everything) // 2)))
     if how == "one":
-        alone = master if dice.random() < 0.6 else dice.choice(HOSTS)
-        return f"one alone, {ways}", between([alone], [h for h in HOSTS if h != alone], ways)
-    if how == "groups":
-        some = dice.sample(HOSTS, dice.randint(2, len(HOSTS) - 2))
-        return f"two groups, {ways}", between(some, [h for h in HOSTS if h not in some], ways)
-    everything = list(itertools.permutations(HOSTS, 2))
-    return "some pairs", set(dice.sample(everything, dice.randint(1, len(everything) // 2)))
+        some = {master if dice.random() < 0.6 else dice.choice(HOSTS)}
+    else:
+        some = set(dice.sample(HOSTS, dice.randint(2, len(HOSTS) - 2)))
+    others = set(HOSTS) - some
+    for client in CLIENTS:
+        side = dice.choice((some, others, set()))
+        side.add(client)
+    name = "one alone" if how == "one" else "two groups"
+    return f"{name}, {ways}", between(some, others, ways)
 
 
 # -- the scenarios --------------------------------------------------------------------------------
@@ -141,6 +149,9 @@ class Partition(Sentinel):
         self.set.start()
         self.servers = self.set.servers
         return self
+
+    def settings_of(self, number):
+        return [f"source={CLIENTS[number % len(CLIENTS)]}"]
 
     def prepare(self, folder, seed):
         """A cut that cuts nothing would be a torture of nobody."""
@@ -206,7 +217,7 @@ class PartitionCluster(Cluster):
     """Three masters with a replica each. No slots move: what is tried here is who serves them."""
     has_own_network = True
     promises = {**Cluster.promises, **Partition.promises}
-    prepare, settle = Partition.prepare, Partition.settle
+    settings_of, prepare, settle = Partition.settings_of, Partition.prepare, Partition.settle
     cut_off, _note = Partition.cut_off, Partition._note
 
     def make_cluster(self):

@@ -1,6 +1,6 @@
 """results.py [FILE]: what all runs of the torture have found together, as tables of Markdown.
 
-Each run adds a line to build/torture/results.jsonl, or to the file that DLOCK_TORTURE_RESULTS names:
+Each run adds a line to build/torture/results.jsonl, or to the file DLOCK_TORTURE_RESULTS:
 scenario, server, seconds, grants, faults, violations. This prints their sums, by scenario and by
 server, the faults by kind, and the commands of runs that have found something.
 """

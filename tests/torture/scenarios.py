@@ -47,6 +47,10 @@ class Scenario:
                   f"pause_every={self.pause_every}"]
         return words + ([f"data_port={self.data_port()}"] if "g" in self.kinds else [])
 
+    def settings_of(self, number):
+        """Words for one worker."""
+        return []
+
     def start(self, folder):
         self.servers.append(Server(*DURABLE).start())
         return self

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* settings.h - the words of a worker's command line: NAME=VALUE, url= up to five times. */
+/* settings.h - the words of a worker's command line: NAME=VALUE, url= up to five times.
+ * source=ADDRESS is for source.h at once. */
 #pragma once
 
 #include "update.h"

@@ -128,6 +128,7 @@ class Run:
         from workers import Workers
         words = [*self.settings(scenario), f"seed={self.seed}", f"way={self.way}"]
         workers = Workers(lambda number, history: [*self.program_of(scenario, number), *words,
+                                                   *scenario.settings_of(number),
                                                    f"process={number}", f"history={history}"],
                           self.folder, scenario.processes)
         try:
