@@ -29,7 +29,7 @@ MUTANTS = {
                 "    static int n; if (++n % 1000 == 0) return;\n    waiter->is_woken = true;",
                 "single", "bounds"),
     "replicas": ("client/src/protocol/lock_commands.c", "reply->integer < (int64_t)needed",
-                 "reply->integer + 1 < (int64_t)needed", "partition", "exclusion"),
+                 "reply->integer + (int64_t)needed < 0", "partition", "exclusion"),
     "guard": ("module/guard.c", "return is_held ? GUARD_HELD : GUARD_NOT_HELD;",
               "return is_held ? GUARD_HELD : GUARD_HELD;", "guarded", "updates"),
 }
