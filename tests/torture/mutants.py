@@ -45,9 +45,10 @@ def is_caught(folder, name):
     path.write_text(source.replace(old, new, 1))
     try:
         subprocess.run(["make", "-s", "test-build"], cwd=folder, check=True)
+        seconds = "60" if scenario == "partition" else "15"
         run = subprocess.run(
             ["scripts/python", "tests/torture/torture.py", "--scenario", scenario, "--seconds",
-             "60" if scenario == "partition" else "15", "--seed", "1"], cwd=folder, stdout=subprocess.PIPE, text=True)
+             seconds, "--seed", "1"], cwd=folder, stdout=subprocess.PIPE, text=True)
     finally:
         path.write_text(source)
     is_found = f"VIOLATED: {promise}" in run.stdout
