@@ -203,7 +203,7 @@ $(OUT)/tests/torture/%.o: tests/torture/%.c $(BUILT_BY)
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -c -o $@ $<
 
-$(TORTURE_WORKERS): %: %.o $(patsubst %,$(OUT)/tests/torture/%.o,visit settings update history) \
+$(TORTURE_WORKERS): %: %.o $(patsubst %,$(OUT)/tests/torture/%.o,visit settings source update history) \
     $(OUT)/libdlock.a
 	$(CC) $(CFLAGS) $(LDFLAGS) $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread -o $@ $^ \
 	    $(CLIENT_LIBS) -lhiredis
@@ -297,6 +297,15 @@ torture: ## throw faults at locks, and judge what their holders saw: see tests/t
 	@scripts/python tests/torture/torture.py --scenario $(or $(SCENARIO),all) \
 	    --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) --server "$(SERVER)" \
 	    $(if $(WAY),--way $(WAY)) $(if $(PYTHON_WORKERS),--python)
+
+# SECONDS: the sum of all runs; SCENARIO and SERVER: some of them, with commas between.
+.PHONY: torture-hour
+torture-hour: ## every scenario of the torture on every server, an hour in all
+	@scripts/bootstrap test
+	@scripts/get-servers
+	@$(MAKE) -s $(JOBS) test-build
+	@scripts/python tests/torture/hour.py --seconds $(or $(SECONDS),3600) \
+	    $(if $(SEED),--seed $(SEED)) --scenarios "$(SCENARIO)" --servers "$(SERVER)"
 
 .PHONY: model
 model: ## let spin check the models of tests/model, and that it catches their mutants

@@ -6,7 +6,10 @@
  * that is higher), and time has passed since then, so its own base + FENCE_LEAD_MAX_US is above all
  * of them. The jumps do not add up: the base knows nothing of them. A replica knows the base of its
  * master as it was some time ago, and counts on from when it heard of it: it is behind by the delay
- * of the message. FENCE_TRANSIT_US is for that.
+ * of the message. FENCE_TRANSIT_US is for that: a promoted server adds it to the base that it has
+ * heard of. It does not add it to its own base, in which FENCE_TRANSIT_US may be already: a server
+ * that is promoted and demoted again, while it is cut off, would run ahead of the others with each
+ * promotion, and they would not know.
  *
  * Why the lead becomes smaller: a client with a lock on several servers asks each of them for the
  * largest of their fences. A server that has just taken over is at the limit of what the others
@@ -25,14 +28,21 @@ typedef struct clock_mark {
     int64_t before_us; /* the clock just before */
 } clock_mark;
 
+/* The base without what promotions of this server have added, at some moment. */
+typedef struct heard_mark {
+    int64_t boot_us, base_us;
+} heard_mark;
+
 static int64_t last;
 static uint64_t steps;
 static clock_mark mark;
+static heard_mark heard;
 
 void fence_start(void) {
     last = 0;
     steps = 0;
     mark = (clock_mark){.is_set = false};
+    heard = (heard_mark){0};
 }
 
 static int64_t larger(int64_t one, int64_t other) {
@@ -68,6 +78,14 @@ static void set_clock(fence_time now, int64_t base_us, int64_t clock_us) {
     mark.before_us = before_us;
 }
 
+static int64_t heard_base(fence_time now) {
+    return larger(now.wall_us, heard.base_us + (now.boot_us - heard.boot_us));
+}
+
+static void hear_base(int64_t base_us, fence_time now) {
+    heard = (heard_mark){.boot_us = now.boot_us, .base_us = larger(base_us, heard_base(now))};
+}
+
 /* The two clocks of now are not read at exactly the same time, so a small difference is none. */
 bool fence_sets_clock(fence_time now) {
     return !mark.is_set || now.wall_us > marked_base(now) + NOISE_US;
@@ -78,11 +96,13 @@ static void follow_wall_clock(fence_time now) {
     if (!fence_sets_clock(now)) return;
     if (mark.is_set && now.wall_us > marked_clock(now) + STEP_US) steps++;
     set_clock(now, now.wall_us, 0);
+    hear_base(now.wall_us, now);
 }
 
 /* Was a fence far ahead of the clock given out or seen? */
 static void follow_last(fence_time now, int64_t clock_us) {
     if (last <= clock_us + STEP_US) return;
+    hear_base(last - FENCE_LEAD_MAX_US - STEP_US, now);
     set_clock(now, larger(fence_base(now), last - FENCE_LEAD_MAX_US - STEP_US), last);
     steps++;
 }
@@ -112,6 +132,7 @@ void fence_see(int64_t fence, fence_time now) {
 
 void fence_hear(int64_t base_us, int64_t clock_us, fence_time now) {
     follow_wall_clock(now);
+    hear_base(base_us, now);
     if (base_us <= fence_base(now) && clock_us <= fence_clock(now)) return;
     base_us = larger(base_us, fence_base(now));
     int64_t highest_us = base_us + FENCE_LEAD_MAX_US + STEP_US;
@@ -120,7 +141,8 @@ void fence_hear(int64_t base_us, int64_t clock_us, fence_time now) {
 
 void fence_take_over(fence_time now, bool is_promoted) {
     follow_wall_clock(now);
-    int64_t base_us = fence_base(now) + (is_promoted ? FENCE_TRANSIT_US : 0);
+    int64_t base_us = fence_base(now);
+    if (is_promoted) base_us = larger(base_us, heard_base(now) + FENCE_TRANSIT_US);
     set_clock(now, base_us, base_us + FENCE_LEAD_MAX_US);
     steps++;
 }

@@ -61,7 +61,7 @@ void fence_hear(int64_t base_us, int64_t clock_us, fence_time now);
 /* The server begins to give out fences: a file was loaded, or the server was promoted. Its
  * predecessor may have given out fences that it does not know. None of them was further ahead of
  * the base than FENCE_LEAD_MAX_US, so the clock now leads by as much. A replica heard of the base
- * of its master late, so a promoted one also raises its own base by FENCE_TRANSIT_US. */
+ * of its master late, so a promoted one also raises its own base to FENCE_TRANSIT_US above that. */
 void fence_take_over(fence_time now, bool is_promoted);
 
 int64_t fence_base(fence_time now);

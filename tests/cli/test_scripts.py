@@ -495,7 +495,7 @@ def test_behind_sentinels(make_tool, server):
 
 
 def test_a_sentinel_is_no_server_without_the_module(make_tool, server):
-    sentinel = Sentinel(server.port)
+    sentinel = Sentinel(server)
     try:
         sentinel.start()
         tool = make_tool(f"redis://127.0.0.1:{sentinel.port}")

@@ -8,7 +8,7 @@ import time
 import redis
 
 from support.commands import as_map, plain
-from support.server import MODULE, Server, destroy_all, free_port, wait_until
+from support.server import HOST, MODULE, Server, destroy_all, free_port, wait_until
 
 SLOTS = 16384
 SLEW_US = 1_000_000  # of a free lock whose slot moves: see "The fence" in module/README.md
@@ -27,7 +27,8 @@ def slot_of(key):
 
 def url_of(*nodes, login=""):
     """Of servers, or of ports."""
-    hosts = ",".join(f"127.0.0.1:{getattr(node, 'port', node)}" for node in nodes)
+    hosts = ",".join(f"{getattr(node, 'host', HOST)}:{getattr(node, 'port', node)}"
+                     for node in nodes)
     return f"redis+cluster://{login}{hosts}"
 
 
@@ -35,24 +36,27 @@ class Cluster:
     """Masters 0, 1, ..., each with its share of the slots; who has which is in owners. With
     replicas, replica 0 follows master 0, and so on."""
 
-    def __init__(self, masters=3, replicas=0, tls=None, module=MODULE, has_clock=None):
+    def __init__(self, masters=3, replicas=0, tls=None, module=MODULE, has_clock=None,
+                 node_timeout_ms=NODE_TIMEOUT_MS, hosts=None):
         """tls(port): options of a server that speaks TLS there. module None: without it.
-        has_clock: a test can set the clocks of the members; by default, if none is a replica."""
+        has_clock: a test can set the clocks of the members; by default, if none is a replica.
+        hosts: the addresses of the members, if not one."""
         has_clock = replicas == 0 if has_clock is None else has_clock
         self.homes = [slot * masters // SLOTS for slot in range(SLOTS)]
         self.owners = list(self.homes)
-        members = [self._member(tls, module, has_clock) for _ in range(masters + replicas)]
+        hosts = hosts or [HOST] * (masters + replicas)
+        members = [self._member(tls, module, has_clock, node_timeout_ms, host) for host in hosts]
         self.nodes, self.replicas = members[:masters], members[masters:]
         self.moving = set()
 
     @staticmethod
-    def _member(tls, module, has_clock):
+    def _member(tls, module, has_clock, node_timeout_ms, host):
         bus_port, tls_port = free_port(), free_port() if tls else None
         member = Server("--cluster-enabled", "yes", "--cluster-port", bus_port,
-                        "--cluster-node-timeout", NODE_TIMEOUT_MS,
+                        "--cluster-node-timeout", node_timeout_ms,
                         "--cluster-replica-validity-factor", 0,
                         *([*tls(tls_port), "--tls-cluster", "yes"] if tls else []),
-                        module=module, has_clock=has_clock)
+                        module=module, has_clock=has_clock, host=host)
         member.bus_port, member.tls_port = bus_port, tls_port
         return member
 
@@ -76,7 +80,7 @@ class Cluster:
                 client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
             client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
             for other in self.members[:i]:
-                client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.known_port,
+                client.execute_command("CLUSTER", "MEET", other.host, other.known_port,
                                        other.bus_port)
         self._let_first_seconds_pass()
         self._assign_replicas()
@@ -251,9 +255,10 @@ class Cluster:
             self.wait_until_settled()
 
     def _send_keys(self, slot, source, target):
-        client, port = self.nodes[source].observer, self.nodes[target].known_port
+        client, owner = self.nodes[source].observer, self.nodes[target]
         while keys := client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
-            client.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
+            client.execute_command("MIGRATE", owner.host, owner.known_port, "", 0, 5000, "KEYS",
+                                   *keys)
 
     def _set_slot(self, number, slot, *words):
         """Redis 8.4 refuses it until all is removed that an atomic migration has left behind."""

@@ -6,7 +6,7 @@ import time
 import redis
 
 from support.commands import plain
-from support.server import MODULE, ROOT, Server, destroy_all, free_port, wait_until
+from support.server import HOST, MODULE, ROOT, Server, destroy_all, free_port, wait_until
 
 # A master that hangs for seconds on a busy machine is not replaced: only one that a test waits for
 # to be replaced.
@@ -18,8 +18,8 @@ NAME = "main"
 
 def url_of(*sentinels, name=NAME, login="", options="", scheme="redis+sentinel"):
     """Of servers, or of ports."""
-    hosts = ",".join(f"127.0.0.1:{getattr(s, 'known_port', getattr(s, 'port', s))}"
-                     for s in sentinels)
+    hosts = ",".join(f"{getattr(s, 'host', HOST)}:"
+                     f"{getattr(s, 'known_port', getattr(s, 'port', s))}" for s in sentinels)
     return f"{scheme}://{login}{hosts}/{name}{options}"
 
 
@@ -33,9 +33,9 @@ def has_role(server, role):
 class Sentinel(Server):
     """One sentinel process."""
 
-    def __init__(self, master_port, tls=None):
-        super().__init__(module=None)
-        self.master_port = master_port
+    def __init__(self, master, tls=None, host=HOST):
+        super().__init__(module=None, host=host)
+        self.first_master = f"{master.host} {master.known_port}"
         self.settings = ""
         if tls:
             self.tls_port = free_port()
@@ -46,11 +46,12 @@ class Sentinel(Server):
     def command(self):
         (self.dir / "sentinel.conf").write_text(
             f"port {self.port}\n"
-            "bind 127.0.0.1\n"
+            f"bind {self.host}\n"
+            f"bind-source-addr {self.host}\n"
             f"dir {self.dir}\n"
             f"logfile {self.dir / 'log'}\n"
             f"{self.settings}"
-            f"sentinel monitor {NAME} 127.0.0.1 {self.master_port} 2\n"
+            f"sentinel monitor {NAME} {self.first_master} 2\n"
             f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n"
             f"sentinel failover-timeout {NAME} {FAILOVER_TIMEOUT_MS}\n"
             f"sentinel parallel-syncs {NAME} 2\n")
@@ -65,20 +66,21 @@ class Sentinel(Server):
 class SentinelSet:
     """servers[0] is the first master. Each fail_over() kills the master of the moment."""
 
-    def __init__(self, *options, tls=None, module=MODULE, has_clock=False):
+    def __init__(self, *options, tls=None, module=MODULE, has_clock=False, hosts=None):
         """tls(port): options of a server that speaks TLS there. module None: without it. has_clock:
-        a test can set the clocks of the servers."""
+        a test can set the clocks of the servers. hosts: the addresses of the six, if not one."""
         self.options, self.tls, self.module = options, tls, module
+        self.hosts = list(hosts or [HOST] * 6)
         self.has_clock = has_clock
         self.servers, self.sentinels = [], []
 
     def start(self):
         master = self._add_server()
         for _ in range(2):
-            self._add_server("--replicaof", "127.0.0.1", master.known_port)
+            self._add_server("--replicaof", master.host, master.known_port)
         self._wait_for_replicas(2)
         for _ in range(3):
-            sentinel = Sentinel(master.known_port, self.tls)
+            sentinel = Sentinel(master, self.tls, self.hosts[3 + len(self.sentinels)])
             self.sentinels.append(sentinel)
             sentinel.start()
             plain(sentinel.client(), "SENTINEL", "DEBUG", "INFO-PERIOD", 200, "PUBLISH-PERIOD", 100,
@@ -90,7 +92,7 @@ class SentinelSet:
         tls_port = free_port() if self.tls else None
         tls = [*self.tls(tls_port), "--tls-replication", "yes"] if self.tls else []
         server = Server(*self.options, *tls, *options, module=self.module,
-                        has_clock=self.has_clock)
+                        has_clock=self.has_clock, host=self.hosts[len(self.servers)])
         server.tls_port = tls_port
         self.servers.append(server)
         return server.start()
@@ -177,7 +179,7 @@ class SentinelSet:
         """Start it again, on its old port, as a replica of the master; wait until all is well."""
         port = server.port
         server.options = [*map(str, self.options)]
-        server.options += ["--replicaof", "127.0.0.1", str(self.master.port)]
+        server.options += ["--replicaof", self.master.host, str(self.master.port)]
         server.start(port)
         self._wait_for_replicas(2)
         self.wait_until_all_know_all()

@@ -28,6 +28,7 @@ from support.clock import Clock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULE = pathlib.Path(os.environ.get("DLOCK_MODULE", ROOT / "build/dlock.so")).resolve()
 LAUNCH_DIR = pathlib.Path.cwd()
+HOST = "127.0.0.1"
 START_TIMEOUT = 60
 STOP_TIMEOUT = 60
 PORTS = range(10_000, 32_000)
@@ -110,7 +111,7 @@ class _Ports:
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server does
                 with contextlib.suppress(OSError):
-                    probe.bind(("127.0.0.1", port))
+                    probe.bind((HOST, port))
                     return port
         raise AssertionError(f"no port from {self.first} on is free")
 
@@ -169,9 +170,10 @@ class Server:
     """One server process. start() it, stop() it, start() it again on the same data."""
 
     def __init__(self, *options, module=MODULE, module_args=(), wrapper=(), program=None,
-                 has_clock=False):
+                 has_clock=False, host=HOST):
         """wrapper: a command to run the server under, which must follow exec(); program: the
-        server, if not REDIS_SERVER; has_clock: a test can set its clocks."""
+        server, if not REDIS_SERVER; has_clock: a test can set its clocks; host: the address on
+        which it listens and from which it connects to others."""
         self.options = [str(o) for o in options]
         self.module_args = [str(a) for a in module_args]
         self.wrapper = list(wrapper)
@@ -181,6 +183,7 @@ class Server:
         self.modules = []
         if module is not None:
             self.add_module(module)
+        self.host = host
         self.process = None
         self.port = None
         self.tls_port = None
@@ -210,7 +213,10 @@ class Server:
 
     def command(self):
         command = [*self.wrapper, str(ROOT / "scripts/redis-server")]
-        command += ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.dir)]
+        command += ["--port", str(self.port), "--bind", self.host, "--dir", str(self.dir)]
+        if self.host != HOST:
+            # Protected mode takes a peer other than 127.0.0.1 for a stranger.
+            command += ["--bind-source-addr", self.host, "--protected-mode", "no"]
         command += ["--logfile", str(self.dir / "log"), "--save", ""]
         command += ["--enable-debug-command", "yes", "--enable-module-command", "yes"]
         command += ["--enable-protected-configs", "yes", "--shutdown-timeout", "0"]
@@ -268,7 +274,7 @@ class Server:
     def _obeys_shutdown(self):
         """Send the command. A server may refuse it, or be silent as its clients are paused."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), ANSWER_TIMEOUT) as connection:
+            with socket.create_connection((self.host, self.port), ANSWER_TIMEOUT) as connection:
                 connection.sendall(b"SHUTDOWN NOSAVE NOW\r\n")
                 return connection.recv(1) == b""
         except OSError:
@@ -313,7 +319,7 @@ class Server:
         """A client that is yours to close. It tries once: redis-py 6 would pause and try again."""
         options.setdefault("socket_timeout", 60)
         options.setdefault("retry", Retry(NoBackoff(), 0))
-        return redis.Redis("127.0.0.1", self.port, **options)
+        return redis.Redis(self.host, self.port, **options)
 
     def client(self, **options):
         """A client that is closed with the server."""
@@ -331,7 +337,7 @@ class Server:
 
     def socket(self):
         """A bare connection, for tests of the protocol itself."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        return socket.create_connection((self.host, self.port), timeout=60)
 
     # -- look ----------------------------------------------------------------------------------
 

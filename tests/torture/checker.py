@@ -33,12 +33,14 @@ SHOWN = 20  # violations of one kind
 class Rules:
     """What is promised in a scenario. unsafe_kinds: kinds of locks that may be held twice there;
     unsafe_odd: locks with odd numbers may, since no replica acknowledges them. has_fences: a plain
-    Redis has none. fence_slack: a fence may be lower than an earlier one by less than this.
+    Redis has none. unsafe_odd_fences: those of odd numbers may go back. fence_slack: a fence may be
+    lower than an earlier one by less than this.
     is_judged: else all is counted, and nothing is a violation, for locks of others."""
     lease: int = 600 * MS
     unsafe_kinds: str = "s"
     unsafe_odd: bool = False
     has_fences: bool = True
+    unsafe_odd_fences: bool = False
     fence_slack: int = 0
     are_updates_safe: bool = True
     is_judged: bool = True
@@ -46,6 +48,9 @@ class Rules:
 
     def is_exclusive_promised(self, name):
         return chr(name >> 16) not in self.unsafe_kinds and not (self.unsafe_odd and name & 1)
+
+    def are_fences_promised(self, name):
+        return self.has_fences and not (self.unsafe_odd_fences and name & 1)
 
 
 @dataclasses.dataclass
@@ -158,7 +163,7 @@ def _check_exclusion(name, tenures, rules, report):
 def _check_fences(name, tenures, rules, report):
     """Those granted before another asked have smaller fences; shared ones are compared only with
     exclusive ones. A lock that is handed on within a process keeps its fence."""
-    is_hot = chr(name >> 16) == "h"
+    is_hot, has_fences = chr(name >> 16) == "h", rules.are_fences_promised(name)
     largest = {False: {}, True: {}}  # is_shared: the largest fence so far, by process
     ceiling = {False: 0, True: 0}    # of all processes
     granted = 0
@@ -176,7 +181,7 @@ def _check_fences(name, tenures, rules, report):
                      and not (is_hot and process == tenure.process)), default=None)
         if worst is None:
             continue
-        is_promised = rules.has_fences and worst[0] - tenure.fence >= rules.fence_slack
+        is_promised = has_fences and worst[0] - tenure.fence >= rules.fence_slack
         report.counts["fences back" if is_promised else "fences back, not promised"] += 1
         if is_promised:
             report.add("fences", f"{name_text(name)}: {tenure} after fence {worst[0]} of "

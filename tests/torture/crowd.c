@@ -109,7 +109,12 @@ static dlock_client *make_client(const settings *settings) {
     return client;
 }
 
+/* Locks with even numbers ask for replicas, where there are some, and are extended one by one then;
+ * the session keeps the others. */
 static void make_members(const settings *settings, dlock_client *client) {
+    dlock_lock_options with_replicas;
+    dlock_lock_options_init(&with_replicas);
+    with_replicas.min_replicas = settings->replicas;
     for (unsigned i = 0; i < settings->threads; i++) {
         char key[KEY_SIZE];
         unsigned number = i % settings->names;
@@ -117,7 +122,8 @@ static void make_members(const settings *settings, dlock_client *client) {
         members[i] = (member){.number = i,
                               .name = (uint32_t)'k' << 16 | number,
                               .due_ns = now_ns() + roll_ms(PAUSE_MS)};
-        if (dlock_lock_new(&members[i].lock, client, key, NULL) != DLOCK_OK) exit(1);
+        const dlock_lock_options *options = number % 2 == 0 ? &with_replicas : NULL;
+        if (dlock_lock_new(&members[i].lock, client, key, options) != DLOCK_OK) exit(1);
     }
 }
 

@@ -15,7 +15,7 @@ import time
 import redis
 
 from faults import ServerFaults
-from scenarios import DURABLE, Scenario, Single
+from scenarios import DURABLE, Crowd, Scenario, Single
 from support import cluster as clusters
 from support import sentinel as sentinels
 from support.commands import plain
@@ -135,6 +135,12 @@ class Sentinel(Scenario):
     def logs(self):
         everybody = [*self.servers, *self.set.sentinels]
         return {f"server-{i}.log": server.log() for i, server in enumerate(everybody)}
+
+
+class CrowdSentinel(Sentinel):
+    """The crowd, while the master is killed, stopped for long, or replaced in good order."""
+    program, kinds, names, threads = Crowd.program, Crowd.kinds, Crowd.names, Crowd.threads
+    worker_faults, slack_ms = Crowd.worker_faults, Crowd.slack_ms
 
 
 class Skew(Sentinel):
@@ -289,4 +295,4 @@ class Redlock(Scenario):
 
 
 DEPLOYMENTS = {"network": Network, "sentinel": Sentinel, "cluster": Cluster, "redlock": Redlock,
-               "skew": Skew, "skew-cluster": SkewCluster}
+               "skew": Skew, "skew-cluster": SkewCluster, "crowd-sentinel": CrowdSentinel}

@@ -42,7 +42,8 @@ class Operations:
             if kind == records.ACQUIRE:
                 self.calls[thread].update(
                     shared=other != 0, max_holders=max(other, 0), wait_ms=number,
-                    exclusion=self.rules.is_exclusive_promised(name))
+                    exclusion=self.rules.is_exclusive_promised(name),
+                    fences=self.rules.are_fences_promised(name))
         elif kind in ENDS and thread in self.calls:
             self._return(at, number, other, thread, status, kind)
         elif kind == records.TOKEN:
@@ -85,7 +86,7 @@ def operations(processes, rules, run):
     done.sort(key=returned)
     origin = min((each["begin"] for each in done), default=0)
     yield {"call": "run", **run, "lease_ms": rules.lease // records.MS,
-           "fences": rules.has_fences, "fence_slack": rules.fence_slack}
+           "fence_slack": rules.fence_slack}
     for each in done:
         for time in "begin", "end", "certain_until":
             if each.get(time):

@@ -36,6 +36,7 @@ function begin_hold(who,    name, id) {
     is_shared[id] = value("shared") == "true"
     limit[id] = value("max_holders") + 0
     is_promised[id] = value("exclusion") == "true"
+    has_fences[id] = value("fences") == "true"
     end[id] = 0
     grants++
 }
@@ -106,7 +107,7 @@ function judge_fences(name, is_all,    i, id, low, high, middle, before, back) {
         if (before == "" || fence[before] < fence[id]) continue
         back = fence[before] - fence[id]
         if (back == 0 && name ~ /^h/ && owner[low] == process[id]) continue
-        if (has_fences && back >= slack) {
+        if (has_fences[id] && back >= slack) {
             say("fence", id, before)
             fences++
         } else {
@@ -116,7 +117,7 @@ function judge_fences(name, is_all,    i, id, low, high, middle, before, back) {
 }
 
 { call = value("call"); who = value("process") " " value("thread") }
-call == "run" { has_fences = value("fences") == "true"; slack = value("fence_slack") + 0 }
+call == "run" { slack = value("fence_slack") + 0 }
 call == "acquire" && value("status") == "0" { begin_hold(who) }
 (who in held) && call != "release" {
     until = value("certain_until") + 0

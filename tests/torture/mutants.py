@@ -28,6 +28,8 @@ MUTANTS = {
     "wake-up": ("client/src/net/loop.c", "    waiter->is_woken = true;",
                 "    static int n; if (++n % 1000 == 0) return;\n    waiter->is_woken = true;",
                 "single", "bounds"),
+    "replicas": ("client/src/protocol/lock_commands.c", "reply->integer < (int64_t)needed",
+                 "reply->integer + (int64_t)needed < 0", "partition", "fences"),
     "guard": ("module/guard.c", "return is_held ? GUARD_HELD : GUARD_NOT_HELD;",
               "return is_held ? GUARD_HELD : GUARD_HELD;", "guarded", "updates"),
 }
@@ -43,9 +45,10 @@ def is_caught(folder, name):
     path.write_text(source.replace(old, new, 1))
     try:
         subprocess.run(["make", "-s", "test-build"], cwd=folder, check=True)
+        seconds = "60" if scenario == "partition" else "15"
         run = subprocess.run(
             ["scripts/python", "tests/torture/torture.py", "--scenario", scenario, "--seconds",
-             "15", "--seed", "1"], cwd=folder, stdout=subprocess.PIPE, text=True)
+             seconds, "--seed", "1"], cwd=folder, stdout=subprocess.PIPE, text=True)
     finally:
         path.write_text(source)
     is_found = f"VIOLATED: {promise}" in run.stdout

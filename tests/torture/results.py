@@ -1,16 +1,22 @@
-"""results.py: what all runs of "make torture" have found together.
+"""results.py [FILE]: what all runs of the torture have found together, as tables of Markdown.
 
-Each run adds a line to build/torture/results.jsonl: scenario, server, seconds, grants, faults,
-violations. Without arguments this prints their sum, by scenario and by server.
+Each run adds a line to build/torture/results.jsonl, or to the file DLOCK_TORTURE_RESULTS:
+scenario, server, seconds, grants, faults, violations. This prints their sums, by scenario and by
+server, the faults by kind, and the commands of runs that have found something.
 """
 
 import collections
 import json
+import os
 import pathlib
 import sys
 
-FILE = pathlib.Path(__file__).resolve().parents[2] / "build/torture/results.jsonl"
-COUNTS = ("grants", "faults", "updates", "updates lost", "losses")
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "build/torture"
+FILE = pathlib.Path(os.environ.get("DLOCK_TORTURE_RESULTS", FOLDER / "results.jsonl"))
+COLUMNS = {"locks taken": "grants", "faults": "faults", "guarded updates": "updates",
+           "losses told": "losses told",
+           "held twice where not promised": "held twice, not promised",
+           "fences back where not promised": "fences back, not promised"}
 
 
 def add(run, report):
@@ -24,39 +30,51 @@ def add(run, report):
         file.write(json.dumps(line) + "\n")
 
 
-def read():
-    with open(FILE) as file:
+def read(path):
+    with open(path) as file:
         return [json.loads(line) for line in file]
 
 
 def table(runs, by):
-    """Rows: the group, then its sums."""
+    """Lines of Markdown: a row for each scenario or server, and one for all."""
     groups = collections.defaultdict(collections.Counter)
-    for run in runs:
-        for group in (run[by], "all"):
-            sums = groups[group]
-            sums["runs"] += 1
-            sums["seconds"] += run["seconds"]
-            sums["violations"] += sum(run["violations"].values())
-            for name in COUNTS:
-                sums[name] += run["counts"].get(name, 0)
-    columns = ("runs", "seconds", *COUNTS, "violations")
-    yield " | ".join((by, *columns))
+    for run in sorted(runs, key=lambda run: run[by]):
+        sums = groups[run[by]]
+        sums.update(run["counts"])
+        if run["scenario"] == "plain":  # has no fences, so all of them are the same
+            sums["fences back, not promised"] -= run["counts"].get("fences back, not promised", 0)
+        sums["runs"] += 1
+        sums["seconds"] += run["seconds"]
+        sums["judges"] += "judges" not in run["violations"]
+        sums["violations"] += sum(run["violations"].values())
+    groups["all"] = sum(groups.values(), collections.Counter())
+    yield f"| {by} | | {' | '.join(COLUMNS)} | both judges agree | violations |"
+    yield "|---" * (len(COLUMNS) + 4) + "|"
     for group, sums in groups.items():
-        yield " | ".join((group, *(f"{sums[name]:.0f}" for name in columns)))
+        name = f"`{group}`" if by == "scenario" and group != "all" else group
+        counts = " | ".join(f"{sums[count]:,}" for count in COLUMNS.values())
+        yield (f"| {name} | {sums['runs']} runs, {sums['seconds']:,.0f} s | {counts} | "
+               f"{sums['judges']} of {sums['runs']} | {sums['violations']} |")
+
+
+def print_all(runs):
+    for by in "scenario", "server":
+        print("\n".join(table(runs, by)), end="\n\n")
+    kinds = collections.Counter()
+    for run in runs:
+        kinds.update(run["faults"])
+    print("Faults without those of the proxy:",
+          ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common()))
+    for run in runs:
+        if run["violations"]:
+            print(f"VIOLATED: {run['violations']} by {run['command']}")
 
 
 def main():
     if "--help" in sys.argv:
         print(__doc__)
         return 0
-    runs = read()
-    for by in "scenario", "server":
-        print("\n".join(table(runs, by)), end="\n\n")
-    kinds = collections.Counter()
-    for run in runs:
-        kinds.update(run["faults"])
-    print(", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
+    print_all(read(sys.argv[1] if len(sys.argv) > 1 else FILE))
 
 
 if __name__ == "__main__":

@@ -27,12 +27,15 @@ class Scenario:
     replicas = 0
     promises = {}
     worker_faults = {"stop_worker": 0.03, "kill_worker": 1.5}
+    slack_ms = 0  # what each call may take longer
+    has_own_network = False  # see partition.py
 
     def __init__(self):
         self.servers = []
 
     def rules(self):
         bounds = Bounds(io=IO_MS * MS, replicas=IO_MS * MS if self.replicas else 0)
+        bounds.slack += self.slack_ms * MS
         return Rules(lease=SESSION_LEASES * self.lease_ms * MS, bounds=bounds, **self.promises)
 
     def settings(self):
@@ -43,6 +46,10 @@ class Scenario:
                   f"replicas={self.replicas}", f"work_us={self.work_us}",
                   f"pause_every={self.pause_every}"]
         return words + ([f"data_port={self.data_port()}"] if "g" in self.kinds else [])
+
+    def settings_of(self, number):
+        """Words for one worker."""
+        return []
 
     def start(self, folder):
         self.servers.append(Server(*DURABLE).start())
@@ -145,12 +152,7 @@ class Crowd(Restart):
     kinds, names, threads = "k", 300, 1000
     faults = {"kill_client": 0.1, "stop_server": 0.8, "restart_server": 4.0}
     worker_faults = {"stop_worker": 0.1, "stop_worker_for_long": 2.0, "kill_worker": 2.0}
-
-    def rules(self):
-        """A process has one thread for a thousand members, so each is served a little later."""
-        rules = super().rules()
-        rules.bounds.slack += 1000 * MS
-        return rules
+    slack_ms = 1000  # a process has one thread for a thousand members
 
 
 class Guarded(Single):

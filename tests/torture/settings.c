@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "settings.h"
 
+#include "source.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +60,8 @@ static void read_word(settings *settings, const char *word) {
         settings->kinds = value;
     } else if (strcmp(name, "data_host") == 0) {
         settings->data_host = value;
+    } else if (strcmp(name, "source") == 0) {
+        source_set(value);
     } else if (strcmp(name, "way") == 0) {
         settings->way = read_way(value);
     } else {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* settings.h - the words of a worker's command line: NAME=VALUE, url= up to five times. */
+/* settings.h - the words of a worker's command line: NAME=VALUE, url= up to five times.
+ * source=ADDRESS is for source.h at once. */
 #pragma once
 
 #include "update.h"
@@ -24,7 +25,7 @@ typedef struct settings {
     const char *data_host; /* where the values of guarded locks are */
     int data_port;
     update_way way;
-    int64_t work_us; /* up to so long between the read and the write of an update */
+    int64_t work_us; /* a lock is held up to so long; 0: mostly for no time */
     uint64_t
         pause_every; /* one update of so many sleeps beyond the lease before it writes; 0: none */
 } settings;

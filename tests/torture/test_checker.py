@@ -120,6 +120,14 @@ def test_a_fence_that_does_not_rise_is_found(fence):
     assert not violations(*histories, rules=Rules(has_fences=False))
 
 
+def test_fences_of_odd_numbers_may_go_back_where_no_replica_acknowledges_them():
+    rules = Rules(unsafe_odd_fences=True)
+    for name, found in ("x1", set()), ("x2", {"fences"}):
+        histories = History(0).hold(0, 1, 10, 100, name), History(1).hold(11, 12, 20, 99, name)
+        assert violations(*histories, rules=rules).keys() == found
+        assert violations(*histories).keys() == {"fences"}
+
+
 def test_a_fence_may_be_back_by_less_than_the_slack():
     histories = History(0).hold(0, 1, 10, 100), History(1).hold(11, 12, 20, 70)
     assert not violations(*histories, rules=Rules(fence_slack=31))

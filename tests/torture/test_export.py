@@ -38,12 +38,12 @@ def test_a_line_has_an_operation_with_its_begin_and_its_end():
     history.add(8, records.SAMPLE, "p1", other=95 * MS, thread=2)
     history.add(9, records.RELEASE, "p1", thread=2)
     head, acquire, look, release = lines_of(history)
-    assert head == {"call": "run", "scenario": "test", "lease_ms": 600, "fences": True,
-                    "fence_slack": 0}
+    assert head == {"call": "run", "scenario": "test", "lease_ms": 600, "fence_slack": 0}
     assert acquire == {
         "process": 3, "thread": 2, "call": "acquire", "name": "p1", "begin": 0, "end": 2 * MS,
-        "shared": True, "max_holders": LIMIT, "wait_ms": 1000, "exclusion": True, "status": 0,
-        "token": "0000000000000012ffffffffffffffff", "fence": 100, "certain_until": 85 * MS}
+        "shared": True, "max_holders": LIMIT, "wait_ms": 1000, "exclusion": True, "fences": True,
+        "status": 0, "token": "0000000000000012ffffffffffffffff", "fence": 100,
+        "certain_until": 85 * MS}
     assert (look["call"], look["certain_until"]) == ("look", 90 * MS)
     assert (release["call"], release["begin"], release["end"]) == ("release", 4 * MS, None)
 
@@ -87,7 +87,7 @@ def test_both_judges_count_the_same():
         dice = random.Random(seed)
         histories = random_histories(dice)
         rules = Rules(unsafe_odd=dice.random() < 0.5, fence_slack=dice.choice((0, 0, 10)),
-                      has_fences=dice.random() < 0.9)
+                      has_fences=dice.random() < 0.9, unsafe_odd_fences=dice.random() < 0.5)
         for each in histories:
             each.records.sort(key=lambda record: record[0])
         report = check([Process(each.number, each.records, rules.bounds) for each in histories],

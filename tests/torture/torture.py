@@ -49,8 +49,9 @@ def choose_server(name):
 
 def all_scenarios():
     from deployments import DEPLOYMENTS
+    from partition import PARTITIONS
     from scenarios import SCENARIOS
-    return {**SCENARIOS, **DEPLOYMENTS}
+    return {**SCENARIOS, **DEPLOYMENTS, **PARTITIONS}
 
 
 def find_scenario(name):
@@ -127,6 +128,7 @@ class Run:
         from workers import Workers
         words = [*self.settings(scenario), f"seed={self.seed}", f"way={self.way}"]
         workers = Workers(lambda number, history: [*self.program_of(scenario, number), *words,
+                                                   *scenario.settings_of(number),
                                                    f"process={number}", f"history={history}"],
                           self.folder, scenario.processes)
         try:
@@ -179,6 +181,16 @@ class Run:
               f"run it again:\n    {self.command()}")
 
 
+def run_inside(name, seed):
+    """Whether a scenario with a network of its own succeeds; also if this machine cannot run it."""
+    import partition
+    reason = partition.why_not()
+    if reason:
+        print(f"torture: {name}: skipped, this machine cannot cut servers off: {reason}")
+        return True
+    return partition.run_inside(*sys.argv[1:], "--scenario", name, "--seed", str(seed))
+
+
 def main():
     arguments = parse()
     server = choose_server(arguments.server)
@@ -189,6 +201,9 @@ def main():
         seed = random.SystemRandom().randrange(10**6)
     is_failed = False
     for name in names:
+        if find_scenario(name).has_own_network and "DLOCK_TORTURE_NAMESPACE" not in os.environ:
+            is_failed |= not run_inside(name, seed)
+            continue
         print(f"torture: {name}, {arguments.seconds:g} s, seed {seed}, server {server}", flush=True)
         run = Run(name, arguments.seconds, seed, server, arguments.way)
         run.has_python = arguments.python

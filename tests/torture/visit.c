@@ -207,6 +207,8 @@ static void hold(visitor *visitor, claim *claim) {
     } else if (is_keeper(visitor) && claim->kind != 'h') {
         int64_t hold_ms = roll(visitor, 4) == 0 ? LONG_HOLD_MS : 50;
         hold_long(visitor, claim, (int64_t)roll(visitor, (uint64_t)hold_ms));
+    } else if (visitor->settings->work_us > 0) {
+        nap((int64_t)roll(visitor, (uint64_t)visitor->settings->work_us) * 1000);
     } else if (claim->kind == 'p' || roll(visitor, 10) == 0) {
         nap((int64_t)roll(visitor, 2 * MS_NS));
     }

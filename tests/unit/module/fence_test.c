@@ -246,6 +246,21 @@ TEST(who_is_promoted_is_above_what_its_master_gave_while_the_message_was_under_w
     CHECK(next() > given);
 }
 
+TEST(promotions_that_nobody_has_heard_of_do_not_add_up) {
+    int64_t given = 0;
+    start_at(START);
+    for (int i = 0; i < 10; i++) { /* promoted, and demoted again, by whom the others do not hear */
+        pass(SECOND);
+        fence_take_over(now, true);
+        CHECK(next() > given);
+        given = next();
+    }
+    fence_start(); /* another replica of the same master */
+    pass(SECOND);
+    fence_take_over(now, true);
+    CHECK(next() > given);
+}
+
 TEST(jumps_do_not_add_up) {
     int64_t base_us = START;
     for (int i = 1; i <= 100; i++) {
