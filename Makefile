@@ -203,10 +203,10 @@ $(OUT)/tests/torture/%.o: tests/torture/%.c $(BUILT_BY)
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -c -o $@ $<
 
-$(TORTURE_WORKERS): %: %.o $(patsubst %,$(OUT)/tests/torture/%.o,visit settings source update history) \
-    $(OUT)/libdlock.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread -o $@ $^ \
-	    $(CLIENT_LIBS) -lhiredis
+TORTURE_SHARED := visit settings source update history
+$(TORTURE_WORKERS): %: %.o $(TORTURE_SHARED:%=$(OUT)/tests/torture/%.o) $(OUT)/libdlock.a
+	$(CC) $(CFLAGS) $(LDFLAGS) $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread -o $@ \
+	    $(filter %.o %.a,$^) $(CLIENT_LIBS) -lhiredis
 
 # The example that is two files: the writer, and a store that takes its writes.
 $(OUT)/client/examples/fenced_%: client/examples/fenced_writer.c client/examples/fenced_%.c \
