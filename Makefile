@@ -383,8 +383,7 @@ DOC_FILES = README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md \
     $(wildcard client/*.md module/commands/*.md) client/cli/README.md \
     client/cli/dlock.1 $(wildcard module/*.md) module/commands.json scripts/Containerfile \
     tests/README.md tests/bench/README.md $(filter-out %/__pycache__, $(wildcard client/include/* \
-    client/examples/* module/examples/* tests/bench/plots/*.svg client/python/README.md \
-    client/python/dlock/*.py))
+    client/examples/* module/examples/* tests/bench/plots/*.svg client/python/README.md))
 .PHONY: install-doc
 install-doc:
 	for file in $(DOC_FILES); do \

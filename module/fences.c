@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fences.c - see fences.h. */
+/* fences.c - see fences.h.
+ *
+ *   next    a grant gets its fence; the alarm is set, so that the clock is told soon
+ *   tell    the clock goes to replicas and the append-only file, and over the bus to other nodes
+ *   hear    a message of another node raises the clock, unless that node is a day ahead */
 #include "fences.h"
 
 #include "replicate.h"

@@ -1,4 +1,4 @@
-"""The same hand-over where all who wait have subscribed: the release publishes, all try again.
+"""A crowd that waits by publish and subscribe: each release publishes, and all of them try again.
 
 That is how clients wait that know only strings and scripts. Each of the crowd is one connection
 that speaks RESP3, so that it may subscribe and try: cheaper than two, as most clients have. The try

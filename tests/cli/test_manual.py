@@ -144,6 +144,16 @@ def test_links_of_installed_pages(tmp_path):
     assert wrong.endswith("client/README.md: there is no examples/quick_start.c")
 
 
+def test_debhelper_compresses_nothing_that_a_page_links_to(tmp_path):
+    """It compresses files of 4 KB and more, unless their paths have one of these words in them."""
+    rules = (ROOT / "scripts/debian/rules").read_text()
+    spared = re.findall(r"-X(\S+)", re.search(r"\tdh_compress (.*)", rules)[1])
+    make("install-doc", f"PREFIX={tmp_path}")
+    large = ["/" + str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")
+             if path.is_file() and path.stat().st_size >= 4096]
+    assert large and [path for path in large if not any(word in path for word in spared)] == []
+
+
 def test_installed_units_start_the_installed_tool(tmp_path):
     make("install-doc", f"PREFIX={tmp_path}")
     units = list(tmp_path.rglob("*.service"))

@@ -95,7 +95,7 @@ def test_the_readme_names_only_what_is_there(client):
         field for _, fields in checker.structs(header) for field in fields)
     readme = (ROOT / "README.md").read_text()
     told = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", readme))
-    assert {"dlock_waiters", "min_replicas"} <= told <= known
+    assert {"min_replicas"} <= told <= known
     settings = set(re.findall(r"`(dlock\.[a-z]+-[a-z-]+)", readme))
     assert settings and settings <= set(client.config_get("dlock.*"))
 

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -49,7 +50,7 @@ def said(server, typed):
 
 def test_the_session_in_redis_cli(server):
     session = shown_session()
-    assert len(session) == 4
+    assert len(session) == 3
     for typed, answer in session:
         releaser = release_soon(server) if "WAIT" in typed else None
         shown = said(server, typed)
@@ -106,6 +107,15 @@ def test_the_lines_for_a_shell(server, tmp_path):
         said = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=env, stdout=subprocess.PIPE,
                               text=True, check=True).stdout
         assert re.fullmatch(r"\./(report|deploy\.sh) [1-9]\d+\n", said)
+
+
+def test_the_program_in_python(server):
+    source = block(README, "python")
+    done = subprocess.run([sys.executable, "-c", source.replace(PORT, str(server.port))],
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "client/python")},
+                          stdout=subprocess.PIPE, text=True, check=True)
+    assert re.fullmatch(r"held, fence [1-9]\d+\n", done.stdout)
+    assert server.observer.dbsize() == 0
 
 
 def test_the_lines_of_python(server):

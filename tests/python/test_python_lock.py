@@ -75,6 +75,8 @@ def test_waits_need_one_session_and_no_connections(client, server, begin):
         wanted.append((client.lock("lock", wait=60), i))
         wanted[-1] = wanted[-1][0], begin(wanted[-1][0].acquire)
         wait_for_waiters(server.observer, i + 1)
+        [known] = client._servers.values()
+        wait_until(lambda: known.free, "the connection, which the next wait can use again")
     assert stats(server.observer)["sessions"] == 1
     assert server.observer.info("clients")["connected_clients"] <= connected + 1
     ours.release()

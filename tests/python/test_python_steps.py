@@ -123,7 +123,7 @@ def test_a_kept_lock_is_certain_from_before_its_heartbeat_was_sent(world):
 def test_a_kept_lock_is_lost_when_its_time_is_over_and_not_later(world):
     claim = world.kept()
     end = world.now + 0.99 * T
-    while not claim._lost_event.is_set():
+    while not claim.lost.is_set():
         assert world.now < end
         world.silence()
     assert world.now == pytest.approx(end)
@@ -157,7 +157,7 @@ def test_another_fence_in_another_life_is_a_loss(world, reply):
     claim = world.kept()
     world.reply(2)
     world.answer(reply)
-    assert claim._lost_event.is_set()
+    assert claim.lost.is_set()
     assert world.call.commands == [claim._release_words()], "a lock that nobody uses goes back"
 
 

@@ -54,7 +54,8 @@ class Claim:
         self.shared, self.slots = shared or slots is not None, slots
         self.fence = 0
         self.why_lost: str | None = None
-        self._lost_event, self._on_lost, self._wakeup = lost, on_lost, wakeup
+        self.lost, self._on_lost, self._wakeup = lost, on_lost, wakeup
+        self._client: Any = None
         self._io_timeout, self._clock = io_timeout, clock
         self._token = b""
         self._session: Session | None = None
@@ -103,7 +104,7 @@ class Claim:
         if self.why_lost:
             return
         self.why_lost = why
-        self._lost_event.set()
+        self.lost.set()
         if self._on_lost is not None:
             try:
                 self._on_lost(self)
@@ -146,7 +147,7 @@ class Claim:
         self.fence, self.why_lost, self._session = 0, None, None
         self._outcome, self._life = None, Life(0, 0.0)
         self._is_doubted = self._is_queued = self._is_unsure = False
-        self._lost_event.clear()
+        self.lost.clear()
         deadline, pause = self._clock() + wait, PAUSE_FIRST
         try:
             while True:
@@ -297,6 +298,15 @@ class Claim:
         if why or reply != len(self.names):
             raise Lost(self._message(why or "the server had ended it"))
 
+    def _leave(self, kind: type[BaseException] | None) -> Steps:
+        """At the end of a block, which has ended with this kind of exception."""
+        try:
+            if self.fence:
+                yield from self._release()
+        except Error as failure:
+            if kind is None and not isinstance(failure, (InDoubt, Unreachable)):
+                raise
+
     def _extend(self, lease: float | None) -> Steps:
         if self.lease is None:
             raise ValueError("a kept lock has no lease: it lasts as long as the session")
@@ -325,7 +335,7 @@ class Claim:
         self._require()
         if self.why_lost:
             raise Lost(self._message(self.why_lost))
-        command = ("DLOCK.GUARD", self.names[0], self._token, *words)
+        command: Words = ("DLOCK.GUARD", self.names[0], self._token, *words)
         try:
             [reply] = yield Send(self, [command], self._clock() + self._io_timeout)
         except NoReply as failure:

@@ -2,14 +2,13 @@
 """The clock, the meaning of errors, and what the steps of a lock ask of a thread or a task.
 
 The steps (_session.py, _claim.py) are generators. They yield requests of the classes below, and are
-sent the replies. Threads (threads.py) and tasks (aio.py) carry the requests out, so there is one
-lock for both, and a test can play the server and the clock."""
+sent the replies. A client (_client.py) carries the requests out, for threads and for tasks, so
+there is one lock for both, and a test can play the server and the clock."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from typing import TYPE_CHECKING, Any, Generator, Sequence, Union
+from typing import TYPE_CHECKING, Any, Generator, NamedTuple, Sequence, Union
 
 from redis import exceptions
 
@@ -33,8 +32,7 @@ def now() -> float:
     return time.clock_gettime(CLOCK)
 
 
-@dataclasses.dataclass
-class Send:
+class Send(NamedTuple):
     """Commands to the server that has the lock. The result is a list of replies, in which errors
     are exceptions; or NoReply is raised."""
     claim: Claim
@@ -42,34 +40,29 @@ class Send:
     until: float
 
 
-@dataclasses.dataclass
-class Call:
+class Call(NamedTuple):
     """The same, over the connection of the session."""
     commands: list[Words]
     until: float
 
 
-@dataclasses.dataclass
-class Wait:
+class Wait(NamedTuple):
     """Until then, or until the claim is woken. A wait may also end without a reason."""
     claim: Claim
     until: float
 
 
-@dataclasses.dataclass
-class Pause:
+class Pause(NamedTuple):
     """Until then, or until the session is ended."""
     until: float
 
 
-@dataclasses.dataclass
-class Find:
+class Find(NamedTuple):
     """The session at the server that has the lock. It is being opened if it is not open."""
     claim: Claim
 
 
-@dataclasses.dataclass
-class Relocate:
+class Relocate(NamedTuple):
     """Give these kept locks to the sessions at the servers that have them now, in a cluster."""
     claims: list[Claim]
 

@@ -12,25 +12,16 @@ leaves the queue, and gives back a lock that it was granted."""
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
-import secrets
-from types import TracebackType
-from typing import Any, Awaitable, Callable, cast
+from typing import Any, cast
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import (AuthenticationError, BusyLoadingError, DataError, RedisError,
-                              ResponseError)
+from redis.exceptions import RedisError, ResponseError
 
 from ._claim import Claim
-from ._routes import Route, route_of
-from ._session import Session
-from ._wire import (SLICE, Call, Find, NoReply, Pause, Relocate, Send, Steps, Wait, Word, Words,
-                    now, redirection)
-from .errors import Error, InDoubt, Refused, Unreachable
-from .threads import LONGEST, REDIRECTIONS
+from ._client import BaseClient, BaseServer, Route, outcome, route_of
+from ._wire import SLICE, Steps, Word, Words, now
 
 
 class Lock(Claim):
@@ -38,163 +29,35 @@ class Lock(Claim):
 
     lost: asyncio.Event
 
-    def __init__(self, client: Client, names: tuple[str | bytes, ...], **options: Any):
-        self.lost = asyncio.Event()
-        super().__init__(client.io_timeout, now, asyncio.Event(), self.lost, names, **options)
-        self._client = client
-
     async def acquire(self, wait: float | None = None) -> int:
-        return cast(int, await run(self._acquire(wait), self._client._perform))
+        return cast(int, await self._client._run(self._acquire(wait)))
 
     async def release(self) -> None:
-        await run(self._release(), self._client._perform)
+        await self._client._run(self._release())
 
     async def extend(self, lease: float | None = None) -> None:
-        await run(self._extend(lease), self._client._perform)
+        await self._client._run(self._extend(lease))
 
     async def guarded(self, *words: Word) -> Any:
-        return await run(self._guarded(words), self._client._perform)
+        return await self._client._run(self._guarded(words))
 
     async def __aenter__(self) -> Lock:
         await self.acquire()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        try:
-            if self.fence:
-                await self.release()
-        except Error as failure:
-            if kind is None and not isinstance(failure, (InDoubt, Unreachable)):
-                raise
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self._client._run(self._leave(kind))
 
 
-class Client:
-    """As dlock.Client, from a URL or a client of redis.asyncio."""
-
-    def __init__(self, server: str | redis.asyncio.Redis | redis.asyncio.RedisCluster
-                 = "redis://localhost:6379", *, session_timeout: float = 10.0,
-                 io_timeout: float = 2.0):
-        is_url = isinstance(server, str)
-        self._redis: Any = redis.asyncio.Redis.from_url(server) if is_url else server
-        self._is_cluster = isinstance(self._redis, redis.asyncio.RedisCluster)
-        self.session_timeout, self.io_timeout = session_timeout, io_timeout
-        self._id, self._is_closed = secrets.token_hex(16), False
-        self._servers: dict[Any, _Server] = {}
-
-    def lock(self, *names: str | bytes, wait: float = 0.0, lease: float | None = None,
-             shared: bool = False, slots: int | None = None,
-             on_lost: Callable[[Lock], object] | None = None) -> Lock:
-        """As dlock.Client.lock(). on_lost is called in the event loop, and is no coroutine."""
-        return Lock(self, names, wait=wait, lease=lease, shared=shared, slots=slots,
-                    on_lost=on_lost)
-
-    async def close(self) -> None:
-        self._is_closed = True
-        servers, self._servers = list(self._servers.values()), {}
-        for server in servers:
-            await server.end()
-
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    # -- servers
-
-    async def _find(self, name: bytes) -> _Server:
-        if not self._is_cluster:
-            return self._server(route_of(self._redis.connection_pool))
-        try:
-            await self._redis.initialize()
-            node = self._redis.get_node_from_key(name)
-        except RedisError as failure:
-            raise NoReply(failure, was_sent=False) from None
-        return self._server(route_of(node).to(node.host, node.port))
-
-    def _server(self, route: Route) -> _Server:
-        if self._is_closed:
-            raise ValueError("the dlock.aio.Client is closed")
-        if route.address not in self._servers:
-            self._servers[route.address] = _Server(self, route)
-        return self._servers[route.address]
-
-    async def _refresh(self) -> None:
-        with contextlib.suppress(RedisError, OSError):
-            await self._redis.nodes_manager.initialize()
-
-    async def _send(self, name: bytes, commands: list[Words], until: float) -> list[Any]:
-        server = await self._find(name)
-        prefix: list[Words] = []
-        for _ in range(REDIRECTIONS):
-            replies = (await server.send([*prefix, *commands], until))[len(prefix):]
-            target = redirection(replies[0]) if self._is_cluster else None
-            if target is None:
-                break
-            kind, host, port = target
-            prefix = [("ASKING",)] if kind == "ASK" else []
-            if kind == "MOVED":
-                await self._refresh()
-            server = self._server(server.route.to(host, port))
-        return replies
-
-    # -- steps
-
-    async def _perform(self, request: Any) -> Any:
-        claim = request.claim
-        if isinstance(request, Send):
-            return await self._send(claim.names[0], request.commands, request.until)
-        if isinstance(request, Find):
-            server = await self._find(claim.names[0])
-            server.keep()
-            return server.session
-        assert isinstance(request, Wait)
-        await wait_for(claim._wakeup, min(request.until - now(), LONGEST))
-        claim._wakeup.clear()
-        return None
-
-    async def _relocate(self, claims: list[Claim], session: Session) -> None:
-        await self._refresh()
-        for claim in claims:
-            with contextlib.suppress(NoReply, Refused, ValueError):  # or closed
-                server = await self._find(claim.names[0])
-                if server.session is session:
-                    continue
-                life = server.session.life
-                server.session.adopt(claim)
-                server.keep()
-                if server.session.is_usable():  # else its first heartbeat does the same
-                    words = claim._acquire_words(server.session.id)
-                    [reply] = await server.send([words], now() + self.io_timeout)
-                    server.session.confirm(claim, reply, life)
-
-
-class _Server:
-    """The connections to a server, and the task of its session."""
+class _Server(BaseServer):
+    retry_class, connection_options = Retry, {"socket_timeout": None}
 
     def __init__(self, client: Client, route: Route):
-        self.client, self.route, self.timeout = client, route, client.io_timeout
-        self.session = Session(client._id, client.session_timeout, client.io_timeout, now,
-                               client._is_cluster)
-        self.free: collections.deque[Any] = collections.deque()
-        self.is_ended = asyncio.Event()
-        self.task: asyncio.Task[Any] | None = None
-        self.own: Any = None  # the connection of the session
+        super().__init__(client, route)
         self.dropping: set[asyncio.Task[None]] = set()
 
-    def connect(self, **more: Any) -> Any:
-        return self.route.connect(self.timeout, retry=Retry(NoBackoff(), 0),
-                                  **{"socket_timeout": None, **more})
-
-    async def send(self, commands: list[Words], until: float) -> list[Any]:
-        connection = self.idle() or self.connect()
-        replies = await self.call(connection, commands, until)
-        self.free.append(connection)
-        return replies
-
     def idle(self) -> Any:
-        """A connection that is open: the loop has not read its end."""
+        """The loop has not read the end of an open connection."""
         while self.free:
             connection = self.free.pop()
             if connection.is_connected and not connection._reader.at_eof():
@@ -205,28 +68,26 @@ class _Server:
     async def call(self, connection: Any, commands: list[Words], until: float) -> list[Any]:
         """In a task of its own: some releases of redis-py swallow a cancellation now and then, or
         leave the reply to a canceled command to the next one."""
-        talk = _Talk(connection, commands)
-        task = asyncio.ensure_future(talk.run())
-        is_own = connection is self.own
+        was_sent = False
+
+        async def talk() -> list[Any]:
+            nonlocal was_sent
+            await connection.connect()
+            packed = connection.pack_commands(commands)
+            was_sent = True
+            await connection.send_packed_command(packed)
+            return [await read(connection) for _ in commands]
+
+        task = asyncio.ensure_future(talk())
         try:
-            while not task.done() and now() < until and not (is_own and self.session.is_ended):
+            while not task.done() and not self.is_given_up(connection, until):
                 await asyncio.wait({task}, timeout=max(0.0, min(until - now(), SLICE)))
             if not task.done():
                 raise redis.TimeoutError("the server did not reply in time")
             return task.result()
-        except DataError:  # words that are none: nothing was sent
+        except BaseException as failure:
             self.drop(connection, task)
-            raise
-        except (AuthenticationError, ResponseError) as failure:  # of the login
-            self.drop(connection, task)
-            raise Refused(str(failure)) from None
-        except (RedisError, OSError) as failure:
-            self.drop(connection, task)
-            is_refused = isinstance(failure, BusyLoadingError)
-            raise NoReply(failure, talk.was_sent and not is_refused) from None
-        except BaseException:
-            self.drop(connection, task)
-            raise
+            raise outcome(failure, was_sent) from None
 
     def drop(self, connection: Any, task: asyncio.Task[Any] | None = None) -> None:
         async def drop() -> None:
@@ -243,76 +104,83 @@ class _Server:
         self.dropping.add(dropping)
         dropping.add_done_callback(self.dropping.discard)
 
-    # -- the session
-
     def keep(self) -> None:
-        if self.task is None:
-            self.task = asyncio.ensure_future(run(self.session.keep(), self.perform))
+        if self.worker is None:
+            steps = self.client._expand(self.session.keep(), self)
+            self.worker = asyncio.ensure_future(run(steps))
 
-    async def perform(self, request: Any) -> Any:
-        if isinstance(request, Call):
-            self.own = self.own or self.connect(decode_responses=False)
-            return await self.call(self.own, request.commands, request.until)
-        if isinstance(request, Relocate):
-            return await self.client._relocate(request.claims, self.session)
-        assert isinstance(request, Pause)
-        return await wait_for(self.is_ended, min(request.until - now(), SLICE))
+    async def finish(self) -> None:
+        await asyncio.wait({self.worker}, timeout=self.timeout)
+        self.worker.cancel()
 
-    async def end(self) -> None:
-        self.session.end()
-        self.is_ended.set()
-        if self.task is not None:
-            with contextlib.suppress(NoReply, Error):
-                await self.send([("DLOCK.SESSION", self.session.id, "END")], now() + self.timeout)
-            await asyncio.wait({self.task}, timeout=self.timeout)
-            self.task.cancel()
+    async def disconnect(self) -> None:
         for connection in [*self.free, *([self.own] if self.own else [])]:
             self.drop(connection)
         if self.dropping:
             await asyncio.wait(set(self.dropping), timeout=self.timeout)
 
 
-class _Talk:
-    """Commands and their replies, in which errors are exceptions."""
+class Client(BaseClient[Lock]):
+    """As dlock.Client, from a URL or a client of redis.asyncio."""
+    _lock_class, _server_class, _event_class = Lock, _Server, asyncio.Event
 
-    def __init__(self, connection: Any, commands: list[Words]):
-        self.connection, self.commands, self.was_sent = connection, commands, False
+    def __init__(self, server: str | redis.asyncio.Redis | redis.asyncio.RedisCluster
+                 = "redis://localhost:6379", *, session_timeout: float = 10.0,
+                 io_timeout: float = 2.0):
+        made = redis.asyncio.Redis.from_url(server) if isinstance(server, str) else server
+        is_cluster = isinstance(made, redis.asyncio.RedisCluster)
+        super().__init__(made, is_cluster, session_timeout, io_timeout)
 
-    async def run(self) -> list[Any]:
-        await self.connection.connect()
-        packed = self.connection.pack_commands(self.commands)
-        self.was_sent = True
-        await self.connection.send_packed_command(packed)
-        return [await self.read() for _ in self.commands]
+    async def close(self) -> None:
+        await run(self._close())
 
-    async def read(self) -> Any:
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _run(self, steps: Steps) -> Any:
+        return await run(self._expand(steps))
+
+    async def _locate(self, name: bytes) -> Route:
+        await self._redis.initialize()
+        node = self._redis.get_node_from_key(name)
+        return route_of(node).to(node.host, node.port)
+
+    async def _refresh(self) -> None:
+        with contextlib.suppress(RedisError, OSError):
+            await self._redis.nodes_manager.initialize()
+
+    async def _sleep(self, event: asyncio.Event, seconds: float) -> None:
+        """Unlike asyncio.wait_for(), never swallows a cancellation."""
+        if event.is_set():
+            return
+        task = asyncio.ensure_future(event.wait())
         try:
-            return await self.connection.read_response()
-        except ResponseError as error:
-            return error
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            task.cancel()
 
 
-async def wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Unlike asyncio.wait_for(), never swallows a cancellation."""
-    if event.is_set():
-        return
-    task = asyncio.ensure_future(event.wait())
+async def read(connection: Any) -> Any:
+    """A reply; an error is one, too."""
     try:
-        await asyncio.wait({task}, timeout=max(0.0, seconds))
-    finally:
-        task.cancel()
+        return await connection.read_response()
+    except ResponseError as error:
+        return error
 
 
-async def run(steps: Steps, perform: Callable[[Any], Awaitable[Any]]) -> Any:
-    """Carries out what the steps request: their result."""
+async def run(steps: Steps) -> Any:
+    """Awaits what the functions return that the steps yield: their result."""
     try:
-        request = next(steps)
+        function = next(steps)
         while True:
             try:
-                reply = await perform(request)
+                reply = await function()
             except BaseException as failure:
-                request = steps.throw(failure)
+                function = steps.throw(failure)
             else:
-                request = steps.send(reply)
+                function = steps.send(reply)
     except StopIteration as stop:
         return stop.value

@@ -7,30 +7,20 @@ wait sleep until it wakes them, so they need no connections."""
 from __future__ import annotations
 
 import atexit
-import collections
 import contextlib
 import os
-import secrets
 import threading
 import weakref
-from types import TracebackType
-from typing import Any, Callable, cast
+from typing import Any, cast
 
 import redis
-from redis.backoff import NoBackoff
-from redis.exceptions import (AuthenticationError, BusyLoadingError, DataError, RedisError,
-                              ResponseError)
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from ._claim import Claim
-from ._routes import Route, route_of
-from ._session import Session
-from ._wire import (SLICE, Call, Find, NoReply, Pause, Relocate, Send, Steps, Wait, Word, Words,
-                    now, redirection)
-from .errors import Error, InDoubt, Refused, Unreachable
+from ._client import BaseClient, BaseServer, Route, outcome, route_of
+from ._wire import SLICE, Steps, Word, Words, now
 
-REDIRECTIONS = 5
-LONGEST = 3600.0  # of a wait, which is then begun again: an infinite one is no argument
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
@@ -41,11 +31,6 @@ class Lock(Claim):
     lost: threading.Event
     """Set as soon as a kept lock is lost. why_lost says why. A lock with a lease just ends: look at
     remaining()."""
-
-    def __init__(self, client: Client, names: tuple[str | bytes, ...], **options: Any):
-        self.lost = threading.Event()
-        super().__init__(client.io_timeout, now, threading.Event(), self.lost, names, **options)
-        self._client = client
 
     def acquire(self, wait: float | None = None) -> int:
         """The fence. wait: seconds, instead of those of the lock. Returns or raises by then, plus
@@ -71,170 +56,21 @@ class Lock(Claim):
         self.acquire()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Raises Lost if the lock was lost, unless the body has raised something itself. Without a
         reply, the lock is released in the background."""
-        try:
-            if self.fence:
-                self.release()
-        except Error as failure:
-            if kind is None and not isinstance(failure, (InDoubt, Unreachable)):
-                raise
+        self._client._run(self._leave(kind))
 
 
-class Client:
-    """Locks at a Redis server, behind a Sentinel, or in a cluster.
-
-    server: a URL, or a client of redis-py, of which only the settings are used.
-    session_timeout: kept locks end so many seconds after this process was last heard of.
-    io_timeout: so long a reply may take.
-
-    One Client for each process and server is enough: it may be used by all threads, and has one
-    session. After a fork the child has a session of its own, and no lock of its parent."""
-
-    def __init__(self, server: str | redis.Redis | redis.RedisCluster = "redis://localhost:6379",
-                 *, session_timeout: float = 10.0, io_timeout: float = 2.0):
-        self._redis: Any = redis.Redis.from_url(server) if isinstance(server, str) else server
-        self._is_cluster = isinstance(self._redis, redis.RedisCluster)
-        self.session_timeout, self.io_timeout = session_timeout, io_timeout
-        self._start()
-        _clients.add(self)
-
-    def _start(self) -> None:
-        self._id, self._mutex, self._is_closed = secrets.token_hex(16), threading.Lock(), False
-        self._servers: dict[Any, _Server] = {}
-
-    def lock(self, *names: str | bytes, wait: float = 0.0, lease: float | None = None,
-             shared: bool = False, slots: int | None = None,
-             on_lost: Callable[[Lock], object] | None = None) -> Lock:
-        """A Lock that is not yet acquired; "with" acquires and releases it.
-
-        names: one, or up to 64 that are taken all or none; in a cluster, with one hash tag.
-        wait: seconds in the queue of a busy lock; 0: one attempt. math.inf: for ever.
-        lease: seconds after which the lock ends by itself. None: the lock is kept until it is
-            released, or this process is not heard of for the session_timeout.
-        shared: together with other shared holders. slots: while fewer than that hold it.
-        on_lost: called with the Lock when a kept lock is lost, in the thread of the session."""
-        return Lock(self, names, wait=wait, lease=lease, shared=shared, slots=slots,
-                    on_lost=on_lost)
-
-    def close(self) -> None:
-        """Ends the session, and so all kept locks."""
-        with self._mutex:
-            self._is_closed = True
-            servers, self._servers = list(self._servers.values()), {}
-        for server in servers:
-            server.end()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # -- servers
-
-    def _find(self, name: bytes) -> _Server:
-        if not self._is_cluster:
-            return self._server(route_of(self._redis.connection_pool))
-        try:
-            node = self._redis.get_node_from_key(name)
-            pool = self._redis.get_redis_connection(node).connection_pool
-        except RedisError as failure:
-            raise NoReply(failure, was_sent=False) from None
-        return self._server(route_of(pool).to(node.host, node.port))
-
-    def _server(self, route: Route) -> _Server:
-        with self._mutex:
-            if self._is_closed:
-                raise ValueError("the dlock.Client is closed")
-            if route.address not in self._servers:
-                self._servers[route.address] = _Server(self, route)
-            return self._servers[route.address]
-
-    def _refresh(self) -> None:
-        with contextlib.suppress(RedisError, OSError):
-            self._redis.nodes_manager.initialize()
-
-    def _send(self, name: bytes, commands: list[Words], until: float) -> list[Any]:
-        server = self._find(name)
-        prefix: list[Words] = []
-        for _ in range(REDIRECTIONS):
-            replies = server.send([*prefix, *commands], until)[len(prefix):]
-            target = redirection(replies[0]) if self._is_cluster else None
-            if target is None:
-                break
-            kind, host, port = target
-            prefix = [("ASKING",)] if kind == "ASK" else []
-            if kind == "MOVED":
-                self._refresh()
-            server = self._server(server.route.to(host, port))
-        return replies
-
-    # -- steps
-
-    def _run(self, steps: Steps) -> Any:
-        return run(steps, self._perform)
-
-    def _perform(self, request: Any) -> Any:
-        claim = request.claim
-        if isinstance(request, Send):
-            return self._send(claim.names[0], request.commands, request.until)
-        if isinstance(request, Find):
-            server = self._find(claim.names[0])
-            server.keep()
-            return server.session
-        assert isinstance(request, Wait)
-        claim._wakeup.wait(max(0.0, min(request.until - now(), LONGEST)))
-        claim._wakeup.clear()
-        return None
-
-    def _relocate(self, claims: list[Claim], session: Session) -> None:
-        self._refresh()
-        for claim in claims:
-            with contextlib.suppress(NoReply, Refused, ValueError):  # or closed
-                server = self._find(claim.names[0])
-                if server.session is session:
-                    continue
-                life = server.session.life
-                server.session.adopt(claim)
-                server.keep()
-                if server.session.is_usable():  # else its first heartbeat does the same
-                    words = claim._acquire_words(server.session.id)
-                    [reply] = server.send([words], now() + self.io_timeout)
-                    server.session.confirm(claim, reply, life)
-
-    def _forget(self) -> None:
-        """In the child of a fork: nothing of the parent's is used."""
-        for server in self._servers.values():
-            server.forget()
-        self._start()
-
-
-class _Server:
-    """The connections to a server, and the thread of its session."""
+class _Server(BaseServer):
+    retry_class = Retry
 
     def __init__(self, client: Client, route: Route):
-        self.client, self.route, self.timeout = client, route, client.io_timeout
-        self.session = Session(client._id, client.session_timeout, client.io_timeout, now,
-                               client._is_cluster)
-        self.free: collections.deque[Any] = collections.deque()
-        self.mutex, self.is_ended = threading.Lock(), threading.Event()
-        self.thread: threading.Thread | None = None
-        self.own: Any = None  # the connection of the session
-
-    def connect(self, **more: Any) -> Any:
-        return self.route.connect(self.timeout, retry=Retry(NoBackoff(), 0), **more)
-
-    def send(self, commands: list[Words], until: float) -> list[Any]:
-        connection = self.idle() or self.connect()
-        replies = self.call(connection, commands, until)
-        self.free.append(connection)
-        return replies
+        super().__init__(client, route)
+        self.mutex = threading.Lock()
 
     def idle(self) -> Any:
-        """A connection that is open. One that the server has closed is readable."""
+        """One that the server has closed is readable."""
         with contextlib.suppress(IndexError):
             while True:
                 connection = self.free.pop()
@@ -251,57 +87,34 @@ class _Server:
             was_sent = True
             connection.send_packed_command(packed)
             return [self.read(connection, until) for _ in commands]
-        except DataError:  # words that are none: nothing was sent
+        except BaseException as failure:
             connection.disconnect()
-            raise
-        except (AuthenticationError, ResponseError) as failure:  # of the login
-            connection.disconnect()
-            raise Refused(str(failure)) from None
-        except (RedisError, OSError) as failure:
-            connection.disconnect()
-            is_refused = isinstance(failure, BusyLoadingError)
-            raise NoReply(failure, was_sent and not is_refused) from None
-        except BaseException:
-            connection.disconnect()
-            raise
+            raise outcome(failure, was_sent) from None
 
     def read(self, connection: Any, until: float) -> Any:
         while not connection.can_read(max(0.0, min(until - now(), SLICE))):
-            if now() >= until or self.session.is_ended and connection is self.own:
+            if self.is_given_up(connection, until):
                 raise redis.TimeoutError("the server did not reply in time")
         try:
             return connection.read_response()
         except ResponseError as error:
             return error
 
-    # -- the session
-
     def keep(self) -> None:
-        if self.thread is not None:
+        if self.worker is not None:
             return
         with self.mutex:
-            if self.thread is None:
-                self.own = self.connect(decode_responses=False)
-                self.thread = threading.Thread(target=run, name="dlock-session", daemon=True,
-                                               args=(self.session.keep(), self.perform))
-                self.thread.start()
+            if self.worker is None:
+                steps = self.client._expand(self.session.keep(), self)
+                self.worker = threading.Thread(target=run, name="dlock-session", daemon=True,
+                                               args=(steps,))
+                self.worker.start()
 
-    def perform(self, request: Any) -> Any:
-        if isinstance(request, Call):
-            return self.call(self.own, request.commands, request.until)
-        if isinstance(request, Relocate):
-            return self.client._relocate(request.claims, self.session)
-        assert isinstance(request, Pause)
-        return self.is_ended.wait(max(0.0, min(request.until - now(), SLICE)))
+    def finish(self) -> None:
+        if self.worker is not threading.current_thread():  # else it is a callback of ours
+            self.worker.join(self.timeout)
 
-    def end(self) -> None:
-        self.session.end()
-        self.is_ended.set()
-        if self.thread is not None:
-            with contextlib.suppress(NoReply, Error):
-                self.send([("DLOCK.SESSION", self.session.id, "END")], now() + self.timeout)
-            if self.thread is not threading.current_thread():  # else it is a callback of ours
-                self.thread.join(self.timeout)
+    def disconnect(self) -> None:
         while self.free:
             self.free.pop().disconnect()
 
@@ -311,17 +124,66 @@ class _Server:
             connection.disconnect()
 
 
-def run(steps: Steps, perform: Callable[[Any], Any]) -> Any:
-    """Carries out what the steps request: their result."""
+class Client(BaseClient[Lock]):
+    """Locks at a Redis server, behind a Sentinel, or in a cluster.
+
+    server: a URL, or a client of redis-py, of which only the settings are used.
+    session_timeout: kept locks end so many seconds after this process was last heard of.
+    io_timeout: so long a reply may take.
+
+    One Client for each process and server is enough: it may be used by all threads, and has one
+    session. After a fork the child has a session of its own, and no lock of its parent."""
+    _lock_class, _server_class, _event_class = Lock, _Server, threading.Event
+
+    def __init__(self, server: str | redis.Redis | redis.RedisCluster = "redis://localhost:6379",
+                 *, session_timeout: float = 10.0, io_timeout: float = 2.0):
+        made = redis.Redis.from_url(server) if isinstance(server, str) else server
+        super().__init__(made, isinstance(made, redis.RedisCluster), session_timeout, io_timeout)
+        _clients.add(self)
+
+    def close(self) -> None:
+        """Ends the session, and so all kept locks."""
+        run(self._close())
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self, steps: Steps) -> Any:
+        return run(self._expand(steps))
+
+    def _locate(self, name: bytes) -> Route:
+        node = self._redis.get_node_from_key(name)
+        pool = self._redis.get_redis_connection(node).connection_pool
+        return route_of(pool).to(node.host, node.port)
+
+    def _refresh(self) -> None:
+        with contextlib.suppress(RedisError, OSError):
+            self._redis.nodes_manager.initialize()
+
+    def _sleep(self, event: threading.Event, seconds: float) -> None:
+        event.wait(seconds)
+
+    def _forget(self) -> None:
+        """In the child of a fork: nothing of the parent's is used."""
+        for server in self._servers.values():
+            cast(_Server, server).forget()
+        self._start()
+
+
+def run(steps: Steps) -> Any:
+    """Calls the functions that the steps yield: their result."""
     try:
-        request = next(steps)
+        function = next(steps)
         while True:
             try:
-                reply = perform(request)
+                reply = function()
             except BaseException as failure:
-                request = steps.throw(failure)
+                function = steps.throw(failure)
             else:
-                request = steps.send(reply)
+                function = steps.send(reply)
     except StopIteration as stop:
         return stop.value
 

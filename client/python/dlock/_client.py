@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the clients for threads and asyncio share: servers, redirects, and the steps in between.
+
+    steps     a Lock or a session yields what it wants (Send, Wait, ...: see _wire.py)
+    _expand   finds the server for it, follows redirects, and yields functions without arguments
+    run       calls them (threads.py) or awaits what they return (aio.py)
+
+Connections are made from what a client of redis-py knows: its class and its arguments. Its own are
+not used. Ours have timeouts, whatever those of the client are, and no request is repeated behind
+our back."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import secrets
+import threading
+from typing import Any, Callable, Generic, NamedTuple, TypeVar
+
+from redis.backoff import NoBackoff
+from redis.exceptions import (AuthenticationError, BusyLoadingError, DataError, RedisError,
+                              ResponseError)
+
+from ._claim import Claim
+from ._session import Session
+from ._wire import (SLICE, Call, Find, NoReply, Pause, Relocate, Send, Steps, Wait, Words, now,
+                    redirection)
+from .errors import Error, Refused
+
+REDIRECTIONS = 5
+LONGEST = 3600.0  # of a wait, which is then begun again: an infinite one is no argument
+LockT = TypeVar("LockT", bound=Claim)
+
+
+class Route(NamedTuple):
+    """To one server. address: None for the only one."""
+    address: tuple[str, int] | None
+    connection_class: Any
+    options: dict[str, Any]
+
+    def connect(self, timeout: float, **more: Any) -> Any:
+        """A connection of redis-py that is not yet open."""
+        options = {**self.options, "socket_timeout": timeout, "health_check_interval": 0,
+                   "retry_on_timeout": False, "retry_on_error": [], **more}
+        if "path" not in options:  # else it is a unix socket, which has no such timeout
+            options["socket_connect_timeout"] = timeout
+        return self.connection_class(**options)
+
+    def to(self, host: str, port: int) -> Route:
+        """To another server of the cluster; an empty host is the same host."""
+        host = host or self.options["host"]
+        return Route((host, port), self.connection_class,
+                     {**self.options, "host": host, "port": port})
+
+
+def route_of(pool: Any) -> Route:
+    """pool: of a client, or a node of an asynchronous cluster, which has the same attributes."""
+    return Route(None, pool.connection_class, pool.connection_kwargs)
+
+
+class BaseClient(Generic[LockT]):
+    """The forms define _locate, _refresh and _sleep, each as a function or a coroutine."""
+    _lock_class: type[LockT]
+    _server_class: type[BaseServer]
+    _event_class: Any
+    _locate: Callable[[bytes], Any]  # in a cluster, the Route to the node of a name
+    _refresh: Callable[[], Any]      # the map of the cluster
+    _sleep: Callable[[Any, float], Any]  # until the event is set, or for so many seconds
+
+    def __init__(self, server: Any, is_cluster: bool, session_timeout: float, io_timeout: float):
+        self._redis, self._is_cluster = server, is_cluster
+        self.session_timeout, self.io_timeout = session_timeout, io_timeout
+        self._start()
+
+    def _start(self) -> None:
+        self._id, self._mutex, self._is_closed = secrets.token_hex(16), threading.Lock(), False
+        self._servers: dict[Any, BaseServer] = {}
+
+    def lock(self, *names: str | bytes, wait: float = 0.0, lease: float | None = None,
+             shared: bool = False, slots: int | None = None,
+             on_lost: Callable[[LockT], object] | None = None) -> LockT:
+        """A Lock that is not yet acquired; "with" acquires and releases it.
+
+        names: one, or up to 64 that are taken all or none; in a cluster, with one hash tag.
+        wait: seconds in the queue of a busy lock; 0: one attempt. math.inf: for ever.
+        lease: seconds after which the lock ends by itself. None: the lock is kept until it is
+            released, or this process is not heard of for the session_timeout.
+        shared: together with other shared holders. slots: while fewer than that hold it.
+        on_lost: called with the Lock when a kept lock is lost, in the thread of the session or in
+            the event loop; it is no coroutine."""
+        lock = self._lock_class(self.io_timeout, now, self._event_class(), self._event_class(),
+                                names, wait, lease, shared, slots, on_lost)
+        lock._client = self
+        return lock
+
+    def _close(self) -> Steps:
+        with self._mutex:
+            self._is_closed = True
+            servers, self._servers = list(self._servers.values()), {}
+        for server in servers:
+            yield from server.end()
+
+    # -- from steps to functions
+
+    def _expand(self, steps: Steps, server: BaseServer | None = None) -> Steps:
+        """server: that of a session whose steps these are."""
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    reply = yield from self._carry_out(request, server)
+                except BaseException as failure:
+                    request = steps.throw(failure)
+                else:
+                    request = steps.send(reply)
+        except StopIteration as stop:
+            return stop.value
+
+    def _carry_out(self, request: Any, server: Any) -> Steps:
+        if isinstance(request, Send):
+            return (yield from self._send(request.claim.names[0], request.commands, request.until))
+        if isinstance(request, Find):
+            server = yield from self._find(request.claim.names[0])
+            server.keep()
+            return server.session
+        if isinstance(request, Wait):
+            event = request.claim._wakeup
+            yield lambda: self._sleep(event, max(0.0, min(request.until - now(), LONGEST)))
+            return event.clear()
+        if isinstance(request, Call):
+            server.own = server.own or server.connect(decode_responses=False)
+            return (yield lambda: server.call(server.own, request.commands, request.until))
+        if isinstance(request, Relocate):
+            return (yield from self._relocate(request.claims, server.session))
+        assert isinstance(request, Pause)
+        return (yield lambda: self._sleep(server.is_ended,
+                                          max(0.0, min(request.until - now(), SLICE))))
+
+    def _find(self, name: bytes) -> Steps:
+        """The server that has the name."""
+        if not self._is_cluster:
+            return self._server(route_of(self._redis.connection_pool))
+        try:
+            return self._server((yield lambda: self._locate(name)))
+        except RedisError as failure:
+            raise NoReply(failure, was_sent=False) from None
+
+    def _server(self, route: Route) -> BaseServer:
+        with self._mutex:
+            if self._is_closed:
+                raise ValueError("the dlock.Client is closed")
+            if route.address not in self._servers:
+                self._servers[route.address] = self._server_class(self, route)
+            return self._servers[route.address]
+
+    def _send(self, name: bytes, commands: list[Words], until: float) -> Steps:
+        server = yield from self._find(name)
+        prefix: list[Words] = []
+        for _ in range(REDIRECTIONS):
+            replies = (yield from server.send([*prefix, *commands], until))[len(prefix):]
+            target = redirection(replies[0]) if self._is_cluster else None
+            if target is None:
+                break
+            kind, host, port = target
+            prefix = [("ASKING",)] if kind == "ASK" else []
+            if kind == "MOVED":
+                yield self._refresh
+            server = self._server(server.route.to(host, port))
+        return replies
+
+    def _relocate(self, claims: list[Claim], session: Session) -> Steps:
+        yield self._refresh
+        for claim in claims:
+            with contextlib.suppress(NoReply, Refused, ValueError):  # or closed
+                server = yield from self._find(claim.names[0])
+                if server.session is session:
+                    continue
+                life = server.session.life
+                server.session.adopt(claim)
+                server.keep()
+                if server.session.is_usable():  # else its first heartbeat does the same
+                    words = claim._acquire_words(server.session.id)
+                    [reply] = yield from server.send([words], now() + self.io_timeout)
+                    server.session.confirm(claim, reply, life)
+
+
+class BaseServer:
+    """The connections to a server, and the worker (a thread or task) that keeps its session."""
+    keep: Callable[[], None]                 # starts the worker, if it does not run
+    call: Callable[[Any, list[Words], float], Any]  # the replies, or NoReply, Refused, DataError
+    idle: Callable[[], Any]                  # an open connection that nobody uses, or None
+    finish: Callable[[], Any]                # joins the worker
+    disconnect: Callable[[], Any]            # everything
+    retry_class: Any
+    connection_options: dict[str, Any] = {}
+
+    def __init__(self, client: BaseClient[Any], route: Route):
+        self.client, self.route, self.timeout = client, route, client.io_timeout
+        self.session = Session(client._id, client.session_timeout, client.io_timeout, now,
+                               client._is_cluster)
+        self.free: collections.deque[Any] = collections.deque()
+        self.is_ended = client._event_class()
+        self.worker: Any = None
+        self.own: Any = None  # the connection of the session
+
+    def connect(self, **more: Any) -> Any:
+        return self.route.connect(self.timeout, retry=self.retry_class(NoBackoff(), 0),
+                                  **self.connection_options, **more)
+
+    def send(self, commands: list[Words], until: float) -> Steps:
+        connection = self.idle() or self.connect()
+        replies = yield lambda: self.call(connection, commands, until)
+        self.free.append(connection)
+        return replies
+
+    def is_given_up(self, connection: Any, until: float) -> bool:
+        """Does nobody wait for the replies any more?"""
+        return now() >= until or self.session.is_ended and connection is self.own
+
+    def end(self) -> Steps:
+        self.session.end()
+        self.is_ended.set()
+        if self.worker is not None:
+            with contextlib.suppress(NoReply, Error):
+                yield from self.send([("DLOCK.SESSION", self.session.id, "END")],
+                                     now() + self.timeout)
+            yield self.finish
+        yield self.disconnect
+
+
+def outcome(failure: BaseException, was_sent: bool) -> BaseException:
+    """What a call raises instead of what redis-py has raised."""
+    if isinstance(failure, DataError):  # words that are none: nothing was sent
+        return failure
+    if isinstance(failure, (AuthenticationError, ResponseError)):  # of the login
+        return Refused(str(failure))
+    if isinstance(failure, (RedisError, OSError)):
+        return NoReply(failure, was_sent and not isinstance(failure, BusyLoadingError))
+    return failure
