@@ -167,21 +167,20 @@ static void judge_kept(routed_run *run, verdict *verdict) {
 
 static void read_release(routed_run *run, const reply *reply, verdict *verdict) {
     const attempt *attempt = run->attempt;
-    read_released_reply(verdict, attempt->prepared.protocol, attempt->name_count, reply);
+    read_released_reply(verdict, attempt->name_count, reply);
     attempt_release_each(attempt, reply, run->server);
 }
 
 static void read_lock_reply(routed_run *run, const reply *reply, verdict *verdict) {
     attempt *attempt = run->attempt;
-    const lock_protocol *protocol = attempt->prepared.protocol;
     bool is_acquire = attempt->operation == DLOCK_ACQUIRING;
     const tie *tie = run_tie(run);
     if (is_acquire || tie != NULL)
-        protocol->read_acquire(verdict, reply);
+        attempt->prepared.protocol->read_acquire(verdict, reply);
     else if (attempt->operation == DLOCK_RELEASING)
         read_release(run, reply, verdict);
     else
-        protocol->read_holder(verdict, reply);
+        read_holder_reply(verdict, reply);
     run->is_granted = verdict->status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR;
     run->is_no_script = verdict->is_no_script;
     run->is_no_session = verdict->is_no_session;
@@ -197,7 +196,7 @@ static void read_lock_reply(routed_run *run, const reply *reply, verdict *verdic
 static void read_written_reply(routed_run *run, const reply *reply) {
     attempt *attempt = run->attempt;
     verdict verdict;
-    attempt->prepared.protocol->read_holder(&verdict, reply);
+    read_holder_reply(&verdict, reply);
     if (verdict.status == DLOCK_LOST && attempt->operation == DLOCK_ACQUIRING)
         verdict_set(&verdict, DLOCK_NO_REPLICAS, "it was lost before replicas had it");
     run->is_granted = false;
