@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* deployment.c - see deployment.h: what all deployments share. An attempt becomes commands here: its
- * name or names, token and terms, and the words of the operation. */
+/* deployment.c - see deployment.h: what all deployments share.
+ *
+ *   commands   an attempt becomes commands: its name or names, token and terms, and the words of
+ *              the operation
+ *   send       on the command connection of a server, or on the connection that the caller names
+ *   result     the status and the cause of an attempt */
 #include "deployment/deployment.h"
 
 #define ASKING "ASKING"
