@@ -328,13 +328,14 @@ static void wait_for_discovery(routed_run *run, int64_t until_us) {
 static void route_run(routed_run *run) {
     server *known = find_server(run);
     bool is_discovering = router_discover(run->router);
-    int64_t now_us = now_of(run);
-    if (known == NULL)
+    if (known == NULL) {
         wait_for_discovery(run, run->limit_us);
-    else if (is_discovering && run->router->failure == DLOCK_OK)
+    } else if (is_discovering && run->router->failure == DLOCK_OK) {
+        int64_t now_us = now_of(run);
         wait_for_discovery(run, now_us + deadline_left_us(run->limit_us, now_us) / 2);
-    else
+    } else {
         go_to(run, known, false);
+    }
 }
 
 /* The discovery has ended, or takes too long for this attempt. */

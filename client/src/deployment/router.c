@@ -104,8 +104,8 @@ static void start_discovery(router *router, int64_t now_us) {
 }
 
 bool router_discover(router *router) {
-    int64_t now_us = loop_now_us(router->base.loop);
     if (router->is_discovering || router->table->prepare == NULL) return router->is_discovering;
+    int64_t now_us = loop_now_us(router->base.loop);
     bool is_due = now_us >= deadline_after_ms(router->ended_us, router->table->pause_ms);
     bool is_known = router->table->find(router, "") != NULL;
     if (is_known && !(router->is_doubted && is_due)) return false;
