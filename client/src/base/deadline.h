@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* deadline.h - deadlines: points in time, in microseconds of one clock; and the pause after a failed
- * attempt. Pure. */
+/* deadline.h - deadlines: points in time, in microseconds of one clock; and the pause after an
+ * attempt that failed. Pure. */
 #pragma once
 #include <stdint.h>
 
