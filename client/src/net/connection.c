@@ -41,6 +41,20 @@ enum { QUIET_US = 10000, GREETING_MAX = 3 };
  * the calls of other threads waiting. */
 enum { READ_SIZE = 16384, READS_PER_TURN = 8 };
 
+static void count_owed(const connection *conn, ptrdiff_t change) {
+    if (!conn->owner.is_parked) loop_count_owed(conn->loop, change);
+}
+
+/* Bytes can go out and come in. */
+static bool is_open(const connection *conn) {
+    return conn->phase == GREETING || conn->phase == READY;
+}
+
+/* Broken or closed: nothing is sent or read any more. */
+static bool is_broken(const connection *conn) {
+    return conn->phase == BROKEN || conn->phase == CLOSED;
+}
+
 /* -- the pipeline */
 
 static void pipeline_free(pipeline *pipeline) {
@@ -197,9 +211,9 @@ static void endpoint_note_failure(endpoint *endpoint, dlock_status failure, cons
 
 /* -- the socket */
 
-/* Judges the result of a recv(2) or send(2) without waiting. False: no bytes were moved; if none
- * ever will be, the connection fails. */
-static bool check_socket(connection *conn, ssize_t count, int fault) {
+/* After a recv(2) or send(2) without waiting: if no bytes will ever be moved again, the connection
+ * fails. */
+static void check_socket(connection *conn, ssize_t count, int fault) {
     bool is_temporary = fault == EAGAIN || fault == EWOULDBLOCK || fault == EINTR;
     if (count == 0)
         connection_fail(conn, DLOCK_UNREACHABLE, "the server closed the connection");
@@ -207,7 +221,6 @@ static bool check_socket(connection *conn, ssize_t count, int fault) {
         connection_fail(conn, conn->tls->failure, conn->tls->cause);
     else if (count < 0 && !is_temporary)
         connection_fail(conn, DLOCK_UNREACHABLE, strerror(fault));
-    return count > 0;
 }
 
 static ssize_t read_socket(connection *conn, char *data, size_t size) {
@@ -241,10 +254,10 @@ static void disconnect(connection *conn, phase phase) {
     connecting *state = &conn->connecting;
     tls_free(conn->tls); /* says goodbye to the server */
     conn->tls = NULL;
-    bool was_owing = !connection_is_broken(conn);
-    if (was_owing) connection_count_owed(conn, -(ptrdiff_t)conn->pipeline.marked);
+    bool was_owing = !is_broken(conn);
+    if (was_owing) count_owed(conn, -(ptrdiff_t)conn->pipeline.marked);
     /* A child that was forked may have a copy: the server is to notice all the same. */
-    if (connection_is_open(conn)) shutdown(conn->io.fd, SHUT_RDWR);
+    if (is_open(conn)) shutdown(conn->io.fd, SHUT_RDWR);
     conn->phase = phase;
     if (conn->io.fd >= 0) loop_close(conn->loop, &conn->io);
     if (state->lookup_io.fd >= 0) loop_close(conn->loop, &state->lookup_io);
@@ -255,7 +268,7 @@ static void disconnect(connection *conn, phase phase) {
 }
 
 void connection_fail(connection *conn, dlock_status failure, const char *cause) {
-    if (connection_is_broken(conn)) return;
+    if (is_broken(conn)) return;
     text_copy(conn->cause, sizeof(conn->cause), cause);
     conn->failure = failure;
     if (conn->phase == READY)
@@ -334,13 +347,13 @@ static void on_reply_overdue(loop_timer *timer) {
 
 static bool take_output(loop_io *io, bytes *output) {
     connection *conn = container_of(io, connection, io);
-    if (!connection_is_open(conn) || conn->is_writing) return false;
+    if (!is_open(conn) || conn->is_writing) return false;
     size_t marked = conn->pipeline.marked;
     bool is_greeting = conn->phase == GREETING;
     unsigned commands =
         pipeline_take(&conn->pipeline, is_greeting, loop_now_us(conn->loop), output);
     if (output->size == 0) return false;
-    connection_count_owed(conn, (ptrdiff_t)(conn->pipeline.marked - marked));
+    count_owed(conn, (ptrdiff_t)(conn->pipeline.marked - marked));
     if (commands > 0 && !is_greeting)
         atomic_fetch_add_explicit(conn->endpoint->options.command_count, commands,
                                   memory_order_relaxed);
@@ -357,7 +370,7 @@ static bool note_written(connection *conn, bytes *output, ssize_t count) {
     conn->is_writing = false;
     bytes_remove(output, 0, written);
     conn->pipeline.rest = *output;
-    if (connection_is_broken(conn)) return false;
+    if (is_broken(conn)) return false;
     bool is_tls_full = conn->tls != NULL && conn->tls->wants_to_write;
     connection_watch(conn, is_full || is_tls_full ? EPOLLIN | EPOLLOUT : EPOLLIN);
     return !is_full;
@@ -377,7 +390,7 @@ static ssize_t write_records(connection *conn, const bytes *output) {
 /* Queues or, with TLS, sends the bytes of the pipeline. */
 static void flush_output(connection *conn) {
     bytes output;
-    if (!connection_is_open(conn)) return; /* connecting.c sets the loop_io anew until then */
+    if (!is_open(conn)) return; /* connecting.c sets the loop_io anew until then */
     if (conn->tls == NULL) {
         bool has_output = conn->pipeline.rest.size > 0 || conn->pipeline.out.size > 0;
         if (has_output) loop_write(conn->loop, &conn->io, conn->pipeline.count);
@@ -416,13 +429,13 @@ static void take_reply(connection *conn, const reply *reply) {
     int index = first->replies - first->left--;
     request *request = first->request;
     if (request != NULL && request->on_reply != NULL) request->on_reply(request, index, reply);
-    if (connection_is_broken(conn)) return;
+    if (is_broken(conn)) return;
     if (pipeline_at(&conn->pipeline, 0)->left == 0) {
         request = pipeline_pop(&conn->pipeline).request; /* NULL: abandoned by now */
-        connection_count_owed(conn, -1);
+        count_owed(conn, -1);
         end_request(request, DLOCK_OK, "");
     }
-    bool is_told = conn->owner.on_answered != NULL && !connection_is_broken(conn);
+    bool is_told = conn->owner.on_answered != NULL && !is_broken(conn);
     if (is_told) conn->owner.on_answered(conn->owner.arg, conn);
 }
 
@@ -434,7 +447,7 @@ static size_t reply_limit(connection *conn) {
 /* The result is how many bytes were used. */
 static size_t take_replies(connection *conn, const char *data, size_t size) {
     size_t used = 0;
-    while (used < size && !connection_is_broken(conn)) {
+    while (used < size && !is_broken(conn)) {
         const reply *reply;
         size_t length = size - used, limit = reply_limit(conn);
         resp_result result = resp_read(&conn->reader, data + used, length, &reply, &length);
@@ -462,7 +475,7 @@ static void take_bytes(connection *conn, const char *data, size_t size) {
         bytes_remove(in, 0, take_replies(conn, in->data, in->size));
     } else {
         size_t used = take_replies(conn, data, size);
-        if (connection_is_broken(conn)) return;
+        if (is_broken(conn)) return;
         if (!bytes_append(in, data + used, size - used))
             connection_fail(conn, DLOCK_NO_MEMORY, "no memory");
     }
@@ -479,7 +492,7 @@ static void on_socket_ready(loop_io *io, uint32_t ready) {
     for (int reads = 0; has_more && reads < READS_PER_TURN; reads++) {
         ssize_t count = read_socket(conn, data, sizeof(data));
         if (count > 0) take_bytes(conn, data, (size_t)count);
-        has_more = connection_is_open(conn) && (count == sizeof(data) || (count > 0 && reads_all));
+        has_more = is_open(conn) && (count == sizeof(data) || (count > 0 && reads_all));
     }
     if (has_more) loop_tell_again(conn->loop, &conn->io);
     flush_output(conn);

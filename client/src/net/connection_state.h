@@ -63,20 +63,6 @@ struct connection {
     char cause[CAUSE_SIZE];
 };
 
-static inline void connection_count_owed(const connection *conn, ptrdiff_t change) {
-    if (!conn->owner.is_parked) loop_count_owed(conn->loop, change);
-}
-
-/* Bytes can go out and come in. */
-static inline bool connection_is_open(const connection *conn) {
-    return conn->phase == GREETING || conn->phase == READY;
-}
-
-/* Broken or closed: nothing is sent or read any more. */
-static inline bool connection_is_broken(const connection *conn) {
-    return conn->phase == BROKEN || conn->phase == CLOSED;
-}
-
 /* In connection.c. The socket is connected and the TLS handshake done: begins the greeting. */
 void connection_on_open(connection *conn);
 /* False: the connection has failed. */
