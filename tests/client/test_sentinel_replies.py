@@ -11,7 +11,7 @@ from support.sentinel import NAME, url_of
 from support.server import free_port, wait_until
 
 PATIENCE_MS = 20_000  # who waits that long for a sentinel does not end in time
-PAUSE_MS = 20  # of sentinel.c
+PAUSE_MS = 20  # of router.c
 
 
 @pytest.fixture

@@ -29,8 +29,6 @@ static void read_verdicts(const reply *root) {
     check_verdict(&verdict);
     plain_protocol.read_acquire(&verdict, root);
     check_verdict(&verdict);
-    plain_protocol.read_holder(&verdict, root);
-    check_verdict(&verdict);
 }
 
 /* The text is cut to the room for it, and ended by a NUL. */

@@ -15,7 +15,7 @@
  *                                   hears of it, and the replica ends no lease
  *   promotion                       module/server_events.c: begin_to_decide(), leases_take_over()
  *   next_fence()                    module/fence.c: max(last + 1, clock)
- *   acknowledged                    client/src/deployment/routed_send.c: WAIT behind the command
+ *   acknowledged                    client/src/deployment/routed.c: WAIT behind the command
  *
  * What is left out. Between a client and a server commands take no time: lease.pml has late ones.
  * Waiters are not replicated; their connections break, and they ask again. A restart from a file is

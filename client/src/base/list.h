@@ -42,10 +42,6 @@ static inline void list_append(list *list, list_node *node) {
     list_insert_before(&list->ring, node);
 }
 
-static inline void list_prepend(list *list, list_node *node) {
-    list_insert_before(list->ring.next, node);
-}
-
 /* Does nothing to a node that is in no list. */
 static inline void list_remove(list_node *node) {
     if (node->next == NULL) return;

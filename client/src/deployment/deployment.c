@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* deployment.c - see deployment.h. */
+/* deployment.c - see deployment.h: what all deployments share.
+ *
+ *   commands   an attempt becomes commands: its name or names, token and terms, and the words of
+ *              the operation
+ *   send       on the command connection of a server, or on the connection that the caller names
+ *   result     the status and the cause of an attempt */
 #include "deployment/deployment.h"
 
 #define ASKING "ASKING"
@@ -41,13 +46,6 @@ static void write_command(const attempt *attempt, lock_words words, const char *
     attempt->prepared.protocol->write(command, &words);
 }
 
-void attempt_command(const attempt *attempt, lock_words words, command *command) {
-    if (attempt->guarded.words != NULL)
-        guard_command(command, attempt->name, attempt->token, attempt->guarded.words);
-    else
-        write_command(attempt, words, attempt->name, attempt->name_count, command);
-}
-
 static bool send_commands(server *server, connection *conn, const command commands[], int count,
                           request *request) {
     if (conn != NULL) return connection_send(conn, commands, count, request);
@@ -76,7 +74,10 @@ bool attempt_send(const attempt *attempt, const lock_words *words, bool is_askin
     if (words->operation == DLOCK_EXTENDING && attempt_has_several(attempt))
         return send_extensions(attempt, words, is_asking, server, conn, request);
     if (is_asking) command_add(&commands[count++], ASKING);
-    attempt_command(attempt, *words, &commands[count++]);
+    if (attempt->guarded.words != NULL)
+        guard_command(&commands[count++], attempt->name, attempt->token, attempt->guarded.words);
+    else
+        write_command(attempt, *words, attempt->name, attempt->name_count, &commands[count++]);
     return send_commands(server, conn, commands, count, request);
 }
 
@@ -93,7 +94,8 @@ void attempt_release_each(const attempt *attempt, const reply *reply, server *se
 void attempt_release_behind(const attempt *attempt, server *server) {
     command release = {0};
     if (attempt->operation != DLOCK_RELEASING) return;
-    attempt_command(attempt, (lock_words){.operation = DLOCK_RELEASING}, &release);
+    write_command(attempt, (lock_words){.operation = DLOCK_RELEASING}, attempt->name,
+                  attempt->name_count, &release);
     server_send_behind(server, &release);
 }
 

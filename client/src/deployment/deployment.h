@@ -146,15 +146,12 @@ static inline bool attempt_has_several(const attempt *attempt) {
     return attempt->name_count > 1;
 }
 
-/* The command of an operation, which may differ from that of the attempt, or the guarded command.
- * words: the operation, and wait, fence and hash if there are any; the rest is the attempt's. Not
- * an extension of several names, which takes several commands. */
-void attempt_command(const attempt *attempt, lock_words words, command *command);
-
-/* Sends these commands, each behind an ASKING if is_asking. Several names are extended one by one,
- * by a command for each name, all sent together: an extension never takes a lock anew, and takes
- * nothing away if only some of the names are still held. conn NULL: the command connection of the
- * server. request NULL: nobody waits for replies. False: no memory. */
+/* Sends the command of an operation, which may differ from that of the attempt, or the guarded
+ * command; behind an ASKING if is_asking. words: the operation, and wait, fence and hash if there
+ * are any; the rest is the attempt's. Several names are extended one by one, by a command for each
+ * name, all sent together: an extension never takes a lock anew, and takes nothing away if only
+ * some of the names are still held. conn NULL: the command connection of the server. request NULL:
+ * nobody waits for replies. False: no memory. */
 bool attempt_send(const attempt *attempt, const lock_words *words, bool is_asking, server *server,
                   connection *conn, request *request);
 

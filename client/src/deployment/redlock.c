@@ -63,7 +63,7 @@ static void on_undo_reply(request *request, int index, const reply *reply) {
     (void)index;
     undo *undo = container_of(request, struct undo, request);
     verdict verdict = {0};
-    read_released_reply(&verdict, undo->redlock->base.protocol, undo->name_count, reply);
+    read_released_reply(&verdict, undo->name_count, reply);
     undo->is_done = is_withdrawn(verdict.status);
 }
 

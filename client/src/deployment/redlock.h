@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* redlock.h - of redlock.c, round.c and votes.c only: a majority of several servers decides.
+/* redlock.h - of redlock.c and round.c only: a majority of several servers decides.
  *
  *   redlock.c   the deployment: acquire with a common fence, extend, release
  *   round.c     one vote over all servers: the same command to each server, and what a majority of

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* routed.c - see router.h and routed.h.
+/* routed.c - attempts that one server decides, chosen by a router: see router.h.
  *
  *   route      find the server. If none is known, or doubts have just come up, wait for a discovery
  *   session    a request that waits, or that ties its lock, first waits for the session to be open
- *   request    routed_send.c. Busy, and the acquire may wait: once more, and then it stands in the
- *              queue of the lock, until an event of the session tells the outcome
- *   redirect   MOVED or ASK: the same request to another node
+ *   request    all commands travel on the command connection, but the EXTEND of
+ *              acknowledgement.h. Busy, and the acquire may wait: once more, and then it stands in
+ *              the queue of the lock, until an event of the session tells the outcome
+ *   redirect   MOVED or ASK: the same request to another node, after ASK behind an ASKING
  *   script     plain Redis: a server that does not know the hash of a script gets the script
  *   replicas   granted or extended: enough replicas have to acknowledge that (acknowledgement.h)
  *   undo       too few replicas know: a RELEASE. The attempt ends with the reply, so the next
@@ -20,15 +21,80 @@
  *
  * Invariant: on_done is called from a callback of the loop, as the last thing; a failure to send
  * ends the run by its timer. */
-#include "deployment/routed.h"
-
 #include "base/token.h"
+#include "deployment/acknowledgement.h"
+#include "deployment/presence.h"
 
 /* A slot that moves takes two: to the owner by the map, and to the next owner. */
 enum { REDIRECTS_MAX = 5 };
 
+enum { DAY_MS = 24 * 60 * 60 * 1000 };
+
+typedef enum run_phase {
+    RUN_IDLE,
+    RUN_DISCOVERY, /* waits for the router to find a server */
+    RUN_SESSION,   /* waits for the session of the server to be open */
+    RUN_REQUEST,   /* waits for a reply */
+    RUN_QUEUED,    /* waits in the queue of the lock: an event of the session tells the outcome */
+    RUN_REPLICAS,  /* granted: waits for the acknowledgements of replicas */
+    RUN_UNDO,      /* waits for the reply to a RELEASE */
+    RUN_ENDING
+} run_phase;
+
+/* An attempt under way. */
+typedef struct routed_run {
+    request request;
+    loop_task wait;   /* for a discovery */
+    loop_timer timer; /* ends the phase */
+    router *router;
+    attempt *attempt;
+    int64_t limit_us;    /* of the whole attempt */
+    server *server;      /* a share: the last one that was chosen; NULL: none yet */
+    acknowledgement ack; /* of RUN_REPLICAS */
+    guest guest;         /* of a wait whose lock is not tied to the session */
+    run_phase phase;
+    uint8_t redirect_count;
+    bool is_asking : 1;      /* after ASK */
+    bool is_retry : 1;       /* a request failed: another server gets one more try */
+    bool is_waiting : 1;     /* the request may wait inside the server */
+    bool was_busy : 1;       /* a request that does not wait found the lock busy */
+    bool is_queued : 1;      /* the reply to the request: the token waits */
+    bool is_no_session : 1;  /* the server has forgotten the session */
+    bool is_run_refused : 1; /* the server reserves no run of fences just now */
+    bool is_session_new : 1; /* opened anew since the request was sent: the place may be lost */
+    bool is_no_script : 1;   /* the server does not know the hash of a script */
+    bool needs_script : 1;   /* the text of the script is sent */
+    bool is_granted : 1;     /* granted, or may be, although the result is a failure */
+} routed_run;
+
+/* Will the lock have to be given back if the attempt is given up? */
+static bool run_takes_lock(const routed_run *run) {
+    return run->attempt->operation == DLOCK_ACQUIRING && !run->attempt->is_background;
+}
+
+/* The tie of the lock, if the attempt is about it; else NULL. An extension of a lock that lasts as
+ * long as the session is an ACQUIRE with the same token: the lock has no lease to extend. */
+static tie *run_tie(const routed_run *run) {
+    tie *tie = run->attempt->terms.tie;
+    bool is_acquire = run->attempt->operation == DLOCK_ACQUIRING;
+    bool is_extend = run->attempt->operation == DLOCK_EXTENDING;
+    return tie != NULL && (is_acquire || (is_extend && tie->is_endless)) ? tie : NULL;
+}
+
+static bool run_needs_replicas(const routed_run *run) {
+    const attempt *attempt = run->attempt;
+    return attempt->terms.min_replicas > 0 && attempt->operation != DLOCK_RELEASING;
+}
+
+static const guest_table run_guests;
+
 static int64_t now_of(const routed_run *run) {
     return loop_now_us(run->router->base.loop);
+}
+
+/* When the phase ends at the latest. */
+static void set_due(routed_run *run, int64_t due_us) {
+    loop_set_timer(run->router->base.loop, &run->timer, due_us);
 }
 
 static server *find_server(const routed_run *run) {
@@ -39,15 +105,172 @@ static void doubt_server(routed_run *run) {
     if (find_server(run) == run->server) run->router->is_doubted = true;
 }
 
+/* -- one request: its commands, its time, its replies */
+
+/* How long the server may let the request wait. */
+static uint32_t wait_left_ms(const attempt *attempt, int64_t now_us) {
+    if (attempt->operation != DLOCK_ACQUIRING || attempt->wait_until_us <= now_us) return 0;
+    int64_t left_us = deadline_left_us(attempt->wait_until_us, now_us);
+    int64_t left_ms = left_us / 1000 + (left_us % 1000 != 0);
+    return left_ms < DAY_MS ? (uint32_t)left_ms : DAY_MS;
+}
+
+static guest *guest_of(routed_run *run) {
+    tie *tie = run_tie(run);
+    return tie != NULL ? &tie->guest : &run->guest;
+}
+
+/* False: the session is not open yet. */
+static bool join_session(routed_run *run) {
+    guest *guest = guest_of(run);
+    guest->table = &run_guests;
+    guest->arg = run;
+    guest->name = run->attempt->name;
+    guest->name_count = run->attempt->name_count;
+    guest->token = run->attempt->token;
+    return presence_join(run->router, run->server, guest);
+}
+
+/* A server that does not reply in time hangs. */
+static void limit_reply(request *request) {
+    routed_run *run = container_of(request, routed_run, request);
+    int64_t limit_ms = run->router->base.io_timeout_ms;
+    if (run->phase == RUN_REPLICAS) limit_ms += run->attempt->terms.replica_timeout_ms;
+    int64_t due_us = deadline_after_ms(request->sent_us, limit_ms);
+    set_due(run, deadline_earlier(run->limit_us, due_us));
+}
+
+static void add_session(routed_run *run, lock_words *words) {
+    const tie *tie = run_tie(run);
+    words->via = presence_id(guest_of(run));
+    words->is_tied = tie != NULL;
+    words->is_endless = tie != NULL && tie->is_endless;
+    words->has_grace = tie != NULL && tie->is_momentary;
+    if (words->is_endless) words->operation = DLOCK_ACQUIRING;
+}
+
+/* conn NULL: the command connection. False: no memory. */
+static bool send_command(routed_run *run, lock_words words, connection *conn) {
+    words.has_hash = run->phase == RUN_REQUEST && !run->needs_script;
+    run->request.on_sent = limit_reply;
+    set_due(run, run->limit_us);
+    return attempt_send(run->attempt, &words, run->is_asking, run->server, conn, &run->request);
+}
+
+/* The token holds the lock with another fence, or not at all: the lock was lost in between. */
+static void judge_kept(routed_run *run, verdict *verdict) {
+    bool is_other = verdict->status == DLOCK_OK && verdict->fence != run->attempt->fence;
+    run->is_granted = is_other;
+    if (is_other || verdict->status == DLOCK_BUSY)
+        verdict_set(verdict, DLOCK_LOST, "the server says that the token does not hold it");
+}
+
+static void read_release(routed_run *run, const reply *reply, verdict *verdict) {
+    const attempt *attempt = run->attempt;
+    read_released_reply(verdict, attempt->name_count, reply);
+    attempt_release_each(attempt, reply, run->server);
+}
+
+static void read_lock_reply(routed_run *run, const reply *reply, verdict *verdict) {
+    attempt *attempt = run->attempt;
+    bool is_acquire = attempt->operation == DLOCK_ACQUIRING;
+    const tie *tie = run_tie(run);
+    if (is_acquire || tie != NULL)
+        attempt->prepared.protocol->read_acquire(verdict, reply);
+    else if (attempt->operation == DLOCK_RELEASING)
+        read_release(run, reply, verdict);
+    else
+        read_holder_reply(verdict, reply);
+    run->is_granted = verdict->status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR;
+    run->is_no_script = verdict->is_no_script;
+    run->is_no_session = verdict->is_no_session;
+    run->is_run_refused = verdict->is_run_refused;
+    run->is_queued = verdict->is_queued;
+    if (!is_acquire && tie != NULL)
+        judge_kept(run, verdict);
+    else if (is_acquire)
+        attempt->fence = verdict->fence;
+}
+
+/* To the EXTEND before Redis's WAIT. */
+static void read_written_reply(routed_run *run, const reply *reply) {
+    attempt *attempt = run->attempt;
+    verdict verdict;
+    read_holder_reply(&verdict, reply);
+    if (verdict.status == DLOCK_LOST && attempt->operation == DLOCK_ACQUIRING)
+        verdict_set(&verdict, DLOCK_NO_REPLICAS, "it was lost before replicas had it");
+    run->is_granted = false;
+    attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
+}
+
+/* Several names are extended by a command for each: the first failure is the result. */
+static void read_reply(request *request, int index, const reply *reply) {
+    routed_run *run = container_of(request, routed_run, request);
+    attempt *attempt = run->attempt;
+    verdict verdict;
+    if (run->is_asking && index % 2 == 0) return;
+    bool is_first = index == run->is_asking;
+    if (!is_first && attempt->status != DLOCK_OK) return;
+    if (run->phase == RUN_REPLICAS) {
+        read_written_reply(run, reply);
+    } else if (run->phase == RUN_UNDO) {
+        read_release(run, reply, &verdict);
+        run->is_granted = verdict.status != DLOCK_OK && verdict.status != DLOCK_LOST;
+    } else {
+        if (attempt->guarded.words != NULL)
+            read_guard_reply(&verdict, attempt->guarded.reply, reply);
+        else
+            read_lock_reply(run, reply, &verdict);
+        attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
+    }
+}
+
+/* Sends the request to run->server, or first waits for the session there. False: no memory. */
+static bool try_to_send(routed_run *run) {
+    attempt *attempt = run->attempt;
+    int64_t now_us = now_of(run);
+    lock_words words = {.operation = attempt->operation};
+    bool is_busy = run->was_busy || busy_names_has(&run->router->busy, attempt->name, now_us);
+    if (is_busy) words.wait_ms = wait_left_ms(attempt, now_us);
+    run->is_waiting = words.wait_ms > 0;
+    run->request.on_reply = read_reply;
+    run->is_granted = run->is_queued = run->is_no_session = run->is_session_new = false;
+    bool needs_session = run->is_waiting || run_tie(run) != NULL;
+    if (needs_session && !join_session(run)) {
+        run->phase = RUN_SESSION;
+        set_due(run, run->limit_us);
+        return guest_of(run)->presence != NULL; /* else there is no memory for a session */
+    }
+    run->phase = RUN_REQUEST;
+    if (needs_session) add_session(run, &words);
+    if (!send_command(run, words, NULL)) return false;
+    if (attempt->on_sent != NULL) attempt->on_sent(attempt);
+    return true;
+}
+
 /* -- the end */
+
+/* At the end, or because the next request goes elsewhere. A lock that was taken, or kept, stays
+ * tied. */
+static void leave_session(routed_run *run) {
+    const attempt *attempt = run->attempt;
+    guest *guest = guest_of(run);
+    bool is_held = attempt->is_background || attempt->operation == DLOCK_EXTENDING;
+    bool is_kept = is_held || attempt->status == DLOCK_OK;
+    if (guest->presence == NULL) return;
+    if (is_kept && guest != &run->guest)
+        guest->table = &tie_table;
+    else
+        presence_leave(guest);
+}
 
 static void stop_run(routed_run *run) {
     const attempt *attempt = run->attempt;
     if (attempt->is_in_doubt && run->server != NULL) attempt_release_behind(attempt, run->server);
     if (attempt->operation == DLOCK_RELEASING && attempt_may_come_late(attempt))
         withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
-    run_leave_session(run);
-    acknowledgement_stop(&run->ack);
+    leave_session(run);
+    if (run->phase == RUN_REPLICAS) acknowledgement_stop(&run->ack);
     loop_clear_timer(run->router->base.loop, &run->timer);
     list_remove(&run->wait.node);
     server_free(run->server);
@@ -80,10 +303,10 @@ static void withdraw(routed_run *run) {
 /* May be called from within a function of the deployment's user, which must not be called back
  * yet. */
 static void send_request(routed_run *run) {
-    if (run_send(run)) return;
+    if (try_to_send(run)) return;
     attempt_set_result(run->attempt, DLOCK_NO_MEMORY, false, "no memory");
     run->phase = RUN_ENDING;
-    loop_set_timer(run->router->base.loop, &run->timer, 0);
+    set_due(run, 0);
 }
 
 static void go_to(routed_run *run, server *server, bool is_asking) {
@@ -94,28 +317,25 @@ static void go_to(routed_run *run, server *server, bool is_asking) {
     send_request(run);
 }
 
-static void await_discovery(routed_run *run) {
-    list_remove(&run->wait.node); /* maybe for the same discovery already */
-    list_append(&run->router->waits, &run->wait.node);
-}
-
 static void wait_for_discovery(routed_run *run, int64_t until_us) {
     run->phase = RUN_DISCOVERY;
-    await_discovery(run);
-    loop_set_timer(run->router->base.loop, &run->timer, until_us);
+    list_remove(&run->wait.node); /* maybe for the same discovery already */
+    list_append(&run->router->waits, &run->wait.node);
+    set_due(run, until_us);
 }
 
 /* If discoveries fail, the known server is used while another discovery is under way. */
 static void route_run(routed_run *run) {
     server *known = find_server(run);
     bool is_discovering = router_discover(run->router);
-    int64_t now_us = now_of(run);
-    if (known == NULL)
+    if (known == NULL) {
         wait_for_discovery(run, run->limit_us);
-    else if (is_discovering && run->router->failure == DLOCK_OK)
+    } else if (is_discovering && run->router->failure == DLOCK_OK) {
+        int64_t now_us = now_of(run);
         wait_for_discovery(run, now_us + deadline_left_us(run->limit_us, now_us) / 2);
-    else
+    } else {
         go_to(run, known, false);
+    }
 }
 
 /* The discovery has ended, or takes too long for this attempt. */
@@ -192,6 +412,52 @@ static void give_up_place(routed_run *run, const char *cause) {
         fail_run(run, DLOCK_IN_DOUBT, true, cause);
 }
 
+/* -- replicas */
+
+/* Too few replicas have the lock, or nobody knows. */
+static void undo_grant(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
+    acknowledgement_stop(&run->ack);
+    connection_abandon(&run->request);
+    run->is_granted = true;
+    attempt_set_result(run->attempt, status, is_transient, cause);
+    if (run_takes_lock(run)) {
+        run->phase = RUN_UNDO;
+        if (send_command(run, (lock_words){.operation = DLOCK_RELEASING}, NULL)) return;
+    }
+    fail_by_reply(run);
+}
+
+static void take_acknowledgement(acknowledgement *ack, const reply *reply, const char *cause) {
+    routed_run *run = container_of(ack, routed_run, ack);
+    verdict verdict;
+    if (reply == NULL) {
+        undo_grant(run, DLOCK_NO_REPLICAS, false, cause);
+        return;
+    }
+    read_replicas_reply(&verdict, reply, ack->min_replicas);
+    if (verdict.status == DLOCK_OK)
+        finish_run(run);
+    else
+        undo_grant(run, verdict.status, verdict.is_transient, verdict.cause);
+}
+
+/* Without memory, the run ends as if no replica had replied. */
+static void send_written(acknowledgement *ack, connection *conn) {
+    routed_run *run = container_of(ack, routed_run, ack);
+    if (!send_command(run, (lock_words){.operation = DLOCK_EXTENDING}, conn)) set_due(run, 0);
+}
+
+static void await_replicas(routed_run *run) {
+    const attempt_terms *terms = &run->attempt->terms;
+    run->phase = RUN_REPLICAS;
+    run->ack = (acknowledgement){.min_replicas = terms->min_replicas,
+                                 .timeout_ms = terms->replica_timeout_ms,
+                                 .on_turn = send_written,
+                                 .on_done = take_acknowledgement};
+    set_due(run, run->limit_us);
+    if (!acknowledgement_start(&run->ack, run->server)) set_due(run, 0);
+}
+
 /* -- replies */
 
 static void follow_redirect(routed_run *run, const redirect *redirect) {
@@ -207,18 +473,6 @@ static void follow_redirect(routed_run *run, const redirect *redirect) {
         go_to(run, next, redirect->is_ask);
 }
 
-/* The next request, to another server maybe, has the text of the script as well. */
-static void send_script(routed_run *run) {
-    run->needs_script = true;
-    go_to(run, run->server, run->is_asking);
-}
-
-/* Without a run of fences the lock cannot be handed on, but it is granted. */
-static void send_without_run(routed_run *run) {
-    run->attempt->fences = 0;
-    go_to(run, run->server, run->is_asking);
-}
-
 static void note_busy(routed_run *run) {
     busy_names_note(&run->router->busy, run->attempt->name, now_of(run));
 }
@@ -229,7 +483,7 @@ static void judge_busy(routed_run *run) {
         send_request(run);
     } else if (run->is_queued) {
         run->phase = RUN_QUEUED;
-        loop_set_timer(run->router->base.loop, &run->timer, run->limit_us);
+        set_due(run, run->limit_us);
     } else if (run->is_waiting || run->attempt->wait_until_us <= now_of(run)) {
         finish_run(run);
     } else {
@@ -254,17 +508,16 @@ static void judge_success(routed_run *run) {
         attempt->lease_ms = presence_timeout_ms(&tie->guest);
     }
     if (run_needs_replicas(run))
-        run_await_replicas(run);
+        await_replicas(run);
     else
         finish_run(run);
 }
 
 /* The server has forgotten the session, or nobody has opened it yet. */
 static void await_session(routed_run *run) {
-    tie *tie = run_tie(run);
     run->phase = RUN_SESSION;
-    loop_set_timer(run->router->base.loop, &run->timer, run->limit_us);
-    presence_reopen(tie != NULL ? &tie->guest : &run->guest);
+    set_due(run, run->limit_us);
+    presence_reopen(guest_of(run));
 }
 
 static void judge_error(routed_run *run) {
@@ -272,41 +525,19 @@ static void judge_error(routed_run *run) {
     redirect redirect;
     if (run->is_granted && run_tie(run) != NULL && attempt->operation == DLOCK_EXTENDING)
         withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
-    if (run->is_no_script && !run->needs_script)
-        send_script(run);
-    else if (run->is_run_refused && attempt->fences > 0)
-        send_without_run(run);
-    else if (run->is_no_session && now_of(run) < run->limit_us)
+    if (run->is_no_script && !run->needs_script) {
+        run->needs_script = true; /* stays: the next request may go to another server */
+        send_request(run);
+    } else if (run->is_run_refused && attempt->fences > 0) {
+        attempt->fences = 0; /* the lock cannot be handed on then, but it is granted */
+        send_request(run);
+    } else if (run->is_no_session && now_of(run) < run->limit_us) {
         await_session(run);
-    else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause))
+    } else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause)) {
         follow_redirect(run, &redirect);
-    else
+    } else {
         fail_by_reply(run);
-}
-
-/* -- replicas */
-
-/* Too few replicas have the lock, or nobody knows. */
-static void undo_grant(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
-    acknowledgement_stop(&run->ack);
-    connection_abandon(&run->request);
-    run->is_granted = true;
-    attempt_set_result(run->attempt, status, is_transient, cause);
-    if (!run_takes_lock(run) || !run_send_release(run)) fail_by_reply(run);
-}
-
-void run_take_acknowledgement(acknowledgement *ack, const reply *reply, const char *cause) {
-    routed_run *run = container_of(ack, routed_run, ack);
-    verdict verdict;
-    if (reply == NULL) {
-        undo_grant(run, DLOCK_NO_REPLICAS, false, cause);
-        return;
     }
-    read_replicas_reply(&verdict, reply, ack->min_replicas);
-    if (verdict.status == DLOCK_OK)
-        finish_run(run);
-    else
-        undo_grant(run, verdict.status, verdict.is_transient, verdict.cause);
 }
 
 /* To the EXTEND: the WAIT behind it is next, unless the lock is lost or has moved. */
@@ -419,11 +650,11 @@ static void on_session_moved(guest *guest) {
         give_up_place(run, "another server has taken over");
 }
 
-const guest_table run_guests = {.on_open = on_session_open,
-                                .on_event = take_event,
-                                .on_refused = on_session_refused,
-                                .on_unreachable = on_session_unreachable,
-                                .on_moved = on_session_moved};
+static const guest_table run_guests = {.on_open = on_session_open,
+                                       .on_event = take_event,
+                                       .on_refused = on_session_refused,
+                                       .on_unreachable = on_session_unreachable,
+                                       .on_moved = on_session_moved};
 
 /* -- time */
 
@@ -470,7 +701,7 @@ static void start_run(deployment *base, attempt *attempt) {
                         .attempt = attempt,
                         .limit_us = attempt->limit_us};
     if (attempt->guarded.words != NULL) run->request.reply_bytes_max = REPLY_BYTES_MAX;
-    if (attempt->terms.min_replicas > 0 && attempt->operation != DLOCK_RELEASING)
+    if (run_needs_replicas(run))
         run->limit_us = deadline_after_ms(run->limit_us, attempt->terms.replica_timeout_ms);
     attempt->asked_us = 0;
     route_run(run);

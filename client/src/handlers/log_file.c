@@ -14,8 +14,7 @@
 #define _GNU_SOURCE /* renameat2, pthread_timedjoin_np */
 #include "handlers/access_log.h"
 
-#include "base/clock.h"
-#include "base/thread.h"
+#include "base/platform.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * attempts, parked in the server or repeated after a random pause, and withdraws an acquire or
  * release that was given up in doubt. */
 #pragma once
-#include "base/backoff.h"
+#include "base/deadline.h"
 #include "handlers/chain.h"
 
 typedef struct waiting {

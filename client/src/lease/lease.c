@@ -10,7 +10,7 @@
  * once. The timer behind lost_fd is set to gone_at whenever gone_at changes. */
 #include "lease/lease.h"
 
-#include "base/clock.h"
+#include "base/deadline.h"
 #include <stdlib.h>
 #include <sys/timerfd.h>
 #include <time.h>

@@ -3,7 +3,7 @@
  * descriptor has news; makes a turn if no other thread polls, else naps, so that a busy program is
  * not disturbed. A thread that polls and has made no turn during the nap gets no processor: then
  * the background thread makes a turn beside it. */
-#include "base/thread.h"
+#include "base/platform.h"
 #include "net/loop_state.h"
 #include "net/tls.h"
 #include <poll.h>

@@ -15,19 +15,12 @@
 /* A server that is gone without a word is noticed after about eight seconds. */
 enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 1, KEEPALIVE_PROBES = 3, UNHEARD_MS = 8000 };
 
-static void become_open(connection *conn) {
-    loop_clear_timer(conn->loop, &conn->timer);
-    conn->timer.on_due = connection_on_overdue;
-    conn->io.on_ready = connection_on_ready;
-    if (connection_watch(conn, EPOLLIN)) connection_on_open(conn);
-}
-
 /* -- the handshake */
 
 static void shake_hands(connection *conn) {
     ssize_t done = tls_shake_hands(conn->tls);
     if (done > 0)
-        become_open(conn);
+        connection_on_open(conn);
     else if (done == 0)
         connection_fail(conn, DLOCK_UNREACHABLE,
                         "the server closed the connection in the TLS handshake");
@@ -91,7 +84,7 @@ static void on_connected(connection *conn) {
     }
     if (!conn->endpoint->url.is_unix) set_tcp_options(fd);
     if (!conn->endpoint->url.is_tls)
-        become_open(conn);
+        connection_on_open(conn);
     else
         begin_handshake(conn);
 }
@@ -111,10 +104,7 @@ static bool connect_address(connection *conn, int index) {
     const addresses *found = conn->connecting.found;
     const struct sockaddr *address = (const struct sockaddr *)&found->each[index];
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    conn->io = (loop_io){.fd = fd,
-                         .on_ready = on_connecting_io,
-                         .take_output = connection_on_take_output,
-                         .on_written = connection_on_written};
+    conn->io = (loop_io){.fd = fd, .on_ready = on_connecting_io};
     if (fd < 0) return false;
     if (connect(fd, address, found->sizes[index]) != 0 && errno != EINPROGRESS) return false;
     connection_watch(conn, EPOLLOUT);

@@ -70,8 +70,6 @@ typedef struct connection_owner {
     void (*on_answered)(void *arg, connection *conn);
     /* The oldest request has had no reply for an I/O timeout. Called once for a connection. */
     void (*on_stalled)(void *arg, connection *conn);
-    /* A reply that no request asked for. False: the connection is to end. */
-    bool (*on_push)(void *arg, const reply *reply);
     /* The connection has ended, and the owner must forget it: its requests are told next, then its
      * memory is freed. */
     void (*on_broken)(void *arg, connection *conn);

@@ -11,10 +11,10 @@
  * "Locked" means that the caller has the mutex. Callbacks come locked, from the thread that polls,
  * and must not block. User code is never called locked. */
 #pragma once
-#include "base/clock.h"
+#include "base/deadline.h"
 #include "base/heap.h"
 #include "base/list.h"
-#include "base/thread.h"
+#include "base/platform.h"
 #include "net/bytes.h"
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -9,7 +9,7 @@
  * before is_done and never changed afterwards. */
 #include "net/resolve.h"
 
-#include "base/thread.h"
+#include "base/platform.h"
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -138,15 +138,14 @@ void read_holder_reply(verdict *verdict, const reply *reply) {
         read_failure(verdict, reply);
 }
 
-void read_released_reply(verdict *verdict, const lock_protocol *protocol, uint32_t name_count,
-                         const reply *reply) {
+void read_released_reply(verdict *verdict, uint32_t name_count, const reply *reply) {
     struct reply all = *reply;
     bool is_count = reply->kind == REPLY_INTEGER && reply->integer >= 0;
     if (name_count > 1 && is_count && reply->integer <= name_count)
         all.integer = reply->integer == name_count;
     else if (name_count > 1)
         all.integer = -1;
-    protocol->read_holder(verdict, &all);
+    read_holder_reply(verdict, &all);
 }
 
 void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed) {
@@ -321,7 +320,5 @@ void read_ended_event(verdict *verdict, const session_event *event) {
         read_failure(verdict, &error);
 }
 
-const lock_protocol module_protocol = {.write = lock_command,
-                                       .read_acquire = read_acquire_reply,
-                                       .read_holder = read_holder_reply,
-                                       .has_module = true};
+const lock_protocol module_protocol = {
+    .write = lock_command, .read_acquire = read_acquire_reply, .has_module = true};

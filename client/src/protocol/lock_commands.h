@@ -5,8 +5,6 @@
 #include "dlock_spi.h"
 #include "net/resp.h"
 
-typedef struct lock_protocol lock_protocol;
-
 typedef struct lock_words {
     dlock_operation operation;
     const char *name, *token;
@@ -70,8 +68,7 @@ bool reply_is_no_lock(const reply *reply);
 /* Extend and release. DLOCK_OK; DLOCK_LOST: the token does not hold the lock. */
 void read_holder_reply(verdict *verdict, const reply *reply);
 /* To a RELEASE of so many names (0, 1: one). DLOCK_LOST: also if the token held only some. */
-void read_released_reply(verdict *verdict, const lock_protocol *protocol, uint32_t name_count,
-                         const reply *reply);
+void read_released_reply(verdict *verdict, uint32_t name_count, const reply *reply);
 /* DLOCK_OK; DLOCK_NO_REPLICAS: fewer than needed have acknowledged. */
 void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed);
 /* Sets *value, which may be NULL, to the reply of the guarded command. DLOCK_OK; DLOCK_LOST: the
@@ -124,12 +121,11 @@ bool session_event_read(session_event *event, const reply *element);
 void read_ended_event(verdict *verdict, const session_event *event);
 
 /* How servers are asked for locks. Options that need more than that are refused: dlock.h. */
-struct lock_protocol {
+typedef struct lock_protocol {
     void (*write)(command *command, const lock_words *words);
     void (*read_acquire)(verdict *verdict, const reply *reply);
-    void (*read_holder)(verdict *verdict, const reply *reply);
     bool has_module; /* servers have queues, sessions, fences, shared and guarded locks */
-};
+} lock_protocol;
 
 extern const lock_protocol module_protocol;
 

@@ -85,5 +85,4 @@ bool string_read(dlock_inspection *inspection, const reply *value, const reply *
     return true;
 }
 
-const lock_protocol plain_protocol = {
-    .write = write, .read_acquire = read_acquire, .read_holder = read_holder_reply};
+const lock_protocol plain_protocol = {.write = write, .read_acquire = read_acquire};

@@ -2,7 +2,7 @@
 /* memory_test.c - how many bytes a program with many acquisitions under way needs for each. */
 #include "api/lock.h"
 #include "base/token.h"
-#include "deployment/routed.h"
+#include "deployment/router.h"
 
 #include "unit.h"
 
@@ -23,7 +23,7 @@ static size_t handle_size(void) {
 
 /* All of them share the connection of the session. */
 TEST(an_acquisition_that_waits_in_the_server_takes_little_more_than_a_kilobyte) {
-    size_t bytes = handle_size() + chunk(sizeof(routed_run));
+    size_t bytes = handle_size() + chunk(routed_table.run_size);
     printf("an acquisition that waits in the server takes %zu bytes, and no connection\n", bytes);
     CHECK(bytes < BYTES_MAX);
 }

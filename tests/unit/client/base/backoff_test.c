@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* backoff_test.c - the pause after a failed attempt. */
-#include "base/backoff.h"
+#include "base/deadline.h"
 
 #include "unit.h"
 

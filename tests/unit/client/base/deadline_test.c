@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* deadline_test.c - points in time, and what is left until them. */
-#include "base/clock.h"
+#include "base/deadline.h"
 
 #include "unit.h"
 

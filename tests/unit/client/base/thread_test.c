@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* thread_test.c - one thread sleeps, another wakes it. */
 #define _GNU_SOURCE /* pthread_setattr_default_np() */
-#include "base/thread.h"
+#include "base/platform.h"
 
-#include "base/clock.h"
 #include "unit.h"
 #include <errno.h>
 #include <sched.h>

@@ -4,7 +4,7 @@
 #pragma once
 #include "deployment/deployment.h"
 
-#include "base/clock.h"
+#include "base/platform.h"
 #include "base/text.h"
 #include "unit.h"
 #include <pthread.h>

@@ -5,7 +5,7 @@
 #ifndef DLOCK_FAKE_TIME_H
 #define DLOCK_FAKE_TIME_H
 
-#include "base/clock.h"
+#include "base/platform.h"
 #include "base/text.h"
 #include "deployment/deployment.h"
 #include "handlers/chain.h"

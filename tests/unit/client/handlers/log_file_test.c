@@ -2,7 +2,7 @@
 /* log_file_test.c - a log in places where files do not behave. Rolling over and sharing are tested
  * with the whole library, by test_access_log.py. */
 #define _GNU_SOURCE /* as log_file.c */
-#include "base/clock.h"
+#include "base/platform.h"
 #include "unit.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -213,7 +213,7 @@ static inline void tell_lost(lock *lock, const char *why) {
     table_of(lock)->on_event(&lock->tie.guest, &event);
 }
 
-/* The attempt has tied the lock again; as routed_send.c leaves the guest. */
+/* The attempt has tied the lock again; as routed.c leaves the guest. */
 static inline void grant_tie(lock *lock, uint64_t fence) {
     lock->tie.guest.presence = fake_presence();
     lock->tie.guest.table = &tie_table;

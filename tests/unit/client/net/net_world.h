@@ -12,7 +12,7 @@
 
 #include "net/connection.h"
 
-#include "base/clock.h"
+#include "base/platform.h"
 #include "base/text.h"
 #include "scripted_peer.h"
 

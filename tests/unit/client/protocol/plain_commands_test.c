@@ -64,7 +64,7 @@ static dlock_status acquire_reply(const char *bytes) {
 }
 
 static dlock_status holder_reply(const char *bytes) {
-    plain_protocol.read_holder(&got, parse_anew(bytes));
+    read_holder_reply(&got, parse_anew(bytes));
     return got.status;
 }
 

@@ -1,16 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* thread.h - threads of the library's own, and how a thread sleeps until another wakes it.
+/* platform.h - what the library needs of the operating system: time, chance and threads.
+ *
+ *   clock    behind a table of functions, so that a unit test of waiting takes no time
+ *   thread   a thread of the library's own
+ *   wakeup   how a thread sleeps until another wakes it. A futex, which needs no descriptor:
  *
  *     unsigned seen = wakeup_seen(&wakeup);     // before looking whether there is something to do
  *     if (nothing to do) wakeup_wait(&wakeup, seen, timeout_us);
  *
- * A signal between the two calls is not lost. A wakeup is a futex, and needs no descriptor. */
+ * A signal between the two calls is not lost. */
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* -- the clock */
+
+typedef struct clock_source clock_source;
+
+struct clock_source {
+    /* Microseconds on CLOCK_BOOTTIME, which nobody can set and which counts suspend. */
+    int64_t (*now_us)(const clock_source *clock);
+    /* Microseconds of the wall clock, for log lines and proposed fences only. */
+    int64_t (*unix_us)(const clock_source *clock);
+    uint64_t (*random_bits)(const clock_source *clock);
+    /* NULL: time passes. Else a fake clock: called instead of sleeping. */
+    void (*skip_to)(const clock_source *clock, int64_t until_us);
+};
+
+const clock_source *clock_system(void);
+
+static inline int64_t clock_now_us(const clock_source *clock) {
+    return clock->now_us(clock);
+}
+
+/* -- threads */
 
 /* Signals that are sent to the process do not reach the thread. Signals of a fault in the thread
  * itself do, so that the program's crash reports see them. thread NULL: detached. False: the system

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* thread.c - see thread.h. */
-#define _GNU_SOURCE /* syscall(2), adaptive mutexes */
-#include "base/thread.h"
+/* platform.c - see platform.h. */
+#define _GNU_SOURCE /* CLOCK_BOOTTIME, syscall(2), adaptive mutexes */
+#include "base/platform.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -9,6 +9,37 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+/* -- the clock */
+
+static int64_t read_us(clockid_t id) {
+    struct timespec now;
+    clock_gettime(id, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int64_t now_us(const clock_source *clock) {
+    (void)clock;
+    return read_us(CLOCK_BOOTTIME);
+}
+
+static int64_t unix_us(const clock_source *clock) {
+    (void)clock;
+    return read_us(CLOCK_REALTIME);
+}
+
+static uint64_t random_bits(const clock_source *clock) {
+    (void)clock;
+    uint64_t bits;
+    return getentropy(&bits, sizeof(bits)) == 0 ? bits : 0;
+}
+
+const clock_source *clock_system(void) {
+    static const clock_source system = {now_us, unix_us, random_bits, NULL};
+    return &system;
+}
+
+/* -- threads */
 
 /* A fault that is blocked ends the process without the program's handler, which the crash reports
  * of a sanitizer, a language runtime or the program itself rely on. */
