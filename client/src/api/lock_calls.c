@@ -55,9 +55,9 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
                              .max_holders = call->attempt.terms.max_holders,
                              .started_us = now_us,
                              .deadline_us = now_us,
-                             .token = lock->token,
+                             .token = call->attempt.token,
                              .fence = lock->fence,
-                             .asked_us = lock->lease.asked_us,
+                             .asked_us = lease_asked_us(&lock->lease),
                              .cause = text_nothing};
     return &call->pub;
 }
@@ -145,7 +145,7 @@ static void plan_tie(dlock_lock *lock) {
 
 /* The lock is not held by this handle. */
 static bool begin_acquire(dlock_lock *lock, call_plan *plan) {
-    if (!token_source_take(&lock->client->tokens, lock->owner, lock->token))
+    if (!token_source_take(&lock->client->tokens, lock->owner, lock->call.attempt.token))
         return lock_answer(lock, plan, DLOCK_NO_MEMORY, "no random bytes for a token");
     if (!prepare_background(lock))
         return lock_answer(lock, plan, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
@@ -185,11 +185,6 @@ static dlock_status settle_acquire(dlock_lock *lock) {
 
 /* -- extend */
 
-void lock_lose(dlock_lock *lock) {
-    lease_lose(&lock->lease, DLOCK_LOST);
-    if (lock->kept != NULL) notifier_look(&lock->kept->watched);
-}
-
 static dlock_status settle_extend(dlock_lock *lock) {
     loop *loop = lock->client->loop;
     dlock_call *call = &lock->call.pub;
@@ -200,7 +195,7 @@ static dlock_status settle_extend(dlock_lock *lock) {
         call->status = DLOCK_LOST;
         dlock_call_explain(call, "the lease had ended before the extension");
     }
-    if (call->status == DLOCK_LOST) lock_lose(lock);
+    if (call->status == DLOCK_LOST) lease_lose(&lock->lease, DLOCK_LOST);
     if (call->status == DLOCK_OK && lock->is_deepening) lock->depth++;
     lock->call.attempt.fence = lock->fence;
     if (lock->kept != NULL) renewal_resume(&lock->kept->kept);
@@ -233,7 +228,7 @@ static bool begin_extend(dlock_lock *lock, call_plan *plan) {
 static bool end_holding(dlock_lock *lock) {
     dlock_client *client = lock->client;
     loop_lock(client->loop);
-    bool is_in_question = atomic_load(&lock->lease.gone_us) < 0;
+    bool is_in_question = atomic_load(&lock->lease.is_in_question);
     bool is_lost = is_in_question || lock_is_lost(lock);
     if (lock->kept != NULL) {
         renewal_end(&lock->kept->kept);

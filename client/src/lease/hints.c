@@ -24,17 +24,17 @@ static void on_proof_reply(request *request, int index, const reply *reply) {
     read_holder_reply(&verdict, reply);
     if (verdict.status != DLOCK_LOST) return; /* held, or not the word of the master */
     lease_lose(hinted->lease, DLOCK_LOST);
-    notifier_look(hinted->watched);
     tracking_remove(&hinted->tracked);
 }
 
 /* The renewal finds out about the lock of a session whose connection has ended. */
 static void on_hint_read(tracked_name *tracked, server *server, const reply *info) {
     hinted_lock *hinted = container_of(tracked, hinted_lock, tracked);
-    int64_t gone_us = atomic_load(&hinted->lease->gone_us);
+    int64_t gone_us = lease_gone_at_us(hinted->lease);
     if (gone_us == LEASE_OVER) tracking_remove(tracked); /* lost, and not given back yet */
+    bool is_open = gone_us > LEASE_OVER && !atomic_load(&hinted->lease->is_in_question);
     bool is_proving = hinted->proof.conn != NULL;
-    if (gone_us <= LEASE_OVER || is_proving || has_token(info, hinted->token)) return;
+    if (!is_open || is_proving || has_token(info, hinted->token)) return;
     command extend = {0};
     lock_words words = {.operation = DLOCK_EXTENDING,
                         .name = hinted->name,

@@ -7,14 +7,13 @@
  * cost no command. All functions: locked (loop.h). */
 #pragma once
 #include "deployment/tracking.h"
-#include "lease/notifier.h"
+#include "lease/lease.h"
 
 enum { HINTS_AFTER_MS = 20 };
 
 /* A lock, inside its handle. {0} but for the first group. */
 typedef struct hinted_lock {
     lease *lease;
-    watched_lock *watched;
     const char *name, *token;
 
     /* Private to hints.c. */

@@ -19,14 +19,12 @@ typedef struct renewal {
     deployment *deployment;
     loop_timer timer; /* the next wave */
     heap due;
-    atomic_uint_least64_t count; /* extensions so far; may be read without the mutex */
 } renewal;
 
 /* A lock that is kept, inside its handle. {0} but for the first group. */
 typedef struct kept_lock {
     lease *lease;
     attempt *attempt; /* the handle's; name, token, fence, replicas and tie are the lock's */
-    watched_lock *watched;
 
     /* Private to renewal.c. */
     renewal *renewal; /* NULL: not kept */

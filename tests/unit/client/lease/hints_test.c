@@ -18,7 +18,6 @@
 static struct {
     tracking tracking;
     lease lease;
-    watched_lock watched;
     hinted_lock hinted;
 } held;
 
@@ -32,9 +31,7 @@ static void begin_hold(void) {
     tracking_init(&held.tracking, stage.deployment);
     lease_init(&held.lease, &(lease_rule){.lease_ms = 600000});
     lease_begin(&held.lease, world.now_us, 600000, world.now_us);
-    held.watched = (watched_lock){.lease = &held.lease, .name = NAME};
-    held.hinted =
-        (hinted_lock){.lease = &held.lease, .watched = &held.watched, .name = NAME, .token = TOKEN};
+    held.hinted = (hinted_lock){.lease = &held.lease, .name = NAME, .token = TOKEN};
     hints_begin(&held.hinted, &held.tracking);
 }
 
