@@ -98,16 +98,10 @@ static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {
 
 /* Makes what the lock needs to be kept, or to be told of a loss. False: no memory. */
 static bool make_parts(dlock_lock *lock, bool is_session) {
-    unsigned name_count = lock_name_count(lock);
-    kept_parts *parts = calloc(1, sizeof(*parts) + name_count * sizeof(hinted_lock));
-    attempt *attempt = &lock->call.attempt;
-    const char *name = attempt->name;
+    kept_parts *parts = calloc(1, sizeof(*parts));
     if (parts == NULL) return false;
-    lease *lease = &lock->lease;
-    parts->watched = (watched_lock){.lease = lease, .name = lock->name};
-    for (unsigned i = 0; i < name_count; i++, name = text_behind(name))
-        parts->hinted[i] = (hinted_lock){.lease = lease, .name = name, .token = attempt->token};
-    parts->kept = (kept_lock){.lease = lease, .attempt = attempt};
+    parts->watched = (watched_lock){.lease = &lock->lease, .name = lock->name};
+    parts->kept = (kept_lock){.lease = &lock->lease, .attempt = &lock->call.attempt};
     parts->tie.is_momentary = is_session;
     lock->kept = parts;
     return true;
@@ -118,6 +112,7 @@ static void free_parts(dlock_lock *lock) {
     loop_lock(lock->client->loop);
     life_free(lock->kept->tie.life);
     loop_unlock(lock->client->loop);
+    free(lock->kept->hinted);
     free(lock->kept);
 }
 
@@ -228,8 +223,13 @@ int64_t dlock_remaining_ms(const dlock_lock *lock) {
 }
 
 void lock_begin_hints(dlock_lock *lock) {
-    for (unsigned i = 0; i < lock_name_count(lock); i++)
-        hints_begin(&lock->kept->hinted[i], &lock->client->tracking);
+    const attempt *attempt = &lock->call.attempt;
+    const char *name = attempt->name;
+    hinted_name **hinted = &lock->kept->hinted;
+    unsigned count = lock_name_count(lock);
+    if (*hinted == NULL) *hinted = calloc(count, sizeof(**hinted)); /* else a renewal notices */
+    for (unsigned i = 0; *hinted != NULL && i < count; i++, name = text_behind(name))
+        hints_begin(&(*hinted)[i], &lock->client->tracking, &lock->lease, name, attempt->token);
 }
 
 int dlock_lost_fd(dlock_lock *lock) {

@@ -20,7 +20,7 @@ typedef struct kept_parts {
     tie tie; /* of each acquisition that is kept by the session */
     kept_lock kept;
     watched_lock watched;
-    hinted_lock hinted[]; /* one for each name */
+    hinted_name *hinted; /* one for each name; NULL: none were wanted yet */
 } kept_parts;
 
 struct dlock_lock {

@@ -233,7 +233,7 @@ static bool end_holding(dlock_lock *lock) {
     if (lock->kept != NULL) {
         renewal_end(&lock->kept->kept);
         notifier_remove(&lock->kept->watched); /* gives the mutex back: no hints begin after it */
-        for (unsigned i = 0; i < lock_name_count(lock); i++)
+        for (unsigned i = 0; lock->kept->hinted != NULL && i < lock_name_count(lock); i++)
             hints_end(&lock->kept->hinted[i]);
     }
     lease_end(&lock->lease);

@@ -384,6 +384,15 @@ void presence_leave(guest *guest) {
     server_free(presence->server);
 }
 
+bool presence_is_only_watch(const guest *guest) {
+    size_t length = strlen(guest->name);
+    const list *bucket = bucket_of(guest->presence, guest->name, length);
+    list_each(struct guest, each, bucket, bucket_node)
+        if (each != guest && each->token == NULL && is_same(each->name, guest->name, length))
+            return false;
+    return true;
+}
+
 const char *presence_id(const guest *guest) {
     return guest->presence->id;
 }

@@ -87,6 +87,9 @@ bool presence_join(router *router, server *server, guest *guest);
 /* No callback comes any more. Does nothing to a guest that has joined none. */
 void presence_leave(guest *guest);
 
+/* Does no other watch of the same name hang on the session? The server has one for all of them. */
+bool presence_is_only_watch(const guest *guest);
+
 /* For the commands of a guest that has joined. */
 const char *presence_id(const guest *guest);
 /* False: the connection of the session has ended, and no other one is open yet. */
