@@ -244,7 +244,7 @@ int dlock_lost_fd(dlock_lock *lock) {
 }
 
 uint64_t dlock_fence(const dlock_lock *lock) {
-    return lock == NULL ? 0 : lock->fence;
+    return lock == NULL ? 0 : lock->lease.fence;
 }
 
 const char *dlock_token(const dlock_lock *lock) {

@@ -37,7 +37,6 @@ struct dlock_lock {
     bool is_deepening;       /* extend: of an acquire of a lock that is held already */
     bool is_served;          /* granted by the service, not by a handler: the service knows it */
     atomic_bool is_canceled; /* set by any thread, and by signal handlers */
-    uint64_t fence;
     int64_t local_us, remote_us; /* dlock_timings of the last acquire, these four */
     uint32_t attempts;
     dlock_leg refused_by;

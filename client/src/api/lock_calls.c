@@ -56,7 +56,7 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
                              .started_us = now_us,
                              .deadline_us = now_us,
                              .token = call->attempt.token,
-                             .fence = lock->fence,
+                             .fence = lock->lease.fence,
                              .asked_us = lease_asked_us(&lock->lease),
                              .cause = text_nothing};
     return &call->pub;
@@ -98,11 +98,10 @@ static void begin_holding(dlock_lock *lock) {
     dlock_client *client = lock->client;
     const dlock_call *call = &lock->call.pub;
     lock->depth = 1;
-    lock->fence = call->fence;
     loop_lock(client->loop);
+    lock->lease.fence = call->fence;
     lease_begin(&lock->lease, call->asked_us, call->lease_ms, lock_now_us(lock));
     lock->is_served = call->remote_us != 0 || lock->call.local.is_handed_on;
-    lock->call.attempt.fence = lock->fence; /* from here on the renewal uses the attempt */
     if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept->kept);
     bool is_tied = lock->call.attempt.terms.tie != NULL; /* and the session tells of a loss */
     if (lock->lease.has_lead && lock->is_served && !is_tied) lock_begin_hints(lock);
@@ -197,7 +196,6 @@ static dlock_status settle_extend(dlock_lock *lock) {
     }
     if (call->status == DLOCK_LOST) lease_lose(&lock->lease, DLOCK_LOST);
     if (call->status == DLOCK_OK && lock->is_deepening) lock->depth++;
-    lock->call.attempt.fence = lock->fence;
     if (lock->kept != NULL) renewal_resume(&lock->kept->kept);
     loop_unlock(loop);
     return lock_finish(lock, call->status, call->cause);
@@ -284,7 +282,7 @@ static dlock_status settle_release(dlock_lock *lock) {
              : status == DLOCK_LOST ? &counters->lost
                                     : &counters->failures);
     lock->depth = 0;
-    lock->fence = 0;
+    lock->lease.fence = 0;
     lock_finish(lock, status, call->cause);
     atomic_store(&lock->taker, 0);
     tell_event(lock, DLOCK_EVENT_RELEASED, status);

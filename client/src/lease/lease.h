@@ -39,6 +39,7 @@ typedef struct lease {
     session_life *_Atomic life; /* of the session that the lock is tied to; NULL: of none */
     life_follower follower;
     struct watched_lock *watched; /* is told of changes; NULL: nobody */
+    uint64_t fence;               /* of the lock that is held; 0: none */
     int64_t acquired_us;
     int64_t asked_us; /* the lease counts from here */
 } lease;

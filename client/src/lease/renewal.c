@@ -63,7 +63,6 @@ static void restore_attempt(kept_lock *kept) {
     attempt *attempt = kept->attempt;
     kept->is_under_way = false;
     attempt->is_background = false;
-    attempt->fence = kept->fence;
     attempt->terms.min_replicas = kept->min_replicas;
     attempt->terms.replica_timeout_ms = kept->replica_timeout_ms;
 }
@@ -165,10 +164,10 @@ static bool may_tie_later(const attempt *attempt) {
 
 /* Another fence: the lock was lost in between, and the ACQUIRE took it anew. Nobody uses that
  * grant, so it is withdrawn. */
-static void settle_tie(kept_lock *kept, uint64_t fence) {
+static void settle_tie(kept_lock *kept) {
     const attempt *attempt = kept->attempt;
     deployment *deployment = kept->renewal->deployment;
-    if (attempt->status == DLOCK_OK && fence == kept->fence) {
+    if (attempt->status == DLOCK_OK && attempt->fence == kept->lease->fence) {
         kept->is_untied = false;
         kept->pause_ms = 0;
         atomic_store(&kept->lease->why, DLOCK_OK);
@@ -201,10 +200,9 @@ static void settle_extension(kept_lock *kept) {
 
 static void on_attempt_done(attempt *attempt) {
     kept_lock *kept = attempt->arg;
-    uint64_t fence = attempt->fence;
     restore_attempt(kept);
     if (kept->is_untied)
-        settle_tie(kept, fence);
+        settle_tie(kept);
     else
         settle_extension(kept);
 }
@@ -223,10 +221,8 @@ static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
     attempt->on_sent = NULL;
     attempt->on_done = on_attempt_done;
     attempt->arg = kept;
-    if (is_tying) {
-        attempt->fence = 0;
-        attempt->terms.min_replicas = 0;
-    }
+    attempt->fence = is_tying ? 0 : kept->lease->fence;
+    if (is_tying) attempt->terms.min_replicas = 0;
     if (attempt->terms.replica_timeout_ms > deployment->io_timeout_ms)
         attempt->terms.replica_timeout_ms = deployment->io_timeout_ms; /* others wait for this */
     kept->is_under_way = true;
@@ -274,7 +270,6 @@ void renewal_begin(renewal *renewal, kept_lock *kept) {
     const attempt *attempt = kept->attempt;
     kept->renewal = renewal;
     kept->pause_ms = 0;
-    kept->fence = attempt->fence;
     kept->min_replicas = attempt->terms.min_replicas;
     kept->replica_timeout_ms = attempt->terms.replica_timeout_ms;
     take_over(kept);

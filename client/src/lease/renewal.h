@@ -24,7 +24,7 @@ typedef struct renewal {
 /* A lock that is kept, inside its handle. {0} but for the first group. */
 typedef struct kept_lock {
     lease *lease;
-    attempt *attempt; /* the handle's; name, token, fence, replicas and tie are the lock's */
+    attempt *attempt; /* the handle's; name, token, replicas and tie are the lock's */
 
     /* Private to renewal.c. */
     renewal *renewal; /* NULL: not kept */
@@ -34,7 +34,6 @@ typedef struct kept_lock {
     bool is_paused;
     int64_t pause_ms; /* before the next attempt; 0: the last attempt succeeded */
     /* The terms of the lock; the attempt has them again after each use. */
-    uint64_t fence;
     uint32_t min_replicas, replica_timeout_ms;
 } kept_lock;
 

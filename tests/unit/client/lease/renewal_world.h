@@ -112,7 +112,7 @@ static inline void init(lock *lock, const lease_rule *rule) {
     lock->attempt.name = "name";
     static char token[] = "token";
     lock->attempt.token = token;
-    lock->attempt.fence = FENCE;
+    lock->lease.fence = FENCE;
     lock->kept = (kept_lock){.lease = &lock->lease, .attempt = &lock->attempt};
 }
 
