@@ -154,6 +154,21 @@ TEST(a_heartbeat_of_a_session_without_the_lock_renews_nothing) {
     end();
 }
 
+/* A master that was replaced may go on answering for a while. */
+TEST(heartbeats_of_a_server_that_has_not_got_the_name_any_more_renew_nothing) {
+    lock *lock = begin_endless();
+    int64_t gone_us = lease_gone_at_us(&lock->lease);
+    table_of(lock)->on_moved(&lock->tie.guest);
+    for (int i = 0; i < 3; i++) {
+        run_until(T0_US + i * 100 * MS);
+        if (lock->is_running) answer(lock, DLOCK_UNREACHABLE);
+        beat();
+        CHECK_EQUAL(lease_gone_at_us(&lock->lease), gone_us);
+    }
+    CHECK_EQUAL(atomic_load(&fake_deployment.renewed), 0);
+    end();
+}
+
 TEST(another_fence_is_another_lock_and_is_given_back) {
     lock *lock = begin_tie();
     grant_tie(lock, FENCE + 1);
