@@ -2,7 +2,7 @@
 /* hints.c - see hints.h. */
 #include "lease/hints.h"
 
-/* The reply to an EXTEND. A lock that was lost before, and is not given back yet, needs no hints. */
+/* The reply to an EXTEND. A lock that is lost, and not given back yet, needs no more hints. */
 static void on_hint_read(tracked_name *tracked, server *server, const reply *reply) {
     (void)server;
     hinted_name *hinted = container_of(tracked, hinted_name, tracked);

@@ -2,8 +2,8 @@
 /* hints.h - a held lock without a tie that somebody deletes, flushes, overwrites or evicts is lost
  * within a round trip, instead of at the next renewal: the server tells of changes (tracking.h).
  *
- * A hint is no proof. The lock is lost when an EXTEND says so. The watch begins HINTS_AFTER_MS after
- * the grant, so that locks that are held for a moment cost no command. All functions: locked
+ * A hint is no proof. The lock is lost when an EXTEND says so. The watch begins HINTS_AFTER_MS
+ * after the grant, so that locks that are held for a moment cost no command. All functions: locked
  * (loop.h). */
 #pragma once
 #include "deployment/tracking.h"
