@@ -78,13 +78,19 @@ def test_reading(connect, permit, client, what, function, text):
 
 def test_losses_that_are_told_at_once(server, connect, permit, client):
     told = Told()
-    url = permit(LOCKS + rules_for("losses that are told at once, `dlock_watch`"))
+    url = permit(LOCKS + rules_for("losses that are told at once"))
     lock = connect(url, on_event=told).lock("lock:a", lease_ms=60_000, renew_every_ms=50_000)
     assert lock.acquire() == Status.OK
     wait_until(lambda: stats(client)["watches"] == 1, "the watched name")
     client.delete("lock:a")
     wait_until(lambda: told.find(Event.LOST, "lock:a"), "the loss", timeout=30)
     assert lock.state == State.LOST
+
+
+def test_watched_names(connect, permit, client):
+    watcher = connect(permit(rules_for("`dlock_watch`"))).watch("lock:a", None)
+    client.execute_command("DLOCK.ACQUIRE", "lock:a", "other", "PX", 60_000)
+    wait_until(lambda: watcher.now() == b"other", "the holder")
 
 
 def test_guarded_commands(connect, permit):

@@ -46,6 +46,21 @@ def test_the_state_at_the_begin_is_told(server, client, watch):
     assert other.told == [b"a"]
 
 
+def test_a_lock_of_the_same_client_that_was_watched_too_ends_no_watch(server, client, connect):
+    dlock = connect(server)
+    watcher = dlock.watch("lock", None)
+    wait_for(watcher, None)
+    lock = dlock.lock("lock", lease_ms=FOREVER_MS, renew_every_ms=FOREVER_MS // 2)
+    for watches in 2, 3, 4:
+        assert lock.acquire() == Status.OK
+        wait_until(lambda: client.info("commandstats")["cmdstat_dlock.watch"]["calls"] >= watches,
+                   "the watch for the lock that is held")
+        assert lock.release() == Status.OK
+        wait_for(watcher, None)
+    acquire(client, "other")
+    wait_for(watcher, b"other")
+
+
 def test_every_way_to_change_the_holder_is_told(server, client, watch):
     watcher = watch(server)
     wait_for(watcher, None)

@@ -252,7 +252,7 @@ void dlock_client_get_stats(const dlock_client *client, dlock_client_stats *stat
         .failures = atomic_load(&client->counters.failures),
         .released = atomic_load(&client->counters.released),
         .lost = atomic_load(&client->counters.lost),
-        .renewed = atomic_load(&client->renewal.count),
+        .renewed = client->deployment == NULL ? 0 : atomic_load(&client->deployment->renewed),
         .hand_ons = atomic_load(&client->hotspot.hand_ons),
         .commands = atomic_load(&client->command_count),
         .waiting = atomic_load(&client->hotspot.waiting),

@@ -96,7 +96,7 @@ static bool make_guarded(dlock_lock *lock, const call_plan *plan, size_t bytes) 
         made->attempt.guarded.reply = &made->value;
     }
     made->attempt.name = lock->call.attempt.name;
-    text_copy(made->token, sizeof(made->token), lock->token);
+    text_copy(made->token, sizeof(made->token), lock->call.attempt.token);
     made->attempt.token = made->token;
     lock->guarded = made;
     return true;
@@ -164,7 +164,7 @@ dlock_status guarded_settle(dlock_lock *lock) {
     lock->guarded = NULL;
     if (status == DLOCK_LOST) {
         loop_lock(lock->client->loop);
-        lock_lose(lock);
+        lease_lose(&lock->lease, DLOCK_LOST);
         loop_unlock(lock->client->loop);
     }
     if (status == DLOCK_IN_DOUBT) lock->call.has_late_command = true;

@@ -79,7 +79,6 @@ static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
     call->slots = lock->slots;
     call->lease = &lock->lease;
     call->pub.cause = text_nothing;
-    call->attempt.token = lock->token;
     call->attempt.terms.mode = options->mode;
     call->attempt.terms.max_holders = options->max_holders;
     call->attempt.terms.min_replicas = options->min_replicas;
@@ -92,27 +91,29 @@ static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {
     lease_rule rule = {.lease_ms = options->lease_ms,
                        .renew_every_ms = options->renew_every_ms,
                        .max_hold_ms = options->max_hold_ms,
-                       .io_timeout_ms = lock->client->deployment->io_timeout_ms,
-                       .is_watched = lock->client->notifier.on_event != NULL};
+                       .io_timeout_ms = lock->client->deployment->io_timeout_ms};
     lease_init(&lock->lease, &rule);
+    if (lock->client->notifier.on_event != NULL) lock->lease.has_lead = true;
 }
 
 /* Makes what the lock needs to be kept, or to be told of a loss. False: no memory. */
 static bool make_parts(dlock_lock *lock, bool is_session) {
-    unsigned name_count = lock_name_count(lock);
-    kept_parts *parts = calloc(1, sizeof(*parts) + name_count * sizeof(hinted_lock));
-    const char *name = lock->call.attempt.name;
+    kept_parts *parts = calloc(1, sizeof(*parts));
     if (parts == NULL) return false;
-    lease *lease = &lock->lease;
-    watched_lock *watched = &parts->watched;
-    *watched = (watched_lock){.lease = lease, .name = lock->name};
-    for (unsigned i = 0; i < name_count; i++, name = text_behind(name))
-        parts->hinted[i] =
-            (hinted_lock){.lease = lease, .watched = watched, .name = name, .token = lock->token};
-    parts->kept = (kept_lock){.lease = lease, .attempt = &lock->call.attempt, .watched = watched};
+    parts->watched = (watched_lock){.lease = &lock->lease, .name = lock->name};
+    parts->kept = (kept_lock){.lease = &lock->lease, .attempt = &lock->call.attempt};
     parts->tie.is_momentary = is_session;
     lock->kept = parts;
     return true;
+}
+
+static void free_parts(dlock_lock *lock) {
+    if (lock->kept == NULL) return;
+    loop_lock(lock->client->loop);
+    life_free(lock->kept->tie.life);
+    loop_unlock(lock->client->loop);
+    free(lock->kept->hinted);
+    free(lock->kept);
 }
 
 /* With the prefix before each. separator: '\0' or a blank. Returns the byte behind. */
@@ -147,8 +148,8 @@ static dlock_lock *allocate(dlock_client *client, const char *const *names, size
     if (lock == NULL) return NULL;
     client_share(client);
     lock->client = client;
-    lock->token = (char *)lock->slots + slots_size;
-    char *list = lock->name = lock->token + token_room;
+    lock->call.attempt.token = (char *)lock->slots + slots_size;
+    char *list = lock->name = lock->call.attempt.token + token_room;
     char *behind = put_names(list, client, names, count, '\0');
     if (count > 1) {
         lock->name = behind;
@@ -206,7 +207,7 @@ void dlock_lock_free(dlock_lock *lock) {
     attempt_free(&lock->call.attempt);
     text_drop(&lock->call.pub.cause);
     lease_free(&lock->lease);
-    free(lock->kept);
+    free_parts(lock);
     free(lock);
     client_unshare(client);
 }
@@ -222,8 +223,13 @@ int64_t dlock_remaining_ms(const dlock_lock *lock) {
 }
 
 void lock_begin_hints(dlock_lock *lock) {
-    for (unsigned i = 0; i < lock_name_count(lock); i++)
-        hints_begin(&lock->kept->hinted[i], &lock->client->tracking);
+    const attempt *attempt = &lock->call.attempt;
+    const char *name = attempt->name;
+    hinted_name **hinted = &lock->kept->hinted;
+    unsigned count = lock_name_count(lock);
+    if (*hinted == NULL) *hinted = calloc(count, sizeof(**hinted)); /* else a renewal notices */
+    for (unsigned i = 0; *hinted != NULL && i < count; i++, name = text_behind(name))
+        hints_begin(&(*hinted)[i], &lock->client->tracking, &lock->lease, name, attempt->token);
 }
 
 int dlock_lost_fd(dlock_lock *lock) {
@@ -238,11 +244,11 @@ int dlock_lost_fd(dlock_lock *lock) {
 }
 
 uint64_t dlock_fence(const dlock_lock *lock) {
-    return lock == NULL ? 0 : lock->fence;
+    return lock == NULL ? 0 : lock->lease.fence;
 }
 
 const char *dlock_token(const dlock_lock *lock) {
-    return lock == NULL ? "" : lock->token;
+    return lock == NULL ? "" : lock->call.attempt.token;
 }
 
 void dlock_get_timings(const dlock_lock *lock, dlock_timings *timings) {

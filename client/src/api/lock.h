@@ -20,14 +20,15 @@ typedef struct kept_parts {
     tie tie; /* of each acquisition that is kept by the session */
     kept_lock kept;
     watched_lock watched;
-    hinted_lock hinted[]; /* one for each name */
+    hinted_name *hinted; /* one for each name; NULL: none were wanted yet */
 } kept_parts;
 
 struct dlock_lock {
     dlock_client *client;
     char *name;  /* with the prefix; several: all of them, with blanks between, for people */
     char *owner; /* label inside the token, or NULL */
-    call call;   /* the one that goes on, if any */
+    call call; /* the one that goes on, if any. Its attempt has the token of the lock for good, and
+                  * its cause is dlock_last_error() */
 
     /* The thread whose acquire is under way or was granted, by thread_number(); 0: none. */
     atomic_uint_least64_t taker;
@@ -36,8 +37,6 @@ struct dlock_lock {
     bool is_deepening;       /* extend: of an acquire of a lock that is held already */
     bool is_served;          /* granted by the service, not by a handler: the service knows it */
     atomic_bool is_canceled; /* set by any thread, and by signal handlers */
-    uint64_t fence;
-    char *token; /* shared by call and attempt. The cause of the call is dlock_last_error() */
     int64_t local_us, remote_us; /* dlock_timings of the last acquire, these four */
     uint32_t attempts;
     dlock_leg refused_by;
@@ -114,9 +113,6 @@ dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *erro
 
 /* The lock is held without a tie, and somebody is to be told of a loss. Locked. */
 void lock_begin_hints(dlock_lock *lock);
-
-/* A server says that the token does not hold the lock. Locked. */
-void lock_lose(dlock_lock *lock);
 
 /* NULL, or why the client has no lock with these options; text: room for the words. */
 const char *lock_read_options(dlock_lock_options *options, const dlock_client *client,

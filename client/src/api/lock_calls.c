@@ -55,9 +55,9 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
                              .max_holders = call->attempt.terms.max_holders,
                              .started_us = now_us,
                              .deadline_us = now_us,
-                             .token = lock->token,
-                             .fence = lock->fence,
-                             .asked_us = lock->lease.asked_us,
+                             .token = call->attempt.token,
+                             .fence = lock->lease.fence,
+                             .asked_us = lease_asked_us(&lock->lease),
                              .cause = text_nothing};
     return &call->pub;
 }
@@ -98,11 +98,10 @@ static void begin_holding(dlock_lock *lock) {
     dlock_client *client = lock->client;
     const dlock_call *call = &lock->call.pub;
     lock->depth = 1;
-    lock->fence = call->fence;
     loop_lock(client->loop);
+    lock->lease.fence = call->fence;
     lease_begin(&lock->lease, call->asked_us, call->lease_ms, lock_now_us(lock));
     lock->is_served = call->remote_us != 0 || lock->call.local.is_handed_on;
-    lock->call.attempt.fence = lock->fence; /* from here on the renewal uses the attempt */
     if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept->kept);
     bool is_tied = lock->call.attempt.terms.tie != NULL; /* and the session tells of a loss */
     if (lock->lease.has_lead && lock->is_served && !is_tied) lock_begin_hints(lock);
@@ -145,7 +144,7 @@ static void plan_tie(dlock_lock *lock) {
 
 /* The lock is not held by this handle. */
 static bool begin_acquire(dlock_lock *lock, call_plan *plan) {
-    if (!token_source_take(&lock->client->tokens, lock->owner, lock->token))
+    if (!token_source_take(&lock->client->tokens, lock->owner, lock->call.attempt.token))
         return lock_answer(lock, plan, DLOCK_NO_MEMORY, "no random bytes for a token");
     if (!prepare_background(lock))
         return lock_answer(lock, plan, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
@@ -185,11 +184,6 @@ static dlock_status settle_acquire(dlock_lock *lock) {
 
 /* -- extend */
 
-void lock_lose(dlock_lock *lock) {
-    lease_lose(&lock->lease, DLOCK_LOST);
-    if (lock->kept != NULL) notifier_look(&lock->kept->watched);
-}
-
 static dlock_status settle_extend(dlock_lock *lock) {
     loop *loop = lock->client->loop;
     dlock_call *call = &lock->call.pub;
@@ -200,9 +194,8 @@ static dlock_status settle_extend(dlock_lock *lock) {
         call->status = DLOCK_LOST;
         dlock_call_explain(call, "the lease had ended before the extension");
     }
-    if (call->status == DLOCK_LOST) lock_lose(lock);
+    if (call->status == DLOCK_LOST) lease_lose(&lock->lease, DLOCK_LOST);
     if (call->status == DLOCK_OK && lock->is_deepening) lock->depth++;
-    lock->call.attempt.fence = lock->fence;
     if (lock->kept != NULL) renewal_resume(&lock->kept->kept);
     loop_unlock(loop);
     return lock_finish(lock, call->status, call->cause);
@@ -233,12 +226,12 @@ static bool begin_extend(dlock_lock *lock, call_plan *plan) {
 static bool end_holding(dlock_lock *lock) {
     dlock_client *client = lock->client;
     loop_lock(client->loop);
-    bool is_in_question = atomic_load(&lock->lease.gone_us) < 0;
+    bool is_in_question = atomic_load(&lock->lease.is_in_question);
     bool is_lost = is_in_question || lock_is_lost(lock);
     if (lock->kept != NULL) {
         renewal_end(&lock->kept->kept);
         notifier_remove(&lock->kept->watched); /* gives the mutex back: no hints begin after it */
-        for (unsigned i = 0; i < lock_name_count(lock); i++)
+        for (unsigned i = 0; lock->kept->hinted != NULL && i < lock_name_count(lock); i++)
             hints_end(&lock->kept->hinted[i]);
     }
     lease_end(&lock->lease);
@@ -289,7 +282,7 @@ static dlock_status settle_release(dlock_lock *lock) {
              : status == DLOCK_LOST ? &counters->lost
                                     : &counters->failures);
     lock->depth = 0;
-    lock->fence = 0;
+    lock->lease.fence = 0;
     lock_finish(lock, status, call->cause);
     atomic_store(&lock->taker, 0);
     tell_event(lock, DLOCK_EVENT_RELEASED, status);

@@ -73,7 +73,7 @@ static void tell_change(notice *notice) {
     watcher->server_name = NULL;
     if (news == NULL || server_name == NULL) { /* no memory: the name is read again */
         tracking_remove(&watcher->tracked);
-        tracking_add(&watcher->client->tracking, &watcher->tracked);
+        tracking_add(&watcher->client->tracking, &watcher->tracked, 0);
     } else {
         bool is_held = read_oldest(&holder, news);
         if (note_told(watcher, is_held ? &holder : NULL)) {
@@ -111,7 +111,7 @@ dlock_status dlock_watch(dlock_client *client, const char *name, dlock_watch_fn 
         (tracked_name){.name = watcher->full_name, .on_read = on_watched_read, .is_polled = true};
     loop_lock(client->loop);
     bool is_started = watcher->full_name != NULL && loop_start_background(client->loop);
-    if (is_started) tracking_add(&client->tracking, &watcher->tracked);
+    if (is_started) tracking_add(&client->tracking, &watcher->tracked, 0);
     loop_unlock(client->loop);
     if (is_started) {
         *out = watcher;

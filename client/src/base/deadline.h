@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* deadline.h - deadlines: points in time, in microseconds of one clock; and the pause after an
- * attempt that failed. Pure. */
+/* deadline.h - deadlines: points in time, in microseconds of one clock; how long a lease is certain;
+ * and the pause after an attempt that failed. Pure. */
 #pragma once
 #include <stdint.h>
 
@@ -20,6 +20,24 @@ static inline int64_t deadline_earlier(int64_t one_us, int64_t other_us) {
 static inline int64_t deadline_left_us(int64_t deadline_us, int64_t now_us) {
     if (deadline_us == DEADLINE_NEVER) return DEADLINE_NEVER;
     return deadline_us > now_us ? deadline_us - now_us : 0;
+}
+
+/* -- validity: how long a lease, or a session, is certainly alive. Pure */
+
+enum { DRIFT_PER_MS_US = 10, DRIFT_US = 2000, LEAD_PARTS = 50, LEAD_MAX_US = 50000 };
+
+/* The end of the validity of a lease requested at asked_us, less an allowance for a server's clock
+ * that runs faster than ours: 1 % of the lease and 2 ms. */
+static inline int64_t validity_end_us(int64_t asked_us, uint32_t lease_ms) {
+    int64_t lease_us = (int64_t)lease_ms * 1000;
+    int64_t drift_us = (int64_t)lease_ms * DRIFT_PER_MS_US + DRIFT_US;
+    return lease_us > drift_us ? asked_us + lease_us - drift_us : asked_us;
+}
+
+/* Where the program is to be told in time, the lock counts as gone so long before its validity
+ * ends: a fiftieth of the lease, 50 ms at most. */
+static inline int64_t validity_lead_us(uint32_t lease_ms) {
+    return deadline_earlier((int64_t)lease_ms * 1000 / LEAD_PARTS, LEAD_MAX_US);
 }
 
 /* -- pauses: random, so that losers do not retry together */

@@ -132,6 +132,8 @@ struct deployment {
     bool can_share;      /* a lock can have shared holders */
     bool has_slots;      /* the names of one command have to be in one slot of a cluster */
     withdrawals withdrawals;
+    struct session_life *lives;    /* of sessions, in use or not (life.h) */
+    atomic_uint_least64_t renewed; /* extensions in the background, and heartbeats for each lock */
 };
 
 /* For constructors; the rest is zero. The deployment can share. */

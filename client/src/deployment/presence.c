@@ -21,16 +21,16 @@ typedef struct presence {
     server *server;
     router *router;
     char id[2 * ID_BYTES + 1];
-    uint32_t timeout_ms;
     enum { CLOSED, OPENING, OPEN } phase;
     connection *conn; /* NULL: none */
     request call;     /* the DLOCK.SESSION under way */
     bool is_done;     /* the reply to the call was good */
     int64_t born;     /* 0: never opened */
-    int64_t last_number, renewed_us;
-    int64_t pause_ms; /* before the next connection; 0: the last one was good for two calls */
-    loop_timer timer; /* a reply is overdue, or a pause is over */
-    loop_task wait;   /* for a discovery */
+    int64_t last_number;
+    session_life *life; /* a share; NULL: never opened */
+    int64_t pause_ms;   /* before the next connection; 0: the last one was good for two calls */
+    loop_timer timer;   /* a reply is overdue, or a pause is over */
+    loop_task wait;     /* for a discovery */
     list guests;
     list buckets[BUCKETS]; /* guest, by the hash of its token, or of its name if it is a watch */
 } presence;
@@ -186,6 +186,16 @@ static void read_events(presence *presence, const reply *events, int64_t sent_us
     }
 }
 
+/* False: no memory. */
+static bool renew_life(presence *presence, bool is_new, int64_t sent_us) {
+    if (!is_new && life_renew(presence->life, sent_us)) return true;
+    session_life *life = life_begin(&presence->router->base, sent_us);
+    if (life == NULL) return false;
+    life_free(presence->life);
+    presence->life = life;
+    return true;
+}
+
 static void read_reply(presence *presence, const reply *reply, int64_t sent_us) {
     const struct reply *events;
     int64_t born;
@@ -195,13 +205,14 @@ static void read_reply(presence *presence, const reply *reply, int64_t sent_us) 
         return;
     }
     bool was_opening = presence->phase == OPENING, is_new = born != presence->born;
+    if (!renew_life(presence, is_new, sent_us)) {
+        presence->is_done = false;
+        return;
+    }
     if (is_new) presence->last_number = 0;
     presence->born = born;
-    presence->renewed_us = sent_us;
     presence->phase = OPEN;
     if (!was_opening) presence->pause_ms = 0;
-    list_each(guest, each, &presence->guests, node)
-        if (each->table->on_renewed != NULL && !is_new) each->table->on_renewed(each, sent_us);
     read_events(presence, events, sent_us);
     if (was_opening || is_new) tell_open(presence, is_new);
 }
@@ -219,7 +230,7 @@ static void on_session_reply(request *request, int index, const reply *reply) {
 static void on_session_sent(request *request) {
     presence *presence = container_of(request, struct presence, call);
     int64_t limit_ms = presence->router->base.io_timeout_ms;
-    if (presence->phase == OPEN) limit_ms += presence->timeout_ms / 3;
+    if (presence->phase == OPEN) limit_ms += presence->router->base.session_ms / 3;
     loop_set_timer(loop_of(presence), &presence->timer,
                    deadline_after_ms(request->sent_us, limit_ms));
 }
@@ -227,7 +238,8 @@ static void on_session_sent(request *request) {
 /* False: no memory. */
 static bool send_call(presence *presence) {
     command call = {0};
-    session_command(&call, presence->id, presence->timeout_ms, (uint64_t)presence->last_number);
+    session_command(&call, presence->id, presence->router->base.session_ms,
+                    (uint64_t)presence->last_number);
     presence->is_done = false;
     loop_clear_timer(loop_of(presence), &presence->timer);
     return connection_send(presence->conn, &call, 1, &presence->call);
@@ -277,6 +289,12 @@ static void note_open(guest *guest, bool is_new) {
     if (is_new || tie->is_momentary) tie->is_forgotten = true;
 }
 
+void tie_note_grant(tie *tie, bool is_certain) {
+    session_life *life = is_certain ? life_share(presence_life(&tie->guest)) : NULL;
+    life_free(tie->life);
+    tie->life = life;
+}
+
 /* The key may have moved to another node with its slot, and be held there still. */
 void tie_note_lost(tie *tie, const session_event *event) {
     if (reply_is_text(event->why, "moved"))
@@ -314,6 +332,7 @@ static void free_presence(server *server) {
     }
     close_connection(presence);
     list_remove(&presence->wait.node);
+    life_free(presence->life);
     free(presence);
     server->presence = NULL;
 }
@@ -330,7 +349,6 @@ static presence *presence_of(router *router, server *server) {
     text_put_hex(made->id, random, sizeof(random));
     made->server = server;
     made->router = router;
-    made->timeout_ms = router->base.session_ms;
     made->timer.on_due = on_presence_due;
     made->wait.run = on_presence_found;
     list_init(&made->guests);
@@ -366,20 +384,25 @@ void presence_leave(guest *guest) {
     server_free(presence->server);
 }
 
-const char *presence_id(const guest *guest) {
-    return guest->presence->id;
+bool presence_is_only_watch(const guest *guest) {
+    size_t length = strlen(guest->name);
+    const list *bucket = bucket_of(guest->presence, guest->name, length);
+    list_each(struct guest, each, bucket, bucket_node)
+        if (each != guest && each->token == NULL && is_same(each->name, guest->name, length))
+            return false;
+    return true;
 }
 
-uint32_t presence_timeout_ms(const guest *guest) {
-    return guest->presence->timeout_ms;
+const char *presence_id(const guest *guest) {
+    return guest->presence->id;
 }
 
 bool presence_is_open(const guest *guest) {
     return guest->presence->phase == OPEN;
 }
 
-int64_t presence_renewed_us(const guest *guest) {
-    return guest->presence->renewed_us;
+session_life *presence_life(const guest *guest) {
+    return guest->presence->life;
 }
 
 void presence_reopen(guest *guest) {

@@ -14,6 +14,7 @@
  *
  * All functions and callbacks: locked (loop.h). */
 #pragma once
+#include "deployment/life.h"
 #include "deployment/router.h"
 
 typedef struct guest guest;
@@ -36,8 +37,6 @@ typedef struct guest_table {
     void (*on_moved)(guest *guest);
     /* NULL, or: the connection of the session has ended. */
     void (*on_away)(guest *guest);
-    /* NULL, or: the server has renewed the session: it lives for its timeout from sent_us on. */
-    void (*on_renewed)(guest *guest, int64_t sent_us);
 } guest_table;
 
 /* Memory of the caller's, {0} but for the first group; not moved while it has a presence. */
@@ -60,9 +59,16 @@ typedef struct tie {
     bool is_momentary; /* the lock ends as soon as the connection of the session does */
 
     guest guest;
+    /* A share, by tie_note_grant(): the server held the lock for the session in this life. NULL:
+     * not known. */
+    session_life *life;
     /* What happened while neither an attempt nor the renewal had the guest. */
     bool is_lost, is_forgotten;
 } tie;
+
+/* A reply or an event says that the token holds the lock. is_certain: for the session as it is now;
+ * else for an earlier one that the server has forgotten, maybe. */
+void tie_note_grant(tie *tie, bool is_certain);
 
 /* May an ACQUIRE of the attempt arrive after its RELEASE, and take a lock that has no lease? */
 static inline bool attempt_may_come_late(const attempt *attempt) {
@@ -81,13 +87,15 @@ bool presence_join(router *router, server *server, guest *guest);
 /* No callback comes any more. Does nothing to a guest that has joined none. */
 void presence_leave(guest *guest);
 
+/* Does no other watch of the same name hang on the session? The server has one for all of them. */
+bool presence_is_only_watch(const guest *guest);
+
 /* For the commands of a guest that has joined. */
 const char *presence_id(const guest *guest);
-uint32_t presence_timeout_ms(const guest *guest);
 /* False: the connection of the session has ended, and no other one is open yet. */
 bool presence_is_open(const guest *guest);
-/* When the last answered heartbeat was sent: the session lives for its timeout from then on. */
-int64_t presence_renewed_us(const guest *guest);
+/* Of the last answered heartbeat; NULL: there was none. Borrowed. */
+session_life *presence_life(const guest *guest);
 
 /* A server says that it does not know the session: opens it again. on_open follows. */
 void presence_reopen(guest *guest);

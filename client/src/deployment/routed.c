@@ -498,14 +498,15 @@ static void judge_busy(routed_run *run) {
 static void judge_success(routed_run *run) {
     attempt *attempt = run->attempt;
     tie *tie = run_tie(run);
+    if (tie != NULL) tie_note_grant(tie, !run->is_session_new);
     if (tie != NULL && tie->is_endless) {
-        if (run->is_session_new) {
+        if (tie->life == NULL) {
             tie->is_forgotten = false;
             send_request(run);
             return;
         }
-        attempt->asked_us = presence_renewed_us(&tie->guest);
-        attempt->lease_ms = presence_timeout_ms(&tie->guest);
+        attempt->asked_us = atomic_load(&tie->life->renewed_us);
+        attempt->lease_ms = tie->life->timeout_ms;
     }
     if (run_needs_replicas(run))
         await_replicas(run);

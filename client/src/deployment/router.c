@@ -10,6 +10,8 @@
  * is closed from within a callback of the same connection. */
 #include "deployment/router.h"
 
+#include "deployment/life.h"
+
 /* Which failure of several servers the caller is told: a lower rank wins. The reply of a server
  * that works tells more than a refused login, and a refused login more than silence. */
 enum { RANK_USELESS_REPLY = 1, RANK_REFUSAL = 2, RANK_SILENCE = 3, RANK_NONE = 4 };
@@ -158,8 +160,10 @@ void router_init(router *router, const router_table *table, const server_options
 
 void router_free(deployment *base) {
     router *router = (struct router *)base;
+    session_life *lives = base->lives;
     stop_discovery(router);
     router->table->free(router);
+    lives_free(lives);
 }
 
 void router_tell_waits(router *router, dlock_status failure, const char *cause) {

@@ -2,7 +2,8 @@
 /* tracking.c - see tracking.h.
  *
  *   begin   find the server of the name, and join its session
- *   watch   once the session is open: DLOCK.WATCH, and a read behind it
+ *   watch   once the session is open: DLOCK.WATCH, which an event about the present state follows.
+ *           A read is sent behind it, unless the event will tell enough
  *   read    after each event. A change during a read makes another read follow
  *   again   after a failure, a redirect, or when another server has the name: begin, after a pause
  *   end     after an error that lasts; a name that is polled begins again
@@ -11,7 +12,7 @@
  * has met an error that lasts. */
 #include "deployment/tracking.h"
 
-enum { RETRY_MS = 100, COMMANDS_MAX = 2 };
+enum { RETRY_MS = 100, COMMANDS_MAX = 2, MOMENT_MS = 1 };
 
 static loop *loop_of(const tracked_name *tracked) {
     return tracked->tracking->router->base.loop;
@@ -56,9 +57,9 @@ static void read_error(tracked_name *tracked, const reply *error) {
 
 /* Nobody tells of changes of a string, so it is read again now and then. */
 static void take_info(tracked_name *tracked, const reply *info) {
-    const reply *kind = reply_value(info, "kind");
+    const reply *kind = tracked->is_polled ? reply_value(info, "kind") : NULL;
     bool is_string = kind != NULL && reply_is_text(kind, "string");
-    if (is_string && tracked->is_polled) begin_later(tracked, TRACKING_POLL_MS);
+    if (is_string) begin_later(tracked, TRACKING_POLL_MS);
     tracked->on_read(tracked, tracked->server, info);
 }
 
@@ -93,12 +94,23 @@ static void on_tracked_done(request *request, dlock_status status, const char *c
 
 /* -- requests */
 
+static void add_read(const tracked_name *tracked, command *command) {
+    lock_words proof = {.operation = DLOCK_EXTENDING,
+                        .name = tracked->name,
+                        .token = tracked->token,
+                        .lease_ms = MOMENT_MS};
+    if (tracked->token != NULL)
+        lock_command(command, &proof);
+    else
+        inspect_command(command, tracked->name, strlen(tracked->name));
+}
+
 static void send_to(tracked_name *tracked, server *server, bool is_watching) {
     command commands[COMMANDS_MAX] = {{0}};
     int count = 0;
     const guest *guest = &tracked->guest;
     if (is_watching) watch_command(&commands[count++], tracked->name, presence_id(guest), true);
-    inspect_command(&commands[count++], tracked->name, strlen(tracked->name));
+    if (!is_watching || tracked->token == NULL) add_read(tracked, &commands[count++]);
     tracked->request = (request){.on_reply = on_tracked_reply,
                                  .on_done = on_tracked_done,
                                  .reply_bytes_max = REPLY_BYTES_MAX};
@@ -195,18 +207,19 @@ void tracking_init(tracking *tracking, deployment *deployment) {
     if (is_routed && deployment->protocol->has_module) tracking->router = (router *)deployment;
 }
 
-void tracking_add(tracking *tracking, tracked_name *tracked) {
+void tracking_add(tracking *tracking, tracked_name *tracked, int64_t delay_ms) {
     if (tracking->router == NULL || tracked->tracking != NULL) return;
     tracked->tracking = tracking;
     tracked->timer.on_due = on_tracked_due;
     tracked->guest = (guest){.table = &tracked_guests, .name = tracked->name, .arg = tracked};
-    begin_later(tracked, 0);
+    begin_later(tracked, delay_ms);
 }
 
 void tracking_remove(tracked_name *tracked) {
     if (tracked->tracking == NULL) return;
     server *server = find_server(tracked);
-    if (server != NULL && tracked->guest.presence != NULL) {
+    bool has_joined = tracked->guest.presence != NULL;
+    if (server != NULL && has_joined && presence_is_only_watch(&tracked->guest)) {
         command unwatch = {0};
         watch_command(&unwatch, tracked->name, presence_id(&tracked->guest), false);
         server_send(server, &unwatch, 1, NULL);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tracking.h - reads names by DLOCK.INFO, now and after each change: the session tells that a lock
- * has changed hands (DLOCK.WATCH, presence.h).
+/* tracking.h - reads names, now and after each change: the session tells that a lock has changed
+ * hands (DLOCK.WATCH, presence.h).
  *
- * An event is only a hint. Whoever tracks a name gets the reply of the server to DLOCK.INFO. A
- * restart, a failover or a moved slot makes the name be watched and read again. Where the ACL
+ * An event is only a hint. A read is a DLOCK.INFO. For the holder of the lock, a read is an EXTEND
+ * for a moment, which never shortens a lease, takes the same time however many share the lock, and
+ * proves a loss; it is sent only after an event that names another holder, or none. A restart, a
+ * failover or a moved slot makes the name be watched and read again. Where the ACL
  * allows no session, names are read every TRACKING_POLL_MS if polls are wanted, else not at all.
  * All functions: locked (loop.h). */
 #pragma once
@@ -18,10 +20,10 @@ typedef struct tracking {
 /* Memory of the caller's, {0} but for the first group; not moved. */
 typedef struct tracked_name {
     const char *name;  /* borrowed */
-    const char *token; /* NULL, or, borrowed: a lock that this token holds is no news */
+    const char *token; /* NULL, or, borrowed: the token of the holder that tracks the lock */
     /* The reply of the server to DLOCK.INFO: an array; null if the lock is free; the error of
-     * reply_is_no_lock(). From the loop; may remove this name, and no other. What is sent to the
-     * server from here goes behind the read, on the same connection. */
+     * reply_is_no_lock(). With a token, the reply to EXTEND. From the loop; may remove this name,
+     * and no other. */
     void (*on_read)(struct tracked_name *tracked, server *server, const reply *info);
     bool is_polled; /* read every TRACKING_POLL_MS where there is no session */
 
@@ -38,8 +40,8 @@ typedef struct tracked_name {
 
 void tracking_init(tracking *tracking, deployment *deployment);
 
-/* Reads the name, later, and again after each change. Does nothing if the name is tracked, or
- * cannot be. */
-void tracking_add(tracking *tracking, tracked_name *tracked);
+/* Reads the name after the delay, and again after each change. Does nothing if the name is tracked,
+ * or cannot be. */
+void tracking_add(tracking *tracking, tracked_name *tracked, int64_t delay_ms);
 /* Does nothing if the name is not tracked. */
 void tracking_remove(tracked_name *tracked);

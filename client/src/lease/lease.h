@@ -4,44 +4,42 @@
  *     |---- held ------------------------|---- suspect ----|-- gone -->
  *   asked        renewal due        renewal overdue        |<--lead-->| end of validity
  *
- * Lead: where the program is to be told in time, the lock counts as gone a fiftieth of the lease,
- * 50 ms at most, before its validity ends.
+ * A lock ends with its own lease, or with the session that it is tied to (deployment/life.h), or
+ * with whichever is first. Lead: where the program is to be told in time, the lock counts as gone a
+ * little before its validity ends (validity_lead_us()).
  *
- * The atomic gone_us decides, for all threads. Extensions move it later, never earlier; only
- * a lead that is asked for while the lock is held moves it earlier. Once gone_us is past, no
- * extension moves it any more: a lock that was seen as gone is never held again. Threads:
- * lease_state() and lease_left_us() any; the other functions locked (loop.h). */
+ * Extensions move the end later, never earlier; only a lead that is asked for while the lock is
+ * held moves it earlier. Once the end is past, no extension moves it any more: a lock that was seen
+ * as gone is never held again. Threads: lease_state() and lease_left_us() any; the other functions
+ * locked (loop.h). */
 #pragma once
-#include "dlock.h"
-#include <stdatomic.h>
-
-/* The end of the validity of a lease requested at asked_us, less an allowance for a server's clock
- * that runs faster than ours: 1 % of the lease and 2 ms. Pure. */
-int64_t validity_end_us(int64_t asked_us, uint32_t lease_ms);
+#include "deployment/life.h"
 
 /* How a lock is to be kept. 0: not. */
 typedef struct lease_rule {
     uint32_t lease_ms, renew_every_ms, max_hold_ms;
     uint32_t io_timeout_ms; /* how long a renewal may take before the renewal is overdue */
-    bool is_watched;        /* the program is to be told in time, as with renewal */
 } lease_rule;
 
 typedef struct lease {
-    lease_rule rule; /* of this acquisition */
-    bool has_lead;
+    lease_rule rule;                           /* of this acquisition */
     uint32_t own_lease_ms, own_renew_every_ms; /* of the lock */
     uint32_t lease_ms;                         /* of the last grant or extension */
-    int64_t renew_before_us;                   /* this long before the lock is gone */
-    atomic_int_least64_t suspect_before_us;
-    /* The earlier of own_end_us and session_end_us. 0: not held. LEASE_OVER: gone for good.
-     * Negative: in question, since the lock ends with the connection of its session, which has
-     * ended. */
-    atomic_int_least64_t gone_us;
-    /* End of validity less the lead: of the lock's own lease, and of the session that the lock is
-     * tied to. DEADLINE_NEVER: there is none. */
-    int64_t own_end_us, session_end_us;
+    bool has_lead; /* the program is to be told in time: with renewal, else the user sets it */
+    /* The lock ends with the connection of its session, which has ended: suspect, and no time is
+     * certain. */
+    atomic_bool is_in_question;
     atomic_int why; /* what the last renewal said, or how the lock was lost: a dlock_status */
     int lost_fd;    /* a timer; negative: nobody wanted one */
+    int64_t renew_before_us;                /* this long before own_end_us */
+    atomic_int_least64_t suspect_before_us; /* the same */
+    /* End of validity less the lead, without the session. 0: not held. LEASE_OVER: gone for good.
+     * DEADLINE_NEVER: the session alone counts. */
+    atomic_int_least64_t own_end_us;
+    session_life *_Atomic life; /* of the session that the lock is tied to; NULL: of none */
+    life_follower follower;
+    struct watched_lock *watched; /* is told of changes; NULL: nobody */
+    uint64_t fence;               /* of the lock that is held; 0: none */
     int64_t acquired_us;
     int64_t asked_us; /* the lease counts from here */
 } lease;
@@ -56,17 +54,17 @@ void lease_free(lease *lease);
 void lease_plan(lease *lease, uint32_t lease_ms);
 /* The lock was granted, asked for at asked_us. The lease may be another than that of the rule. */
 void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us);
-/* The lock is tied to a session that was renewed at sent_us, for timeout_ms. is_endless: the lock
- * has no lease of its own. Right after lease_begin(), and after each renewal of the session. Does
- * nothing if the lock is gone. */
-void lease_follow_session(lease *lease, int64_t sent_us, uint32_t timeout_ms, bool is_endless,
-                          int64_t now_us);
+/* The lock is tied to a session, and ends with this life of it. is_endless: the lock has no lease
+ * of its own. Does nothing if the lock is gone. */
+void lease_follow(lease *lease, session_life *life, bool is_endless, int64_t now_us);
+/* The server may not know of the tie any more: the end stays where it is. Does nothing if the lock
+ * is not tied. */
+void lease_unfollow(lease *lease, int64_t now_us);
 /* The lock was extended, and ends not sooner than before. A question stays: a server that has not
  * noticed the end of a session extends the lock too. False: too late, the lock is gone. */
 bool lease_extend(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us);
-/* While in question, the lock is suspect, and no time is certain. */
 void lease_question(lease *lease, bool is_in_question);
-/* The lock is gone for good. */
+/* The lock is gone for good. The program is told. */
 void lease_lose(lease *lease, dlock_status why);
 /* The lock is given back. */
 void lease_end(lease *lease);
@@ -78,6 +76,10 @@ int64_t lease_left_us(const lease *lease, int64_t now_us);
  * (long ago if gone for good or not held). */
 int64_t lease_suspect_at_us(const lease *lease);
 int64_t lease_gone_at_us(const lease *lease);
+/* When its own lease makes the lock suspect; INT64_MAX: never, since the life tells (life.h). */
+int64_t lease_own_suspect_at_us(const lease *lease);
+/* The lease counts from here; that of a session, from its last heartbeat. Threads: any. */
+int64_t lease_asked_us(const lease *lease);
 
 /* Why the lock is suspect or gone; never DLOCK_OK. */
 dlock_status lease_why(const lease *lease, dlock_state state);

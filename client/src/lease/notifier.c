@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* notifier.c - see notifier.h.
  *
- *   timer     a lock may have become suspect or gone. If so, the lock is pending and the background
- *             thread is woken; else the timer is set anew
+ *   look      a lock may have become suspect or gone: its timer says so, its lease, or the life of
+ *             its session (life.h), which has one timer for all locks. If so, the lock is pending
+ *             and the background thread is woken; else the timer is set anew
  *   deliver   the background thread looks at pending locks again, one after the other, and tells
  *             the program without the mutex
  *
@@ -10,7 +11,8 @@
  * anew. A suspect lock is looked at every SUSPECT_PAUSE_US, since a lock that is renewed and
  * suspect again is told of again.
  *
- * Invariants: a watched lock has a timer, or is pending, or is known to be gone. The lock in told
+ * Invariants: a watched lock has a timer, or is pending, or is known to be gone, or is held as long
+ * as its session. The lock in told
  * is not touched after the callback has begun, as the callback may remove and add the lock. */
 #include "lease/notifier.h"
 
@@ -18,7 +20,7 @@ enum { SUSPECT_PAUSE_US = 20000 };
 
 static void set_timer(watched_lock *watched) {
     loop *loop = watched->notifier->loop;
-    int64_t due_us = lease_suspect_at_us(watched->lease);
+    int64_t due_us = lease_own_suspect_at_us(watched->lease);
     if (watched->known == DLOCK_STATE_SUSPECT)
         due_us = deadline_earlier(lease_gone_at_us(watched->lease),
                                   loop_now_us(loop) + SUSPECT_PAUSE_US);
@@ -32,14 +34,20 @@ static dlock_state find_news(watched_lock *watched) {
     return state > watched->known ? state : DLOCK_STATE_FREE;
 }
 
-static void on_watched_due(loop_timer *timer) {
-    watched_lock *watched = container_of(timer, watched_lock, timer);
+void notifier_look(watched_lock *watched) {
+    notifier *notifier = watched->notifier;
+    if (watched->known == DLOCK_STATE_LOST || list_has(&watched->notice.node)) return;
     if (find_news(watched) == DLOCK_STATE_FREE) {
         set_timer(watched);
         return;
     }
-    list_append(&watched->notifier->pending, &watched->notice.node);
-    loop_wake_background(watched->notifier->loop);
+    loop_clear_timer(notifier->loop, &watched->timer);
+    list_append(&notifier->pending, &watched->notice.node);
+    loop_wake_background(notifier->loop);
+}
+
+static void on_watched_due(loop_timer *timer) {
+    notifier_look(container_of(timer, watched_lock, timer));
 }
 
 /* The handle may be gone once the program was told. */
@@ -96,18 +104,15 @@ void notifier_add(notifier *notifier, watched_lock *watched) {
     watched->notifier = notifier;
     watched->timer.on_due = on_watched_due;
     watched->notice.tell = tell_lock;
-    set_timer(watched);
-}
-
-void notifier_look(watched_lock *watched) {
-    bool is_settled = watched->known == DLOCK_STATE_FREE || watched->known == DLOCK_STATE_LOST;
-    if (!is_settled && !list_has(&watched->notice.node)) set_timer(watched);
+    watched->lease->watched = watched;
+    notifier_look(watched);
 }
 
 void notifier_remove(watched_lock *watched) {
     notifier *notifier = watched->notifier;
     if (watched->known == DLOCK_STATE_FREE) return;
     watched->known = DLOCK_STATE_FREE;
+    watched->lease->watched = NULL;
     loop_clear_timer(notifier->loop, &watched->timer);
     notifier_forget(notifier, &watched->notice);
 }

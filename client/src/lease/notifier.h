@@ -25,7 +25,7 @@ typedef struct notifier {
 
 /* A lock, inside its handle. {0} but for the first two. */
 typedef struct watched_lock {
-    lease *lease; /* of a rule with is_watched */
+    lease *lease; /* with a lead */
     const char *name;
     /* Private to notifier.c. */
     notifier *notifier;
@@ -46,9 +46,9 @@ void notifier_post(notifier *notifier, notice *notice);
 void notifier_forget(notifier *notifier, notice *notice);
 
 /* After lease_begin() and loop_start_background(). Each acquisition is told of anew. Does nothing
- * if the lock is watched already. */
+ * if the lock is watched already. The lease tells from now on what happens to it. */
 void notifier_add(notifier *notifier, watched_lock *watched);
-/* The lease may end sooner than was known. Does nothing if the lock is not watched. */
+/* For the lease: it may end sooner than was known. */
 void notifier_look(watched_lock *watched);
 /* As notifier_forget(). Does nothing if the lock is not watched. */
 void notifier_remove(watched_lock *watched);

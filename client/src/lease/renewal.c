@@ -56,12 +56,6 @@ static void schedule_retry(kept_lock *kept, dlock_status failure) {
     schedule_at(kept, deadline_after_ms(now_of(kept->renewal), kept->pause_ms));
 }
 
-/* No further attempt is scheduled. */
-static void lose_lock(kept_lock *kept) {
-    lease_lose(kept->lease, DLOCK_LOST);
-    notifier_look(kept->watched);
-}
-
 /* -- the attempt */
 
 /* The attempt is done or abandoned. */
@@ -69,7 +63,6 @@ static void restore_attempt(kept_lock *kept) {
     attempt *attempt = kept->attempt;
     kept->is_under_way = false;
     attempt->is_background = false;
-    attempt->fence = kept->fence;
     attempt->terms.min_replicas = kept->min_replicas;
     attempt->terms.replica_timeout_ms = kept->replica_timeout_ms;
 }
@@ -82,19 +75,28 @@ static void abandon_attempt(kept_lock *kept) {
 
 /* -- ties */
 
-/* An extension under way is abandoned, as its reply would say nothing about the tie. */
-static void tie_again(kept_lock *kept) {
-    if (kept->is_untied && kept->is_under_way) return;
+/* Heartbeats prove nothing any more. An extension under way is abandoned, as its reply would say
+ * nothing about the tie. */
+static void untie(kept_lock *kept) {
     abandon_attempt(kept);
     unschedule(kept);
     kept->is_untied = true;
+    lease_unfollow(kept->lease, now_of(kept->renewal));
+}
+
+static void tie_again(kept_lock *kept) {
+    if (kept->is_untied && kept->is_under_way) return;
+    untie(kept);
     kept->pause_ms = 0;
     schedule_next(kept);
 }
 
 static void on_tie_open(guest *guest, bool is_new) {
     kept_lock *kept = guest->arg;
-    if (is_new || kept->is_untied) tie_again(kept);
+    if (is_new || kept->is_untied)
+        tie_again(kept);
+    else
+        atomic_store(&kept->lease->why, DLOCK_OK);
 }
 
 /* The key has moved to another node with its slot, and is held there still. */
@@ -104,7 +106,7 @@ static void on_tie_event(guest *guest, const session_event *event) {
     if (reply_is_text(event->why, "moved"))
         tie_again(kept);
     else
-        lose_lock(kept);
+        lease_lose(kept->lease, DLOCK_LOST);
 }
 
 /* The presence goes on trying. */
@@ -122,45 +124,32 @@ static void on_tie_moved(guest *guest) {
 static void on_tie_away(guest *guest) {
     kept_lock *kept = guest->arg;
     if (!kept->attempt->terms.tie->is_momentary) return;
-    abandon_attempt(kept);
-    unschedule(kept);
-    kept->is_untied = true;
+    untie(kept);
     lease_question(kept->lease, true);
-    notifier_look(kept->watched);
-}
-
-static void follow_session(kept_lock *kept, int64_t sent_us) {
-    const tie *tie = kept->attempt->terms.tie;
-    lease_follow_session(kept->lease, sent_us, presence_timeout_ms(&tie->guest), tie->is_endless,
-                         now_of(kept->renewal));
-}
-
-static void on_tie_renewed(guest *guest, int64_t sent_us) {
-    kept_lock *kept = guest->arg;
-    if (kept->is_untied) return;
-    follow_session(kept, sent_us);
-    atomic_fetch_add(&kept->renewal->count, 1);
 }
 
 static const guest_table kept_guests = {.on_open = on_tie_open,
                                         .on_event = on_tie_event,
                                         .on_refused = on_tie_refused,
                                         .on_moved = on_tie_moved,
-                                        .on_away = on_tie_away,
-                                        .on_renewed = on_tie_renewed};
+                                        .on_away = on_tie_away};
 
-/* From now on the renewal is told of events, not the attempt that took or extended the lock. An
+/* From now on the renewal looks after the lock, not the attempt that took, extended or tied it. An
  * event that came in between is in the tie. The end of the connection is no event. */
-static void take_guest(kept_lock *kept) {
+static void take_over(kept_lock *kept) {
     tie *tie = kept->attempt->terms.tie;
+    bool is_tied = tie != NULL && tie->guest.presence != NULL && tie->life != NULL;
+    if (is_tied && !kept->is_untied)
+        lease_follow(kept->lease, tie->life, tie->is_endless, now_of(kept->renewal));
+    schedule_next(kept);
     if (tie == NULL) return;
     bool is_lost = tie->is_lost, is_forgotten = tie->is_forgotten;
     tie->is_lost = tie->is_forgotten = false;
     tie->guest.table = &kept_guests;
     tie->guest.arg = kept;
     if (is_lost)
-        lose_lock(kept);
-    else if (is_forgotten || tie->guest.presence == NULL)
+        lease_lose(kept->lease, DLOCK_LOST);
+    else if (is_forgotten || !is_tied)
         tie_again(kept);
     else if (!presence_is_open(&tie->guest))
         on_tie_away(&tie->guest);
@@ -175,24 +164,22 @@ static bool may_tie_later(const attempt *attempt) {
 
 /* Another fence: the lock was lost in between, and the ACQUIRE took it anew. Nobody uses that
  * grant, so it is withdrawn. */
-static void settle_tie(kept_lock *kept, uint64_t fence) {
+static void settle_tie(kept_lock *kept) {
     const attempt *attempt = kept->attempt;
     deployment *deployment = kept->renewal->deployment;
-    if (attempt->status == DLOCK_OK && fence == kept->fence) {
+    if (attempt->status == DLOCK_OK && attempt->fence == kept->lease->fence) {
         kept->is_untied = false;
         kept->pause_ms = 0;
         atomic_store(&kept->lease->why, DLOCK_OK);
         lease_question(kept->lease, false);
-        follow_session(kept, presence_renewed_us(&attempt->terms.tie->guest));
-        schedule_next(kept);
-        take_guest(kept); /* may schedule anew */
+        take_over(kept);
         return;
     }
     if (attempt->status == DLOCK_OK) withdrawals_add(deployment, attempt, deployment->session_ms);
     if (may_tie_later(attempt))
         schedule_retry(kept, attempt->status);
     else
-        lose_lock(kept);
+        lease_lose(kept->lease, DLOCK_LOST);
 }
 
 /* -- extensions and ties */
@@ -201,11 +188,11 @@ static void settle_extension(kept_lock *kept) {
     const attempt *attempt = kept->attempt;
     renewal *renewal = kept->renewal;
     if (attempt->status == DLOCK_LOST) {
-        lose_lock(kept);
+        lease_lose(kept->lease, DLOCK_LOST);
     } else if (attempt->status != DLOCK_OK) {
         schedule_retry(kept, attempt->status);
     } else if (lease_extend(kept->lease, attempt->asked_us, attempt->lease_ms, now_of(renewal))) {
-        atomic_fetch_add(&renewal->count, 1);
+        atomic_fetch_add(&renewal->deployment->renewed, 1);
         kept->pause_ms = 0;
         schedule_next(kept);
     }
@@ -213,10 +200,9 @@ static void settle_extension(kept_lock *kept) {
 
 static void on_attempt_done(attempt *attempt) {
     kept_lock *kept = attempt->arg;
-    uint64_t fence = attempt->fence;
     restore_attempt(kept);
     if (kept->is_untied)
-        settle_tie(kept, fence);
+        settle_tie(kept);
     else
         settle_extension(kept);
 }
@@ -235,10 +221,8 @@ static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
     attempt->on_sent = NULL;
     attempt->on_done = on_attempt_done;
     attempt->arg = kept;
-    if (is_tying) {
-        attempt->fence = 0;
-        attempt->terms.min_replicas = 0;
-    }
+    attempt->fence = is_tying ? 0 : kept->lease->fence;
+    if (is_tying) attempt->terms.min_replicas = 0;
     if (attempt->terms.replica_timeout_ms > deployment->io_timeout_ms)
         attempt->terms.replica_timeout_ms = deployment->io_timeout_ms; /* others wait for this */
     kept->is_under_way = true;
@@ -284,16 +268,11 @@ void renewal_init(renewal *renewal, deployment *deployment) {
 
 void renewal_begin(renewal *renewal, kept_lock *kept) {
     const attempt *attempt = kept->attempt;
-    const tie *tie = attempt->terms.tie;
     kept->renewal = renewal;
     kept->pause_ms = 0;
-    kept->fence = attempt->fence;
     kept->min_replicas = attempt->terms.min_replicas;
     kept->replica_timeout_ms = attempt->terms.replica_timeout_ms;
-    if (tie != NULL && tie->guest.presence != NULL)
-        follow_session(kept, presence_renewed_us(&tie->guest));
-    schedule_next(kept);
-    take_guest(kept);
+    take_over(kept);
 }
 
 void renewal_end(kept_lock *kept) {
@@ -322,6 +301,5 @@ void renewal_resume(kept_lock *kept) {
     if (kept->renewal == NULL || !kept->is_paused) return;
     kept->is_paused = false;
     kept->pause_ms = 0;
-    schedule_next(kept);
-    take_guest(kept);
+    take_over(kept);
 }

@@ -19,14 +19,12 @@ typedef struct renewal {
     deployment *deployment;
     loop_timer timer; /* the next wave */
     heap due;
-    atomic_uint_least64_t count; /* extensions so far; may be read without the mutex */
 } renewal;
 
 /* A lock that is kept, inside its handle. {0} but for the first group. */
 typedef struct kept_lock {
     lease *lease;
-    attempt *attempt; /* the handle's; name, token, fence, replicas and tie are the lock's */
-    watched_lock *watched;
+    attempt *attempt; /* the handle's; name, token, replicas and tie are the lock's */
 
     /* Private to renewal.c. */
     renewal *renewal; /* NULL: not kept */
@@ -36,7 +34,6 @@ typedef struct kept_lock {
     bool is_paused;
     int64_t pause_ms; /* before the next attempt; 0: the last attempt succeeded */
     /* The terms of the lock; the attempt has them again after each use. */
-    uint64_t fence;
     uint32_t min_replicas, replica_timeout_ms;
 } kept_lock;
 

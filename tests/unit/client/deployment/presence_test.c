@@ -132,7 +132,7 @@ TEST(an_id_has_128_random_bits) {
     stage.known = stage.b;
     join(&z);
     CHECK(strcmp(presence_id(&z.guest), id) != 0);
-    CHECK_EQUAL(presence_timeout_ms(&x.guest), SESSION_MS);
+    CHECK_EQUAL(presence_life(&x.guest)->timeout_ms, SESSION_MS);
 }
 
 TEST(a_heartbeat_is_always_under_way) {
@@ -141,38 +141,49 @@ TEST(a_heartbeat_is_always_under_way) {
     CHECK_HEARD(0, SESSION);
     pass_ms(5);
     say(0, EVENTS("0"));
-    CHECK_EQUAL(presence_renewed_us(&x.guest), START_US);
+    CHECK_EQUAL(atomic_load(&presence_life(&x.guest)->renewed_us), START_US);
     for (int i = 0; i < 5; i++) {
         CHECK_HEARD(0, SESSION);
         pass_ms(BEAT_MS);
         say(0, EVENTS("0"));
-        CHECK_EQUAL(presence_renewed_us(&x.guest), START_US + 5000 + i * BEAT_MS * 1000);
+        CHECK_EQUAL(atomic_load(&presence_life(&x.guest)->renewed_us),
+                    START_US + 5000 + i * BEAT_MS * 1000);
     }
     CHECK(link_at(0)->is_open);
 }
 
-static void note_renewed(guest *guest, int64_t sent_us) {
-    CHECK_EQUAL(sent_us, presence_renewed_us(guest));
-    note_of(guest, "renewed");
-}
-
-TEST(a_guest_is_told_of_each_heartbeat_after_the_one_that_opens_the_session) {
-    guest_table renewed = brief;
-    renewed.on_renewed = note_renewed;
-    x.guest.table = &renewed;
-    join(&x);
-    settle();
+TEST(a_life_goes_on_over_connections_and_ends_with_the_session) {
+    open_with(&x, NULL);
+    session_life *first = life_share(presence_life(&x.guest));
+    pass_ms(BEAT_MS);
     say(0, EVENTS("0"));
-    CHECK_TOLD("x new");
-    say(0, EVENTS("0"));
-    CHECK_TOLD("x renewed");
     hang_up(0);
     say(1, EVENTS("0"));
-    CHECK_TOLD("x renewed, x open");
+    CHECK(presence_life(&x.guest) == first);
+    int64_t end_us = atomic_load(&first->end_us);
     hang_up(1);
     pass_ms(20);
     say(2, BORN("2"));
-    CHECK_TOLD("x new");
+    CHECK(presence_life(&x.guest) != first);
+    pass_ms(BEAT_MS);
+    say(2, BORN("2"));
+    CHECK_EQUAL(atomic_load(&first->end_us), end_us); /* whoever reads it, it has ended */
+    life_free(first);
+}
+
+TEST(a_heartbeat_that_is_answered_too_late_begins_another_life) {
+    open_with(&x, NULL);
+    session_life *first = life_share(presence_life(&x.guest));
+    int64_t end_us = atomic_load(&first->end_us);
+    while (world.now_us < end_us) { /* heartbeats are sent and not answered */
+        pass_ms(BEAT_MS);
+        settle();
+    }
+    say(the_peer.link_count - 1, EVENTS("0"));
+    CHECK_EQUAL(atomic_load(&first->end_us), end_us);
+    CHECK(presence_life(&x.guest) != first);
+    CHECK(atomic_load(&presence_life(&x.guest)->end_us) > world.now_us);
+    life_free(first);
 }
 
 /* -- events */

@@ -109,6 +109,7 @@ static inline void finish_withdrawals(void) {
 
 static inline void end_stage(void) {
     presence_leave(&stage.tie.guest);
+    life_free(stage.tie.life);
     attempt_free(&stage.attempt);
     finish_withdrawals();
     stage.deployment->table->free(stage.deployment);

@@ -41,7 +41,7 @@ static void begin_tracking(bool is_polled) {
     memset(&seen, 0, sizeof(seen));
     tracking_init(&seen.tracking, stage.deployment);
     seen.name = (tracked_name){.name = NAME, .on_read = on_read, .is_polled = is_polled};
-    tracking_add(&seen.tracking, &seen.name);
+    tracking_add(&seen.tracking, &seen.name, 0);
     settle();
 }
 
@@ -110,7 +110,7 @@ TEST(a_change_to_the_token_that_is_known_is_no_news) {
     tell(EVENTS("1") BY_ME("1"), "1");
     CHECK_HEARD(1, "");
     tell(EVENTS("1") CHANGED("2"), "2");
-    CHECK_HEARD(1, INFO);
+    CHECK_HEARD(1, "DLOCK.EXTEND lock me PX 1");
 }
 
 TEST(an_event_during_a_read_is_not_forgotten) {
@@ -323,10 +323,32 @@ TEST(a_name_that_was_removed_can_be_added_again) {
     tracking_remove(&seen.name);
     settle();
     CHECK_HEARD(1, UNWATCH);
-    tracking_add(&seen.tracking, &seen.name);
-    tracking_add(&seen.tracking, &seen.name);
+    tracking_add(&seen.tracking, &seen.name, 0);
+    tracking_add(&seen.tracking, &seen.name, 0);
     settle();
     CHECK_HEARD(1, WATCH INFO);
+}
+
+static void ignore_read(tracked_name *tracked, server *server, const reply *info) {
+    (void)tracked, (void)server, (void)info;
+}
+
+/* The server has one watch for the session, however many are interested. */
+TEST(a_name_that_another_tracks_too_stays_watched) {
+    track(false);
+    tracked_name other = {.name = NAME, .token = TOKEN, .on_read = ignore_read};
+    tracking_add(&seen.tracking, &other, 0);
+    settle();
+    CHECK_HEARD(1, "DLOCK.WATCH lock ID");
+    say(1, OK);
+    tracking_remove(&other);
+    settle();
+    CHECK_HEARD(1, "");
+    tell(EVENTS("1") CHANGED("1"), "1");
+    CHECK_HEARD(1, INFO);
+    tracking_remove(&seen.name);
+    settle();
+    CHECK_HEARD(1, UNWATCH);
 }
 
 TEST(a_name_may_be_removed_before_the_session_is_open) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lease_test.c - how long a lock is certainly held, and when something is to be done about it. */
-#include "lease/lease.h"
+#include "fake_loop.h"
 
+#include "deployment/life.c"
+#include "lease/lease.h"
 #include "unit.h"
 #include <poll.h>
-
-#define T0_US INT64_C(1000000000)
-#define MS    INT64_C(1000)
+#include <sys/timerfd.h>
 
 enum { LEASE_MS = 10000, EVERY_MS = 3000, IO_MS = 200 };
 
@@ -51,10 +51,12 @@ TEST(a_lock_is_held_until_its_validity_ends) {
 }
 
 TEST(who_is_to_be_told_is_told_before_the_end) {
-    lease_init(&held, &(lease_rule){.lease_ms = LEASE_MS, .is_watched = true});
+    lease_init(&held, &(lease_rule){.lease_ms = LEASE_MS});
+    held.has_lead = true;
     lease_begin(&held, T0_US, LEASE_MS, T0_US);
     CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(T0_US, LEASE_MS) - 50 * MS);
-    lease_init(&held, &(lease_rule){.lease_ms = 100, .is_watched = true});
+    lease_init(&held, &(lease_rule){.lease_ms = 100});
+    held.has_lead = true;
     lease_begin(&held, T0_US, 100, T0_US);
     CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(T0_US, 100) - 2 * MS);
 }
@@ -235,14 +237,39 @@ static bool is_readable(int fd) {
 
 enum { SESSION_MS = 9000, LEAD_MS = 50 };
 
+static deployment fake_deployment = {
+    .loop = &fake_loop, .io_timeout_ms = IO_MS, .session_ms = SESSION_MS};
+static session_life *life;
+
 static int64_t session_end_us(int64_t sent_us) {
     return valid_until_us(sent_us, SESSION_MS) - LEAD_MS * MS;
 }
 
+static void begin_life(void) {
+    fake_loop_reset();
+    fake_deployment.lives = NULL;
+    atomic_store(&fake_deployment.renewed, 0);
+    life = life_begin(&fake_deployment, T0_US);
+}
+
 static void begin_endless(void) {
+    begin_life();
     begin_with((lease_rule){
         .lease_ms = SESSION_MS, .renew_every_ms = SESSION_MS / 3, .io_timeout_ms = IO_MS});
-    lease_follow_session(&held, T0_US, SESSION_MS, true, T0_US);
+    lease_follow(&held, life, true, T0_US);
+}
+
+static bool beat_at(int64_t now_us) {
+    fake_loop.now_us = now_us;
+    return life_renew(life, now_us);
+}
+
+static void end_life(void) {
+    lease_end(&held);
+    lease_free(&held);
+    life_free(life);
+    CHECK(heap_first(&fake_loop.timers) == NULL);
+    lives_free(fake_deployment.lives);
 }
 
 TEST(a_lock_without_a_lease_of_its_own_lasts_as_long_as_the_session) {
@@ -250,62 +277,92 @@ TEST(a_lock_without_a_lease_of_its_own_lasts_as_long_as_the_session) {
     CHECK_EQUAL(lease_gone_at_us(&held), session_end_us(T0_US));
     CHECK_EQUAL(lease_renew_at_us(&held), INT64_MAX); /* the session is renewed */
     int64_t sent_us = T0_US + 3000 * MS;
-    lease_follow_session(&held, sent_us, SESSION_MS, true, sent_us + 10 * MS);
+    CHECK(beat_at(sent_us));
     CHECK_EQUAL(lease_gone_at_us(&held), session_end_us(sent_us));
+    CHECK_EQUAL(lease_asked_us(&held), sent_us);
     CHECK_EQUAL(lease_state(&held, sent_us + 10 * MS), DLOCK_STATE_HELD);
+    CHECK_EQUAL(atomic_load(&fake_deployment.renewed), 1);
+    end_life();
+    CHECK_EQUAL(held.asked_us, sent_us); /* for the release */
 }
 
 /* A reply comes at the latest a third of the timeout after the heartbeat was sent, and the next one
  * after another third. */
 TEST(a_lock_without_a_lease_of_its_own_is_suspect_when_a_heartbeat_is_overdue) {
     begin_endless();
-    CHECK_EQUAL(lease_suspect_at_us(&held), T0_US + (SESSION_MS * 2 / 3 + IO_MS) * MS);
+    int64_t overdue_us = T0_US + (SESSION_MS * 2 / 3 + IO_MS) * MS;
+    CHECK_EQUAL(lease_suspect_at_us(&held), overdue_us);
+    CHECK_EQUAL(lease_own_suspect_at_us(&held), INT64_MAX);
+    CHECK_EQUAL(lease_state(&held, overdue_us - 1), DLOCK_STATE_HELD);
+    CHECK_EQUAL(lease_state(&held, overdue_us), DLOCK_STATE_SUSPECT);
+    CHECK_EQUAL(lease_state(&held, session_end_us(T0_US)), DLOCK_STATE_LOST);
     CHECK_EQUAL(lease_why(&held, DLOCK_STATE_SUSPECT), DLOCK_IN_DOUBT);
+    end_life();
+}
+
+TEST(a_heartbeat_that_is_answered_late_leaves_time_for_the_next_one) {
+    begin_endless();
+    fake_loop.now_us = T0_US + 8000 * MS;
+    CHECK(life_renew(life, T0_US + 1000 * MS));
+    CHECK_EQUAL(lease_suspect_at_us(&held), fake_loop.now_us + IO_MS * MS);
+    end_life();
 }
 
 TEST(a_lock_with_a_lease_of_its_own_ends_with_the_earlier_of_both) {
+    begin_life();
     begin_renewed();
     int64_t own_end_us = lease_gone_at_us(&held);
-    lease_follow_session(&held, T0_US, SESSION_MS, false, T0_US);
+    lease_follow(&held, life, false, T0_US);
     CHECK_EQUAL(lease_gone_at_us(&held), session_end_us(T0_US));
     int64_t sent_us = T0_US + 3000 * MS;
-    lease_follow_session(&held, sent_us, SESSION_MS, false, sent_us);
+    CHECK(beat_at(sent_us));
     CHECK_EQUAL(lease_gone_at_us(&held), own_end_us);
     CHECK(lease_extend(&held, sent_us, LEASE_MS, sent_us));
     CHECK_EQUAL(lease_gone_at_us(&held), session_end_us(sent_us));
     CHECK(lease_renew_at_us(&held) != INT64_MAX);
+    end_life();
 }
 
-TEST(a_heartbeat_never_shortens_a_lease) {
-    begin_endless();
-    lease_follow_session(&held, T0_US + 3000 * MS, SESSION_MS, true, T0_US + 3000 * MS);
-    lease_follow_session(&held, T0_US, SESSION_MS, true, T0_US + 3001 * MS);
-    CHECK_EQUAL(lease_gone_at_us(&held), session_end_us(T0_US + 3000 * MS));
-}
-
-TEST(a_heartbeat_that_is_answered_too_late_does_not_count) {
+TEST(a_heartbeat_that_is_answered_after_the_end_does_not_count) {
     begin_endless();
     int64_t gone_us = lease_gone_at_us(&held);
-    lease_follow_session(&held, T0_US + 8000 * MS, SESSION_MS, true, gone_us);
+    CHECK(!beat_at(gone_us));
     CHECK_EQUAL(lease_state(&held, gone_us), DLOCK_STATE_LOST);
-    lease_lose(&held, DLOCK_LOST);
-    lease_follow_session(&held, T0_US + 8000 * MS, SESSION_MS, true, T0_US);
-    CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_STATE_LOST);
+    session_life *next = life_begin(&fake_deployment, gone_us);
+    CHECK(next != life);
+    lease_follow(&held, next, true, gone_us); /* too late */
+    CHECK_EQUAL(lease_state(&held, gone_us), DLOCK_STATE_LOST);
     lease_end(&held);
-    lease_follow_session(&held, T0_US + 8000 * MS, SESSION_MS, true, T0_US);
-    CHECK_EQUAL(lease_state(&held, T0_US), DLOCK_STATE_FREE);
+    lease_follow(&held, next, true, gone_us);
+    CHECK_EQUAL(lease_state(&held, gone_us), DLOCK_STATE_FREE);
+    life_free(next);
+    end_life();
 }
 
-TEST(a_heartbeat_does_not_end_a_question_but_a_reason) {
+TEST(a_heartbeat_does_not_end_a_question) {
     begin_endless();
     lease_question(&held, true);
-    atomic_store(&held.why, DLOCK_UNREACHABLE);
-    lease_follow_session(&held, T0_US + 100 * MS, SESSION_MS, true, T0_US + 100 * MS);
+    CHECK(beat_at(T0_US + 100 * MS));
     CHECK_EQUAL(lease_state(&held, T0_US + 100 * MS), DLOCK_STATE_SUSPECT);
-    CHECK_EQUAL(atomic_load(&held.why), DLOCK_OK);
     lease_question(&held, false);
     CHECK_EQUAL(lease_state(&held, T0_US + 100 * MS), DLOCK_STATE_HELD);
     CHECK_EQUAL(lease_gone_at_us(&held), session_end_us(T0_US + 100 * MS));
+    end_life();
+}
+
+TEST(the_heartbeats_of_a_session_that_may_not_know_the_lock_do_not_count) {
+    begin_endless();
+    CHECK(beat_at(T0_US + 100 * MS));
+    lease_unfollow(&held, T0_US + 100 * MS);
+    CHECK(beat_at(T0_US + 3000 * MS));
+    CHECK_EQUAL(lease_gone_at_us(&held), session_end_us(T0_US + 100 * MS));
+    CHECK_EQUAL(lease_asked_us(&held), T0_US + 100 * MS);
+    CHECK(lease_own_suspect_at_us(&held) < lease_gone_at_us(&held)); /* the life tells no more */
+    CHECK_EQUAL(lease_state(&held, fake_loop.now_us), DLOCK_STATE_HELD);
+    CHECK_EQUAL(atomic_load(&fake_deployment.renewed), 1);
+    lease_follow(&held, life, true, fake_loop.now_us);
+    CHECK_EQUAL(lease_gone_at_us(&held), session_end_us(T0_US + 3000 * MS));
+    end_life();
 }
 
 TEST(an_extension_of_a_lock_without_a_lease_of_its_own_changes_nothing) {
@@ -313,6 +370,7 @@ TEST(an_extension_of_a_lock_without_a_lease_of_its_own_changes_nothing) {
     int64_t gone_us = lease_gone_at_us(&held);
     CHECK(lease_extend(&held, T0_US + 100 * MS, 2 * LEASE_MS, T0_US + 100 * MS));
     CHECK_EQUAL(lease_gone_at_us(&held), gone_us);
+    end_life();
 }
 
 TEST(the_next_acquisition_has_no_session) {
@@ -320,18 +378,47 @@ TEST(the_next_acquisition_has_no_session) {
     lease_end(&held);
     lease_begin(&held, T0_US, LEASE_MS, T0_US);
     CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(T0_US, LEASE_MS) - LEAD_MS * MS);
+    end_life();
 }
 
-TEST(who_asks_for_the_descriptor_of_a_tied_lock_is_told_before_the_end) {
-    begin_with((lease_rule){.lease_ms = LEASE_MS, .io_timeout_ms = IO_MS});
-    lease_follow_session(&held, T0_US, SESSION_MS, false, T0_US);
-    CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(T0_US, SESSION_MS));
-    CHECK(lease_lost_fd(&held) >= 0);
+TEST(a_life_is_used_again_once_nobody_reads_it) {
+    begin_endless();
+    session_life *first = life;
+    life = life_begin(&fake_deployment, T0_US); /* as after a restart of the server */
+    life_free(first);
+    CHECK(life != first); /* the lock still reads it */
     CHECK_EQUAL(lease_gone_at_us(&held), session_end_us(T0_US));
-    int64_t sent_us = T0_US + 500 * MS;
-    lease_follow_session(&held, sent_us, SESSION_MS, false, sent_us);
-    CHECK_EQUAL(lease_gone_at_us(&held), session_end_us(sent_us));
-    lease_free(&held);
+    lease_follow(&held, life, true, T0_US);
+    session_life *third = life_begin(&fake_deployment, T0_US);
+    CHECK(third == first);
+    life_free(third);
+    end_life();
+}
+
+/* In the time of the kernel, which makes the descriptor readable. */
+TEST(the_descriptor_of_a_tied_lock_follows_the_heartbeats) {
+    int64_t now_us = clock_now_us(clock_system());
+    begin_life();
+    begin_with((lease_rule){.lease_ms = LEASE_MS, .io_timeout_ms = IO_MS});
+    lease_begin(&held, now_us, LEASE_MS, now_us);
+    fake_loop.now_us = now_us;
+    CHECK(!life_renew(life, now_us));
+    life_free(life);
+    life = life_begin(&fake_deployment, now_us);
+    lease_follow(&held, life, false, now_us);
+    int fd = lease_lost_fd(&held);
+    struct itimerspec armed;
+    for (int i = 0; i < 3; i++) {
+        int64_t sent_us = now_us + i * 100 * MS;
+        if (i > 0) CHECK(beat_at(sent_us));
+        CHECK(timerfd_gettime(fd, &armed) == 0);
+        int64_t left_us = armed.it_value.tv_sec * 1000000 + armed.it_value.tv_nsec / 1000;
+        int64_t end_us = clock_now_us(clock_system()) + left_us;
+        int64_t late_us = end_us - lease_gone_at_us(&held);
+        CHECK(late_us > -1 * MS && late_us < 50 * MS); /* the test itself takes time */
+        CHECK_EQUAL(lease_gone_at_us(&held), session_end_us(sent_us));
+    }
+    end_life();
 }
 
 TEST(the_descriptor_is_readable_while_the_lock_is_lost) {

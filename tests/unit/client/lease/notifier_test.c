@@ -2,11 +2,7 @@
 /* notifier_test.c - what the program is told about its locks, when, and how often. */
 #include "fake_loop.h"
 
-#define notifier_init   tested_notifier_init
-#define notifier_add    tested_notifier_add
-#define notifier_look   tested_notifier_look
-#define notifier_remove tested_notifier_remove
-
+#include "deployment/life.c"
 #include "lease/notifier.c"
 #include "unit.h"
 #include <unistd.h>
@@ -25,7 +21,7 @@ static notifier tested;
 static lease leases[LOCKS];
 static watched_lock watched[LOCKS];
 static told tellings[TOLD_MAX];
-static int told_count;
+static int told_count, wakes;
 static void (*in_callback)(void);
 
 static void on_event(void *arg, dlock_event event, const char *name, dlock_status why) {
@@ -38,7 +34,7 @@ static void on_event(void *arg, dlock_event event, const char *name, dlock_statu
 
 static void begin(void) {
     fake_loop_reset();
-    told_count = 0;
+    told_count = wakes = 0;
     in_callback = NULL;
     notifier_init(&tested, &fake_loop, on_event, tellings);
     for (int i = 0; i < LOCKS; i++) {
@@ -55,14 +51,15 @@ static void add(int i) {
 }
 
 static void play_background(void) {
+    wakes = fake_loop.wakes;
     fake_loop.work(fake_loop.arg);
 }
 
 /* The background thread comes as soon as it is woken. */
 static void run_and_deliver_until(int64_t until_us) {
     heap_node *first;
+    if (fake_loop.wakes > wakes) play_background();
     while ((first = heap_first(&fake_loop.timers)) != NULL && first->due_us <= until_us) {
-        int wakes = fake_loop.wakes;
         run_until(first->due_us > fake_loop.now_us ? first->due_us : fake_loop.now_us);
         if (fake_loop.wakes > wakes) play_background();
     }
@@ -102,7 +99,8 @@ TEST(the_program_is_told_why) {
 }
 
 TEST(a_lock_that_is_not_renewed_is_only_told_lost) {
-    lease_init(&leases[0], &(lease_rule){.lease_ms = LEASE_MS, .is_watched = true});
+    lease_init(&leases[0], &(lease_rule){.lease_ms = LEASE_MS});
+    leases[0].has_lead = true;
     add(0);
     run_and_deliver_until(T0_US + LEASE_MS * MS);
     CHECK_EQUAL(told_count, 1);
@@ -208,10 +206,99 @@ TEST(a_lock_that_is_given_back_is_not_told) {
     CHECK_EQUAL(told_count, 0);
 }
 
-TEST(a_lock_that_is_not_added_is_not_looked_at) {
+TEST(a_lock_that_is_not_added_is_not_told) {
     lease_begin(&leases[0], T0_US, LEASE_MS, T0_US);
-    notifier_look(&watched[0]);
-    CHECK(heap_first(&fake_loop.timers) == NULL);
+    lease_lose(&leases[0], DLOCK_LOST);
+    run_and_deliver_until(T0_US + LEASE_MS * MS);
+    CHECK_EQUAL(told_count, 0);
+}
+
+TEST(a_lock_that_is_lost_before_it_is_added_is_told) {
+    lease_begin(&leases[0], T0_US, LEASE_MS, T0_US);
+    lease_lose(&leases[0], DLOCK_LOST);
+    notifier_add(&tested, &watched[0]);
+    run_and_deliver_until(T0_US);
+    CHECK_EQUAL(told_count, 1);
+    CHECK_EQUAL(tellings[0].event, DLOCK_EVENT_LOST);
+}
+
+/* -- locks that last as long as a session */
+
+static deployment fake_deployment = {
+    .loop = &fake_loop, .io_timeout_ms = IO_MS, .session_ms = LEASE_MS};
+
+static session_life *begin_tied(void) {
+    fake_deployment.lives = NULL;
+    session_life *life = life_begin(&fake_deployment, T0_US);
+    for (int i = 0; i < LOCKS; i++) {
+        lease_begin(&leases[i], T0_US, LEASE_MS, T0_US);
+        lease_follow(&leases[i], life, true, T0_US);
+        notifier_add(&tested, &watched[i]);
+    }
+    return life;
+}
+
+static void end_tied(session_life *life) {
+    for (int i = 0; i < LOCKS; i++)
+        lease_end(&leases[i]);
+    life_free(life);
+    lives_free(fake_deployment.lives);
+}
+
+TEST(a_heartbeat_costs_one_timer_however_many_locks_there_are) {
+    session_life *life = begin_tied();
+    int before = fake_loop.timer_sets;
+    for (int i = 0; i < 100; i++) {
+        run_and_deliver_until(fake_loop.now_us + LEASE_MS / 3 * MS);
+        CHECK(life_renew(life, fake_loop.now_us));
+    }
+    CHECK_EQUAL(fake_loop.timer_sets, before + 100);
+    CHECK_EQUAL(fake_loop.timer_runs, 0);
+    CHECK_EQUAL(told_count, 0);
+    end_tied(life);
+}
+
+TEST(all_locks_of_a_session_are_told_suspect_and_lost_in_time) {
+    session_life *life = begin_tied();
+    int64_t suspect_us = lease_suspect_at_us(&leases[0]), gone_us = lease_gone_at_us(&leases[0]);
+    run_and_deliver_until(suspect_us - 1);
+    CHECK_EQUAL(told_count, 0);
+    run_and_deliver_until(suspect_us);
+    CHECK_EQUAL(told_count, LOCKS);
+    run_and_deliver_until(gone_us);
+    CHECK_EQUAL(told_count, 2 * LOCKS);
+    for (int i = 0; i < LOCKS; i++) {
+        CHECK_EQUAL(tellings[i].event, DLOCK_EVENT_SUSPECT);
+        CHECK_EQUAL(tellings[LOCKS + i].event, DLOCK_EVENT_LOST);
+    }
+    end_tied(life);
+}
+
+TEST(a_session_that_is_overdue_again_is_told_again) {
+    session_life *life = begin_tied();
+    for (int i = 1; i <= 3; i++) {
+        run_and_deliver_until(lease_suspect_at_us(&leases[0]) + 100 * MS);
+        CHECK_EQUAL(told_count, i * LOCKS);
+        CHECK(life_renew(life, fake_loop.now_us));
+        run_and_deliver_until(fake_loop.now_us + 100 * MS);
+    }
+    end_tied(life);
+}
+
+TEST(a_lock_that_its_session_may_not_know_is_told_although_heartbeats_go_on) {
+    session_life *life = begin_tied();
+    int64_t gone_us = lease_gone_at_us(&leases[0]);
+    lease_unfollow(&leases[0], T0_US);
+    for (int i = 0; i < 3; i++) {
+        run_and_deliver_until(fake_loop.now_us + LEASE_MS / 3 * MS);
+        CHECK(life_renew(life, fake_loop.now_us));
+    }
+    run_and_deliver_until(gone_us);
+    CHECK_EQUAL(told_count, 2);
+    CHECK(tellings[0].name == names[0] && tellings[1].name == names[0]);
+    CHECK_EQUAL(tellings[1].event, DLOCK_EVENT_LOST);
+    CHECK(tellings[1].at_us <= gone_us);
+    end_tied(life);
 }
 
 TEST(each_acquisition_is_told_of_anew) {

@@ -10,10 +10,10 @@ TEST(a_heartbeat_renews_a_lock_that_lasts_as_long_as_the_session) {
     for (int i = 1; i <= 5; i++) {
         int64_t gone_us = lease_gone_at_us(&lock->lease);
         run_until(T0_US + i * SESSION_MS / 3 * MS);
-        beat(lock);
+        beat();
         CHECK_EQUAL(lease_gone_at_us(&lock->lease), gone_us + SESSION_MS / 3 * MS);
         CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
-        CHECK_EQUAL(atomic_load(&tested.count), i);
+        CHECK_EQUAL(atomic_load(&fake_deployment.renewed), i);
     }
     CHECK_EQUAL(starts, 0);
     end();
@@ -29,7 +29,7 @@ TEST(a_lock_whose_session_is_not_renewed_becomes_suspect_and_is_gone) {
     CHECK_EQUAL(state_of(lock), DLOCK_STATE_SUSPECT);
     run_until(gone_us);
     CHECK_EQUAL(state_of(lock), DLOCK_STATE_LOST);
-    beat(lock); /* too late */
+    beat(); /* too late */
     CHECK_EQUAL(state_of(lock), DLOCK_STATE_LOST);
     CHECK_EQUAL(starts, 0);
     end();
@@ -42,7 +42,7 @@ TEST(a_lock_with_a_lease_of_its_own_is_extended_and_ends_with_the_session_too) {
     CHECK_EQUAL(lock->attempt.operation, DLOCK_EXTENDING);
     answer(lock, DLOCK_OK);
     CHECK(lease_gone_at_us(&lock->lease) < T0_US + SESSION_MS * MS); /* there was no heartbeat */
-    beat(lock);
+    beat();
     CHECK(lease_gone_at_us(&lock->lease) > T0_US + SESSION_MS * MS);
     end();
 }
@@ -53,7 +53,6 @@ static void check_lost(const lock *lock) {
     CHECK_EQUAL(state_of(lock), DLOCK_STATE_LOST);
     CHECK_EQUAL(lock->lease.why, DLOCK_LOST);
     CHECK(lock->told_sooner >= 1);
-    CHECK(lock->attempt.fence == FENCE);
     int before = lock->starts;
     run_until(fake_loop.now_us + 2 * LEASE_MS * MS);
     CHECK_EQUAL(lock->starts, before);
@@ -125,13 +124,12 @@ TEST(a_server_that_has_forgotten_the_session_is_asked_again_with_the_same_token)
     grant_tie(lock, FENCE);
     CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
     CHECK_EQUAL(attempt->terms.min_replicas, 2);
-    CHECK(attempt->fence == FENCE);
-    CHECK_EQUAL(atomic_load(&tested.count), 0);
+    CHECK_EQUAL(atomic_load(&fake_deployment.renewed), 0);
     run_until(T0_US + EVERY_MS * MS); /* renewals go on */
     CHECK_EQUAL(attempt->operation, DLOCK_EXTENDING);
     answer(lock, DLOCK_OK);
-    beat(lock);
-    CHECK_EQUAL(atomic_load(&tested.count), 2);
+    beat();
+    CHECK_EQUAL(atomic_load(&fake_deployment.renewed), 2);
     end();
 }
 
@@ -149,10 +147,25 @@ TEST(a_heartbeat_of_a_session_without_the_lock_renews_nothing) {
     lock *lock = begin_tie();
     int64_t gone_us = lease_gone_at_us(&lock->lease);
     run_until(T0_US + 100 * MS);
-    beat(lock);
+    beat();
     CHECK_EQUAL(lease_gone_at_us(&lock->lease), gone_us);
     grant_tie(lock, FENCE);
     CHECK_EQUAL(lease_gone_at_us(&lock->lease), gone_us + 100 * MS);
+    end();
+}
+
+/* A master that was replaced may go on answering for a while. */
+TEST(heartbeats_of_a_server_that_has_not_got_the_name_any_more_renew_nothing) {
+    lock *lock = begin_endless();
+    int64_t gone_us = lease_gone_at_us(&lock->lease);
+    table_of(lock)->on_moved(&lock->tie.guest);
+    for (int i = 0; i < 3; i++) {
+        run_until(T0_US + i * 100 * MS);
+        if (lock->is_running) answer(lock, DLOCK_UNREACHABLE);
+        beat();
+        CHECK_EQUAL(lease_gone_at_us(&lock->lease), gone_us);
+    }
+    CHECK_EQUAL(atomic_load(&fake_deployment.renewed), 0);
     end();
 }
 
@@ -277,7 +290,7 @@ TEST(a_lock_that_ends_with_the_connection_is_in_question_until_it_is_tied_again)
     lock *lock = begin_cut_off();
     CHECK_EQUAL(state_of(lock), DLOCK_STATE_SUSPECT);
     CHECK_EQUAL(lease_left_us(&lock->lease, fake_loop.now_us), 0);
-    CHECK_EQUAL(lock->told_sooner, 1);
+    CHECK(lock->told_sooner >= 1);
     run_until(T0_US + 100 * MS);
     CHECK_EQUAL(starts, 0); /* nothing can be tied yet */
     open_again(lock, false);
@@ -397,7 +410,6 @@ TEST(a_tie_is_abandoned_when_the_lock_is_given_back) {
     lock *lock = begin_tie();
     renewal_end(&lock->kept);
     CHECK(lock->is_abandoned);
-    CHECK(lock->attempt.fence == FENCE);
     CHECK(lock->tie.guest.presence == NULL);
     end();
 }

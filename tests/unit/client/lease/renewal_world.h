@@ -6,18 +6,16 @@
 
 #include "fake_loop.h"
 
-#define presence_leave      fake_presence_leave
-#define presence_timeout_ms fake_presence_timeout_ms
-#define presence_renewed_us fake_presence_renewed_us
-#define presence_is_open    fake_presence_is_open
-#define withdrawals_add     fake_withdrawals_add
-#define notifier_look       fake_notifier_look
-#define renewal_init        tested_renewal_init
-#define renewal_begin       tested_renewal_begin
-#define renewal_end         tested_renewal_end
-#define renewal_pause       tested_renewal_pause
-#define renewal_resume      tested_renewal_resume
+#define presence_leave   fake_presence_leave
+#define presence_is_open fake_presence_is_open
+#define withdrawals_add  fake_withdrawals_add
+#define renewal_init     tested_renewal_init
+#define renewal_begin    tested_renewal_begin
+#define renewal_end      tested_renewal_end
+#define renewal_pause    tested_renewal_pause
+#define renewal_resume   tested_renewal_resume
 
+#include "deployment/life.c"
 #include "lease/renewal.c"
 #include "unit.h"
 
@@ -38,7 +36,7 @@ typedef struct lock {
 static lock locks[LOCKS];
 static renewal tested;
 static int starts, withdrawals_added;
-static int64_t renewed_us; /* the last heartbeat of the session */
+static session_life *life; /* of the session */
 static bool is_open;       /* has the session a connection? */
 
 /* -- fakes */
@@ -66,26 +64,16 @@ static inline void fake_abandon(deployment *deployment, attempt *attempt) {
 }
 
 static inline struct presence *fake_presence(void) {
-    return (struct presence *)(void *)&renewed_us; /* any address: nothing looks behind it */
+    return (struct presence *)(void *)&is_open; /* any address: nothing looks behind it */
 }
 
 void presence_leave(guest *guest) {
     guest->presence = NULL;
 }
 
-uint32_t presence_timeout_ms(const guest *guest) {
-    CHECK(guest->presence != NULL);
-    return SESSION_MS;
-}
-
 bool presence_is_open(const guest *guest) {
     CHECK(guest->presence != NULL);
     return is_open;
-}
-
-int64_t presence_renewed_us(const guest *guest) {
-    CHECK(guest->presence != NULL);
-    return renewed_us;
 }
 
 void withdrawals_add(deployment *deployment, const attempt *withdrawn_attempt, uint32_t lease_ms) {
@@ -112,19 +100,20 @@ static inline void begin_world(void) {
     fake_loop_reset();
     memset(locks, 0, sizeof(locks));
     starts = withdrawals_added = 0;
-    renewed_us = T0_US;
     is_open = true;
+    atomic_store(&fake_deployment.renewed, 0);
+    life = life_begin(&fake_deployment, T0_US);
     renewal_init(&tested, &fake_deployment);
 }
 
 static inline void init(lock *lock, const lease_rule *rule) {
     lease_init(&lock->lease, rule);
+    lock->lease.watched = &lock->watched;
     lock->attempt.name = "name";
     static char token[] = "token";
     lock->attempt.token = token;
-    lock->attempt.fence = FENCE;
-    lock->kept =
-        (kept_lock){.lease = &lock->lease, .attempt = &lock->attempt, .watched = &lock->watched};
+    lock->lease.fence = FENCE;
+    lock->kept = (kept_lock){.lease = &lock->lease, .attempt = &lock->attempt};
 }
 
 static inline void init_renewed(lock *lock) {
@@ -141,6 +130,7 @@ static inline void hold(lock *lock) {
 static inline void tie_lock(lock *lock, bool is_endless, bool is_momentary) {
     lock->tie = (tie){.is_endless = is_endless,
                       .is_momentary = is_momentary,
+                      .life = life_share(life),
                       .guest = {.table = &tie_table, .presence = fake_presence()}};
     lock->attempt.terms.tie = &lock->tie;
 }
@@ -192,10 +182,13 @@ static inline const guest_table *table_of(lock *lock) {
     return lock->tie.guest.table;
 }
 
-static inline void beat(lock *lock) {
-    renewed_us = fake_loop.now_us;
-    if (table_of(lock)->on_renewed != NULL)
-        table_of(lock)->on_renewed(&lock->tie.guest, renewed_us);
+static inline void begin_life(void) {
+    life_free(life);
+    life = life_begin(&fake_deployment, fake_loop.now_us);
+}
+
+static inline void beat(void) {
+    if (!life_renew(life, fake_loop.now_us)) begin_life();
 }
 
 static inline void end_connection(lock *lock) {
@@ -203,7 +196,10 @@ static inline void end_connection(lock *lock) {
 }
 
 static inline void open_again(lock *lock, bool is_new) {
-    renewed_us = fake_loop.now_us;
+    if (is_new)
+        begin_life();
+    else
+        beat();
     table_of(lock)->on_open(&lock->tie.guest, is_new);
 }
 
@@ -217,6 +213,8 @@ static inline void tell_lost(lock *lock, const char *why) {
 static inline void grant_tie(lock *lock, uint64_t fence) {
     lock->tie.guest.presence = fake_presence();
     lock->tie.guest.table = &tie_table;
+    life_free(lock->tie.life);
+    lock->tie.life = life_share(life);
     lock->attempt.fence = fence;
     answer(lock, DLOCK_OK);
 }
@@ -228,8 +226,11 @@ static inline dlock_state state_of(const lock *lock) {
 static inline void end(void) {
     for (int i = 0; i < LOCKS; i++) {
         renewal_end(&locks[i].kept);
+        lease_end(&locks[i].lease);
+        life_free(locks[i].tie.life);
         CHECK(!locks[i].is_running);
     }
+    life_free(life);
     CHECK(heap_first(&fake_loop.timers) == NULL);
 }
 
