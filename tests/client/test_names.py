@@ -335,10 +335,3 @@ def test_a_cluster_takes_names_of_one_slot(connect, cluster):
     assert lock.acquire() == Status.OK, lock.error
     assert lock.extend() == Status.OK
     assert lock.release() == Status.OK
-
-
-def test_a_cluster_refuses_names_of_several_slots(connect, cluster):
-    with pytest.raises(ValueError) as refused:
-        connect(cluster.url).lock(["a", "b"])
-    assert "give them the same hash tag" in refused.value.args[1]
-    assert connect(cluster.url, prefix="{one}").lock(["a", "b"]).acquire() == Status.OK

@@ -494,4 +494,5 @@ const deployment_table routed_table = {.start = start_run,
                                        .list_servers = router_list,
                                        .free = router_free,
                                        .run_size = sizeof(routed_run),
-                                       .has_replicas = true};
+                                       .has_replicas = true,
+                                       .is_routed = true};

@@ -104,7 +104,8 @@ static void read_lock_reply(routed_run *run, const reply *reply, verdict *verdic
         read_release(run, reply, verdict);
     else
         protocol->read_holder(verdict, reply);
-    run->is_granted = verdict->status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR;
+    run->is_granted = (verdict->status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR) ||
+                      (is_acquire && reply_begins_with(reply, TOKEN_HOLDS_SOME));
     run->is_no_script = verdict->is_no_script;
     run->is_no_session = verdict->is_no_session;
     run->is_run_refused = verdict->is_run_refused;
