@@ -227,8 +227,8 @@ static void take_extension(slots_run *run, slot_part *part) {
     fail_acquire(run, DLOCK_BUSY, true, "a name was lost while another one was awaited");
 }
 
-/* The token of an earlier acquire in doubt is not used again: while the earlier parts would be asked
- * for once more, a later one might be held, against the order. */
+/* The token of an earlier acquire in doubt is not used again: while the earlier parts would be
+ * asked for once more, a later one might be held, against the order. */
 static void begin_acquire(slots_run *run) {
     attempt *whole = run->whole;
     for (size_t i = 0; i < run->count; i++) {
@@ -286,8 +286,17 @@ static void on_part_done(attempt *attempt) {
         take_part(run, part);
 }
 
+/* After a release that reached all parts, the next one is not a repetition. */
+static void forget_release(slots_run *run) {
+    for (size_t i = 0; i < run->count; i++)
+        if (!run->parts[i].is_released) return;
+    for (size_t i = 0; i < run->count; i++)
+        run->parts[i].is_released = false;
+}
+
 static void start_all(slots_run *run) {
     const attempt *whole = run->whole;
+    forget_release(run);
     for (size_t i = 0; i < run->count; i++) {
         slot_part *part = &run->parts[i];
         bool is_done = whole->operation == DLOCK_RELEASING && part->is_released;
