@@ -163,7 +163,7 @@ class Guarded(Single):
 
 class Names(Guarded):
     """Transfers between accounts, under a lock with the names of both, by guarded writes."""
-    kinds, names, threads = "a", 24, 12
+    kinds, names, threads = "a", 64, 12
     faults = {"restart_server": 3.0, "kill_client": 0.05, "unblock_client": 0.05,
               "pause_clients": 0.6, "stop_server": 0.5}
 
