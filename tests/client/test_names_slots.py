@@ -87,6 +87,12 @@ def test_a_session_is_refused(dlock, names):
     assert "the same hash tag" in refused.value.args[1]
 
 
+def test_a_part_that_no_replica_acknowledges_gives_all_back(dlock, names, wait_until_free):
+    lock = dlock.lock(names, min_replicas=1, replica_timeout_ms=50, lease_ms=LEASE_MS)
+    assert lock.acquire() == Status.NO_REPLICAS
+    wait_until_free()
+
+
 # -- waiting --------------------------------------------------------------------------------------
 
 
