@@ -199,7 +199,8 @@ $(OUT)/tests/client/%: tests/client/%.c $(OUT)/libdlock.a
 
 # A worker of the torture: several files, and hiredis for the data that the locks protect.
 $(TORTURE_WORKERS): $(OUT)/tests/torture/%: tests/torture/%.c $(OUT)/libdlock.a \
-    $(patsubst %,tests/torture/%.c,visit settings update transfer history) $(wildcard tests/torture/*.h)
+    $(patsubst %,tests/torture/%.c,visit settings update transfer history) \
+    $(wildcard tests/torture/*.h)
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ \
 	    $(filter %.c,$^) $(OUT)/libdlock.a $(CLIENT_LIBS) -lhiredis

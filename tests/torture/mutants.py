@@ -30,6 +30,8 @@ MUTANTS = {
                 "single", "bounds"),
     "guard": ("module/guard.c", "return is_held ? GUARD_HELD : GUARD_NOT_HELD;",
               "return is_held ? GUARD_HELD : GUARD_HELD;", "guarded", "updates"),
+    "transfer": ("module/guard.c", "return is_held ? GUARD_HELD : GUARD_NOT_HELD;",
+                 "return is_held ? GUARD_HELD : GUARD_HELD;", "names", "updates"),
 }
 
 

@@ -15,7 +15,8 @@ from checker import Rules, check  # noqa: E402
 from records import MS, Process  # noqa: E402
 from test_checker import IN_DOUBT, LIMIT, SHARED, TIMEOUT, History  # noqa: E402
 
-NAMES = {"x0": (0,), "x1": (0,), "a1 a2": (0,), "a2 a3": (0,), "h0": (0,), "s0": (0,), "w0": (0, SHARED), "p0": (LIMIT,)}
+NAMES = {"x0": (0,), "x1": (0,), "a1 a2": (0,), "a2 a3": (0,), "h0": (0,), "s0": (0,),
+         "w0": (0, SHARED), "p0": (LIMIT,)}
 
 
 def lines_of(*histories, rules=None):
