@@ -1,4 +1,5 @@
-"""200 connections, 20 locks, every kind of luck, alone and several at once; then the recorded history is judged.
+"""200 connections, 20 locks, alone and several at once, every kind of luck; then the recorded
+history is judged.
 
 One thread drives all connections: a loop over a selector, bare sockets, and one generator for each
 client. A generator yields a number of seconds to sleep, or a ticket and the seconds to wait for its
