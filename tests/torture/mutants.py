@@ -30,8 +30,6 @@ MUTANTS = {
                 "single", "bounds"),
     "guard": ("module/guard.c", "return is_held ? GUARD_HELD : GUARD_NOT_HELD;",
               "return is_held ? GUARD_HELD : GUARD_HELD;", "guarded", "updates"),
-    "transfer": ("module/guard.c", "return is_held ? GUARD_HELD : GUARD_NOT_HELD;",
-                 "return is_held ? GUARD_HELD : GUARD_HELD;", "names", "updates"),
 }
 
 
