@@ -203,7 +203,7 @@ $(OUT)/tests/torture/%.o: tests/torture/%.c $(BUILT_BY)
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -c -o $@ $<
 
-TORTURE_SHARED := visit settings source update history
+TORTURE_SHARED := visit settings source update transfer history
 $(TORTURE_WORKERS): %: %.o $(TORTURE_SHARED:%=$(OUT)/tests/torture/%.o) $(OUT)/libdlock.a
 	$(CC) $(CFLAGS) $(LDFLAGS) $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread -o $@ \
 	    $(filter %.o %.a,$^) $(CLIENT_LIBS) -lhiredis

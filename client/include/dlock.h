@@ -319,9 +319,18 @@ DLOCK_API dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, co
  *   - The names go out to the service without a local lock (hotspot): the local locks would have to
  *     be taken one after the other, and threads could wait for each other in a circle.
  *   - Events, access log and handlers get all names with the prefix, with blanks between them.
- * With several independent servers, the names are taken in one step at each of them. DLOCK_INVALID:
- * also if a name is given twice; in a cluster, if the names are not in one slot (give them the same
- * hash tag); with DLOCK_MODULE_NONE, or with a store of the program's own. Threads: any. */
+ * With several independent servers, the names are taken in one step at each of them.
+ *
+ * In a cluster, names in one slot (with the same hash tag) are taken in one step. Names in several
+ * slots are taken one slot after the other, in the order of the slot numbers, so such claims do not
+ * wait for each other in a circle either; and all or none are held at the end. But a claim that
+ * waits holds the names of lower slots meanwhile, and overtakes others at one slot that came before
+ * it at another one. After a failure it begins anew, at the end of the queues. Each slot has its
+ * own fence: dlock_fence() is that of the first name, and can be compared with fences of that name
+ * only. A session is refused; with renew each slot is extended.
+ *
+ * DLOCK_INVALID: also if a name is given twice; with a session, if the names are in several slots;
+ * with DLOCK_MODULE_NONE, or with a store of the program's own. Threads: any. */
 DLOCK_API dlock_status dlock_lock_new_all(dlock_lock **out, dlock_client *client,
                                           const char *const *names, size_t count,
                                           const dlock_lock_options *options);
@@ -602,11 +611,14 @@ DLOCK_API dlock_status dlock_server_info(dlock_client *client, int64_t timeout_m
 /* -- scopes, which release the lock however the body ends
  *
  * Both forms are re-entrant for a thread and a name: inside the body, the same thread gets the lock
- * of the same client again, at once and without a request. A nested body shares the acquisition of
- * the outer one. If that was lost, the nested body gets DLOCK_LOST. A nested body may ask for a
- * longer lease (the lease is extended, with a request), and for DLOCK_SHARED where the outer one is
- * exclusive. To ask for more than the outer body has (DLOCK_EXCLUSIVE inside DLOCK_SHARED, a
- * session, more replicas) is DLOCK_INVALID. A body ends in the thread in which it began. */
+ * of the same client again, at once and without a request. Inside a body with several names, it
+ * gets all of these names again, or any of them. Some of them together with other names are
+ * DLOCK_INVALID: the thread could wait for itself, or for a thread that waits for it. A nested body
+ * shares the acquisition of the outer one. If that was lost, the nested body gets DLOCK_LOST. A
+ * nested body may ask for a longer lease (the lease is extended, with a request), and for
+ * DLOCK_SHARED where the outer one is exclusive. To ask for more than the outer body has
+ * (DLOCK_EXCLUSIVE inside DLOCK_SHARED, a session, more replicas) is DLOCK_INVALID, too. A body
+ * ends in the thread in which it began. */
 
 /* Takes the lock, runs body, and releases the lock when body returns, unless body has done so. Body
  * runs in any case: got is the result of dlock_acquire(). If dlock_lock_new() failed, lock is NULL.
@@ -618,6 +630,11 @@ typedef void (*dlock_body)(dlock_lock *lock, dlock_status got, void *arg);
 DLOCK_API dlock_status dlock_scope_run(dlock_client *client, const char *name, int64_t wait_ms,
                                        const dlock_lock_options *options, dlock_body body,
                                        void *arg);
+/* With several names: see dlock_lock_new_all(). */
+DLOCK_API dlock_status dlock_scope_run_all(dlock_client *client, const char *const *names,
+                                           size_t count, int64_t wait_ms,
+                                           const dlock_lock_options *options, dlock_body body,
+                                           void *arg);
 
 /* The same for a block, with GCC and Clang:
  *
@@ -628,7 +645,8 @@ DLOCK_API dlock_status dlock_scope_run(dlock_client *client, const char *name, i
  *         if (dlock_scope_end(&held) != DLOCK_OK) discard_report(); // lost, or not known
  *     }                                            // released, on every way out
  *
- * held.lock is NULL if there is no handle, and after the end. Inside, dlock_get_state(held.lock)
+ * DLOCK_SCOPED_ALL(held, client, names, count, 5000, NULL) takes several names. held.lock is NULL
+ * if there is no handle, and after the end. Inside, dlock_get_state(held.lock)
  * says whether the lock is lost. */
 typedef struct dlock_scope {
     dlock_lock *lock;
@@ -639,12 +657,18 @@ typedef struct dlock_scope {
  * nothing else the second time. */
 DLOCK_API dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wait_ms,
                                         const dlock_lock_options *options);
+DLOCK_API dlock_scope dlock_scope_begin_all(dlock_client *client, const char *const *names,
+                                            size_t count, int64_t wait_ms,
+                                            const dlock_lock_options *options);
 DLOCK_API dlock_status dlock_scope_end(dlock_scope *scope);
 
 #if defined(__GNUC__)
 #define DLOCK_SCOPED(variable, client, name, wait_ms, options)                                     \
     dlock_scope variable __attribute__((cleanup(dlock_scope_end))) =                               \
         dlock_scope_begin(client, name, wait_ms, options)
+#define DLOCK_SCOPED_ALL(variable, client, names, count, wait_ms, options)                         \
+    dlock_scope variable __attribute__((cleanup(dlock_scope_end))) =                               \
+        dlock_scope_begin_all(client, names, count, wait_ms, options)
 #endif
 
 #ifdef __cplusplus

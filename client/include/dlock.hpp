@@ -278,11 +278,8 @@ class client {
     // One claim on all of these names: see dlock_lock_new_all().
     result<lock> make_lock(const std::vector<std::string> &names,
                            const lock_options &options = {}) {
-        std::vector<const char *> c_names;
-        for (const std::string &name : names) {
-            if (detail::has_nul(name)) return {status::invalid, detail::nul_in_name};
-            c_names.push_back(name.c_str());
-        }
+        if (detail::has_nul(names)) return {status::invalid, detail::nul_in_name};
+        std::vector<const char *> c_names = detail::to_c(names);
         dlock_lock_options c = detail::to_c(options);
         dlock_lock *made = nullptr;
         dlock_status status =
@@ -381,9 +378,23 @@ class scope {
   public:
     scope(client &client, const std::string &name, milliseconds wait,
           const lock_options &options = {})
-        : scope(client, name, detail::to_wait(wait), options) {}
+        : scope(client, std::vector<std::string>{name}, detail::to_wait(wait), options) {}
     scope(client &client, const std::string &name, forever_type, const lock_options &options = {})
-        : scope(client, name, int64_t{DLOCK_WAIT_FOREVER}, options) {}
+        : scope(client, std::vector<std::string>{name}, int64_t{DLOCK_WAIT_FOREVER}, options) {}
+    // All of these names: see dlock_lock_new_all().
+    scope(client &client, const std::vector<std::string> &names, milliseconds wait,
+          const lock_options &options = {})
+        : scope(client, names, detail::to_wait(wait), options) {}
+    scope(client &client, const std::vector<std::string> &names, forever_type,
+          const lock_options &options = {})
+        : scope(client, names, int64_t{DLOCK_WAIT_FOREVER}, options) {}
+    // scope(client, {"account:1", "account:2"}, 5s)
+    scope(client &client, std::initializer_list<std::string> names, milliseconds wait,
+          const lock_options &options = {})
+        : scope(client, std::vector<std::string>(names), wait, options) {}
+    scope(client &client, std::initializer_list<std::string> names, forever_type,
+          const lock_options &options = {})
+        : scope(client, std::vector<std::string>(names), forever, options) {}
     scope(const scope &) = delete;
     scope &operator=(const scope &) = delete;
     ~scope() { dlock_scope_end(&scope_); }
@@ -425,11 +436,14 @@ class scope {
     dlock_lock *handle() const noexcept { return scope_.lock; }
 
   private:
-    scope(client &client, const std::string &name, int64_t wait_ms, const lock_options &options)
+    scope(client &client, const std::vector<std::string> &names, int64_t wait_ms,
+          const lock_options &options)
         : core_(client.core_) {
         dlock_lock_options c = detail::to_c(options);
-        if (!detail::has_nul(name)) {
-            scope_ = dlock_scope_begin(client.handle(), name.c_str(), wait_ms, &c);
+        if (!detail::has_nul(names)) {
+            std::vector<const char *> c_names = detail::to_c(names);
+            scope_ =
+                dlock_scope_begin_all(client.handle(), c_names.data(), c_names.size(), wait_ms, &c);
             if (scope_.lock == nullptr) message_ = dlock_error();
         } else {
             scope_.got = DLOCK_INVALID;

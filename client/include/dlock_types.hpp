@@ -134,6 +134,18 @@ inline constexpr char no_memory[] = "no memory"; // so short that a std::string 
 inline bool has_nul(const std::string &name) {
     return name.find('\0') != std::string::npos;
 }
+inline bool has_nul(const std::vector<std::string> &names) {
+    for (const std::string &name : names)
+        if (has_nul(name)) return true;
+    return false;
+}
+// The result is valid as long as the names are.
+inline std::vector<const char *> to_c(const std::vector<std::string> &names) {
+    std::vector<const char *> c_names;
+    for (const std::string &name : names)
+        c_names.push_back(name.c_str());
+    return c_names;
+}
 
 inline dlock_choice to_choice(std::optional<bool> option) {
     return !option ? DLOCK_DEFAULT : *option ? DLOCK_YES : DLOCK_NO;

@@ -317,6 +317,25 @@ static void several_names_are_one_lock(const std::string &url) {
     CHECK(client.make_lock({"one", std::string("t\0o", 3)}).code() == status::invalid);
 }
 
+static void a_scope_takes_several_names(const std::string &url) {
+    auto client = open(url), other = open(url);
+    auto two = other.make_lock("two").value();
+    {
+        dlock::scope held(client, {"one", "two"}, 5s);
+        CHECK(held && held.fence() == client.inspect("one", 20s).value().at(0).fence);
+        CHECK(two.try_acquire() == status::busy);
+        dlock::scope nested(client, "two", 0ms), same(client, {"two", "one"}, 0ms);
+        CHECK(nested.handle() == held.handle() && same.handle() == held.handle());
+        dlock::scope refused(client, std::vector<std::string>{"two", "three"}, 0ms);
+        CHECK(refused.code() == status::invalid && !refused.message().empty());
+    }
+    CHECK(two.try_acquire() == status::ok);
+    dlock::scope busy(client, {"one", "two"}, 1ms);
+    CHECK(busy.code() == status::timeout);
+    dlock::scope nul(client, {"one", std::string("t\0o", 3)}, dlock::forever);
+    CHECK(nul.code() == status::invalid);
+}
+
 static void locks_can_be_listed(const std::string &url) {
     auto client = open(url);
     CHECK(client.ping(20s) == status::ok);
@@ -651,6 +670,7 @@ static const fact facts[] = {
     FACT(readers_share_a_lock),
     FACT(permits_are_counted),
     FACT(several_names_are_one_lock),
+    FACT(a_scope_takes_several_names),
     FACT(locks_can_be_listed),
     FACT(a_name_with_a_zero_byte_is_refused),
     FACT(a_wrong_url_is_explained),

@@ -77,6 +77,49 @@ static void nested_scope_needs_no_request(void) {
     CHECK(dlock_get_state(outer.lock) == DLOCK_STATE_HELD && lease_at_server() > 0);
 }
 
+static const char *const all[] = {"m", "n"}, *const reversed[] = {"n", "m"},
+                         *const more[] = {"n", "o"};
+
+static void several_names_are_taken_together(void) {
+    DLOCK_SCOPED_ALL(held, client, all, 2, 0, NULL);
+    CHECK(held.got == DLOCK_OK && lease_at_server() > 0);
+    dlock_scope overlapping = dlock_scope_begin_all(other, more, 2, 0, NULL);
+    CHECK(overlapping.got == DLOCK_BUSY && dlock_scope_end(&overlapping) == DLOCK_BUSY);
+    CHECK(dlock_scope_end(&held) == DLOCK_OK && lease_at_server() == 0);
+    overlapping = dlock_scope_begin_all(other, more, 2, 0, NULL);
+    CHECK(overlapping.got == DLOCK_OK && dlock_scope_end(&overlapping) == DLOCK_OK);
+}
+
+static void look_at_both(dlock_lock *lock, dlock_status got, void *arg) {
+    dlock_scope *outer = arg;
+    CHECK(got == DLOCK_OK && (outer->lock == NULL || lock == outer->lock));
+    CHECK(lease_at_server() > 0);
+}
+
+static void nested_scope_may_take_some_of_the_names(void) {
+    dlock_scope outer = {0};
+    CHECK(dlock_scope_run_all(client, all, 2, 0, NULL, look_at_both, &outer) == DLOCK_OK);
+    CHECK(lease_at_server() == 0);
+    outer = dlock_scope_begin_all(client, all, 2, 0, NULL);
+    uint64_t before = commands();
+    CHECK(dlock_scope_run(client, "n", 0, NULL, look_at_both, &outer) == DLOCK_OK);
+    CHECK(dlock_scope_run(client, "m", 0, NULL, look_at_both, &outer) == DLOCK_OK);
+    CHECK(dlock_scope_run_all(client, reversed, 2, 0, NULL, look_at_both, &outer) == DLOCK_OK);
+    CHECK(commands() == before);
+    CHECK(dlock_scope_end(&outer) == DLOCK_OK && lease_at_server() == 0);
+}
+
+static void nested_scope_with_further_names_is_refused(void) {
+    DLOCK_SCOPED_ALL(outer, client, all, 2, 0, NULL);
+    DLOCK_SCOPED_ALL(inner, client, more, 2, DLOCK_WAIT_FOREVER, NULL);
+    CHECK(inner.got == DLOCK_INVALID && inner.lock == NULL);
+    CHECK(strstr(dlock_error(), "would wait for itself") != NULL);
+    DLOCK_SCOPED(single, client, "o", 0, NULL); /* another name is no part of it */
+    CHECK(single.got == DLOCK_OK && single.lock != outer.lock);
+    DLOCK_SCOPED_ALL(spread, client, more, 2, DLOCK_WAIT_FOREVER, NULL);
+    CHECK(spread.got == DLOCK_INVALID); /* held, but by two handles */
+}
+
 static void count_down(dlock_lock *lock, dlock_status got, void *arg) {
     int *left = arg;
     CHECK(got == DLOCK_OK && dlock_get_state(lock) == DLOCK_STATE_HELD);
@@ -310,6 +353,9 @@ static const struct {
     void (*run)(void);
 } cases[] = {
     {"nested_scope_needs_no_request", nested_scope_needs_no_request},
+    {"several_names_are_taken_together", several_names_are_taken_together},
+    {"nested_scope_may_take_some_of_the_names", nested_scope_may_take_some_of_the_names},
+    {"nested_scope_with_further_names_is_refused", nested_scope_with_further_names_is_refused},
     {"guard_calls_itself", guard_calls_itself},
     {"scopes_end_in_any_order", scopes_end_in_any_order},
     {"nested_body_releases_its_own_level", nested_body_releases_its_own_level},

@@ -26,7 +26,12 @@ class Change:
         self.idle = dlock.lock("{%s}:idle" % self.key)
         self.dlock = dlock
         self.kept = dlock.lock("{%s}:kept" % self.key, lease_ms=60_000, renew_every_ms=500)
-        self.kept.acquire()
+        self.several = dlock.lock(["{%s}:a" % self.key, "{%s}:b" % self.key], lease_ms=60_000,
+                                  renew_every_ms=500)
+        self.slots = dlock.lock([self.key + ":c", "{%s}:d" % self.key], lease_ms=60_000,
+                                renew_every_ms=500)
+        for lock in (self.kept, self.several, self.slots):
+            assert lock.acquire() == Status.OK, lock.error
         self.holder.acquire()
         self.first_fence = self.holder.fence
         master = cluster.nodes[number]
@@ -46,7 +51,7 @@ class Change:
         self.extended = self.holder.extend()
         self.released = self.holder.release()
         self.granted = self.waiting.result()
-        self.dlock.wait_for_renewals(2)
+        self.dlock.wait_for_renewals(6)
         figures.tell(f"Cluster: the master is {kind}, another one after "
                      f"{promoted - self.begin:.1f} s; a waiter is parked there "
                      f"{parked_s:.3f} s later")
@@ -99,3 +104,11 @@ def test_a_lock_that_is_renewed_is_kept(change):
     assert change.kept.state == State.HELD
     info = Commands(change.replica.observer, "{%s}:kept" % change.key).info()
     assert (info["token"], info["fence"]) == (change.kept.token, change.kept.fence)
+
+
+@pytest.mark.parametrize("which", ["several", "slots"])
+def test_a_lock_of_several_names_is_kept(change, which):
+    lock = getattr(change, which)
+    assert lock.extend() == Status.OK, lock.error
+    assert lock.state == State.HELD
+    assert lock.release() == Status.OK

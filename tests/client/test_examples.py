@@ -19,8 +19,8 @@ CPP = {"usable_from_cpp": ("-std=c++11", ROOT / "tests/client/usable_from_cpp.cp
        "coroutine": ("-std=c++20", EXAMPLES / "coroutine.cpp")}
 FENCED = ["fenced_file", "fenced_sqlite", "fenced_redis"]
 PROGRAMS = ["quick_start", "flash_sale", *FENCED, "guarded_counter", "shared_cache", "export_slots",
-            "rate_limit", "call_metrics", "memory_store", "nested_scopes", "leader", "poll_loop",
-            "libuv_loop", "libev_loop", *CPP]
+            "rate_limit", "call_metrics", "memory_store", "nested_scopes", "transfer", "leader",
+            "poll_loop", "libuv_loop", "libev_loop", *CPP]
 NEEDS = {"flash_sale": "hiredis", "fenced_redis": "hiredis", "fenced_sqlite": "sqlite3",
          "libuv_loop": "libuv"}
 NEEDS_FLAGS = {"libev_loop": ["-lev", "-lm"]}  # has no file for pkg-config
@@ -188,6 +188,24 @@ def test_a_fenced_writer_writes(run, server, tmp_path, name):
     code, out, complaints = run(name, url_of(server), store, "some text")
     assert (code, complaints) == (0, "")
     assert re.fullmatch("holding, fence [1-9]\\d*\nwritten\n", out), out
+
+
+def test_transfers_in_both_directions_keep_the_sum(start, server, client):
+    owners = ["alice", "bob", "carol"]
+    pairs = [(one, two) for one in owners for two in owners if one != two]
+    processes = [start("transfer", url_of(server), "bank", *pair, i + 1, 30)
+                 for i, pair in enumerate(pairs)]
+    assert [finish(each) for each in processes] == [(0, "30 transfers\n", "")] * len(pairs)
+    moved = {owner: 30 * sum((i + 1) * ((owner == to) - (owner == by))
+                             for i, (by, to) in enumerate(pairs)) for owner in owners}
+    assert {owner: int(client.get(f"{{bank}}balance:{owner}")) for owner in owners} == moved
+    assert client.dbsize() == len(owners)
+
+
+def test_a_transfer_to_the_same_account_is_refused(run, server):
+    code, out, complaints = run("transfer", url_of(server), "bank", "alice", "alice", 1)
+    assert (code, out) == (2, "")
+    assert complaints == "transfer: names: the same name is given twice\n"
 
 
 def test_guarded_counters_count_right(start, server, client):

@@ -330,15 +330,20 @@ def test_a_majority_that_has_lost_a_name_has_lost_the_lock(connect, servers):
         wait_until(lambda: is_free(client, "a", "b"), "nothing")
 
 
+def test_replicas_acknowledge_all_names_or_none_is_kept(connect, server, client, start_replica):
+    replica = start_replica(server)
+    dlock = connect(server, io_timeout_ms=10_000)
+    lock = dlock.lock(["a", "b"], min_replicas=1, lease_ms=600_000, replica_timeout_ms=10_000)
+    assert lock.acquire() == Status.OK, lock.error
+    assert holders(replica.client(), "a", "b") == [lock.token] * 2
+    assert lock.extend() == lock.release() == Status.OK
+    hasty = dlock.lock(["a", "b"], min_replicas=2, lease_ms=600_000, replica_timeout_ms=50)
+    assert hasty.acquire() == Status.NO_REPLICAS
+    assert is_free(client, "a", "b")
+
+
 def test_a_cluster_takes_names_of_one_slot(connect, cluster):
     lock = connect(cluster.url).lock(["{bank}a", "{bank}b"], renew=1)
     assert lock.acquire() == Status.OK, lock.error
     assert lock.extend() == Status.OK
     assert lock.release() == Status.OK
-
-
-def test_a_cluster_refuses_names_of_several_slots(connect, cluster):
-    with pytest.raises(ValueError) as refused:
-        connect(cluster.url).lock(["a", "b"])
-    assert "give them the same hash tag" in refused.value.args[1]
-    assert connect(cluster.url, prefix="{one}").lock(["a", "b"]).acquire() == Status.OK

@@ -355,3 +355,36 @@ def measured(request):
 @pytest.mark.parametrize("work", WORK)
 def test_the_cost_does_not_depend_on_how_many_wait(measured, work):
     assert_grows_at_most(4, *measured[work])
+
+
+# -- several names --------------------------------------------------------------------------------
+
+HAND_OVERS = 200
+
+
+def cpu_of_hand_overs(client, bare, names, count):
+    """names(i): those that waiter i wants. All wait by one session, and one after the other is
+    served."""
+    wanted = [" ".join(names(i)) for i in range(count + 1)]
+    size = len(names(0))
+    client.execute_command("DLOCK.SESSION", "s" * 16, "PX", A_DAY)
+    assert bare.call(f"DLOCK.ACQUIREALL {size} {wanted[0]} waiter:0 PX {A_DAY}").startswith(b":")
+    replies = send_all(bare, [f"DLOCK.ACQUIREALL {size} {wanted[i]} waiter:{i} PX {A_DAY} WAIT "
+                              f"{A_DAY} VIA {'s' * 16}" for i in range(1, count + 1)])
+    assert set(replies) == {b"+QUEUED"}
+    with Cpu(client) as cpu:
+        replies = send_all(bare, [f"DLOCK.RELEASEALL {size} {wanted[i]} waiter:{i}"
+                                  for i in range(HAND_OVERS)])
+    assert set(replies) == {b":%d" % size}  # each was served before the next one was asked for
+    assert client.flushall()
+    client.execute_command("DLOCK.SESSION", "s" * 16, "END")
+    wait_until(lambda: stats(client)["waiters"] == stats(client)["held"] == 0, "all to leave")
+    return cpu.seconds
+
+
+@pytest.mark.parametrize("names", [
+    lambda i: ("one", "two"), lambda i: ("one", f"own:{i}"), lambda i: (f"own:{i // 2}", "one")],
+    ids=["the same", "one of its own", "in pairs"])
+def test_serving_several_names_costs_the_same_however_many_wait(client, bare, names):
+    few = max(cpu_of_hand_overs(client, bare, names, HAND_OVERS + 50) for _ in range(2))
+    assert_grows_at_most(4, few, cpu_of_hand_overs(client, bare, names, 9_900))

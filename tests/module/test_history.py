@@ -578,3 +578,16 @@ def test_a_line_of_a_release_may_be_late_by_a_stall(story, stall, is_right):
     story.releases(4.1, a, event=False)
     story.releases(4.2, b)
     assert (story.problems() == []) == is_right
+
+
+def test_a_claim_on_several_names_is_one_on_each():
+    lines = '+1.5 [0 127.0.0.1:1] "DLOCK.ACQUIREALL" "2" "a" "b" "me+" "PX" "9"\r\n'
+    assert [(c.name, c.key, c.token) for c in read_monitor(lines)] == [
+        ("DLOCK.ACQUIRE", "a", "me+a"), ("DLOCK.ACQUIRE", "b", "me+b")]
+    words = [b"dlock.applyall 2 a b me+ 7 9", b"DLOCK.RELEASEALL 2 a b me+", b"dlock.release a me+"]
+    data = b"".join(b"*%d\r\n" % len(line.split()) + b"".join(
+        b"$%d\r\n%s\r\n" % (len(word), word) for word in line.split()) for line in words)
+    assert [(e.kind, e.key, e.token, e.fence, e.may_miss) for e in read_stream([(7, data)])] == [
+        ("grant", "a", "me+a", 7, False), ("grant", "b", "me+b", 7, False),
+        ("release", "a", "me+a", 0, True), ("release", "b", "me+b", 0, True),
+        ("release", "a", "me+a", 0, False)]

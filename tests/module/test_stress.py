@@ -1,4 +1,5 @@
-"""200 connections, 20 locks, every kind of luck; then the recorded history is judged.
+"""200 connections, 20 locks, alone and several at once, every kind of luck; then the recorded
+history is judged.
 
 One thread drives all connections: a loop over a selector, bare sockets, and one generator for each
 client. A generator yields a number of seconds to sleep, or a ticket and the seconds to wait for its
@@ -23,13 +24,14 @@ import time
 import pytest
 from support.commands import stats
 from support.history import (
-    PENDING, Claim, History, check, hand_over_delays, read_monitor, read_stream)
+    PENDING, SEVERAL, Claim, History, check, hand_over_delays, part_of, read_monitor, read_stream)
 from support.server import wait_until
 from support.stream import ReplicationStream
 
 SECONDS = float(os.environ.get("DLOCK_STRESS_SECONDS", 5))
 SEED = os.environ.get("DLOCK_SEED", str(random.SystemRandom().randrange(10**6)))
 CLIENTS, KEYS, STRING_KEYS = 200, 20, 4
+SEVERAL_KEYS = range(KEYS - 6, KEYS)  # asked for together, and alone as well
 PATIENCE = 60  # for answers that must come
 LONGEST_LEASE_MS, LONGEST_WAIT_MS = 1000, 800
 MEMORY_SLACK = 64 * 1024
@@ -246,6 +248,24 @@ class Stress:
         self.admin.lose()
 
 
+class Several:
+    """A claim on several names: whatever is noted about it is noted about each part."""
+
+    def __init__(self, parts, token):
+        self.__dict__.update(parts=parts, token=token, key=parts[0].key)
+
+    def __getattr__(self, name):
+        return getattr(self.parts[0], name)
+
+    def __setattr__(self, name, value):
+        for part in self.parts:
+            setattr(part, name, value)
+
+    @property
+    def words(self):
+        return [len(self.parts), *(part.key for part in self.parts), self.token]
+
+
 class Client:
     def __init__(self, stress, name):
         self.stress = stress
@@ -284,11 +304,24 @@ class Client:
             claim.answer = True
         if isinstance(claim.answer, int) and not self.wire.is_lost:
             yield self.dice.choice([0, 0, 0, 0.005, 0.01])
-            yield from self.dice.choice(self.ENDS)(self, claim)
+            ends = self.SEVERAL_ENDS if isinstance(claim, Several) else self.ENDS
+            yield from self.dice.choice(ends)(self, claim)
+
+    def several(self):
+        """A claim on two or three names, in any order."""
+        token = f"{self.name}.{self.count}{SEVERAL}"
+        keys = [f"lock:{i}" for i in self.dice.sample(SEVERAL_KEYS, self.dice.choice([2, 2, 3]))]
+        claim = Several([Claim(key, part_of(token, key)) for key in keys], token)
+        claim.wait_ms = self.dice.randint(5, LONGEST_WAIT_MS) if self.dice.random() < 0.8 else 0
+        claim.is_session = self.dice.random() < 0.4
+        claim.is_shared = self.dice.random() < 0.3
+        return claim
 
     def new_claim(self):
         self.count += 1
         dice = self.dice
+        if dice.random() < 0.15:
+            return self.several()
         number = dice.randrange(STRING_KEYS, KEYS)
         if dice.random() < 0.08:  # seldom, for there SET NX must find the lock free
             number = dice.randrange(STRING_KEYS)
@@ -306,6 +339,8 @@ class Client:
     def ask(self, claim):
         lease_ms = self.dice.choice([5, 20, 60, 60, 100, 200, LONGEST_LEASE_MS])
         words = ["DLOCK.ACQUIRE", claim.key, claim.token, "PX", lease_ms]
+        if isinstance(claim, Several):
+            words = ["DLOCK.ACQUIREALL", *claim.words, "PX", lease_ms]
         if claim.is_string:
             words = ["SET", claim.key, claim.token, "NX", "PX", lease_ms]
         if claim.wait_ms:
@@ -318,7 +353,7 @@ class Client:
             words += ["MAX", claim.max_holders]
         words += self.words_of(claim)
         claim.sent_at = time.time()
-        self.stress.claims.append(claim)
+        self.stress.claims += getattr(claim, "parts", [claim])
         self.claims.append(claim)
         return self.wire.ask(*words)
 
@@ -371,6 +406,15 @@ class Client:
         if self.wire.is_lost and claim.lost_at is None:
             self.demand("a lost connection", "an answer")
 
+    def release_all(self, claim):
+        """If some are gone, nobody tells which."""
+        released = yield self.wire.ask("DLOCK.RELEASEALL", *claim.words), PATIENCE
+        claim.release = {len(claim.parts): 1, 0: 0, PENDING: PENDING}.get(released, "some")
+
+    def release_all_and_vanish(self, claim):
+        self.wire.ask("DLOCK.RELEASEALL", *claim.words)
+        yield from self.close()
+
     def release_twice(self, claim):
         yield from self.release(claim)
         self.demand((yield self.wire.ask("DLOCK.RELEASE", claim.key, claim.token), PATIENCE), 0)
@@ -396,6 +440,8 @@ class Client:
     TROUBLES = [close, reset, kill, unblock, unblock, delete]
     ENDS = [release] * 24 + [release_twice, release_and_vanish, extend, steal, let_the_lease_end,
                              close, reset, kill, delete]
+    SEVERAL_ENDS = [release_all] * 24 + [release_all_and_vanish, let_the_lease_end, close, reset,
+                                         kill, delete]
 
 
 class SessionClient(Client):
@@ -487,10 +533,14 @@ class SessionClient(Client):
             claim.answer = True
         if isinstance(claim.answer, int):
             yield self.dice.choice([0, 0, 0, 0.005, 0.01])
-            yield from self.dice.choice(self.SESSION_ENDS)(self, claim)
+            is_several = isinstance(claim, Several)
+            ends = self.SESSION_SEVERAL_ENDS if is_several else self.SESSION_ENDS
+            yield from self.dice.choice(ends)(self, claim)
 
     SESSION_ENDS = [Client.release] * 16 + [Client.release_twice, Client.extend, Client.steal,
                                             Client.let_the_lease_end, cut, Client.delete]
+    SESSION_SEVERAL_ENDS = [Client.release_all] * 16 + [Client.let_the_lease_end, cut,
+                                                        Client.delete]
 
 
 # -- the test -------------------------------------------------------------------------------------
@@ -578,7 +628,7 @@ def test_under_stress_every_promise_is_kept(server, client, start_replica):
     print(summary(history))
     problems = check(history)
     assert problems == [], f"seed {SEED}: {len(problems)} problems, the first: {problems[:10]}"
-    grants = {event.fence for event in history.events if event.kind == "grant"}
+    grants = {(event.fence, event.key) for event in history.events if event.kind == "grant"}
     assert stats(client)["granted"] - counted["granted"] == len(grants)
     assert len(grants) > 10 * SECONDS, "too little happened to prove anything"
     for how, delays in hand_over_delays(history).items():

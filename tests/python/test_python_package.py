@@ -66,6 +66,19 @@ dlock.Client("redis://127.0.0.1:{server.port}").lock("lock").acquire()
     assert server.observer.dbsize() == 0
 
 
+def test_transfers_in_both_directions_keep_the_sum(server):
+    program = SOURCE.parent / "examples/transfer.py"
+    env = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    url = f"redis://127.0.0.1:{server.port}"
+    processes = [subprocess.Popen([sys.executable, program, url, "bank", *pair, str(amount), "20"],
+                                  env=env, stdout=subprocess.PIPE, text=True)
+                 for amount, pair in enumerate([("alice", "bob"), ("bob", "alice")], 1)]
+    assert [each.communicate()[0] for each in processes] == ["20 transfers\n"] * 2
+    read = server.observer.get
+    balances = [read(f"{{bank}}balance:{owner}") for owner in ("alice", "bob")]
+    assert balances == [b"20", b"-20"] and server.observer.dbsize() == 2
+
+
 def test_every_public_function_has_annotations():
     for path in (SOURCE / "dlock").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -6,6 +6,9 @@
 
 check() is pure: a history goes in, the promises it breaks come out as sentences. Times are unix
 seconds of one machine. A token is used for one claim only, so it names the claim.
+
+A claim on several names has a token that ends with SEVERAL. It is judged as a claim on each name,
+whose token part_of() makes; all of them have one fence.
 """
 
 import bisect
@@ -14,11 +17,20 @@ import itertools
 import re
 
 PENDING = "pending"  # an answer that never came
+SEVERAL = "+"
 GIVEN_BACK = ("release", "hand-over")
 CLOCK_SLACK = 0.050    # between two readings of the clock, on a busy machine
 MONITOR_SLACK = 1.000  # a command's line may be so much later than what it did, on a busy machine
 BRIEF = 0.500          # what it takes to give a lock back, on a busy machine
 WAKE_SLACK = 0.500     # how long a lock may be free beside a waiter, on a busy machine
+
+
+def part_of(token, key):
+    return f"{token}{key}" if token.endswith(SEVERAL) else token
+
+
+def whole_of(token):
+    return token.partition(SEVERAL)[0]
 
 
 @dataclasses.dataclass
@@ -62,6 +74,7 @@ class Event:
     is_shared: bool = False        # of a grant
     expires: float = None          # of a string
     at: float = None               # when we had read it, if we know: it happened before
+    may_miss: bool = False         # a release of several names, some of which were not held
 
 
 @dataclasses.dataclass
@@ -101,8 +114,14 @@ def read_monitor(text):
         at, _, origin = head.lstrip("+").partition(" [")
         words = _WORD.findall(words)
         if len(words) >= 2 and ":" in origin and "?" not in origin:
+            name = words[0].upper()
+            if name in ("DLOCK.ACQUIREALL", "DLOCK.RELEASEALL"):
+                keys, token = words[2:2 + int(words[1])], words[2 + int(words[1])]
+                commands += [Command(float(at), name[:-len("ALL")], key, part_of(token, key))
+                             for key in keys]
+                continue
             token = words[2] if len(words) > 2 else None
-            commands.append(Command(float(at), words[0].upper(), words[1], token))
+            commands.append(Command(float(at), name, words[1], token))
     return commands
 
 
@@ -113,12 +132,14 @@ def read_stream(chunks):
     for end, (name, *words) in _split_commands(b"".join(data for _, data in chunks)):
         name = name.upper().decode()
         at = chunks[bisect.bisect_left(ends, end)][0]
-        if name == "DLOCK.APPLY":
-            key, token, fence, lease_ms, *shared = (word.decode() for word in words)
-            events.append(Event("grant", key, token, int(fence), int(lease_ms) / 1000,
-                                bool(shared), at=at))
-        elif name == "DLOCK.RELEASE":
-            events.append(Event("release", words[0].decode(), words[1].decode(), at=at))
+        keys, words = _split_keys(name, words)
+        if name in ("DLOCK.APPLY", "DLOCK.APPLYALL"):
+            token, fence, lease_ms, *shared = (word.decode() for word in words)
+            events += [Event("grant", key, part_of(token, key), int(fence), int(lease_ms) / 1000,
+                             bool(shared), at=at) for key in keys]
+        elif name in ("DLOCK.RELEASE", "DLOCK.RELEASEALL"):
+            events += [Event("release", key, part_of(words[0].decode(), key), at=at,
+                             may_miss=name.endswith("ALL")) for key in keys]
         elif name in ("DEL", "UNLINK"):
             events += [Event("gone", key.decode(), at=at) for key in words]
         elif name == "SET" and b"PXAT" in words:
@@ -126,6 +147,14 @@ def read_stream(chunks):
             expires = int(words[words.index(b"PXAT") + 1]) / 1000
             events.append(Event("string", key, token, expires=expires, at=at))
     return events
+
+
+def _split_keys(name, words):
+    """The names of locks in a command of the module, and the words behind them."""
+    if not name.startswith("DLOCK.") or len(words) < 2:
+        return [], words
+    count = int(words.pop(0)) if name.endswith("ALL") else 1
+    return [key.decode() for key in words[:count]], words[count:]
 
 
 def _split_commands(data):
@@ -185,7 +214,7 @@ def _tenures(history, problems):
     """Who held what, in the order of the grants. Only shared holders overlap, and fences only
     grow."""
     names = _Names(history)
-    tenures, last_fence = [], 0
+    tenures, last_fence, last_whole = [], 0, None
     for event in history.events:
         name = names.of(event.key)
         holder = name.find(event)
@@ -199,11 +228,14 @@ def _tenures(history, problems):
         elif event.kind in ("grant", "string"):
             problems += name.objections(event, names.limits.get(event.token))
             if event.kind == "grant":
-                if event.fence <= last_fence:
+                is_same = event.fence == last_fence and whole_of(event.token) == last_whole
+                if event.fence <= last_fence and not is_same:
                     problems.append(f"{event.key}: fence {event.fence} of {event.token} is not "
                                     f"above {last_fence}")
-                last_fence = max(last_fence, event.fence)
+                last_fence, last_whole = max(last_fence, event.fence), whole_of(event.token)
             tenures.append(name.begin(event))
+        elif event.may_miss and holder is None:
+            continue
         elif not name.holders:
             problems.append(f"{event.key}: {event.kind} of {event.token}, but nobody held it")
         elif event.kind == "gone":
@@ -479,6 +511,9 @@ def _check_order(key, facts, problems):
 
 
 def _check_nobody_waits_beside_a_free_lock(key, facts, problems):
+    """Whoever waits for several names, or behind such a one, may do so."""
+    if any(SEVERAL in claim.token for claim in facts.waits[key]):
+        return
     for tenure in facts.tenures.get(key, ()):
         if not tenure.was_last and tenure.end is not None:
             continue  # others held it still

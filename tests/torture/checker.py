@@ -21,7 +21,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from records import MS, SLACK, Bounds, Process, merge, name_text, read_file  # noqa: E402
+from records import (ACCOUNTS, MS, SLACK, Bounds, Process, lock_names, merge,  # noqa: E402
+                     name_text, queue_of, read_file)
 
 STUCK_SLACK = 1400 * MS + SLACK  # to notice an end, reconnect and try again
 WAIT_TOLERANCE = 100 * MS  # a waiter that gives up and asks again so soon has waited on
@@ -47,7 +48,9 @@ class Rules:
     bounds: Bounds = dataclasses.field(default_factory=Bounds)
 
     def is_exclusive_promised(self, name):
-        return chr(name >> 16) not in self.unsafe_kinds and not (self.unsafe_odd and name & 1)
+        """Of accounts, every lock of the name would have to be acknowledged."""
+        is_unsafe = self.unsafe_odd and (name & 1 or chr(name >> 16) == ACCOUNTS)
+        return chr(name >> 16) not in self.unsafe_kinds and not is_unsafe
 
     def are_fences_promised(self, name):
         return self.has_fences and not (self.unsafe_odd_fences and name & 1)
@@ -73,7 +76,8 @@ def check(processes, rules, outages=(), values=None):
     by_name = collections.defaultdict(list)
     for process in processes:
         for tenure in process.tenures:
-            by_name[tenure.name].append(tenure)
+            for name in lock_names(tenure.name):
+                by_name[name].append(tenure)
         _check_bounds(process, report, rules.bounds.slack)
         _check_told(process, report)
     _count(processes, report)
@@ -210,11 +214,12 @@ def _check_stuck(processes, by_name, rules, outages, report):
     waits, spans = collections.defaultdict(list), collections.defaultdict(list)
     for process in processes:
         for name, begin, end in process.unheard(rules.lease):
-            spans[name].append((begin, end))
+            spans[queue_of(name)].append((begin, end))
     for name, tenures in by_name.items():
-        spans[name] += [(each.begin, max(each.begin, each.end())) for each in tenures]
+        spans[queue_of(name)] += [(each.begin, max(each.begin, each.end())) for each in tenures]
     for process in processes:
-        for name, begin, end, _ in process.waits:
+        for asked, begin, end, _ in process.waits:
+            name = queue_of(asked)
             waits[name].append((begin, end + WAIT_TOLERANCE))
             if end - begin < rules.lease:
                 continue
@@ -224,7 +229,7 @@ def _check_stuck(processes, by_name, rules, outages, report):
             report.worst["waiting beside a free lock, ms"] = max(
                 report.worst["waiting beside a free lock, ms"], gap / MS)
             if gap > limit:
-                report.add("stuck", f"{name_text(name)}: process {process.number} waited from "
+                report.add("stuck", f"{name_text(asked)}: process {process.number} waited from "
                            f"{begin / 1e9:.6f} to {end / 1e9:.6f}, {gap / MS:.0f} ms of it with "
                            "nobody there")
     for name, asked in waits.items():

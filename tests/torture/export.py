@@ -118,13 +118,18 @@ def edn(value):
 
 class Jepsen:
     """Calls and returns as events of Jepsen. A thread is a process; after an :info it goes on as a
-    new one, as Jepsen wants it."""
+    new one, as Jepsen wants it. A thread that takes two names in one step is a process for each."""
 
     def __init__(self):
         self.events, self.numbers, self.held = [], {}, {}
 
     def add(self, operation):
-        thread = operation["process"], operation["thread"]
+        names = operation["name"].split(" ")
+        for name in names:
+            thread = operation["process"], operation["thread"]
+            self._add((*thread, name) if len(names) > 1 else thread, {**operation, "name": name})
+
+    def _add(self, thread, operation):
         call = operation["call"]
         if call == "acquire":
             result = {0: ":ok", None: ":info"}.get(operation.get("status"), ":fail")

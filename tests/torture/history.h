@@ -37,7 +37,7 @@ typedef struct record {
     int64_t at_ns;
     int64_t number;
     int64_t other;
-    uint32_t name; /* kind of the lock << 16 | its number */
+    uint32_t name; /* kind of the lock << 16 | its number; of accounts: see transfer.h */
     uint16_t thread;
     uint8_t status;
     uint8_t kind; /* written last */

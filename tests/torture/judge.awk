@@ -23,12 +23,17 @@ function value(key,    at, rest) {
     return rest == "null" ? "" : rest
 }
 
-function begin_hold(who,    name, id) {
-    name = value("name")
+# One hold for each name of the lock: a lock of two names has them with a blank between.
+function begin_holds(who,    k, words) {
+    held[who] = split(value("name"), words, " ")
+    for (k = 1; k <= held[who]; k++) hold[who, k] = begin_hold(words[k])
+    grants++
+}
+
+function begin_hold(name,    id) {
     if (!(name in count)) names[++name_count] = name
     count[name]++
     id = name SUBSEP count[name]
-    held[who] = id
     process[id] = value("process")
     asked[id] = value("begin") + 0
     granted[id] = value("end") + 0
@@ -38,7 +43,7 @@ function begin_hold(who,    name, id) {
     is_promised[id] = value("exclusion") == "true"
     has_fences[id] = value("fences") == "true"
     end[id] = 0
-    grants++
+    return id
 }
 
 function say(what, id, other) {
@@ -118,13 +123,15 @@ function judge_fences(name, is_all,    i, id, low, high, middle, before, back) {
 
 { call = value("call"); who = value("process") " " value("thread") }
 call == "run" { slack = value("fence_slack") + 0 }
-call == "acquire" && value("status") == "0" { begin_hold(who) }
+call == "acquire" && value("status") == "0" { begin_holds(who) }
 (who in held) && call != "release" {
     until = value("certain_until") + 0
-    if (until > end[held[who]]) end[held[who]] = until
+    for (k = 1; k <= held[who]; k++)
+        if (until > end[hold[who, k]]) end[hold[who, k]] = until
 }
 call == "release" && (who in held) {
-    if (value("begin") + 0 < end[held[who]]) end[held[who]] = value("begin") + 0
+    for (k = 1; k <= held[who]; k++)
+        if (value("begin") + 0 < end[hold[who, k]]) end[hold[who, k]] = value("begin") + 0
     delete held[who]
 }
 END {

@@ -43,11 +43,33 @@ START, END, FREED, STALL, EVENT, ACQUIRE, ACQUIRED, SAMPLE = range(1, 9)
 EXTEND, EXTENDED, LOST, RELEASE, RELEASED, WRITE, WRITTEN, TOKEN = range(9, 17)
 
 
+ACCOUNTS = "a"  # a lock of this kind has two names: see account_name() of transfer.h
+
+
+def lock_names(name):
+    """The names that a lock has, each as a number of its own. All but accounts have one."""
+    kind, one, two = name >> 16, name >> 8 & 0xff, name & 0xff
+    if chr(kind) != ACCOUNTS or one == two:
+        return (name,)
+    return tuple(kind << 16 | each << 8 | each for each in (one, two))
+
+
+def queue_of(name):
+    """Names whose waits can depend on each other: whoever waits for two accounts may stand behind
+    one who waits for a third."""
+    return name if chr(name >> 16) != ACCOUNTS else ord(ACCOUNTS) << 16 | 0xffff
+
+
 def name_text(name):
+    if chr(name >> 16) == ACCOUNTS:
+        return " ".join(f"{ACCOUNTS}{each & 0xff}" for each in lock_names(name))
     return f"{chr(name >> 16)}{name & 0xffff}"
 
 
 def name_of(text):
+    if text[0] == ACCOUNTS:
+        numbers = [int(word[1:]) for word in text.split()]
+        return ord(ACCOUNTS) << 16 | numbers[0] << 8 | numbers[-1]
     return ord(text[0]) << 16 | int(text[1:])
 
 

@@ -163,6 +163,28 @@ class Guarded(Single):
     worker_faults = {"stop_worker": 0.1, "stop_worker_for_long": 0.3, "kill_worker": 1.0}
 
 
+class Names(Guarded):
+    """Transfers between accounts, under a lock with the names of both, by guarded writes."""
+    kinds, names, threads = "a", 64, 12
+    faults = {"restart_server": 3.0, "kill_client": 0.05, "unblock_client": 0.05,
+              "pause_clients": 0.6, "stop_server": 0.5}
+
+    def _accounts(self):
+        """(id of the last update, balance) of each."""
+        values = (self.servers[0].client().get(f"{{a}}{number}:data")
+                  for number in range(self.names))
+        return [tuple(map(int, (value or b"0:0").split(b":"))) for value in values]
+
+    def values(self):
+        return {f"a{number}": each[0] for number, each in enumerate(self._accounts())}
+
+    def leftovers(self):
+        yield from super().leftovers()
+        total = sum(balance for _, balance in self._accounts())
+        if total:
+            yield f"the sum of all accounts is {total}, not 0"
+
+
 class Plain(Single):
     """Plain Redis without the module: SET NX PX and scripts, by the same library."""
     kinds = "xrh"
@@ -198,4 +220,4 @@ class ContestClock(Clock):
 
 CONTESTS = {"contest": Contest, "contest-clock": ContestClock}
 SCENARIOS = {"single": Single, "restart": Restart, "clock": Clock, "guarded": Guarded,
-             "plain": Plain, "crowd": Crowd}
+             "plain": Plain, "crowd": Crowd, "names": Names}

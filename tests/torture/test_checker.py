@@ -253,3 +253,27 @@ def test_the_proxy_knows_where_a_command_ends():
     assert end_of_command(data, 0) == len(command)
     assert end_of_command(data, len(command)) == len(data)
     assert all(end_of_command(command[:i], 0) is None for i in range(len(command)))
+
+
+# -- several names --------------------------------------------------------------------------------
+
+
+def test_locks_that_share_one_of_two_names_exclude_each_other():
+    one = History(0).hold(0, 1, 10, 100, "a1 a2")
+    assert not violations(one, History(1).hold(0, 2, 12, 101, "a3 a4"))
+    for name in ("a2 a3", "a3 a2", "a1 a3", "a2 a1"):
+        found = violations(one, History(1).hold(0, 2, 12, 101, name))
+        assert list(found) == ["exclusion"], name
+
+
+def test_fences_of_each_of_two_names_grow():
+    one = History(0).hold(0, 1, 10, 100, "a1 a2")
+    assert not violations(one, History(1).hold(20, 21, 30, 101, "a2 a3"))
+    assert list(violations(one, History(1).hold(20, 21, 30, 99, "a2 a3"))) == ["fences"]
+    assert not violations(one, History(1).hold(20, 21, 30, 99, "a3 a4"))
+
+
+def test_a_lost_update_of_one_account_is_found():
+    history = History(0).write(0, 1, 0, DONE, "a1").write(1, 2, 0, DONE, "a2")
+    assert not violations(history, values={"a1": 1, "a2": 2})
+    assert list(violations(history, values={"a1": 1, "a2": 0})) == ["updates"]

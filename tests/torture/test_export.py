@@ -15,7 +15,8 @@ from checker import Rules, check  # noqa: E402
 from records import MS, Process  # noqa: E402
 from test_checker import IN_DOUBT, LIMIT, SHARED, TIMEOUT, History  # noqa: E402
 
-NAMES = {"x0": (0,), "x1": (0,), "h0": (0,), "s0": (0,), "w0": (0, SHARED), "p0": (LIMIT,)}
+NAMES = {"x0": (0,), "x1": (0,), "a1 a2": (0,), "a2 a3": (0,), "h0": (0,), "s0": (0,),
+         "w0": (0, SHARED), "p0": (LIMIT,)}
 
 
 def lines_of(*histories, rules=None):
@@ -150,3 +151,13 @@ def test_every_line_is_json(tmp_path):
         b"".join(records.RECORD.pack(*record) for record in history.records))
     lines = [json.loads(json.dumps(line)) for line in export.operations_of(tmp_path)]
     assert [line["call"] for line in lines] == ["run", "acquire", "update", "release"]
+
+
+def test_for_jepsen_a_lock_with_two_names_is_held_by_a_process_for_each():
+    history = History(0).hold(0, 1, 10, 100, "a1 a2").hold(20, 21, 30, 101)
+    words = [re.findall(r':process (\d+), :type :(\w+), :f :(\w+), :value \["(\w+)"', event)[0]
+             for event in jepsen_of(history)]
+    for process, name in ("0", "a1"), ("1", "a2"), ("2", "x0"):
+        assert [word[1:3] for word in words if word[::3] == (process, name)] == [
+            ("invoke", "acquire"), ("ok", "acquire"), ("invoke", "release"), ("ok", "release")]
+    assert len(words) == 12

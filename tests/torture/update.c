@@ -70,9 +70,8 @@ static update_result guarded_read(const update *update, uint64_t *id) {
     return UPDATE_DONE;
 }
 
-static update_result guarded_write(const update *update, const char *id) {
-    const char *set[] = {"SET", update->data_key, id};
-    switch (dlock_guarded(update->lock, 3, set, NULL, NULL)) {
+update_result update_guarded(dlock_lock *lock, size_t argc, const char **argv) {
+    switch (dlock_guarded(lock, argc, argv, NULL, NULL)) {
     case DLOCK_OK:
         return UPDATE_DONE;
     case DLOCK_LOST:
@@ -82,6 +81,11 @@ static update_result guarded_write(const update *update, const char *id) {
     default:
         return UPDATE_IN_DOUBT;
     }
+}
+
+static update_result guarded_write(const update *update, const char *id) {
+    const char *set[] = {"SET", update->data_key, id};
+    return update_guarded(update->lock, 3, set);
 }
 
 static update_result read_value(store *store, const update *update, uint64_t *id) {
@@ -125,7 +129,7 @@ static update_result write_value(store *store, const update *update, uint64_t id
     return result;
 }
 
-static void work(int64_t work_ns) {
+void update_work(int64_t work_ns) {
     struct timespec pause = {.tv_sec = work_ns / 1000000000, .tv_nsec = work_ns % 1000000000};
     if (work_ns > 0) nanosleep(&pause, NULL);
 }
@@ -145,7 +149,7 @@ update_result store_update(store *store, const update *update) {
     uint64_t before = 0;
     if (read_value(store, update, &before) != UPDATE_DONE) return UPDATE_NOT_BEGUN;
     if (!update->is_raw && !update->is_held(update->arg)) return UPDATE_NOT_BEGUN;
-    work(update->work_ns);
+    update_work(update->work_ns);
     uint64_t id = ++store->last_id;
     history_add(RECORD_WRITE, update->thread, update->name, 0, (int64_t)id, (int64_t)before);
     update_result result = write_surely(store, update, id);

@@ -58,3 +58,7 @@ void store_init(store *store, const char *host, int port, unsigned process, unsi
 void store_close(store *store);
 
 update_result store_update(store *store, const update *update);
+
+/* A guarded write, and how long a program computes before it. */
+update_result update_guarded(dlock_lock *lock, size_t argc, const char **argv);
+void update_work(int64_t work_ns);

@@ -10,6 +10,7 @@
  * never later than what the library promised. */
 #include "visit.h"
 #include "../client/either_form.h"
+#include "transfer.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -27,7 +28,7 @@ static const int64_t WAITS[] = {0, 0, 20, 200, 1000, 1000, 3000, 3000};
 typedef struct claim {
     dlock_lock *lock;
     char kind;
-    unsigned number;
+    unsigned number, other; /* other: of two accounts the second one */
     bool is_shared;
     uint32_t name;
     int64_t until_ns; /* certainly held until, as last sampled */
@@ -40,6 +41,15 @@ static uint64_t roll(visitor *visitor, uint64_t sides) {
     return (visitor->dice >> 11) % sides;
 }
 
+/* Of one kind: for each name, or for each pair of accounts. */
+static size_t count_places(const settings *settings) {
+    return settings->names * (strchr(settings->kinds, 'a') != NULL ? settings->names : 1);
+}
+
+static size_t count_handles(const settings *settings) {
+    return strlen(settings->kinds) * count_places(settings) * MODES;
+}
+
 void visitor_init(visitor *visitor, const settings *settings, dlock_client *client,
                   unsigned thread) {
     uint64_t seed = settings->seed * 1000003 + settings->process * 1009 + thread;
@@ -49,14 +59,12 @@ void visitor_init(visitor *visitor, const settings *settings, dlock_client *clie
                                 .dice = (seed + 1) * 0x9e3779b97f4a7c15u | 1};
     store_init(&visitor->store, settings->data_host, settings->data_port, settings->process,
                thread);
-    visitor->handles =
-        calloc(strlen(settings->kinds) * settings->names * MODES, sizeof(*visitor->handles));
+    visitor->handles = calloc(count_handles(settings), sizeof(*visitor->handles));
     if (visitor->handles == NULL) abort();
 }
 
 void visitor_end(visitor *visitor) {
-    size_t count = strlen(visitor->settings->kinds) * visitor->settings->names * MODES;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count_handles(visitor->settings); i++)
         dlock_lock_free(visitor->handles[i]);
     free(visitor->handles);
     store_close(&visitor->store);
@@ -64,6 +72,10 @@ void visitor_end(visitor *visitor) {
 
 void visit_key(char key[KEY_SIZE], char kind, unsigned number) {
     snprintf(key, KEY_SIZE, "{%c%u}", kind, number);
+}
+
+void visit_account_key(char key[KEY_SIZE], char kind, unsigned number, bool is_data) {
+    snprintf(key, KEY_SIZE, "{%c}%u%s", kind, number, is_data ? ":data" : "");
 }
 
 void visit_record_token(const dlock_lock *lock, unsigned thread, uint32_t name) {
@@ -83,12 +95,18 @@ static dlock_lock *make_handle(const visitor *visitor, const claim *claim) {
     if (claim->number % 2 == 0) options.min_replicas = visitor->settings->replicas;
     if (claim->is_shared) options.mode = DLOCK_SHARED;
     if (claim->kind == 'p') options.max_holders = PERMITS;
-    char key[KEY_SIZE];
-    visit_key(key, claim->kind, claim->number);
+    char keys[2][KEY_SIZE];
+    const char *const names[] = {keys[0], keys[1]};
+    visit_key(keys[0], claim->kind, claim->number);
+    if (claim->kind == 'a') {
+        visit_account_key(keys[0], claim->kind, claim->number, false);
+        visit_account_key(keys[1], claim->kind, claim->other, false);
+    }
     dlock_lock *lock;
-    dlock_status status = dlock_lock_new(&lock, visitor->client, key, &options);
+    size_t count = claim->kind == 'a' ? 2 : 1;
+    dlock_status status = dlock_lock_new_all(&lock, visitor->client, names, count, &options);
     if (status != DLOCK_OK) {
-        fprintf(stderr, "worker: %s: %s\n", key, dlock_status_name(status));
+        fprintf(stderr, "worker: %s: %s\n", keys[0], dlock_status_name(status));
         exit(1);
     }
     return lock;
@@ -103,7 +121,7 @@ static bool is_keeper(const visitor *visitor) {
 /* Permits run out only where many want one, so there are fewer names of them. */
 static unsigned choose_number(visitor *visitor, char kind) {
     unsigned names = visitor->settings->names;
-    if (kind == 'g') return (unsigned)roll(visitor, names);
+    if (kind == 'g' || kind == 'a') return (unsigned)roll(visitor, names);
     if (kind == 'p' && names > CROWDED_NAMES) names = CROWDED_NAMES;
     if (names <= SLOW_NAMES) return (unsigned)roll(visitor, names);
     if (is_keeper(visitor) || roll(visitor, 100) == 0) return (unsigned)roll(visitor, SLOW_NAMES);
@@ -117,8 +135,14 @@ static claim choose(visitor *visitor) {
     claim.number = choose_number(visitor, claim.kind);
     claim.is_shared = claim.kind == 'p' || (claim.kind == 'w' && roll(visitor, 4) != 0);
     claim.name = (uint32_t)(unsigned char)claim.kind << 16 | claim.number;
-    dlock_lock **handle =
-        &visitor->handles[(place * settings->names + claim.number) * MODES + claim.is_shared];
+    place = place * count_places(settings) + claim.number;
+    if (claim.kind == 'a') {
+        unsigned step = 1 + (unsigned)roll(visitor, settings->names - 1);
+        claim.other = (claim.number + step) % settings->names;
+        claim.name = account_name(claim.kind, claim.number, claim.other);
+        place += (size_t)claim.other * settings->names;
+    }
+    dlock_lock **handle = &visitor->handles[place * MODES + claim.is_shared];
     if (*handle == NULL) *handle = make_handle(visitor, &claim);
     claim.lock = *handle;
     return claim;
@@ -179,6 +203,29 @@ static bool is_held(void *lock) {
     return state == DLOCK_STATE_HELD || state == DLOCK_STATE_SUSPECT;
 }
 
+static int64_t choose_work_ns(visitor *visitor) {
+    const settings *settings = visitor->settings;
+    uint64_t work_us = (uint64_t)settings->work_us, lease_ms = settings->lease_ms;
+    if (settings->pause_every > 0 && roll(visitor, settings->pause_every) == 0)
+        return (int64_t)(lease_ms + roll(visitor, lease_ms)) * MS_NS;
+    return work_us > 0 ? (int64_t)roll(visitor, work_us) * 1000 : 0;
+}
+
+static void move_money(visitor *visitor, const claim *claim) {
+    const unsigned numbers[] = {claim->number, claim->other};
+    char keys[2][KEY_SIZE];
+    transfer transfer = {.lock = claim->lock,
+                         .thread = visitor->thread,
+                         .amount = 1 + (int64_t)roll(visitor, 100),
+                         .work_ns = choose_work_ns(visitor)};
+    for (int i = 0; i < 2; i++) {
+        visit_account_key(keys[i], claim->kind, numbers[i], true);
+        transfer.names[i] = account_name(claim->kind, numbers[i], numbers[i]);
+        transfer.data_keys[i] = keys[i];
+    }
+    store_transfer(&visitor->store, &transfer);
+}
+
 static void update_value(visitor *visitor, claim *claim) {
     char lock_key[KEY_SIZE], data_key[KEY_SIZE + sizeof(":data")];
     visit_key(lock_key, claim->kind, claim->number);
@@ -192,18 +239,16 @@ static void update_value(visitor *visitor, claim *claim) {
                      .lock_key = lock_key,
                      .is_held = is_held,
                      .arg = claim->lock};
-    const settings *settings = visitor->settings;
-    update.is_raw = settings->way == UPDATE_GUARD && claim->number % 2 == 1;
-    if (settings->work_us > 0)
-        update.work_ns = (int64_t)roll(visitor, (uint64_t)settings->work_us) * 1000;
-    if (settings->pause_every > 0 && roll(visitor, settings->pause_every) == 0)
-        update.work_ns = (int64_t)(settings->lease_ms + roll(visitor, settings->lease_ms)) * MS_NS;
+    update.is_raw = visitor->settings->way == UPDATE_GUARD && claim->number % 2 == 1;
+    update.work_ns = choose_work_ns(visitor);
     store_update(&visitor->store, &update);
 }
 
 static void hold(visitor *visitor, claim *claim) {
     if (claim->kind == 'g') {
         update_value(visitor, claim);
+    } else if (claim->kind == 'a') {
+        move_money(visitor, claim);
     } else if (is_keeper(visitor) && claim->kind != 'h') {
         int64_t hold_ms = roll(visitor, 4) == 0 ? LONG_HOLD_MS : 50;
         hold_long(visitor, claim, (int64_t)roll(visitor, (uint64_t)hold_ms));

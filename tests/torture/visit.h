@@ -6,6 +6,7 @@
  *   s  ends with the connection of the session, renewed
  *   h  hot, handed on       w  read/write         p  permits, at most PERMITS
  *   g  exclusive, and protects a value in the same Redis (see update.h)
+ *   a  exclusive, two accounts in one step, between which money moves (see transfer.h)
  *   k  exclusive, kept by the session of the process (see crowd.c) */
 #pragma once
 
@@ -32,6 +33,9 @@ void visitor_end(visitor *visitor);
 
 /* One visit: at most about four seconds. */
 void visitor_visit(visitor *visitor);
+
+/* The key of an account, and of its value if is_data. */
+void visit_account_key(char key[KEY_SIZE], char kind, unsigned number, bool is_data);
 
 /* The key of a lock, with a hash tag that the key of its value shares. */
 void visit_key(char key[KEY_SIZE], char kind, unsigned number);

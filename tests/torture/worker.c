@@ -6,6 +6,7 @@
  * settings.h has all words. The worker goes on until SIGTERM, and then ends in good order: every
  * lock is released, and the client is freed. */
 #include "../client/either_form.h"
+#include "transfer.h"
 #include "visit.h"
 
 #include <pthread.h>
@@ -26,8 +27,13 @@ static void end(int number) {
 /* Told in a thread of the client, or of the call. */
 static void on_event(void *arg, dlock_event event, const char *name, dlock_status why) {
     (void)arg;
-    uint32_t number = (uint32_t)strtoul(name + 2, NULL, 10); /* {x12} */
-    uint32_t id = (uint32_t)(unsigned char)name[1] << 16 | number;
+    uint32_t id;
+    unsigned one, two;
+    char kind;
+    if (sscanf(name, "{%c}%u {%*c}%u", &kind, &one, &two) == 3) /* {a}1 {a}2 */
+        id = account_name(kind, one, two);
+    else /* {x12} */
+        id = (uint32_t)(unsigned char)name[1] << 16 | (uint32_t)strtoul(name + 2, NULL, 10);
     if (event == DLOCK_EVENT_SUSPECT || event == DLOCK_EVENT_LOST)
         history_add(RECORD_EVENT, UINT16_MAX, id, (int)why, event, 0);
 }

@@ -68,7 +68,7 @@ static bool build_locked(dlock_client *client, const dlock_client_options *optio
     if (client->deployment == NULL) return false;
     if (options->module == DLOCK_MODULE_NONE) client->deployment->protocol = &plain_protocol;
     const deployment *made = client->deployment;
-    if (made->table == &routed_table && made->protocol->has_module)
+    if (made->table->is_routed && made->protocol->has_module)
         client->deployment->session_ms = session_timeout_ms(client->lock_defaults.lease_ms);
     renewal_init(&client->renewal, client->deployment);
     tracking_init(&client->tracking, client->deployment);

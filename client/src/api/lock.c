@@ -8,6 +8,7 @@
 #include "api/lock.h"
 
 #include "api/options.h"
+#include "deployment/slots.h"
 
 /* As the module. Longer requests than a few MB would be refused by the server. */
 enum { NAMES_MAX = 64, NAMES_BYTES_MAX = 1000 * 1000 };
@@ -49,19 +50,6 @@ static const char *check_several(const dlock_client *client, const char *const *
             if (strcmp(names[i], names[j]) == 0) return "names: the same name is given twice";
     }
     return bytes > NAMES_BYTES_MAX ? "names: all together are longer than 1 MB" : NULL;
-}
-
-/* NULL, or why the locks, whose names have the prefix, are not in one place. */
-static const char *check_slots(const dlock_lock *lock) {
-    const char *name = lock->call.attempt.name;
-    unsigned slot = slot_of_key(name, strlen(name));
-    for (unsigned i = 1; i < lock_name_count(lock); i++) {
-        name = text_behind(name);
-        if (lock->client->deployment->has_slots && slot_of_key(name, strlen(name)) != slot)
-            return "names: they are in different slots of the cluster, which cannot be locked in "
-                   "one step: give them the same hash tag, as in {bank:7}a and {bank:7}b";
-    }
-    return NULL;
 }
 
 static const char *check_names(const dlock_client *client, const char *const *names, size_t count) {
@@ -157,6 +145,8 @@ static dlock_lock *allocate(dlock_client *client, const char *const *names, size
     }
     lock->call.attempt.name = list;
     lock->call.attempt.name_count = (uint8_t)count;
+    lock->has_slots =
+        client->deployment->table == &slots_table && slots_count(&lock->call.attempt) > 1;
     if (owner_size > 0) lock->owner = memcpy(behind, options->owner, owner_size);
     return lock;
 }
@@ -179,10 +169,12 @@ dlock_status dlock_lock_new_all(dlock_lock **out, dlock_client *client, const ch
     if (lock == NULL) return error_set(DLOCK_NO_MEMORY, "");
     init_call(lock, &options);
     init_lease(lock, &options);
-    wrong = check_slots(lock);
-    if (wrong != NULL) {
+    if (lock->has_slots && options.session) {
         dlock_lock_free(lock);
-        return error_set(DLOCK_INVALID, wrong);
+        return error_set(DLOCK_INVALID,
+                         "session: the names are in different slots of the cluster, and a session "
+                         "is at one server: give them the same hash tag, as in {bank:7}a and "
+                         "{bank:7}b");
     }
     /* Else the first acquire that goes out does that. A handler may grant an acquire by itself. */
     bool is_kept =

@@ -35,6 +35,7 @@ struct dlock_lock {
     int depth;
     bool is_loss_seen;       /* a call of this acquisition has returned DLOCK_LOST */
     bool is_deepening;       /* extend: of an acquire of a lock that is held already */
+    bool has_slots;          /* the names are in several slots of a cluster */
     bool is_served;          /* granted by the service, not by a handler: the service knows it */
     atomic_bool is_canceled; /* set by any thread, and by signal handlers */
     int64_t local_us, remote_us; /* dlock_timings of the last acquire, these four */

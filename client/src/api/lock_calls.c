@@ -129,14 +129,15 @@ static bool pause_renewal(dlock_lock *lock) {
 }
 
 /* With the usual lease and renewals the lock lasts as long as the session. With others the lease
- * counts as well, and is extended. */
+ * counts as well, and is extended. Names in several slots are at several servers, as a rule: such a
+ * lock has no tie. */
 static void plan_tie(dlock_lock *lock) {
     const lease_rule *rule = &lock->lease.rule;
     attempt_terms *terms = &lock->call.attempt.terms;
     bool is_usual = rule->lease_ms == lock->client->deployment->session_ms &&
                     rule->renew_every_ms == rule->lease_ms / 3;
     terms->tie = NULL;
-    if (lock->kept == NULL) return;
+    if (lock->kept == NULL || lock->has_slots) return;
     lock->kept->tie.is_lost = lock->kept->tie.is_forgotten = false;
     lock->kept->tie.is_endless = is_usual && rule->max_hold_ms == 0 && terms->min_replicas == 0;
     if (lock->kept->tie.is_endless || lock->kept->tie.is_momentary) terms->tie = &lock->kept->tie;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* scope.c - a lock that is released on every way out; re-entrant for a thread and a name.
+/* scope.c - a lock that is released on every way out; re-entrant for a thread and its names.
  *
- *   begin   the thread has a scope of the name already: one level more of that handle, without a
- *           request (with one, if a longer lease is asked for). Else a handle of its own
+ *   begin   the thread has a scope with all of the names already: one level more of that handle,
+ *           without a request (with one, if a longer lease is asked for). With some of the names,
+ *           but not all: refused, as the thread would wait for itself. Else a handle of its own
  *   end     one level less; the handle is freed with its last scope
  *
  * The handles of open scopes are in a table of the client, under the mutex of the loop. Threads are
@@ -25,23 +26,48 @@ typedef struct scopes {
     int levels; /* of these, scopes that have got the lock */
 } scopes;
 
+/* The names that a scope asks for, without the prefix. */
+typedef struct scope_names {
+    const char *const *names;
+    size_t count;
+} scope_names;
+
 /* -- the table */
 
-static list *find_bucket(dlock_client *client, const char *name) {
-    return &client->scopes[(text_hash(name) + thread_number()) % CLIENT_SCOPE_BUCKETS];
+static list *find_bucket(dlock_client *client) {
+    return &client->scopes[thread_number() % CLIENT_SCOPE_BUCKETS];
 }
 
-/* The handle by which the thread holds this name (without the prefix); NULL: none. */
-static dlock_lock *find_scoped(dlock_client *client, const char *name) {
-    const list *bucket = find_bucket(client, name);
-    size_t prefix_length = strlen(client->prefix);
+static bool has_name(const dlock_lock *lock, const char *name) {
+    size_t prefix_length = strlen(lock->client->prefix);
+    const char *each = lock->call.attempt.name;
+    for (unsigned i = 0; i < lock_name_count(lock); i++, each = text_behind(each))
+        if (strcmp(each + prefix_length, name) == 0) return true;
+    return false;
+}
+
+static size_t count_common(const dlock_lock *lock, const scope_names *wanted) {
+    size_t count = 0;
+    for (size_t i = 0; i < wanted->count; i++)
+        if (wanted->names[i] != NULL && has_name(lock, wanted->names[i])) count++;
+    return count;
+}
+
+/* The handle by which the thread holds all of the names; NULL: none. is_partly: the thread holds
+ * some of them, or all by several handles. */
+static dlock_lock *find_scoped(dlock_client *client, const scope_names *wanted, bool *is_partly) {
     dlock_lock *found = NULL;
+    *is_partly = false;
     loop_lock(client->loop);
-    list_each(scopes, each, bucket, node) {
+    list_each(scopes, each, find_bucket(client), node) {
         /* A handle that is being released does not count: a handler may begin a scope then. */
         bool is_mine =
             each->thread == thread_number() && dlock_get_state(each->lock) != DLOCK_STATE_FREE;
-        if (is_mine && strcmp(each->lock->name + prefix_length, name) == 0) found = each->lock;
+        size_t common = is_mine ? count_common(each->lock, wanted) : 0;
+        if (common == wanted->count)
+            found = each->lock;
+        else if (common > 0)
+            *is_partly = true;
     }
     loop_unlock(client->loop);
     return found;
@@ -49,7 +75,7 @@ static dlock_lock *find_scoped(dlock_client *client, const char *name) {
 
 /* With one scope, which gets the lock: on_event may begin a nested one before the acquire returns.
  * False: no memory. */
-static bool add_scopes(dlock_lock *lock, const char *name) {
+static bool add_scopes(dlock_lock *lock) {
     scopes *scopes = lock->scopes = calloc(1, sizeof(*scopes));
     if (scopes == NULL) return false;
     scopes->lock = lock;
@@ -58,7 +84,7 @@ static bool add_scopes(dlock_lock *lock, const char *name) {
     scopes->count = 1;
     scopes->levels = 1;
     loop_lock(lock->client->loop);
-    list_append(find_bucket(lock->client, name), &scopes->node);
+    list_append(find_bucket(lock->client), &scopes->node);
     loop_unlock(lock->client->loop);
     return true;
 }
@@ -72,11 +98,11 @@ static void remove_and_free(dlock_lock *lock) {
     free(scopes);
 }
 
-static dlock_status begin_first(dlock_lock **out, dlock_client *client, const char *name,
+static dlock_status begin_first(dlock_lock **out, dlock_client *client, const scope_names *wanted,
                                 int64_t wait_ms, const dlock_lock_options *options) {
-    dlock_status status = dlock_lock_new(out, client, name, options);
+    dlock_status status = dlock_lock_new_all(out, client, wanted->names, wanted->count, options);
     if (status != DLOCK_OK) return status;
-    if (!add_scopes(*out, name)) {
+    if (!add_scopes(*out)) {
         dlock_lock_free(*out);
         *out = NULL;
         return error_set(DLOCK_NO_MEMORY, "");
@@ -118,10 +144,22 @@ static dlock_status begin_nested(dlock_lock *outer, int64_t wait_ms,
 
 dlock_scope dlock_scope_begin(dlock_client *client, const char *name, int64_t wait_ms,
                               const dlock_lock_options *options) {
+    return dlock_scope_begin_all(client, &name, 1, wait_ms, options);
+}
+
+dlock_scope dlock_scope_begin_all(dlock_client *client, const char *const *names, size_t count,
+                                  int64_t wait_ms, const dlock_lock_options *options) {
     dlock_scope scope = {.lock = NULL};
-    if (client != NULL && name != NULL) scope.lock = find_scoped(client, name);
-    scope.got = scope.lock != NULL ? begin_nested(scope.lock, wait_ms, options)
-                                   : begin_first(&scope.lock, client, name, wait_ms, options);
+    scope_names wanted = {.names = names, .count = names == NULL ? 0 : count};
+    bool is_partly = false;
+    if (client != NULL && wanted.count > 0) scope.lock = find_scoped(client, &wanted, &is_partly);
+    if (scope.lock != NULL)
+        scope.got = begin_nested(scope.lock, wait_ms, options);
+    else if (is_partly)
+        scope.got = error_set(DLOCK_INVALID, "names: the thread holds some of them, by an outer "
+                                             "scope without the rest, and would wait for itself");
+    else
+        scope.got = begin_first(&scope.lock, client, &wanted, wait_ms, options);
     return scope;
 }
 
@@ -146,9 +184,18 @@ dlock_status dlock_scope_end(dlock_scope *scope) {
     return scope->got;
 }
 
-dlock_status dlock_scope_run(dlock_client *client, const char *name, int64_t wait_ms,
-                             const dlock_lock_options *options, dlock_body body, void *arg) {
-    dlock_scope scope = dlock_scope_begin(client, name, wait_ms, options);
+static dlock_status run_body(dlock_scope scope, dlock_body body, void *arg) {
     body(scope.lock, scope.got, arg);
     return dlock_scope_end(&scope);
+}
+
+dlock_status dlock_scope_run(dlock_client *client, const char *name, int64_t wait_ms,
+                             const dlock_lock_options *options, dlock_body body, void *arg) {
+    return run_body(dlock_scope_begin(client, name, wait_ms, options), body, arg);
+}
+
+dlock_status dlock_scope_run_all(dlock_client *client, const char *const *names, size_t count,
+                                 int64_t wait_ms, const dlock_lock_options *options,
+                                 dlock_body body, void *arg) {
+    return run_body(dlock_scope_begin_all(client, names, count, wait_ms, options), body, arg);
 }

@@ -12,7 +12,7 @@
  *
  * Invariant: the seeds have the first places. The other nodes have a slot, or were named since the
  * last map was read. */
-#include "deployment/router.h"
+#include "deployment/slots.h"
 
 enum { PAUSE_MS = 100, ASKED_AT_ONCE = 3 };
 
@@ -185,7 +185,7 @@ deployment *cluster_new(const topology *topology, const server_options *options)
     cluster_router *cluster = calloc(1, sizeof(*cluster));
     if (cluster == NULL) return NULL;
     router_init(&cluster->base, &table, options);
-    cluster->base.base.has_slots = true;
+    cluster->base.base.table = &slots_table;
     cluster->login = topology->servers[0];
     memset(cluster->owners, 0xff, sizeof(cluster->owners)); /* NO_NODE */
     cluster->seed_count = cluster->node_end = topology->count;

@@ -21,7 +21,8 @@ void deployment_init(deployment *deployment, const deployment_table *table,
 }
 
 bool attempt_prepare(attempt *attempt, const deployment *deployment) {
-    size_t size = deployment->table->run_size;
+    const deployment_table *table = deployment->table;
+    size_t size = table->size_run != NULL ? table->size_run(attempt) : table->run_size;
     attempt->prepared.protocol = deployment->protocol;
     if (attempt->prepared.run == NULL && size > 0) attempt->prepared.run = calloc(1, size);
     return attempt->prepared.run != NULL || size == 0;

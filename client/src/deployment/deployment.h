@@ -2,6 +2,7 @@
 /* deployment.h - where locks are kept, and how one attempt to take, extend or release one is made.
  *
  *   routed    one server decides: single, Sentinel's master, or the node of a cluster (router.h)
+ *   slots     a cluster, and names in several slots: a part for each slot, which is routed
  *   redlock   several independent servers; a majority decides
  *   custom    a program's own store (dlock_spi.h)
  *
@@ -109,7 +110,10 @@ typedef struct deployment_table {
     void (*list_servers)(deployment *deployment, int64_t limit_us, server_list *list);
     void (*free)(deployment *deployment);
     size_t run_size; /* memory for an attempt under way */
+    /* NULL: as above. Else: the memory depends on the names. */
+    size_t (*size_run)(const attempt *attempt);
     bool has_replicas;
+    bool is_routed; /* the deployment is a router (router.h) */
     /* NULL: commands can be run under a lock; else why not, for people. */
     const char *guarded_error;
 } deployment_table;
@@ -130,7 +134,6 @@ struct deployment {
     uint32_t session_ms; /* the timeout of sessions; 0: the servers have none */
     bool can_wait;       /* an acquire can wait in the server */
     bool can_share;      /* a lock can have shared holders */
-    bool has_slots;      /* the names of one command have to be in one slot of a cluster */
     withdrawals withdrawals;
     struct session_life *lives;    /* of sessions, in use or not (life.h) */
     atomic_uint_least64_t renewed; /* extensions in the background, and heartbeats for each lock */

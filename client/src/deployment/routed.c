@@ -181,7 +181,8 @@ static void read_lock_reply(routed_run *run, const reply *reply, verdict *verdic
         read_release(run, reply, verdict);
     else
         read_holder_reply(verdict, reply);
-    run->is_granted = verdict->status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR;
+    run->is_granted = (verdict->status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR) ||
+                      (is_acquire && reply_begins_with(reply, TOKEN_HOLDS_SOME));
     run->is_no_script = verdict->is_no_script;
     run->is_no_session = verdict->is_no_session;
     run->is_run_refused = verdict->is_run_refused;
@@ -726,4 +727,5 @@ const deployment_table routed_table = {.start = start_run,
                                        .list_servers = router_list,
                                        .free = router_free,
                                        .run_size = sizeof(routed_run),
-                                       .has_replicas = true};
+                                       .has_replicas = true,
+                                       .is_routed = true};

@@ -203,8 +203,8 @@ static void on_tracked_due(loop_timer *timer) {
 }
 
 void tracking_init(tracking *tracking, deployment *deployment) {
-    bool is_routed = deployment->table == &routed_table;
-    if (is_routed && deployment->protocol->has_module) tracking->router = (router *)deployment;
+    if (deployment->table->is_routed && deployment->protocol->has_module)
+        tracking->router = (router *)deployment;
 }
 
 void tracking_add(tracking *tracking, tracked_name *tracked, int64_t delay_ms) {

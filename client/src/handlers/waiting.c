@@ -208,11 +208,19 @@ static bool take_grant(const waiting *waiting, call *call) {
     return false;
 }
 
+/* The token may hold some of several names, but not all. */
+static void give_up_token(const waiting *waiting, call *call) {
+    withdraw(waiting, call);
+    token_vary(call->pub.token);
+}
+
 /* Unless extended, the lease counts from the acquire. A store may extend by less. */
 static bool settle_confirm(const waiting *waiting, call *call) {
     const attempt *attempt = &call->attempt;
-    if (attempt->status == DLOCK_LOST)
+    if (attempt->status == DLOCK_LOST) {
+        if (attempt_has_several(attempt)) give_up_token(waiting, call);
         return judge_failure(waiting, call, DLOCK_BUSY, false, attempt->cause);
+    }
     int64_t end_us = validity_end_us(call->pub.asked_us, call->pub.lease_ms);
     if (attempt->status == DLOCK_OK &&
         validity_end_us(attempt->asked_us, attempt->lease_ms) > end_us) {

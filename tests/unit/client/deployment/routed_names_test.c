@@ -115,6 +115,24 @@ TEST(a_wait_that_is_given_up_is_withdrawn_with_all_names) {
     end_stage();
 }
 
+TEST(a_token_that_holds_some_of_the_names_is_withdrawn_and_another_one_is_used) {
+    begin_several();
+    stage.attempt.is_in_doubt = true; /* an earlier acquire with the token */
+    start_acquire(WAIT_MS);
+    CHECK_HEARD(0, ACQUIRE_ALL);
+    say(0, "$-1\r\n");
+    open_session(1);
+    CHECK_HEARD(0, ACQUIRE_ALL " WAIT 5000 VIA ID");
+    say(0, "-ERR token holds some of these locks, and cannot wait for the others: release\r\n");
+    CHECK_DONE(DLOCK_REFUSED, true);
+    settle();
+    CHECK_HEARD(0, RELEASE_ALL);
+    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_TEXT(stage.token, TOKEN "~2");
+    say(0, ":1\r\n");
+    end_stage();
+}
+
 TEST(the_loss_of_any_name_is_noted) {
     begin_several();
     stage.tie.is_endless = true;

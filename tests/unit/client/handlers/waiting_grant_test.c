@@ -64,6 +64,21 @@ TEST(a_grant_that_was_lost_when_extended_is_asked_for_again) {
     CHECK_EQUAL(after_start_us(call->pub.asked_us), 25 * SECOND);
 }
 
+TEST(of_several_names_some_may_be_held_although_the_grant_was_lost) {
+    call *call = begin(SCRIPT(slowly(granted, 25 * SECOND), granted), 60000);
+    call->attempt.name_count = 2;
+    world.extend = SCRIPT(lost);
+    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+    CHECK_EQUAL(fake.withdrawn, 1);
+    CHECK(is_text(fake.withdrawn_token, "token"));
+    CHECK(is_text(world.acquire.seen[1].token, "token~2"));
+    call = begin(SCRIPT(slowly(granted, 60 * SECOND), granted), 60000);
+    call->attempt.name_count = 2;
+    world.extend = SCRIPT(lost);
+    CHECK_EQUAL(run(call, &parked), DLOCK_TIMEOUT);
+    CHECK_EQUAL(fake.withdrawn, 1);
+}
+
 TEST(a_grant_that_was_lost_at_the_end_is_a_timeout) {
     call *call = begin(SCRIPT(slowly(granted, 60 * SECOND), granted), 60000);
     world.extend = SCRIPT(lost);
