@@ -145,10 +145,12 @@ static dlock_lock *allocate(dlock_client *client, const char *const *names, size
     }
     lock->call.attempt.name = list;
     lock->call.attempt.name_count = (uint8_t)count;
-    lock->has_slots =
-        client->deployment->table == &slots_table && slots_count(&lock->call.attempt) > 1;
     if (owner_size > 0) lock->owner = memcpy(behind, options->owner, owner_size);
     return lock;
+}
+
+bool lock_has_slots(const dlock_lock *lock) {
+    return lock->client->deployment->table == &slots_table && slots_count(&lock->call.attempt) > 1;
 }
 
 dlock_status dlock_lock_new(dlock_lock **out, dlock_client *client, const char *name,
@@ -169,7 +171,7 @@ dlock_status dlock_lock_new_all(dlock_lock **out, dlock_client *client, const ch
     if (lock == NULL) return error_set(DLOCK_NO_MEMORY, "");
     init_call(lock, &options);
     init_lease(lock, &options);
-    if (lock->has_slots && options.session) {
+    if (options.session && lock_has_slots(lock)) {
         dlock_lock_free(lock);
         return error_set(DLOCK_INVALID,
                          "session: the names are in different slots of the cluster, and a session "

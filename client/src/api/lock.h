@@ -35,7 +35,6 @@ struct dlock_lock {
     int depth;
     bool is_loss_seen;       /* a call of this acquisition has returned DLOCK_LOST */
     bool is_deepening;       /* extend: of an acquire of a lock that is held already */
-    bool has_slots;          /* the names are in several slots of a cluster */
     bool is_served;          /* granted by the service, not by a handler: the service knows it */
     atomic_bool is_canceled; /* set by any thread, and by signal handlers */
     int64_t local_us, remote_us; /* dlock_timings of the last acquire, these four */
@@ -55,6 +54,9 @@ struct dlock_lock {
 static inline bool lock_is_session(const dlock_lock *lock) {
     return lock->kept != NULL && lock->kept->tie.is_momentary;
 }
+
+/* Are the names in several slots of a cluster? */
+bool lock_has_slots(const dlock_lock *lock);
 
 /* A guarded command goes past the handlers of the program. */
 static inline const chain *lock_chain(const dlock_lock *lock) {

@@ -137,7 +137,7 @@ static void plan_tie(dlock_lock *lock) {
     bool is_usual = rule->lease_ms == lock->client->deployment->session_ms &&
                     rule->renew_every_ms == rule->lease_ms / 3;
     terms->tie = NULL;
-    if (lock->kept == NULL || lock->has_slots) return;
+    if (lock->kept == NULL || lock_has_slots(lock)) return;
     lock->kept->tie.is_lost = lock->kept->tie.is_forgotten = false;
     lock->kept->tie.is_endless = is_usual && rule->max_hold_ms == 0 && terms->min_replicas == 0;
     if (lock->kept->tie.is_endless || lock->kept->tie.is_momentary) terms->tie = &lock->kept->tie;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* deadline.h - deadlines: points in time, in microseconds of one clock; how long a lease is certain;
+/* deadline.h - deadlines: points in time, in microseconds of one clock; how long a lease is sure;
  * and the pause after an attempt that failed. Pure. */
 #pragma once
 #include <stdint.h>
