@@ -30,6 +30,11 @@ IN_DOUBT, REFUSED, DONE = 2, 1, 0
 SHOWN = 20  # violations of one kind
 
 
+def is_odd(name):
+    """So are accounts: every lock of such a name would have to be acknowledged."""
+    return name & 1 or chr(name >> 16) == ACCOUNTS
+
+
 @dataclasses.dataclass
 class Rules:
     """What is promised in a scenario. unsafe_kinds: kinds of locks that may be held twice there;
@@ -48,12 +53,10 @@ class Rules:
     bounds: Bounds = dataclasses.field(default_factory=Bounds)
 
     def is_exclusive_promised(self, name):
-        """Of accounts, every lock of the name would have to be acknowledged."""
-        is_unsafe = self.unsafe_odd and (name & 1 or chr(name >> 16) == ACCOUNTS)
-        return chr(name >> 16) not in self.unsafe_kinds and not is_unsafe
+        return chr(name >> 16) not in self.unsafe_kinds and not (self.unsafe_odd and is_odd(name))
 
     def are_fences_promised(self, name):
-        return self.has_fences and not (self.unsafe_odd_fences and name & 1)
+        return self.has_fences and not (self.unsafe_odd_fences and is_odd(name))
 
 
 @dataclasses.dataclass
