@@ -253,7 +253,7 @@ test-unit test-module test-client test-cli: ## run a part of make test
 PART_test-cli := tool
 
 .PHONY: test-all
-test-all: ## run every test: all servers, forms and sanitizers, models, fuzzing: 19 minutes
+test-all: ## run every test: all servers, forms and sanitizers, models, fuzzing: 17 minutes
 	@scripts/bootstrap test-all
 	@scripts/run-tests --all
 
@@ -278,9 +278,10 @@ build/tests/clock.so: tests/support/clock.c
 	@mkdir -p $(@D)
 	$(CC) -shared -fPIC -O2 -o $@ $<
 
-# What "make test" needs of a build with sanitizers.
+# What tests of the module and the library need of a build with sanitizers.
 .PHONY: test-build-sanitized
-test-build-sanitized: $(UNIT_TESTS) $(OUT)/dlock.so $(OUT)/libdlock.so $(OUT)/plain_malloc.so
+test-build-sanitized: $(UNIT_TESTS) $(OUT)/dlock.so $(OUT)/dlock_selftest.so $(OUT)/libdlock.so \
+    $(OUT)/plain_malloc.so
 
 $(OUT)/plain_malloc.so: tests/support/plain_malloc.c $(BUILT_BY)
 	@mkdir -p $(@D)
