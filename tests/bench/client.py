@@ -158,7 +158,7 @@ def _measure_waits(progress):
     dead = measure(free_port(), "DLOCK_UNREACHABLE")
     progress(f"waits, {tries} at a silent server")
     with Silent() as port:
-        silent = measure(port, "DLOCK_IN_DOUBT")
+        silent = measure(port, "DLOCK_IN_DOUBT,DLOCK_UNREACHABLE")
     progress(f"waits, {tries} for a lock that is held")
     server = ways.DLOCK.server(wrapper=driver.pinned_to(0)).start()
     try:
