@@ -14,7 +14,7 @@ import time
 
 import redis
 
-from faults import ServerFaults
+from faults import ServerFaults, add_client_faults
 from scenarios import DURABLE, Crowd, Scenario, Single
 from support import cluster as clusters
 from support import sentinel as sentinels
@@ -93,10 +93,7 @@ class Sentinel(Scenario):
 
     def add_faults(self, injector):
         self.injector = injector
-        for server in self.servers:
-            faults = ServerFaults(injector, server)
-            injector.add(faults.kill_client, 0.06)
-            injector.add(faults.unblock_client, 0.06)
+        add_client_faults(injector, self.servers)
         injector.add(self.fail_over, 1.0, may_fail=False)
 
     def fail_over(self, dice):

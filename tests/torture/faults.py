@@ -216,3 +216,11 @@ class ServerFaults:
         """Within an hour of the true time."""
         with self.injector.noted("step of the wall clock", self.server.port):
             self.server.clock.set_ahead(dice.uniform(-3600, 3600))
+
+
+def add_client_faults(injector, servers):
+    """At each of the servers, now and then: a client is killed, or unblocked."""
+    for server in servers:
+        faults = ServerFaults(injector, server)
+        injector.add(faults.kill_client, 0.06)
+        injector.add(faults.unblock_client, 0.06)

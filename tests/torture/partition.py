@@ -21,7 +21,7 @@ import time
 import redis
 
 from deployments import Cluster, Sentinel, surely
-from faults import ServerFaults, now_ns, span
+from faults import add_client_faults, now_ns, span
 from scenarios import DURABLE
 from support import cluster as clusters
 from support import sentinel as sentinels
@@ -169,10 +169,7 @@ class Partition(Sentinel):
 
     def add_faults(self, injector):
         self.injector = injector
-        for server in self.servers:
-            faults = ServerFaults(injector, server)
-            injector.add(faults.kill_client, 0.06)
-            injector.add(faults.unblock_client, 0.06)
+        add_client_faults(injector, self.servers)
         injector.add(self.cut_off, 0.3, may_fail=False)
 
     def cut_off(self, dice):
