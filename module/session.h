@@ -31,8 +31,7 @@ typedef struct session {
     int64_t born; /* number of this life; 0: anonymous */
     int64_t timeout_ms;
     int64_t end_us; /* end of the session unless it is heard of before */
-    uint64_t
-        overdue; /* number of the run in which sessions_run_due() found its time over; 0: none */
+    uint64_t overdue;            /* run of sessions_run_due() that found its time over; 0: none */
     int64_t away_us;             /* since when it is away; only for AWAY */
     uint64_t client;             /* its connection; 0: none */
     uint32_t absences;           /* how often it has gone away; never 0 after the first time */
@@ -59,6 +58,11 @@ typedef struct session {
 
 static inline bool session_is_present(const session *session) {
     return session->state == SESSION_PRESENT;
+}
+
+/* A session whose time is over gets nothing more, unless it is heard of in the last moment. */
+static inline bool session_gets_grants(const session *session) {
+    return session_is_present(session) && session->overdue == 0;
 }
 
 #endif

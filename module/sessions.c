@@ -18,7 +18,7 @@
 #include <string.h>
 
 /* How long a session goes on at a time while the server may hold its heartbeats up. */
-enum { PAUSED_US = 10000 };
+enum { PATIENCE_US = 10000 };
 
 typedef struct tie {
     list_node node; /* in a list of the session */
@@ -166,9 +166,9 @@ void sessions_hear(session *session, uint64_t client, int64_t now_us) {
     if (session->state == SESSION_AWAY) {
         session->state = SESSION_PRESENT;
         sessions_count.away--;
-        if (!list_is_empty(&session->aside) || !list_is_empty(&session->armed))
-            sessions_need_work(session);
     }
+    if (!list_is_empty(&session->aside) || !list_is_empty(&session->armed))
+        sessions_need_work(session);
     session->end_us = now_us + session->timeout_ms * 1000;
     session->overdue = 0;
     set_due(session, now_us + session->timeout_ms * 1000 / 3);
@@ -259,13 +259,17 @@ void sessions_forget_all(void) {
  *
  *   CLIENT PAUSE      holds heartbeats up, and the session goes on as long
  *   a long command    kept the server from reading; so a session ends in the next turn of the event
- *                     loop at the earliest, after the server has read from all connections */
+ *                     loop at the earliest, after the server has read from all connections
+ *
+ * Until then it keeps its holds. */
 static void end_or_wait(session *session, int64_t now_us) {
     if (server_is_frozen()) {
-        session->end_us = now_us + PAUSED_US;
+        session->overdue = 0;
+        session->end_us = now_us + PATIENCE_US;
         set_due(session, session->end_us);
     } else if (session->overdue == 0) {
         session->overdue = last_run;
+        session->end_us = now_us + PATIENCE_US;
         set_due(session, now_us); /* behind all others that are due */
     } else {
         stats_count(STATS_SESSION_TIMEOUTS);
@@ -280,7 +284,7 @@ bool sessions_run_due(int64_t until_us) {
         if (first->due.key > now_us) return true;
         if (now_us >= until_us || first->overdue == last_run) return false;
         if (mailbox_has_answered_enough()) return false;
-        if (now_us >= first->end_us) {
+        if (first->overdue != 0 || now_us >= first->end_us) {
             end_or_wait(first, now_us);
         } else {
             mailbox_answer(first);
@@ -387,23 +391,28 @@ void sessions_lose(lease_ref hold, int db, RedisModuleString *name, lock_token t
     if (why == NULL) sessions_need_work(owner);
 }
 
+/* An end of its own that the hold has while its session lives. */
+static int64_t own_end(const tie *tie, int64_t end_us) {
+    const session *owner = tie->owner;
+    if (owner->state != SESSION_AWAY || tie->grace_ms == LOCK_NO_GRACE) return end_us;
+    int64_t grace_us = owner->away_us + tie->grace_ms * INT64_C(1000);
+    return grace_us < end_us ? grace_us : end_us;
+}
+
 int64_t sessions_hold_end(const void *opaque, int64_t end_us) {
     const tie *tie = opaque;
     const session *owner = tie->owner;
     if (owner->born == 0) return end_us;
     if (owner->state == SESSION_ENDED && !owner->is_forgotten) return 0;
-    int64_t session_us = owner->end_us;
-    if (owner->state == SESSION_AWAY && tie->grace_ms != LOCK_NO_GRACE &&
-        owner->away_us + tie->grace_ms * INT64_C(1000) < session_us)
-        session_us = owner->away_us + tie->grace_ms * INT64_C(1000);
-    return session_us < end_us ? session_us : end_us;
+    end_us = own_end(tie, end_us);
+    return owner->end_us < end_us ? owner->end_us : end_us;
 }
 
 void sessions_extend(lease_ref hold, int64_t end_us) {
     tie *found = find_tie(hold);
     if (found == NULL || found->owner->born == 0 || end_us <= found->end_us) return;
     found->end_us = end_us;
-    leases_set_end(hold, found->armed == 0 ? end_us : sessions_hold_end(found, end_us));
+    leases_set_end(hold, found->armed == 0 ? end_us : own_end(found, end_us));
 }
 
 bool sessions_has_limit(lease_ref hold) {
@@ -431,7 +440,7 @@ bool sessions_move_graced(session *session) {
     list_remove(list_of(moved), &moved->node);
     moved->armed = is_away ? session->absences : 0;
     list_append(list_of(moved), &moved->node);
-    leases_set_end(moved->hold, is_away ? sessions_hold_end(moved, moved->end_us) : moved->end_us);
+    leases_set_end(moved->hold, own_end(moved, moved->end_us));
     return true;
 }
 
