@@ -6,8 +6,9 @@ that are marked "alone" need the processor for themselves: they run after all ot
 time. What has to be built is built meanwhile, and a job begins when its build is done.
 
 Nothing is repeated: a failure is a failure. A test has 60 seconds (tests/pytest.ini), a program
-too. The output of a job is shown if it fails. Each job has a line; at the end, each part has one,
-and each test that failed. An interrupt ends the jobs, and they end their servers.
+too: SLOWER times as long here, where jobs share the processors. The output of a job is shown if it
+fails. Each job has a line; at the end, each part has one, and each test that failed, with its
+reason. An interrupt ends the jobs, and they end their servers.
 """
 
 import argparse
@@ -29,13 +30,14 @@ from test_parts import ROOT
 DURATIONS = ROOT / "tests/durations"
 MARKS = {mark: f"pytest.mark.{mark}" for mark in ("alone", "long")}
 PATIENCE_S = 30  # for jobs that are told to end
-PROGRAM_LIMIT_S = 60
-JOB_LIMIT_S = 600  # if the limit of a test fails, as when a call of the library never returns
+SLOWER = 4  # as so many jobs run at a time for each processor
+PROGRAM_LIMIT_S = 60 * SLOWER
+JOB_LIMIT_S = 1800  # if the limit of a test fails, as when a call of the library never returns
 SHARED_S = 10  # short files share a job of this length
 UNKNOWN_S = 3  # for a file of which tests/durations says nothing
 NO_TESTS = 5  # as pytest exits
 COUNT = re.compile(r"(\d+) (passed|failed|error|skipped|xfailed|xpassed)")
-FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/\S+)", re.M)
+FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/.{1,400})", re.M)  # and the reason
 DURATION = re.compile(r"^([\d.]+)s \w+ +(\S+?\.py)::", re.M)
 
 HELP = """\
@@ -73,7 +75,8 @@ class Job:
     def start(self):
         self.folder.mkdir()
         self.begin = time.monotonic()
-        env = {**os.environ, "DLOCK_FIGURES": str(self.folder / "figures"), **self.env}
+        env = {**os.environ, "DLOCK_FIGURES": str(self.folder / "figures"),
+               "DLOCK_TEST_SLOWER": str(SLOWER), **self.env}
         for name in "MAKEFLAGS", "MFLAGS", "MAKELEVEL":
             env.pop(name, None)
         with open(self.folder / "output", "wb") as output:

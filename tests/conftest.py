@@ -1,5 +1,6 @@
 """Fixtures: every test gets servers of its own and leaves none behind."""
 
+import os
 import pathlib
 import sys
 
@@ -80,15 +81,21 @@ def stream(server):
     stream.close()
 
 
-def pytest_collection_modifyitems(items):
-    """Our marks have a reason. limit(seconds, reason) is pytest-timeout's mark and that."""
+def pytest_collection_modifyitems(config, items):
+    """Our marks have a reason. limit(seconds, reason) is pytest-timeout's mark and that. Every
+    limit is that of a test by itself: run-tests, which runs many at a time, tells how many times
+    slower that may be."""
+    times = int(os.environ.get("DLOCK_TEST_SLOWER", 1))
     for item in items:
+        seconds = float(config.getini("timeout")) if times > 1 else None
         for mark in item.iter_markers():
             if mark.name in ("alone", "long", "limit"):
                 reason = mark.args[-1] if mark.args else None
                 assert isinstance(reason, str), f"{item.nodeid}: {mark.name} has no reason"
             if mark.name == "limit":
-                item.add_marker(pytest.mark.timeout(mark.args[0]))
+                seconds = mark.args[0]
+        if seconds is not None:
+            item.add_marker(pytest.mark.timeout(seconds * times))
 
 
 def pytest_terminal_summary(terminalreporter):

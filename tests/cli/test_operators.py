@@ -392,7 +392,7 @@ def test_the_password_of_sentinels_is_not_shown(tool, lock, server, client):
     shown = pathlib.Path(f"/proc/{process.pid}/cmdline").read_bytes()
     assert b"secret" not in shown and b"env" in shown
     lock.release("alice")
-    out, _ = process.communicate(timeout=50)
+    out, _ = process.communicate(timeout=300)
     assert process.returncode == 0 and "secret" not in out
     assert f"DLOCK_URL=redis+sentinel://127.0.0.1:{sentinel.port}/locks\n" in out
     sentinel.close()

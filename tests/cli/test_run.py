@@ -111,7 +111,7 @@ def test_signals_are_those_of_the_caller(tool):
 def test_without_stdin_stdout_and_stderr(tool):
     for closed in "<&-", "<&- >&- 2>&-", ">&-":
         words = ["sh", "-c", f"exec {TOOL} run lock -- sh -c 'exit 7' {closed}"]
-        assert subprocess.run(words, env=tool.env, timeout=50).returncode == 7
+        assert subprocess.run(words, env=tool.env, timeout=300).returncode == 7
 
 
 def test_a_run_costs_three_commands(make_tool, start_server):
@@ -322,7 +322,7 @@ def test_the_lock_ended_unnoticed_before_the_command_did(tool, server, client):
                          stdin=subprocess.PIPE)
     assert process.stdout.readline() == "begun\n"
     client.delete("lock")
-    _, complaints = process.communicate("end\n", timeout=50)
+    _, complaints = process.communicate("end\n", timeout=300)
     assert process.returncode == LOST
     assert "before the command did" in complaints
 
@@ -346,7 +346,7 @@ def test_a_server_that_comes_back_in_time_is_not_noticed(tool, server):
     with stopped(server):
         time.sleep(3)  # a renewal is due after 2.5 s
     wait_for_extensions(server.observer, 1)
-    assert process.communicate("end\n", timeout=50) == ("", "") and process.returncode == 0
+    assert process.communicate("end\n", timeout=300) == ("", "") and process.returncode == 0
 
 
 # -- one of the two processes ends or stops --------------------------------------------------------

@@ -17,7 +17,7 @@ def test_each_change_is_a_line(tool, lock):
     assert re.fullmatch(f"{WHEN} held alice fence {fence}\n", process.stdout.readline())
     lock.client.delete("lock")
     assert re.fullmatch(f"{WHEN} free\n", process.stdout.readline())
-    assert process.communicate(timeout=60) == ("", "")
+    assert process.communicate(timeout=300) == ("", "")
     assert process.returncode == 0
 
 

@@ -183,7 +183,7 @@ def wait_for_attempts(client):
 
 
 def outcome(process):
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=300)
     return process.returncode, out
 
 

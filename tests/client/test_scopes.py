@@ -19,7 +19,7 @@ CASES = [(program, case) for program in ("scopes", "reentry") for case in
 def test_the_lock_is_given_back_and_the_body_is_told(server, client, program, case):
     url = f"redis://127.0.0.1:{server.port}"
     done = subprocess.run([BUILD / f"tests/client/{program}", url, case],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "")
     assert client.dbsize() == 0
 

@@ -131,7 +131,7 @@ def test_the_lines_of_python(server):
 
 
 def test_the_demo_ends_well():
-    subprocess.run([ROOT / "scripts/demo"], check=True, stdout=subprocess.DEVNULL, timeout=60)
+    subprocess.run([ROOT / "scripts/demo"], check=True, stdout=subprocess.DEVNULL, timeout=300)
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def typed():
     def run(commands, port):
         done = subprocess.run([ROOT / "scripts/with-server", port, "redis-cli", "-p", port],
                               input=commands, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, timeout=60)
+                              text=True, timeout=300)
         return done.returncode, done.stdout, done.stderr
 
     return run

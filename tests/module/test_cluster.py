@@ -457,7 +457,7 @@ def by_redis_cli(cluster, slot, target):
         [cli(), "--cluster", "reshard", f"127.0.0.1:{cluster.nodes[0].port}",
          "--cluster-from", cluster.ids[source], "--cluster-to", cluster.ids[target],
          "--cluster-slots", "1", "--cluster-yes"],
-        check=True, capture_output=True, timeout=60)
+        check=True, capture_output=True, timeout=300)
     cluster.owners[slot] = target
     cluster.wait_until_all_know_owner(slot)
 

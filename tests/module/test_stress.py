@@ -617,6 +617,7 @@ def summary(history):
     return f"{claims} claims, {commands} commands, answers {dict(answers)}"
 
 
+@pytest.mark.alone("judges what came first by clocks, which a busy machine reads late")
 @pytest.mark.limit(300, "lasts as long as it is told to, and judges what it has seen")
 def test_under_stress_every_promise_is_kept(server, client, start_replica):
     print(f"DLOCK_SEED={SEED}")
