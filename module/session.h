@@ -30,7 +30,7 @@ typedef struct session {
     session_state state;
     int64_t born; /* number of this life; 0: anonymous */
     int64_t timeout_ms;
-    int64_t end_us; /* end of the session unless it is heard of before */
+    int64_t end_us;              /* end of the session unless it is heard of before */
     uint64_t overdue;            /* run of sessions_run_due() that found its time over; 0: none */
     int64_t away_us;             /* since when it is away; only for AWAY */
     uint64_t client;             /* its connection; 0: none */
