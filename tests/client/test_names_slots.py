@@ -212,9 +212,10 @@ def test_a_part_that_is_deleted_is_told_at_once(connect, cluster, names, told, w
         told.all.clear()
 
 
-@pytest.mark.parametrize("options", [{"renew": 1}, {"renew_every_ms": 50}])
+@pytest.mark.parametrize("options", [{"renew": 1, "lease_ms": 3000},
+                                     {"renew_every_ms": 50, "lease_ms": LEASE_MS}])
 def test_all_parts_are_kept(dlock, names, holders, options):
-    lock = dlock.lock(names, lease_ms=1000, **options)
+    lock = dlock.lock(names, **options)
     assert lock.acquire() == Status.OK
     dlock.wait_for_renewals(8)
     assert holders() == [lock.token] * 3 and lock.state == State.HELD

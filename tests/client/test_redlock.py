@@ -152,7 +152,7 @@ def test_an_acquire_fails_while_too_many_are_dead(connect, servers, wait_ms):
     status, took_ms = lock.timed_acquire(wait_ms)
     assert status == Status.NO_QUORUM
     assert took_ms >= wait_ms
-    assert lock.error.startswith("2 ok, 3 unreachable: 127.0.0.1:")
+    assert "3 unreachable: 127.0.0.1:" in lock.error  # the last of the others may be unanswered
     assert f"127.0.0.1:{servers[0].port}: Connection refused" in lock.error
     wait_until(lambda: tokens(servers[3:]) == [None, None], "nothing to be left")
 
