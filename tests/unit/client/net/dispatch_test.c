@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dispatch_test.c - calls that no thread waits for: how they become ready, when the descriptor is
  * readable, and what a dispatch takes. */
-#include "net/loop_state.h"
 #include "threads_world.h"
 
 #include <poll.h>
