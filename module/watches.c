@@ -233,11 +233,10 @@ static watch *find_watch(const session *session, const watched *lock) {
     return lock == NULL ? NULL : RedisModule_DictGetC(by_pair, pair, sizeof(pair), NULL);
 }
 
-bool watches_add(session *session, int db, RedisModuleString *name) {
+void watches_add(session *session, int db, RedisModuleString *name) {
     watched *lock = find_or_make_lock(db, name);
     watch *made = find_watch(session, lock);
-    bool is_new = made == NULL;
-    if (is_new) {
+    if (made == NULL) {
         made = RedisModule_Calloc(1, sizeof(*made));
         made->event.kind = &watch_kind;
         made->owner = session;
@@ -252,13 +251,11 @@ bool watches_add(session *session, int db, RedisModuleString *name) {
     made->told = 0;
     list_prepend(&lock->watches, &made->in_watched);
     watched_mark(lock);
-    return is_new;
 }
 
-bool watches_remove(session *session, int db, RedisModuleString *name) {
+void watches_remove(session *session, int db, RedisModuleString *name) {
     watch *found = find_watch(session, find_lock(db, name));
     if (found != NULL) free_watch(found);
-    return found != NULL;
 }
 
 bool watches_clear(session *session) {

@@ -14,11 +14,9 @@
 
 void watches_init(void);
 
-/* False: the session watches the lock already; it is told of the present state once more. */
-bool watches_add(session *session, int db, RedisModuleString *name);
-
-/* False: the session does not watch the lock. */
-bool watches_remove(session *session, int db, RedisModuleString *name);
+/* A session that watches the lock already is told of the present state once more. */
+void watches_add(session *session, int db, RedisModuleString *name);
+void watches_remove(session *session, int db, RedisModuleString *name);
 
 /* The lock may have changed hands; all locks may have. Cheap; the look at the lock comes later. */
 void watches_mark(int db, RedisModuleString *name);

@@ -73,6 +73,10 @@ def test_a_signal_that_comes_with_the_reply_to_the_first_attempt(tool, lock, tmp
 # -- a runner that is stopped and continued --------------------------------------------------------
 
 
+def count_sockets(pid):
+    return sum(path.is_socket() for path in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+
+
 def test_a_runner_that_was_stopped_for_longer_than_the_lease_waits_again(tool, lock, client, check):
     command, notes = check
     for done in range(STOP_RUNS):  # the keeper may give the lock back after the end of the runner
@@ -86,6 +90,7 @@ def test_a_runner_that_was_stopped_for_longer_than_the_lease_waits_again(tool, l
         kill(process.pid, number=signal.SIGCONT)
         wait_for_waiters(client, 1)
         assert notes() == ["held"] * done and process.poll() is None
+        wait_until(lambda: count_sockets(process.pid) == 1, "that only the new keeper's is left")
         lock.release("second")
         assert process.wait(50) == 0, process.stderr.read()
         assert notes() == ["held"] * (done + 1)

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import subprocess
 import threading
 
 import pytest
@@ -10,7 +11,7 @@ from support.fake_server import FakeServer
 from support.tls import serving
 from support.tool import TOOL
 
-USAGE, UNREACHABLE, REFUSED = 64, 69, 77
+USAGE, UNREACHABLE, NO_RESOURCES, REFUSED = 64, 69, 71, 77
 EXTEND = ["--", "sh", "-c", f'{TOOL} extend --lease 9m "$DLOCK_NAME" "$DLOCK_TOKEN"']
 
 
@@ -67,6 +68,16 @@ def test_a_certificate_of_the_client(make_tool, start_tls_server, authority):
     trusting = ["--tls-ca-file", authority.ca]
     assert tool.run("acquire", "-n", *trusting, "lock")[0] != 0
     use_locks(tool, *trusting, "--tls-cert-file", ours.cert, "--tls-key-file", ours.key)
+
+
+@pytest.mark.parametrize("function", ["SSL_CTX_new", "SSL_new"])
+def test_no_memory_for_openssl(tool, authority, tmp_path, function):
+    shim = tmp_path / "shim.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, "-x", "c", "-"], check=True, text=True,
+                   input=f"void *{function}(void) {{ return 0; }}")
+    tool.env.update(LD_PRELOAD=str(shim), ASAN_OPTIONS="verify_asan_link_order=0")
+    code, out, complaints = tool.run("acquire", "-n", "--tls-ca-file", authority.ca, "lock")
+    assert (code, out) == (NO_RESOURCES, "") and "no memory" in complaints
 
 
 @pytest.mark.parametrize("option", ["--tls-ca-file", "--tls-cert-file", "--tls-key-file"])

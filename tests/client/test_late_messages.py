@@ -137,7 +137,7 @@ def test_a_late_renewal_does_not_shorten_what_was_handed_on(
     in_line = Background(second.acquire, WAIT_MS)
     wait_until(lambda: client.stats().waiting == 1, "the second")
     proxy.delay(b"DLOCK.EXTEND")
-    wait_until(lambda: proxy.delayed_count == 1, "a renewal under way")
+    wait_until(lambda: proxy.delayed_count >= 1, "a renewal under way")
     proxy.delay_no_more()
     if is_overdue:
         client.wait_for_renewals()  # by another connection
@@ -164,7 +164,7 @@ def test_a_late_request_does_not_take_a_lock_that_was_given_back(
     lock = impatient(wait_mode=mode).lock(lease_ms=LONG_MS, min_replicas=min_replicas)
     proxy.delay(b"DLOCK.ACQUIRE")
     acquiring = Background(lock.acquire, WAIT_MS)
-    wait_until(lambda: proxy.delayed_count == 1, "the first attempt")
+    wait_until(lambda: proxy.delayed_count >= 1, "the first attempt")
     proxy.delay_no_more()
     assert acquiring.result() == Status.OK
     assert lock.timings.attempts > 1
@@ -179,7 +179,7 @@ def test_a_late_request_that_waits_for_replicas_does_not_take_a_lock(
     lock = impatient().lock(lease_ms=LONG_MS, min_replicas=1, replica_timeout_ms=200)
     proxy.delay(b"DLOCK.ACQUIRE")
     acquiring = Background(lock.acquire)
-    wait_until(lambda: proxy.delayed_count == 1, "the attempt")
+    wait_until(lambda: proxy.delayed_count >= 1, "the attempt")
     proxy.delay_no_more()
     assert acquiring.result() == Status.IN_DOUBT
     wait_until(lambda: calls("release") > 0, "the withdrawal")
@@ -194,7 +194,7 @@ def test_a_late_request_does_not_take_a_lock_after_the_wait_has_ended(
     assert rival.acquire() == Status.OK
     proxy.delay(b"DLOCK.ACQUIRE")
     acquiring = Background(lock.acquire, 5 * IO_MS)
-    wait_until(lambda: proxy.delayed_count == 1, "the first attempt")
+    wait_until(lambda: proxy.delayed_count >= 1, "the first attempt")
     proxy.delay_no_more()
     assert acquiring.result() == Status.TIMEOUT
     wait_until(lambda: calls("release") > 0, "the withdrawal")

@@ -143,7 +143,7 @@ def test_a_lost_release_of_a_grant_without_majority_is_sent_again(connect, serve
     to_c.delay(b"DLOCK.RELEASE")
     lock = connect([*servers[:2], to_c]).lock(lease_ms=LONG_IO_MS)
     assert lock.acquire() == Status.BUSY, lock.error
-    wait_until(lambda: to_c.delayed_count == 1, "the RELEASE on its way")
+    wait_until(lambda: to_c.delayed_count >= 1, "the RELEASE on its way")
     assert servers[2].observer.exists("lock")
     to_c.delay_no_more()
     to_c.cut()
@@ -158,7 +158,7 @@ def test_a_withdrawal_goes_on_until_all_servers_have_answered(connect, servers, 
     to_c.delay(b"DLOCK.RELEASE")
     lock = connect([*servers[:2], to_c], io_timeout_ms=200).lock(lease_ms=LONG_IO_MS)
     assert lock.acquire() in (Status.BUSY, Status.NO_QUORUM), lock.error  # replies may be late
-    wait_until(lambda: to_c.delayed_count == 1, "the RELEASE on its way")
+    wait_until(lambda: to_c.delayed_count >= 1, "the RELEASE on its way")
     to_c.cut()
     wait_until(lambda: served(servers[0], "release") > 1, "two withdrawals at A")
     assert servers[2].observer.exists("lock")

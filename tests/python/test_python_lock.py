@@ -87,6 +87,19 @@ def test_waits_need_one_session_and_no_connections(client, server, begin):
     assert fences == sorted(fences)
 
 
+@pytest.mark.parametrize("form", ["threads"])
+def test_a_look_at_an_idle_connection_does_not_wait(client, monkeypatch):
+    """A connection that can be read would be one that the server has closed."""
+    with client.lock("lock"):
+        pass
+    [known] = client._servers.values()
+    [idle] = known.free
+    looks = []
+    monkeypatch.setattr(idle, "can_read", looks.append)  # which returns None: there is nothing
+    assert known.idle() is idle and looks == [0]
+    known.free.append(idle)
+
+
 def test_with_gives_it_back_on_every_way_out(client, server):
     with pytest.raises(ZeroDivisionError), client.lock("lock") as held:
         assert fence_at(server.observer) == held.fence and held.held

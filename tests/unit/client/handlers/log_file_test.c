@@ -17,7 +17,8 @@
 static struct {
     atomic_int writes;
     atomic_int_least64_t now_us;
-    bool is_idle; /* it waits for lines; locked by the mutex of the log */
+    bool is_idle;      /* it waits for lines; locked by the mutex of the log */
+    atomic_int strays; /* unlocks of a mutex that the thread had not locked */
 } fake;
 
 static int64_t fake_now_us(const clock_source *clock) {
@@ -44,12 +45,31 @@ static int fake_wait(pthread_cond_t *condition, pthread_mutex_t *mutex) {
     return fault;
 }
 
-#define clock_now_us      fake_now_us
-#define poll              fake_poll
-#define write             fake_write
-#define pthread_cond_wait fake_wait
-#define run               log_file_run
-#define write_lines       log_file_write_lines
+/* A missing lock is seen in every run, not only when two threads meet. */
+static int fake_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *none) {
+    pthread_mutexattr_t checked;
+    (void)none;
+    pthread_mutexattr_init(&checked);
+    pthread_mutexattr_settype(&checked, PTHREAD_MUTEX_ERRORCHECK);
+    int fault = pthread_mutex_init(mutex, &checked);
+    pthread_mutexattr_destroy(&checked);
+    return fault;
+}
+
+static int fake_unlock(pthread_mutex_t *mutex) {
+    int fault = pthread_mutex_unlock(mutex);
+    if (fault != 0) atomic_fetch_add(&fake.strays, 1);
+    return fault;
+}
+
+#define clock_now_us         fake_now_us
+#define poll                 fake_poll
+#define write                fake_write
+#define pthread_cond_wait    fake_wait
+#define pthread_mutex_init   fake_mutex_init
+#define pthread_mutex_unlock fake_unlock
+#define run                  log_file_run
+#define write_lines          log_file_write_lines
 #include "handlers/log_file.c"
 #undef run
 #undef write_lines
@@ -65,11 +85,13 @@ static void begin(void) {
     CHECK(mkdtemp(dir) != NULL);
     fake.writes = 0;
     fake.is_idle = false;
+    fake.strays = 0;
     fake.now_us = 1;
     snprintf(path, sizeof(path), "%s/dlock-access.log", dir);
 }
 
 static void end(void) {
+    CHECK_EQUAL(fake.strays, 0);
     CHECK(remove(path) == 0);
     CHECK(rmdir(dir) == 0);
 }

@@ -233,6 +233,24 @@ TEST(a_ready_waiter_does_not_keep_a_thread_that_waits_busy) {
     end();
 }
 
+/* The background thread naps while another thread polls. The nap is over by itself before long,
+ * which is too late for calls that no thread waits for. */
+TEST(the_last_thread_that_polls_ends_the_nap_if_there_are_suspended_waiters) {
+    for (int is_any_suspended = 0; is_any_suspended < 2; is_any_suspended++) {
+        begin();
+        waiter last = {.is_ready = true}, suspended = {0};
+        wakeup *nap = &the_loop->background.nap;
+        the_loop->background.is_napping = true; /* though no thread is started */
+        if (is_any_suspended) suspend(&suspended);
+        unsigned seen = wakeup_seen(nap);
+        loop_lock(the_loop);
+        loop_wait(the_loop, &last);
+        loop_unlock(the_loop);
+        CHECK_EQUAL(wakeup_seen(nap) - seen, is_any_suspended);
+        end();
+    }
+}
+
 /* -- without threads */
 
 static int works;

@@ -5,7 +5,7 @@
 #ifndef DLOCK_THREADS_WORLD_H
 #define DLOCK_THREADS_WORLD_H
 
-#include "net/loop.h"
+#include "net/loop_state.h"
 
 #include "unit.h"
 #include <pthread.h>
@@ -37,6 +37,9 @@ static inline void begin(void) {
 }
 
 static inline void end(void) {
+    loop_lock(the_loop);
+    CHECK_EQUAL(the_loop->to_wake_count, 0); /* a thread is woken once */
+    loop_unlock(the_loop);
     loop_free(the_loop);
 }
 
