@@ -328,7 +328,7 @@ static void undo(tie *old) {
 /* Undoes the tie of a hold that goes on: its lease gets an end of its own again. */
 static void loosen(tie *old) {
     if (leases_tie(old->hold) != NULL && old->owner->born != 0)
-        leases_set_end(old->hold, sessions_hold_end(old, old->end_us));
+        leases_set_end(old->hold, sessions_hold_end(old, old->end_us, server_boot_us()));
     undo(old);
 }
 
@@ -399,13 +399,17 @@ static int64_t own_end(const tie *tie, int64_t end_us) {
     return grace_us < end_us ? grace_us : end_us;
 }
 
-int64_t sessions_hold_end(const void *opaque, int64_t end_us) {
+/* A session that lives keeps its holds, although its time is over: see end_or_wait(). */
+int64_t sessions_hold_end(const void *opaque, int64_t end_us, int64_t now_us) {
     const tie *tie = opaque;
     const session *owner = tie->owner;
     if (owner->born == 0) return end_us;
-    if (owner->state == SESSION_ENDED && !owner->is_forgotten) return 0;
+    bool has_ended = owner->state == SESSION_ENDED;
+    if (has_ended && !owner->is_forgotten) return 0;
+    int64_t session_us = owner->end_us;
+    if (!has_ended && session_us <= now_us) session_us = now_us + PATIENCE_US;
     end_us = own_end(tie, end_us);
-    return owner->end_us < end_us ? owner->end_us : end_us;
+    return session_us < end_us ? session_us : end_us;
 }
 
 void sessions_extend(lease_ref hold, int64_t end_us) {

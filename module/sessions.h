@@ -76,8 +76,9 @@ void sessions_forget(lease_ref hold);
 void sessions_lose(lease_ref hold, int db, RedisModuleString *name, lock_token token,
                    const char *why);
 
-/* When the hold ends because of its tie, or end_us if that is earlier. */
-int64_t sessions_hold_end(const void *tie, int64_t end_us);
+/* When the hold ends because of its tie, or end_us if that is earlier. A session that has not ended
+ * yet keeps its holds beyond now_us, even if its time is over. */
+int64_t sessions_hold_end(const void *tie, int64_t end_us, int64_t now_us);
 
 /* The named session that the hold ends with, or NULL. */
 const session *sessions_keeper(lease_ref hold);

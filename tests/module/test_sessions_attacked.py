@@ -8,7 +8,7 @@ import redis
 from support import other_module
 from support.commands import Lock, stats
 from support.server import free_port, wait_until
-from support.turn import Bare, in_one_turn, in_two_turns
+from support.turn import Bare, in_one_turn, in_two_turns, sleep_then
 from support.waiting import Waiting, let_turn
 
 ID = "session-0123456789"
@@ -176,6 +176,17 @@ def test_a_heartbeat_that_the_server_had_no_time_to_read_counts(server, session)
     brief.end()
     heartbeat.close()
     beat.join()
+
+
+@pytest.mark.parametrize("options", [(), ("SHARED",), ("GRACE", 5_000)], ids=str)
+def test_a_session_whose_time_is_over_keeps_its_holds_until_it_ends(server, session, options):
+    """The server was busy, and reads the request of a competitor before the heartbeat."""
+    acquire(server.observer, "lock", "me", "VIA", ID, "SESSION", *options)
+    beat = f"DLOCK.SESSION {ID} PX {TIMEOUT}"
+    replies = sleep_then(server, TIMEOUT / 1000 + 1, "DLOCK.ACQUIRE lock other PX 1000", beat)
+    assert replies == [b"$-1", b"*2"]
+    let_turn(server)
+    assert (session.hear(), Lock(server.observer).info()["token"]) == ([], b"me")
 
 
 def test_a_lock_that_an_operator_lets_expire_is_lost_soon(server, clock, session):
