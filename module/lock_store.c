@@ -38,7 +38,7 @@ void lock_store_select(lock_entry *entry, lock_holder *holder) {
         start_lease(entry, holder);
         return;
     }
-    if (tie != NULL) end_us = sessions_hold_end(tie, end_us);
+    if (tie != NULL) end_us = sessions_hold_end(tie, end_us, entry->now_us);
     set_holder(entry, holder, holder->is_over ? 0 : end_us - entry->now_us);
 }
 

@@ -116,7 +116,8 @@ waiter *transition_next_waiter(lock_entry *entry) {
         waiter *first = queues_first(waiting);
         if (first == NULL) return NULL;
         bool is_over = first->end.key <= entry->now_us;
-        bool is_away = first->request.via != NULL && !session_gets_grants(first->request.via);
+        bool is_away = first->request.via != NULL &&
+                       !sessions_may_be_granted(first->request.via, entry->now_us);
         if (!is_over && !is_away && is_permitted(entry, first)) return first;
         if (passed == PASSED_MAX) {
             queues_mark(waiting);
