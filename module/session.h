@@ -30,11 +30,11 @@ typedef struct session {
     session_state state;
     int64_t born; /* number of this life; 0: anonymous */
     int64_t timeout_ms;
-    int64_t end_us;              /* end of the session unless it is heard of before */
-    uint64_t overdue;            /* run of sessions_run_due() that found its time over; 0: none */
-    int64_t away_us;             /* since when it is away; only for AWAY */
-    uint64_t client;             /* its connection; 0: none */
-    uint32_t absences;           /* how often it has gone away; never 0 after the first time */
+    int64_t end_us;     /* end of the session unless it is heard of before */
+    uint64_t overdue;   /* run of sessions_run_due() that found its time over; 0: none */
+    int64_t away_us;    /* since when it is away; only for AWAY */
+    uint64_t client;    /* its connection; 0: none */
+    uint32_t absences;  /* how often it has gone away; never 0 after the first time */
     uint32_t demotions; /* of this server before the session began; more by now: it is forgotten */
     struct session *prev, *next; /* other sessions of the same connection */
     struct session_call *call;   /* of mailbox.c: the parked DLOCK.SESSION, or NULL */
@@ -44,6 +44,7 @@ typedef struct session {
     list watches;                /* watch */
     list unexplained;            /* loss: not yet known why */
     list mailbox;                /* event, by number */
+    int64_t event_count;         /* of the mailbox */
     int64_t last_number;         /* of the newest event */
     int64_t written;             /* events up to here have been written to a connection */
     list_node *untaken; /* unless present: the next event to look at for a grant to take back */

@@ -406,7 +406,7 @@ bool transition_has_place_or_reply(const lock_entry *entry, const lock_request *
         error = "QUEUEFULL too many clients wait for locks (three quarters of maxclients)";
     else if (queues_waiter_count() + places > settings.max_waiters_in_all)
         error = "QUEUEFULL too many wait for locks of this server (dlock.max-waiters-in-all)";
-    else if (request->via != NULL && mailbox_is_full())
+    else if (request->via != NULL && mailbox_is_full(request->via))
         error = MAILBOX_FULL;
     if (error == NULL) return true;
     stats_count(STATS_QUEUE_FULL);

@@ -255,6 +255,10 @@ bool watches_add(session *session, int db, RedisModuleString *name) {
     return is_new;
 }
 
+bool watches_has(const session *session, int db, const RedisModuleString *name) {
+    return find_watch(session, find_lock(db, name)) != NULL;
+}
+
 bool watches_remove(session *session, int db, RedisModuleString *name) {
     watch *found = find_watch(session, find_lock(db, name));
     if (found != NULL) free_watch(found);

@@ -17,6 +17,8 @@ void watches_init(void);
 /* False: the session watches the lock already; it is told of the present state once more. */
 bool watches_add(session *session, int db, RedisModuleString *name);
 
+bool watches_has(const session *session, int db, const RedisModuleString *name);
+
 /* False: the session does not watch the lock. */
 bool watches_remove(session *session, int db, RedisModuleString *name);
 
