@@ -325,6 +325,7 @@ def test_a_session_whose_time_is_over_is_passed_over(server, session, lock):
     other.wait("second")
     assert sleep_then(server, TIMEOUT_S + 1, "DLOCK.RELEASE lock me") == [b":1"]
     assert lock.info()["token"] == b"second"
+    assert stats(server.observer)["handed_over"] == 1
 
 
 def test_a_session_that_is_heard_of_in_the_last_moment_has_its_old_places(server, session, lock):
