@@ -15,6 +15,7 @@
 #include "settings.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -81,11 +82,24 @@ static bool parse_number_or_reply(RedisModuleCtx *ctx, RedisModuleString **words
     return parse_word_or_reply(ctx, words[i + 1], option, max, hint, value);
 }
 
-static bool is_same(RedisModuleString *one, RedisModuleString *other) {
+static int compare_names(const void *one, const void *other) {
     size_t length, other_length;
-    const char *bytes = RedisModule_StringPtrLen(one, &length);
-    const char *other_bytes = RedisModule_StringPtrLen(other, &other_length);
-    return length == other_length && memcmp(bytes, other_bytes, length) == 0;
+    const char *bytes = RedisModule_StringPtrLen(*(RedisModuleString *const *)one, &length);
+    const char *other_bytes =
+        RedisModule_StringPtrLen(*(RedisModuleString *const *)other, &other_length);
+    if (length != other_length) return length < other_length ? -1 : 1;
+    return memcmp(bytes, other_bytes, length);
+}
+
+/* A name that is given twice, or NULL. The names are sorted, because they can be very long: to
+ * compare each with each would read every name up to 63 times. */
+static RedisModuleString *find_twice(RedisModuleString **names, size_t count) {
+    RedisModuleString *sorted[LOCK_NAMES_MAX];
+    memcpy(sorted, names, count * sizeof(names[0]));
+    qsort(sorted, count, sizeof(sorted[0]), compare_names);
+    for (size_t i = 1; i < count; i++)
+        if (compare_names(&sorted[i - 1], &sorted[i]) == 0) return sorted[i];
+    return NULL;
 }
 
 bool args_parse_names_or_reply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
@@ -98,11 +112,8 @@ bool args_parse_names_or_reply(RedisModuleCtx *ctx, RedisModuleString **argv, in
     if (count > argc - 3)
         return fail(ctx, "ERR count is %d, but only %d words follow: the names and the token",
                     (int)count, argc - 2);
-    RedisModuleString **names = argv + 2;
-    for (int64_t i = 1; i < count; i++)
-        for (int64_t j = 0; j < i; j++)
-            if (is_same(names[i], names[j]))
-                return fail(ctx, "ERR the name '%s' is given twice", shown(names[i], buffer));
+    RedisModuleString *twice = find_twice(argv + 2, (size_t)count);
+    if (twice != NULL) return fail(ctx, "ERR the name '%s' is given twice", shown(twice, buffer));
     *name_count = (int)count;
     return true;
 }

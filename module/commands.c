@@ -73,7 +73,7 @@ static ALWAYS_INLINE bool is_allowed_or_reply(const request_locks *locks,
     else if (settings.require_noeviction && server_may_evict_locks() &&
              !has_locks(locks, request->token))
         error = "ERR maxmemory-policy can evict locks, and dlock.require-noeviction is yes";
-    else if (request->is_session && request->via != NULL && mailbox_is_full() &&
+    else if (request->is_session && request->via != NULL && mailbox_is_full(request->via) &&
              !has_locks(locks, request->token))
         error = MAILBOX_FULL;
     if (error != NULL) RedisModule_ReplyWithError(locks->ctx, error);

@@ -38,6 +38,7 @@ static int64_t answered_count; /* of calls that the core has not unblocked yet *
 void mailbox_add(session *session, event *added) {
     added->number = ++session->last_number;
     list_append(&session->mailbox, &added->node);
+    session->event_count++;
     count++;
     stats_count(STATS_EVENTS);
     mailbox_answer(session);
@@ -47,6 +48,7 @@ void mailbox_remove(session *session, event *removed) {
     if (session->untaken == &removed->node) session->untaken = removed->node.prev;
     list_remove(&session->mailbox, &removed->node);
     removed->number = 0;
+    session->event_count--;
     count--;
 }
 
@@ -172,6 +174,6 @@ int64_t mailbox_count(void) {
     return count;
 }
 
-bool mailbox_is_full(void) {
-    return count >= settings.max_waiters_in_all;
+bool mailbox_is_full(const session *session) {
+    return session->event_count >= settings.max_events;
 }

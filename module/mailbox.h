@@ -66,9 +66,10 @@ bool mailbox_has_answered_enough(void);
 /* The number of events that are not acknowledged. */
 int64_t mailbox_count(void);
 
-/* Are there so many that no further waits and holds of sessions may begin? Each may end in an
+/* Has the session so many that no further waits and holds of it may begin? Each may end in an
  * event, and a client that acknowledges nothing must not use up the memory. */
-bool mailbox_is_full(void);
-#define MAILBOX_FULL "QUEUEFULL too many events are not acknowledged (dlock.max-waiters-in-all)"
+bool mailbox_is_full(const session *session);
+#define MAILBOX_FULL                                                                               \
+    "QUEUEFULL too many events of this session are not acknowledged (dlock.max-events)"
 
 #endif

@@ -30,11 +30,12 @@ typedef struct session {
     session_state state;
     int64_t born; /* number of this life; 0: anonymous */
     int64_t timeout_ms;
-    int64_t end_us;              /* end of the session unless it is heard of before */
-    uint64_t overdue;            /* run of sessions_run_due() that found its time over; 0: none */
-    int64_t away_us;             /* since when it is away; only for AWAY */
-    uint64_t client;             /* its connection; 0: none */
-    uint32_t absences;           /* how often it has gone away; never 0 after the first time */
+    int64_t end_us;     /* end of the session unless it is heard of before */
+    uint64_t overdue;   /* run of sessions_run_due() that found its time over; 0: none */
+    int64_t away_us;    /* since when it is away; only for AWAY */
+    uint64_t client;    /* its connection; 0: none */
+    uint32_t absences;  /* how often it has gone away; never 0 after the first time */
+    uint32_t demotions; /* of this server before the session began; more by now: it is forgotten */
     struct session *prev, *next; /* other sessions of the same connection */
     struct session_call *call;   /* of mailbox.c: the parked DLOCK.SESSION, or NULL */
     RedisModuleString *user;     /* who opened the session; NULL: anonymous */
@@ -43,12 +44,13 @@ typedef struct session {
     list watches;                /* watch */
     list unexplained;            /* loss: not yet known why */
     list mailbox;                /* event, by number */
+    int64_t event_count;         /* of the mailbox */
     int64_t last_number;         /* of the newest event */
     int64_t written;             /* events up to here have been written to a connection */
     list_node *untaken; /* unless present: the next event to look at for a grant to take back */
+    list_node in_all;   /* list of all sessions, until it has ended */
     list_node in_work;  /* list of sessions that have work */
     bool has_work;
-    bool is_forgotten;   /* ended by a demotion: its holds go on, and only their leases end them */
     bool is_user_in_acl; /* a module may have authenticated a user of its own */
     uint8_t id_length;
     char id[SESSION_ID_MAX];
@@ -58,11 +60,6 @@ typedef struct session {
 
 static inline bool session_is_present(const session *session) {
     return session->state == SESSION_PRESENT;
-}
-
-/* A session whose time is over gets nothing more, unless it is heard of in the last moment. */
-static inline bool session_gets_grants(const session *session) {
-    return session_is_present(session) && session->overdue == 0;
 }
 
 #endif

@@ -12,6 +12,7 @@
 #include "server.h"
 #include "sessions.h"
 #include "settings.h"
+#include "stats.h"
 #include "watches.h"
 
 /* Sessions live where locks are decided about. A script has no connection. */
@@ -95,12 +96,21 @@ int cmd_session(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return REDISMODULE_OK;
 }
 
+/* A watch that the session has already costs no further memory. */
+static bool has_room_or_reply(RedisModuleCtx *ctx, const session *owner, RedisModuleString *name) {
+    if (watches_count() < settings.max_watches) return true;
+    if (watches_has(owner, RedisModule_GetSelectedDb(ctx), name)) return true;
+    stats_count(STATS_QUEUE_FULL);
+    RedisModule_ReplyWithError(ctx, "QUEUEFULL too many watches (dlock.max-watches)");
+    return false;
+}
+
 /* DLOCK.WATCH key session */
 int cmd_watch(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc != 3) return RedisModule_WrongArity(ctx);
     if (!args_check_session_id_or_reply(ctx, argv[2])) return REDISMODULE_OK;
     session *owner = args_find_session_or_reply(ctx, argv[2]);
-    if (owner == NULL) return REDISMODULE_OK;
+    if (owner == NULL || !has_room_or_reply(ctx, owner, argv[1])) return REDISMODULE_OK;
     watches_add(owner, RedisModule_GetSelectedDb(ctx), argv[1]);
     return RedisModule_ReplyWithSimpleString(ctx, "OK");
 }

@@ -4,6 +4,7 @@
  *   by_id      id -> the living session of that name
  *   by_client  client -> the sessions of that connection: at most one anonymous, and named ones
  *   due        when to look at each named session: to answer its parked call, or to end it
+ *   all        all sessions that have not ended, the oldest first: forgotten ones are in front
  *   at_work    the sessions that have something to work off
  *   gone       the connections that have ended and still have sessions
  *
@@ -38,10 +39,11 @@ enum { GONE_AT_ONCE = 256 };
 
 static RedisModuleDict *by_id, *by_client;
 static heap due;
-static list at_work, gone;
+static list all, at_work, gone;
 static session abandoned = {.state = SESSION_ENDED}; /* holds whose holder was never told */
 static int64_t last_born;
 static uint64_t last_run; /* of sessions_run_due() */
+static uint32_t demotions;
 sessions_counts sessions_count;
 
 void sessions_init(void) {
@@ -128,12 +130,33 @@ static void detach(session *removed) {
 
 /* -- life */
 
+static void begin(session *made) {
+    made->demotions = demotions;
+    list_append(&all, &made->in_all);
+}
+
+bool sessions_is_forgotten(const session *session) {
+    return session->demotions != demotions;
+}
+
+static bool has_ended(const session *session) {
+    return session->state == SESSION_ENDED || sessions_is_forgotten(session);
+}
+
 session *sessions_find(const char *id, size_t length) {
-    return RedisModule_DictGetC(by_id, (void *)id, length, NULL);
+    session *found = RedisModule_DictGetC(by_id, (void *)id, length, NULL);
+    return found == NULL || has_ended(found) ? NULL : found;
+}
+
+static void free_id(const char *id, size_t length) {
+    session *forgotten = RedisModule_DictGetC(by_id, (void *)id, length, NULL);
+    if (forgotten != NULL) sessions_end(forgotten);
 }
 
 session *sessions_make(const char *id, size_t length, int64_t timeout_ms, RedisModuleString *user) {
+    free_id(id, length);
     session *made = RedisModule_Calloc(1, sizeof(*made));
+    begin(made);
     memcpy(made->id, id, length);
     made->id_length = (uint8_t)length;
     made->timeout_ms = timeout_ms;
@@ -175,16 +198,25 @@ void sessions_hear(session *session, uint64_t client, int64_t now_us) {
     stats_count(STATS_HEARTBEATS);
 }
 
-void sessions_end(session *session) {
+static void end_named(session *session) {
     mailbox_end(session);
     RedisModule_DictDelC(by_id, session->id, session->id_length, NULL);
     heap_remove(&due, &session->due);
-    if (session->client != 0) detach(session);
     sessions_count.sessions--;
     if (session->state == SESSION_AWAY) sessions_count.away--;
+    session->untaken = sessions_is_forgotten(session) ? NULL : session->mailbox.last;
+}
+
+void sessions_end(session *session) {
+    list_remove(&all, &session->in_all);
+    if (session->client != 0) detach(session);
+    if (session->born != 0) end_named(session);
     session->state = SESSION_ENDED;
-    session->untaken = session->is_forgotten ? NULL : session->mailbox.last;
     sessions_need_work(session);
+}
+
+void sessions_end_if_forgotten(session *session) {
+    if (session->state != SESSION_ENDED && sessions_is_forgotten(session)) sessions_end(session);
 }
 
 /* Nothing that the session gets from now on reaches its client. */
@@ -203,12 +235,11 @@ static void go_away(session *session, int64_t now_us) {
 static bool lose_next(uint64_t client) {
     session *first = find_of_client(client);
     if (first == NULL) return false;
-    detach(first);
-    if (first->born != 0) {
-        go_away(first, server_boot_us());
+    if (first->born == 0 || sessions_is_forgotten(first)) {
+        sessions_end(first);
     } else {
-        first->state = SESSION_ENDED;
-        sessions_need_work(first);
+        detach(first);
+        go_away(first, server_boot_us());
     }
     return true;
 }
@@ -236,32 +267,29 @@ bool sessions_run_gone(int64_t until_us) {
     return true;
 }
 
-static session *first_in(RedisModuleDict *sessions) {
-    void *first = NULL;
-    RedisModuleDictIter *all = RedisModule_DictIteratorStartC(sessions, "^", NULL, 0);
-    RedisModule_DictNextC(all, NULL, &first);
-    RedisModule_DictIteratorStop(all);
-    return first;
+void sessions_forget_all(void) {
+    demotions++;
+    server_alarm(0);
 }
 
-void sessions_forget_all(void) {
-    for (session *each; (each = (session *)heap_first(&due)) != NULL;) { /* all named ones */
-        each->is_forgotten = true;
-        sessions_end(each);
+bool sessions_run_forgotten(int64_t until_us) {
+    for (session *first; (first = LIST_OBJECT(all.first, session, in_all)) != NULL;) {
+        if (!sessions_is_forgotten(first)) return true;
+        if (server_boot_us() >= until_us || mailbox_has_answered_enough()) return false;
+        sessions_end(first);
     }
-    for (session *each; (each = first_in(by_client)) != NULL;) {
-        each->is_forgotten = true;
-        sessions_client_gone(each->client);
-    }
+    return true;
+}
+
+bool sessions_may_be_granted(const session *session, int64_t now_us) {
+    return session->state == SESSION_PRESENT && now_us < session->end_us && !has_ended(session);
 }
 
 /* The time of the session is over. Its heartbeat may have arrived all the same:
  *
  *   CLIENT PAUSE      holds heartbeats up, and the session goes on as long
  *   a long command    kept the server from reading; so a session ends in the next turn of the event
- *                     loop at the earliest, after the server has read from all connections
- *
- * Until then it keeps its holds. */
+ *                     loop at the earliest, after the server has read from all connections */
 static void end_or_wait(session *session, int64_t now_us) {
     if (server_is_frozen()) {
         session->overdue = 0;
@@ -269,7 +297,6 @@ static void end_or_wait(session *session, int64_t now_us) {
         set_due(session, session->end_us);
     } else if (session->overdue == 0) {
         session->overdue = last_run;
-        session->end_us = now_us + PATIENCE_US;
         set_due(session, now_us); /* behind all others that are due */
     } else {
         stats_count(STATS_SESSION_TIMEOUTS);
@@ -284,7 +311,9 @@ bool sessions_run_due(int64_t until_us) {
         if (first->due.key > now_us) return true;
         if (now_us >= until_us || first->overdue == last_run) return false;
         if (mailbox_has_answered_enough()) return false;
-        if (first->overdue != 0 || now_us >= first->end_us) {
+        if (sessions_is_forgotten(first)) {
+            sessions_end(first);
+        } else if (now_us >= first->end_us) {
             end_or_wait(first, now_us);
         } else {
             mailbox_answer(first);
@@ -322,6 +351,7 @@ static void undo(tie *old) {
     sessions_count.ties--;
     if (owner->born != 0 || owner->state == SESSION_ENDED || !is_empty(owner)) return;
     detach(owner);
+    list_remove(&all, &owner->in_all);
     RedisModule_Free(owner);
 }
 
@@ -348,8 +378,10 @@ void sessions_tie_to_client(lease_ref hold, uint64_t client) {
     tie *old = find_tie(hold);
     if (old != NULL) loosen(old);
     session *owner = find_of_client(client);
-    if (owner == NULL || owner->born != 0) {
+    if (owner != NULL && owner->born == 0) sessions_end_if_forgotten(owner);
+    if (owner == NULL || owner->born != 0 || has_ended(owner)) {
         owner = RedisModule_Calloc(1, sizeof(*owner));
+        begin(owner);
         attach(owner, client);
     }
     make_tie(owner, hold, LOCK_NO_GRACE, SERVER_NEVER);
@@ -371,7 +403,7 @@ void sessions_rename(lease_ref hold) {
     tie *old = find_tie(hold);
     if (old == NULL) return;
     old->hold = hold;
-    if (old->owner->state == SESSION_ENDED) loosen(old);
+    if (has_ended(old->owner)) loosen(old);
 }
 
 void sessions_forget(lease_ref hold) {
@@ -386,7 +418,7 @@ void sessions_lose(lease_ref hold, int db, RedisModuleString *name, lock_token t
     session *owner = old->owner;
     bool is_anonymous = owner->born == 0;
     undo(old); /* may free an anonymous owner */
-    if (is_anonymous || owner->state == SESSION_ENDED) return;
+    if (is_anonymous || has_ended(owner)) return;
     losses_add(owner, db, name, token, why);
     if (why == NULL) sessions_need_work(owner);
 }
@@ -394,21 +426,19 @@ void sessions_lose(lease_ref hold, int db, RedisModuleString *name, lock_token t
 /* An end of its own that the hold has while its session lives. */
 static int64_t own_end(const tie *tie, int64_t end_us) {
     const session *owner = tie->owner;
-    if (owner->state != SESSION_AWAY || tie->grace_ms == LOCK_NO_GRACE) return end_us;
+    bool is_away = owner->state == SESSION_AWAY && !has_ended(owner);
+    if (!is_away || tie->grace_ms == LOCK_NO_GRACE) return end_us;
     int64_t grace_us = owner->away_us + tie->grace_ms * INT64_C(1000);
     return grace_us < end_us ? grace_us : end_us;
 }
 
-/* A session that lives keeps its holds, although its time is over: see end_or_wait(). */
 int64_t sessions_hold_end(const void *opaque, int64_t end_us, int64_t now_us) {
     const tie *tie = opaque;
     const session *owner = tie->owner;
     if (owner->born == 0) return end_us;
-    bool has_ended = owner->state == SESSION_ENDED;
-    if (has_ended && !owner->is_forgotten) return 0;
-    int64_t session_us = owner->end_us;
-    if (!has_ended && session_us <= now_us) session_us = now_us + PATIENCE_US;
+    if (owner->state == SESSION_ENDED && !sessions_is_forgotten(owner)) return 0;
     end_us = own_end(tie, end_us);
+    int64_t session_us = owner->end_us > now_us ? owner->end_us : now_us + PATIENCE_US;
     return session_us < end_us ? session_us : end_us;
 }
 
@@ -478,5 +508,5 @@ bool sessions_have_work(void) {
 
 const session *sessions_of(lease_ref hold) {
     const tie *found = find_tie(hold);
-    return found == NULL || found->owner->state == SESSION_ENDED ? NULL : found->owner;
+    return found == NULL || has_ended(found->owner) ? NULL : found->owner;
 }

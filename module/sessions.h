@@ -34,9 +34,19 @@ void sessions_end(session *session);
 void sessions_client_gone(uint64_t client);
 bool sessions_run_gone(int64_t until_us);
 
-/* This server is a replica from now on: all sessions end, and only leases end locks, also if the
- * server is a master again before that is worked off. */
+/* This server is a replica from now on, and all sessions are forgotten: nobody finds them, they get
+ * nothing, and only leases end their locks, also if the server is a master again before that is
+ * worked off. sessions_run_forgotten() ends them. False: the time is over, and more are left. */
 void sessions_forget_all(void);
+bool sessions_run_forgotten(int64_t until_us);
+bool sessions_is_forgotten(const session *session);
+
+/* Ends the session if it is forgotten, and has not ended yet. */
+void sessions_end_if_forgotten(session *session);
+
+/* May a wait of the session be served? Not if the session is away, or its time is over: it ends in
+ * a moment, unless it is heard of. */
+bool sessions_may_be_granted(const session *session, int64_t now_us);
 
 /* Ends sessions whose time is over, and answers calls that were parked long enough. Returns false
  * when the time is over and more is due. */
@@ -76,8 +86,8 @@ void sessions_forget(lease_ref hold);
 void sessions_lose(lease_ref hold, int db, RedisModuleString *name, lock_token token,
                    const char *why);
 
-/* When the hold ends because of its tie, or end_us if that is earlier. A session that has not ended
- * yet keeps its holds beyond now_us, even if its time is over. */
+/* When the hold ends because of its tie, or end_us if that is earlier. A session whose time is over
+ * keeps its holds until it ends. */
 int64_t sessions_hold_end(const void *tie, int64_t end_us, int64_t now_us);
 
 /* The named session that the hold ends with, or NULL. */

@@ -25,6 +25,8 @@ static const setting table[] = {
     {"max-waiters", false, 0, INT32_MAX, 10000, &settings.max_waiters},
     {"max-waiters-in-all", false, 0, INT32_MAX, 1000000, &settings.max_waiters_in_all},
     {"max-sessions", false, 0, INT32_MAX, 1000000, &settings.max_sessions},
+    {"max-watches", false, 0, INT32_MAX, 1000000, &settings.max_watches},
+    {"max-events", false, 0, INT32_MAX, 100000, &settings.max_events},
     {"require-noeviction", true, 0, 1, 0, &settings.require_noeviction},
     {"drain", true, 0, 1, 0, &settings.drain},
 };

@@ -13,6 +13,8 @@ typedef struct settings_values {
     long long max_waiters;  /* per lock */
     long long max_waiters_in_all;
     long long max_sessions;
+    long long max_watches;        /* of all sessions */
+    long long max_events;         /* of one session, not acknowledged */
     long long max_holders;        /* per lock */
     long long require_noeviction; /* 1: no ACQUIRE while maxmemory-policy could evict the lock */
     long long drain;              /* 1: no new locks, and no last fence in files */

@@ -20,7 +20,7 @@
     row(STATS_EXTENDED, "extended")                 /* EXTEND by the holder */                     \
     row(STATS_REFUSED, "refused")                   /* RELEASE or EXTEND by a non-holder */        \
     row(STATS_WAIT_TIMEOUTS, "wait_timeouts")       /* waits that ended without the lock */        \
-    row(STATS_QUEUE_FULL, "queue_full")             /* waits refused: too many wait already */     \
+    row(STATS_QUEUE_FULL, "queue_full")             /* waits and watches refused: too many */      \
     row(STATS_SESSION_RELEASES, "session_releases") /* locks that ended with a session */          \
     row(STATS_SESSION_TIMEOUTS, "session_timeouts") /* sessions not heard of in time */            \
     row(STATS_HEARTBEATS, "heartbeats")             /* DLOCK.SESSION of a living session */        \

@@ -116,7 +116,8 @@ waiter *transition_next_waiter(lock_entry *entry) {
         waiter *first = queues_first(waiting);
         if (first == NULL) return NULL;
         bool is_over = first->end.key <= entry->now_us;
-        bool is_away = first->request.via != NULL && !session_gets_grants(first->request.via);
+        bool is_away = first->request.via != NULL &&
+                       !sessions_may_be_granted(first->request.via, entry->now_us);
         if (!is_over && !is_away && is_permitted(entry, first)) return first;
         if (passed == PASSED_MAX) {
             queues_mark(waiting);
@@ -405,7 +406,7 @@ bool transition_has_place_or_reply(const lock_entry *entry, const lock_request *
         error = "QUEUEFULL too many clients wait for locks (three quarters of maxclients)";
     else if (queues_waiter_count() + places > settings.max_waiters_in_all)
         error = "QUEUEFULL too many wait for locks of this server (dlock.max-waiters-in-all)";
-    else if (request->via != NULL && mailbox_is_full())
+    else if (request->via != NULL && mailbox_is_full(request->via))
         error = MAILBOX_FULL;
     if (error == NULL) return true;
     stats_count(STATS_QUEUE_FULL);

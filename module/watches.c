@@ -253,6 +253,10 @@ void watches_add(session *session, int db, RedisModuleString *name) {
     watched_mark(lock);
 }
 
+bool watches_has(const session *session, int db, const RedisModuleString *name) {
+    return find_watch(session, find_lock(db, name)) != NULL;
+}
+
 void watches_remove(session *session, int db, RedisModuleString *name) {
     watch *found = find_watch(session, find_lock(db, name));
     if (found != NULL) free_watch(found);

@@ -16,6 +16,7 @@ void watches_init(void);
 
 /* A session that watches the lock already is told of the present state once more. */
 void watches_add(session *session, int db, RedisModuleString *name);
+bool watches_has(const session *session, int db, const RedisModuleString *name);
 void watches_remove(session *session, int db, RedisModuleString *name);
 
 /* The lock may have changed hands; all locks may have. Cheap; the look at the lock comes later. */

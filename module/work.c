@@ -8,8 +8,9 @@
  *   waits       end the waits whose time is over: null
  *   sweep       drop lease entries of flushed databases
  *   strays      find locks under unknown names (strays.h)
- *   sessions    let the sessions of a closed connection go away, if they are many; end the sessions
- *               that were not heard of in time, and answer parked calls
+ *   sessions    end the sessions that a demotion has forgotten; let the sessions of a closed
+ *               connection go away, if they are many; end the sessions that were not heard of in
+ *               time, and answer parked calls
  *   clock       tell replicas, files and other nodes the clock of fences
  *   at work     what hangs on sessions that have ended, gone away or come back
  *   holders     end the locks of holders that were never told of the grant: the stage before takes
@@ -245,7 +246,7 @@ typedef enum ending { END_HOLDS, FORGET_HOLDS, KEEP_HOLDS } ending;
 static bool end_next_hold(RedisModuleCtx *ctx, session *session, ending ending) {
     lease_ref hold;
     if (ending == KEEP_HOLDS || !sessions_take_hold(session, &hold)) return false;
-    if (ending == END_HOLDS && !session->is_forgotten) end_gone_holder(ctx, hold);
+    if (ending == END_HOLDS && !sessions_is_forgotten(session)) end_gone_holder(ctx, hold);
     return true;
 }
 
@@ -267,6 +268,7 @@ static bool work_on(RedisModuleCtx *ctx, session *session, ending ending) {
 
 /* True: the time is over, and more is left to do for the session. */
 static bool work_on_until(RedisModuleCtx *ctx, session *session, int64_t until_us, ending ending) {
+    sessions_end_if_forgotten(session);
     do {
         if (is_enough(server_boot_us(), until_us)) return true;
     } while (work_on(ctx, session, ending));
@@ -394,6 +396,7 @@ static int64_t change_locks(RedisModuleCtx *ctx) {
 int64_t work_run(RedisModuleCtx *ctx) {
     blocked_tidy(ctx);
     bool is_more = end_waits(server_boot_us() + PORTION_US);
+    is_more |= !sessions_run_forgotten(server_boot_us() + PORTION_US);
     is_more |= !sessions_run_gone(server_boot_us() + PORTION_US);
     is_more |= !sessions_run_due(server_boot_us() + PORTION_US);
     is_more |= leases_sweep(server_boot_us() + PORTION_US, forget_flushed);

@@ -67,7 +67,8 @@ def test_settings(client):
 def test_ranges_of_settings(client):
     ranges = checker.ranges(MODULE_PAGE)
     assert set(ranges) == {"dlock.max-lease", "dlock.max-holders", "dlock.max-waiters",
-                           "dlock.max-waiters-in-all", "dlock.max-sessions"}
+                           "dlock.max-waiters-in-all", "dlock.max-sessions",
+                           "dlock.max-watches", "dlock.max-events"}
     for name, (first, last) in ranges.items():
         for value in first, last:
             client.config_set(name, value)

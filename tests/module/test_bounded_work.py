@@ -12,7 +12,7 @@ import pytest
 
 from support.commands import Lock, details_of, stats
 from support.crowd import Cpu, hold_many, parked, send_all
-from support.server import Server, running, wait_until
+from support.server import Server, free_port, running, wait_until
 from support.turn import Bare, in_one_turn
 from support.waiting import A_DAY
 
@@ -135,6 +135,23 @@ def test_many_sessions_of_a_connection_go_away_in_portions(bare, in_portions):
     assert bare.read(3 * count)[2::3] == [b"*0"] * count
     with in_portions("sessions_away", count):
         bare.close()
+
+
+def test_sessions_end_in_portions_when_the_server_becomes_a_replica(client, bare, in_portions):
+    """None of them is found meanwhile, also if the server is a master again at once. Their locks
+    are still held."""
+    count, holds = 40_000, 100
+    bare.send(*(f"DLOCK.SESSION session-{i:08} PX {HOUR_MS}" for i in range(count)))
+    assert bare.read(3 * count)[2::3] == [b"*0"] * count
+    hold_many(bare, holds, A_DAY, "SESSION VIA session-00000000")
+    with in_portions("sessions"):
+        pipe = client.pipeline()
+        pipe.execute_command("REPLICAOF", "127.0.0.1", free_port())
+        pipe.execute_command("REPLICAOF", "NO", "ONE")
+        pipe.execute_command("DLOCK.WATCH", "lock", f"session-{count - 1:08}")
+        assert str(pipe.execute(raise_on_error=False)[-1]).startswith("NOSESSION")
+    wait_until(lambda: stats(client)["session_holds"] == 0, "all to be forgotten")
+    assert stats(client)["held"] == holds
 
 
 @contextlib.contextmanager

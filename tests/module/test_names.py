@@ -1,5 +1,7 @@
 """ACQUIREALL and RELEASEALL: several names in one step, all or none, first come, first served."""
 
+import itertools
+
 import pytest
 import redis
 
@@ -189,6 +191,21 @@ def test_a_bad_call_names_the_argument_and_changes_nothing(client, words, messag
     with pytest.raises(redis.ResponseError, match=message):
         client.execute_command("DLOCK.ACQUIREALL", *words)
     assert client.dbsize() == 0
+
+
+@pytest.mark.parametrize("command", ["DLOCK.ACQUIREALL", "DLOCK.RELEASEALL"])
+def test_a_name_that_is_given_twice_is_found_at_any_two_places(client, command):
+    """Among names of the same length, which begin and end alike."""
+    names = [f"{{a}}{'x' * 100}{i:02}{'x' * 100}" for i in range(64)]
+    options = ["PX", 1000] if command == "DLOCK.ACQUIREALL" else []
+    pipe = client.pipeline(transaction=False)
+    for first, second in itertools.combinations(range(64), 2):
+        given = names[:second] + [names[first]] + names[second + 1:]
+        pipe.execute_command(command, 64, *given, "me", *options)
+    replies = pipe.execute(raise_on_error=False)
+    assert len(replies) == 64 * 63 // 2
+    assert all("is given twice" in str(reply) for reply in replies)
+    assert client.execute_command(command, 64, *names, "me", *options) is not None
 
 
 @pytest.mark.parametrize("words, message", [

@@ -139,6 +139,7 @@ def test_settings_come_from_the_loadmodule_line(start_server):
     assert settings == {"dlock.max-lease": "5000", "dlock.max-holders": "1024",
                         "dlock.max-waiters": "10000",
                         "dlock.max-waiters-in-all": "1000000", "dlock.max-sessions": "1000000",
+                        "dlock.max-watches": "1000000", "dlock.max-events": "100000",
                         "dlock.require-noeviction": "yes",
                         "dlock.drain": "no"}
 

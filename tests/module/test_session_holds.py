@@ -9,7 +9,7 @@ from support.crowd import send_all
 from support.server import free_port, wait_until
 from support.session import Session
 from support.stream import ReplicationStream
-from support.turn import Bare, in_one_turn
+from support.turn import Bare, in_one_turn, sleep_then
 from support.waiting import A_DAY, let_turn, queue_up
 
 TIMEOUT_S = 60
@@ -99,6 +99,36 @@ def test_a_hold_goes_on_while_its_session_is_away(session, lock, clock):
     assert session.come_back() == []
     clock.advance(TIMEOUT_S - 1)
     assert lock.info()["fence"] == fence
+
+
+@pytest.mark.parametrize("options", [(), ("SHARED",), ("PX", 10 * TIMEOUT_S * 1000)], ids=str)
+def test_a_session_keeps_its_holds_until_it_ends(server, session, lock, options):
+    """The server was busy past the time of the session, and reads a command for the lock before the
+    heartbeat."""
+    fence = session.hold("me", *options)
+    assert sleep_then(server, TIMEOUT_S + 1, "DLOCK.ACQUIRE lock other PX 60000",
+                      f"DLOCK.SESSION {session.name} PX {session.timeout_ms}") == [b"$-1", b"*2"]
+    assert (session.come_back(), lock.info()["fence"]) == ([], fence)
+
+
+def test_a_limit_ends_a_hold_whose_session_is_about_to_end(server, session):
+    session.hold("me", "PX", 1000)
+    assert sleep_then(server, TIMEOUT_S + 1, "DLOCK.ACQUIRE lock other PX 60000")[0][:1] == b":"
+
+
+def test_grace_ends_a_hold_whose_session_is_about_to_end(server, session):
+    session.hold("me", "GRACE", 1000)
+    session.go_away()
+    assert sleep_then(server, TIMEOUT_S + 1, "DLOCK.ACQUIRE lock other PX 60000")[0][:1] == b":"
+
+
+def test_a_hold_that_is_about_to_end_is_shown_with_a_short_rest(server, session):
+    session.hold("me")
+    script = ("local function find(words, name) "
+              "for i = 1, #words, 2 do if words[i].ok == name then return words[i + 1] end end end "
+              "return find(find(redis.call('DLOCK.INFO', 'lock'), 'holders')[1], 'ttl')")
+    [shown] = sleep_then(server, TIMEOUT_S + 1, f'EVAL "{script}" 0')
+    assert 0 < int(shown[1:]) <= 10
 
 
 def test_without_session_the_lease_alone_counts(session, lock):

@@ -8,7 +8,7 @@ from support.cluster import slot_of
 from support.commands import Lock, stats
 from support.server import free_port, wait_until
 from support.session import Session
-from support.turn import in_one_turn, sleep_then
+from support.turn import Bare, in_one_turn, sleep_then, sleep_then_run
 from support.waiting import A_DAY, Waiting, let_turn, queue_up
 
 TIMEOUT_S = 60
@@ -306,6 +306,40 @@ def test_a_connection_cut_and_back_in_one_turn_keeps_its_places(server, session,
     let_turn(server)
     assert lock.info()["token"] == b"first"
     assert order(lock) == ["second"]
+
+
+@pytest.mark.parametrize("key", ["lock", ["lock", "second"]], ids=["one name", "two names"])
+def test_a_hold_of_a_session_does_not_pass_to_a_wait_of_it_at_its_end(server, session, lock, key):
+    """Both end together, also if a command comes for the lock just before."""
+    session.hold("me")
+    session.wait("my other", key=key)
+    assert sleep_then(server, TIMEOUT_S + 1, "DLOCK.ACQUIRE lock stranger PX 60000") == [b"$-1"]
+    wait_until(lambda: lock.info() is None, "the session to end")
+    assert stats(server.observer)["handed_over"] == 0
+
+
+def test_a_session_whose_time_is_over_is_passed_over(server, session, lock):
+    other = Session(server, timeout_ms=10 * session.timeout_ms)
+    lock.acquire("me", A_DAY)
+    session.wait("first")
+    other.wait("second")
+    assert sleep_then(server, TIMEOUT_S + 1, "DLOCK.RELEASE lock me") == [b":1"]
+    assert lock.info()["token"] == b"second"
+    assert stats(server.observer)["handed_over"] == 1
+
+
+def test_a_session_that_is_heard_of_in_the_last_moment_has_its_old_places(server, session, lock):
+    other = Session(server, timeout_ms=10 * session.timeout_ms)
+    lock.acquire("me", A_DAY)
+    session.wait("first")
+    other.wait("second")
+    other.wait("third")
+    heartbeat = Bare(server)
+    sleep_then_run(server, heartbeat, TIMEOUT_S + 1, "DLOCK.RELEASE lock me",
+                   f"DLOCK.SESSION {session.name} PX {session.timeout_ms}")
+    assert heartbeat.read(2) == [b":1", b"*2"]
+    wait_until(lambda: order(lock) == ["first", "third"], "the first one to be back in line")
+    heartbeat.close()
 
 
 def test_a_session_cut_in_the_turn_of_the_release_is_passed_over(session, other, lock):

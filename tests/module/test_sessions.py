@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from support.commands import stats
+from support.commands import Lock, stats
 from support.server import free_port, wait_until
 from support.session import Session
 from support.turn import Bare, in_one_turn
@@ -457,7 +457,7 @@ def test_a_server_that_becomes_a_replica_sends_heartbeats_away_as_it_does_waiter
     with pytest.raises(redis.ResponseError) as of_session:
         session.read()
     assert str(of_session.value) == str(of_waiter.value)
-    assert sessions(lock.client) == 0
+    wait_until(lambda: sessions(lock.client) == 0, "the session to end")
 
 
 @pytest.mark.parametrize("words", [
@@ -474,6 +474,56 @@ def test_a_promoted_server_has_sessions_again(session, client):
     wait_until(lambda: sessions(client) == 0, "all to end")
     client.execute_command("REPLICAOF", "NO", "ONE")
     assert Session(session.server, name=session.name).born > session.born
+
+
+def at_once_master_again(client, *commands):
+    """Before the server has done anything else about its demotion. The replies."""
+    return in_one_turn(client, ("REPLICAOF", "127.0.0.1", free_port()),
+                       ("REPLICAOF", "NO", "ONE"), *commands)[2:]
+
+
+@pytest.mark.parametrize("words", [
+    ("DLOCK.WATCH", "lock", ID), ("DLOCK.UNWATCH", "lock", ID),
+    ("DLOCK.ACQUIRE", "lock", "me", "PX", 1000, "VIA", ID),
+    ("DLOCK.ACQUIRE", "lock", "me", "SESSION", "VIA", ID),
+], ids=str)
+def test_no_session_is_found_after_a_demotion(server, client, words):
+    Session(server, name=ID)
+    with pytest.raises(redis.ResponseError, match="NOSESSION"):
+        at_once_master_again(client, words)
+
+
+def test_a_session_begins_anew_in_the_turn_of_a_demotion(session, client, lock):
+    session.watch()
+    assert session.event()[0] == "changed"
+    [(born, events)] = at_once_master_again(
+        client, ("DLOCK.SESSION", session.name, "PX", session.timeout_ms))
+    assert (born > session.born, events) == (True, [])
+    wait_until(lambda: stats(client)["events_unacknowledged"] == 0, "the old one to be forgotten")
+    assert (sessions(client), stats(client)["watches"]) == (1, 0)
+
+
+def test_after_a_demotion_no_wait_of_a_forgotten_session_is_served(session, client, lock):
+    lock.acquire("me")
+    session.wait("you")
+    [released, fence] = at_once_master_again(
+        client, ("DLOCK.RELEASE", "lock", "me"), ("DLOCK.ACQUIRE", "lock", "other", "PX", 60_000))
+    assert released == 1 and fence > 0
+    wait_until(lambda: sessions(client) == 0, "the session to end")
+    assert (lock.info()["fence"], lock.info()["waiters"]) == (fence, 0)
+
+
+def test_after_a_demotion_a_connection_has_a_new_session_of_its_own(server, client):
+    """Its end ends what was acquired after the demotion, and nothing else."""
+    holder = server.client()
+    Lock(holder, "before").acquire("me", 60_000, "SESSION")
+    at_once_master_again(holder, ("DLOCK.ACQUIRE", "after", "me", "PX", 60_000, "SESSION"))
+    assert Lock(client, "before").info()["session"] == 0
+    assert Lock(client, "after").info()["session"] != 0
+    holder.connection_pool.disconnect()
+    wait_until(lambda: Lock(client, "after").info() is None, "the connection to end")
+    assert Lock(client, "before").info() is not None
+    assert stats(client)["session_holds"] == 0
 
 
 def test_a_restart_forgets_sessions(start_server):

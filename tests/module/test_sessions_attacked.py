@@ -129,7 +129,7 @@ def test_an_extension_while_the_session_is_away_counts(server, clock, lock, sess
 
 
 def test_a_client_that_acknowledges_nothing_cannot_lose_more_and_more(server, lock, session):
-    lock.client.config_set("dlock.max-waiters-in-all", 2)
+    lock.client.config_set("dlock.max-events", 2)
     for token in "one", "two":
         acquire(lock.client, "lock", token, "VIA", ID, "SESSION")
         lock.client.delete("lock")
@@ -140,6 +140,23 @@ def test_a_client_that_acknowledges_nothing_cannot_lose_more_and_more(server, lo
     [_, last] = session.hear()
     session.hear("ACK", last[0])
     assert acquire(lock.client, "other", "four", "VIA", ID, "SESSION") > 0
+
+
+def test_a_full_mailbox_refuses_nothing_to_others(server, lock, session):
+    """Whether its events tell of watches or of waits."""
+    other = Session(server, "another-0123456789")
+    lock.client.config_set("dlock.max-events", 2)
+    for key in "one", "two", "three":
+        lock.client.execute_command("DLOCK.WATCH", key, ID)
+    wait_until(lambda: stats(lock.client)["events_unacknowledged"] == 3, "all to be told")
+    with pytest.raises(redis.ResponseError, match="QUEUEFULL too many events of this session"):
+        acquire(lock.client, "lock", "me", "VIA", ID, "SESSION")
+    assert acquire(lock.client, "lock", "me", "VIA", other.id, "SESSION") > 0
+    with pytest.raises(redis.ResponseError, match="QUEUEFULL too many events of this session"):
+        wait_via(lock.client, "you")
+    words = ("DLOCK.ACQUIRE", "lock", "you", "PX", 1000, "WAIT", 1000, "VIA", other.id)
+    assert lock.client.execute_command(*words) == b"QUEUED"
+    other.end()
 
 
 def test_a_session_outlives_a_pause_in_which_it_cannot_be_heard(server, clock, lock, session):
@@ -300,7 +317,7 @@ def test_only_events_that_were_written_are_acknowledged(server, lock, session):
 
 
 def test_a_client_that_acknowledges_nothing_cannot_wait_more_and_more(server, lock, session):
-    lock.client.config_set("dlock.max-waiters-in-all", 2)
+    lock.client.config_set("dlock.max-events", 2)
     lock.acquire("holder")
     for token in "one", "two":
         wait_via(lock.client, token)

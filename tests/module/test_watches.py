@@ -1,6 +1,7 @@
 """DLOCK.WATCH: a session is told whenever a lock changes hands."""
 
 import pytest
+import redis
 
 from support.cluster import slot_of
 from support.commands import Lock, stats
@@ -45,6 +46,31 @@ def test_a_repeated_watch_tells_the_state_once_more(session, lock):
         session.watch()
         assert session.event() == changed("me")
     assert stats(lock.client)["watches"] == 1
+
+
+def test_all_sessions_together_have_at_most_so_many_watches(session, other, client):
+    client.config_set("dlock.max-watches", 2)
+    session.watch("one")
+    session.watch("two")
+    for refused in session, other:
+        with pytest.raises(redis.ResponseError, match="QUEUEFULL.*dlock.max-watches"):
+            refused.watch("three")
+    session.watch("two")  # once more
+    assert (stats(client)["watches"], stats(client)["queue_full"]) == (2, 2)
+    session.unwatch("one")
+    other.watch("three")
+
+
+def test_a_watch_has_one_event_however_often_the_lock_changes_hands(session, lock):
+    session.watch()
+    let_turn(session.server)
+    for token in "one", "two", "three":
+        lock.acquire(token)
+        let_turn(session.server)
+        assert stats(lock.client)["events_unacknowledged"] == 1
+        lock.release(token)
+        let_turn(session.server)
+    assert session.event() == changed(None)
 
 
 def test_a_second_session_is_told_the_present_state_too(server, session, lock):

@@ -95,11 +95,10 @@ def in_one_turn_of_many(server, *sends):
     last.close()
 
 
-def sleep_then(server, seconds, *lines, other=None):
+def sleep_then_run(server, bare, seconds, *lines, other=None):
     """The server sleeps so long, by the clock of leases and waits, and then runs these commands
-    before all that is due by then: the first line of each reply. other: a connection that is closed
-    meanwhile."""
-    bare, last = Bare(server), Bare(server)
+    before all that is due by then. other: a connection that is closed meanwhile."""
+    last = Bare(server)
     for each in (bare, last):
         assert each.call("PING") == b"+PONG"
     with stopped(server):
@@ -109,9 +108,15 @@ def sleep_then(server, seconds, *lines, other=None):
         if other is not None:
             other.close()
         server.clock.advance(seconds, turns=0)
+    last.close()
+
+
+def sleep_then(server, seconds, *lines, other=None):
+    """The same over a connection of its own, which closes then: the first line of each reply."""
+    bare = Bare(server)
+    sleep_then_run(server, bare, seconds, *lines, other=other)
     replies = bare.read(len(lines))
     bare.close()
-    last.close()
     return replies
 
 
