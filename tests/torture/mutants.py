@@ -32,6 +32,8 @@ MUTANTS = {
                  "reply->integer + (int64_t)needed < 0", "partition", "fences"),
     "guard": ("module/guard.c", "return is_held ? GUARD_HELD : GUARD_NOT_HELD;",
               "return is_held ? GUARD_HELD : GUARD_HELD;", "guarded", "updates"),
+    "guard-names": ("module/guard.c", "return is_held ? GUARD_HELD : GUARD_NOT_HELD;",
+                    "return is_held ? GUARD_HELD : GUARD_HELD;", "names", "updates"),
 }
 
 
