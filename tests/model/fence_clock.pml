@@ -50,8 +50,6 @@ bool is_set[SERVERS];       /* the mark of fence.c: */
 byte mark_boot[SERVERS], mark_base[SERVERS], lead[SERVERS];
 byte last[SERVERS];         /* fence */
 byte heard_boot[SERVERS], heard_at[SERVERS]; /* the other mark: the base that was heard of */
-bool is_begun;              /* a command of the master: */
-byte begun;                 /* when */
 bool is_untold[SERVERS];    /* there was a step or a fence since the clock was told */
 byte told_at;               /* when the master last told its clock */
 byte told_base[SERVERS];    /* in the file of each server */
@@ -129,15 +127,11 @@ inline follow_last(s) {
     fi
 }
 
-inline end_command() {
-    is_begun = false;
-    begun = 0
-}
-
-inline grant(s) {
+/* took: the ticks since the command began; the server hears and tells nothing meanwhile. */
+inline grant(s, took) {
     grants++;
     granted_at = boot;
-    moment = begun;
+    moment = boot - took;
 #ifndef OLD_TIME_SETS_CLOCK
     if
     :: sets_clock(s) -> moment = boot
@@ -157,7 +151,6 @@ inline grant(s) {
     highest_fence = last[s];
     assert(last[s] <= boot * UNIT + top_wall + promotions * TRANSIT + LEAD_MAX +
                           2 * STEP); /* bounded lead */
-    end_command();
     fresh = 0
 }
 
@@ -226,7 +219,6 @@ inline take_over(s, is_promoted) {
 /* The AOF has every fence, and the base as it was told last. */
 inline restart(s) {
     changes++;
-    end_command();
     moment = boot;
     heard_at[s] = 0;
     heard_boot[s] = 0;
@@ -258,13 +250,17 @@ inline restart(s) {
 #define is_moved (boot > granted_at + 1)
 #endif
 #define may_change (changes < CHANGES_MAX)
+/* Messages and tellings are in time. */
+#define may_tick (boot < TIME_MAX && \
+                  (!(is_sent[0] || is_sent[1] || is_sent[2]) || boot == sent_at) && \
+                  (!is_untold[master] || boot < told_at + TELL_EVERY))
 
 proctype world() {
     byte s;
 end:
     do
-    :: d_step { grants < GRANTS_MAX && !is_begun -> is_begun = true; begun = boot }
-    :: d_step { is_begun -> grant(master) }
+    :: d_step { grants < GRANTS_MAX -> grant(master, 0) }
+    :: d_step { grants < GRANTS_MAX && may_tick -> boot++; grant(master, 1) }
     :: d_step { is_untold[master] && !is_sent[0] && !is_sent[1] && !is_sent[2] -> tell(master) }
     :: d_step { is_sent[0] -> hear(0) }
     :: d_step { is_sent[1] -> hear(1) }
@@ -286,7 +282,6 @@ end:
            promotions++;
            master = REPLICA;
            is_new_master = true;
-           end_command();
            take_over(REPLICA, true)
        }
     :: d_step { may_change && master != REPLICA -> /* promoted and demoted, and nobody heard of it */
@@ -298,14 +293,10 @@ end:
            changes++;
            is_untold[master] = false;
            master = NODE;
-           end_command();
            is_new_master = true;
            is_untold[NODE] = true
        }
-    /* Messages and tellings are in time. */
-    :: d_step { boot < TIME_MAX && (!is_begun || boot == begun) &&
-                (!(is_sent[0] || is_sent[1] || is_sent[2]) || boot == sent_at) &&
-                (!is_untold[master] || boot < told_at + TELL_EVERY) -> boot++ }
+    :: d_step { may_tick -> boot++ }
     od
 }
 
