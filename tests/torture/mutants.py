@@ -18,12 +18,12 @@ BUILT = ("build/dlock.so", "build/tests/torture/worker", "build/tests/clock.so")
 
 # name: file, old text, new text, scenario, the promise
 MUTANTS = {
-    "validity": ("client/src/lease/lease.c", "asked_us + lease_us - drift_us :",
+    "validity": ("client/src/base/deadline.h", "asked_us + lease_us - drift_us :",
                  "asked_us + lease_us + 150000 :", "single", "exclusion"),
     "permits": ("module/lock_state.c", "holder_count >= request->max_holders",
                 "holder_count > request->max_holders", "single", "exclusion"),
-    "fence": ("module/fence.c", "last = lowest > last ? lowest : last + 1;", "last = lowest;",
-              "clock", "fences"),
+    "fence": ("module/fence.c", "last = larger(larger(at_least, clock_us), last + 1) + count - 1;",
+              "last = larger(at_least, now.wall_us) + count - 1;", "clock", "fences"),
     "loss": ("client/src/lease/notifier.c",
              "news == DLOCK_STATE_LOST ? DLOCK_EVENT_LOST : DLOCK_EVENT_SUSPECT",
              "DLOCK_EVENT_SUSPECT",
