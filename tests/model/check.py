@@ -85,6 +85,8 @@ MUTANTS = [
     ("fence_clock", "-DCHANGES_MAX=3", "NO_JUMP", FENCE),
     ("fence_clock", "", "NO_TRANSIT", FENCE),
     ("fence_clock", "", "JUMPS_ADD_UP", "promotions"),
+    ("fence_clock", "", "PROMOTIONS_ADD_UP", "promotions"),
+    ("fence_clock", "", "OLD_TIME_SETS_CLOCK", "promotions"),
     ("fence_clock", "", "STEP_NOT_HEARD", FENCE),
     ("fence_clock", "", "MOVE_FASTER_THAN_MESSAGE", FENCE),
 ]

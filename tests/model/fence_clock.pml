@@ -6,18 +6,22 @@
  * What is checked
  *   fence order    every fence is higher than all fences of the name before, whoever gave them
  *   bounded lead   no fence is further ahead of the highest wall clock than LEAD_MAX, the transit
- *                  of each promotion and a step: jumps do not add up
+ *                  of each promotion that was heard of and a step: jumps do not add up
  *
  * What mirrors what
- *   find_clock(), set_clock(), follow_wall_clock(), hear(), take_over()    module/fence.c
+ *   find_clock(), set_clock(), follow_wall_clock(), hear(), take_over(), hear_base()
+ *                           module/fence.c
+ *   grant()                 module/fences.c: fences_next(), by the time since boot at which the
+ *                           command began, unless the wall clock sets the clock
  *   tell()                  module/fences.c: DLOCK.CLOCK and the message to other nodes, at least
  *                           every TELL_EVERY ticks, and at once after a step of the clock
- *   promote(), restart()    module/server_events.c: fences_take_over()
+ *   promotions, restart()   module/server_events.c: fences_take_over()
  *   move()                  the new owner of a slot takes nothing over: it has heard of the clock
  *
  * What is assumed. A message takes at most a tick, and less than TRANSIT. A step of the clock is
  * heard before the server that has given fences after it is replaced: by the message, or by a grant
- * that comes along. The move of a slot takes longer than a message. A server that has
+ * that comes along. A replica may be promoted and demoted again without anybody hearing of it, but
+ * then it gives out no fence. A command takes at most a tick. The move of a slot takes longer than a message. A server that has
  * just taken over is not killed before its own clock is in its file. The mutants STEP_NOT_HEARD and
  * MOVE_FASTER_THAN_MESSAGE are no mistakes of ours: they show that nobody can promise it otherwise
  * (module/README.md, The fence).
@@ -45,6 +49,7 @@ byte wall[SERVERS];         /* how far the wall clock of each is ahead of boot *
 bool is_set[SERVERS];       /* the mark of fence.c: */
 byte mark_boot[SERVERS], mark_base[SERVERS], lead[SERVERS];
 byte last[SERVERS];         /* fence */
+byte heard_boot[SERVERS], heard_at[SERVERS]; /* the other mark: the base that was heard of */
 bool is_untold[SERVERS];    /* there was a step or a fence since the clock was told */
 byte told_at;               /* when the master last told its clock */
 byte told_base[SERVERS];    /* in the file of each server */
@@ -60,10 +65,12 @@ bool is_sent[SERVERS];
 byte sent_at, sent_base, sent_clock;
 
 hidden byte base, clock, fresh;
+hidden byte moment; /* the time since boot, as whoever asks for the clock has read it */
 
 #define wall_of(s) (boot * UNIT + wall[s])
-#define marked_base(s) (mark_base[s] + (boot - mark_boot[s]) * UNIT)
-#define used_lead(s) ((boot - mark_boot[s]) * UNIT / 2) /* by the time that has passed */
+#define marked_base(s) (mark_base[s] + (moment - mark_boot[s]) * UNIT)
+#define heard_base(s) larger(wall_of(s), heard_at[s] + (moment - heard_boot[s]) * UNIT)
+#define used_lead(s) ((moment - mark_boot[s]) * UNIT / 2) /* by the time that has passed */
 #define left_lead(s) (lead[s] > used_lead(s) -> lead[s] - used_lead(s) : 0)
 #define larger(a, b) ((a) > (b) -> (a) : (b))
 
@@ -79,21 +86,30 @@ inline find_clock(s) {
 inline set_clock(s, new_base, new_clock) {
     fresh = (is_set[s] -> larger(marked_base(s) + left_lead(s), new_clock) : new_clock);
     lead[s] = (fresh > new_base -> fresh - new_base : 0);
-    mark_boot[s] = boot;
+    mark_boot[s] = moment;
     mark_base[s] = new_base;
     is_set[s] = true
 }
 
+inline hear_base(s, new_base) {
+    fresh = larger(new_base, heard_base(s));
+    heard_at[s] = fresh;
+    heard_boot[s] = moment
+}
+
+#define sets_clock(s) (!is_set[s] || wall_of(s) > marked_base(s))
+
 inline follow_wall_clock(s) {
     if
-    :: !is_set[s] || wall_of(s) > marked_base(s) ->
+    :: sets_clock(s) ->
         find_clock(s);
         if
         :: s == master && is_set[s] && wall_of(s) > marked_base(s) + left_lead(s) ->
             is_untold[s] = true
         :: else
         fi;
-        set_clock(s, wall_of(s), 0)
+        set_clock(s, wall_of(s), 0);
+        hear_base(s, wall_of(s))
     :: else
     fi
 }
@@ -104,15 +120,24 @@ inline follow_last(s) {
     find_base(s);
     if
     :: last[s] > clock + STEP ->
+        hear_base(s, last[s] - LEAD_MAX - STEP);
         base = larger(base, last[s] - LEAD_MAX - STEP);
         set_clock(s, base, last[s])
     :: else
     fi
 }
 
-inline grant(s) {
+/* took: the ticks since the command began; the server hears and tells nothing meanwhile. */
+inline grant(s, took) {
     grants++;
     granted_at = boot;
+    moment = boot - took;
+#ifndef OLD_TIME_SETS_CLOCK
+    if
+    :: sets_clock(s) -> moment = boot
+    :: else
+    fi;
+#endif
 #ifdef WALL_CLOCK_ALONE
     clock = wall_of(s);
 #else
@@ -130,6 +155,7 @@ inline grant(s) {
 }
 
 inline tell(s) {
+    moment = boot;
     follow_wall_clock(s);
     find_base(s);
     find_clock(s);
@@ -146,12 +172,14 @@ inline tell(s) {
 
 /* The clock counts on from when the server has heard of it. */
 inline hear(s) {
+    moment = boot;
     is_sent[s] = false;
     follow_wall_clock(s);
     find_base(s);
     find_clock(s);
     told_base[s] = larger(told_base[s], sent_base);
 #ifndef NOT_HEARD
+    hear_base(s, sent_base);
     if
     :: sent_base > base || sent_clock > clock ->
         base = larger(sent_base, base);
@@ -162,18 +190,23 @@ inline hear(s) {
     fresh = 0
 }
 
-inline take_over(s, transit) {
+inline take_over(s, is_promoted) {
+    moment = boot;
     follow_wall_clock(s);
     find_base(s);
 #ifdef JUMPS_ADD_UP
     find_clock(s);
     base = clock;
 #endif
-#ifdef NO_TRANSIT
-    skip;
-#else
-    base = base + transit;
+    if
+#ifdef PROMOTIONS_ADD_UP
+    :: is_promoted -> base = base + TRANSIT
 #endif
+#ifndef NO_TRANSIT
+    :: is_promoted -> base = larger(base, heard_base(s) + TRANSIT)
+#endif
+    :: else
+    fi;
 #ifdef NO_JUMP
     set_clock(s, base, base);
 #else
@@ -186,6 +219,9 @@ inline take_over(s, transit) {
 /* The AOF has every fence, and the base as it was told last. */
 inline restart(s) {
     changes++;
+    moment = boot;
+    heard_at[s] = 0;
+    heard_boot[s] = 0;
     is_set[s] = false;
     lead[s] = 0;
     mark_base[s] = 0;
@@ -193,11 +229,13 @@ inline restart(s) {
     follow_wall_clock(s);
     find_base(s);
     if
-    :: told_base[s] > base -> set_clock(s, told_base[s], 0)
+    :: told_base[s] > base ->
+        hear_base(s, told_base[s]);
+        set_clock(s, told_base[s], 0)
     :: else
     fi;
     follow_last(s);
-    take_over(s, 0);
+    take_over(s, false);
     fresh = 0
 }
 
@@ -212,12 +250,17 @@ inline restart(s) {
 #define is_moved (boot > granted_at + 1)
 #endif
 #define may_change (changes < CHANGES_MAX)
+/* Messages and tellings are in time. */
+#define may_tick (boot < TIME_MAX && \
+                  (!(is_sent[0] || is_sent[1] || is_sent[2]) || boot == sent_at) && \
+                  (!is_untold[master] || boot < told_at + TELL_EVERY))
 
 proctype world() {
     byte s;
 end:
     do
-    :: d_step { grants < GRANTS_MAX -> grant(master) }
+    :: d_step { grants < GRANTS_MAX -> grant(master, 0) }
+    :: d_step { grants < GRANTS_MAX && may_tick -> boot++; grant(master, 1) }
     :: d_step { is_untold[master] && !is_sent[0] && !is_sent[1] && !is_sent[2] -> tell(master) }
     :: d_step { is_sent[0] -> hear(0) }
     :: d_step { is_sent[1] -> hear(1) }
@@ -239,7 +282,12 @@ end:
            promotions++;
            master = REPLICA;
            is_new_master = true;
-           take_over(REPLICA, TRANSIT)
+           take_over(REPLICA, true)
+       }
+    :: d_step { may_change && master != REPLICA -> /* promoted and demoted, and nobody heard of it */
+           changes++;
+           take_over(REPLICA, true);
+           is_untold[REPLICA] = false
        }
     :: d_step { may_change && master != NODE && is_heard && is_moved ->
            changes++;
@@ -248,9 +296,7 @@ end:
            is_new_master = true;
            is_untold[NODE] = true
        }
-    /* Messages and tellings are in time. */
-    :: d_step { boot < TIME_MAX && (!(is_sent[0] || is_sent[1] || is_sent[2]) || boot == sent_at) &&
-                (!is_untold[master] || boot < told_at + TELL_EVERY) -> boot++ }
+    :: d_step { may_tick -> boot++ }
     od
 }
 

@@ -15,6 +15,7 @@ import bisect
 import collections
 import dataclasses
 import heapq
+import itertools
 import json
 import pathlib
 import sys
@@ -22,7 +23,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from records import (ACCOUNTS, MS, SLACK, Bounds, Process, lock_names, merge,  # noqa: E402
-                     name_text, queue_of, read_file)
+                     name_text, read_file)
 
 STUCK_SLACK = 1400 * MS + SLACK  # to notice an end, reconnect and try again
 WAIT_TOLERANCE = 100 * MS  # a waiter that gives up and asks again so soon has waited on
@@ -30,9 +31,13 @@ IN_DOUBT, REFUSED, DONE = 2, 1, 0
 SHOWN = 20  # violations of one kind
 
 
+def is_account(name):
+    return chr(name >> 16) == ACCOUNTS
+
+
 def is_odd(name):
     """So are accounts: every lock of such a name would have to be acknowledged."""
-    return name & 1 or chr(name >> 16) == ACCOUNTS
+    return name & 1 or is_account(name)
 
 
 @dataclasses.dataclass
@@ -169,24 +174,18 @@ def _check_exclusion(name, tenures, rules, report):
 
 def _check_fences(name, tenures, rules, report):
     """Those granted before another asked have smaller fences; shared ones are compared only with
-    exclusive ones. A lock that is handed on within a process keeps its fence."""
-    is_hot, has_fences = chr(name >> 16) == "h", rules.are_fences_promised(name)
-    largest = {False: {}, True: {}}  # is_shared: the largest fence so far, by process
-    ceiling = {False: 0, True: 0}    # of all processes
+    exclusive ones. A thread that is handed a hot name has a fence of its own."""
+    has_fences = rules.are_fences_promised(name)
+    largest = {False: (-1, 0), True: (-1, 0)}  # is_shared: the largest fence, and whose
     granted = 0
     for tenure in sorted(tenures, key=lambda tenure: tenure.asked):
         while granted < len(tenures) and tenures[granted].begin <= tenure.asked:
             before = tenures[granted]
-            fences = largest[bool(before.mode)]
-            fences[before.process] = max(fences.get(before.process, 0), before.fence)
-            ceiling[bool(before.mode)] = max(ceiling[bool(before.mode)], before.fence)
+            largest[bool(before.mode)] = max(largest[bool(before.mode)],
+                                             (before.fence, before.process))
             granted += 1
-        worst = max(((fence, process) for is_shared in ((False,) if tenure.mode else (False, True))
-                     if tenure.fence <= ceiling[is_shared]
-                     for process, fence in largest[is_shared].items()
-                     if fence > tenure.fence or fence == tenure.fence
-                     and not (is_hot and process == tenure.process)), default=None)
-        if worst is None:
+        worst = largest[False] if tenure.mode else max(largest.values())
+        if worst[0] < tenure.fence:
             continue
         is_promised = has_fences and worst[0] - tenure.fence >= rules.fence_slack
         report.counts["fences back" if is_promised else "fences back, not promised"] += 1
@@ -213,33 +212,105 @@ def _check_stuck(processes, by_name, rules, outages, report):
     """A wait during which nobody certainly held the lock, and nothing was broken, for longer than a
     lease: a grant that nobody heard of may take so long to end. A process that is stopped while it
     waits may get the lock, once for each of its threads, and never hear of it."""
-    covered, limit = {}, rules.lease + STUCK_SLACK
-    waits, spans = collections.defaultdict(list), collections.defaultdict(list)
+    spans = collections.defaultdict(list)
     for process in processes:
-        for name, begin, end in process.unheard(rules.lease):
-            spans[queue_of(name)].append((begin, end))
+        for asked, begin, end in process.unheard(rules.lease):
+            for name in lock_names(asked):
+                spans[name].append((begin, end))
     for name, tenures in by_name.items():
-        spans[queue_of(name)] += [(each.begin, max(each.begin, each.end())) for each in tenures]
+        spans[name] += [(each.begin, max(each.begin, each.end())) for each in tenures]
+    for process, wait, gap in itertools.chain(
+            _gaps_of_one_name(processes, spans, rules, outages, report),
+            _gaps_of_accounts(processes, spans, outages)):
+        asked, begin, end, _ = wait
+        gap -= process.stalls.within(begin, end)
+        report.worst["waiting beside a free lock, ms"] = max(
+            report.worst["waiting beside a free lock, ms"], gap / MS)
+        if gap > rules.lease + STUCK_SLACK:
+            report.add("stuck", f"{name_text(asked)}: process {process.number} waited from "
+                       f"{begin / 1e9:.6f} to {end / 1e9:.6f}, {gap / MS:.0f} ms of it with "
+                       "nobody there")
+
+
+def _gaps_of_one_name(processes, spans, rules, outages, report):
+    """(process, wait, its longest time with nobody there) of all locks but accounts."""
+    covered, waits = {}, collections.defaultdict(list)
     for process in processes:
-        for asked, begin, end, _ in process.waits:
-            name = queue_of(asked)
+        for wait in process.waits:
+            name, begin, end, _ = wait
+            if is_account(name):
+                continue
             waits[name].append((begin, end + WAIT_TOLERANCE))
             if end - begin < rules.lease:
                 continue
             if name not in covered:
                 covered[name] = _coverage(spans[name], outages)
-            gap = _longest_gap(*covered[name], begin, end) - process.stalls.within(begin, end)
-            report.worst["waiting beside a free lock, ms"] = max(
-                report.worst["waiting beside a free lock, ms"], gap / MS)
-            if gap > limit:
-                report.add("stuck", f"{name_text(asked)}: process {process.number} waited from "
-                           f"{begin / 1e9:.6f} to {end / 1e9:.6f}, {gap / MS:.0f} ms of it with "
-                           "nobody there")
+            yield process, wait, _longest_gap(*covered[name], begin, end)
     for name, asked in waits.items():
         covering = covered.get(name) or _coverage(spans[name], outages)
         stuck = max(_longest_gap(*covering, begin, end) for begin, end in merge(asked))
         report.worst["name without a holder, ms"] = max(report.worst["name without a holder, ms"],
                                                         stuck / MS)
+
+
+def _gaps_of_accounts(processes, spans, outages):
+    """The same for accounts. Whoever waits for two of them may stand behind one who waits for one
+    of these and for a third, which is held: so a wait has nobody there if none of the accounts that
+    waits connect with it, at that time, is held. Walks along all events in their order."""
+    waits, events = {}, []
+    for process in processes:
+        for wait in process.waits:
+            if is_account(wait[0]):
+                waits[len(waits)] = process, wait
+    for process in processes:
+        for asked, _, _, name in process.pending():
+            if is_account(name):
+                waits[len(waits)] = process, (name, asked, process.last_at, None)
+    for number, (_, (_, begin, end, _)) in waits.items():
+        events += [(begin, 1, "wait", number), (end, -1, "wait", number)]
+    everywhere = 0  # an outage is as if this account, and all others with it, were held
+    for name, each in [*spans.items(), (everywhere, outages)]:
+        if name == everywhere or is_account(name):
+            for begin, end in each:
+                events += [(begin, 1, "hold", name), (end, -1, "hold", name)]
+    waiting, held = set(), collections.Counter()
+    free_from, longest = {}, collections.Counter()
+    for at, change, what, which in sorted(events):
+        if what == "hold":
+            held[which] += change
+        elif change > 0:
+            waiting.add(which)
+        else:
+            waiting.discard(which)
+            longest[which] = max(longest[which], at - free_from.pop(which, at))
+        stuck = set() if held[everywhere] > 0 else _with_nobody_there(
+            {number: waits[number][1][0] for number in waiting}, held)
+        for number in waiting:
+            if number in stuck:
+                free_from.setdefault(number, at)
+            elif number in free_from:
+                longest[number] = max(longest[number], at - free_from.pop(number))
+    for number, (process, wait) in waits.items():
+        if wait[3] is not None:
+            yield process, wait, longest[number]
+
+
+def _with_nobody_there(waiting, held):
+    """waiting: the lock of each wait. Those of them that no held account is connected with."""
+    by_account = collections.defaultdict(list)
+    for number, lock in waiting.items():
+        for account in lock_names(lock):
+            by_account[account].append(number)
+    reached, todo = set(), [account for account in by_account if held[account] > 0]
+    done = set(todo)
+    while todo:
+        for number in by_account[todo.pop()]:
+            if number not in reached:
+                reached.add(number)
+                more = [each for each in lock_names(waiting[number]) if each not in done]
+                done.update(more)
+                todo += more
+    return waiting.keys() - reached
 
 
 def _coverage(spans, outages):

@@ -76,26 +76,19 @@ function judge_exclusion(name,    i, k, id, kept, clash, exclusive) {
     }
 }
 
-# top[i]: of the first i holds, that with the highest fence; owner[i]: its process, "" if the fence
-# is that of several. is_all: of shared holds too.
+# top[i]: of the first i holds, that with the highest fence. is_all: of shared holds too.
 function find_tops(name, is_all,    i, id) {
-    top[0] = owner[0] = ""
+    top[0] = ""
     for (i = 1; i <= count[name]; i++) {
         id = name SUBSEP i
         top[i] = top[i - 1]
-        owner[i] = owner[i - 1]
         if (is_shared[id] && !is_all) continue
-        if (top[i] == "" || fence[id] > fence[top[i]]) {
-            top[i] = id
-            owner[i] = process[id]
-        } else if (fence[id] == fence[top[i]] && process[id] != owner[i]) {
-            owner[i] = ""
-        }
+        if (top[i] == "" || fence[id] > fence[top[i]]) top[i] = id
     }
 }
 
 # Whoever asked after another one was granted the lock has the higher fence. Shared holders are
-# compared with exclusive ones only, and a hot lock keeps its fence within a process.
+# compared with exclusive ones only.
 function judge_fences(name, is_all,    i, id, low, high, middle, before, back) {
     find_tops(name, is_all)
     for (i = 1; i <= count[name]; i++) {
@@ -111,7 +104,6 @@ function judge_fences(name, is_all,    i, id, low, high, middle, before, back) {
         before = top[low]
         if (before == "" || fence[before] < fence[id]) continue
         back = fence[before] - fence[id]
-        if (back == 0 && name ~ /^h/ && owner[low] == process[id]) continue
         if (has_fences[id] && back >= slack) {
             say("fence", id, before)
             fences++

@@ -50,7 +50,8 @@ PREPARE = f"""set -e
 ip link set lo up
 ip rule add pref {LOCAL} lookup local
 ip rule del pref 0
-ip tuntap add dev sink mode tun
+ip tuntap add dev sink mode tun 2>/dev/null || ip link add sink type bridge
+ip link set sink arp off
 ip link set sink up
 echo 1 > /proc/sys/net/ipv4/conf/sink/route_localnet
 ip route add default dev sink table {SINK}

@@ -54,12 +54,6 @@ def lock_names(name):
     return tuple(kind << 16 | each << 8 | each for each in (one, two))
 
 
-def queue_of(name):
-    """Names whose waits can depend on each other: whoever waits for two accounts may stand behind
-    one who waits for a third."""
-    return name if chr(name >> 16) != ACCOUNTS else ord(ACCOUNTS) << 16 | 0xffff
-
-
 def name_text(name):
     if chr(name >> 16) == ACCOUNTS:
         return " ".join(f"{ACCOUNTS}{each & 0xff}" for each in lock_names(name))
@@ -237,6 +231,10 @@ class Process:
             self.late.append(Late(what, self.number, name, begin, at - begin, bound, over))
         return call
 
+    def pending(self):
+        """(at, number, other, name) of calls that never returned: the process was killed."""
+        return self._calls.values()
+
     def unheard(self, lease):
         """(name, from, to): the process asked for the lock and stood still, or was killed, so it
         may have been granted the lock without hearing of it."""
@@ -248,10 +246,10 @@ class Process:
             for name, asked, _, _ in self.waits[first:first + THREADS_MAX]:
                 if asked <= begin:
                     yield name, begin, end + lease
-            for asked, _, _, name in self._calls.values():
+            for asked, _, _, name in self.pending():
                 if asked <= begin:
                     yield name, begin, end + lease
-        for _, _, _, name in self._calls.values():
+        for _, _, _, name in self.pending():
             yield name, self.last_at, self.last_at + lease
 
 

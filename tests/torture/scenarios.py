@@ -45,7 +45,7 @@ class Scenario:
                   f"lease_ms={self.lease_ms}", f"io_timeout_ms={IO_MS}",
                   f"replicas={self.replicas}", f"work_us={self.work_us}",
                   f"pause_every={self.pause_every}"]
-        return words + ([f"data_port={self.data_port()}"] if "g" in self.kinds else [])
+        return words + ([f"data_port={self.data_port()}"] if set("ga") & set(self.kinds) else [])
 
     def settings_of(self, number):
         """Words for one worker."""

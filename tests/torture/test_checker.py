@@ -139,10 +139,11 @@ def test_a_fence_of_who_asked_before_the_grant_may_be_smaller():
     assert not violations(late, History(1).hold(1, 2, 10, 100))
 
 
-def test_a_hot_lock_keeps_its_fence_only_within_a_process():
-    first = History(0).hold(0, 1, 10, 100, "h0").hold(11, 12, 20, 100, "h0")
-    assert not violations(first)
-    assert violations(first, History(1).hold(21, 22, 30, 100, "h0")).keys() == {"fences"}
+def test_a_hot_lock_has_a_new_fence_for_each_thread_of_a_process():
+    first = History(0).hold(0, 1, 10, 100, "h0")
+    assert not violations(first, History(1).hold(11, 12, 20, 101, "h0"))
+    handed_on = History(0).hold(0, 1, 10, 100, "h0").hold(11, 12, 20, 100, "h0", thread=1)
+    assert violations(handed_on).keys() == {"fences"}
 
 
 def test_a_writer_has_a_larger_fence_than_the_readers_before():
@@ -205,6 +206,30 @@ def test_a_waiter_behind_one_that_was_stopped_waits_for_its_lease():
     stopped = History(1).add(0, records.ACQUIRE, number=3000)
     stopped.add(2500, records.ACQUIRED, status=TIMEOUT).add(2400, records.STALL, number=300 * MS)
     assert not violations(waiter, stopped)
+
+
+def waits_for_accounts(names, begin, end, number=0, thread=0):
+    history = History(number).add(begin, records.ACQUIRE, names, 10_000, thread=thread)
+    return history.add(end, records.ACQUIRED, names, status=TIMEOUT, thread=thread)
+
+
+def test_a_waiter_beside_two_free_accounts_is_found_while_others_are_held():
+    waiter = waits_for_accounts("a0 a1", 0, 6000)
+    others = [History(1).hold(0, 1, 5900, 100, "a2 a3"),
+              waits_for_accounts("a3 a4", 0, 5900, number=2)]
+    assert violations(waiter, *others).keys() == {"stuck"}
+
+
+def test_a_waiter_may_stand_behind_one_that_waits_for_an_account_that_is_held():
+    waiter, holder = waits_for_accounts("a0 a1", 0, 6000), History(1).hold(0, 1, 5900, 100, "a2 a3")
+    assert not violations(waiter, holder, waits_for_accounts("a1 a2", 0, 5900, number=2))
+    assert violations(waiter, holder,  # which has gone too soon
+                      waits_for_accounts("a1 a2", 0, 2000, number=2)).keys() == {"stuck"}
+
+
+def test_an_outage_explains_a_wait_for_two_accounts():
+    waiter, outage = waits_for_accounts("a0 a1", 0, 6000), (500 * MS, 5500 * MS)
+    assert not violations(waiter, outages=[outage])
 
 
 def test_a_waiter_beside_a_lock_that_nobody_has_is_found():

@@ -69,6 +69,10 @@ def use_memory():
         tempfile.tempdir = MEMORY
 
 
+class NotSetUp(Exception):
+    """The servers of a scenario did not start, so there is nothing to judge."""
+
+
 class Run:
     """One scenario, once."""
 
@@ -91,30 +95,44 @@ class Run:
         return words + (f" WAY={self.way}" if self.way != "guard" else "")
 
     def go(self):
-        """The report of the checker. A judge that disagrees with it is a violation, too."""
+        """The report of the checker. A judge that disagrees with it is a violation, too. Raises
+        NotSetUp if there is nothing to judge."""
         import export
         from checker import check_folder
         scenario = find_scenario(self.name)()
         self.troubles = []
         try:
-            scenario.start(self.folder)
-            scenario.prepare(self.folder, self.seed)
-            self.version = scenario.version()
+            self._set_up(scenario)
             self._torture(scenario)
         except (AssertionError, OSError, redis.RedisError) as failure:
             self.troubles.append(f"the run broke off: {failure!r}")
         finally:
-            for name, log in scenario.logs().items():
-                (self.folder / name).write_text(log)
-            try:
-                scenario.destroy()
-            except AssertionError as failure:
-                self.troubles.append(str(failure)[-2000:])
+            self._tear_down(scenario)
         self._write_run(scenario)
         report = check_folder(self.folder)
         for sentence in export.compare(report, export.operations_of(self.folder)):
             report.add("judges", sentence)
         return report
+
+    def _set_up(self, scenario):
+        try:
+            scenario.start(self.folder)
+            scenario.prepare(self.folder, self.seed)
+            self.version = scenario.version()
+        except Exception as failure:
+            raise NotSetUp(repr(failure)[:500]) from failure
+
+    def _tear_down(self, scenario):
+        """Also of servers of which only some have started."""
+        try:
+            for name, log in scenario.logs().items():
+                (self.folder / name).write_text(log)
+        except Exception as failure:
+            self.troubles.append(f"the logs cannot be read: {failure!r}")
+        try:
+            scenario.destroy()
+        except Exception as failure:
+            self.troubles.append(str(failure)[-2000:])
 
     def settings(self, scenario):
         return scenario.settings()
@@ -180,15 +198,40 @@ class Run:
               f"    scripts/python tests/torture/checker.py {where}\n"
               f"run it again:\n    {self.command()}")
 
+    def give_up(self, failure):
+        """Instead of go() and finish()."""
+        import results
+        where = self.folder.relative_to(ROOT)
+        print(f"torture: {self.name}: not set up, see the logs in {where}: {failure}")
+        results.add_missing("failed", f"not set up: {failure}", self.name, self.server, self.seed,
+                            self.command())
 
-def run_inside(name, seed):
+
+def run_inside(name, seed, server):
     """Whether a scenario with a network of its own succeeds; also if this machine cannot run it."""
     import partition
+    import results
     reason = partition.why_not()
     if reason:
         print(f"torture: {name}: skipped, this machine cannot cut servers off: {reason}")
+        results.add_missing("skipped", f"this machine cannot cut servers off: {reason}", name,
+                            server, seed, "")
         return True
     return partition.run_inside(*sys.argv[1:], "--scenario", name, "--seed", str(seed))
+
+
+def run_here(name, seed, server, arguments):
+    """Whether a scenario succeeds."""
+    print(f"torture: {name}, {arguments.seconds:g} s, seed {seed}, server {server}", flush=True)
+    run = Run(name, arguments.seconds, seed, server, arguments.way)
+    run.has_python = arguments.python
+    try:
+        report = run.go()
+    except NotSetUp as failure:
+        run.give_up(failure)
+        return False
+    run.finish(report, arguments.keep)
+    return report.total() == 0
 
 
 def main():
@@ -202,14 +245,9 @@ def main():
     is_failed = False
     for name in names:
         if find_scenario(name).has_own_network and "DLOCK_TORTURE_NAMESPACE" not in os.environ:
-            is_failed |= not run_inside(name, seed)
-            continue
-        print(f"torture: {name}, {arguments.seconds:g} s, seed {seed}, server {server}", flush=True)
-        run = Run(name, arguments.seconds, seed, server, arguments.way)
-        run.has_python = arguments.python
-        report = run.go()
-        run.finish(report, arguments.keep)
-        is_failed |= report.total() > 0
+            is_failed |= not run_inside(name, seed, server)
+        else:
+            is_failed |= not run_here(name, seed, server, arguments)
     return int(is_failed)
 
 

@@ -2,7 +2,7 @@
 /* transfer.h - moves money between two accounts, under a lock with the names of both.
  *
  * The value of an account is "id:balance": the id of its last update (see update.h), and its money.
- * Both accounts are written by one guarded command. The checker walks along the ids of each
+ * Both accounts are written in one guarded step. The checker walks along the ids of each
  * account, and the sum of all balances has to stay 0. */
 #pragma once
 
@@ -15,8 +15,12 @@ static inline uint32_t account_name(char kind, unsigned one, unsigned two) {
 
 typedef struct transfer {
     dlock_lock *lock;
+    /* Over a connection of the program's own, by a script that guards both names, without a look at
+     * any clock. Then the server alone refuses. */
+    bool is_raw;
     unsigned thread;
     uint32_t names[2];
+    const char *lock_keys[2];
     const char *data_keys[2];
     int64_t amount;
     int64_t work_ns; /* between read and write */

@@ -112,6 +112,23 @@ static update_result judge(const redisReply *reply) {
     return UPDATE_REFUSED; /* NOTHELD, or a server that loads, is a replica or is out of memory */
 }
 
+update_result store_write(store *store, int argc, const char **argv) {
+    redisReply *reply = call(store, argc, argv);
+    update_result result = judge(reply);
+    if (reply != NULL) freeReplyObject(reply);
+    return result;
+}
+
+bool store_get(store *store, const char *key, char *value, size_t size) {
+    const char *get[] = {"GET", key};
+    redisReply *reply = call(store, 2, get);
+    bool is_read =
+        reply != NULL && (reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_NIL);
+    if (is_read) snprintf(value, size, "%s", reply->type == REDIS_REPLY_STRING ? reply->str : "");
+    if (reply != NULL) freeReplyObject(reply);
+    return is_read;
+}
+
 static update_result write_value(store *store, const update *update, uint64_t id) {
     char text[ID_TEXT], fence[ID_TEXT];
     snprintf(text, sizeof(text), "%" PRIu64, id);
@@ -121,12 +138,9 @@ static update_result write_value(store *store, const update *update, uint64_t id
     const char *token = update->is_raw ? dlock_token(update->lock) : "";
     const char *guard[] = {"DLOCK.GUARD", update->lock_key, token, "SET", update->data_key, text};
     if (update->way == UPDATE_GUARD && !update->is_raw) return guarded_write(update, text);
-    redisReply *reply = update->way == UPDATE_GUARD   ? call(store, 6, guard)
-                        : update->way == UPDATE_FENCE ? call(store, 6, write)
-                                                      : call(store, 3, set);
-    update_result result = judge(reply);
-    if (reply != NULL) freeReplyObject(reply);
-    return result;
+    return update->way == UPDATE_GUARD   ? store_write(store, 6, guard)
+           : update->way == UPDATE_FENCE ? store_write(store, 6, write)
+                                         : store_write(store, 3, set);
 }
 
 void update_work(int64_t work_ns) {

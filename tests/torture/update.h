@@ -62,3 +62,7 @@ update_result store_update(store *store, const update *update);
 /* A guarded write, and how long a program computes before it. */
 update_result update_guarded(dlock_lock *lock, size_t argc, const char **argv);
 void update_work(int64_t work_ns);
+
+/* Over the store's own connection: a write, and the value of a key ("": there is none). */
+update_result store_write(store *store, int argc, const char **argv);
+bool store_get(store *store, const char *key, char *value, size_t size);

@@ -213,8 +213,9 @@ static int64_t choose_work_ns(visitor *visitor) {
 
 static void move_money(visitor *visitor, const claim *claim) {
     const unsigned numbers[] = {claim->number, claim->other};
-    char keys[2][KEY_SIZE];
+    char keys[2][KEY_SIZE], lock_keys[2][KEY_SIZE];
     transfer transfer = {.lock = claim->lock,
+                         .is_raw = roll(visitor, 2) == 0,
                          .thread = visitor->thread,
                          .amount = 1 + (int64_t)roll(visitor, 100),
                          .work_ns = choose_work_ns(visitor)};
@@ -222,6 +223,8 @@ static void move_money(visitor *visitor, const claim *claim) {
         visit_account_key(keys[i], claim->kind, numbers[i], true);
         transfer.names[i] = account_name(claim->kind, numbers[i], numbers[i]);
         transfer.data_keys[i] = keys[i];
+        visit_account_key(lock_keys[i], claim->kind, numbers[i], false);
+        transfer.lock_keys[i] = lock_keys[i];
     }
     store_transfer(&visitor->store, &transfer);
 }
