@@ -70,10 +70,10 @@ static void open_standard_files(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0) return;
 }
 
-/* Output that was lost, on a full disk for example, must not look like a result: neither like success
- * nor like "free" of "info", or "busy" of "wait --json". A code that names a failure stays, because
- * its cause was on stderr. A reader that has ended is no news: the tool ends by SIGPIPE, as others do. The library's threads, which print for
- * "watch", block that signal. */
+/* Output that was lost, on a full disk for example, must not look like a result: neither like
+ * success, nor like the "free" of info or the "busy" of wait --json. An exit code that names a
+ * failure stays, because its cause is on stderr. A reader that has ended is no news: the tool ends
+ * by SIGPIPE, as others do. The library's threads, which print for "watch", block that signal. */
 static int end_output(const request *request, int code) {
     int error = output_flush();
     if (error == 0) return code;
