@@ -70,15 +70,17 @@ static void open_standard_files(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0) return;
 }
 
-/* Output that was lost, on a full disk for example, must not look like success. A reader that has
- * ended is no news: the tool ends by SIGPIPE, as others do. The library's threads, which print for
- * "watch", block that signal. */
-static int end_output(int code) {
+/* Output that was lost, on a full disk for example, must not look like a result: neither like
+ * success, nor like the "free" of info or the "busy" of wait --json. An exit code that names a
+ * failure stays, because its cause is on stderr. A reader that has ended is no news: the tool ends
+ * by SIGPIPE, as others do. The library's threads, which print for "watch", block that signal. */
+static int end_output(const request *request, int code) {
     int error = output_flush();
     if (error == 0) return code;
     if (error == EPIPE) raise(SIGPIPE); /* returns if the signal is ignored */
     complain("stdout: %s", strerror(error));
-    return code == EXIT_CODE_OK ? EXIT_CODE_INTERNAL : code;
+    bool is_result = code == EXIT_CODE_OK || code == EXIT_CODE_BUSY || code == request->busy_code;
+    return is_result ? EXIT_CODE_INTERNAL : code;
 }
 
 static int obey(request *request, int argc, char **argv) {
@@ -108,5 +110,5 @@ static int obey(request *request, int argc, char **argv) {
 int main(int argc, char **argv) {
     static request request; /* static, so that tools that look for leaks see its strings */
     open_standard_files();
-    return end_output(obey(&request, argc, argv));
+    return end_output(&request, obey(&request, argc, argv));
 }

@@ -120,6 +120,7 @@ def test_a_closed_stdout_is_no_place_for_a_token(tool, client):
 
 @pytest.mark.parametrize("words", [
     ["list"], ["list", "--json"], ["list", "--names"], ["info", "lock"], ["info", "--json", "lock"],
+    ["info", "free"], ["info", "--json", "free"], ["wait", "-qnE", "5", "--json", "lock"],
     ["wait", "--json", "free"], ["extend", "--json", "lock", "t"],
     ["release", "--json", "lock", "t"], ["release", "--force", "--yes", "--json", "lock"],
     ["top", "--interval", "50ms"], ["top", "--interval", "50ms", "--json"],

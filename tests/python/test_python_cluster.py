@@ -43,6 +43,17 @@ def test_names_are_at_their_nodes(client, cluster):
         lock.release()
 
 
+def test_names_that_are_taken_together_need_one_hash_tag(client, cluster):
+    assert slot_of("stock") != slot_of("till")
+    with pytest.raises(dlock.Refused, match="hash tag"):
+        client.lock("stock", "till").acquire()
+    with client.lock("{shop}:stock", "{shop}:till") as held:
+        for name in "{shop}:stock", "{shop}:till":
+            assert fence_at(cluster.owner(name).observer, name) == held.fence
+    for node in cluster.nodes:
+        assert stats(node.observer)["held"] == 0
+
+
 def test_a_guarded_write_goes_to_the_node_of_its_lock(client, cluster):
     with client.lock(NAME) as held:
         assert held.guarded("SET", ITEMS, 41) == b"OK"

@@ -60,8 +60,10 @@ def test_the_tarball_builds_with_a_given_header_and_nothing_fetched(unpacked):
     assert not (unpacked / "build/include").exists()
 
 
-def test_the_bundle_for_redis_software(tmp_path):
-    module = b"a shared object"
+@pytest.fixture
+def described(tmp_path):
+    """The module.json of a bundle with the module as built."""
+    module = (ROOT / "build/dlock.so").read_bytes()
     paths = [tmp_path / "first.zip", tmp_path / "second.zip"]
     for path in paths:
         DIST.make_bundle(path, module, WHEN)
@@ -71,9 +73,35 @@ def test_the_bundle_for_redis_software(tmp_path):
         assert sorted(archive.namelist()) == ["dlock.so", "module.json"]
         assert archive.read(told["module_file"]) == module
     assert told["sha256"] == hashlib.sha256(module).hexdigest()
-    assert told["semantic_version"] == DIST.VERSION
-    [acquire] = [each for each in told["commands"] if each["command_name"] == "dlock.acquire"]
-    assert (acquire["first_key"], acquire["last_key"], acquire["step"]) == (1, 1, 1)
+    return told
+
+
+def test_the_bundle_has_what_redis_software_reads(described):
+    """What its documentation asks of a package, and no capability that its list does not have."""
+    assert described.keys() >= {"module_name", "version", "semantic_version", "min_redis_version",
+                                "commands", "capabilities"}
+    assert described["semantic_version"] == DIST.VERSION
+    assert set(described["capabilities"]) <= {
+        "types", "no_multi_key", "replica_of", "backup_restore", "eviction_expiry",
+        "reshard_rebalance", "failover_migrate", "persistence_aof", "persistence_rdb",
+        "hash_policy", "flash", "crdb", "clustering", "intershard_tls"}
+
+
+def test_the_bundle_says_what_the_module_says(described, client):
+    """Every command of the module as built: those that a master sends to a replica, too."""
+    [loaded] = [each for each in client.module_list() if each[b"name"] == b"dlock"]
+    assert (described["module_name"], described["version"]) == ("dlock", loaded[b"ver"])
+    names = client.execute_command("COMMAND LIST", "FILTERBY", "MODULE", "dlock")
+    told = {each["command_name"]: each for each in described["commands"]}
+    assert sorted(told) == sorted(name.decode() for name in names)
+    connection = client.connection_pool.get_connection("COMMAND")
+    for name, each in told.items():
+        connection.send_command("COMMAND INFO", name)
+        _, arity, flags, first, last, step, *_ = connection.read_response()[0]
+        assert (each["command_arity"], each["first_key"], each["last_key"], each["step"]) == \
+            (arity, first, last, step)
+        assert each["flags"] == sorted(flag.decode() for flag in flags)
+    client.connection_pool.release(connection)
 
 
 def test_the_bill_of_materials_names_the_release_and_its_needs(tarball):

@@ -81,7 +81,8 @@ class BaseClient(Generic[LockT]):
              on_lost: Callable[[LockT], object] | None = None) -> LockT:
         """A Lock that is not yet acquired; "with" acquires and releases it.
 
-        names: one, or up to 64 that are taken all or none; in a cluster, with one hash tag.
+        names: one, or up to 64 that are taken all or none; in a cluster, with one hash tag, for
+            example {shop}:stock and {shop}:till.
         wait: seconds in the queue of a busy lock; 0: one attempt. math.inf: for ever.
         lease: seconds after which the lock ends by itself. None: the lock is kept until it is
             released, or this process is not heard of for the session_timeout.
