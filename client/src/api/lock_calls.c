@@ -153,7 +153,8 @@ static bool begin_acquire(dlock_lock *lock, call_plan *plan) {
     lease_plan(&lock->lease, plan->lease_ms);
     plan_tie(lock);
     dlock_call *call = prepare_call(lock, DLOCK_ACQUIRING, lock->lease.rule.lease_ms);
-    lock->call.attempt.is_in_doubt = lock->call.has_late_command = false;
+    lock->call.attempt.fate = TOKEN_UNHELD;
+    lock->call.has_late_command = false;
     call->fence = 0;
     call->asked_us = 0;
     call->deadline_us = deadline_after_ms(call->started_us, plan->wait_ms);

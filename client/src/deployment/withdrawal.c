@@ -62,7 +62,7 @@ static void on_withdrawal_done(attempt *attempt) {
         remove_one(withdrawal);
         return;
     }
-    attempt->is_in_doubt = false; /* one RELEASE is behind the ACQUIRE by now */
+    attempt->fate = TOKEN_HELD; /* one RELEASE is behind the ACQUIRE by now */
     loop_set_timer(loop, &withdrawal->timer, due_us);
     withdrawal->pause_ms = deadline_earlier(withdrawal->pause_ms * 2, pause_max_ms);
 }
@@ -84,7 +84,7 @@ void withdrawals_add(deployment *deployment, const attempt *withdrawn, uint32_t 
                                .name_count = withdrawn->name_count,
                                .lease_ms = lease_ms,
                                .is_background = true,
-                               .is_in_doubt = true,
+                               .fate = TOKEN_IN_DOUBT,
                                .on_done = on_withdrawal_done,
                                .arg = added};
     text_copy(added->token, sizeof(added->token), withdrawn->token);

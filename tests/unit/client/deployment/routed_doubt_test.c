@@ -77,7 +77,7 @@ TEST(an_acquire_leaves_for_the_server_that_took_over) {
     CHECK_EQUAL(stage.done_count, 0);
     pass_ms(SILENCE_MS);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
-    CHECK(stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_IN_DOUBT);
     CHECK_TEXT(stage.attempt.token, TOKEN);
     CHECK_HEARD(0, "");
     end_stage();
@@ -116,7 +116,7 @@ static void acquire_at_the_second_try(void) {
 
 TEST(a_release_follows_an_acquire_that_may_arrive_late) {
     acquire_at_the_second_try();
-    stage.attempt.is_in_doubt = true;
+    stage.attempt.fate = TOKEN_IN_DOUBT;
     start(DLOCK_RELEASING, 0, IO_MS);
     CHECK_HEARD(1, RELEASE);
     CHECK_HEARD(0, ""); /* served before the other, this one would make the lock look lost */
@@ -128,7 +128,7 @@ TEST(a_release_follows_an_acquire_that_may_arrive_late) {
 
 TEST(a_release_that_is_not_answered_follows_too) {
     acquire_at_the_second_try();
-    stage.attempt.is_in_doubt = true;
+    stage.attempt.fate = TOKEN_IN_DOUBT;
     start(DLOCK_RELEASING, 0, IO_MS / 2);
     pass_ms(IO_MS / 2);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
@@ -138,7 +138,7 @@ TEST(a_release_that_is_not_answered_follows_too) {
 
 TEST(nothing_follows_a_release_of_an_acquire_without_doubt) {
     acquire_at_the_second_try();
-    stage.attempt.is_in_doubt = false;
+    stage.attempt.fate = TOKEN_UNHELD;
     start(DLOCK_RELEASING, 0, IO_MS);
     say(1, ":1\r\n");
     CHECK_DONE(DLOCK_OK, false);
@@ -187,7 +187,7 @@ static void be_granted_with_too_few_replicas(void) {
 
 /* index: where the RELEASE of the withdrawal is heard. */
 static void check_withdrawn(int index) {
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
     CHECK(strcmp(stage.attempt.token, TOKEN) != 0); /* its RELEASE may arrive late */
     CHECK_EQUAL(stage.deployment->withdrawals.count, 1);
     CHECK_HEARD(index, RELEASE);
