@@ -212,6 +212,11 @@ static inline bool deployment_can_wait(const deployment *deployment) {
     return deployment->can_wait && deployment->protocol->has_module;
 }
 
+/* One server decides, and tells of changes (lease/name_watch.h). */
+static inline bool deployment_can_watch(const deployment *deployment) {
+    return deployment->table->is_routed && deployment->protocol->has_module;
+}
+
 /* Enough to connect, to send, and for a reply at once. */
 static inline int64_t deployment_short_ms(const deployment *deployment) {
     return (int64_t)deployment->connect_timeout_ms + deployment->io_timeout_ms;
