@@ -8,7 +8,7 @@
 #include "api/lock.h"
 
 #include "api/options.h"
-#include "deployment/slots.h"
+#include "deployment/router.h"
 
 /* As the module. Longer requests than a few MB would be refused by the server. */
 enum { NAMES_MAX = 64, NAMES_BYTES_MAX = 1000 * 1000 };

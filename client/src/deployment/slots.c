@@ -20,7 +20,7 @@
  *
  * Invariant: while an acquire is under way, the parts before run->next are held, as far as known,
  * and the part at run->next is under way. */
-#include "deployment/slots.h"
+#include "deployment/router.h"
 
 /* The names in one slot. */
 typedef struct slot_part {

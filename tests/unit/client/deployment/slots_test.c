@@ -3,7 +3,7 @@
  * server. */
 #include "routed_world.h"
 
-#include "deployment/slots.h"
+#include "deployment/router.h"
 
 #define ACQUIRE_DOOR "DLOCK.ACQUIRE door me PX 10000"
 #define EXTEND_DOOR  "DLOCK.EXTEND door me PX 10000"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* name_watch_test.c - names that are read now and after each change. Link 0: the session. Link 1: the
- * command connection, which watches and reads. */
+/* name_watch_test.c - names that are read now and after each change. Link 0: the session. Link 1:
+ * the command connection, which watches and reads. */
 #include "client/deployment/routed_world.h"
 
 #include "lease/name_watch.h"
