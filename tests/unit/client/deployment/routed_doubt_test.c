@@ -169,6 +169,24 @@ TEST(a_withdrawal_at_a_server_that_hangs_is_sent_once) {
     end_stage();
 }
 
+static size_t count_after_the_lease(bool is_endless) {
+    begin_stage();
+    stage.tie.is_endless = is_endless;
+    stage.attempt.terms.tie = &stage.tie;
+    withdrawals_add(stage.deployment, &stage.attempt, LEASE_MS);
+    pass_ms(2 * LEASE_MS);
+    size_t count = stage.deployment->withdrawals.count;
+    end_stage();
+    return count;
+}
+
+/* The lock may be the session's as long as this process lives. */
+TEST(a_withdrawal_goes_on_after_the_lease_if_the_lock_has_none) {
+    CHECK_EQUAL(count_after_the_lease(false), 0);
+    unit_restart();
+    CHECK_EQUAL(count_after_the_lease(true), 1);
+}
+
 /* -- undoing. Link 0: the acquire and the RELEASE; link 1: EXTEND and WAIT */
 
 static void be_granted_with_too_few_replicas(void) {
