@@ -71,7 +71,6 @@ static bool build_locked(dlock_client *client, const dlock_client_options *optio
     if (made->table->is_routed && made->protocol->has_module)
         client->deployment->session_ms = session_timeout_ms(client->lock_defaults.lease_ms);
     renewal_init(&client->renewal, client->deployment);
-    tracking_init(&client->tracking, client->deployment);
     notifier_init(&client->notifier, client->loop, options->on_event, options->event_arg);
     return true;
 }

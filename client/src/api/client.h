@@ -5,7 +5,7 @@
 #include "handlers/access_log.h"
 #include "handlers/hotspot.h"
 #include "handlers/waiting.h"
-#include "lease/hints.h"
+#include "lease/name_watch.h"
 #include "lease/renewal.h"
 
 /* As in dlock_client_stats. */
@@ -24,7 +24,6 @@ struct dlock_client {
     deployment *deployment;
     bool has_quorum; /* Redlock: a majority of the servers is enough */
     renewal renewal;
-    tracking tracking;
     notifier notifier;
     diagnostics diagnostics;
     notice diagnosed; /* there are lines to tell */

@@ -8,7 +8,7 @@
 #include "api/lock.h"
 
 #include "api/options.h"
-#include "deployment/slots.h"
+#include "deployment/router.h"
 
 /* As the module. Longer requests than a few MB would be refused by the server. */
 enum { NAMES_MAX = 64, NAMES_BYTES_MAX = 1000 * 1000 };
@@ -100,7 +100,7 @@ static void free_parts(dlock_lock *lock) {
     loop_lock(lock->client->loop);
     life_free(lock->kept->tie.life);
     loop_unlock(lock->client->loop);
-    free(lock->kept->hinted);
+    free(lock->kept->watches);
     free(lock->kept);
 }
 
@@ -216,14 +216,15 @@ int64_t dlock_remaining_ms(const dlock_lock *lock) {
     return lock == NULL ? 0 : lease_left_us(&lock->lease, lock_now_us(lock)) / 1000;
 }
 
-void lock_begin_hints(dlock_lock *lock) {
+void lock_begin_watches(dlock_lock *lock) {
     const attempt *attempt = &lock->call.attempt;
     const char *name = attempt->name;
-    hinted_name **hinted = &lock->kept->hinted;
+    name_watch **watches = &lock->kept->watches;
     unsigned count = lock_name_count(lock);
-    if (*hinted == NULL) *hinted = calloc(count, sizeof(**hinted)); /* else a renewal notices */
-    for (unsigned i = 0; *hinted != NULL && i < count; i++, name = text_behind(name))
-        hints_begin(&(*hinted)[i], &lock->client->tracking, &lock->lease, name, attempt->token);
+    if (*watches == NULL) *watches = calloc(count, sizeof(**watches)); /* else a renewal notices */
+    for (unsigned i = 0; *watches != NULL && i < count; i++, name = text_behind(name))
+        lock_watch_begin(&(*watches)[i], lock->client->deployment, &lock->lease, name,
+                         attempt->token);
 }
 
 int dlock_lost_fd(dlock_lock *lock) {
@@ -232,7 +233,7 @@ int dlock_lost_fd(dlock_lock *lock) {
     int fd = lease_lost_fd(&lock->lease);
     bool is_held = lease_state(&lock->lease, lock_now_us(lock)) != DLOCK_STATE_FREE;
     if (fd >= 0 && is_held && lock->is_served && lock->call.attempt.terms.tie == NULL)
-        lock_begin_hints(lock);
+        lock_begin_watches(lock);
     loop_unlock(lock->client->loop);
     return fd;
 }

@@ -20,7 +20,7 @@ typedef struct kept_parts {
     tie tie; /* of each acquisition that is kept by the session */
     kept_lock kept;
     watched_lock watched;
-    hinted_name *hinted; /* one for each name; NULL: none were wanted yet */
+    name_watch *watches; /* one for each name; NULL: none were wanted yet */
 } kept_parts;
 
 struct dlock_lock {
@@ -115,7 +115,7 @@ void lock_stop_call(dlock_lock *lock);
 dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *error);
 
 /* The lock is held without a tie, and somebody is to be told of a loss. Locked. */
-void lock_begin_hints(dlock_lock *lock);
+void lock_begin_watches(dlock_lock *lock);
 
 /* NULL, or why the client has no lock with these options; text: room for the words. */
 const char *lock_read_options(dlock_lock_options *options, const dlock_client *client,

@@ -104,7 +104,7 @@ static void begin_holding(dlock_lock *lock) {
     lock->is_served = call->remote_us != 0 || lock->call.local.is_handed_on;
     if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept->kept);
     bool is_tied = lock->call.attempt.terms.tie != NULL; /* and the session tells of a loss */
-    if (lock->lease.has_lead && lock->is_served && !is_tied) lock_begin_hints(lock);
+    if (lock->lease.has_lead && lock->is_served && !is_tied) lock_begin_watches(lock);
     loop_unlock(client->loop);
 
     /* ACQUIRED is told before any other event of the lock: the notifier comes after it. on_event()
@@ -153,7 +153,8 @@ static bool begin_acquire(dlock_lock *lock, call_plan *plan) {
     lease_plan(&lock->lease, plan->lease_ms);
     plan_tie(lock);
     dlock_call *call = prepare_call(lock, DLOCK_ACQUIRING, lock->lease.rule.lease_ms);
-    lock->call.attempt.is_in_doubt = lock->call.has_late_command = false;
+    lock->call.attempt.fate = TOKEN_UNHELD;
+    lock->call.has_late_command = false;
     call->fence = 0;
     call->asked_us = 0;
     call->deadline_us = deadline_after_ms(call->started_us, plan->wait_ms);
@@ -231,9 +232,9 @@ static bool end_holding(dlock_lock *lock) {
     bool is_lost = is_in_question || lock_is_lost(lock);
     if (lock->kept != NULL) {
         renewal_end(&lock->kept->kept);
-        notifier_remove(&lock->kept->watched); /* gives the mutex back: no hints begin after it */
-        for (unsigned i = 0; lock->kept->hinted != NULL && i < lock_name_count(lock); i++)
-            hints_end(&lock->kept->hinted[i]);
+        notifier_remove(&lock->kept->watched); /* gives the mutex back: no watch begins after it */
+        for (unsigned i = 0; lock->kept->watches != NULL && i < lock_name_count(lock); i++)
+            name_watch_end(&lock->kept->watches[i]);
     }
     lease_end(&lock->lease);
     loop_unlock(client->loop);

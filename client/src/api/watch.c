@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* watch.c - tells the program of every change of the holder of a name.
  *
- *   read     tracking.h reads the name now, and after each change: the newest reply is kept
+ *   read     name_watch.h reads the name now, and after each change: the newest reply is kept
  *   tell     the background thread takes the reply and calls the function, if the holder is not
  *            the one that was told last. Several changes in a row may be told as one
  *
@@ -13,7 +13,7 @@ struct dlock_watcher {
     char *full_name;
     dlock_watch_fn changed;
     void *arg;
-    tracked_name tracked;
+    name_watch watch;
     notice notice;
     reply *news; /* a copy; NULL: none, or no memory for a copy of the last one */
     char *server_name;
@@ -24,13 +24,18 @@ struct dlock_watcher {
 
 /* -- reading */
 
-static void on_watched_read(tracked_name *tracked, server *server, const reply *info) {
-    dlock_watcher *watcher = container_of(tracked, dlock_watcher, tracked);
+static void on_watched_read(name_watch *watch, server *server, const reply *info) {
+    dlock_watcher *watcher = container_of(watch, dlock_watcher, watch);
     free(watcher->news);
     free(watcher->server_name);
     watcher->news = reply_copy(info);
     watcher->server_name = strdup(server->name);
     notifier_post(&watcher->client->notifier, &watcher->notice);
+}
+
+static void start_reading(dlock_watcher *watcher) {
+    name_watch_begin(&watcher->watch, watcher->client->deployment, watcher->full_name,
+                     on_watched_read);
 }
 
 /* The holder that has held longest. False: the lock is free, or the reply makes no sense. */
@@ -72,8 +77,8 @@ static void tell_change(notice *notice) {
     watcher->news = NULL;
     watcher->server_name = NULL;
     if (news == NULL || server_name == NULL) { /* no memory: the name is read again */
-        tracking_remove(&watcher->tracked);
-        tracking_add(&watcher->client->tracking, &watcher->tracked, 0);
+        name_watch_end(&watcher->watch);
+        start_reading(watcher);
     } else {
         bool is_held = read_oldest(&holder, news);
         if (note_told(watcher, is_held ? &holder : NULL)) {
@@ -95,7 +100,7 @@ dlock_status dlock_watch(dlock_client *client, const char *name, dlock_watch_fn 
     *out = NULL;
     if (client == NULL || name == NULL || name[0] == '\0' || changed == NULL)
         return error_set(DLOCK_INVALID, "no client, name or function");
-    if (client->tracking.router == NULL)
+    if (!deployment_can_watch(client->deployment))
         return error_set(
             DLOCK_INVALID,
             "several servers cannot be watched, nor can a store, nor a server without the module");
@@ -107,11 +112,9 @@ dlock_status dlock_watch(dlock_client *client, const char *name, dlock_watch_fn 
     watcher->arg = arg;
     watcher->holders = -1;
     watcher->notice.tell = tell_change;
-    watcher->tracked =
-        (tracked_name){.name = watcher->full_name, .on_read = on_watched_read, .is_polled = true};
     loop_lock(client->loop);
     bool is_started = watcher->full_name != NULL && loop_start_background(client->loop);
-    if (is_started) tracking_add(&client->tracking, &watcher->tracked, 0);
+    if (is_started) start_reading(watcher);
     loop_unlock(client->loop);
     if (is_started) {
         *out = watcher;
@@ -125,7 +128,7 @@ void dlock_watcher_free(dlock_watcher *watcher) {
     if (watcher == NULL) return;
     loop *loop = watcher->client->loop;
     loop_lock(loop);
-    tracking_remove(&watcher->tracked);
+    name_watch_end(&watcher->watch);
     notifier_forget(&watcher->client->notifier, &watcher->notice);
     loop_unlock(loop);
     free(watcher->news);

@@ -19,6 +19,17 @@ typedef struct token_source {
     unsigned char bytes[256]; /* as many as getentropy(3) gives at a time */
 } token_source;
 
+/* Where a token stands at the servers: what it takes to be rid of it. A repeated ACQUIRE can be
+ * granted while the first one is still in doubt, so a doubt outlasts a grant, and a higher value
+ * includes the lower ones. There is no value for a token that was withdrawn: its RELEASE is the
+ * business of a copy (withdrawals_add() of deployment.h), and the token is never acquired again. */
+typedef enum token_fate {
+    TOKEN_UNHELD,  /* never sent, or refused, or given back: no server holds the lock for it */
+    TOKEN_HELD,    /* granted: one RELEASE ends that */
+    TOKEN_IN_DOUBT /* an ACQUIRE was sent and not answered: it may be granted now, later or never.
+                    * A RELEASE also has to follow wherever replies are overdue */
+} token_fate;
+
 void token_source_init(token_source *source);
 
 /* How many bytes a token of this source and owner takes at most, with its NUL and whatever the

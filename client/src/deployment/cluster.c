@@ -12,7 +12,7 @@
  *
  * Invariant: the seeds have the first places. The other nodes have a slot, or were named since the
  * last map was read. */
-#include "deployment/slots.h"
+#include "deployment/router.h"
 
 enum { PAUSE_MS = 100, ASKED_AT_ONCE = 3 };
 

@@ -23,7 +23,6 @@
  * A job outlives its attempt if need be, and has a copy of all that the store sees. A detached
  * acquire and a later attempt never have the same token: the release at the end of the detached one
  * would take the lock away from the later one. */
-#include "base/token.h"
 #include "deployment/deployment.h"
 
 enum { TRIES, WAITS, CHANGES, POOL_COUNT };
@@ -100,7 +99,8 @@ static void end_attempt(custom_run *run, dlock_status status, const char *cause)
 static void end_by_job(job *job, dlock_status status) {
     attempt *attempt = job->attempt;
     const dlock_call *call = &job->call;
-    if (call->operation == DLOCK_ACQUIRING && status == DLOCK_IN_DOUBT) attempt->is_in_doubt = true;
+    if (call->operation == DLOCK_ACQUIRING && status == DLOCK_IN_DOUBT)
+        attempt->fate = TOKEN_IN_DOUBT;
     if (status == DLOCK_OK) {
         attempt->asked_us = call->asked_us;
         attempt->lease_ms = call->lease_ms;
@@ -123,7 +123,7 @@ static bool detach(custom_run *run) {
     run->job = NULL;
     job->attempt = NULL;
     atomic_store(&job->is_abandoned, true);
-    if (!is_dropped && job->call.operation == DLOCK_ACQUIRING) token_vary(run->attempt->token);
+    if (!is_dropped && job->call.operation == DLOCK_ACQUIRING) attempt_change_token(run->attempt);
     if (is_dropped) free_job(job);
     return is_dropped;
 }
@@ -212,7 +212,7 @@ static void fill_job(job *job, attempt *attempt) {
     bool is_wait = job->pool == &job->pool->custom->pools[WAITS];
     job->attempt = attempt;
     job->limit_us = attempt->limit_us;
-    job->is_repeated = attempt->is_in_doubt;
+    job->is_repeated = attempt->fate != TOKEN_UNHELD;
     job->call = (dlock_call){.struct_size = sizeof(dlock_call),
                              .operation = attempt->operation,
                              .name = memcpy(job->name, attempt->name, strlen(attempt->name) + 1),

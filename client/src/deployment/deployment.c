@@ -42,7 +42,7 @@ static void write_command(const attempt *attempt, lock_words words, const char *
     words.lease_ms = attempt->lease_ms;
     words.mode = attempt->terms.mode;
     words.max_holders = attempt->terms.max_holders;
-    words.is_repeated = attempt->is_in_doubt;
+    words.is_repeated = attempt->fate != TOKEN_UNHELD;
     words.fences = attempt->fences;
     attempt->prepared.protocol->write(command, &words);
 }

@@ -8,6 +8,7 @@
  *
  * To add a deployment: a file with a deployment_table. All functions: locked (loop.h). */
 #pragma once
+#include "base/token.h"
 #include "deployment/topology.h"
 #include "net/server.h"
 #include "protocol/lock_commands.h"
@@ -63,11 +64,10 @@ struct attempt {
      * is fence. */
     uint16_t fences;
     uint8_t name_count; /* 0, 1: one name */
-    /* An ACQUIRE with the token was sent and not answered: a server may grant it, now or later, and
-     * nothing undoes that yet. Set by an acquire, and stays until the token is withdrawn: the next
-     * acquire repeats the token, and a RELEASE also follows wherever replies are overdue. The one
-     * record of this: whoever gives the token up has to withdraw it. */
-    bool is_in_doubt : 1;
+    /* The one record of what servers may hold for the token: whoever gives the token up has to
+     * withdraw it, unless TOKEN_UNHELD. The deployment sets TOKEN_IN_DOUBT; after that the next
+     * acquire repeats the token. The user sets TOKEN_HELD, by attempt_note_grant(). */
+    token_fate fate : 2;
     /* Nobody waits. Extend: take the lock again where it was forgotten. Acquire: the token holds
      * the lock already; ties it again to a session, and is never undone, neither at limit_us nor
      * when abandoned. Release: waits for the replies of all servers. */
@@ -147,6 +147,17 @@ void deployment_init(deployment *deployment, const deployment_table *table,
 bool attempt_prepare(attempt *attempt, const deployment *deployment);
 void attempt_free(attempt *attempt); /* not under way */
 
+/* The user of an acquire takes the grant. A doubt about an earlier acquire stays. */
+static inline void attempt_note_grant(attempt *attempt) {
+    if (attempt->fate == TOKEN_UNHELD) attempt->fate = TOKEN_HELD;
+}
+
+/* A RELEASE of the token is on its way: the next acquire gets another token. */
+static inline void attempt_change_token(attempt *attempt) {
+    token_vary(attempt->token);
+    attempt->fate = TOKEN_UNHELD;
+}
+
 static inline bool attempt_has_several(const attempt *attempt) {
     return attempt->name_count > 1;
 }
@@ -199,6 +210,11 @@ deployment *custom_new(const dlock_backend *store, const server_options *options
 
 static inline bool deployment_can_wait(const deployment *deployment) {
     return deployment->can_wait && deployment->protocol->has_module;
+}
+
+/* One server decides, and tells of changes (lease/name_watch.h). */
+static inline bool deployment_can_watch(const deployment *deployment) {
+    return deployment->table->is_routed && deployment->protocol->has_module;
 }
 
 /* Enough to connect, to send, and for a reply at once. */

@@ -72,7 +72,8 @@ void tie_note_grant(tie *tie, bool is_certain);
 
 /* May an ACQUIRE of the attempt arrive after its RELEASE, and take a lock that has no lease? */
 static inline bool attempt_may_come_late(const attempt *attempt) {
-    return attempt->is_in_doubt && attempt->terms.tie != NULL && attempt->terms.tie->is_endless;
+    return attempt->fate == TOKEN_IN_DOUBT && attempt->terms.tie != NULL &&
+           attempt->terms.tie->is_endless;
 }
 
 /* For the time between an attempt and the renewal: notes events in the tie. */

@@ -27,8 +27,6 @@
  *     counts from the next extension on, with the majority that has held all the time. */
 #include "deployment/redlock.h"
 
-#include "base/token.h"
-
 /* A renewal waits this part of the lease for servers that may have forgotten the lock. */
 enum { HEAL_PARTS = 50 };
 
@@ -94,14 +92,18 @@ static bool undo_vote(const round_vote *vote) {
     return false;
 }
 
-/* The RELEASE can be overtaken if a connection has ended. The next attempt gets another token. */
+/* The RELEASE can be overtaken if a connection has ended. A token of an earlier attempt may be held
+ * by any server, whatever this round says. */
 static void undo_all(round *round) {
     attempt *attempt = round->attempt;
-    bool must_withdraw = false;
-    round_each_vote(const round_vote, vote, round)
-        if (vote->may_hold && (!undo_vote(vote) || vote->is_in_doubt)) must_withdraw = true;
+    bool must_withdraw = attempt->fate != TOKEN_UNHELD;
+    round_each_vote(const round_vote, vote, round) {
+        if (vote->fate == TOKEN_UNHELD) continue;
+        bool is_enough = vote->fate == TOKEN_HELD || vote->conn != NULL;
+        if (!undo_vote(vote) || !is_enough) must_withdraw = true;
+    }
     if (must_withdraw) withdrawals_add(&round->redlock->base, attempt, attempt->lease_ms);
-    token_vary(attempt->token);
+    attempt_change_token(attempt);
 }
 
 /* -- acquire */

@@ -69,9 +69,9 @@ typedef struct round_vote {
     enum { VOTE_NONE, VOTE_PENDING, VOTE_COUNTED, VOTE_STRAGGLER } state;
     dlock_status status; /* of a counted vote */
     bool is_transient;
-    bool may_hold;    /* the server has granted the lock, or may do so when a request arrives */
-    bool is_in_doubt; /* the connection of a request ended before the reply */
-    connection *conn; /* of a straggler, until the loop goes on; else NULL */
+    token_fate fate;  /* at this server */
+    connection *conn; /* of a straggler, until the loop goes on; else NULL. A RELEASE on it follows
+                       * the ACQUIRE, so it is enough although the ACQUIRE is in doubt */
     uint64_t fence;
     int64_t sent_us; /* of the first request */
 } round_vote;

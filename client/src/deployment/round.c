@@ -124,12 +124,9 @@ static void abandon_straggler(round_vote *vote, dlock_status result) {
     dlock_operation operation = round->attempt->operation;
     bool must_send = is_yes || operation == DLOCK_RELEASING;
     vote->state = VOTE_STRAGGLER;
-    if (was_sent && conn != NULL && connection_is_ready(conn))
-        vote->conn = conn;
-    else if (was_sent)
-        vote->is_in_doubt = true;
+    if (was_sent && conn != NULL && connection_is_ready(conn)) vote->conn = conn;
     if (!was_sent && must_send) vote_send(vote, operation, NULL);
-    if (was_sent || must_send) vote->may_hold = true;
+    if (was_sent || must_send) vote->fate = TOKEN_IN_DOUBT;
     if (is_yes) return;
     votes_add(&round->votes, was_sent ? DLOCK_IN_DOUBT : DLOCK_UNREACHABLE, true);
     if (result == DLOCK_NO_QUORUM)
@@ -229,8 +226,8 @@ static void on_vote_reply(request *request, int index, const reply *reply) {
     vote->fence = verdict.fence;
     /* A server whose reply makes no sense may have done anything. An error leaves an earlier grant
      * as it was. */
-    bool may_hold = verdict.status == DLOCK_OK || verdict.status == DLOCK_PROTOCOL;
-    if (may_hold || verdict.status == no_of(round)) vote->may_hold = may_hold;
+    if (verdict.status == DLOCK_OK || verdict.status == DLOCK_PROTOCOL) vote->fate = TOKEN_HELD;
+    if (verdict.status == no_of(round)) vote->fate = TOKEN_UNHELD;
     if (verdict.is_fence_refused) round->fence_refusals++;
     if (vote->status == DLOCK_OK && round->plan.is_fence_needed &&
         vote->fence < round->plan.fence) {
@@ -249,7 +246,7 @@ static void count_vote(round_vote *vote, dlock_status status, const char *cause)
         vote->status = status;
         vote->is_transient = status == DLOCK_NO_MEMORY;
         bool was_sent = status == DLOCK_PROTOCOL && request->sent_us != 0;
-        if (was_sent || status == DLOCK_IN_DOUBT) vote->may_hold = vote->is_in_doubt = true;
+        if (was_sent || status == DLOCK_IN_DOUBT) vote->fate = TOKEN_IN_DOUBT;
         note_failure(vote, cause);
     }
     if (vote->sent_us == 0) vote->sent_us = request->sent_us;
@@ -287,8 +284,7 @@ void round_start(round *round, const round_plan *plan, const bool is_chosen[], s
     round->failures[0] = '\0';
     for (size_t i = 0; i < round->redlock->count; i++) {
         round_vote *vote = &round->server_votes[i];
-        if (vote->conn != NULL) vote->is_in_doubt = true; /* it may end before a RELEASE */
-        vote->conn = NULL;
+        vote->conn = NULL; /* it may end before a RELEASE */
         if (is_chosen == NULL || is_chosen[i]) ask(vote);
     }
     set_timer(round, deadline_after_ms(round_now_us(round), round->redlock->base.io_timeout_ms));

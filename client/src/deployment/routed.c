@@ -15,13 +15,12 @@
  *              or a discovery finds one, that server gets one more try
  *   give up    at the limit, or abandoned: a withdrawal sends RELEASE behind the ACQUIRE
  *
- * An acquire whose reply was lost keeps its token (is_in_doubt): the caller sends the same token
+ * An acquire whose reply was lost keeps its token (TOKEN_IN_DOUBT): the caller sends the same token
  * again, and keeps the place in the queue. Once a RELEASE of a token is on its way, the token must
  * not be used again: withdraw() changes the token.
  *
  * Invariant: on_done is called from a callback of the loop, as the last thing; a failure to send
  * ends the run by its timer. */
-#include "base/token.h"
 #include "deployment/acknowledgement.h"
 #include "deployment/presence.h"
 
@@ -267,7 +266,8 @@ static void leave_session(routed_run *run) {
 
 static void stop_run(routed_run *run) {
     const attempt *attempt = run->attempt;
-    if (attempt->is_in_doubt && run->server != NULL) attempt_release_behind(attempt, run->server);
+    if (attempt->fate == TOKEN_IN_DOUBT && run->server != NULL)
+        attempt_release_behind(attempt, run->server);
     if (attempt->operation == DLOCK_RELEASING && attempt_may_come_late(attempt))
         withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
     leave_session(run);
@@ -295,8 +295,7 @@ static void withdraw(routed_run *run) {
     attempt *attempt = run->attempt;
     presence_leave(&run->guest);
     withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
-    attempt->is_in_doubt = false;
-    token_vary(attempt->token);
+    attempt_change_token(attempt);
 }
 
 /* -- to a server */
@@ -371,7 +370,7 @@ static void fail_run(routed_run *run, dlock_status status, bool is_transient, co
     cause_write(text, run->server, cause);
     attempt_set_result(attempt, status, is_transient, is_answer ? cause : text);
     if (is_in_doubt && attempt->operation == DLOCK_ACQUIRING) {
-        attempt->is_in_doubt = true;
+        attempt->fate = TOKEN_IN_DOUBT;
         if ((run->is_granted || is_over) && run_takes_lock(run)) withdraw(run);
     }
     if (is_transient || status == DLOCK_NO_REPLICAS) doubt_server(run);

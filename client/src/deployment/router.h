@@ -105,3 +105,8 @@ void router_tell_waits(router *router, dlock_status failure, const char *cause);
 extern const deployment_table routed_table;
 void router_list(deployment *base, int64_t limit_us, server_list *list);
 void router_free(deployment *base);
+
+/* In slots.c: as routed_table, and for names in several slots of a cluster. */
+extern const deployment_table slots_table;
+/* In how many slots are the names of the attempt? */
+unsigned slots_count(const attempt *attempt);

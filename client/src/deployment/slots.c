@@ -20,19 +20,15 @@
  *
  * Invariant: while an acquire is under way, the parts before run->next are held, as far as known,
  * and the part at run->next is under way. */
-#include "deployment/slots.h"
-
-#include "base/token.h"
+#include "deployment/router.h"
 
 /* The names in one slot. */
 typedef struct slot_part {
     attempt attempt;
     unsigned slot;
     bool is_under_way;
-    bool is_held;     /* granted to the token of the lock */
-    bool is_released; /* after that, and the server has said so */
+    bool is_released; /* the server has said so */
     int64_t asked_us; /* of the grant, or of the last extension */
-    uint64_t fence;
     char token[DLOCK_TOKEN_SIZE];
 } slot_part;
 
@@ -124,7 +120,6 @@ static void start_part(slots_run *run, slot_part *part, dlock_operation operatio
     attempt->wait_until_us = is_acquire ? whole->wait_until_us : 0;
     attempt->limit_us = limit_us;
     attempt->is_background = whole->is_background;
-    attempt->is_in_doubt = whole->is_in_doubt;
     attempt->on_done = on_part_done;
     attempt->arg = run;
     part->is_under_way = true;
@@ -174,11 +169,11 @@ static void give_back(slots_run *run) {
     stop_all(run);
     for (size_t i = 0; i < run->count; i++) {
         slot_part *part = &run->parts[i];
-        if (part->is_held || part->attempt.is_in_doubt)
+        if (part->attempt.fate != TOKEN_UNHELD)
             withdrawals_add(run->deployment, &part->attempt, run->whole->lease_ms);
-        part->is_held = part->attempt.is_in_doubt = false;
+        part->attempt.fate = TOKEN_UNHELD;
     }
-    token_vary(run->whole->token);
+    attempt_change_token(run->whole);
 }
 
 static void fail_acquire(slots_run *run, dlock_status status, bool is_transient,
@@ -196,20 +191,19 @@ static void finish_acquire(slots_run *run) {
     whole->asked_us = run->parts[0].asked_us;
     for (size_t i = 1; i < run->count; i++)
         whole->asked_us = deadline_earlier(whole->asked_us, run->parts[i].asked_us);
-    whole->fence = run->parts[run->first].fence;
+    whole->fence = run->parts[run->first].attempt.fence;
     attempt_set_result(whole, DLOCK_OK, false, "");
     whole->on_done(whole);
 }
 
 static void take_part(slots_run *run, slot_part *part) {
-    const attempt *attempt = &part->attempt;
+    attempt *attempt = &part->attempt;
     if (attempt->status != DLOCK_OK) {
         fail_acquire(run, attempt->status, attempt->is_transient, attempt->cause);
         return;
     }
-    part->is_held = true;
+    attempt_note_grant(attempt);
     part->asked_us = attempt->asked_us;
-    part->fence = attempt->fence;
     if (++run->next == run->count) {
         finish_acquire(run);
         return;
@@ -221,10 +215,10 @@ static void take_part(slots_run *run, slot_part *part) {
 /* After another failure the next extension may succeed: the lease has not ended by then, or the
  * extension tells. */
 static void take_extension(slots_run *run, slot_part *part) {
-    const attempt *attempt = &part->attempt;
+    attempt *attempt = &part->attempt;
     if (attempt->status == DLOCK_OK) part->asked_us = attempt->asked_us;
     if (attempt->status != DLOCK_LOST) return;
-    part->is_held = false;
+    attempt->fate = TOKEN_UNHELD;
     fail_acquire(run, DLOCK_BUSY, true, "a name was lost while another one was awaited");
 }
 
@@ -233,12 +227,11 @@ static void take_extension(slots_run *run, slot_part *part) {
 static void begin_acquire(slots_run *run) {
     attempt *whole = run->whole;
     for (size_t i = 0; i < run->count; i++) {
-        run->parts[i].is_held = whole->is_in_doubt;
-        run->parts[i].is_released = run->parts[i].attempt.is_in_doubt = false;
+        run->parts[i].attempt.fate = whole->fate;
+        run->parts[i].is_released = false;
         text_copy(run->parts[i].token, sizeof(run->parts[i].token), whole->token);
     }
-    if (whole->is_in_doubt) give_back(run);
-    whole->is_in_doubt = false;
+    if (whole->fate != TOKEN_UNHELD) give_back(run);
     whole->fences = 0;
     run->next = 0;
 }
@@ -268,10 +261,8 @@ static void finish_all(slots_run *run) {
 }
 
 static void end_part(slots_run *run, slot_part *part) {
-    if (run->whole->operation == DLOCK_RELEASING && part->attempt.status == DLOCK_OK) {
+    if (run->whole->operation == DLOCK_RELEASING && part->attempt.status == DLOCK_OK)
         part->is_released = true;
-        part->is_held = false;
-    }
     if (!is_under_way(run)) finish_all(run);
 }
 
@@ -301,6 +292,7 @@ static void start_all(slots_run *run) {
     for (size_t i = 0; i < run->count; i++) {
         slot_part *part = &run->parts[i];
         bool is_done = whole->operation == DLOCK_RELEASING && part->is_released;
+        part->attempt.fate = whole->fate;
         if (!is_done) start_part(run, part, whole->operation, whole->limit_us);
     }
 }

@@ -5,7 +5,8 @@
  *   failure  after a pause, which doubles, the RELEASE is sent again
  *   end      the token holds nothing, at no server, or the lease is over; while the client is
  *            freed, after any failure too. A refusal or a garbled reply is no end: the next one may
- *            be better
+ *            be better. A lock that lasts as long as the session has no lease: the RELEASE is tried
+ *            for LATE_MS or more
  *   late     an ACQUIRE in doubt may arrive after the RELEASE, if their connections differ. A lock
  *            that lasts as long as the session would then be held by nobody until the process
  *            ends. So its RELEASE is sent again now and then, for LATE_MS
@@ -21,7 +22,7 @@ typedef struct withdrawal {
     deployment *deployment;
     attempt attempt;
     loop_timer timer;
-    int64_t until_us; /* the end of the lease, or of LATE_MS */
+    int64_t until_us; /* the end of the lease; of a lock without one, LATE_MS at least */
     bool may_come_late;
     int64_t pause_ms;
     char token[DLOCK_TOKEN_SIZE];
@@ -62,7 +63,7 @@ static void on_withdrawal_done(attempt *attempt) {
         remove_one(withdrawal);
         return;
     }
-    attempt->is_in_doubt = false; /* one RELEASE is behind the ACQUIRE by now */
+    attempt->fate = TOKEN_HELD; /* one RELEASE is behind the ACQUIRE by now */
     loop_set_timer(loop, &withdrawal->timer, due_us);
     withdrawal->pause_ms = deadline_earlier(withdrawal->pause_ms * 2, pause_max_ms);
 }
@@ -76,15 +77,17 @@ void withdrawals_add(deployment *deployment, const attempt *withdrawn, uint32_t 
     added->deployment = deployment;
     added->timer.on_due = on_withdrawal_due;
     added->may_come_late = attempt_may_come_late(withdrawn);
-    added->until_us =
-        deadline_after_ms(loop_now_us(deployment->loop), added->may_come_late ? LATE_MS : lease_ms);
+    const tie *tie = withdrawn->terms.tie;
+    bool is_endless = tie != NULL && tie->is_endless;
+    uint32_t limit_ms = is_endless && lease_ms < LATE_MS ? LATE_MS : lease_ms;
+    added->until_us = deadline_after_ms(loop_now_us(deployment->loop), limit_ms);
     added->pause_ms = PAUSE_FIRST_MS;
     added->attempt = (attempt){.operation = DLOCK_RELEASING,
                                .name = memcpy(added->name, withdrawn->name, name_size),
                                .name_count = withdrawn->name_count,
                                .lease_ms = lease_ms,
                                .is_background = true,
-                               .is_in_doubt = true,
+                               .fate = TOKEN_IN_DOUBT,
                                .on_done = on_withdrawal_done,
                                .arg = added};
     text_copy(added->token, sizeof(added->token), withdrawn->token);

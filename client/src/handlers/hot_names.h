@@ -4,6 +4,7 @@
  * (loop.h). */
 #pragma once
 #include "base/list.h"
+#include "base/token.h"
 #include "dlock_spi.h"
 #include "net/loop.h"
 #include <stdatomic.h>
@@ -16,7 +17,7 @@ typedef struct hot_lock {
     int64_t asked_us;
     uint32_t lease_ms;     /* 0: an extension found the lock lost */
     uint32_t min_replicas; /* this many replicas acknowledged the lease */
-    bool is_in_doubt;      /* see deployment.h */
+    token_fate fate;       /* see deployment.h */
 } hot_lock;
 
 typedef struct hot_name {

@@ -157,7 +157,7 @@ static void keep_fences(hot_lock *lock, call *call) {
 /* Stores the lock of the holder, as granted or extended. */
 static void keep_lock(hot_lock *lock, const call *call) {
     lock->min_replicas = call->attempt.terms.min_replicas;
-    lock->is_in_doubt = call->attempt.is_in_doubt;
+    lock->fate = call->attempt.fate;
     lock->asked_us = call->pub.asked_us;
     lock->lease_ms = call->pub.lease_ms;
     text_copy(lock->token, sizeof(lock->token), call->pub.token);
@@ -187,13 +187,11 @@ static bool accept_lock(const hotspot *hotspot, call *call, hot_lock *lock) {
     bool is_safe_enough =
         call->attempt.terms.tie == NULL && call->attempt.terms.min_replicas <= lock->min_replicas;
     text_copy(call->pub.token, DLOCK_TOKEN_SIZE, lock->token);
-    call->attempt.is_in_doubt = lock->is_in_doubt;
+    call->attempt.fate = lock->fate;
+    attempt_note_grant(&call->attempt); /* after a failure, waiting.c withdraws the lock */
     /* The release must not fail for want of memory. */
     bool has_memory = attempt_prepare(&call->attempt, hotspot->deployment);
-    if (!is_long_enough || !is_safe_enough || !has_memory) {
-        call->attempt.is_in_doubt = true; /* after a failure, waiting.c withdraws the lock */
-        return false;
-    }
+    if (!is_long_enough || !is_safe_enough || !has_memory) return false;
     if (lock->fences_left > 0) {
         lock->fence++;
         lock->fences_left--;
@@ -210,7 +208,7 @@ static void give_back(const hotspot *hotspot, const call *call) {
     const hot_lock *lock = &call->local.hot->lock;
     bool is_ok = call->pub.status == DLOCK_OK;
     bool is_same = strcmp(call->pub.token, lock->token) == 0;
-    bool is_withdrawn = !is_ok && !call->attempt.is_in_doubt;
+    bool is_withdrawn = !is_ok && call->attempt.fate == TOKEN_UNHELD;
     if (is_same && (is_ok || is_withdrawn)) return;
     attempt handed_on = {.name = call->pub.name, .token = (char *)lock->token};
     withdrawals_add(hotspot->deployment, &handed_on, lock->lease_ms);

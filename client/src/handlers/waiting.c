@@ -23,7 +23,6 @@
  * hold the lock is withdrawn. A cancel never undoes a grant. */
 #include "handlers/waiting.h"
 
-#include "base/token.h"
 #include "deployment/presence.h"
 #include "lease/lease.h"
 
@@ -35,7 +34,7 @@ enum { LONG_WAIT_PARTS = 10 };
 
 static void withdraw(const waiting *waiting, call *call) {
     withdrawals_add(waiting->deployment, &call->attempt, call->pub.lease_ms);
-    call->attempt.is_in_doubt = false;
+    call->attempt.fate = TOKEN_UNHELD;
 }
 
 /* -- attempts and pauses */
@@ -80,7 +79,7 @@ static void stop_step(const waiting *waiting, call *call) {
 /* -- acquire */
 
 static bool answer_failure(const waiting *waiting, call *call) {
-    if (call->attempt.is_in_doubt) withdraw(waiting, call);
+    if (call->attempt.fate != TOKEN_UNHELD) withdraw(waiting, call);
     return true;
 }
 
@@ -92,7 +91,7 @@ static bool answer_canceled(const waiting *waiting, call *call) {
 /* The last result stays, in the words of dlock.h. */
 static bool give_up(const waiting *waiting, call *call) {
     dlock_status last = call->pub.status;
-    bool was_sent = call->attempt.is_in_doubt || call->waiting.was_unanswered;
+    bool was_sent = call->attempt.fate != TOKEN_UNHELD || call->waiting.was_unanswered;
     if (last == DLOCK_BUSY && !call_is_only_try(call)) call->pub.status = DLOCK_TIMEOUT;
     if (last == DLOCK_UNREACHABLE && was_sent) call->pub.status = DLOCK_IN_DOUBT;
     return answer_failure(waiting, call);
@@ -142,8 +141,8 @@ static bool try_again(const waiting *waiting, call *call) {
     if (call_is_canceled(call)) return answer_canceled(waiting, call);
     if (loop_now_us(call->loop) >= last_try_us(waiting, call)) return give_up(waiting, call);
     bool is_undone = call->pub.status == DLOCK_NO_REPLICAS; /* by a RELEASE of the token */
-    if (call->attempt.is_in_doubt && is_undone) withdraw(waiting, call);
-    if (is_undone) token_vary(call->pub.token);
+    if (is_undone && call->attempt.fate != TOKEN_UNHELD) withdraw(waiting, call);
+    if (is_undone) attempt_change_token(&call->attempt);
     return start_acquire(waiting, call);
 }
 
@@ -187,13 +186,13 @@ static bool judge_grant(const waiting *waiting, call *call) {
         call_set_result(call, DLOCK_OK, "");
         return true;
     }
-    call->attempt.is_in_doubt = true;
     return judge_failure(waiting, call, DLOCK_LOST, true,
                          "the lease had ended before the reply came");
 }
 
 static bool take_grant(const waiting *waiting, call *call) {
     int64_t now_us = loop_now_us(call->loop);
+    attempt_note_grant(&call->attempt);
     call->pub.fence = call->attempt.fence;
     call->pub.asked_us = call->attempt.asked_us;
     call->pub.lease_ms = call->attempt.lease_ms; /* a store may grant another */
@@ -208,17 +207,22 @@ static bool take_grant(const waiting *waiting, call *call) {
     return false;
 }
 
-/* The token may hold some of several names, but not all. */
-static void give_up_token(const waiting *waiting, call *call) {
-    withdraw(waiting, call);
-    token_vary(call->pub.token);
+/* The extension found the lock lost. The token may hold some of several names, but not all. */
+static void give_up_grant(const waiting *waiting, call *call) {
+    attempt *attempt = &call->attempt;
+    if (attempt_has_several(attempt)) {
+        withdraw(waiting, call);
+        attempt_change_token(attempt);
+    } else if (attempt->fate == TOKEN_HELD) {
+        attempt->fate = TOKEN_UNHELD;
+    }
 }
 
 /* Unless extended, the lease counts from the acquire. A store may extend by less. */
 static bool settle_confirm(const waiting *waiting, call *call) {
     const attempt *attempt = &call->attempt;
     if (attempt->status == DLOCK_LOST) {
-        if (attempt_has_several(attempt)) give_up_token(waiting, call);
+        give_up_grant(waiting, call);
         return judge_failure(waiting, call, DLOCK_BUSY, false, attempt->cause);
     }
     int64_t end_us = validity_end_us(call->pub.asked_us, call->pub.lease_ms);

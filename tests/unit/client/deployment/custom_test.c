@@ -30,13 +30,13 @@ TEST(an_acquire_that_the_store_did_not_answer_is_in_doubt) {
     start(&try, DLOCK_ACQUIRING, LONG_MS);
     finish(&try);
     check(&try, DLOCK_IN_DOUBT, true, "as the test wants");
-    CHECK(try.attempt.is_in_doubt);
-    try.attempt.is_in_doubt = false;
+    CHECK_EQUAL(try.attempt.fate, TOKEN_IN_DOUBT);
+    try.attempt.fate = TOKEN_UNHELD;
     store.acquire_status = DLOCK_UNREACHABLE;
     start(&try, DLOCK_ACQUIRING, LONG_MS);
     finish(&try);
     check(&try, DLOCK_UNREACHABLE, true, "as the test wants");
-    CHECK(!try.attempt.is_in_doubt);
+    CHECK_EQUAL(try.attempt.fate, TOKEN_UNHELD);
     CHECK(strcmp(try.attempt.token, "me") == 0);
     attempt_free(&try.attempt);
     end();
@@ -94,7 +94,7 @@ TEST(an_abandoned_acquire_that_was_busy_needs_no_release) {
 }
 
 TEST(an_abandoned_acquire_is_released_if_an_earlier_one_was_in_doubt) {
-    try try = {.attempt.is_in_doubt = true};
+    try try = {.attempt.fate = TOKEN_IN_DOUBT};
     begin();
     store.acquire_status = DLOCK_BUSY;
     abandon_acquire(&try);

@@ -82,6 +82,14 @@ TEST(an_undo_whose_connection_ends_becomes_a_withdrawal) {
     CHECK_EQUAL(world.withdrawn_count, 2);
 }
 
+/* A server that this round did not reach may hold the lock since the earlier attempt. */
+TEST(a_token_of_an_earlier_attempt_is_withdrawn_everywhere) {
+    world.attempt.fate = TOKEN_HELD;
+    be_busy();
+    CHECK_EQUAL(world.withdrawn_count, 1);
+    CHECK_TEXT(world.withdrawn, "me");
+}
+
 TEST(an_undo_that_is_refused_becomes_a_withdrawal) {
     static const char text[] = "READONLY not any more";
     be_busy();

@@ -339,7 +339,7 @@ static inline void check_result(dlock_status status, bool is_transient, const ch
     CHECK_EQUAL(world.attempt.status, status);
     CHECK(world.attempt.is_transient == is_transient);
     CHECK_TEXT(world.attempt.cause, cause);
-    CHECK(!world.attempt.is_in_doubt);
+    CHECK_EQUAL(world.attempt.fate, TOKEN_UNHELD);
 }
 
 #endif

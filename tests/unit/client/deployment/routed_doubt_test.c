@@ -77,7 +77,7 @@ TEST(an_acquire_leaves_for_the_server_that_took_over) {
     CHECK_EQUAL(stage.done_count, 0);
     pass_ms(SILENCE_MS);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
-    CHECK(stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_IN_DOUBT);
     CHECK_TEXT(stage.attempt.token, TOKEN);
     CHECK_HEARD(0, "");
     end_stage();
@@ -116,7 +116,7 @@ static void acquire_at_the_second_try(void) {
 
 TEST(a_release_follows_an_acquire_that_may_arrive_late) {
     acquire_at_the_second_try();
-    stage.attempt.is_in_doubt = true;
+    stage.attempt.fate = TOKEN_IN_DOUBT;
     start(DLOCK_RELEASING, 0, IO_MS);
     CHECK_HEARD(1, RELEASE);
     CHECK_HEARD(0, ""); /* served before the other, this one would make the lock look lost */
@@ -128,7 +128,7 @@ TEST(a_release_follows_an_acquire_that_may_arrive_late) {
 
 TEST(a_release_that_is_not_answered_follows_too) {
     acquire_at_the_second_try();
-    stage.attempt.is_in_doubt = true;
+    stage.attempt.fate = TOKEN_IN_DOUBT;
     start(DLOCK_RELEASING, 0, IO_MS / 2);
     pass_ms(IO_MS / 2);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
@@ -138,7 +138,7 @@ TEST(a_release_that_is_not_answered_follows_too) {
 
 TEST(nothing_follows_a_release_of_an_acquire_without_doubt) {
     acquire_at_the_second_try();
-    stage.attempt.is_in_doubt = false;
+    stage.attempt.fate = TOKEN_UNHELD;
     start(DLOCK_RELEASING, 0, IO_MS);
     say(1, ":1\r\n");
     CHECK_DONE(DLOCK_OK, false);
@@ -169,6 +169,24 @@ TEST(a_withdrawal_at_a_server_that_hangs_is_sent_once) {
     end_stage();
 }
 
+static size_t count_after_the_lease(bool is_endless) {
+    begin_stage();
+    stage.tie.is_endless = is_endless;
+    stage.attempt.terms.tie = &stage.tie;
+    withdrawals_add(stage.deployment, &stage.attempt, LEASE_MS);
+    pass_ms(2 * LEASE_MS);
+    size_t count = stage.deployment->withdrawals.count;
+    end_stage();
+    return count;
+}
+
+/* The lock may be the session's as long as this process lives. */
+TEST(a_withdrawal_goes_on_after_the_lease_if_the_lock_has_none) {
+    CHECK_EQUAL(count_after_the_lease(false), 0);
+    unit_restart();
+    CHECK_EQUAL(count_after_the_lease(true), 1);
+}
+
 /* -- undoing. Link 0: the acquire and the RELEASE; link 1: EXTEND and WAIT */
 
 static void be_granted_with_too_few_replicas(void) {
@@ -187,7 +205,7 @@ static void be_granted_with_too_few_replicas(void) {
 
 /* index: where the RELEASE of the withdrawal is heard. */
 static void check_withdrawn(int index) {
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
     CHECK(strcmp(stage.attempt.token, TOKEN) != 0); /* its RELEASE may arrive late */
     CHECK_EQUAL(stage.deployment->withdrawals.count, 1);
     CHECK_HEARD(index, RELEASE);

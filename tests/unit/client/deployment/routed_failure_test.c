@@ -13,7 +13,7 @@ TEST(a_lost_reply_leaves_doubt_and_the_same_token) {
     start_acquire(WAIT_MS);
     hang_up(0);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
-    CHECK(stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_IN_DOUBT);
     CHECK_TEXT(stage.attempt.token, TOKEN);
     CHECK_EQUAL(withdrawn(), 0);
     CHECK(stage.router.is_doubted);
@@ -28,7 +28,7 @@ TEST(an_acquire_without_a_reply_is_given_up_at_its_limit) {
     CHECK_DONE(DLOCK_IN_DOUBT, true);
     snprintf(expected, sizeof(expected), "%s: no reply in time", the_peer.path);
     CHECK_TEXT(stage.attempt.cause, expected);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
     CHECK(strcmp(stage.attempt.token, TOKEN) != 0);
     CHECK_EQUAL(withdrawn(), 1);
     settle();
@@ -39,7 +39,7 @@ TEST(a_hung_server_is_noticed_long_before_the_end_of_the_wait) {
     start_acquire(60000);
     pass_ms(IO_MS);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
-    CHECK(stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_IN_DOUBT);
     CHECK_TEXT(stage.attempt.token, TOKEN);
     CHECK_HEARD(0, ACQUIRE); /* no RELEASE: the token will be sent again */
 }
@@ -49,14 +49,14 @@ TEST(a_reply_that_makes_no_sense_is_withdrawn) {
     say(0, "+OK\r\n");
     CHECK_DONE(DLOCK_PROTOCOL, false);
     CHECK_HEARD(0, ACQUIRE "; " RELEASE);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
 }
 
 TEST(a_server_that_refuses_connections_is_unreachable) {
     peer_refuse();
     start_acquire(0);
     CHECK_DONE(DLOCK_UNREACHABLE, true);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
     CHECK(stage.router.is_doubted);
     CHECK_EQUAL(withdrawn(), 0);
 }
@@ -67,7 +67,7 @@ TEST(a_session_that_cannot_be_opened_is_unreachable) {
     say(0, "$-1\r\n");
     CHECK_DONE(DLOCK_UNREACHABLE, true);
     CHECK(strstr(stage.attempt.cause, "refused") != NULL);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
 }
 
 TEST(a_session_that_is_refused_is_refused) {
@@ -324,7 +324,7 @@ TEST(an_attempt_in_doubt_is_not_tried_elsewhere) {
     stage.known = stage.b;
     hang_up(0);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
 }
 
 /* -- the list of servers */

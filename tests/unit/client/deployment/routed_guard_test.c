@@ -55,7 +55,7 @@ TEST(a_reply_that_does_not_come_leaves_it_in_doubt) {
     CHECK_DONE(DLOCK_IN_DOUBT, true);
     CHECK_HEARD(0, "");
     CHECK_EQUAL(the_peer.link_count, 1);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
 }
 
 TEST(a_connection_that_ends_before_the_reply_leaves_it_in_doubt) {

@@ -117,7 +117,7 @@ TEST(a_wait_that_is_given_up_is_withdrawn_with_all_names) {
 
 TEST(a_token_that_holds_some_of_the_names_is_withdrawn_and_another_one_is_used) {
     begin_several();
-    stage.attempt.is_in_doubt = true; /* an earlier acquire with the token */
+    stage.attempt.fate = TOKEN_IN_DOUBT; /* an earlier acquire with the token */
     start_acquire(WAIT_MS);
     CHECK_HEARD(0, ACQUIRE_ALL);
     say(0, "$-1\r\n");
@@ -127,7 +127,7 @@ TEST(a_token_that_holds_some_of_the_names_is_withdrawn_and_another_one_is_used) 
     CHECK_DONE(DLOCK_REFUSED, true);
     settle();
     CHECK_HEARD(0, RELEASE_ALL);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
     CHECK_TEXT(stage.token, TOKEN "~2");
     say(0, ":1\r\n");
     end_stage();

@@ -52,7 +52,7 @@ TEST(a_release_that_nobody_reads_the_reply_of_has_the_text) {
     CHECK_HEARD(0, SET);
     pass_ms(IO_MS);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
-    stage.attempt.is_in_doubt = true;
+    stage.attempt.fate = TOKEN_IN_DOUBT;
     start(DLOCK_RELEASING, 0, IO_MS);
     say(1, "+PONG\r\n");
     check_begins(1, "PING; EVALSHA ");
@@ -75,7 +75,7 @@ TEST(a_grant_that_too_few_replicas_have_is_undone_by_text) {
 }
 
 TEST(an_acquire_that_may_have_been_granted_before_looks_for_its_token) {
-    stage.attempt.is_in_doubt = true;
+    stage.attempt.fate = TOKEN_IN_DOUBT;
     start_acquire(0);
     check_begins(0, "EVALSHA ");
     say(0, ":1\r\n");

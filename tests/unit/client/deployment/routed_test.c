@@ -78,7 +78,7 @@ TEST(a_busy_lock_that_is_not_waited_for_is_busy) {
     start_acquire(0);
     say(0, "$-1\r\n");
     CHECK_DONE(DLOCK_BUSY, false);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
     CHECK_EQUAL(the_peer.link_count, 1);
 }
 
@@ -114,7 +114,7 @@ TEST(the_end_of_the_wait_is_busy) {
     pass_ms(SESSION_MS / 3);
     say(1, EVENTS("1") ENDED("1", "timeout"));
     CHECK_DONE(DLOCK_BUSY, false);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
 }
 
 TEST(a_wait_that_ends_with_an_error_is_refused) {
@@ -124,7 +124,7 @@ TEST(a_wait_that_ends_with_an_error_is_refused) {
     say(0, "+QUEUED\r\n");
     say(1, EVENTS("1") ENDED("1", "NOPERM no"));
     CHECK_DONE(DLOCK_REFUSED, false);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
 }
 
 TEST(a_wait_for_ever_is_sent_as_one_day) {
@@ -171,7 +171,7 @@ TEST(an_error_comes_with_the_name_of_the_server) {
     CHECK_DONE(DLOCK_REFUSED, false);
     snprintf(expected, sizeof(expected), "%s: NOPERM no", the_peer.path);
     CHECK_TEXT(stage.attempt.cause, expected);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
 }
 
 /* -- replicas. Link 0: the command connection. Link 1: EXTEND and WAIT */
@@ -217,7 +217,7 @@ TEST(a_grant_with_too_few_replicas_is_undone) {
     CHECK_EQUAL(stage.done_count, 0);
     say(0, ":1\r\n");
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
     CHECK(stage.router.is_doubted);
     CHECK_EQUAL(stage.deployment->withdrawals.count, 0);
 }
@@ -312,7 +312,7 @@ static void hold_tied(void) {
 
 static void release_tied(bool was_in_doubt) {
     hold_tied();
-    stage.attempt.is_in_doubt = was_in_doubt;
+    stage.attempt.fate = was_in_doubt ? TOKEN_IN_DOUBT : TOKEN_UNHELD;
     start(DLOCK_RELEASING, 0, IO_MS);
     CHECK_HEARD(1, RELEASE);
     say(1, ":1\r\n");
@@ -425,7 +425,7 @@ TEST(a_lock_that_is_to_be_tied_is_told_at_once_that_the_server_is_away) {
     start_tied(true, false, WAIT_MS);
     CHECK_DONE(DLOCK_UNREACHABLE, true);
     CHECK(strstr(stage.attempt.cause, "refused") != NULL);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
     CHECK(stage.tie.guest.presence == NULL);
 }
 
@@ -446,7 +446,7 @@ TEST(a_session_in_doubt_keeps_its_token) {
     hang_up(1);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
     CHECK_TEXT(stage.attempt.token, TOKEN);
-    CHECK(stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_IN_DOUBT);
     CHECK(stage.tie.guest.presence == NULL);
 }
 
@@ -456,7 +456,7 @@ TEST(a_lock_that_is_tied_again_is_never_undone) {
     open_session(0);
     pass_ms(IO_MS);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
-    CHECK(stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_IN_DOUBT);
     CHECK_TEXT(stage.attempt.token, TOKEN);
     CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION");
     CHECK_EQUAL(stage.deployment->withdrawals.count, 0);

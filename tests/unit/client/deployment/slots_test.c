@@ -3,7 +3,7 @@
  * server. */
 #include "routed_world.h"
 
-#include "deployment/slots.h"
+#include "deployment/router.h"
 
 #define ACQUIRE_DOOR "DLOCK.ACQUIRE door me PX 10000"
 #define EXTEND_DOOR  "DLOCK.EXTEND door me PX 10000"
@@ -80,7 +80,7 @@ TEST(a_part_in_doubt_is_given_back_with_the_others) {
     pass_ms(IO_MS);
     settle();
     CHECK_DONE(DLOCK_IN_DOUBT, true);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
     say(1, "+PONG\r\n"); /* the connection without a reply is not used for more */
     CHECK_HEARD(1, "PING; " RELEASE "; " RELEASE_DOOR);
     say(1, ":0\r\n:1\r\n");
@@ -134,12 +134,12 @@ TEST(a_held_part_that_is_lost_meanwhile_gives_all_back) {
 
 TEST(an_acquire_in_doubt_begins_anew) {
     begin_slots();
-    stage.attempt.is_in_doubt = true;
+    stage.attempt.fate = TOKEN_IN_DOUBT;
     start_acquire(0);
     CHECK_HEARD(0, RELEASE_DOOR "; " RELEASE "; DLOCK.ACQUIRE door me~2 PX 10000");
     say(0, ":1\r\n:1\r\n$-1\r\n");
     CHECK_DONE(DLOCK_BUSY, false);
-    CHECK(!stage.attempt.is_in_doubt);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
     end_stage();
 }
 

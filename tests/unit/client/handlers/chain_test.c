@@ -275,7 +275,7 @@ TEST(a_new_call_finds_nothing_of_the_one_before) {
     call.local.is_handed_on = true;
     call.on_sent = (void (*)(attempt *))free; /* any function */
     chain_begin(&call);
-    CHECK(call.waiting.phase == WAITING_IDLE && !call.attempt.is_in_doubt);
+    CHECK(call.waiting.phase == WAITING_IDLE && call.attempt.fate == TOKEN_UNHELD);
     CHECK(!call.local.is_handed_on && call.local.hot == NULL && call.on_sent == NULL);
     free(made);
 }

@@ -150,7 +150,7 @@ static bool is_asked_for_again(int64_t held_us, uint32_t lease_ms) {
     CHECK_EQUAL(two->status, DLOCK_OK);
     CHECK_EQUAL(world.releases, 0);
     CHECK(is_text(two->call.pub.token, one->call.pub.token)); /* so that it is renewed */
-    CHECK_EQUAL(two->call.attempt.is_in_doubt, is_again);
+    CHECK_EQUAL(two->call.attempt.fate, TOKEN_HELD);
     if (!is_again) {
         CHECK(is_same_lock(one, two));
         CHECK_EQUAL(two->call.pub.lease_ms, LEASE_MS); /* the rest of the one before */
@@ -318,7 +318,7 @@ TEST(a_renewal_that_fails_is_withdrawn_by_the_service_and_the_next_call_goes_out
     world.says = DLOCK_OK;
     handle *three = holder_of("n");
     CHECK(!is_text(three->call.pub.token, one->call.pub.token));
-    CHECK(!three->call.attempt.is_in_doubt);
+    CHECK_EQUAL(three->call.attempt.fate, TOKEN_UNHELD);
     release(three);
 }
 

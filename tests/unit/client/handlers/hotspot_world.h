@@ -84,7 +84,7 @@ static inline dlock_step serve(void *arg, dlock_call *pub) {
         if (world.is_asked && world.is_token_varied)
             text_copy(pub->token, DLOCK_TOKEN_SIZE, "another");
         if (pub->status == DLOCK_OK) grant(call);
-        if (pub->status != DLOCK_OK && world.is_withdrawing) call->attempt.is_in_doubt = false;
+        if (pub->status != DLOCK_OK && world.is_withdrawing) call->attempt.fate = TOKEN_UNHELD;
     }
     return DLOCK_ANSWER;
 }

@@ -66,7 +66,7 @@ static inline void on_fake_done(loop_timer *timer) {
     attempt->status = status;
     attempt->is_transient = world.now.is_transient;
     attempt->is_split = world.now.is_split;
-    if (is_acquire && world.now.may_hold) attempt->is_in_doubt = true;
+    if (is_acquire && world.now.may_hold) attempt->fate = TOKEN_IN_DOUBT;
     attempt->cause = status == DLOCK_OK ? text_nothing : "as scripted";
     if (is_acquire && status == DLOCK_OK) attempt->fence = FENCE;
     if (status == DLOCK_OK && world.granted_lease_ms != 0)

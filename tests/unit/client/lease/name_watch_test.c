@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tracking_test.c - names that are read now and after each change. Link 0: the session. Link 1: the
- * command connection, which watches and reads. */
-#include "routed_world.h"
+/* name_watch_test.c - names that are read now and after each change. Link 0: the session. Link 1:
+ * the command connection, which watches and reads. */
+#include "client/deployment/routed_world.h"
 
-#include "deployment/tracking.h"
+#include "lease/name_watch.h"
 
 enum { RETRY_MS = 100 };
 
@@ -15,46 +15,46 @@ enum { RETRY_MS = 100 };
 #define STRING       "*2\r\n+kind\r\n+string\r\n"
 #define NAMED(name)  "\r\n$4\r\n" name "\r\n"
 #define CHANGED(n)   "*4\r\n:" n "\r\n+changed" NAMED("lock") "$5\r\nother\r\n"
-#define BY_ME(n)     "*4\r\n:" n "\r\n+changed" NAMED("lock") "$2\r\nme\r\n"
 #define ELSEWHERE(n) "*4\r\n:" n "\r\n+changed" NAMED("door") "$5\r\nother\r\n"
 #define OVER(n)      "*5\r\n:" n "\r\n+ended" NAMED("lock") "$0\r\n\r\n+moved\r\n"
 
 static struct {
-    tracking tracking;
-    tracked_name name;
+    name_watch name;
     int reads;
     reply_kind last;
     bool removes;
 } seen;
 
-static void on_read(tracked_name *tracked, server *server, const reply *info) {
-    CHECK(tracked == &seen.name);
+static void on_read(name_watch *watch, server *server, const reply *info) {
+    CHECK(watch == &seen.name);
     CHECK(server == stage.known);
     CHECK(info->kind != REPLY_STATUS); /* the reply to WATCH */
     seen.reads++;
     seen.last = info->kind;
-    if (seen.removes) tracking_remove(tracked);
+    if (seen.removes) name_watch_end(watch);
 }
 
-static void begin_tracking(bool is_polled) {
+static void begin_reading(void) {
+    name_watch_begin(&seen.name, stage.deployment, NAME, on_read);
+}
+
+static void begin_session(void) {
     begin_stage();
     memset(&seen, 0, sizeof(seen));
-    tracking_init(&seen.tracking, stage.deployment);
-    seen.name = (tracked_name){.name = NAME, .on_read = on_read, .is_polled = is_polled};
-    tracking_add(&seen.tracking, &seen.name, 0);
+    begin_reading();
     settle();
 }
 
 /* The session is open, and the name is asked for. */
-static void begin_watch(bool is_polled) {
-    begin_tracking(is_polled);
+static void begin_watch(void) {
+    begin_session();
     open_session(0);
     CHECK_HEARD(1, WATCH INFO);
 }
 
 /* The name was read once, and is free. */
-static void track(bool is_polled) {
-    begin_watch(is_polled);
+static void read_once(void) {
+    begin_watch();
     say(1, OK FREE);
     CHECK_EQUAL(seen.reads, 1);
 }
@@ -67,13 +67,13 @@ static void tell(const char *events, const char *number) {
     CHECK_HEARD(0, expected);
 }
 
-static void end_tracking(void) {
-    tracking_remove(&seen.name);
+static void end_reading(void) {
+    name_watch_end(&seen.name);
     end_stage();
 }
 
 TEST(a_name_is_watched_and_read_once_the_session_is_open) {
-    begin_tracking(false);
+    begin_session();
     CHECK_EQUAL(the_peer.link_count, 1);
     open_session(0);
     CHECK_HEARD(1, WATCH INFO);
@@ -87,7 +87,7 @@ TEST(a_name_is_watched_and_read_once_the_session_is_open) {
 }
 
 TEST(an_event_makes_the_name_be_read_again) {
-    track(false);
+    read_once();
     tell(EVENTS("1") CHANGED("1"), "1");
     CHECK_HEARD(1, INFO);
     say(1, FREE);
@@ -99,22 +99,13 @@ TEST(an_event_makes_the_name_be_read_again) {
 }
 
 TEST(an_event_of_another_name_is_ignored) {
-    track(false);
+    read_once();
     tell(EVENTS("1") ELSEWHERE("1"), "1");
     CHECK_HEARD(1, "");
 }
 
-TEST(a_change_to_the_token_that_is_known_is_no_news) {
-    track(false);
-    seen.name.token = TOKEN;
-    tell(EVENTS("1") BY_ME("1"), "1");
-    CHECK_HEARD(1, "");
-    tell(EVENTS("1") CHANGED("2"), "2");
-    CHECK_HEARD(1, "DLOCK.EXTEND lock me PX 1");
-}
-
 TEST(an_event_during_a_read_is_not_forgotten) {
-    track(false);
+    read_once();
     tell(EVENTS("1") CHANGED("1"), "1");
     tell(EVENTS("2") CHANGED("2") CHANGED("3"), "3");
     CHECK_HEARD(1, INFO);
@@ -127,7 +118,7 @@ TEST(an_event_during_a_read_is_not_forgotten) {
 }
 
 TEST(an_event_may_overtake_the_reply_to_the_watch) {
-    begin_watch(false);
+    begin_watch();
     tell(EVENTS("1") CHANGED("1"), "1");
     say(1, OK FREE);
     CHECK_EQUAL(seen.reads, 1);
@@ -137,7 +128,7 @@ TEST(an_event_may_overtake_the_reply_to_the_watch) {
 }
 
 TEST(a_lost_command_connection_makes_the_name_be_read_again) {
-    track(false);
+    read_once();
     tell(EVENTS("1") CHANGED("1"), "1");
     hang_up(1);
     CHECK_EQUAL(the_peer.link_count, 2);
@@ -148,7 +139,7 @@ TEST(a_lost_command_connection_makes_the_name_be_read_again) {
 }
 
 TEST(a_session_that_goes_on_over_a_new_connection_has_its_watches) {
-    track(false);
+    read_once();
     hang_up(0);
     open_session(2);
     CHECK_HEARD(1, "");
@@ -157,7 +148,7 @@ TEST(a_session_that_goes_on_over_a_new_connection_has_its_watches) {
 }
 
 TEST(a_watch_that_was_not_confirmed_is_repeated) {
-    begin_watch(false);
+    begin_watch();
     link_end(link_at(1));
     hang_up(0);
     pass_ms(RETRY_MS);
@@ -168,7 +159,7 @@ TEST(a_watch_that_was_not_confirmed_is_repeated) {
 }
 
 TEST(a_server_that_has_forgotten_the_session_gets_the_watch_again) {
-    track(false);
+    read_once();
     hang_up(0);
     CHECK_HEARD(2, SESSION);
     say(2, "*2\r\n:2\r\n*0\r\n");
@@ -178,7 +169,7 @@ TEST(a_server_that_has_forgotten_the_session_gets_the_watch_again) {
 }
 
 TEST(a_server_that_does_not_know_the_session_gets_it_again) {
-    begin_watch(false);
+    begin_watch();
     say(1, "-NOSESSION no\r\n" FREE);
     CHECK(!link_at(0)->is_open);
     CHECK_HEARD(2, SESSION);
@@ -188,14 +179,14 @@ TEST(a_server_that_does_not_know_the_session_gets_it_again) {
 
 /* The name has left the session by then. */
 TEST(a_server_that_does_not_know_the_session_may_say_so_late) {
-    begin_watch(false);
+    begin_watch();
     tell(EVENTS("1") OVER("1"), "1");
     say(1, "-NOSESSION no\r\n" FREE);
     CHECK_EQUAL(seen.reads, 1);
 }
 
 TEST(a_stalled_read_is_repeated_on_the_next_connection) {
-    track(false);
+    read_once();
     tell(EVENTS("1") CHANGED("1"), "1");
     CHECK_HEARD(1, INFO);
     pass_ms(IO_MS);
@@ -206,7 +197,7 @@ TEST(a_stalled_read_is_repeated_on_the_next_connection) {
 }
 
 TEST(a_watch_that_is_over_begins_again_after_a_pause) {
-    track(false);
+    read_once();
     tell(EVENTS("1") OVER("1"), "1");
     CHECK(stage.router.is_doubted);
     CHECK_HEARD(1, "");
@@ -215,7 +206,7 @@ TEST(a_watch_that_is_over_begins_again_after_a_pause) {
 }
 
 TEST(a_name_that_another_server_has_is_watched_there) {
-    track(false);
+    read_once();
     stage.known = stage.b;
     hang_up(0);
     pass_ms(RETRY_MS);
@@ -226,7 +217,7 @@ TEST(a_name_that_another_server_has_is_watched_there) {
 }
 
 TEST(a_redirect_is_followed) {
-    track(false);
+    read_once();
     tell(EVENTS("1") CHANGED("1"), "1");
     stage.next = stage.b;
     say(1, "-MOVED 1 127.0.0.1:2\r\n");
@@ -240,7 +231,7 @@ TEST(a_redirect_is_followed) {
 }
 
 TEST(a_server_that_is_busy_is_asked_again) {
-    begin_watch(false);
+    begin_watch();
     say(1, "-BUSY x\r\n-BUSY x\r\n");
     pass_ms(RETRY_MS);
     CHECK_HEARD(1, WATCH INFO);
@@ -248,56 +239,37 @@ TEST(a_server_that_is_busy_is_asked_again) {
 
 /* -- errors that last */
 
-TEST(without_permission_for_a_session_a_name_is_not_read) {
-    begin_tracking(false);
-    say(0, "-NOPERM no\r\n");
-    CHECK(!link_at(0)->is_open);
-    pass_ms(20000);
-    CHECK_EQUAL(the_peer.link_count, 1);
-    CHECK_EQUAL(seen.reads, 0);
-}
-
 static const char *refuse_sessions(const char *command) {
     return strncmp(command, "DLOCK.SESSION", 13) == 0 ? "-NOPERM no\r\n" : FREE;
 }
 
-TEST(without_permission_for_a_session_a_polled_name_is_read_every_second) {
-    begin_tracking(true);
+TEST(without_permission_for_a_session_a_name_is_read_every_second) {
+    begin_session();
     the_peer.answer = refuse_sessions;
     say(0, "-NOPERM no\r\n");
     CHECK_EQUAL(seen.reads, 1);
-    pass_ms(10 * (TRACKING_POLL_MS + 1000));
+    pass_ms(10 * (WATCH_POLL_MS + 1000));
     CHECK(seen.reads > 5 && seen.reads <= 21);
 }
 
-TEST(an_error_that_lasts_ends_the_reading_of_a_name_that_is_not_polled) {
-    track(false);
-    tell(EVENTS("1") CHANGED("1"), "1");
-    CHECK_HEARD(1, INFO);
-    say(1, "-NOPERM no\r\n");
-    pass_ms(SESSION_MS / 3);
-    CHECK_HEARD(1, "");
-    CHECK_EQUAL(seen.reads, 1);
-}
-
-TEST(a_watch_that_is_refused_leaves_a_polled_name_to_be_read_every_second) {
-    begin_tracking(true);
+TEST(a_name_whose_watch_is_refused_is_read_every_second) {
+    begin_session();
     open_session(0);
     for (int i = 1; i < 3; i++) {
         CHECK_HEARD(1, WATCH INFO);
         say(1, "-NOPERM no\r\n" FREE);
         CHECK_EQUAL(seen.reads, i);
-        pass_ms(TRACKING_POLL_MS - 1);
+        pass_ms(WATCH_POLL_MS - 1);
         CHECK_HEARD(1, "");
         pass_ms(1);
     }
 }
 
-TEST(a_string_that_is_polled_is_read_every_second) {
-    begin_watch(true);
+TEST(a_string_is_read_every_second) {
+    begin_watch();
     say(1, OK STRING);
     CHECK_EQUAL(seen.reads, 1);
-    pass_ms(TRACKING_POLL_MS - 1);
+    pass_ms(WATCH_POLL_MS - 1);
     CHECK_HEARD(1, "");
     pass_ms(1);
     CHECK_HEARD(1, WATCH INFO);
@@ -306,7 +278,7 @@ TEST(a_string_that_is_polled_is_read_every_second) {
 /* -- the end */
 
 TEST(a_name_may_be_removed_when_it_is_told) {
-    track(false);
+    read_once();
     seen.removes = true;
     tell(EVENTS("2") CHANGED("1") CHANGED("2"), "2");
     CHECK_HEARD(1, INFO);
@@ -318,46 +290,44 @@ TEST(a_name_may_be_removed_when_it_is_told) {
 }
 
 TEST(a_name_that_was_removed_can_be_added_again) {
-    track(false);
-    tracking_remove(&seen.name);
-    tracking_remove(&seen.name);
+    read_once();
+    name_watch_end(&seen.name);
+    name_watch_end(&seen.name);
     settle();
     CHECK_HEARD(1, UNWATCH);
-    tracking_add(&seen.tracking, &seen.name, 0);
-    tracking_add(&seen.tracking, &seen.name, 0);
+    begin_reading();
+    begin_reading();
     settle();
     CHECK_HEARD(1, WATCH INFO);
 }
 
-static void ignore_read(tracked_name *tracked, server *server, const reply *info) {
-    (void)tracked, (void)server, (void)info;
-}
-
 /* The server has one watch for the session, however many are interested. */
-TEST(a_name_that_another_tracks_too_stays_watched) {
-    track(false);
-    tracked_name other = {.name = NAME, .token = TOKEN, .on_read = ignore_read};
-    tracking_add(&seen.tracking, &other, 0);
-    settle();
+TEST(a_name_that_another_watches_too_stays_watched) {
+    read_once();
+    lease lease;
+    name_watch other = {0};
+    lease_init(&lease, &(lease_rule){.lease_ms = 600000});
+    lock_watch_begin(&other, stage.deployment, &lease, NAME, TOKEN);
+    pass_ms(LOCK_WATCH_AFTER_MS);
     CHECK_HEARD(1, "DLOCK.WATCH lock ID");
     say(1, OK);
-    tracking_remove(&other);
+    name_watch_end(&other);
     settle();
     CHECK_HEARD(1, "");
     tell(EVENTS("1") CHANGED("1"), "1");
     CHECK_HEARD(1, INFO);
-    tracking_remove(&seen.name);
+    name_watch_end(&seen.name);
     settle();
     CHECK_HEARD(1, UNWATCH);
 }
 
 TEST(a_name_may_be_removed_before_the_session_is_open) {
-    begin_tracking(false);
-    tracking_remove(&seen.name);
+    begin_session();
+    name_watch_end(&seen.name);
     settle();
     CHECK_EQUAL(seen.reads, 0);
 }
 
 int main(void) {
-    return unit_main(NULL, end_tracking);
+    return unit_main(NULL, end_reading);
 }

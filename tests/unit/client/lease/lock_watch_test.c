@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hints_test.c - a held lock whose key changes. Link 0: the session. Link 1: the command
+/* lock_watch_test.c - a held lock whose key changes. Link 0: the session. Link 1: the command
  * connection. */
 #include "client/deployment/routed_world.h"
 
-#include "lease/hints.h"
+#include "lease/name_watch.h"
 
 #define WATCH "DLOCK.WATCH lock ID"
 #define PROOF "DLOCK.EXTEND lock me PX 1"
 #define OK    "+OK\r\n"
 
 static struct {
-    tracking tracking;
     lease lease;
-    hinted_name hinted;
+    name_watch watch;
 } held;
 
 static dlock_state state(void) {
@@ -22,15 +21,14 @@ static dlock_state state(void) {
 static void begin_hold(void) {
     begin_stage();
     memset(&held, 0, sizeof(held));
-    tracking_init(&held.tracking, stage.deployment);
     lease_init(&held.lease, &(lease_rule){.lease_ms = 600000});
     lease_begin(&held.lease, world.now_us, 600000, world.now_us);
-    hints_begin(&held.hinted, &held.tracking, &held.lease, NAME, TOKEN);
+    lock_watch_begin(&held.watch, stage.deployment, &held.lease, NAME, TOKEN);
 }
 
-static void begin_tracked_hold(void) {
+static void begin_watched_hold(void) {
     begin_hold();
-    pass_ms(HINTS_AFTER_MS);
+    pass_ms(LOCK_WATCH_AFTER_MS);
     open_session(0);
     CHECK_HEARD(1, WATCH);
     say(1, OK);
@@ -55,29 +53,29 @@ static void change(void) {
 }
 
 static void end_hold(void) {
-    hints_end(&held.hinted);
+    name_watch_end(&held.watch);
     lease_free(&held.lease);
     end_stage();
 }
 
 TEST(a_lock_that_is_held_for_a_moment_costs_nothing) {
     begin_hold();
-    pass_ms(HINTS_AFTER_MS - 1);
-    hints_end(&held.hinted);
+    pass_ms(LOCK_WATCH_AFTER_MS - 1);
+    name_watch_end(&held.watch);
     pass_ms(1000);
     CHECK_EQUAL(the_peer.link_count, 0);
     end_hold();
 }
 
 TEST(an_event_that_the_token_has_the_lock_needs_no_proof) {
-    begin_tracked_hold();
+    begin_watched_hold();
     tell_change(TOKEN);
     CHECK_HEARD(1, "");
     end_hold();
 }
 
 TEST(a_lock_is_lost_when_the_server_proves_it) {
-    begin_tracked_hold();
+    begin_watched_hold();
     change();
     say(1, ":0\r\n");
     CHECK_EQUAL(state(), DLOCK_STATE_LOST);
@@ -86,7 +84,7 @@ TEST(a_lock_is_lost_when_the_server_proves_it) {
 }
 
 TEST(an_event_about_another_of_several_holders_is_no_loss) {
-    begin_tracked_hold();
+    begin_watched_hold();
     for (int i = 0; i < 3; i++) {
         change();
         say(1, ":1\r\n");
@@ -100,7 +98,7 @@ TEST(an_event_about_another_of_several_holders_is_no_loss) {
 
 /* A replica does not know. The watch begins again: the master may be another server by now. */
 TEST(without_a_proof_the_lock_stays) {
-    begin_tracked_hold();
+    begin_watched_hold();
     change();
     say(1, "-READONLY no\r\n");
     CHECK_EQUAL(state(), DLOCK_STATE_HELD);
@@ -113,9 +111,30 @@ TEST(without_a_proof_the_lock_stays) {
     end_hold();
 }
 
+TEST(without_permission_for_a_session_a_lock_is_not_watched) {
+    begin_hold();
+    pass_ms(LOCK_WATCH_AFTER_MS);
+    say(0, "-NOPERM no\r\n");
+    CHECK(!link_at(0)->is_open);
+    pass_ms(20000);
+    CHECK_EQUAL(the_peer.link_count, 1);
+    CHECK_EQUAL(state(), DLOCK_STATE_HELD);
+    end_hold();
+}
+
+TEST(a_lock_is_not_watched_after_an_error_that_lasts) {
+    begin_watched_hold();
+    change();
+    say(1, "-NOPERM no\r\n");
+    pass_ms(SESSION_MS / 3);
+    CHECK_HEARD(1, "");
+    CHECK_EQUAL(state(), DLOCK_STATE_HELD);
+    end_hold();
+}
+
 TEST(a_loss_that_is_told_before_the_watch_is_answered_counts) {
     begin_hold();
-    pass_ms(HINTS_AFTER_MS);
+    pass_ms(LOCK_WATCH_AFTER_MS);
     open_session(0);
     CHECK_HEARD(1, WATCH);
     tell_change("other");
@@ -128,9 +147,9 @@ TEST(a_loss_that_is_told_before_the_watch_is_answered_counts) {
 }
 
 TEST(a_proof_that_comes_after_the_release_changes_nothing) {
-    begin_tracked_hold();
+    begin_watched_hold();
     change();
-    hints_end(&held.hinted);
+    name_watch_end(&held.watch);
     /* The next acquisition of the handle. */
     lease_begin(&held.lease, world.now_us, 600000, world.now_us);
     say(1, ":0\r\n");
@@ -139,7 +158,7 @@ TEST(a_proof_that_comes_after_the_release_changes_nothing) {
 }
 
 TEST(a_lost_lock_is_not_watched_for_ever) {
-    begin_tracked_hold();
+    begin_watched_hold();
     change();
     say(1, ":0\r\n");
     CHECK_HEARD(1, "DLOCK.UNWATCH lock ID");
