@@ -189,11 +189,12 @@ def test_a_late_request_that_waits_for_replicas_does_not_take_a_lock(
 
 def test_a_late_request_does_not_take_a_lock_after_the_wait_has_ended(
         impatient, proxy, server, calls, rival):
-    """The first attempt is late, and the others find that somebody else has it."""
-    lock = impatient(wait_mode=SPIN).lock(lease_ms=LONG_MS)
+    """The first attempt is late, and the others find that somebody else has it: in time, or their
+    connection would take the place of the one on which the withdrawal follows the first."""
+    lock = impatient(wait_mode=SPIN, io_timeout_ms=5 * IO_MS).lock(lease_ms=LONG_MS)
     assert rival.acquire() == Status.OK
     proxy.delay(b"DLOCK.ACQUIRE")
-    acquiring = Background(lock.acquire, 5 * IO_MS)
+    acquiring = Background(lock.acquire, 10 * IO_MS)
     wait_until(lambda: proxy.delayed_count >= 1, "the first attempt")
     proxy.delay_no_more()
     assert acquiring.result() == Status.TIMEOUT
