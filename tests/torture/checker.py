@@ -44,14 +44,16 @@ def is_odd(name):
 class Rules:
     """What is promised in a scenario. unsafe_kinds: kinds of locks that may be held twice there;
     unsafe_odd: locks with odd numbers may, since no replica acknowledges them. has_fences: a plain
-    Redis has none. unsafe_odd_fences: those of odd numbers may go back. fence_slack: a fence may be
-    lower than an earlier one by less than this.
+    Redis has none. unsafe_odd_fences: those of odd numbers may go back; stale: they may do so for
+    whoever asks in one of these spans of time, as a master has been replaced and does not know it.
+    fence_slack: a fence may be lower than an earlier one by less than this.
     is_judged: else all is counted, and nothing is a violation, for locks of others."""
     lease: int = 600 * MS
     unsafe_kinds: str = "s"
     unsafe_odd: bool = False
     has_fences: bool = True
     unsafe_odd_fences: bool = False
+    stale: list = dataclasses.field(default_factory=list)
     fence_slack: int = 0
     are_updates_safe: bool = True
     is_judged: bool = True
@@ -60,8 +62,10 @@ class Rules:
     def is_exclusive_promised(self, name):
         return chr(name >> 16) not in self.unsafe_kinds and not (self.unsafe_odd and is_odd(name))
 
-    def are_fences_promised(self, name):
-        return self.has_fences and not (self.unsafe_odd_fences and is_odd(name))
+    def are_fences_promised(self, name, asked):
+        may_go_back = self.unsafe_odd_fences or any(begin <= asked <= end
+                                                    for begin, end in self.stale)
+        return self.has_fences and not (may_go_back and is_odd(name))
 
 
 @dataclasses.dataclass
@@ -175,7 +179,6 @@ def _check_exclusion(name, tenures, rules, report):
 def _check_fences(name, tenures, rules, report):
     """Those granted before another asked have smaller fences; shared ones are compared only with
     exclusive ones. A thread that is handed a hot name has a fence of its own."""
-    has_fences = rules.are_fences_promised(name)
     largest = {False: (-1, 0), True: (-1, 0)}  # is_shared: the largest fence, and whose
     granted = 0
     for tenure in sorted(tenures, key=lambda tenure: tenure.asked):
@@ -187,7 +190,8 @@ def _check_fences(name, tenures, rules, report):
         worst = largest[False] if tenure.mode else max(largest.values())
         if worst[0] < tenure.fence:
             continue
-        is_promised = has_fences and worst[0] - tenure.fence >= rules.fence_slack
+        is_promised = (worst[0] - tenure.fence >= rules.fence_slack
+                       and rules.are_fences_promised(name, tenure.asked))
         report.counts["fences back" if is_promised else "fences back, not promised"] += 1
         if is_promised:
             report.add("fences", f"{name_text(name)}: {tenure} after fence {worst[0]} of "
@@ -355,10 +359,19 @@ def _check_updates(processes, values, rules, report):
 # -- a run ----------------------------------------------------------------------------------------
 
 
+def read_faults(folder):
+    return [json.loads(line) for path in sorted(folder.glob("faults*.jsonl"))
+            for line in path.read_text().splitlines()]
+
+
 def read_run(folder):
-    """run.json, and the rules in it."""
+    """run.json, and the rules in it. Until a lease after it was demoted, what a master that was
+    stopped and replaced has granted may be held, or be handed on within a process."""
     run = json.loads((folder / "run.json").read_text())
-    return run, Rules(**{**run["rules"], "bounds": Bounds(**run["rules"]["bounds"])})
+    rules = Rules(**{**run["rules"], "bounds": Bounds(**run["rules"]["bounds"])})
+    rules.stale = [(fault["at"], fault["to"] + rules.lease) for fault in read_faults(folder)
+                   if fault["kind"] == "failover: stop"]
+    return run, rules
 
 
 def read_histories(folder, run):
@@ -373,8 +386,7 @@ def check_folder(folder):
     """A run that torture.py has left: run.json, faults.jsonl, worker-N.history."""
     folder = pathlib.Path(folder)
     run, rules = read_run(folder)
-    faults = [json.loads(line) for path in sorted(folder.glob("faults*.jsonl"))
-              for line in path.read_text().splitlines()]
+    faults = read_faults(folder)
     outages = [(fault["at"], fault["to"]) for fault in faults if fault["outage"]]
     stops = collections.defaultdict(list)
     for fault in faults:

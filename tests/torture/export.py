@@ -43,7 +43,7 @@ class Operations:
                 self.calls[thread].update(
                     shared=other != 0, max_holders=max(other, 0), wait_ms=number,
                     exclusion=self.rules.is_exclusive_promised(name),
-                    fences=self.rules.are_fences_promised(name))
+                    fences=self.rules.are_fences_promised(name, at))
         elif kind in ENDS and thread in self.calls:
             self._return(at, number, other, thread, status, kind)
         elif kind == records.TOKEN:

@@ -128,6 +128,14 @@ def test_fences_of_odd_numbers_may_go_back_where_no_replica_acknowledges_them():
         assert violations(*histories).keys() == {"fences"}
 
 
+def test_fences_of_odd_numbers_may_go_back_while_a_master_does_not_know_that_it_was_replaced():
+    stale = Rules(stale=[(0, 5 * MS), (10 * MS, 15 * MS)])
+    for name, asked, found in (("x1", 11, set()), ("x1", 16, {"fences"}), ("x2", 11, {"fences"})):
+        histories = (History(0).hold(0, 1, 9, 100, name),
+                     History(1).hold(asked, asked + 1, 20, 99, name))
+        assert violations(*histories, rules=stale).keys() == found
+
+
 def test_a_fence_may_be_back_by_less_than_the_slack():
     histories = History(0).hold(0, 1, 10, 100), History(1).hold(11, 12, 20, 70)
     assert not violations(*histories, rules=Rules(fence_slack=31))
