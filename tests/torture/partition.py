@@ -149,7 +149,8 @@ class Partition(Sentinel):
     promises = {"unsafe_odd": True, "unsafe_odd_fences": True}
 
     def start(self, folder):
-        self.set = sentinels.SentinelSet(*DURABLE, hosts=HOSTS)
+        self.set = sentinels.SentinelSet(*DURABLE, hosts=HOSTS,
+                                         down_after_ms=sentinels.DOWN_AFTER_QUICK_MS)
         self.set.start()
         self.servers = self.set.servers
         return self
@@ -158,7 +159,7 @@ class Partition(Sentinel):
         return [f"source={CLIENTS[number % len(CLIENTS)]}"]
 
     def prepare(self, folder, seed):
-        """A cut that cuts nothing would be a torture of nobody."""
+        """A cut that cuts nothing, or after which nobody is replaced, would torture nobody."""
         self.wires = Wires()
         first, second, third, *_ = self.servers
         for pair in (first, second), (second, first):
@@ -167,6 +168,12 @@ class Partition(Sentinel):
             assert is_open(third.host, first, within=20), "a cut drops packets of others"
         self.wires.cut(set())
         assert is_open(first.host, second, within=20), "a cut has no end"
+        masters = [server for server in self.servers if sentinels.has_role(server, "master")]
+        self.wires.cut(between({masters[0].host}, set(HOSTS) - {masters[0].host}, "both ways"))
+        wait_until(lambda: any(sentinels.has_role(server, "master") for server in self.servers
+                               if server not in masters), "a successor", timeout=WELL_S)
+        self.wires.cut(set())
+        surely(self.wait_until_well)
 
     def add_faults(self, injector):
         self.injector = injector
