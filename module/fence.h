@@ -23,8 +23,10 @@
 
 /* No server gives out a fence that is further ahead of its base: 5 minutes. */
 #define FENCE_LEAD_MAX_US (INT64_C(5) * 60 * 1000000)
-/* A replica that is about to be promoted is no further behind its master: 10 seconds. */
-#define FENCE_TRANSIT_US (INT64_C(10) * 1000000)
+/* A replica that is about to be promoted is no further behind its master: a second. Each promotion
+ * adds it to the base, and successors that have not heard of the last promotions are behind by as
+ * much: so it must be less than the time between two promotions. */
+#define FENCE_TRANSIT_US (INT64_C(1) * 1000000)
 
 /* Two clocks, read at the same moment. */
 typedef struct fence_time {

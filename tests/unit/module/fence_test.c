@@ -290,7 +290,7 @@ TEST(fences_grow_whoever_takes_over) {
             highest = fence;
         }
         /* Some of the time went by before the successor heard of it. */
-        int64_t transit_us = unit_random_within(0, 9 * SECOND);
+        int64_t transit_us = unit_random_within(0, FENCE_TRANSIT_US - SECOND / 10);
         outage_us = fence_base(now) - heard_us + unit_random_within(100, SECOND);
         outage_us = outage_us > transit_us ? outage_us - transit_us : 0;
     }
