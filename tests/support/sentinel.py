@@ -9,7 +9,7 @@ from support.commands import plain
 from support.server import HOST, MODULE, ROOT, Server, destroy_all, free_port, wait_until
 
 # A master that hangs for seconds on a busy machine is not replaced: only one that a test waits for
-# to be replaced, or any one if the test says so (down_after_ms).
+# to be replaced.
 DOWN_AFTER_MS, DOWN_AFTER_QUICK_MS = 60_000, 1000
 FAILOVER_TIMEOUT_MS = 2000
 TILT_TRIGGER_MS = 60_000  # a sentinel that hangs for longer does nothing for half a minute
@@ -33,9 +33,8 @@ def has_role(server, role):
 class Sentinel(Server):
     """One sentinel process."""
 
-    def __init__(self, master, tls=None, host=HOST, down_after_ms=DOWN_AFTER_MS):
+    def __init__(self, master, tls=None, host=HOST):
         super().__init__(module=None, host=host)
-        self.down_after_ms = down_after_ms
         self.first_master = f"{master.host} {master.known_port}"
         self.settings = ""
         if tls:
@@ -53,7 +52,7 @@ class Sentinel(Server):
             f"logfile {self.dir / 'log'}\n"
             f"{self.settings}"
             f"sentinel monitor {NAME} {self.first_master} 2\n"
-            f"sentinel down-after-milliseconds {NAME} {self.down_after_ms}\n"
+            f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n"
             f"sentinel failover-timeout {NAME} {FAILOVER_TIMEOUT_MS}\n"
             f"sentinel parallel-syncs {NAME} 2\n")
         return [str(ROOT / "scripts/redis-server"), str(self.dir / "sentinel.conf"), "--sentinel"]
@@ -67,13 +66,12 @@ class Sentinel(Server):
 class SentinelSet:
     """servers[0] is the first master. Each fail_over() kills the master of the moment."""
 
-    def __init__(self, *options, tls=None, module=MODULE, has_clock=False, hosts=None,
-                 down_after_ms=DOWN_AFTER_MS):
+    def __init__(self, *options, tls=None, module=MODULE, has_clock=False, hosts=None):
         """tls(port): options of a server that speaks TLS there. module None: without it. has_clock:
         a test can set the clocks of the servers. hosts: the addresses of the six, if not one."""
         self.options, self.tls, self.module = options, tls, module
         self.hosts = list(hosts or [HOST] * 6)
-        self.has_clock, self.down_after_ms = has_clock, down_after_ms
+        self.has_clock = has_clock
         self.servers, self.sentinels = [], []
 
     def start(self):
@@ -82,8 +80,7 @@ class SentinelSet:
             self._add_server("--replicaof", master.host, master.known_port)
         self._wait_for_replicas(2)
         for _ in range(3):
-            sentinel = Sentinel(master, self.tls, self.hosts[3 + len(self.sentinels)],
-                                self.down_after_ms)
+            sentinel = Sentinel(master, self.tls, self.hosts[3 + len(self.sentinels)])
             self.sentinels.append(sentinel)
             sentinel.start()
             plain(sentinel.client(), "SENTINEL", "DEBUG", "INFO-PERIOD", 200, "PUBLISH-PERIOD", 100,
@@ -149,10 +146,18 @@ class SentinelSet:
         def is_promoted():
             master = self.master
             return master is not old and master.observer.info("replication")["role"] == "master"
-        self._set_down_after(DOWN_AFTER_QUICK_MS)
-        wait_until(is_promoted, "a new master", timeout=60)
-        self._set_down_after(self.down_after_ms)
+        with self.replacing():
+            wait_until(is_promoted, "a new master", timeout=60)
         return self.master
+
+    @contextlib.contextmanager
+    def replacing(self):
+        """A master that hangs meanwhile, or cannot be reached, is replaced."""
+        self._set_down_after(DOWN_AFTER_QUICK_MS)
+        try:
+            yield
+        finally:
+            self._set_down_after(DOWN_AFTER_MS)
 
     def _set_down_after(self, period_ms):
         for sentinel in self.sentinels:

@@ -149,8 +149,7 @@ class Partition(Sentinel):
     promises = {"unsafe_odd": True, "unsafe_odd_fences": True}
 
     def start(self, folder):
-        self.set = sentinels.SentinelSet(*DURABLE, hosts=HOSTS,
-                                         down_after_ms=sentinels.DOWN_AFTER_QUICK_MS)
+        self.set = sentinels.SentinelSet(*DURABLE, hosts=HOSTS)
         self.set.start()
         self.servers = self.set.servers
         return self
@@ -170,10 +169,11 @@ class Partition(Sentinel):
         assert is_open(first.host, second, within=20), "a cut has no end"
         masters = [server for server in self.servers if sentinels.has_role(server, "master")]
         self.wires.cut(between({masters[0].host}, set(HOSTS) - {masters[0].host}, "both ways"))
-        wait_until(lambda: any(sentinels.has_role(server, "master") for server in self.servers
-                               if server not in masters), "a successor", timeout=WELL_S)
-        self.wires.cut(set())
-        surely(self.wait_until_well)
+        with self.replacing():
+            wait_until(lambda: any(sentinels.has_role(server, "master") for server in self.servers
+                                   if server not in masters), "a successor", timeout=WELL_S)
+            self.wires.cut(set())
+            surely(self.wait_until_well)
 
     def add_faults(self, injector):
         self.injector = injector
@@ -184,25 +184,31 @@ class Partition(Sentinel):
         """One to four cuts in a row, some of them healed in between; then all becomes well again.
         Until then waits may take longer."""
         last = None
-        try:
-            for _ in range(dice.randint(1, 4)):
-                if last is not None and dice.random() < 0.5:
-                    self.wires.cut(set())
-                    time.sleep(span(dice, GAP_S))
-                begin = now_ns()
-                if last is not None:
-                    self._note(*last, begin)
-                last = *choose_cut(dice, surely(self.any_master, dice).host), begin
-                self.wires.cut(last[1])
-                time.sleep(span(dice, CUT_S))
-        finally:
-            self.wires.cut(set())
-        surely(self.wait_until_well)
+        with self.replacing():
+            try:
+                for _ in range(dice.randint(1, 4)):
+                    if last is not None and dice.random() < 0.5:
+                        self.wires.cut(set())
+                        time.sleep(span(dice, GAP_S))
+                    begin = now_ns()
+                    if last is not None:
+                        self._note(*last, begin)
+                    last = *choose_cut(dice, surely(self.any_master, dice).host), begin
+                    self.wires.cut(last[1])
+                    time.sleep(span(dice, CUT_S))
+            finally:
+                self.wires.cut(set())
+            surely(self.wait_until_well)
         self._note(*last, now_ns())
 
     def _note(self, how, pairs, begin, end):
         text = " ".join(sorted(f"{sender[8:]}>{receiver[8:]}" for sender, receiver in pairs))
         self.injector.note(f"partition: {how}", text, begin, end, outage=True)
+
+    def replacing(self):
+        """Only meanwhile is a server replaced that the others do not reach, not on a busy machine
+        in the midst of peace."""
+        return self.set.replacing()
 
     def any_master(self, dice):
         return self.set.master
@@ -229,8 +235,19 @@ class PartitionCluster(Cluster):
     cut_off, _note = Partition.cut_off, Partition._note
 
     def make_cluster(self):
-        return clusters.Cluster(masters=3, replicas=3, hosts=HOSTS,
-                                node_timeout_ms=NODE_TIMEOUT_MS)
+        return clusters.Cluster(masters=3, replicas=3, hosts=HOSTS)
+
+    @contextlib.contextmanager
+    def replacing(self):
+        self._set_node_timeout(NODE_TIMEOUT_MS)
+        try:
+            yield
+        finally:
+            self._set_node_timeout(clusters.NODE_TIMEOUT_MS)
+
+    def _set_node_timeout(self, period_ms):
+        for server in self.servers:
+            server.observer.config_set("cluster-node-timeout", period_ms)
 
     def urls(self):
         return [clusters.url_of(*self.servers)]
