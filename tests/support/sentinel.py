@@ -144,8 +144,10 @@ class SentinelSet:
     def wait_for_new_master(self, old):
         """The old one is dead, or hangs, or is being replaced."""
         def is_promoted():
+            """A sentinel that does not know it yet would take it back, once it is patient again."""
             master = self.master
-            return master is not old and master.observer.info("replication")["role"] == "master"
+            return (master is not old and has_role(master, "master")
+                    and all(self.master_of(sentinel) is master for sentinel in self.sentinels))
         with self.replacing():
             wait_until(is_promoted, "a new master", timeout=60)
         return self.master

@@ -365,12 +365,12 @@ def read_faults(folder):
 
 
 def read_run(folder):
-    """run.json, and the rules in it. Until a lease after it was demoted, what a master that was
-    stopped and replaced has granted may be held, or be handed on within a process."""
+    """run.json, and the rules in it. A master that is not killed goes on until it is demoted, and
+    for a lease after that, what it has granted may be held, or be handed on within a process."""
     run = json.loads((folder / "run.json").read_text())
     rules = Rules(**{**run["rules"], "bounds": Bounds(**run["rules"]["bounds"])})
     rules.stale = [(fault["at"], fault["to"] + rules.lease) for fault in read_faults(folder)
-                   if fault["kind"] == "failover: stop"]
+                   if fault["kind"] in ("failover: stop", "failover: switch")]
     return run, rules
 
 

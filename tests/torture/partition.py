@@ -136,6 +136,19 @@ def choose_cut(dice, master):
     return f"{name}, {ways}", between(some, others, ways)
 
 
+def wait_for_replicas(masters):
+    """Until they have what was written before. TCP tries seldom what was lost often: a connection
+    may stand still for seconds after the end of a cut."""
+    for master in masters:
+        written = master.observer.info("replication")["master_repl_offset"]
+
+        def has_all():
+            replication = master.observer.info("replication")
+            return all(replication[f"slave{i}"]["offset"] >= written
+                       for i in range(replication["connected_slaves"]))
+        wait_until(has_all, "the replicas to have it all", timeout=WELL_S)
+
+
 # -- the scenarios --------------------------------------------------------------------------------
 
 
@@ -222,6 +235,7 @@ class Partition(Sentinel):
             return (replication["role"] == "master" and online == ["online", "online"]
                     and all(s.master()["flags"] == "master" for s in self.set.sentinels))
         wait_until(is_well, "a master with two replicas", timeout=WELL_S)
+        wait_for_replicas([self.set.master])
 
     def settle(self):
         surely(self.wait_until_well)
@@ -263,6 +277,7 @@ class PartitionCluster(Cluster):
 
     def wait_until_well(self):
         wait_until(self._is_well, "three masters with a replica each", timeout=WELL_S)
+        wait_for_replicas(self.masters())
 
     def _is_well(self):
         masters = self.masters()
