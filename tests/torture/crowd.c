@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum { MEMBERS_MAX = 4096, MS_NS = 1000000, HOLD_MS = 800, PAUSE_MS = 200, POLL_MS = 4 };
-enum { WAIT_MS = 5000 };
+enum { WAIT_MS = 5000, LOOK_MS = 50 };
 
 typedef enum member_state { IDLE, WAITING, HOLDING, RELEASING } member_state;
 
@@ -25,7 +25,8 @@ typedef struct member {
     uint32_t name;
     unsigned number;
     member_state state;
-    int64_t due_ns; /* IDLE: the next acquire; HOLDING: the release */
+    int64_t due_ns;  /* IDLE: the next acquire; HOLDING: the release */
+    int64_t look_ns; /* HOLDING: the next look at how long it is certain, as heartbeats go on */
 } member;
 
 static volatile sig_atomic_t is_over;
@@ -56,6 +57,11 @@ static int64_t certain_until(const member *member) {
     return remaining_ms > 0 ? now + remaining_ms * MS_NS : 0;
 }
 
+static void look(member *member) {
+    history_add(RECORD_SAMPLE, member->number, member->name, 0, 0, certain_until(member));
+    member->look_ns = now_ns() + (int64_t)LOOK_MS * MS_NS;
+}
+
 static void on_acquired(void *arg, dlock_lock *lock, dlock_status status) {
     member *member = arg;
     bool is_held = status == DLOCK_OK;
@@ -83,7 +89,7 @@ static void go_on(member *member) {
         status = dlock_acquire_start(member->lock, WAIT_MS, on_acquired, member);
     } else {
         member->state = RELEASING;
-        history_add(RECORD_SAMPLE, member->number, member->name, 0, 0, certain_until(member));
+        look(member);
         history_add(RECORD_RELEASE, member->number, member->name, 0, 0, 0);
         status = dlock_release_start(member->lock, on_released, member);
     }
@@ -142,10 +148,13 @@ int main(int argc, char **argv) {
     struct pollfd source = {.fd = dlock_client_fd(client), .events = POLLIN};
     while (!is_over) {
         int64_t now = now_ns();
-        for (unsigned i = 0; i < settings.threads; i++)
-            if ((members[i].state == IDLE || members[i].state == HOLDING) &&
-                members[i].due_ns <= now)
-                go_on(&members[i]);
+        for (unsigned i = 0; i < settings.threads; i++) {
+            member *member = &members[i];
+            if ((member->state == IDLE || member->state == HOLDING) && member->due_ns <= now)
+                go_on(member);
+            else if (member->state == HOLDING && member->look_ns <= now)
+                look(member);
+        }
         poll(&source, 1, POLL_MS);
         dlock_client_dispatch(client);
     }
