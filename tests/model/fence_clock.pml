@@ -21,9 +21,10 @@
  * What is assumed. A message takes at most a tick, and less than TRANSIT. A step of the clock is
  * heard before the server that has given fences after it is replaced: by the message, or by a grant
  * that comes along. A replica may be promoted and demoted again without anybody hearing of it, but
- * then it gives out no fence. A command takes at most a tick. The move of a slot takes longer than a message. A server that has
- * just taken over is not killed before its own clock is in its file. The mutants STEP_NOT_HEARD and
- * MOVE_FASTER_THAN_MESSAGE are no mistakes of ours: they show that nobody can promise it otherwise
+ * then it gives out no fence. A command takes at most a tick. The move of a slot takes longer than a
+ * message. A server that has just taken over is not killed before its own clock is in its file. The
+ * mutants STEP_NOT_HEARD and MOVE_FASTER_THAN_MESSAGE are no mistakes of ours: they show that nobody
+ * can promise it otherwise
  * (module/README.md, The fence).
  *
  * What is left out. FENCE n and FENCES n, which move the clock ahead, are covered by unit tests. A
