@@ -5,7 +5,7 @@ import ctypes
 import pytest
 
 from support.commands import Lock as Commands
-from support.libdlock import (FORM, FOREVER, Background, ClientOptions, Reply, Stats, State,
+from support.libdlock import (FORM, FOREVER, Background, ClientOptions, Event, Reply, Stats, State,
                               Status, Timings, last_error, lib)
 from support.server import wait_until
 
@@ -98,7 +98,7 @@ def test_after_a_loss_was_seen_the_next_acquire_is_a_new_one(connect, server, cl
     lock.acquire()
     first_token, first_fence = lock.token, lock.fence
     client.delete("lock")
-    wait_until(lambda: lock.state == State.LOST, "the loss")
+    wait_until(lambda: told.find(Event.LOST), "the loss")
     assert (lock.extend if is_told_by_extend else lock.acquire)() == Status.LOST
     assert lock.acquire() == Status.OK
     assert lock.token != first_token and lock.fence > first_fence

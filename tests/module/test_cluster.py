@@ -453,6 +453,7 @@ def by_redis_cli(cluster, slot, target):
     """It takes the lowest slots of the source, so the slot must be that one."""
     source = cluster.owners[slot]
     assert cluster.owners.index(source) == slot
+    cluster.wait_until_settled()
     subprocess.run(
         [cli(), "--cluster", "reshard", f"127.0.0.1:{cluster.nodes[0].port}",
          "--cluster-from", cluster.ids[source], "--cluster-to", cluster.ids[target],

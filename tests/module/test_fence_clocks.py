@@ -289,7 +289,6 @@ def test_no_fence_goes_back_when_slots_move(cluster):
         fences.grant(here, GRANTS // moves)
         if i % 4 > 1:
             fences.add(Lock(here, key).acquire("holder", 600_000))
-        cluster.wait_until_settled()
         move(cluster, slot, there, fences)
         if i % 4 > 1:
             assert Lock(cluster.nodes[there].observer, key).info()["fence"] == fences.highest

@@ -157,6 +157,7 @@ class Cluster:
 
     def begin_move(self, slot, target):
         """From now on both sides know: keys that are not there are on the other side."""
+        self.wait_until_settled()
         source = self.owners[slot]
         self.moving.add(slot)
         for number, state, other in ((target, "IMPORTING", source), (source, "MIGRATING", target)):
@@ -185,6 +186,7 @@ class Cluster:
         Valkey 9.1 fails a migration at random if a module replicates a command without keys
         meanwhile, as DLOCK.CLOCK is: VM_Replicate() reads flags that nobody has set. Nothing has
         moved then, and an operator gives the command again."""
+        self.wait_until_settled()
         source = self.nodes[self.owners[slot]].observer
         is_ours = self._begin_migration(source, slot, target)
         self.owners[slot] = target
@@ -222,8 +224,8 @@ class Cluster:
         return all(self._serves(member.observer, slot) == port for member in self.members)
 
     def wait_until_settled(self):
-        """Everybody knows everybody's newest epoch. Who takes a slot back before that takes it with
-        an older one, and then nobody has it for good."""
+        """Everybody knows everybody's newest epoch. Who takes a slot before that may take it with an
+        older one, and then nobody has it for good."""
         def is_settled():
             views = [plain(member.observer, "CLUSTER", "NODES").split(b"\n")
                      for member in self.members]
@@ -250,9 +252,7 @@ class Cluster:
         """As at the start: empty, and every slot at home."""
         self.end_moves()
         for slot in [slot for slot in range(SLOTS) if self.owners[slot] != self.homes[slot]]:
-            self.wait_until_settled()
             self.move(slot, self.homes[slot])
-            self.wait_until_settled()
 
     def _send_keys(self, slot, source, target):
         client, owner = self.nodes[source].observer, self.nodes[target]
