@@ -14,6 +14,7 @@ import dataclasses
 import itertools
 import os
 import random
+import socket
 
 import redis
 
@@ -409,7 +410,7 @@ class Run:
         self.story.append(f"cut {session.name}")
         client = self.connections.pop(session.name, None)
         if client is not None:
-            client.connection_pool.disconnect()
+            hang_up(client)
         self.model.cut(session)
 
     def advance(self):
@@ -476,6 +477,14 @@ class Run:
             self.model.settle()
         self.server.clock.turn(TURNS)
         self.look()
+
+
+def hang_up(client):
+    """And wait until the server has closed its side: a busy machine may deliver the end late."""
+    connection = client.connection_pool.get_connection("hang up")
+    connection._sock.shutdown(socket.SHUT_WR)
+    assert connection._sock.recv(1) == b""
+    connection.disconnect()
 
 
 def test_sessions_do_what_the_model_does(server):
