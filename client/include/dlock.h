@@ -268,8 +268,8 @@ DLOCK_API dlock_status dlock_client_new(dlock_client **out, const dlock_client_o
  * such call of the thread. Threads: any. */
 DLOCK_API const char *dlock_error(void);
 
-/* Locks of the client may be freed before or after: they work as before, renewals and events
- * included, and the client lives on until its last lock is freed. Only then does it end:
+/* Locks and watchers of the client may be freed before or after: they work as before, renewals and
+ * events included, and the client lives on until the last one is freed. Only then does it end:
  * withdrawals that are under way get one more chance, and replies in flight are awaited, for one
  * I/O timeout in all. Threads: no thread may use the client itself any more. */
 DLOCK_API void dlock_client_free(dlock_client *client);
@@ -590,7 +590,8 @@ DLOCK_API dlock_status dlock_list_waiters(dlock_client *client, const char *name
  * DLOCK.SESSION, the name is read once a second instead. name and holder are valid until changed
  * returns, or frees the watcher.
  *
- * changed is called by the thread that calls on_event, and must not wait for locks of this client.
+ * changed is called by the thread that calls on_event, maybe before dlock_watch() returns, but not
+ * before *out is set. It must not wait for locks of this client.
  * DLOCK_INVALID: with several independent servers, with DLOCK_MODULE_NONE, or with a store of the
  * program's own; dlock_error() says why. Threads: any. */
 typedef struct dlock_watcher dlock_watcher;
@@ -599,8 +600,7 @@ DLOCK_API dlock_status dlock_watch(dlock_client *client, const char *name, dlock
                                    void *arg, dlock_watcher **out);
 
 /* Ends the watch: afterwards changed is not called any more. Waits while changed runs, unless
- * changed itself makes this call. NULL is fine. Call this before dlock_client_free().
- * Threads: any. */
+ * changed itself makes this call. NULL is fine. Threads: any. */
 DLOCK_API void dlock_watcher_free(dlock_watcher *watcher);
 
 /* Tells, of every server, each field of INFO dlock: see module/README.md. Threads: any. */

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from support.libdlock import SHARED, Status
+from support.libdlock import FORM, SHARED, Status
 from support.server import stopped, wait_until
 
 FOREVER_MS = 600_000
@@ -124,14 +124,28 @@ def test_several_watchers_of_one_client_are_all_told(server, client, connect):
 
 
 def test_a_watcher_can_be_freed_by_its_own_function(server, client, watch):
-    freed = threading.Event()
+    freed, freed_handles = threading.Event(), []
 
     def free(watcher):
+        freed_handles.append(bool(watcher.handle))
         watcher.free()
         freed.set()
 
     watch(server, also=free)
     assert freed.wait(20)
+    assert freed_handles == [True]
+
+
+@pytest.mark.skipif(FORM == "loop", reason="a client that is freed cannot be polled")
+def test_a_watcher_outlives_its_client_and_may_end_it_by_its_own_function(server, client,
+                                                                          connect):
+    before = len(client.client_list())
+    watching = connect(server)
+    watcher = watching.watch("lock", lambda watcher: watcher.now() == b"a" and watcher.free())
+    wait_for(watcher, None)
+    watching.free_before_others()
+    acquire(client, "a")
+    wait_until(lambda: len(client.client_list()) == before, "the end of the client")
 
 
 def test_the_locks_of_the_same_client_are_seen(server, connect):

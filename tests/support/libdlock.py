@@ -443,13 +443,21 @@ class Client:
         wait_until(lambda: self.stats().renewed >= enough, f"{count} renewals", timeout)
 
     def free(self):
+        self._stop_pump()
+        for each in self.locks + self.watchers:
+            each.free()
+        self.free_before_others()
+
+    def free_before_others(self):
+        """Its locks and watchers are still there."""
+        self._stop_pump()
+        lib.dlock_client_free(self.handle)
+        self.handle = None
+
+    def _stop_pump(self):
         if self.pump is not None:
             self.pump.stop()
             self.pump = None
-        for each in self.locks + self.watchers:
-            each.free()
-        lib.dlock_client_free(self.handle)
-        self.handle = None
 
 
 class Watcher:

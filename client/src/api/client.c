@@ -199,7 +199,8 @@ dlock_status dlock_client_new_url(dlock_client **out, const char *url) {
 
 /* -- the end */
 
-static void end_client(dlock_client *client) {
+static void *end_client(void *arg) {
+    dlock_client *client = arg;
     if (client->deployment != NULL) {
         loop_lock(client->loop);
         int64_t limit_us =
@@ -227,10 +228,17 @@ static void end_client(dlock_client *client) {
     free(client->prefix);
     free((void *)client->lock_defaults.owner);
     free(client);
+    return NULL;
 }
 
+/* The background thread cannot await its own end: another thread does so. If there is none to be
+ * had, the client stays in memory, which harms nobody. */
 void client_unshare(dlock_client *client) {
-    if (atomic_fetch_sub(&client->shares, 1) == 1) end_client(client);
+    if (atomic_fetch_sub(&client->shares, 1) > 1) return;
+    if (loop_is_background(client->loop))
+        thread_start(NULL, end_client, client);
+    else
+        end_client(client);
 }
 
 void dlock_client_free(dlock_client *client) {

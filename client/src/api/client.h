@@ -46,7 +46,7 @@ static inline void client_share(dlock_client *client) {
     atomic_fetch_add(&client->shares, 1);
 }
 
-/* Gives a share back. Not locked, and never in a thread of the library, which the end awaits. */
+/* Gives a share back; with the last one the client ends. Not locked. */
 void client_unshare(dlock_client *client);
 
 /* False: no thread to be had. Not locked. */

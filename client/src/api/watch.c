@@ -106,6 +106,7 @@ dlock_status dlock_watch(dlock_client *client, const char *name, dlock_watch_fn 
             "several servers cannot be watched, nor can a store, nor a server without the module");
     dlock_watcher *watcher = calloc(1, sizeof(*watcher));
     if (watcher == NULL) return error_set(DLOCK_NO_MEMORY, "no memory");
+    client_share(client);
     watcher->client = client;
     watcher->full_name = client_full_name(client, name);
     watcher->changed = changed;
@@ -114,25 +115,26 @@ dlock_status dlock_watch(dlock_client *client, const char *name, dlock_watch_fn 
     watcher->notice.tell = tell_change;
     loop_lock(client->loop);
     bool is_started = watcher->full_name != NULL && loop_start_background(client->loop);
-    if (is_started) start_reading(watcher);
-    loop_unlock(client->loop);
     if (is_started) {
-        *out = watcher;
-        return error_set(DLOCK_OK, "");
+        *out = watcher; /* the function may be called before this one returns */
+        start_reading(watcher);
     }
+    loop_unlock(client->loop);
+    if (is_started) return error_set(DLOCK_OK, "");
     dlock_watcher_free(watcher);
     return error_set(DLOCK_NO_MEMORY, "no memory or thread to watch a lock");
 }
 
 void dlock_watcher_free(dlock_watcher *watcher) {
     if (watcher == NULL) return;
-    loop *loop = watcher->client->loop;
-    loop_lock(loop);
+    dlock_client *client = watcher->client;
+    loop_lock(client->loop);
     name_watch_end(&watcher->watch);
-    notifier_forget(&watcher->client->notifier, &watcher->notice);
-    loop_unlock(loop);
+    notifier_forget(&client->notifier, &watcher->notice);
+    loop_unlock(client->loop);
     free(watcher->news);
     free(watcher->server_name);
     free(watcher->full_name);
     free(watcher);
+    client_unshare(client);
 }

@@ -48,6 +48,10 @@ bool loop_start_background(loop *loop) {
     return self->is_started;
 }
 
+bool loop_is_background(const loop *loop) {
+    return loop->background.is_started && pthread_equal(loop->background.thread, pthread_self());
+}
+
 void loop_set_background_work(loop *loop, void (*work)(void *arg), void *arg) {
     loop->background.work = work;
     loop->background.arg = arg;
