@@ -197,10 +197,11 @@ def test_extend_at_a_silent_server_leaves_the_lock_as_it_was(impatient, server):
 
 
 class Holder:
-    """Answers as the module does for one lock, except that the n-th reply is lost somehow."""
+    """Answers as the module does for one lock, except that the n-th reply is lost somehow, or the
+    first one to a command."""
 
     def __init__(self, spoil):
-        self.spoil = dict(spoil)  # {number of the request: what to do instead of answering}
+        self.spoil = dict(spoil)  # {number or command: what to do instead of answering}
         self.count = 0
         self.token = None
         self.grants = []
@@ -208,7 +209,7 @@ class Holder:
     def __call__(self, words):
         self.count += 1
         reply = self._apply(words)
-        action = self.spoil.get(self.count, reply)
+        action = self.spoil.pop(words[0], self.spoil.get(self.count, reply))
         return action(reply) if callable(action) else action
 
     def _apply(self, words):
@@ -296,7 +297,7 @@ def test_a_withdrawal_ends_with_the_lease(impatient, fake_server):
 
 @pytest.mark.parametrize("how", ["before the answer", "in the middle of the answer"])
 def test_a_release_whose_answer_is_lost_is_repeated(connect, fake_server, how):
-    holder = Holder({2: HOW_TO_LOSE[how]})
+    holder = Holder({b"DLOCK.RELEASE": HOW_TO_LOSE[how]})
     server = fake_server(holder)
     lock = connect(server).lock()
     assert lock.acquire() == Status.OK
@@ -305,7 +306,7 @@ def test_a_release_whose_answer_is_lost_is_repeated(connect, fake_server, how):
 
 
 def test_a_release_that_is_not_answered_goes_on_in_the_background(impatient, fake_server):
-    holder = Holder({2: SILENCE})
+    holder = Holder({b"DLOCK.RELEASE": SILENCE})
     server = fake_server(holder)
     lock = impatient(server).lock()
     assert lock.acquire(WAIT_MS) == Status.OK
