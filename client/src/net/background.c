@@ -49,7 +49,8 @@ bool loop_start_background(loop *loop) {
 }
 
 bool loop_is_background(const loop *loop) {
-    return loop->background.is_started && pthread_equal(loop->background.thread, pthread_self());
+    if (loop == NULL || !loop->background.is_started) return false;
+    return pthread_equal(loop->background.thread, pthread_self());
 }
 
 void loop_set_background_work(loop *loop, void (*work)(void *arg), void *arg) {

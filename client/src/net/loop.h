@@ -156,7 +156,7 @@ void loop_do_background_work(loop *loop);
 /* Starts the background thread, unless it runs already or threads are forbidden. False: no thread
  * could be started. Locked. */
 bool loop_start_background(loop *loop);
-/* Is the caller that thread? */
+/* Is the caller that thread? NULL: no. */
 bool loop_is_background(const loop *loop);
 /* work(arg) runs in the background thread, not locked, whenever that thread was woken. Set before
  * the thread starts. */
