@@ -224,8 +224,8 @@ class Cluster:
         return all(self._serves(member.observer, slot) == port for member in self.members)
 
     def wait_until_settled(self):
-        """Everybody knows everybody's newest epoch. Who takes a slot before that may take it with an
-        older one, and then nobody has it for good."""
+        """Everybody knows everybody's newest epoch. Who takes a slot before that may take it with
+        an older one, and then nobody has it for good."""
         def is_settled():
             views = [plain(member.observer, "CLUSTER", "NODES").split(b"\n")
                      for member in self.members]

@@ -2,12 +2,15 @@
 /* server.c - see server.h.
  *
  *   send      on the command connection, which is opened when it is needed
- *   stalled   the command connection becomes the draining one, which is closed once it owes
- *             nothing; an older draining one is given up. The next command connection sends
- *             nothing but a PING until the server answers
+ *   stalled   the command connection is drained: closed once it owes nothing. The next command
+ *             connection sends nothing but a PING until the server answers
  *   broken    the next send opens a new connection
  *
- * Invariant: at most one command and one draining connection. */
+ * A server that hangs leaves one connection to drain, since the next ones are not proved. More of
+ * them come from a path that swallows what is sent on one connection and not on the next one, such
+ * as a firewall that has forgotten a connection. Each is kept, because an ACQUIRE in doubt may
+ * still arrive on it. Of more than DRAINING_MAX the oldest is given up: then the lease alone ends
+ * what its requests do if they arrive after all. */
 #include "net/server.h"
 
 #include "net/connection_state.h"
@@ -51,28 +54,38 @@ void server_free(server *server) {
     if (server->presence != NULL) server->free_presence(server);
     if (server->acknowledgements != NULL) server->free_acknowledgements(server);
     connection_close(server->command);
-    connection_close(server->draining);
+    while (server->draining_count > 0)
+        connection_close(server->draining[--server->draining_count]);
     lookup_leave(server->endpoint.last_lookup);
     free(server);
 }
 
 /* -- how the connections fare */
 
+/* False: the connection is not drained. */
+static bool forget_draining(server *server, const connection *conn) {
+    size_t i = 0;
+    while (i < server->draining_count && server->draining[i] != conn)
+        i++;
+    if (i == server->draining_count) return false;
+    for (server->draining_count--; i < server->draining_count; i++)
+        server->draining[i] = server->draining[i + 1];
+    return true;
+}
+
 static void on_answered(void *arg, connection *conn) {
     server *server = arg;
     breaker_note(&server->breaker, true, 0);
     server->is_left_alone = false;
-    if (conn == server->draining && connection_is_idle(conn)) {
-        connection_close(conn);
-        server->draining = NULL;
-    }
+    if (connection_is_idle(conn) && forget_draining(server, conn)) connection_close(conn);
 }
 
 /* Its requests are told later, maybe after the server is freed: so it has no owner any more. */
-static void give_up_draining(const server *server) {
-    if (server->draining == NULL) return;
-    server->draining->owner = (connection_owner){0};
-    connection_fail(server->draining, DLOCK_UNREACHABLE, "no reply in time");
+static void give_up_oldest(server *server) {
+    connection *oldest = server->draining[0];
+    forget_draining(server, oldest);
+    oldest->owner = (connection_owner){0};
+    connection_fail(oldest, DLOCK_UNREACHABLE, "no reply in time");
 }
 
 /* A connection that only owes the reply to its login or PING is of no use: no request was sent. */
@@ -84,8 +97,8 @@ static void on_stalled(void *arg, connection *conn) {
     }
     breaker_note(&server->breaker, false, loop_now_us(server->loop));
     if (conn != server->command) return;
-    give_up_draining(server);
-    server->draining = conn;
+    if (server->draining_count == DRAINING_MAX) give_up_oldest(server);
+    server->draining[server->draining_count++] = conn;
     server->command = NULL;
 }
 
@@ -93,7 +106,7 @@ static void on_broken(void *arg, connection *conn) {
     server *server = arg;
     breaker_note(&server->breaker, false, loop_now_us(server->loop));
     if (conn == server->command) server->command = NULL;
-    if (conn == server->draining) server->draining = NULL;
+    forget_draining(server, conn);
 }
 
 /* -- short commands */
@@ -105,7 +118,7 @@ static void open_command(server *server) {
                               .on_stalled = on_stalled,
                               .on_broken = on_broken,
                               .arg = server,
-                              .needs_proof = server->draining != NULL};
+                              .needs_proof = server->draining_count > 0};
     server->command = connection_open(&server->endpoint, &owner);
 }
 
@@ -128,7 +141,8 @@ bool server_send(server *server, const command commands[], int count, request *r
 }
 
 void server_send_behind(server *server, const command *command) {
-    if (server->draining != NULL) connection_send(server->draining, command, 1, NULL);
+    for (size_t i = 0; i < server->draining_count; i++)
+        connection_send(server->draining[i], command, 1, NULL);
 }
 
 bool server_is_available(server *server) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* server.h - one server: its command connection, and whether it is worth a try.
  *
- *   command connection   all short commands, in order. If it stalls, it is drained (replies to what
- *                        was sent on it still count) and a new one takes over
+ *   command connection   all short commands, in order. If replies are overdue, it is drained and
+ *                        a new one takes over: replies to what was sent on it still count, and a
+ *                        RELEASE can follow an ACQUIRE that may arrive late
  *   other connections    of deployment/presence.h and deployment/acknowledgement.h, one each
  *   circuit breaker      after failures in a row the server counts as unavailable for a moment;
  *                        then one caller may try it
@@ -12,13 +13,17 @@
 #include "net/breaker.h"
 #include "net/connection.h"
 
+enum { DRAINING_MAX = 8 };
+
 typedef struct server {
     endpoint endpoint;
     char name[CAUSE_SIZE]; /* host:port or a path, for messages */
     /* Private to server.c. */
     size_t shares;
     loop *loop;
-    connection *command, *draining; /* NULL: none */
+    connection *command; /* NULL: none */
+    connection *draining[DRAINING_MAX];
+    size_t draining_count;
     breaker breaker;
     bool is_left_alone; /* because of the breaker, since the last reply */
     /* Of deployment/presence.c and deployment/acknowledgement.c: what has another connection to
@@ -48,8 +53,8 @@ void server_free(server *server);
 /* Short commands, on the command connection. False: no memory, and nothing is told. Commands
  * without a request may be dropped while the server does not answer. */
 bool server_send(server *server, const command commands[], int count, request *request);
-/* The command on a command connection that is drained, if there is one: a request that arrives late
- * is followed by the command. Nobody wants the reply. */
+/* The command on each connection that is drained: a request that arrives late is followed by the
+ * command. Nobody wants the replies. */
 void server_send_behind(server *server, const command *command);
 
 /* False: the circuit is open; skip this server if you can. True for one caller when the pause is

@@ -136,6 +136,25 @@ TEST(a_release_that_is_not_answered_follows_too) {
     end_stage();
 }
 
+TEST(a_release_follows_each_acquire_that_may_arrive_late) {
+    begin_stage();
+    for (int link = 0; link < 3; link++) {
+        start_acquire(WAIT_MS);
+        if (link > 0) say(link, "+PONG\r\n");
+        if (link < 2) pass_ms(IO_MS);
+        CHECK_HEARD(link, link == 0 ? ACQUIRE : "PING; " ACQUIRE);
+    }
+    say(2, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    start(DLOCK_RELEASING, 0, IO_MS);
+    say(2, ":1\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_HEARD(0, RELEASE);
+    CHECK_HEARD(1, RELEASE);
+    CHECK_HEARD(2, RELEASE);
+    end_stage();
+}
+
 TEST(nothing_follows_a_release_of_an_acquire_without_doubt) {
     acquire_at_the_second_try();
     stage.attempt.fate = TOKEN_UNHELD;

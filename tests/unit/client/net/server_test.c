@@ -147,19 +147,47 @@ TEST(a_stalled_connection_is_closed_once_it_owes_nothing) {
     CHECK(link_at(1)->is_open);
 }
 
-TEST(there_are_two_connections_at_most) {
-    static record records[5];
-    const char *const names[] = {"a", "b", "c", "d", "e"};
-    for (int i = 0; i < 5; i++) {
-        records[i] = new_record(names[i]);
-        server_line("GET a", &records[i]);
+/* Each command connection is proved, and its request is not answered. */
+static void stall_in_a_row(record records[], int count) {
+    for (int i = 0; i < count; i++) {
+        records[i] = new_record("a");
+        server_line("ACQUIRE", &records[i]);
         settle();
         if (i > 0) say(i, "+PONG\r\n");
         pass_ms(IO_MS);
         CHECK_EQUAL(the_peer.link_count, i + 1);
-        CHECK(open_links() <= 2);
     }
-    CHECK_TEXT(world.journal, "a in doubt, b in doubt, c in doubt, d in doubt");
+}
+
+TEST(commands_follow_on_all_command_connections_that_are_late) {
+    static record records[3];
+    line line;
+    stall_in_a_row(records, 3);
+    line_read(&line, "RELEASE");
+    server_send_behind(the_server, line.commands);
+    settle();
+    CHECK_TEXT(link_at(0)->heard, "ACQUIRE; RELEASE");
+    CHECK_TEXT(link_at(1)->heard, "PING; ACQUIRE; RELEASE");
+    CHECK_TEXT(link_at(2)->heard, "PING; ACQUIRE; RELEASE");
+    say(1, ":1\r\n:1\r\n");
+    CHECK_EQUAL(records[1].status, DLOCK_OK);
+    CHECK(link_at(0)->is_open && !link_at(1)->is_open && link_at(2)->is_open);
+    CHECK_TEXT(world.journal, "a=1, a ok");
+}
+
+TEST(the_oldest_of_too_many_stalled_connections_is_given_up) {
+    static record records[DRAINING_MAX + 1];
+    records[DRAINING_MAX] = new_record("b");
+    stall_in_a_row(records, DRAINING_MAX);
+    CHECK_EQUAL(open_links(), DRAINING_MAX);
+    CHECK_TEXT(world.journal, "");
+    server_line("ACQUIRE", &records[DRAINING_MAX]);
+    settle();
+    say(DRAINING_MAX, "+PONG\r\n");
+    pass_ms(IO_MS);
+    CHECK_TEXT(world.journal, "a in doubt");
+    CHECK(!link_at(0)->is_open && link_at(1)->is_open);
+    CHECK_EQUAL(open_links(), DRAINING_MAX);
 }
 
 TEST(a_stalled_connection_may_break) {
@@ -179,30 +207,16 @@ static void on_free_due(loop_timer *timer) {
 /* All timers that are due run before the tasks do. */
 TEST(a_server_may_be_freed_before_a_connection_that_is_given_up_has_ended) {
     static loop_timer timer = {.on_due = on_free_due};
-    server_line("GET a", &a);
-    pass_ms(IO_MS);
+    static record records[DRAINING_MAX];
+    stall_in_a_row(records, DRAINING_MAX);
     server_line("GET b", &b);
     settle();
-    say(1, "+PONG\r\n");
+    say(DRAINING_MAX, "+PONG\r\n");
     loop_set_timer(world.loop, &timer, world.now_us + IO_MS * 1000 + 1);
     world.now_us += IO_MS * 1000 + 1;
     settle();
     CHECK(the_server == NULL);
     CHECK_TEXT(world.journal, "a in doubt");
-}
-
-TEST(commands_follow_on_a_command_connection_that_is_late) {
-    server_line("ACQUIRE", NULL);
-    pass_ms(IO_MS);
-    server_line("GET a", NULL);
-    line line;
-    line_read(&line, "RELEASE");
-    server_send_behind(the_server, line.commands);
-    settle();
-    CHECK_TEXT(link_at(0)->heard, "ACQUIRE; RELEASE");
-    CHECK_TEXT(link_at(1)->heard, "PING");
-    say(0, ":1\r\n:1\r\n");
-    CHECK(!link_at(0)->is_open);
 }
 
 /* -- the circuit breaker */
