@@ -80,6 +80,11 @@ static tie *run_tie(const routed_run *run) {
     return tie != NULL && (is_acquire || (is_extend && tie->is_endless)) ? tie : NULL;
 }
 
+/* Is the command an ACQUIRE, which may arrive late and take the lock? */
+static bool run_sends_acquire(const routed_run *run) {
+    return run->attempt->operation == DLOCK_ACQUIRING || run_tie(run) != NULL;
+}
+
 static bool run_needs_replicas(const routed_run *run) {
     const attempt *attempt = run->attempt;
     return attempt->terms.min_replicas > 0 && attempt->operation != DLOCK_RELEASING;
@@ -369,10 +374,8 @@ static void fail_run(routed_run *run, dlock_status status, bool is_transient, co
     char text[CAUSE_SIZE];
     cause_write(text, run->server, cause);
     attempt_set_result(attempt, status, is_transient, is_answer ? cause : text);
-    if (is_in_doubt && attempt->operation == DLOCK_ACQUIRING) {
-        attempt->fate = TOKEN_IN_DOUBT;
-        if ((run->is_granted || is_over) && run_takes_lock(run)) withdraw(run);
-    }
+    if (is_in_doubt && run_sends_acquire(run)) attempt->fate = TOKEN_IN_DOUBT;
+    if (is_in_doubt && (run->is_granted || is_over) && run_takes_lock(run)) withdraw(run);
     if (is_transient || status == DLOCK_NO_REPLICAS) doubt_server(run);
     bool is_final = !is_transient || is_in_doubt || run->is_retry || is_over;
     server *known = find_server(run);
@@ -717,7 +720,10 @@ static void abandon_run(deployment *base, attempt *attempt) {
     bool is_sent = connection_abandon(&run->request) || was_sent;
     bool is_in_doubt = is_sent && attempt->guarded.words != NULL;
     attempt_set_result(attempt, is_in_doubt ? DLOCK_IN_DOUBT : DLOCK_CANCELED, false, "canceled");
-    if (is_sent && run_takes_lock(run)) withdraw(run);
+    if (is_sent && run_takes_lock(run))
+        withdraw(run);
+    else if (is_sent && run->phase == RUN_REQUEST && run_sends_acquire(run))
+        attempt->fate = TOKEN_IN_DOUBT;
     stop_run(run);
 }
 

@@ -468,6 +468,33 @@ TEST(a_lock_that_is_tied_again_is_never_undone) {
     CHECK(stage.tie.guest.presence != NULL);
 }
 
+/* Such an ACQUIRE would be granted until the process ends, if it arrived after the RELEASE. The
+ * attempt is late on link 1. */
+static void release_behind_a_late_attempt(bool is_abandoned, dlock_operation operation) {
+    hold_tied();
+    stage.attempt.is_background = operation == DLOCK_ACQUIRING;
+    start(operation, 0, 2 * IO_MS);
+    if (is_abandoned) deployment_abandon(stage.deployment, &stage.attempt);
+    pass_ms(IO_MS);
+    CHECK_EQUAL(stage.done_count, is_abandoned ? 0 : 1);
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION");
+    stage.attempt.is_background = false;
+    start(DLOCK_RELEASING, 0, IO_MS);
+    say(2, "+PONG\r\n");
+    say(2, ":1\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_HEARD(1, RELEASE);
+}
+
+TEST(a_release_follows_an_extension_that_may_arrive_late_and_take_the_lock) {
+    for (int is_abandoned = 0; is_abandoned < 2; is_abandoned++) {
+        unit_restart();
+        release_behind_a_late_attempt(is_abandoned, DLOCK_EXTENDING);
+        unit_restart();
+        release_behind_a_late_attempt(is_abandoned, DLOCK_ACQUIRING);
+    }
+}
+
 TEST(a_server_that_has_forgotten_the_session_is_asked_again_once_it_is_open) {
     hold_tied();
     start(DLOCK_EXTENDING, 0, IO_MS);
