@@ -20,6 +20,8 @@
 #include "base/text.h"
 #define GUARD "DLOCK.GUARD"
 
+enum { AGE_MAX_MS = INT32_MAX }; /* of a grant: 24 days, far beyond the timeout of any session */
+
 /* -- commands */
 
 /* An option with a number; 0: the option is left out. */
@@ -308,7 +310,8 @@ bool session_event_read(session_event *event, const reply *element) {
         return false;
     event->fence = (uint64_t)parts[4]->integer;
     event->age_ms = parts[5]->integer;
-    return event->token != NULL && event->fence > 0 && event->age_ms >= 0;
+    bool is_age = event->age_ms >= 0 && event->age_ms <= AGE_MAX_MS;
+    return event->token != NULL && event->fence > 0 && is_age;
 }
 
 void read_ended_event(verdict *verdict, const session_event *event) {

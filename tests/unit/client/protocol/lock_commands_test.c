@@ -376,6 +376,7 @@ TEST(other_events_make_no_sense) {
         "*5\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n:42\r\n",
         "*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n:0\r\n:7\r\n",
         "*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n:42\r\n:-1\r\n",
+        "*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n:42\r\n:9223372036854775807\r\n",
         "*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n+42\r\n:7\r\n",
         "*6\r\n:3\r\n+granted\r\n" NAMED "$-1\r\n:42\r\n:7\r\n"};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
