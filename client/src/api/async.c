@@ -28,8 +28,8 @@ static dlock_status start_call(dlock_lock *lock, call_plan plan, dlock_done_fn d
     bool is_answered = !lock_begin(lock, &plan);
     bool is_refused = plan.answered == DLOCK_INVALID || plan.answered == DLOCK_NO_MEMORY;
     if (is_answered && is_refused) return plan.answered;
-    lock->async = (async_call){
-        .done = done, .arg = arg, .is_answered = is_answered, .answered = plan.answered};
+    lock->async = (async_call){.done = done, .arg = arg};
+    lock->is_answered = is_answered;
     if (is_answered || chain_go_on(lock_chain(lock), &lock->call)) make_ready(lock);
     return DLOCK_OK;
 }
@@ -66,9 +66,10 @@ dlock_status dlock_guarded_start(dlock_lock *lock, size_t argc, const char *cons
 /* True: the call is over, and the program was told. The handle may be gone. */
 static bool resume_call(dlock_lock *lock) {
     async_call ended = lock->async;
-    if (!ended.is_answered && !chain_go_on(lock_chain(lock), &lock->call)) return false;
+    bool is_answered = lock->is_answered;
+    if (!is_answered && !chain_go_on(lock_chain(lock), &lock->call)) return false;
     lock->async.done = NULL; /* settling tells of events, and on_event may use the lock */
-    dlock_status status = ended.is_answered ? ended.answered : lock_settle(lock);
+    dlock_status status = is_answered ? lock->call.pub.status : lock_settle(lock);
     ended.done(ended.arg, lock, status);
     return true;
 }
@@ -117,9 +118,8 @@ void lock_stop_call(dlock_lock *lock) {
     loop_lock(loop);
     loop_unsuspend(&lock->call.waiter);
     loop_unlock(loop);
-    if (!async->is_answered) {
-        atomic_store(&lock->is_canceled, true);
-        lock->call.is_canceled = &lock->is_canceled; /* of a release and an extend, too */
+    if (!lock->is_answered) {
+        atomic_store(&lock->call.stop, CALL_STOPPED); /* of a release and an extend, too */
         chain_finish(lock_chain(lock), &lock->call);
         lock_settle(lock);
     }

@@ -98,12 +98,12 @@ static bool build_chain(dlock_client *client, const dlock_client_options *option
     for (size_t i = 0; i < options->handler_count; i++) {
         dlock_handler handler;
         options_copy(&handler, sizeof(handler), options->handlers[i]);
-        chain_add(client->chain, handler);
+        chain_add(client->chain, handler, true);
     }
-    if (client->log.sink != NULL) chain_add(client->chain, access_log_handler(&client->log));
-    chain_add(client->chain, hotspot_handler(&client->hotspot));
-    chain_add(client->chain, waiting_handler(&client->waiting));
-    chain_add(client->guarded_chain, guarded_handler(client->deployment));
+    if (client->log.sink != NULL) chain_add(client->chain, access_log_handler(&client->log), false);
+    chain_add(client->chain, hotspot_handler(&client->hotspot), false);
+    chain_add(client->chain, waiting_handler(&client->waiting), false);
+    chain_add(client->guarded_chain, guarded_handler(client->deployment), false);
     return true;
 }
 

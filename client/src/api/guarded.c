@@ -21,6 +21,7 @@ struct guarded {
     dlock_reply *reply; /* of the program, maybe of another size; NULL: not wanted */
     char token[DLOCK_TOKEN_SIZE];
     guarded_words words; /* in the memory below */
+    attempt_guarded command;
     const char *memory[];
 };
 
@@ -89,11 +90,12 @@ static bool make_guarded(dlock_lock *lock, const call_plan *plan, size_t bytes) 
         return false;
     }
     copy_words(&made->words, plan->words, made->memory);
-    made->attempt.guarded.words = &made->words;
+    made->command.words = &made->words;
+    made->attempt.guarded = &made->command;
     made->reply = plan->reply;
     if (made->reply != NULL) {
         dlock_reply_init(&made->value, made->reply->text, made->reply->text_size);
-        made->attempt.guarded.reply = &made->value;
+        made->command.reply = &made->value;
     }
     made->attempt.name = lock->call.attempt.name;
     text_copy(made->token, sizeof(made->token), lock->call.attempt.token);
@@ -121,7 +123,7 @@ bool guarded_begin(dlock_lock *lock, call_plan *plan) {
     bool is_begun = check_and_make(lock, plan);
     clear_reply(plan->reply);
     if (!is_begun) return false;
-    lock->call.is_canceled = NULL;
+    atomic_store(&lock->call.stop, CALL_GOES_ON);
     chain_begin(&lock->call);
     return true;
 }
@@ -164,7 +166,7 @@ dlock_status guarded_settle(dlock_lock *lock) {
     lock->guarded = NULL;
     if (status == DLOCK_LOST) {
         loop_lock(lock->client->loop);
-        lease_lose(&lock->lease, DLOCK_LOST);
+        lease_lose(&lock->call.lease, DLOCK_LOST);
         loop_unlock(lock->client->loop);
     }
     if (status == DLOCK_IN_DOUBT) lock->call.has_late_command = true;

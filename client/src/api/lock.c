@@ -65,7 +65,6 @@ static void init_call(dlock_lock *lock, const dlock_lock_options *options) {
     call *call = &lock->call;
     call->loop = client->loop;
     call->slots = lock->slots;
-    call->lease = &lock->lease;
     call->pub.cause = text_nothing;
     call->attempt.terms.mode = options->mode;
     call->attempt.terms.max_holders = options->max_holders;
@@ -80,16 +79,17 @@ static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {
                        .renew_every_ms = options->renew_every_ms,
                        .max_hold_ms = options->max_hold_ms,
                        .io_timeout_ms = lock->client->deployment->io_timeout_ms};
-    lease_init(&lock->lease, &rule);
-    if (lock->client->notifier.on_event != NULL) lock->lease.has_lead = true;
+    lease_init(&lock->call.lease, &rule);
+    if (lock->client->notifier.on_event != NULL) lock->call.lease.has_lead = true;
 }
 
 /* Makes what the lock needs to be kept, or to be told of a loss. False: no memory. */
 static bool make_parts(dlock_lock *lock, bool is_session) {
     kept_parts *parts = calloc(1, sizeof(*parts));
     if (parts == NULL) return false;
-    parts->watched = (watched_lock){.lease = &lock->lease, .name = lock->name};
-    parts->kept = (kept_lock){.lease = &lock->lease, .attempt = &lock->call.attempt};
+    lease_link(&lock->call.lease, &parts->links);
+    parts->watched = (watched_lock){.lease = &lock->call.lease, .name = lock->call.pub.name};
+    parts->kept = (kept_lock){.lease = &lock->call.lease, .attempt = &lock->call.attempt};
     parts->tie.is_momentary = is_session;
     lock->kept = parts;
     return true;
@@ -122,7 +122,7 @@ static char *put_names(char *text, const dlock_client *client, const char *const
 /* One piece of memory: a program may have thousands of handles. NULL: no memory. */
 static dlock_lock *allocate(dlock_client *client, const char *const *names, size_t count,
                             const dlock_lock_options *options) {
-    size_t slots_size = client->chain->count * sizeof(void *);
+    size_t slots_size = client->chain->slot_count * sizeof(void *);
     size_t names_size = count * (strlen(client->prefix) + 1);
     for (size_t i = 0; i < count; i++)
         names_size += strlen(names[i]);
@@ -137,10 +137,11 @@ static dlock_lock *allocate(dlock_client *client, const char *const *names, size
     client_share(client);
     lock->client = client;
     lock->call.attempt.token = (char *)lock->slots + slots_size;
-    char *list = lock->name = lock->call.attempt.token + token_room;
+    char *list = lock->call.attempt.token + token_room;
+    lock->call.pub.name = list;
     char *behind = put_names(list, client, names, count, '\0');
     if (count > 1) {
-        lock->name = behind;
+        lock->call.pub.name = behind;
         behind = put_names(behind, client, names, count, ' ');
     }
     lock->call.attempt.name = list;
@@ -200,7 +201,7 @@ void dlock_lock_free(dlock_lock *lock) {
     }
     attempt_free(&lock->call.attempt);
     text_drop(&lock->call.pub.cause);
-    lease_free(&lock->lease);
+    lease_free(&lock->call.lease);
     free_parts(lock);
     free(lock);
     client_unshare(client);
@@ -209,11 +210,11 @@ void dlock_lock_free(dlock_lock *lock) {
 /* -- state */
 
 dlock_state dlock_get_state(const dlock_lock *lock) {
-    return lock == NULL ? DLOCK_STATE_FREE : lease_state(&lock->lease, lock_now_us(lock));
+    return lock == NULL ? DLOCK_STATE_FREE : lease_state(&lock->call.lease, lock_now_us(lock));
 }
 
 int64_t dlock_remaining_ms(const dlock_lock *lock) {
-    return lock == NULL ? 0 : lease_left_us(&lock->lease, lock_now_us(lock)) / 1000;
+    return lock == NULL ? 0 : lease_left_us(&lock->call.lease, lock_now_us(lock)) / 1000;
 }
 
 void lock_begin_watches(dlock_lock *lock) {
@@ -223,15 +224,15 @@ void lock_begin_watches(dlock_lock *lock) {
     unsigned count = lock_name_count(lock);
     if (*watches == NULL) *watches = calloc(count, sizeof(**watches)); /* else a renewal notices */
     for (unsigned i = 0; *watches != NULL && i < count; i++, name = text_behind(name))
-        lock_watch_begin(&(*watches)[i], lock->client->deployment, &lock->lease, name,
+        lock_watch_begin(&(*watches)[i], lock->client->deployment, &lock->call.lease, name,
                          attempt->token);
 }
 
 int dlock_lost_fd(dlock_lock *lock) {
     if (lock == NULL || (lock->kept == NULL && !make_parts(lock, false))) return -1;
     loop_lock(lock->client->loop);
-    int fd = lease_lost_fd(&lock->lease);
-    bool is_held = lease_state(&lock->lease, lock_now_us(lock)) != DLOCK_STATE_FREE;
+    int fd = lease_lost_fd(&lock->call.lease);
+    bool is_held = lease_state(&lock->call.lease, lock_now_us(lock)) != DLOCK_STATE_FREE;
     if (fd >= 0 && is_held && lock->is_served && lock->call.attempt.terms.tie == NULL)
         lock_begin_watches(lock);
     loop_unlock(lock->client->loop);
@@ -239,7 +240,7 @@ int dlock_lost_fd(dlock_lock *lock) {
 }
 
 uint64_t dlock_fence(const dlock_lock *lock) {
-    return lock == NULL ? 0 : lock->lease.fence;
+    return lock == NULL ? 0 : lock->call.lease.fence;
 }
 
 const char *dlock_token(const dlock_lock *lock) {

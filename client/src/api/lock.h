@@ -11,43 +11,41 @@
 typedef struct async_call {
     dlock_done_fn done; /* NULL: no call is under way */
     void *arg;
-    bool is_answered; /* the call never was in the chain: a dispatch tells of answered */
-    dlock_status answered;
 } async_call;
 
 /* The part of a lock that is renewed, has a session, or whose loss is to be told. */
 typedef struct kept_parts {
     tie tie; /* of each acquisition that is kept by the session */
     kept_lock kept;
+    lease_links links;
     watched_lock watched;
     name_watch *watches; /* one for each name; NULL: none were wanted yet */
 } kept_parts;
 
 struct dlock_lock {
     dlock_client *client;
-    char *name;  /* with the prefix; several: all of them, with blanks between, for people */
     char *owner; /* label inside the token, or NULL */
-    call call; /* the one that goes on, if any. Its attempt has the token of the lock for good, and
-                  * its cause is dlock_last_error() */
+    call call; /* the one that goes on, if any. For good: its name, its lease, and the token of its
+                * attempt; its cause is dlock_last_error() */
 
     /* The thread whose acquire is under way or was granted, by thread_number(); 0: none. */
     atomic_uint_least64_t taker;
     int depth;
-    bool is_loss_seen;       /* a call of this acquisition has returned DLOCK_LOST */
-    bool is_deepening;       /* extend: of an acquire of a lock that is held already */
-    bool is_served;          /* granted by the service, not by a handler: the service knows it */
-    atomic_bool is_canceled; /* set by any thread, and by signal handlers */
-    int64_t local_us, remote_us; /* dlock_timings of the last acquire, these four */
-    uint32_t attempts;
-    dlock_leg refused_by;
+    bool is_loss_seen : 1; /* a call of this acquisition has returned DLOCK_LOST */
+    bool is_deepening : 1; /* extend: of an acquire of a lock that is held already */
+    bool is_served : 1;    /* granted by the service, not by a handler: the service knows it */
+    bool is_answered : 1;  /* the asynchronous call never was in the chain: a dispatch tells */
 
-    lease lease;
+    dlock_leg refused_by : 2; /* dlock_timings of the last acquire, these four */
+    uint32_t attempts;
+    int64_t local_us, remote_us;
+
     kept_parts *kept;        /* NULL: nothing of this is wanted */
     struct scopes *scopes;   /* of scope.c; NULL: the program has made the handle */
     struct guarded *guarded; /* of guarded.c; NULL: no guarded command is under way */
     async_call async;
 
-    void *slots[]; /* one for each handler */
+    void *slots[]; /* one for each handler of the program */
 };
 
 /* Does the lock end with the connection of the session? */
@@ -73,7 +71,7 @@ static inline int64_t lock_now_us(const dlock_lock *lock) {
 
 /* Is the validity over, by the local clock? */
 static inline bool lock_is_lost(const dlock_lock *lock) {
-    return lease_state(&lock->lease, lock_now_us(lock)) == DLOCK_STATE_LOST;
+    return lease_state(&lock->call.lease, lock_now_us(lock)) == DLOCK_STATE_LOST;
 }
 
 /* -- the steps of a call, blocking or asynchronous. Not locked (loop.h).
@@ -97,7 +95,8 @@ typedef struct call_plan {
 bool lock_begin(dlock_lock *lock, call_plan *plan);
 dlock_status lock_settle(dlock_lock *lock);
 
-/* The call ends before the chain. Always false, as the result of begin. */
+/* The call ends before the chain, and its status is the answer. Always false, as the result of
+ * begin. */
 bool lock_answer(dlock_lock *lock, call_plan *plan, dlock_status status, const char *error);
 
 /* In guarded.c: the same steps for a guarded command. The words are copied; the reply must live

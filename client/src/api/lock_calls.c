@@ -16,7 +16,7 @@
 #include "base/text.h"
 
 static bool is_to_be_kept(const dlock_lock *lock) {
-    return lock->lease.rule.renew_every_ms != 0 || lock_is_session(lock);
+    return lock->call.lease.rule.renew_every_ms != 0 || lock_is_session(lock);
 }
 
 static void count_up(atomic_uint_least64_t *counter) {
@@ -25,7 +25,8 @@ static void count_up(atomic_uint_least64_t *counter) {
 
 static void tell_event(const dlock_lock *lock, dlock_event event, dlock_status why) {
     const notifier *notifier = &lock->client->notifier;
-    if (notifier->on_event != NULL) notifier->on_event(notifier->event_arg, event, lock->name, why);
+    if (notifier->on_event != NULL)
+        notifier->on_event(notifier->event_arg, event, lock->call.pub.name, why);
 }
 
 dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *error) {
@@ -35,7 +36,7 @@ dlock_status lock_finish(dlock_lock *lock, dlock_status status, const char *erro
 }
 
 bool lock_answer(dlock_lock *lock, call_plan *plan, dlock_status status, const char *error) {
-    plan->answered = lock_finish(lock, status, error);
+    plan->answered = lock->call.pub.status = lock_finish(lock, status, error);
     return false;
 }
 
@@ -44,20 +45,20 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
     call *call = &lock->call;
     int64_t now_us = lock_now_us(lock);
     chain_begin(call);
-    call->is_canceled = operation == DLOCK_ACQUIRING ? &lock->is_canceled : NULL;
+    atomic_store(&call->stop, operation == DLOCK_ACQUIRING ? CALL_CANCELABLE : CALL_GOES_ON);
     call->was_lost = false;
     text_drop(&call->pub.cause);
     call->pub = (dlock_call){.struct_size = sizeof(dlock_call),
                              .operation = operation,
-                             .name = lock->name,
+                             .name = call->pub.name,
                              .lease_ms = lease_ms,
                              .mode = call->attempt.terms.mode,
                              .max_holders = call->attempt.terms.max_holders,
                              .started_us = now_us,
                              .deadline_us = now_us,
                              .token = call->attempt.token,
-                             .fence = lock->lease.fence,
-                             .asked_us = lease_asked_us(&lock->lease),
+                             .fence = lock->call.lease.fence,
+                             .asked_us = lease_asked_us(&lock->call.lease),
                              .cause = text_nothing};
     return &call->pub;
 }
@@ -99,12 +100,12 @@ static void begin_holding(dlock_lock *lock) {
     const dlock_call *call = &lock->call.pub;
     lock->depth = 1;
     loop_lock(client->loop);
-    lock->lease.fence = call->fence;
-    lease_begin(&lock->lease, call->asked_us, call->lease_ms, lock_now_us(lock));
-    lock->is_served = call->remote_us != 0 || lock->call.local.is_handed_on;
+    lock->call.lease.fence = call->fence;
+    lease_begin(&lock->call.lease, call->asked_us, call->lease_ms, lock_now_us(lock));
+    lock->is_served = call->remote_us != 0 || lock->call.is_handed_on;
     if (is_to_be_kept(lock)) renewal_begin(&client->renewal, &lock->kept->kept);
     bool is_tied = lock->call.attempt.terms.tie != NULL; /* and the session tells of a loss */
-    if (lock->lease.has_lead && lock->is_served && !is_tied) lock_begin_watches(lock);
+    if (lock->call.lease.has_lead && lock->is_served && !is_tied) lock_begin_watches(lock);
     loop_unlock(client->loop);
 
     /* ACQUIRED is told before any other event of the lock: the notifier comes after it. on_event()
@@ -132,14 +133,15 @@ static bool pause_renewal(dlock_lock *lock) {
  * counts as well, and is extended. Names in several slots are at several servers, as a rule: such a
  * lock has no tie. */
 static void plan_tie(dlock_lock *lock) {
-    const lease_rule *rule = &lock->lease.rule;
+    const lease *lease = &lock->call.lease;
     attempt_terms *terms = &lock->call.attempt.terms;
-    bool is_usual = rule->lease_ms == lock->client->deployment->session_ms &&
-                    rule->renew_every_ms == rule->lease_ms / 3;
+    bool is_usual = lease->planned_ms == lock->client->deployment->session_ms &&
+                    lease_every_ms(lease) == lease->planned_ms / 3;
     terms->tie = NULL;
     if (lock->kept == NULL || lock_has_slots(lock)) return;
     lock->kept->tie.is_lost = lock->kept->tie.is_forgotten = false;
-    lock->kept->tie.is_endless = is_usual && rule->max_hold_ms == 0 && terms->min_replicas == 0;
+    lock->kept->tie.is_endless =
+        is_usual && lease->rule.max_hold_ms == 0 && terms->min_replicas == 0;
     if (lock->kept->tie.is_endless || lock->kept->tie.is_momentary) terms->tie = &lock->kept->tie;
 }
 
@@ -150,9 +152,9 @@ static bool begin_acquire(dlock_lock *lock, call_plan *plan) {
     if (!prepare_background(lock))
         return lock_answer(lock, plan, DLOCK_NO_MEMORY, "no memory or thread to keep the lock");
     lock->is_loss_seen = false;
-    lease_plan(&lock->lease, plan->lease_ms);
+    lease_plan(&lock->call.lease, plan->lease_ms);
     plan_tie(lock);
-    dlock_call *call = prepare_call(lock, DLOCK_ACQUIRING, lock->lease.rule.lease_ms);
+    dlock_call *call = prepare_call(lock, DLOCK_ACQUIRING, lock->call.lease.planned_ms);
     lock->call.attempt.fate = TOKEN_UNHELD;
     lock->call.has_late_command = false;
     call->fence = 0;
@@ -192,11 +194,11 @@ static dlock_status settle_extend(dlock_lock *lock) {
     loop_lock(loop);
     int64_t now_us = loop_now_us(loop);
     if (call->status == DLOCK_OK &&
-        !lease_extend(&lock->lease, call->asked_us, call->lease_ms, now_us)) {
+        !lease_extend(&lock->call.lease, call->asked_us, call->lease_ms, now_us)) {
         call->status = DLOCK_LOST;
         dlock_call_explain(call, "the lease had ended before the extension");
     }
-    if (call->status == DLOCK_LOST) lease_lose(&lock->lease, DLOCK_LOST);
+    if (call->status == DLOCK_LOST) lease_lose(&lock->call.lease, DLOCK_LOST);
     if (call->status == DLOCK_OK && lock->is_deepening) lock->depth++;
     if (lock->kept != NULL) renewal_resume(&lock->kept->kept);
     loop_unlock(loop);
@@ -206,7 +208,7 @@ static dlock_status settle_extend(dlock_lock *lock) {
 /* For an extend, and for an acquire of a lock that is held already: one level more, and an
  * extension if the program wants a lease of its own. */
 static bool begin_extend(dlock_lock *lock, call_plan *plan) {
-    uint32_t lease_ms = plan->lease_ms != 0 ? plan->lease_ms : lock->lease.rule.lease_ms;
+    uint32_t lease_ms = plan->lease_ms != 0 ? plan->lease_ms : lock->call.lease.planned_ms;
     bool is_deepening = plan->operation == DLOCK_ACQUIRING;
     if (lock_is_lost(lock))
         return lock_answer(lock, plan, DLOCK_LOST, "the lease has ended meanwhile");
@@ -228,7 +230,7 @@ static bool begin_extend(dlock_lock *lock, call_plan *plan) {
 static bool end_holding(dlock_lock *lock) {
     dlock_client *client = lock->client;
     loop_lock(client->loop);
-    bool is_in_question = atomic_load(&lock->lease.is_in_question);
+    bool is_in_question = atomic_load(&lock->call.lease.is_in_question);
     bool is_lost = is_in_question || lock_is_lost(lock);
     if (lock->kept != NULL) {
         renewal_end(&lock->kept->kept);
@@ -236,7 +238,7 @@ static bool end_holding(dlock_lock *lock) {
         for (unsigned i = 0; lock->kept->watches != NULL && i < lock_name_count(lock); i++)
             name_watch_end(&lock->kept->watches[i]);
     }
-    lease_end(&lock->lease);
+    lease_end(&lock->call.lease);
     loop_unlock(client->loop);
     return is_lost;
 }
@@ -256,7 +258,7 @@ static bool begin_release(dlock_lock *lock, call_plan *plan) {
         return lock_answer(lock, plan, DLOCK_OK, "");
     }
     bool is_lost = end_holding(lock);
-    prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
+    prepare_call(lock, DLOCK_RELEASING, lock->call.lease.lease_ms);
     lock->call.was_lost = is_lost;
     return true;
 }
@@ -284,7 +286,7 @@ static dlock_status settle_release(dlock_lock *lock) {
              : status == DLOCK_LOST ? &counters->lost
                                     : &counters->failures);
     lock->depth = 0;
-    lock->lease.fence = 0;
+    lock->call.lease.fence = 0;
     lock_finish(lock, status, call->cause);
     atomic_store(&lock->taker, 0);
     tell_event(lock, DLOCK_EVENT_RELEASED, status);
@@ -293,24 +295,13 @@ static dlock_status settle_release(dlock_lock *lock) {
 
 /* -- all calls */
 
-/* Is a call under way that the planned one would disturb? During an extend, a handler may ask for
- * another level of the lock. */
-static bool is_disturbing(const dlock_lock *lock, const call_plan *plan) {
-    bool is_deeper = plan->operation == DLOCK_ACQUIRING && plan->lease_ms == 0 && lock->depth > 0;
-    bool is_less_deep = plan->operation == DLOCK_RELEASING && lock->depth > 1;
-    if (lock->async.done != NULL) return true;
-    if (!lock->call.is_under_way) return false;
-    return lock->call.pub.operation != DLOCK_EXTENDING || !(is_deeper || is_less_deep);
-}
-
 /* The program knows of the loss and acquires again: handlers hear of the end of the lost
  * acquisition, and a withdrawal releases what is left of it, so nobody waits for a reply. */
 static void end_lost_hold(dlock_lock *lock) {
-    static atomic_bool yes = true;
     end_holding(lock);
-    prepare_call(lock, DLOCK_RELEASING, lock->lease.lease_ms);
+    prepare_call(lock, DLOCK_RELEASING, lock->call.lease.lease_ms);
     lock->call.was_lost = true;
-    lock->call.is_canceled = &yes;
+    atomic_store(&lock->call.stop, CALL_STOPPED);
     chain_finish(lock->client->chain, &lock->call);
     call_set_result(&lock->call, DLOCK_LOST, "the lease has ended meanwhile");
     settle_release(lock);
@@ -325,7 +316,8 @@ static bool refuse_call(call_plan *plan, const char *why) {
 
 static bool begin_call(dlock_lock *lock, call_plan *plan) {
     bool is_acquire = plan->operation == DLOCK_ACQUIRING;
-    if (is_disturbing(lock, plan)) return refuse_call(plan, "a call of this lock is under way");
+    if (lock->async.done != NULL || lock->call.is_under_way)
+        return refuse_call(plan, "a call of this lock is under way");
     if (plan->operation == 0) return guarded_begin(lock, plan);
     if (is_acquire && plan->wait_ms < DLOCK_WAIT_FOREVER)
         return lock_answer(lock, plan, DLOCK_INVALID, "wait_ms is negative");
@@ -401,12 +393,12 @@ dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *arg
 
 void dlock_cancel(dlock_lock *lock) {
     if (lock == NULL) return;
-    atomic_store(&lock->is_canceled, true);
+    atomic_store(&lock->call.is_canceled, true);
     loop_interrupt(lock->client->loop);
 }
 
 void dlock_uncancel(dlock_lock *lock) {
-    if (lock != NULL) atomic_store(&lock->is_canceled, false);
+    if (lock != NULL) atomic_store(&lock->call.is_canceled, false);
 }
 
 void dlock_client_cancel(dlock_client *client) {

@@ -134,7 +134,7 @@ static dlock_status begin_nested(dlock_lock *outer, int64_t wait_ms,
     if (wrong == NULL) wrong = find_lack(outer, &options);
     error_set(wrong == NULL ? DLOCK_OK : DLOCK_INVALID, wrong == NULL ? "" : wrong);
     if (wrong != NULL) return lock_finish(outer, DLOCK_INVALID, wrong);
-    bool is_longer = options.lease_ms > outer->lease.rule.lease_ms;
+    bool is_longer = options.lease_ms > outer->call.lease.planned_ms;
     dlock_status status = dlock_acquire_for(outer, wait_ms, is_longer ? options.lease_ms : 0);
     if (status == DLOCK_OK) outer->scopes->levels++;
     return status;

@@ -75,8 +75,8 @@ bool attempt_send(const attempt *attempt, const lock_words *words, bool is_askin
     if (words->operation == DLOCK_EXTENDING && attempt_has_several(attempt))
         return send_extensions(attempt, words, is_asking, server, conn, request);
     if (is_asking) command_add(&commands[count++], ASKING);
-    if (attempt->guarded.words != NULL)
-        guard_command(&commands[count++], attempt->name, attempt->token, attempt->guarded.words);
+    if (attempt->guarded != NULL)
+        guard_command(&commands[count++], attempt->name, attempt->token, attempt->guarded->words);
     else
         write_command(attempt, *words, attempt->name, attempt->name_count, &commands[count++]);
     return send_commands(server, conn, commands, count, request);

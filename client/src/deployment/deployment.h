@@ -26,8 +26,7 @@ typedef struct attempt_terms {
     uint32_t replica_timeout_ms; /* may come on top of limit_us */
 } attempt_terms;
 
-/* words NULL, or: run this command under the lock, and nothing else. Sent once: after a doubt, not
- * again. */
+/* A command to be run under the lock, and nothing else. Sent once: after a doubt, not again. */
 typedef struct attempt_guarded {
     const guarded_words *words;
     dlock_reply *reply; /* set with DLOCK_OK; or NULL */
@@ -43,7 +42,7 @@ typedef struct attempt_prepared {
  * attempt is under way. */
 struct attempt {
     attempt_terms terms;
-    attempt_guarded guarded;
+    const attempt_guarded *guarded; /* NULL: the operation */
     /* Borrowed until the attempt is done. With several names the first one: the others are behind
      * it, as a list of text.h. The first name decides which server is asked. */
     const char *name;

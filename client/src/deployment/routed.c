@@ -222,8 +222,8 @@ static void read_reply(request *request, int index, const reply *reply) {
         read_release(run, reply, &verdict);
         run->is_granted = verdict.status != DLOCK_OK && verdict.status != DLOCK_LOST;
     } else {
-        if (attempt->guarded.words != NULL)
-            read_guard_reply(&verdict, attempt->guarded.reply, reply);
+        if (attempt->guarded != NULL)
+            read_guard_reply(&verdict, attempt->guarded->reply, reply);
         else
             read_lock_reply(run, reply, &verdict);
         attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
@@ -571,7 +571,7 @@ static void on_request_done(request *request, dlock_status status, const char *c
     attempt->asked_us = request->sent_us;
     if (status == DLOCK_PROTOCOL && request->sent_us != 0) {
         run->is_granted = true;
-        if (attempt->guarded.words != NULL) status = DLOCK_IN_DOUBT;
+        if (attempt->guarded != NULL) status = DLOCK_IN_DOUBT;
     }
     if (status != DLOCK_OK) {
         fail_run(run, status, is_transient, cause);
@@ -704,7 +704,7 @@ static void start_run(deployment *base, attempt *attempt) {
                         .router = (router *)base,
                         .attempt = attempt,
                         .limit_us = attempt->limit_us};
-    if (attempt->guarded.words != NULL) run->request.reply_bytes_max = REPLY_BYTES_MAX;
+    if (attempt->guarded != NULL) run->request.reply_bytes_max = REPLY_BYTES_MAX;
     if (run_needs_replicas(run))
         run->limit_us = deadline_after_ms(run->limit_us, attempt->terms.replica_timeout_ms);
     attempt->asked_us = 0;
@@ -718,7 +718,7 @@ static void abandon_run(deployment *base, attempt *attempt) {
     bool was_sent =
         run->phase == RUN_UNDO || run->phase == RUN_QUEUED || run->phase == RUN_REPLICAS;
     bool is_sent = connection_abandon(&run->request) || was_sent;
-    bool is_in_doubt = is_sent && attempt->guarded.words != NULL;
+    bool is_in_doubt = is_sent && attempt->guarded != NULL;
     attempt_set_result(attempt, is_in_doubt ? DLOCK_IN_DOUBT : DLOCK_CANCELED, false, "canceled");
     if (is_sent && run_takes_lock(run))
         withdraw(run);

@@ -11,22 +11,23 @@
 #include <stdlib.h>
 
 chain *chain_new(size_t capacity) {
-    return calloc(1, sizeof(chain) + capacity * sizeof(dlock_handler));
+    return calloc(1, sizeof(chain) + capacity * sizeof(chain_link));
 }
 
-void chain_add(chain *chain, dlock_handler handler) {
+void chain_add(chain *chain, dlock_handler handler, bool has_slot) {
     size_t place = chain->count++;
-    for (; place > 0 && chain->handlers[place - 1].order > handler.order; place--)
-        chain->handlers[place] = chain->handlers[place - 1];
-    chain->handlers[place] = handler;
+    for (; place > 0 && chain->links[place - 1].handler.order > handler.order; place--)
+        chain->links[place] = chain->links[place - 1];
+    chain->links[place] = (chain_link){handler, has_slot ? chain->slot_count++ : NO_SLOT};
 }
 
 /* Other threads may read the call while its handler is entered again for nothing: an unchanged slot
  * is not written. */
 static const dlock_handler *select_handler(const chain *chain, call *call) {
-    void **slot = &call->slots[call->position];
+    const chain_link *link = &chain->links[call->position];
+    void **slot = link->slot == NO_SLOT ? NULL : &call->slots[link->slot];
     if (call->pub.slot != slot) call->pub.slot = slot;
-    return &chain->handlers[call->position];
+    return &link->handler;
 }
 
 static dlock_step enter_next(const chain *chain, call *call) {
@@ -52,8 +53,9 @@ void chain_begin(call *call) {
     call->is_leaving = false;
     call->timer = (loop_timer){0};
     call->local = (local_place){0};
+    call->is_handed_on = false;
     call->waiting = (waiting_state){0};
-    call->on_sent = NULL;
+    call->attempt.on_sent = NULL;
 }
 
 bool chain_advance(const chain *chain, call *call) {
@@ -80,7 +82,8 @@ static bool advance_or_wait(const chain *chain, call *call,
     bool is_cancel_seen = call_is_canceled(call);
     if (chain_advance(chain, call)) return true;
     loop_lock(loop);
-    call->waiter.is_canceled = is_cancel_seen ? NULL : call->is_canceled;
+    bool can_be_canceled = atomic_load(&call->stop) == CALL_CANCELABLE && !is_cancel_seen;
+    call->waiter.is_canceled = can_be_canceled ? &call->is_canceled : NULL;
     wait(loop, &call->waiter);
     loop_unlock(loop);
     return false;

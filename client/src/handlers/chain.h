@@ -4,12 +4,12 @@
  * suspended between any two steps, and another thread can go on with it. */
 #pragma once
 #include "deployment/deployment.h"
+#include "lease/lease.h"
 
 /* In hotspot.c: a part in the local lock of a hot name. */
 typedef struct local_place {
     list_node node;       /* in the local queue; in no list once the call holds the local lock */
     struct hot_name *hot; /* NULL: neither queued nor holder of a local lock */
-    bool is_handed_on;    /* with the token of the thread before */
 } local_place;
 
 /* In waiting.c: the state of an acquire, release or extend. A guarded command has only attempts. */
@@ -21,34 +21,43 @@ typedef struct waiting_state {
     int64_t begun_us;    /* acquire: begin of the attempt. release: begin of the call */
 } waiting_state;
 
-/* pub is the part that handlers see. The API sets for every call: pub, loop, is_canceled, slots,
- * lease and was_lost; and of the attempt name, name_count, token and terms. */
+/* Can the call be ended before its time? */
+typedef enum call_stop {
+    CALL_GOES_ON,    /* no */
+    CALL_CANCELABLE, /* by is_canceled, and by a cancel of the whole client */
+    CALL_STOPPED     /* is to end now: the handle is freed, for instance */
+} call_stop;
+
+/* pub is the part that handlers see. The API sets for every call: pub, stop and was_lost; once for
+ * all calls of a handle: loop, slots, the rule of the lease, and of the attempt name, name_count,
+ * token and terms. */
 typedef struct call {
     dlock_call pub; /* first: handlers have a pointer to it */
     loop *loop;
-    waiter waiter;                    /* ready: chain_advance() again */
-    atomic_bool *_Atomic is_canceled; /* NULL: the call cannot be canceled */
+    waiter waiter; /* ready: chain_advance() again */
     attempt attempt;
-    void **slots;  /* of the lock: one for each handler */
-    bool was_lost; /* release: the lock was lost before, so it must not be handed on */
+    lease lease;             /* of the handle: how long the lock is certainly held */
+    void **slots;            /* of the handle: one for each handler of the program */
+    atomic_uchar stop;       /* a call_stop */
+    atomic_bool is_canceled; /* for this call and later ones, until the program lifts it */
+    bool was_lost : 1;       /* release: the lock was lost before, so it must not be handed on */
     /* For the release: a guarded command was in doubt, and may still run while the token holds the
      * lock. */
-    bool has_late_command;
+    bool has_late_command : 1;
+    bool is_handed_on : 1; /* in hotspot.c: with the token of the thread before */
 
     /* Private to chain.c. */
-    bool is_under_way; /* from chain_begin() until the last handler is left */
-    bool is_leaving;
+    bool is_under_way : 1; /* from chain_begin() until the last handler is left */
+    bool is_leaving : 1;
     uint32_t position; /* the handler to enter next, or the last one that was left */
 
     /* In hotspot.c: the local lock that the handle holds, from the grant to the release. NULL:
      * there is none, or another thread has taken it over. Changes locked. */
     struct hot_name *_Atomic held;
-    const struct lease *lease; /* of the handle; NULL: not known */
 
     loop_timer timer; /* of the handler that has suspended the call: deadline or pause */
     local_place local;
     waiting_state waiting;
-    void (*on_sent)(attempt *attempt); /* NULL, or of hotspot.c: a release is on its way. Locked */
 } call;
 
 static inline call *call_of(dlock_call *pub) {
@@ -56,7 +65,9 @@ static inline call *call_of(dlock_call *pub) {
 }
 
 static inline bool call_is_canceled(const call *call) {
-    return loop_has_canceled(call->loop, atomic_load(&call->is_canceled));
+    unsigned char stop = atomic_load(&call->stop);
+    if (stop == CALL_CANCELABLE) return loop_has_canceled(call->loop, &call->is_canceled);
+    return stop == CALL_STOPPED;
 }
 
 /* A single try, without waiting. */
@@ -73,16 +84,24 @@ static inline void call_set_result(call *call, dlock_status status, const char *
  * The call can go on. Locked. */
 void call_finish_step(attempt *attempt);
 
+#define NO_SLOT SIZE_MAX
+
+typedef struct chain_link {
+    dlock_handler handler;
+    size_t slot; /* its number; NO_SLOT: a part of the library has its state in the call */
+} chain_link;
+
 typedef struct chain {
-    size_t count;
-    dlock_handler handlers[];
+    size_t count, slot_count;
+    chain_link links[];
 } chain;
 
 /* Room for this many handlers; to be freed. NULL: no memory. */
 chain *chain_new(size_t capacity);
 
-/* Puts the handler in its place by order, behind handlers of the same order. */
-void chain_add(chain *chain, dlock_handler handler);
+/* Puts the handler in its place by order, behind handlers of the same order. has_slot: the handler
+ * of a program, which has a pointer of its own in each lock. */
+void chain_add(chain *chain, dlock_handler handler, bool has_slot);
 
 /* -- running a call. Not locked, by one thread at a time. */
 

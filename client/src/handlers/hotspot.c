@@ -20,8 +20,6 @@
  * other, or are NULL. */
 #include "handlers/hotspot.h"
 
-#include "lease/lease.h"
-
 #define HELD_HERE "another thread here holds the lock, or waits for it"
 
 /* An acquire that took longer had to wait for another holder. */
@@ -44,9 +42,8 @@ static int64_t hot_lock_end_us(const hot_lock *lock) {
 
 /* The lock of the holder ends by itself then, unless it is renewed until then. */
 static int64_t holder_end_us(const hot_name *hot) {
-    const lease *lease = hot->holder->lease;
     int64_t granted_us = hot_lock_end_us(&hot->lock);
-    int64_t renewed_us = lease == NULL ? 0 : lease_gone_at_us(lease);
+    int64_t renewed_us = lease_gone_at_us(&hot->holder->lease);
     return granted_us > renewed_us ? granted_us : renewed_us;
 }
 
@@ -107,7 +104,7 @@ static void pass_local_on(hot_name *hot, bool is_handed_on) {
     }
     call *next = container_of(first, call, local.node);
     leave_queue(next);
-    next->local.is_handed_on = is_handed_on;
+    next->is_handed_on = is_handed_on;
     loop_ready(next->loop, &next->waiter);
 }
 
@@ -220,7 +217,7 @@ static void give_back(const hotspot *hotspot, const call *call) {
 static dlock_step go_on_locally(hotspot *hotspot, call *call) {
     hot_name *hot = call->local.hot;
     hot_names_touch(&hotspot->names, hot);
-    if (!call->local.is_handed_on || !accept_lock(hotspot, call, &hot->lock)) {
+    if (!call->is_handed_on || !accept_lock(hotspot, call, &hot->lock)) {
         call->attempt.fences = choose_run(hotspot, hot);
         return DLOCK_PASS;
     }
@@ -285,7 +282,7 @@ static void leave_acquire(hotspot *hotspot, call *call) {
     if (hot == NULL && !is_to_note) return;
     loop_lock(call->loop);
     if (is_to_note) hot_names_note(&hotspot->names, call->pub.name);
-    if (call->local.is_handed_on) give_back(hotspot, call);
+    if (call->is_handed_on) give_back(hotspot, call);
     if (hot != NULL && is_granted) {
         keep_lock(&hot->lock, call);
         keep_fences(&hot->lock, call);
@@ -309,7 +306,7 @@ static bool release_local(hotspot *hotspot, call *call, hot_name *hot) {
     if (hand_on(hotspot, call, hot)) return true;
     call->local.hot = hot;
     /* Once the release is sent, all later requests arrive behind it. */
-    call->on_sent = hotspot->is_ordered ? on_release_sent : NULL;
+    call->attempt.on_sent = hotspot->is_ordered ? on_release_sent : NULL;
     return false;
 }
 

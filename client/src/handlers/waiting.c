@@ -24,7 +24,6 @@
 #include "handlers/waiting.h"
 
 #include "deployment/presence.h"
-#include "lease/lease.h"
 
 enum { RELEASE_PAUSE_MS = 10, VOTES_MAX = 4, VOTE_PAUSE_MS = 20 };
 
@@ -46,14 +45,12 @@ static void on_pause_over(loop_timer *timer) {
 static void start_call_attempt(const waiting *waiting, call *call, dlock_operation operation,
                                int64_t wait_until_us, int64_t limit_us) {
     attempt *attempt = &call->attempt;
-    bool is_release = operation == DLOCK_RELEASING;
     attempt->operation = operation;
     attempt->lease_ms = call->pub.lease_ms;
     attempt->wait_until_us = wait_until_us;
     attempt->limit_us = limit_us;
     attempt->fence = operation == DLOCK_ACQUIRING ? 0 : call->pub.fence;
     attempt->is_background = false;
-    attempt->on_sent = is_release ? call->on_sent : NULL;
     attempt->on_done = call_finish_step;
     attempt->arg = call;
     call->waiting.is_step_done = false;

@@ -3,7 +3,7 @@
  *
  *   gone_at    = own_end, or the end of the life if that is earlier
  *   own_end    = end of validity - lead
- *   renew_at   = own_end - renew_before     that is, asked + renew_every_ms, for the usual lease
+ *   renew_at   = own_end - renew_before     that is, asked + lease_every_ms(), for the usual lease
  *   suspect_at = own_end - suspect_before   that is, an I/O timeout after renew_at, or after now if
  *                                           renew_at is past; or half of the rest. Or when the life
  *                                           is suspect, if that is earlier
@@ -22,6 +22,11 @@ static int64_t end_us(const lease *lease, int64_t asked_us, uint32_t lease_ms) {
     return validity_end_us(asked_us, lease_ms) - (lease->has_lead ? validity_lead_us(lease_ms) : 0);
 }
 
+static session_life *life_of(const lease *lease) {
+    lease_links *links = atomic_load(&lease->links);
+    return links == NULL ? NULL : atomic_load(&links->life);
+}
+
 /* -- reading, without the mutex */
 
 typedef struct lease_times {
@@ -33,13 +38,13 @@ static lease_times read_times(const lease *lease) {
     lease_times times;
     session_life *life;
     do {
-        life = atomic_load(&lease->life);
+        life = life_of(lease);
         times.gone_us = atomic_load(&lease->own_end_us);
         times.suspect_us = lease_own_suspect_at_us(lease);
         if (life == NULL || times.gone_us <= LEASE_OVER) continue;
         times.gone_us = deadline_earlier(times.gone_us, atomic_load(&life->end_us));
         times.suspect_us = deadline_earlier(times.suspect_us, atomic_load(&life->suspect_us));
-    } while (life != atomic_load(&lease->life));
+    } while (life != life_of(lease));
     bool is_in_question = times.gone_us > LEASE_OVER && atomic_load(&lease->is_in_question);
     if (is_in_question) times.suspect_us = 0;
     return times;
@@ -72,7 +77,7 @@ int64_t lease_own_suspect_at_us(const lease *lease) {
 }
 
 int64_t lease_asked_us(const lease *lease) {
-    const session_life *life = atomic_load(&lease->life);
+    const session_life *life = life_of(lease);
     bool is_endless = atomic_load(&lease->own_end_us) == DEADLINE_NEVER;
     return life != NULL && is_endless ? atomic_load(&life->renewed_us) : lease->asked_us;
 }
@@ -81,19 +86,21 @@ int64_t lease_asked_us(const lease *lease) {
 
 /* The kernel makes the descriptor readable in time, however busy the program is. */
 static void set_lost_fd(const lease *lease) {
-    if (lease->lost_fd < 0) return;
+    const lease_links *links = atomic_load(&lease->links);
+    if (links == NULL || links->lost_fd < 0) return;
     int64_t gone_us = lease_gone_at_us(lease); /* 0 disarms the timer */
     struct itimerspec due = {
         .it_value = {.tv_sec = gone_us / 1000000, .tv_nsec = gone_us % 1000000 * 1000}};
-    timerfd_settime(lease->lost_fd, TFD_TIMER_ABSTIME, &due, NULL);
+    timerfd_settime(links->lost_fd, TFD_TIMER_ABSTIME, &due, NULL);
 }
 
 static void tell_watched(const lease *lease) {
-    if (lease->watched != NULL) notifier_look(lease->watched);
+    const lease_links *links = atomic_load(&lease->links);
+    if (links != NULL && links->watched != NULL) notifier_look(links->watched);
 }
 
 static void on_life_news(life_follower *follower) {
-    const lease *lease = container_of(follower, struct lease, follower);
+    const lease *lease = container_of(follower, lease_links, follower)->lease;
     set_lost_fd(lease);
     tell_watched(lease);
 }
@@ -103,19 +110,18 @@ static void set_own_end(lease *lease, int64_t own_end_us) {
     set_lost_fd(lease);
 }
 
-static void set_life(lease *lease, session_life *life) {
-    session_life *before = atomic_load(&lease->life), *after = life_share(life);
-    atomic_store(&lease->life, life);
-    if (before != NULL) life_leave(before, &lease->follower);
-    if (life != NULL) life_follow(life, &lease->follower, lease->lost_fd >= 0);
+static void set_life(lease_links *links, session_life *life) {
+    session_life *before = atomic_load(&links->life), *after = life_share(life);
+    atomic_store(&links->life, life);
+    if (before != NULL) life_leave(before, &links->follower);
+    if (life != NULL) life_follow(life, &links->follower, links->lost_fd >= 0);
     life_free(after);
 }
 
-static void set_rule(lease *lease, const lease_rule *rule) {
-    lease->rule = *rule;
-    if (rule->renew_every_ms == 0) return;
-    int64_t rest_us = end_us(lease, 0, rule->lease_ms) - (int64_t)rule->renew_every_ms * 1000;
-    lease->renew_before_us = rest_us > 0 ? rest_us : 0;
+static int64_t renew_before_us(const lease *lease) {
+    int64_t every_us = (int64_t)lease_every_ms(lease) * 1000;
+    int64_t rest_us = end_us(lease, 0, lease->planned_ms) - every_us;
+    return rest_us > 0 ? rest_us : 0;
 }
 
 /* A grant or an extension, or the session, has set the end. */
@@ -123,33 +129,31 @@ static void move_own_end(lease *lease, int64_t own_end_us, int64_t now_us) {
     set_own_end(lease, own_end_us);
     if (lease->rule.renew_every_ms == 0) return;
     int64_t due_us = lease_renew_at_us(lease);
-    if (due_us == DEADLINE_NEVER) due_us = own_end_us - lease->renew_before_us;
+    if (due_us == DEADLINE_NEVER) due_us = own_end_us - renew_before_us(lease);
     int64_t rest_us = own_end_us - (due_us > now_us ? due_us : now_us);
     int64_t grace_us = (int64_t)lease->rule.io_timeout_ms * 1000;
     atomic_store(&lease->suspect_before_us, rest_us - deadline_earlier(grace_us, rest_us / 2));
 }
 
 void lease_init(lease *lease, const lease_rule *rule) {
-    *lease = (struct lease){.own_lease_ms = rule->lease_ms,
-                            .own_renew_every_ms = rule->renew_every_ms,
-                            .follower.tell = on_life_news,
-                            .lost_fd = -1};
-    lease->has_lead = rule->renew_every_ms > 0;
-    set_rule(lease, rule);
+    *lease = (struct lease){.rule = *rule, .has_lead = rule->renew_every_ms > 0};
+    lease_plan(lease, 0);
+}
+
+void lease_link(lease *lease, lease_links *links) {
+    *links = (lease_links){.lease = lease, .follower.tell = on_life_news, .lost_fd = -1};
+    atomic_store(&lease->links, links);
 }
 
 void lease_plan(lease *lease, uint32_t lease_ms) {
-    lease_rule rule = lease->rule;
-    rule.lease_ms = lease_ms != 0 ? lease_ms : lease->own_lease_ms;
-    if (rule.lease_ms == lease->rule.lease_ms) return;
-    uint64_t every_ms = (uint64_t)lease->own_renew_every_ms * rule.lease_ms / lease->own_lease_ms;
-    if (rule.renew_every_ms > 0) rule.renew_every_ms = every_ms > 0 ? (uint32_t)every_ms : 1;
-    set_rule(lease, &rule);
+    lease->planned_ms = lease_ms != 0 ? lease_ms : lease->rule.lease_ms;
 }
 
 void lease_free(lease *lease) {
-    if (lease->lost_fd >= 0) close(lease->lost_fd);
-    lease->lost_fd = -1;
+    lease_links *links = atomic_load(&lease->links);
+    if (links == NULL) return;
+    if (links->lost_fd >= 0) close(links->lost_fd);
+    links->lost_fd = -1;
 }
 
 void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us) {
@@ -161,16 +165,16 @@ void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_
 
 void lease_follow(lease *lease, session_life *life, bool is_endless, int64_t now_us) {
     if (now_us >= lease_gone_at_us(lease)) return;
-    set_life(lease, life);
+    set_life(atomic_load(&lease->links), life);
     set_own_end(lease, is_endless ? DEADLINE_NEVER : atomic_load(&lease->own_end_us));
 }
 
 void lease_unfollow(lease *lease, int64_t now_us) {
-    if (atomic_load(&lease->life) == NULL) return;
+    if (life_of(lease) == NULL) return;
     int64_t gone_us = lease_gone_at_us(lease);
     lease->asked_us = lease_asked_us(lease);
     if (gone_us > LEASE_OVER) move_own_end(lease, gone_us, now_us);
-    set_life(lease, NULL);
+    set_life(atomic_load(&lease->links), NULL);
     tell_watched(lease);
 }
 
@@ -200,7 +204,7 @@ void lease_lose(lease *lease, dlock_status why) {
 void lease_end(lease *lease) {
     lease->asked_us = lease_asked_us(lease);
     set_own_end(lease, 0);
-    set_life(lease, NULL);
+    if (life_of(lease) != NULL) set_life(atomic_load(&lease->links), NULL);
     atomic_store(&lease->is_in_question, false);
 }
 
@@ -210,9 +214,9 @@ int64_t lease_renew_at_us(const lease *lease) {
     int64_t own_end_us = atomic_load(&lease->own_end_us), asked_us = lease->asked_us;
     if (lease->rule.renew_every_ms == 0 || own_end_us <= LEASE_OVER) return DEADLINE_NEVER;
     if (own_end_us == DEADLINE_NEVER) return DEADLINE_NEVER; /* the session is renewed */
-    int64_t due_us = own_end_us - lease->renew_before_us;
+    int64_t due_us = own_end_us - renew_before_us(lease);
     /* A lease that is shorter than in the rule would be due at once. */
-    int64_t every_us = (int64_t)lease->rule.renew_every_ms * 1000;
+    int64_t every_us = (int64_t)lease_every_ms(lease) * 1000;
     int64_t least_us = asked_us + deadline_earlier(every_us, (own_end_us - asked_us) / 2);
     if (due_us < least_us) due_us = least_us;
     return lease_renew_for_ms(lease, due_us) == 0 ? DEADLINE_NEVER : due_us;
@@ -220,25 +224,26 @@ int64_t lease_renew_at_us(const lease *lease) {
 
 uint32_t lease_renew_for_ms(const lease *lease, int64_t now_us) {
     const lease_rule *rule = &lease->rule;
-    if (rule->max_hold_ms == 0) return rule->lease_ms;
+    if (rule->max_hold_ms == 0) return lease->planned_ms;
     int64_t last_us = deadline_after_ms(lease->acquired_us, rule->max_hold_ms);
     int64_t left_ms = deadline_left_us(last_us, now_us) / 1000;
-    uint32_t lease_ms = left_ms < rule->lease_ms ? (uint32_t)left_ms : rule->lease_ms;
+    uint32_t lease_ms = left_ms < lease->planned_ms ? (uint32_t)left_ms : lease->planned_ms;
     int64_t gain_us = end_us(lease, now_us, lease_ms) - atomic_load(&lease->own_end_us);
-    return gain_us * 2 >= (int64_t)rule->renew_every_ms * 1000 ? lease_ms : 0;
+    return gain_us * 2 >= (int64_t)lease_every_ms(lease) * 1000 ? lease_ms : 0;
 }
 
 int lease_lost_fd(lease *lease) {
-    if (lease->lost_fd >= 0) return lease->lost_fd;
-    lease->lost_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (lease->lost_fd < 0) return -1;
+    lease_links *links = atomic_load(&lease->links);
+    if (links->lost_fd >= 0) return links->lost_fd;
+    links->lost_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (links->lost_fd < 0) return -1;
     int64_t own_end_us = atomic_load(&lease->own_end_us);
     bool has_end = own_end_us > LEASE_OVER && own_end_us != DEADLINE_NEVER;
     if (has_end && !lease->has_lead) own_end_us -= validity_lead_us(lease->lease_ms);
     lease->has_lead = true;
-    set_life(lease, atomic_load(&lease->life)); /* is told of renewals from now on */
+    set_life(links, atomic_load(&links->life)); /* is told of renewals from now on */
     set_own_end(lease, own_end_us);
-    return lease->lost_fd;
+    return links->lost_fd;
 }
 
 dlock_status lease_why(const lease *lease, dlock_state state) {

@@ -22,40 +22,55 @@ typedef struct lease_rule {
 } lease_rule;
 
 typedef struct lease {
-    lease_rule rule;                           /* of this acquisition */
-    uint32_t own_lease_ms, own_renew_every_ms; /* of the lock */
-    uint32_t lease_ms;                         /* of the last grant or extension */
-    bool has_lead; /* the program is to be told in time: with renewal, else the user sets it */
+    lease_rule rule;     /* of the lock */
+    uint32_t planned_ms; /* of this acquisition: instead of rule.lease_ms */
+    uint32_t lease_ms;   /* of the last grant or extension */
+    atomic_int why;      /* the last renewal, or how the lock was lost: a dlock_status */
+    bool has_lead;       /* the program is told in time: with renewal, else the user sets it */
     /* The lock ends with the connection of its session, which has ended: suspect, and no time is
      * certain. */
     atomic_bool is_in_question;
-    atomic_int why; /* what the last renewal said, or how the lock was lost: a dlock_status */
-    int lost_fd;    /* a timer; negative: nobody wanted one */
-    int64_t renew_before_us;                /* this long before own_end_us */
-    atomic_int_least64_t suspect_before_us; /* the same */
+    atomic_int_least64_t suspect_before_us; /* this long before own_end_us */
     /* End of validity less the lead, without the session. 0: not held. LEASE_OVER: gone for good.
      * DEADLINE_NEVER: the session alone counts. */
     atomic_int_least64_t own_end_us;
-    session_life *_Atomic life; /* of the session that the lock is tied to; NULL: of none */
-    life_follower follower;
-    struct watched_lock *watched; /* is told of changes; NULL: nobody */
-    uint64_t fence;               /* of the lock that is held; 0: none */
+    struct lease_links *_Atomic links; /* NULL: none are needed */
+    uint64_t fence;                    /* of the lock that is held; 0: none */
     int64_t acquired_us;
     int64_t asked_us; /* the lease counts from here */
 } lease;
 
+/* Who else has to do with the lease. Only locks that are kept, or whose loss somebody is to be told
+ * of, have this. By lease_link(). */
+typedef struct lease_links {
+    lease *lease;
+    session_life *_Atomic life; /* of the session that the lock is tied to; NULL: of none */
+    life_follower follower;
+    struct watched_lock *watched; /* is told of changes; NULL: nobody */
+    int lost_fd;                  /* a timer; negative: nobody wanted one */
+} lease_links;
+
 #define LEASE_OVER 1
 
 void lease_init(lease *lease, const lease_rule *rule);
+/* Memory of the caller's, until lease_free(). At most once. */
+void lease_link(lease *lease, lease_links *links);
 void lease_free(lease *lease);
 
-/* Before an acquire: the lease that this acquisition is to have, with renewals in proportion. 0:
- * the lock's own. */
+/* How often the lock is renewed in this acquisition: in proportion to its lease. 0: never. */
+static inline uint32_t lease_every_ms(const lease *lease) {
+    const lease_rule *rule = &lease->rule;
+    if (rule->renew_every_ms == 0) return 0;
+    uint64_t every_ms = (uint64_t)rule->renew_every_ms * lease->planned_ms / rule->lease_ms;
+    return every_ms > 0 ? (uint32_t)every_ms : 1;
+}
+
+/* Before an acquire: the lease that this acquisition is to have. 0: the lock's own. */
 void lease_plan(lease *lease, uint32_t lease_ms);
 /* The lock was granted, asked for at asked_us. The lease may be another than that of the rule. */
 void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us);
-/* The lock is tied to a session, and ends with this life of it. is_endless: the lock has no lease
- * of its own. Does nothing if the lock is gone. */
+/* The lock, which has links, is tied to a session, and ends with this life of it. is_endless: the
+ * lock has no lease of its own. Does nothing if the lock is gone. */
 void lease_follow(lease *lease, session_life *life, bool is_endless, int64_t now_us);
 /* The server may not know of the tie any more: the end stays where it is. Does nothing if the lock
  * is not tied. */
@@ -89,5 +104,5 @@ dlock_status lease_why(const lease *lease, dlock_state state);
 int64_t lease_renew_at_us(const lease *lease);
 uint32_t lease_renew_for_ms(const lease *lease, int64_t now_us);
 
-/* See dlock_lost_fd(). */
+/* See dlock_lost_fd(). The lease has links. */
 int lease_lost_fd(lease *lease);

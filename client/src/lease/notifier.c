@@ -104,7 +104,7 @@ void notifier_add(notifier *notifier, watched_lock *watched) {
     watched->notifier = notifier;
     watched->timer.on_due = on_watched_due;
     watched->notice.tell = tell_lock;
-    watched->lease->watched = watched;
+    atomic_load(&watched->lease->links)->watched = watched;
     notifier_look(watched);
 }
 
@@ -112,7 +112,7 @@ void notifier_remove(watched_lock *watched) {
     notifier *notifier = watched->notifier;
     if (watched->known == DLOCK_STATE_FREE) return;
     watched->known = DLOCK_STATE_FREE;
-    watched->lease->watched = NULL;
+    atomic_load(&watched->lease->links)->watched = NULL;
     loop_clear_timer(notifier->loop, &watched->timer);
     notifier_forget(notifier, &watched->notice);
 }

@@ -25,7 +25,7 @@ typedef struct notifier {
 
 /* A lock, inside its handle. {0} but for the first two. */
 typedef struct watched_lock {
-    lease *lease; /* with a lead */
+    lease *lease; /* with a lead, and with links */
     const char *name;
     /* Private to notifier.c. */
     notifier *notifier;

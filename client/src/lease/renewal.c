@@ -218,7 +218,6 @@ static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
     attempt->wait_until_us = 0;
     attempt->limit_us = deadline_after_ms(now_of(kept->renewal), limit_ms);
     attempt->is_background = true; /* the lock is held: nothing is withdrawn */
-    attempt->on_sent = NULL;
     attempt->on_done = on_attempt_done;
     attempt->arg = kept;
     attempt->fence = is_tying ? 0 : kept->lease->fence;
@@ -232,7 +231,7 @@ static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
 /* -- a wave */
 
 static bool can_join(const kept_lock *kept, int64_t now_us) {
-    int64_t early_us = (int64_t)kept->lease->rule.renew_every_ms * 1000 / JOIN_PARTS;
+    int64_t early_us = (int64_t)lease_every_ms(kept->lease) * 1000 / JOIN_PARTS;
     return !kept->is_untied && kept->pause_ms == 0 && kept->node.due_us <= now_us + early_us &&
            lease_renew_for_ms(kept->lease, now_us) > 0;
 }

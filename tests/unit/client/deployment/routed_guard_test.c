@@ -12,8 +12,8 @@ static const guarded_words increment = {
 static void begin_guarded(void) {
     begin_stage();
     dlock_reply_init(&value, text, sizeof(text));
-    stage.attempt.guarded.words = &increment;
-    stage.attempt.guarded.reply = &value;
+    static const attempt_guarded guarded = {&increment, &value};
+    stage.attempt.guarded = &guarded;
     start(0, 0, CONNECT_MS + IO_MS);
 }
 

@@ -80,7 +80,7 @@ static chain *chain_of(const dlock_handler *handlers, size_t count) {
     chain *made = chain_new(count);
     CHECK(made != NULL);
     for (size_t i = 0; made != NULL && i < count; i++)
-        chain_add(made, handlers[i]);
+        chain_add(made, handlers[i], true);
     return made;
 }
 
@@ -272,11 +272,11 @@ TEST(a_new_call_finds_nothing_of_the_one_before) {
     call call = {.slots = slots};
     chain *made = chain_new(1);
     memset(&call.waiting, 1, sizeof(call.waiting));
-    call.local.is_handed_on = true;
-    call.on_sent = (void (*)(attempt *))free; /* any function */
+    call.is_handed_on = true;
+    call.attempt.on_sent = (void (*)(attempt *))free; /* any function */
     chain_begin(&call);
     CHECK(call.waiting.phase == WAITING_IDLE && call.attempt.fate == TOKEN_UNHELD);
-    CHECK(!call.local.is_handed_on && call.local.hot == NULL && call.on_sent == NULL);
+    CHECK(!call.is_handed_on && call.local.hot == NULL && call.attempt.on_sent == NULL);
     free(made);
 }
 
@@ -372,16 +372,15 @@ static void wait_for_enters(stubborn *handler, int count) {
 TEST(a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the_call) {
     stubborn stubborn = {0};
     void *slots[1] = {NULL};
-    atomic_bool is_canceled = false;
     pthread_t thread;
     running running = {
         .chain = chain_new(1),
-        .call = {.loop = loop_new(clock_system()), .slots = slots, .is_canceled = &is_canceled}};
+        .call = {.loop = loop_new(clock_system()), .slots = slots, .stop = CALL_CANCELABLE}};
     dlock_handler handler = {.arg = &stubborn, .enter = enter_stubborn};
-    chain_add(running.chain, handler);
+    chain_add(running.chain, handler, true);
     CHECK(thread_start(&thread, run_in_thread, &running));
     wait_for_enters(&stubborn, 1);
-    atomic_store(&is_canceled, true);
+    atomic_store(&running.call.is_canceled, true);
     loop_interrupt(running.call.loop);
     wait_for_enters(&stubborn, 2);
     usleep(20000); /* a thread that spins enters it some thousand times */
@@ -395,19 +394,21 @@ TEST(a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the_call) 
 }
 
 TEST(a_call_tells_whether_it_is_canceled) {
-    atomic_bool is_canceled = false;
-    call call = {
-        .pub.started_us = 1, .loop = loop_new(clock_system()), .is_canceled = &is_canceled};
+    call call = {.pub.started_us = 1, .loop = loop_new(clock_system()), .stop = CALL_CANCELABLE};
     CHECK(!dlock_call_is_canceled(&call.pub));
     loop_cancel(call.loop, true);
     CHECK(dlock_call_is_canceled(&call.pub));
     loop_cancel(call.loop, false);
     CHECK(!dlock_call_is_canceled(&call.pub));
-    atomic_store(&is_canceled, true);
+    atomic_store(&call.is_canceled, true);
+    CHECK(dlock_call_is_canceled(&call.pub));
+    atomic_store(&call.stop, CALL_GOES_ON);
+    CHECK(!dlock_call_is_canceled(&call.pub));
+    atomic_store(&call.is_canceled, false);
+    atomic_store(&call.stop, CALL_STOPPED);
     CHECK(dlock_call_is_canceled(&call.pub));
     loop_free(call.loop);
-    call.is_canceled = NULL;
-    CHECK(!dlock_call_is_canceled(&call.pub));
+    atomic_bool is_canceled = true;
     dlock_call copy = {.name = "the copy that a store is given"};
     CHECK(!dlock_call_is_canceled(&copy));
     copy.internal = &is_canceled;

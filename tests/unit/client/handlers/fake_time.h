@@ -23,7 +23,7 @@ static struct {
     bool is_chance_random;
     size_t skips; /* how often somebody had to wait */
     int64_t cancel_at_us;
-    atomic_bool is_canceled;
+    loop *loop;
 
     int withdrawn;
     char withdrawn_token[DLOCK_TOKEN_SIZE]; /* the last one */
@@ -46,7 +46,7 @@ static inline void fake_skip_to(const clock_source *clock, int64_t until_us) {
     if (fake.now_us < fake.cancel_at_us && fake.cancel_at_us <= until_us &&
         fake.cancel_at_us != DEADLINE_NEVER) {
         fake.now_us = fake.cancel_at_us;
-        atomic_store(&fake.is_canceled, true);
+        loop_cancel(fake.loop, true);
         return;
     }
     if (until_us == DEADLINE_NEVER) { /* a call that nothing can wake must fail, not hang */
@@ -75,6 +75,8 @@ static inline loop *fake_begin(void) {
     fake.now_us = START_US;
     fake.cancel_at_us = DEADLINE_NEVER;
     if (only == NULL) only = loop_new(&fake_clock);
+    fake.loop = only;
+    loop_cancel(only, false);
     return only;
 }
 

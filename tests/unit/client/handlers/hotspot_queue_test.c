@@ -83,14 +83,13 @@ TEST(a_lock_that_is_extended_or_renewed_keeps_its_local_lock) {
     start_acquire_for(two, LEASE_MS, 2 * LEASE_MS);
     finish(two);
     CHECK_EQUAL(two->status, DLOCK_TIMEOUT);
-    lease renewed;
-    lease_init(&renewed, &(lease_rule){.lease_ms = LEASE_MS});
-    lease_begin(&renewed, fake.now_us + LEASE_MS * MS, LEASE_MS, fake.now_us);
-    one->call.lease = &renewed;
+    lease *renewed = &one->call.lease;
+    lease_init(renewed, &(lease_rule){.lease_ms = LEASE_MS});
+    lease_begin(renewed, fake.now_us + LEASE_MS * MS, LEASE_MS, fake.now_us);
     start_acquire_for(two, LEASE_MS, 3 * LEASE_MS);
     finish(two);
     CHECK_EQUAL(two->status, DLOCK_OK);
-    CHECK_EQUAL(fake.now_us, lease_gone_at_us(&renewed));
+    CHECK_EQUAL(fake.now_us, lease_gone_at_us(renewed));
     release(one);
     release(two);
     CHECK(is_local("n"));
@@ -165,7 +164,7 @@ TEST(a_wait_in_the_queue_can_be_canceled) {
     CHECK_EQUAL(two->status, DLOCK_CANCELED);
     CHECK(is_text(two->call.pub.cause, "canceled"));
     CHECK_EQUAL(after_start_us(fake.now_us), 100 * MS);
-    atomic_store(&fake.is_canceled, false);
+    loop_cancel(fake.loop, false);
     release(one);
     CHECK(is_local("n"));
 }
@@ -177,17 +176,17 @@ TEST(a_wait_for_ever_in_the_queue_can_be_canceled) {
     start_acquire_for(two, LEASE_MS, DLOCK_WAIT_FOREVER);
     finish(two);
     CHECK_EQUAL(two->status, DLOCK_CANCELED);
-    atomic_store(&fake.is_canceled, false);
+    loop_cancel(fake.loop, false);
     release(one);
 }
 
 TEST(a_call_that_was_canceled_before_does_not_queue) {
     handle *one = holder_of("n"), *two = handle_of("n");
-    atomic_store(&fake.is_canceled, true);
+    loop_cancel(fake.loop, true);
     start_acquire_for(two, LEASE_MS, WAIT_MS);
     CHECK(!two->is_waiting);
     CHECK_EQUAL(two->status, DLOCK_CANCELED);
-    atomic_store(&fake.is_canceled, false);
+    loop_cancel(fake.loop, false);
     release(one);
     CHECK(is_local("n"));
 }

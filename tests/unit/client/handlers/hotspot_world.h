@@ -51,7 +51,7 @@ static inline void try(handle *handle);
 static inline void tell_sent(call *call) {
     call->attempt.arg = call;
     loop_lock(call->loop);
-    if (call->on_sent != NULL) call->on_sent(&call->attempt);
+    if (call->attempt.on_sent != NULL) call->attempt.on_sent(&call->attempt);
     loop_unlock(call->loop);
     handle *other = world.tries_meanwhile;
     world.tries_meanwhile = NULL;
@@ -106,8 +106,8 @@ static inline void begin(hotspot layer) {
     dlock_handler local = hotspot_handler(&world.layer);
     dlock_handler remote = {
         .struct_size = sizeof(remote), .order = DLOCK_ORDER_WAITING, .enter = serve};
-    chain_add(world.all, local);
-    chain_add(world.all, remote);
+    chain_add(world.all, local, true);
+    chain_add(world.all, remote, true);
 }
 
 static inline void end(void) {
@@ -146,8 +146,9 @@ static inline void begin_call(handle *handle, dlock_operation operation, uint32_
                              .cause = text_nothing};
     call->loop = world.deployment.loop;
     call->slots = handle->slots;
-    call->is_canceled = operation == DLOCK_ACQUIRING ? &fake.is_canceled : NULL;
-    call->waiter.is_canceled = call->is_canceled;
+    bool is_acquire = operation == DLOCK_ACQUIRING;
+    atomic_store(&call->stop, is_acquire ? CALL_CANCELABLE : CALL_GOES_ON);
+    call->waiter.is_canceled = is_acquire ? &call->is_canceled : NULL;
     if (operation == DLOCK_ACQUIRING) {
         snprintf(handle->token, sizeof(handle->token), "token %d", ++world.tokens);
     } else {

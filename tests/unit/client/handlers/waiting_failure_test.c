@@ -140,7 +140,7 @@ TEST(a_lock_that_is_to_be_tied_keeps_its_token_in_doubt) {
 
 TEST(a_call_that_was_canceled_before_asks_nobody) {
     call *call = begin(SCRIPT(granted), 1000);
-    atomic_store(&fake.is_canceled, true);
+    loop_cancel(world.loop, true);
     CHECK_EQUAL(run(call, &spin), DLOCK_CANCELED);
     CHECK_CALLS(world.acquire, 0);
     CHECK_EQUAL(call->pub.attempts, 0);
@@ -178,14 +178,14 @@ TEST(a_cancel_does_not_undo_a_grant) {
     call *call = begin(SCRIPT(granted), 1000);
     dlock_handler handler = waiting_handler(&spin);
     chain *chain = chain_new(1);
-    chain_add(chain, handler);
+    chain_add(chain, handler, true);
     chain_begin(call);
     CHECK(!chain_advance(chain, call));
     loop_lock(call->loop);
     loop_wait(call->loop, &call->waiter);
     loop_unlock(call->loop);
     CHECK(!world.is_under_way); /* granted, and not looked at yet */
-    atomic_store(&fake.is_canceled, true);
+    loop_cancel(world.loop, true);
     CHECK(chain_advance(chain, call));
     CHECK_EQUAL(call->pub.status, DLOCK_OK);
     CHECK_EQUAL(world.abandoned, 0);
@@ -221,7 +221,8 @@ TEST(a_cancel_after_something_was_sent_withdraws_it) {
 
 TEST(a_call_that_cannot_be_canceled_waits) {
     call *call = begin(SCRIPT(busy, granted), 1000);
-    call->is_canceled = call->waiter.is_canceled = NULL;
+    atomic_store(&call->stop, CALL_GOES_ON);
+    call->waiter.is_canceled = NULL;
     fake.cancel_at_us = START_US + 4 * MS;
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     check_begun(&world.acquire, 1, 10 * MS);

@@ -108,13 +108,13 @@ TEST(a_release_that_has_no_time_for_a_pause_is_tried_once) {
 static void count_sent(attempt *attempt) {
     call *call = attempt->arg;
     world.sent++;
-    call->on_sent = NULL; /* as hotspot.c does */
+    call->attempt.on_sent = NULL; /* as hotspot.c does */
 }
 
 /* Tells the release, behind the waiting handler's chain_begin(), whom to tell. */
 static dlock_step ask_for_on_sent(void *arg, dlock_call *pub) {
     (void)arg;
-    call_of(pub)->on_sent = count_sent;
+    call_of(pub)->attempt.on_sent = count_sent;
     return DLOCK_PASS;
 }
 
@@ -123,8 +123,8 @@ TEST(a_release_on_its_way_is_told_once) {
     call *call = begin_release(SCRIPT(unreachable, granted));
     dlock_handler last = waiting_handler(&spin), first = {.order = 1, .enter = ask_for_on_sent};
     chain *chain = chain_new(2);
-    chain_add(chain, first);
-    chain_add(chain, last);
+    chain_add(chain, first, true);
+    chain_add(chain, last, true);
     call->slots = slots;
     chain_begin(call);
     CHECK_EQUAL(finish_call(chain, call), DLOCK_OK);

@@ -204,7 +204,7 @@ TEST(a_call_that_is_advanced_for_nothing_stays_suspended) {
     call *call = begin(SCRIPT(slowly(busy, 5 * MS), granted), 1000);
     dlock_handler handler = waiting_handler(&spin);
     chain *chain = chain_new(1);
-    chain_add(chain, handler);
+    chain_add(chain, handler, true);
     chain_begin(call);
     for (int i = 0; i < 10; i++)
         CHECK(!chain_advance(chain, call)); /* the attempt is under way */

@@ -167,8 +167,8 @@ static inline call *begin(script acquires, int64_t wait_ms) {
                                 .started_us = START_US,
                                 .deadline_us = deadline_after_ms(START_US, wait_ms)},
                         .loop = world.loop,
-                        .is_canceled = &fake.is_canceled,
-                        .waiter.is_canceled = &fake.is_canceled,
+                        .stop = CALL_CANCELABLE,
+                        .waiter.is_canceled = &world.call.is_canceled,
                         .slots = world.slots};
     world.call.attempt.name = world.call.pub.name;
     world.call.attempt.token = world.call.pub.token;
@@ -180,7 +180,8 @@ static inline call *begin_release(script releases) {
     world.release = releases;
     call->pub.operation = DLOCK_RELEASING;
     call->pub.asked_us = START_US;
-    call->is_canceled = call->waiter.is_canceled = NULL;
+    atomic_store(&call->stop, CALL_GOES_ON);
+    call->waiter.is_canceled = NULL;
     return call;
 }
 
@@ -197,7 +198,7 @@ static inline dlock_status run(call *call, const waiting *rule) {
     waiting.deployment = &world.deployment;
     dlock_handler handler = waiting_handler(&waiting);
     chain *chain = chain_new(1);
-    chain_add(chain, handler);
+    chain_add(chain, handler, true);
     chain_begin(call);
     dlock_status status = finish_call(chain, call);
     CHECK(!world.is_under_way);

@@ -19,6 +19,7 @@ typedef struct told {
 static const char *const names[LOCKS] = {"first", "second", "third"};
 static notifier tested;
 static lease leases[LOCKS];
+static lease_links links[LOCKS];
 static watched_lock watched[LOCKS];
 static told tellings[TOLD_MAX];
 static int told_count, wakes;
@@ -41,6 +42,7 @@ static void begin(void) {
         lease_init(&leases[i], &(lease_rule){.lease_ms = LEASE_MS,
                                              .renew_every_ms = EVERY_MS,
                                              .io_timeout_ms = IO_MS});
+        lease_link(&leases[i], &links[i]);
         watched[i] = (watched_lock){.lease = &leases[i], .name = names[i]};
     }
 }
@@ -100,6 +102,7 @@ TEST(the_program_is_told_why) {
 
 TEST(a_lock_that_is_not_renewed_is_only_told_lost) {
     lease_init(&leases[0], &(lease_rule){.lease_ms = LEASE_MS});
+    lease_link(&leases[0], &links[0]);
     leases[0].has_lead = true;
     add(0);
     run_and_deliver_until(T0_US + LEASE_MS * MS);

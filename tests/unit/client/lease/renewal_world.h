@@ -24,6 +24,7 @@ enum { LOCKS = 3000, FENCE = 77 };
 
 typedef struct lock {
     lease lease;
+    lease_links links;
     attempt attempt;
     watched_lock watched;
     kept_lock kept;
@@ -108,7 +109,8 @@ static inline void begin_world(void) {
 
 static inline void init(lock *lock, const lease_rule *rule) {
     lease_init(&lock->lease, rule);
-    lock->lease.watched = &lock->watched;
+    lease_link(&lock->lease, &lock->links);
+    lock->links.watched = &lock->watched;
     lock->attempt.name = "name";
     static char token[] = "token";
     lock->attempt.token = token;
