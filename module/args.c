@@ -344,6 +344,10 @@ bool args_parse_apply_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, i
                                &state->lease_ms);
 }
 
-bool args_parse_clock_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, int64_t *base_us) {
-    return parse_word_or_reply(ctx, word, "base-us", LOCK_FENCE_LIMIT - 1, "2^53 - 1", base_us);
+bool args_parse_clock_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int64_t *base_us,
+                               int64_t *clock_us) {
+    return parse_word_or_reply(ctx, words[0], "base-us", LOCK_FENCE_LIMIT - 1, "2^53 - 1",
+                               base_us) &&
+           parse_word_or_reply(ctx, words[1], "clock-us", LOCK_FENCE_LIMIT - 1, "2^53 - 1",
+                               clock_us);
 }

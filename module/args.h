@@ -56,7 +56,8 @@ bool args_parse_info_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, in
 bool args_parse_apply_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
                                lock_state *state);
 
-/* The argument of CLOCK. */
-bool args_parse_clock_or_reply(RedisModuleCtx *ctx, RedisModuleString *word, int64_t *base_us);
+/* The arguments of CLOCK: "base-us clock-us". */
+bool args_parse_clock_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int64_t *base_us,
+                               int64_t *clock_us);
 
 #endif

@@ -358,14 +358,15 @@ static int cmd_apply_all(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
     return RedisModule_ReplyWithSimpleString(ctx, "OK");
 }
 
-/* DLOCK.CLOCK base-us: the clock of the master (fence.h), or of the server that wrote the file */
+/* DLOCK.CLOCK base-us clock-us: the clock of the master (fence.h), or of the server that wrote the
+ * file */
 static int cmd_clock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argc;
-    int64_t base_us;
+    int64_t base_us, clock_us;
     if (!is_replaying_or_reply(ctx, "ERR DLOCK.CLOCK is internal: " ONLY_REPLAYED))
         return REDISMODULE_OK;
-    if (!args_parse_clock_or_reply(ctx, argv[1], &base_us)) return REDISMODULE_OK;
-    fence_hear(base_us, 0, fences_time());
+    if (!args_parse_clock_or_reply(ctx, argv + 1, &base_us, &clock_us)) return REDISMODULE_OK;
+    fence_hear(base_us, clock_us, fences_time());
     replicate_command(ctx);
     return RedisModule_ReplyWithSimpleString(ctx, "OK");
 }
@@ -459,7 +460,8 @@ static command_arg watch_args[] = {ARG_KEY, ARG_WORD("session", STRING), ARG_END
 static command_arg apply_args[] = {ARG_KEY, APPLY_WORDS};
 static command_arg apply_all_args[] = {ARG_KEYS, APPLY_WORDS};
 
-static command_arg clock_args[] = {ARG_WORD("base-us", INTEGER), ARG_END};
+static command_arg clock_args[] = {ARG_WORD("base-us", INTEGER), ARG_WORD("clock-us", INTEGER),
+                                   ARG_END};
 
 static command_arg guard_args[] = {
     ARG_KEY,
@@ -547,7 +549,7 @@ static const command table[] = {
      "Internal: sets the state of a holder of several locks, as DLOCK.APPLY does for one. The "
      "reply is OK.",
      apply_all_args},
-    {REPLICATE_CLOCK_COMMAND, cmd_clock, "write admin fast", "write fast admin dangerous", 2,
+    {REPLICATE_CLOCK_COMMAND, cmd_clock, "write admin fast", "write fast admin dangerous", 3,
      "O(1)", 0,
      "Internal: tells the clock from which a master, or the writer of the append-only file, takes "
      "its fences. The reply is OK.",

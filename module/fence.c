@@ -1,48 +1,52 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fence.c - see fence.h.
  *
- * Why fences grow when a server takes over, however many it has not heard of: its predecessor gave
- * out no fence above its own base + FENCE_LEAD_MAX_US. The successor knows that base (or has one
- * that is higher), and time has passed since then, so its own base + FENCE_LEAD_MAX_US is above all
- * of them. The jumps do not add up: the base knows nothing of them. A replica knows the base of its
- * master as it was some time ago, and counts on from when it heard of it: it is behind by the delay
- * of the message. FENCE_TRANSIT_US is for that: a promoted server adds it to the base that it has
- * heard of. It does not add it to its own base, in which FENCE_TRANSIT_US may be already: a server
- * that is promoted and demoted again, while it is cut off, would run ahead of the others with each
- * promotion, and they would not know.
+ * Why fences grow when a server takes over, however many it has not heard of. Its predecessor gave
+ * out no fence above its own base + FENCE_LEAD_MAX_US, unless the predecessor had taken over a
+ * short while before. The successor knows that base (or has one that is higher), and time has
+ * passed since then, so its own base + FENCE_LEAD_MAX_US is above all of these fences. Two things
+ * are not covered by that:
+ *
+ *   the delay of the message   A replica counts the base on from when it heard of it, so its base
+ *                              is behind. FENCE_TRANSIT_US makes up for that, and for the STEP_US
+ *                              by which fences may be ahead of the clock.
+ *   a recent takeover          A predecessor that was promoted leads by FENCE_TRANSIT_US more. If
+ *                              the successor has heard of it, it adds FENCE_TRANSIT_US to the lead
+ *                              it has heard of. If not, half of the time since that promotion has
+ *                              gone from the lead: that must be more than the delay of a message.
+ *
+ * Nothing of this adds up. The base knows nothing of takeovers, and a lead is used up after twice
+ * its time: only promotions that follow each other within 2 * FENCE_TRANSIT_US raise the lead
+ * further. A server does not add FENCE_TRANSIT_US to a lead of its own: one that is promoted and
+ * demoted again and again, while it is cut off, stays where it is.
  *
  * Why the lead becomes smaller: a client with a lock on several servers asks each of them for the
  * largest of their fences. A server that has just taken over is at the limit of what the others
- * accept. Half the speed is enough to stay below that limit from then on.
+ * accept (a promoted one for the first 2 * FENCE_TRANSIT_US beyond it). Half the speed is enough to
+ * stay below that limit from then on.
  *
  * A run of fences, or a burst of grants, may be ahead of the clock by up to STEP_US: the clock soon
  * catches up. Only what is further ahead moves the clock. */
 #include "fence.h"
 
-enum { STEP_US = 1000000, NOISE_US = 1000 };
+enum { STEP_US = 100000, NOISE_US = 1000 };
 
 /* The clock at the moment when it was last set. */
 typedef struct clock_mark {
     bool is_set;
     int64_t boot_us, base_us, lead_us;
+    int64_t heard_us;  /* the largest lead of others that was heard of */
     int64_t before_us; /* the clock just before */
 } clock_mark;
-
-/* The base without what promotions of this server have added, at some moment. */
-typedef struct heard_mark {
-    int64_t boot_us, base_us;
-} heard_mark;
 
 static int64_t last;
 static uint64_t steps;
 static clock_mark mark;
-static heard_mark heard;
 
 void fence_start(void) {
     last = 0;
     steps = 0;
     mark = (clock_mark){.is_set = false};
-    heard = (heard_mark){0};
 }
 
 static int64_t larger(int64_t one, int64_t other) {
@@ -57,10 +61,13 @@ int64_t fence_base(fence_time now) {
     return mark.is_set ? larger(now.wall_us, marked_base(now)) : now.wall_us;
 }
 
+/* What is left of a lead of the mark. */
+static int64_t lead_left(int64_t lead_us, fence_time now) {
+    return lead_us == 0 ? 0 : larger(0, lead_us - (now.boot_us - mark.boot_us) / 2);
+}
+
 static int64_t marked_clock(fence_time now) {
-    int64_t base_us = marked_base(now);
-    if (mark.lead_us == 0) return base_us;
-    return base_us + larger(0, mark.lead_us - (now.boot_us - mark.boot_us) / 2);
+    return marked_base(now) + lead_left(mark.lead_us, now);
 }
 
 /* If the wall clock was set ahead, the lead is used up. */
@@ -70,20 +77,26 @@ int64_t fence_clock(fence_time now) {
 
 /* The clock never goes back: what the base does not cover is a lead. */
 static void set_clock(fence_time now, int64_t base_us, int64_t clock_us) {
-    int64_t before_us = mark.is_set ? marked_clock(now) : base_us;
-    mark.is_set = true;
-    mark.boot_us = now.boot_us;
-    mark.base_us = base_us;
-    mark.lead_us = larger(0, larger(before_us, clock_us) - base_us);
-    mark.before_us = before_us;
+    int64_t before_us = base_us, heard_us = base_us;
+    if (mark.is_set) {
+        before_us = marked_clock(now);
+        heard_us = marked_base(now) + lead_left(mark.heard_us, now);
+    }
+    clock_us = larger(before_us, clock_us);
+    base_us = larger(base_us, clock_us - FENCE_LEAD_LIMIT_US);
+    mark = (clock_mark){
+        .is_set = true,
+        .boot_us = now.boot_us,
+        .base_us = base_us,
+        .lead_us = larger(0, clock_us - base_us),
+        .heard_us = larger(0, heard_us - base_us),
+        .before_us = before_us,
+    };
 }
 
-static int64_t heard_base(fence_time now) {
-    return larger(now.wall_us, heard.base_us + (now.boot_us - heard.boot_us));
-}
-
-static void hear_base(int64_t base_us, fence_time now) {
-    heard = (heard_mark){.boot_us = now.boot_us, .base_us = larger(base_us, heard_base(now))};
+/* Others lead by so much now. */
+static void hear_lead(fence_time now, int64_t lead_us) {
+    mark.heard_us = larger(mark.heard_us, lead_us + (now.boot_us - mark.boot_us) / 2);
 }
 
 /* The two clocks of now are not read at exactly the same time, so a small difference is none. */
@@ -96,14 +109,12 @@ static void follow_wall_clock(fence_time now) {
     if (!fence_sets_clock(now)) return;
     if (mark.is_set && now.wall_us > marked_clock(now) + STEP_US) steps++;
     set_clock(now, now.wall_us, 0);
-    hear_base(now.wall_us, now);
 }
 
 /* Was a fence far ahead of the clock given out or seen? */
 static void follow_last(fence_time now, int64_t clock_us) {
     if (last <= clock_us + STEP_US) return;
-    hear_base(last - FENCE_LEAD_MAX_US - STEP_US, now);
-    set_clock(now, larger(fence_base(now), last - FENCE_LEAD_MAX_US - STEP_US), last);
+    set_clock(now, fence_base(now), last);
     steps++;
 }
 
@@ -120,30 +131,30 @@ bool fence_may_ask_for(int64_t wanted, fence_time now) {
 }
 
 bool fence_may_reserve(int64_t at_least, int64_t count, fence_time now) {
-    int64_t first = larger(at_least, larger(last, fence_clock(now)));
-    return first + count <= fence_base(now) + FENCE_LEAD_MAX_US + STEP_US;
+    int64_t clock_us = fence_clock(now);
+    int64_t first = larger(at_least, larger(last, clock_us));
+    return first + count <= larger(fence_base(now) + FENCE_LEAD_MAX_US, clock_us) + STEP_US;
 }
 
 void fence_see(int64_t fence, fence_time now) {
     follow_wall_clock(now);
     last = larger(last, fence);
     follow_last(now, fence_clock(now));
+    hear_lead(now, fence - fence_base(now));
 }
 
 void fence_hear(int64_t base_us, int64_t clock_us, fence_time now) {
     follow_wall_clock(now);
-    hear_base(base_us, now);
-    if (base_us <= fence_base(now) && clock_us <= fence_clock(now)) return;
-    base_us = larger(base_us, fence_base(now));
-    int64_t highest_us = base_us + FENCE_LEAD_MAX_US + STEP_US;
-    set_clock(now, base_us, clock_us < highest_us ? clock_us : highest_us);
+    if (base_us > fence_base(now) || clock_us > fence_clock(now))
+        set_clock(now, larger(base_us, fence_base(now)), clock_us);
+    hear_lead(now, clock_us - fence_base(now));
 }
 
 void fence_take_over(fence_time now, bool is_promoted) {
     follow_wall_clock(now);
-    int64_t base_us = fence_base(now);
-    if (is_promoted) base_us = larger(base_us, heard_base(now) + FENCE_TRANSIT_US);
-    set_clock(now, base_us, base_us + FENCE_LEAD_MAX_US);
+    int64_t lead_us = larger(FENCE_LEAD_MAX_US, lead_left(mark.heard_us, now));
+    if (is_promoted) lead_us += FENCE_TRANSIT_US;
+    set_clock(now, fence_base(now), fence_base(now) + lead_us);
     steps++;
 }
 

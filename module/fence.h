@@ -9,9 +9,9 @@
  * no client can change it. So servers that replace each other need no clocks that agree.
  *
  * The lead is how far fences run ahead of the base: because a client has asked for a higher fence,
- * or because the server has taken over. It is at most FENCE_LEAD_MAX_US, and becomes smaller by
- * half of the time that passes: the clock runs at half its speed until it is the base again. All
- * who have heard of a clock with a lead compute the same from it.
+ * or because the server has taken over. It becomes smaller by half of the time that passes: the
+ * clock runs at half its speed until it is the base again. All who have heard of a clock with a
+ * lead compute the same from it.
  *
  * A fence grows with every grant, whichever lock is granted, and needs no key in the database.
  * Pure; main thread only. */
@@ -21,12 +21,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* No server gives out a fence that is further ahead of its base: 5 minutes. */
+/* No client can make a server lead by more: 5 minutes. */
 #define FENCE_LEAD_MAX_US (INT64_C(5) * 60 * 1000000)
-/* A replica that is about to be promoted is no further behind its master: a second. Each promotion
- * adds it to the base, and successors that have not heard of the last promotions are behind by as
- * much: so it must be less than the time between two promotions. */
+/* A promoted server leads by so much more: a second. See fence_take_over(). */
 #define FENCE_TRANSIT_US (INT64_C(1) * 1000000)
+/* The largest lead: 6 minutes. A clock that is further ahead takes its base along. */
+#define FENCE_LEAD_LIMIT_US (INT64_C(6) * 60 * 1000000)
 
 /* Two clocks, read at the same moment. */
 typedef struct fence_time {
@@ -61,9 +61,10 @@ void fence_see(int64_t fence, fence_time now);
 void fence_hear(int64_t base_us, int64_t clock_us, fence_time now);
 
 /* The server begins to give out fences: a file was loaded, or the server was promoted. Its
- * predecessor may have given out fences that it does not know. None of them was further ahead of
- * the base than FENCE_LEAD_MAX_US, so the clock now leads by as much. A replica heard of the base
- * of its master late, so a promoted one also raises its own base to FENCE_TRANSIT_US above that. */
+ * predecessor may have given out fences that it does not know, so its clock now leads by the
+ * largest lead that the predecessor may have had: FENCE_LEAD_MAX_US, or the lead that was heard of
+ * if that is larger. A replica heard of the base of its master late, so a promoted one leads by
+ * FENCE_TRANSIT_US more. The base stays as it is. */
 void fence_take_over(fence_time now, bool is_promoted);
 
 int64_t fence_base(fence_time now);

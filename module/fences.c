@@ -69,7 +69,7 @@ bool fences_tell(RedisModuleCtx *ctx) {
     fence_time now = fences_time();
     if (fences_due() > now.boot_us) return false;
     bool is_written = (is_given || is_wanted) && !settings.drain;
-    if (is_written) replicate_clock(ctx, fence_base(now));
+    if (is_written) replicate_clock(ctx, fence_base(now), fence_clock(now));
     if (server_is_cluster()) tell_nodes(now);
     is_given = is_wanted = false;
     told_steps = fence_steps();
@@ -86,7 +86,8 @@ static void on_message(RedisModuleCtx *ctx, const char *sender, uint8_t type,
     if (length >= sizeof(text)) return;
     memcpy(text, payload, length);
     if (sscanf(text, "%lld %lld", &base_us, &clock_us) != 2) return;
-    if (base_us <= fence_base(now) + BUS_AHEAD_MAX_US) {
+    int64_t highest_us = fence_base(now) + BUS_AHEAD_MAX_US;
+    if (base_us <= highest_us && clock_us <= highest_us) {
         fence_hear(base_us, clock_us, now);
         return;
     }

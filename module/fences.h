@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fences.h - gives out the fences of this server, and tells others of its clock (fence.h).
  *
- *   replicas, AOF       each grant carries its fence; DLOCK.CLOCK carries the base, every few
+ *   replicas, AOF       each grant carries its fence; DLOCK.CLOCK carries the clock, every few
  *                       seconds while fences are given out, after each fork (an AOF that is
  *                       rewritten begins without it) and when a replica has joined
  *   nodes of a cluster  a message over the cluster bus, every few seconds once there was a fence
- *   RDB                 the base (lock_type.c)
+ *   RDB                 the clock (lock_type.c)
  *
  * A clock that has stepped ahead is told at once. */
 #ifndef DLOCK_FENCES_H

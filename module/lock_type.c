@@ -162,18 +162,21 @@ static void aux_save(RedisModuleIO *rdb, int when) {
     (void)when;
     fence_time now = fences_time();
     if (settings.drain || fence_last() == 0) return;
-    if (fence_last() > now.wall_us - FENCE_KEPT_US) RedisModule_SaveSigned(rdb, fence_base(now));
+    if (fence_last() <= now.wall_us - FENCE_KEPT_US) return;
+    RedisModule_SaveSigned(rdb, fence_base(now));
+    RedisModule_SaveSigned(rdb, fence_clock(now));
 }
 
 static int aux_load(RedisModuleIO *rdb, int encoding_version, int when) {
     (void)when;
-    int64_t base_us = RedisModule_LoadSigned(rdb);
+    int64_t base_us = RedisModule_LoadSigned(rdb), clock_us = RedisModule_LoadSigned(rdb);
     if (RedisModule_IsIOError(rdb)) return REDISMODULE_ERR;
-    if (encoding_version != ENCODING_VERSION || base_us < 1 || base_us >= LOCK_FENCE_LIMIT) {
+    if (encoding_version != ENCODING_VERSION || base_us < 1 || base_us > clock_us ||
+        clock_us >= LOCK_FENCE_LIMIT) {
         RedisModule_LogIOError(rdb, "warning", "a corrupt clock of fences");
         return REDISMODULE_ERR;
     }
-    fence_hear(base_us, 0, fences_time());
+    fence_hear(base_us, clock_us, fences_time());
     return REDISMODULE_OK;
 }
 

@@ -83,8 +83,9 @@ void replicate_string_expiry(RedisModuleCtx *ctx, RedisModuleString *name, int64
         replicate_command(ctx);
 }
 
-void replicate_clock(RedisModuleCtx *ctx, int64_t base_us) {
-    RedisModule_Replicate(ctx, REPLICATE_CLOCK_COMMAND, "l", (long long)base_us);
+void replicate_clock(RedisModuleCtx *ctx, int64_t base_us, int64_t clock_us) {
+    RedisModule_Replicate(ctx, REPLICATE_CLOCK_COMMAND, "ll", (long long)base_us,
+                          (long long)clock_us);
 }
 
 void replicate_emit_aof(RedisModuleIO *aof, RedisModuleString *name, const lock_state *state) {

@@ -11,7 +11,7 @@
  *                                                 the same for several locks, in one step
  *   DLOCK.RELEASE key token                       token no longer holds the lock
  *   DLOCK.RELEASEALL count key ... token          token no longer holds any of these locks
- *   DLOCK.CLOCK base-us                           the clock of fences (fence.h) */
+ *   DLOCK.CLOCK base-us clock-us                  the clock of fences (fence.h) */
 #ifndef DLOCK_REPLICATE_H
 #define DLOCK_REPLICATE_H
 
@@ -46,7 +46,7 @@ void replicate_release(RedisModuleCtx *ctx, RedisModuleString *name, lock_token 
 void replicate_string_expiry(RedisModuleCtx *ctx, RedisModuleString *name, int64_t expires_ms);
 
 /* The clock of fences. */
-void replicate_clock(RedisModuleCtx *ctx, int64_t base_us);
+void replicate_clock(RedisModuleCtx *ctx, int64_t base_us, int64_t clock_us);
 
 /* For an AOF rewrite. */
 void replicate_emit_aof(RedisModuleIO *aof, RedisModuleString *name, const lock_state *state);

@@ -84,9 +84,10 @@ MUTANTS = [
     ("fence_clock", "", "NOT_HEARD", FENCE),
     ("fence_clock", "-DCHANGES_MAX=3", "NO_JUMP", FENCE),
     ("fence_clock", "", "NO_TRANSIT", FENCE),
-    ("fence_clock", "", "JUMPS_ADD_UP", "promotions"),
-    ("fence_clock", "", "PROMOTIONS_ADD_UP", "promotions"),
-    ("fence_clock", "", "OLD_TIME_SETS_CLOCK", "promotions"),
+    ("fence_clock", "", "JUMPS_ADD_UP", "top_wall"),
+    ("fence_clock", "", "PROMOTIONS_ADD_UP", "top_wall"),
+    ("fence_clock", "", "FLAPS_ADD_UP", "promotions"),
+    ("fence_clock", "", "OLD_TIME_SETS_CLOCK", "top_wall"),
     ("fence_clock", "", "STEP_NOT_HEARD", FENCE),
     ("fence_clock", "", "MOVE_FASTER_THAN_MESSAGE", FENCE),
 ]

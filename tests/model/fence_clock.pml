@@ -5,11 +5,13 @@
  *
  * What is checked
  *   fence order    every fence is higher than all fences of the name before, whoever gave them
- *   bounded lead   no fence is further ahead of the highest wall clock than LEAD_MAX, the transit
- *                  of each promotion that was heard of and a step: jumps do not add up
+ *   true base      no base is ahead of the highest wall clock there was: jumps do not add up
+ *   bounded lead   no fence is further ahead of that wall clock than LEAD_MAX, the transit of each
+ *                  promotion that was heard of, and a step. (Leads are used up within some ticks
+ *                  more than there are here; fence_test.c shows that transits do not add up.)
  *
  * What mirrors what
- *   find_clock(), set_clock(), follow_wall_clock(), hear(), take_over(), hear_base()
+ *   find_clock(), set_clock(), follow_wall_clock(), hear(), take_over(), hear_lead()
  *                           module/fence.c
  *   grant()                 module/fences.c: fences_next(), by the time since boot at which the
  *                           command began, unless the wall clock sets the clock
@@ -36,6 +38,7 @@
 #define UNIT 4          /* fences for a tick of the clock: more than grants */
 #define LEAD_MAX (3 * UNIT)
 #define TRANSIT (2 * UNIT)
+#define LEAD_LIMIT (LEAD_MAX + 2 * TRANSIT)
 #define STEP 1          /* fences may be so far ahead of the clock without moving it */
 #define TELL_EVERY 2    /* ticks */
 #define JUMP (6 * UNIT) /* of a wall clock: more than LEAD_MAX and TRANSIT */
@@ -48,12 +51,11 @@
 byte boot;                  /* ticks since boot, on which spans of time are measured */
 byte wall[SERVERS];         /* how far the wall clock of each is ahead of boot * UNIT */
 bool is_set[SERVERS];       /* the mark of fence.c: */
-byte mark_boot[SERVERS], mark_base[SERVERS], lead[SERVERS];
+byte mark_boot[SERVERS], mark_base[SERVERS], lead[SERVERS], heard_lead[SERVERS];
 byte last[SERVERS];         /* fence */
-byte heard_boot[SERVERS], heard_at[SERVERS]; /* the other mark: the base that was heard of */
 bool is_untold[SERVERS];    /* there was a step or a fence since the clock was told */
 byte told_at;               /* when the master last told its clock */
-byte told_base[SERVERS];    /* in the file of each server */
+byte told_base[SERVERS], told_clock[SERVERS]; /* in the file of each server */
 byte granted_at;            /* when the last fence was given */
 bool is_new_master;         /* its file does not have its clock yet */
 byte master, grants, changes;
@@ -65,14 +67,14 @@ byte promotions;
 bool is_sent[SERVERS];
 byte sent_at, sent_base, sent_clock;
 
-hidden byte base, clock, fresh;
+hidden byte base, clock, fresh, heard_clock, highest_lead;
 hidden byte moment; /* the time since boot, as whoever asks for the clock has read it */
 
 #define wall_of(s) (boot * UNIT + wall[s])
 #define marked_base(s) (mark_base[s] + (moment - mark_boot[s]) * UNIT)
-#define heard_base(s) larger(wall_of(s), heard_at[s] + (moment - heard_boot[s]) * UNIT)
 #define used_lead(s) ((moment - mark_boot[s]) * UNIT / 2) /* by the time that has passed */
 #define left_lead(s) (lead[s] > used_lead(s) -> lead[s] - used_lead(s) : 0)
+#define left_heard(s) (heard_lead[s] > used_lead(s) -> heard_lead[s] - used_lead(s) : 0)
 #define larger(a, b) ((a) > (b) -> (a) : (b))
 
 inline find_base(s) {
@@ -86,16 +88,19 @@ inline find_clock(s) {
 /* The clock never goes back: what the base does not cover is a lead. */
 inline set_clock(s, new_base, new_clock) {
     fresh = (is_set[s] -> larger(marked_base(s) + left_lead(s), new_clock) : new_clock);
-    lead[s] = (fresh > new_base -> fresh - new_base : 0);
+    heard_clock = (is_set[s] -> marked_base(s) + left_heard(s) : 0);
+    mark_base[s] = (fresh > new_base + LEAD_LIMIT -> fresh - LEAD_LIMIT : new_base);
+    lead[s] = (fresh > mark_base[s] -> fresh - mark_base[s] : 0);
+    heard_lead[s] = (heard_clock > mark_base[s] -> heard_clock - mark_base[s] : 0);
     mark_boot[s] = moment;
-    mark_base[s] = new_base;
     is_set[s] = true
 }
 
-inline hear_base(s, new_base) {
-    fresh = larger(new_base, heard_base(s));
-    heard_at[s] = fresh;
-    heard_boot[s] = moment
+/* Others have this clock now. */
+inline hear_lead(s, their_clock) {
+    find_base(s);
+    fresh = (their_clock > base -> their_clock - base + used_lead(s) : 0);
+    heard_lead[s] = larger(heard_lead[s], fresh)
 }
 
 #define sets_clock(s) (!is_set[s] || wall_of(s) > marked_base(s))
@@ -109,8 +114,7 @@ inline follow_wall_clock(s) {
             is_untold[s] = true
         :: else
         fi;
-        set_clock(s, wall_of(s), 0);
-        hear_base(s, wall_of(s))
+        set_clock(s, wall_of(s), 0)
     :: else
     fi
 }
@@ -120,10 +124,7 @@ inline follow_last(s) {
     find_clock(s);
     find_base(s);
     if
-    :: last[s] > clock + STEP ->
-        hear_base(s, last[s] - LEAD_MAX - STEP);
-        base = larger(base, last[s] - LEAD_MAX - STEP);
-        set_clock(s, base, last[s])
+    :: last[s] > clock + STEP -> set_clock(s, base, last[s])
     :: else
     fi
 }
@@ -150,9 +151,10 @@ inline grant(s, took) {
     is_untold[s] = true;
     assert(last[s] > highest_fence); /* fence order */
     highest_fence = last[s];
+    find_base(s);
+    assert(base <= boot * UNIT + top_wall); /* true base */
     assert(last[s] <= boot * UNIT + top_wall + promotions * TRANSIT + LEAD_MAX +
-                          2 * STEP); /* bounded lead */
-    fresh = 0
+                          2 * STEP) /* bounded lead */
 }
 
 inline tell(s) {
@@ -165,6 +167,7 @@ inline tell(s) {
     sent_at = boot;
     told_at = boot;
     told_base[s] = base;
+    told_clock[s] = clock;
     is_untold[s] = false;
     is_new_master = false;
     is_sent[(s + 1) % SERVERS] = true;
@@ -179,16 +182,16 @@ inline hear(s) {
     find_base(s);
     find_clock(s);
     told_base[s] = larger(told_base[s], sent_base);
+    told_clock[s] = larger(told_clock[s], sent_clock);
 #ifndef NOT_HEARD
-    hear_base(s, sent_base);
     if
     :: sent_base > base || sent_clock > clock ->
         base = larger(sent_base, base);
         set_clock(s, base, sent_clock)
     :: else
     fi;
+    hear_lead(s, sent_clock)
 #endif
-    fresh = 0
 }
 
 inline take_over(s, is_promoted) {
@@ -199,45 +202,50 @@ inline take_over(s, is_promoted) {
     find_clock(s);
     base = clock;
 #endif
+    highest_lead = larger(LEAD_MAX, left_heard(s));
+#ifdef FLAPS_ADD_UP
+    highest_lead = larger(highest_lead, left_lead(s));
+#endif
     if
 #ifdef PROMOTIONS_ADD_UP
     :: is_promoted -> base = base + TRANSIT
-#endif
+#else
 #ifndef NO_TRANSIT
-    :: is_promoted -> base = larger(base, heard_base(s) + TRANSIT)
+    :: is_promoted -> highest_lead = highest_lead + TRANSIT
+#endif
 #endif
     :: else
     fi;
 #ifdef NO_JUMP
     set_clock(s, base, base);
 #else
-    set_clock(s, base, base + LEAD_MAX);
+    set_clock(s, base, base + highest_lead);
 #endif
-    is_untold[s] = true;
-    fresh = 0
+    is_untold[s] = true
 }
 
 /* The AOF has every fence, and the base as it was told last. */
 inline restart(s) {
     changes++;
     moment = boot;
-    heard_at[s] = 0;
-    heard_boot[s] = 0;
     is_set[s] = false;
     lead[s] = 0;
+    heard_lead[s] = 0;
     mark_base[s] = 0;
     mark_boot[s] = 0;
     follow_wall_clock(s);
     find_base(s);
+    find_clock(s);
     if
-    :: told_base[s] > base ->
-        hear_base(s, told_base[s]);
-        set_clock(s, told_base[s], 0)
+    :: told_base[s] > base || told_clock[s] > clock ->
+        base = larger(told_base[s], base);
+        set_clock(s, base, told_clock[s])
     :: else
     fi;
+    hear_lead(s, told_clock[s]);
     follow_last(s);
-    take_over(s, false);
-    fresh = 0
+    hear_lead(s, last[s]);
+    take_over(s, false)
 }
 
 #ifdef STEP_NOT_HEARD
@@ -306,6 +314,7 @@ init {
         wall[0] = 2 * JUMP; /* they disagree */
         wall[1] = JUMP;
         told_base[0] = 2 * JUMP;
+        told_clock[0] = 2 * JUMP;
         run world()
     }
 }

@@ -193,7 +193,7 @@ def clocks(stream, client):
     client.set(stream.MARK, 1)
     seen = []
     while (command := stream._next())[:2] != [b"SET", stream.MARK]:
-        seen += [int(command[1])] if command[0].lower() == b"dlock.clock" else []
+        seen += [tuple(map(int, command[1:]))] if command[0].lower() == b"dlock.clock" else []
     return seen
 
 
@@ -212,13 +212,13 @@ def test_a_master_tells_its_clock_while_fences_are_given_out(stream):
     assert clocks(stream, client) == []
     fences.grant(client, 10)
     server.clock.turn()
-    [first] = clocks(stream, client)
+    [(first, _)] = clocks(stream, client)
     assert abs(first - fences.highest) < 60_000_000
     fences.grant(client, 10)
     server.clock.turn()
     assert clocks(stream, client) == [], "not with each grant"
     server.clock.advance(6)
-    [second] = clocks(stream, client)
+    [(second, _)] = clocks(stream, client)
     assert second > first
     server.clock.advance(60)
     assert clocks(stream, client) == [], "nothing is new"
@@ -229,29 +229,39 @@ def test_a_clock_that_has_stepped_is_told_at_once(stream):
     fences = Fences()
     fences.grant(client, 10)
     server.clock.turn()
-    [first] = clocks(stream, client)
+    [(first, _)] = clocks(stream, client)
     server.clock.step(HOUR)
     fences.grant(client, 10)
     server.clock.turn()
-    [second] = clocks(stream, client)
+    [(second, _)] = clocks(stream, client)
     assert second - first > (HOUR - 60) * 1_000_000
 
 
+def test_a_master_tells_by_how_much_its_clock_leads(stream):
+    server, client = stream.server, stream.server.observer
+    Lock(client).acquire("me", 60_000, "FENCE", ahead_us(240))
+    server.clock.turn()
+    [(base, clock)] = clocks(stream, client)
+    assert 180_000_000 < clock - base <= 240_000_000
+
+
 @pytest.mark.parametrize("words", [
-    ("DLOCK.CLOCK", 2**52),
-    ("EVAL", "return redis.call('DLOCK.CLOCK', '4503599627370496')", 0),
-    ("EVAL", "return redis.pcall('DLOCK.CLOCK', '4503599627370496')", 0)])
+    ("DLOCK.CLOCK", 2**52, 2**52),
+    ("EVAL", "return redis.call('DLOCK.CLOCK', '4503599627370496', '4503599627370496')", 0),
+    ("EVAL", "return redis.pcall('DLOCK.CLOCK', '4503599627370496', '4503599627370496')", 0)])
 def test_no_client_can_set_the_clock(client, words):
     with pytest.raises(redis.ResponseError, match="internal"):
         client.execute_command(*words)
     assert Lock(client).acquire("me") < 2**52
 
 
-def test_a_clock_beyond_all_fences_in_a_file_is_refused(start_server):
+@pytest.mark.parametrize("base, clock", [(2**53, 1), (1, 2**53)])
+def test_a_clock_beyond_all_fences_in_a_file_is_refused(start_server, base, clock):
     server = start_server(*AOF)
     server.stop()
     file = next((server.dir / "appendonlydir").glob("*.incr.aof"))
-    file.write_bytes(b"*2\r\n$11\r\nDLOCK.CLOCK\r\n$16\r\n%d\r\n" % 2**53)
+    words = ["DLOCK.CLOCK", str(base), str(clock)]
+    file.write_text("*3\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words))
     server.start()
     assert Lock(server.observer).acquire("me") < ahead_us(HOUR)
 

@@ -179,7 +179,7 @@ TEST(a_fence_far_ahead_brings_its_clock_along) {
     start_at(START);
     fence_see(START + 10 * HOUR, now);
     CHECK(next() > START + 10 * HOUR);
-    CHECK(fence_base(now) >= START + 10 * HOUR - FENCE_LEAD_MAX_US - SECOND);
+    CHECK(fence_base(now) >= START + 10 * HOUR - FENCE_LEAD_LIMIT_US);
     pass(HOUR);
     CHECK_EQUAL(next(), fence_base(now));
 }
@@ -238,10 +238,25 @@ TEST(who_takes_over_is_above_all_that_may_have_been_given) {
 TEST(who_is_promoted_is_above_what_its_master_gave_while_the_message_was_under_way) {
     start_at(START);
     fence_take_over(now, true);
-    int64_t told_us = fence_base(now), given = next();
-    start_at(0); /* the replica, which hears of the base late and is promoted at once */
+    int64_t base_us = fence_base(now), clock_us = fence_clock(now), given = next();
+    start_at(0); /* the replica, which hears of the clock late and is promoted at once */
     pass(FENCE_TRANSIT_US - 1);
-    fence_hear(told_us, 0, now);
+    fence_hear(base_us, clock_us, now);
+    fence_take_over(now, true);
+    CHECK(next() > given);
+}
+
+TEST(who_is_promoted_is_above_its_master_even_if_it_has_heard_of_its_fence_only) {
+    start_at(START);
+    fence_take_over(now, true);
+    pass(SECOND / 100);
+    int64_t base_us = fence_base(now), heard = next();
+    pass(FENCE_TRANSIT_US / 2);
+    int64_t given = next();
+    start_at(0);
+    fence_hear(base_us - SECOND / 100, 0, now); /* before the master was promoted */
+    fence_take_over(now, true); /* as high as its master, without anybody's knowledge */
+    fence_see(heard, now);
     fence_take_over(now, true);
     CHECK(next() > given);
 }
@@ -261,6 +276,32 @@ TEST(promotions_that_nobody_has_heard_of_do_not_add_up) {
     CHECK(next() > given);
 }
 
+/* Each has heard of the takeover of the one before. */
+static void replace_one_after_the_other(int times, int64_t every_us) {
+    int64_t base_us = START, clock_us = START, given = 0;
+    for (int i = 1; i <= times; i++) {
+        start_at(START + i * every_us);
+        fence_hear(base_us, clock_us, now);
+        fence_take_over(now, true);
+        base_us = fence_base(now);
+        clock_us = fence_clock(now);
+        CHECK(next() > given);
+        given = next();
+        base_us += every_us; /* when the next one hears of it */
+        clock_us += every_us / 2;
+    }
+}
+
+TEST(promotions_do_not_add_up) {
+    replace_one_after_the_other(1000, 2 * FENCE_TRANSIT_US);
+    CHECK_EQUAL(fence_base(now), now.wall_us);
+    CHECK(fence_clock(now) <= now.wall_us + FENCE_LEAD_MAX_US + FENCE_TRANSIT_US);
+}
+
+TEST(fences_grow_even_if_promotions_follow_each_other_too_fast) {
+    replace_one_after_the_other(1000, FENCE_TRANSIT_US / 10);
+}
+
 TEST(jumps_do_not_add_up) {
     int64_t base_us = START;
     for (int i = 1; i <= 100; i++) {
@@ -272,18 +313,28 @@ TEST(jumps_do_not_add_up) {
     }
 }
 
+TEST(runs_go_on_after_a_promotion) {
+    start_at(START);
+    fence_take_over(now, true);
+    CHECK(fence_may_reserve(0, 10000, now));
+    CHECK(!fence_may_reserve(fence_clock(now) + SECOND, 10000, now));
+}
+
 /* Servers replace each other. What the successor has heard is some seconds old, its wall clock is
  * anything, and clients ask for fences as high as they may. */
 TEST(fences_grow_whoever_takes_over) {
-    int64_t heard_us = START, highest = 0, outage_us = 0;
+    int64_t heard_us = START, heard_clock_us = START, highest = 0, outage_us = 0;
     for (int round = 0; round < 3000; round++) {
         start_at(heard_us + unit_random_within(-3 * HOUR, 3 * HOUR) / (1 + round % 2 * 1000));
-        fence_hear(heard_us, 0, now);
+        fence_hear(heard_us, heard_clock_us, now);
         pass(outage_us);
         fence_take_over(now, true);
         for (int i = 0; i < 20; i++) {
             pass(unit_random_within(1, SECOND));
-            if (i < 10) heard_us = fence_base(now); /* what comes later, nobody hears */
+            if (i < 10) { /* what comes later, nobody hears */
+                heard_us = fence_base(now);
+                heard_clock_us = fence_clock(now);
+            }
             int64_t wanted = fence_base(now) + FENCE_LEAD_MAX_US;
             int64_t fence = unit_random() % 4 == 0 ? ask_for(wanted) : next();
             CHECK(fence > highest);
