@@ -33,7 +33,7 @@ PATIENCE_S = 30  # for jobs that are told to end
 SLOWER = 4  # as so many jobs run at a time for each processor
 PROGRAM_LIMIT_S = 60 * SLOWER
 JOB_LIMIT_S = 1800  # if the limit of a test fails, as when a call of the library never returns
-SHARED_S = 10  # short files share a job of this length
+SHARED_S = 30  # short files share a job of this length: to start Python takes most of a second
 UNKNOWN_S = 3  # for a file of which tests/durations says nothing
 NO_TESTS = 5  # as pytest exits
 COUNT = re.compile(r"(\d+) (passed|failed|error|skipped|xfailed|xpassed)")
@@ -238,9 +238,10 @@ class Run:
 
     def all(self):
         jobs = [*self.plan.beside, *self.plan.alone]
+        assert all(job.needs <= test_parts.BUILDS.keys() for job in jobs)
         self.to_build = [build for build in test_parts.BUILDS
-                         if any(job.needs == build for job in jobs)]
-        self.built = {None}
+                         if any(build in job.needs for job in jobs)]
+        self.built = set()
         self.building = []
         at_once = min(4 * len(os.sched_getaffinity(0)), 24)
         self._run(self.plan.beside, int(os.environ.get("DLOCK_TEST_JOBS", at_once)))
@@ -249,7 +250,7 @@ class Run:
     def _run(self, waiting, at_once):
         while waiting or self.running or self.building:
             self._build()
-            ready = [job for job in waiting if job.needs in self.built]
+            ready = [job for job in waiting if job.needs <= self.built]
             for job in ready[:at_once - len(self.running)]:
                 waiting.remove(job)
                 self._begin(job)
@@ -260,8 +261,8 @@ class Run:
                 job.tell()
 
     def _begin(self, job):
-        if job.needs in self.not_built:
-            self.skipped[job.part] = f"it needs the build \"{job.needs}\", which failed"
+        if failed := ", ".join(job.needs & self.not_built):
+            self.skipped[job.part] = f"it needs the build \"{failed}\", which failed"
         elif not test_parts.is_there(job.part):
             self.skipped[job.part] = "it is not in build/servers, see scripts/get-servers"
         else:
@@ -282,7 +283,7 @@ class Run:
                 continue
             if command[0] == "make":
                 command[1:1] = ["-s", f"-j{len(os.sched_getaffinity(0))}"]
-            part = test_parts.Part("build", needs=None)
+            part = test_parts.Part("build", needs=())
             job = Job(part, [name], command, self.folder / f"build {name}",
                       (0, test_parts.SKIPPED))
             self.to_build.remove(name)

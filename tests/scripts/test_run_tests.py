@@ -43,7 +43,7 @@ def test_every_file_of_tests_is_in_a_part():
 
 def test_a_program_that_fails_is_run_once_and_named(run, tmp_path, capsys):
     program = script(tmp_path, "fails", f"echo once >>{tmp_path}/log; echo why; exit 3")
-    _, is_good = run([Part("a part", [program], needs=None)])
+    _, is_good = run([Part("a part", [program], needs=())])
     said = capsys.readouterr().out
     assert not is_good
     assert (tmp_path / "log").read_text() == "once\n"
@@ -52,7 +52,7 @@ def test_a_program_that_fails_is_run_once_and_named(run, tmp_path, capsys):
 
 def test_a_program_that_does_not_end_is_killed(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(run_tests, "PROGRAM_LIMIT_S", 0.2)
-    _, is_good = run([Part("a part", [script(tmp_path, "hangs", "exec sleep 100")], needs=None)])
+    _, is_good = run([Part("a part", [script(tmp_path, "hangs", "exec sleep 100")], needs=())])
     assert not is_good
     assert "killed after 0.2 s" in capsys.readouterr().out
 
@@ -62,23 +62,23 @@ def test_a_part_begins_when_its_build_is_done(run, tmp_path, monkeypatch):
     build = script(tmp_path, "build", f"sleep 0.3; touch {built}")
     monkeypatch.setattr(test_parts, "BUILDS", {"other": ["false"], "slow": [build]})
     uses = script(tmp_path, "uses", f"[ -e {built} ]")
-    _, is_good = run([Part("a part", [uses], needs="slow")])
+    _, is_good = run([Part("a part", [uses], needs=["slow"])])
     assert is_good
 
 
 def test_what_cannot_be_built_is_a_failure(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(test_parts, "BUILDS", {"broken": ["false"]})
-    _, is_good = run([Part("a part", [script(tmp_path, "never", "")], needs="broken")])
+    _, is_good = run([Part("a part", [script(tmp_path, "never", "")], needs=["broken"])])
     assert not is_good
     assert "skip   a part: it needs the build \"broken\", which failed" in capsys.readouterr().out
 
 
 def test_long_files_begin_first_and_short_ones_share_a_job(tmp_path, monkeypatch):
     seconds = {"tests/docs/test_docs.py": 1, "tests/docs/test_readme.py": 2,
-               "tests/docs/test_check_docs.py": 50, "tests/docs/test_shell_blocks.py": 20}
+               "tests/docs/test_check_docs.py": 50, "tests/docs/test_shell_blocks.py": 28}
     monkeypatch.setattr(run_tests, "read_durations", lambda: seconds)
     plan = run_tests.Plan([Part("pages", list(seconds))], "test", [], tmp_path)
-    assert [[seconds[file] for file in job.files] for job in plan.beside] == [[50], [20], [2, 1]]
+    assert [[seconds[file] for file in job.files] for job in plan.beside] == [[50], [28, 2], [1]]
 
 
 def test_long_tests_and_the_rest_are_left_to_test_all(tmp_path, monkeypatch):
