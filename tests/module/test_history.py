@@ -1,7 +1,7 @@
 """The checker of histories has teeth: small histories made by hand, good ones and bad ones.
 
-A history is a text of clauses, "second who verb option...". Its times are from a morning long ago, and
-a lease is 10 s. See Story for the verbs. "gone" alone: the server has removed the key."""
+A history is a text of clauses, "second who verb option...". Its times are from a morning long ago,
+and a lease is 10 s. See Story for the verbs. "gone" alone: the server has removed the key."""
 
 import re
 
@@ -164,7 +164,8 @@ GOOD = {
 # The story, and a part of each problem that is found in it.
 BAD = {
     "a fence that does not grow": (
-        HELD + "3 a passes b, 4 b passes c fence=b-1, 5 c releases", ["is not above", "k: b lost it by hand-over"]),
+        HELD + "3 a passes b, 4 b passes c fence=b-1, 5 c releases",
+        ["is not above", "k: b lost it by hand-over"]),
     "a fence with two tokens": (
         "0 a gets, 0 b asks, 0 b gets untold fence=a+0, 0 b hears null, 1 a releases",
         ["has two tokens"]),
@@ -229,7 +230,8 @@ BAD = {
         "0 a gets, 1 a releases refused unseen",
         ["k: a still holds it", "k: a was told that it does not hold the lock, but it does"]),
     "a waiter beside a free lock": (
-        LONELY + "3 a releases, 5 b gets, 6 b releases", ["k: b waited 2000 ms beside a free lock"]),
+        LONELY + "3 a releases, 5 b gets, 6 b releases",
+        ["k: b waited 2000 ms beside a free lock"]),
     "a waiter beside a free lock that it never gets": (
         LONELY + "3 a releases, 61.1 b hears null", ["beside a free lock"]),
     "a waiter beside a lock whose lease ended": (
@@ -239,7 +241,8 @@ BAD = {
         "6 s releases, 7 t releases", ["t got permit 3 of 2"]),
     "a writer beside readers": (
         "0 r gets shared, 1 s gets shared, 3 writer gets, 4 writer releases",
-        ["writer took it while r and s held it", "r lost it by hand-over", "s lost it by hand-over"]),
+        ["writer took it while r and s held it", "r lost it by hand-over",
+         "s lost it by hand-over"]),
     "a reader that replaces a writer before its release": (
         "0 writer gets, 1 reader gets shared, 2 reader releases", ["writer lost it by hand-over"]),
     "a reader that overtakes a waiting writer": (
@@ -272,8 +275,8 @@ def test_what_is_wrong_is_found(text, problems):
 
 
 def test_the_delays_of_hand_overs_are_told_apart():
-    story = Story(HELD + "gone, 10.002 b gets lease=1000, 11 deleted, 11.003 c gets, 12 c releases, "
-                  "13 s sets, 14 d waits, gone, 23.007 d gets")
+    story = Story(HELD + "gone, 10.002 b gets lease=1000, 11 deleted, 11.003 c gets, "
+                  "12 c releases, 13 s sets, 14 d waits, gone, 23.007 d gets")
     found = hand_over_delays(story.history)
     delays = {how: round(1000 * seconds) for how, [seconds] in found.items()}
     assert delays == {"lease": 2, "del": 3, "string": 7}

@@ -48,6 +48,13 @@ def test_another_module_takes_several_locks(caller):
     assert_nobody_waits(caller)
 
 
+def test_another_module_may_use_a_session(session, caller):
+    words = ("DLOCK.ACQUIRE", "lock", "me", "VIA", session.name, "SESSION")
+    assert caller.execute_command("OTHER.CALL", *words) > 0
+    words = ("DLOCK.WATCH", "lock", session.name)
+    assert caller.execute_command("OTHER.CALL", *words) == b"OK"
+
+
 @pytest.mark.parametrize("key", ["b", "c"])
 def test_a_module_that_deletes_one_of_several_locks_within_an_event(server, caller, key):
     """All keys are closed when the first event is sent."""

@@ -6,9 +6,9 @@ import redis
 from support.cluster import slot_of
 from support.commands import Lock, details_of, stats
 from support.crowd import send_all
+from support.files import AOF, FILES
 from support.server import free_port, wait_until
 from support.session import Session
-from support.stream import ReplicationStream
 from support.turn import Bare, in_one_turn, sleep_then
 from support.waiting import A_DAY, let_turn, queue_up
 
@@ -53,29 +53,43 @@ def test_a_hold_ends_with_end(session, lock):
     assert (counted["session_holds"], counted["session_releases"]) == (0, 1)
 
 
-@pytest.mark.parametrize("options", [(), ("SHARED",), ("GRACE", 5_000), ("PX", 600_000)], ids=str)
-def test_no_command_sees_a_hold_after_the_end_of_its_session(session, lock, options):
-    session.hold("me", *options)
-    one, shown, fence = in_one_turn(
+@pytest.mark.parametrize("options, others", [
+    ((), 0), (("SHARED",), 0), (("SHARED",), 2), (("GRACE", 5_000), 0), (("PX", 600_000), 0),
+], ids=str)
+def test_no_command_sees_a_hold_after_the_end_of_its_session(session, lock, options, others):
+    """Its token, too, gets the lock anew."""
+    first = session.hold("me", *options)
+    mode = ["SHARED"] * ("SHARED" in options)
+    for i in range(others):
+        lock.acquire(f"other {i}", 60_000, "SHARED")
+    one, shown, extended, released, fence = in_one_turn(
         lock.client, ("DLOCK.SESSION", session.name, "END"), ("DLOCK.INFO", "lock"),
-        ("DLOCK.ACQUIRE", "lock", "you", "PX", 60_000))
-    assert (one, shown) == (1, None) and fence > 0
+        ("DLOCK.EXTEND", "lock", "me", "PX", 60_000), ("DLOCK.RELEASE", "lock", "me"),
+        ("DLOCK.ACQUIRE", "lock", "me", "PX", 60_000, *mode))
+    let_turn(session.server)
+    assert (one, extended, released) == (1, 0, 0) and fence > first
+    assert (len(details_of(shown)["holders"]) if shown else 0) == others
+    assert lock.release("me") == 1
 
 
-def test_shared_holds_end_together_with_their_session(server, session, lock):
-    for token in ("one", "two"):
-        session.hold(token, "SHARED")
-    assert lock.acquire("you") is None
+def test_shared_holds_end_with_their_session_and_leave_those_of_others(session, other, lock):
+    for owner, token in (session, "one"), (session, "two"), (other, "three"):
+        owner.hold(token, "SHARED")
     session.end()
-    let_turn(server)
+    wait_until(lambda: stats(lock.client)["holders"] == 1, "two to end")
+    assert lock.info()["token"] == b"three"
+    other.end()
+    let_turn(session.server)
     assert lock.acquire("you") > 0
 
 
-def test_the_lock_of_an_ended_session_is_handed_on(server, session, other, lock):
-    session.hold("me")
+@pytest.mark.parametrize("options, end", [
+    ((), Session.end), (("GRACE", 0), Session.go_away)], ids=["END", "grace"])
+def test_the_lock_of_an_ended_session_is_handed_on(server, session, other, lock, options, end):
+    session.hold("me", *options)
     [first] = queue_up(server, ["first"])
     other.wait("second")
-    session.end()
+    end(session)
     assert first.answer() > 0
     lock.release("first")
     assert other.event()[:3] == ["granted", "lock", "second"]
@@ -101,7 +115,8 @@ def test_a_hold_goes_on_while_its_session_is_away(session, lock, clock):
     assert lock.info()["fence"] == fence
 
 
-@pytest.mark.parametrize("options", [(), ("SHARED",), ("PX", 10 * TIMEOUT_S * 1000)], ids=str)
+@pytest.mark.parametrize("options", [
+    (), ("SHARED",), ("GRACE", 5_000), ("PX", 10 * TIMEOUT_S * 1000)], ids=str)
 def test_a_session_keeps_its_holds_until_it_ends(server, session, lock, options):
     """The server was busy past the time of the session, and reads a command for the lock before the
     heartbeat."""
@@ -111,14 +126,11 @@ def test_a_session_keeps_its_holds_until_it_ends(server, session, lock, options)
     assert (session.come_back(), lock.info()["fence"]) == ([], fence)
 
 
-def test_a_limit_ends_a_hold_whose_session_is_about_to_end(server, session):
-    session.hold("me", "PX", 1000)
-    assert sleep_then(server, TIMEOUT_S + 1, "DLOCK.ACQUIRE lock other PX 60000")[0][:1] == b":"
-
-
-def test_grace_ends_a_hold_whose_session_is_about_to_end(server, session):
-    session.hold("me", "GRACE", 1000)
-    session.go_away()
+@pytest.mark.parametrize("options", [("PX", 1000), ("GRACE", 1000)], ids=str)
+def test_a_limit_or_grace_ends_a_hold_whose_session_is_about_to_end(server, session, options):
+    session.hold("me", *options)
+    if "GRACE" in options:
+        session.go_away()
     assert sleep_then(server, TIMEOUT_S + 1, "DLOCK.ACQUIRE lock other PX 60000")[0][:1] == b":"
 
 
@@ -153,16 +165,23 @@ def test_a_released_hold_is_no_loss(session, lock):
     assert session.has_no_events()
 
 
-def test_the_same_token_has_the_same_fence(session, lock):
-    assert session.hold("me") == session.hold("me")
-    assert stats(lock.client)["session_holds"] == 1
+AGAIN = {
+    "as before": lambda session, lock, fence: session.hold("me"),
+    "without a session": lambda session, lock, fence: lock.acquire("me", 2 * TIMEOUT_S * 1000),
+    "without SESSION": lambda session, lock, fence: lock.acquire(
+        "me", 2 * TIMEOUT_S * 1000, "VIA", session.name),
+    "for a larger fence": lambda session, lock, fence: session.acquire(
+        "me", "SESSION", "FENCE", fence + 60_000_000) - 60_000_000,
+}
 
 
-def test_asking_again_without_session_leaves_the_hold_to_its_session(session, lock, clock):
+@pytest.mark.parametrize("ask", AGAIN.values(), ids=AGAIN.keys())
+def test_a_token_that_asks_again_keeps_its_hold(session, lock, clock, ask):
     """A late or repeated command never shortens anything."""
     fence = session.hold("me")
-    for options in ((), ("VIA", session.name)):
-        assert lock.acquire("me", 2 * TIMEOUT_S * 1000, *options) == fence
+    assert ask(session, lock, fence) == fence
+    assert stats(lock.client)["session_holds"] == 1
+    fence = lock.info()["fence"]
     keep_alive(session, clock, 5 * TIMEOUT_S)
     assert lock.info()["fence"] == fence
 
@@ -198,22 +217,6 @@ def test_a_hold_moves_from_a_session_to_a_connection(server, session, lock):
     wait_until(is_free(lock), "the lock to end")
 
 
-def test_shared_holds_of_several_sessions_end_one_by_one(session, other, lock):
-    session.hold("one", "SHARED")
-    session.hold("two", "SHARED")
-    other.hold("three", "SHARED")
-    session.end()
-    wait_until(lambda: stats(lock.client)["holders"] == 1, "two to end")
-    assert lock.info()["token"] == b"three"
-
-
-def test_a_lifted_fence_keeps_the_hold(session, lock, clock):
-    fence = session.hold("me") + 60_000_000
-    assert session.acquire("me", "SESSION", "FENCE", fence) == fence
-    keep_alive(session, clock, 3 * TIMEOUT_S)
-    assert lock.info()["fence"] == fence
-
-
 # -- PX as a limit --------------------------------------------------------------------------------
 
 
@@ -227,20 +230,17 @@ def test_a_hold_with_a_lease_ends_with_whichever_is_first(session, lock, clock, 
     assert lock.info() is None
 
 
-def test_the_lease_of_a_hold_that_ends_is_a_loss(session, lock, clock):
-    session.hold("me", "PX", 10_000)
+@pytest.mark.parametrize("extension_s", [0, 50])
+def test_the_lease_of_a_hold_that_ends_is_a_loss(session, lock, clock, extension_s):
+    """It can be extended."""
+    fence = session.hold("me", "PX", 10_000)
+    if extension_s:
+        assert lock.extend("me", extension_s * 1000) == 1
+        clock.advance(extension_s - 10)
+        assert lock.info()["fence"] == fence
     clock.advance(10)
     assert session.event() == lost("me", "expired")
     assert stats(lock.client)["expired"] == 1
-
-
-def test_the_lease_of_a_hold_can_be_extended(session, lock, clock):
-    fence = session.hold("me", "PX", 10_000)
-    assert lock.extend("me", 50_000) == 1
-    clock.advance(40)
-    assert lock.info()["fence"] == fence
-    clock.advance(10)
-    assert session.event() == lost("me", "expired")
 
 
 def test_an_extension_never_shortens_the_lease_of_a_hold(session, lock, clock):
@@ -269,32 +269,72 @@ def test_asking_again_without_a_lease_takes_the_limit_away(session, lock, clock)
 # -- GRACE ----------------------------------------------------------------------------------------
 
 
-def test_a_hold_with_grace_0_ends_when_the_session_goes_away(session, lock):
-    session.hold("me", "GRACE", 0)
+GRACES = {
+    # the options, how long before the absence, how long it lasts, whether the hold ends then
+    "grace 0 ends a hold at once": (("GRACE", 0), 0, 0, True),
+    "a hold ends so long after the absence began": (("GRACE", 10_000), 30, 10, True),
+    "a session that is back in time keeps its hold": (("GRACE", 10_000), 0, 9, False),
+    "grace does not outlast the session": (("GRACE", 10_000), TIMEOUT_S - 1, 1, True),
+    "grace does not outlast the lease": (("PX", 10_000, "GRACE", 30_000), 0, 10, True),
+    "an extension does not outlast grace": (("PX", 10_000, "GRACE", 5_000, "EXTEND"), 0, 5, True),
+    "an extension while the session is away counts":
+        (("PX", 10_000, "GRACE", 50_000, "EXTEND"), 0, 30, False),
+    "grace can be taken back": (("GRACE", 0, "AGAIN"), 0, TIMEOUT_S - 1, False),
+}
+
+
+@pytest.mark.parametrize("options, before_s, away_s, ends", GRACES.values(), ids=GRACES.keys())
+def test_grace(session, lock, clock, options, before_s, away_s, ends):
+    """EXTEND: while the session is away. AGAIN: the holder asks again, without GRACE."""
+    words = [word for word in options if word not in ("EXTEND", "AGAIN")]
+    fence = session.hold("me", *words)
+    if "AGAIN" in options:
+        assert session.hold("me") == fence
+    clock.advance(before_s)
     session.go_away()
-    assert lock.info() is None
-    assert session.come_back() == [lost("me", "expired")]
+    if "EXTEND" in options:
+        assert lock.extend("me", 40_000) == 1
+    if away_s > 1:
+        clock.advance(away_s - 1)
+        assert lock.info()["fence"] == fence, "too early"
+    clock.advance(min(away_s, 1))
+    assert (lock.info() is None) == ends
+    if before_s + away_s < TIMEOUT_S:
+        assert session.come_back() == [lost("me", "expired")] * ends
 
 
-def test_a_hold_with_grace_ends_so_long_after_the_session_went_away(session, lock, clock):
-    session.hold("me", "GRACE", 10_000)
-    clock.advance(30)
-    session.go_away()
-    assert 9_000 < lock.ttl() <= 10_000
-    clock.advance(9)
-    assert lock.info()["token"] == b"me"
-    clock.advance(1)
-    assert lock.info() is None
-    assert session.come_back() == [lost("me", "expired")]
-
-
-def test_a_session_that_comes_back_in_time_keeps_its_holds_with_grace(session, lock, clock):
+def test_a_session_that_is_back_keeps_its_hold_for_as_long_as_it_lives(session, lock, clock):
     fence = session.hold("me", "GRACE", 10_000)
     session.go_away()
+    assert 9_000 < lock.ttl() <= 10_000
     clock.advance(9)
     assert session.come_back() == []
     clock.advance(TIMEOUT_S - 1)
     assert lock.info()["fence"] == fence
+
+
+def test_a_grace_period_begins_again_with_every_absence(server, session, lock, clock):
+    session.hold("me", "GRACE", 10_000)
+    lock.client.execute_command("DLOCK.ACQUIRE", "other", "me", "PX", 12_000)
+    session.go_away()
+    clock.advance(9)
+    client = server.client()  # by which it is back for a moment: in the turn in which it ends
+    in_one_turn(client, ("DLOCK.SESSION", session.name, "PX", session.timeout_ms),
+                ("CLIENT", "KILL", "ID", client.client_id(), "SKIPME", "no"))
+    clock.advance(5)
+    assert (lock.info()["token"], lock.client.exists("other")) == (b"me", 0)
+    clock.advance(6)
+    assert lock.info() is None
+
+
+def test_a_grace_period_counts_soon_after_the_start_of_the_server(start_server):
+    server = start_server()
+    session, lock = Session(server), Lock(server.client())
+    session.hold("me", "GRACE", 5_000)
+    session.go_away()
+    assert lock.ttl() <= 5_000
+    server.clock.advance(6)
+    assert lock.client.exists("lock") == 0
 
 
 def test_a_session_back_in_the_turn_in_which_it_went_keeps_its_holds_with_grace_0(
@@ -318,37 +358,6 @@ def test_a_session_that_moves_to_another_connection_is_not_away(session, lock):
     assert lock.info()["fence"] == fence
 
 
-def test_grace_does_not_outlast_the_session(session, lock, clock):
-    session.hold("me", "GRACE", 10_000)
-    clock.advance(TIMEOUT_S - 1)
-    session.go_away()
-    clock.advance(1)
-    assert lock.info() is None
-
-
-def test_grace_does_not_outlast_the_lease(session, lock, clock):
-    session.hold("me", "PX", 10_000, "GRACE", 30_000)
-    session.go_away()
-    clock.advance(10)
-    assert lock.info() is None
-
-
-def test_an_extension_does_not_outlast_grace(session, lock, clock):
-    session.hold("me", "PX", 10_000, "GRACE", 5_000)
-    session.go_away()
-    assert lock.extend("me", 50_000) == 1
-    clock.advance(5)
-    assert lock.info() is None
-
-
-def test_grace_can_be_taken_back(session, lock, clock):
-    fence = session.hold("me", "GRACE", 0)
-    assert session.hold("me") == fence
-    session.go_away()
-    clock.advance(TIMEOUT_S - 1)
-    assert lock.info()["fence"] == fence
-
-
 def test_a_hold_with_grace_needs_a_session_that_is_present(session, lock):
     session.go_away()
     with pytest.raises(redis.ResponseError, match="^NOSESSION the session is away"):
@@ -363,13 +372,6 @@ def test_a_waiter_with_grace_gets_a_hold_with_grace(session, lock):
     assert session.event()[:3] == ["granted", "lock", "you"]
     session.go_away()
     assert lock.info() is None
-
-
-def test_what_ended_with_grace_is_handed_on(session, other, lock):
-    session.hold("me", "GRACE", 0)
-    other.wait("you")
-    session.go_away()
-    assert other.event()[:3] == ["granted", "lock", "you"]
 
 
 @pytest.mark.parametrize("options", [("GRACE", 0), ("GRACE", 5_000)], ids=str)
@@ -413,20 +415,14 @@ def test_a_flush_is_a_loss(session, lock, flush, options, token):
     assert stats(lock.client)["session_holds"] == 0
 
 
-def test_the_losses_of_a_session_that_is_away_wait_for_it(session, lock):
+@pytest.mark.parametrize("is_away", [False, True], ids=["parked", "away"])
+def test_a_loss_wakes_the_parked_heartbeat_or_waits_for_the_session(session, lock, is_away):
     session.hold("me")
-    session.go_away()
+    session.go_away() if is_away else session.park()
     lock.client.delete("lock")
     let_turn(session.server)
-    assert session.come_back() == [lost("me", "deleted")]
-
-
-def test_a_loss_wakes_the_parked_heartbeat(session, lock):
-    session.hold("me")
-    session.park()
-    lock.client.delete("lock")
-    assert session.is_answered()
-    assert session.read()[1] == [lost("me", "deleted")]
+    events = session.come_back() if is_away else session.read()[1]
+    assert events == [lost("me", "deleted")]
 
 
 def test_the_holders_of_an_evicted_lock_are_told_so(session, other, lock):
@@ -440,19 +436,72 @@ def test_the_holders_of_an_evicted_lock_are_told_so(session, other, lock):
     assert other.event() == lost("two", "evicted")
 
 
-def test_every_holder_of_a_deleted_lock_is_told(session, other, lock):
+def test_every_holder_of_a_deleted_lock_is_told_and_the_next_one_gets_it(session, other, lock):
     session.hold("one", "SHARED")
     session.hold("two", "SHARED")
     other.hold("three", "SHARED")
+    other.wait("four")
     lock.client.delete("lock")
     assert sorted(session.events()) == [lost("one", "deleted"), lost("two", "deleted")]
-    assert other.events() == [lost("three", "deleted")]
+    granted, told = sorted(other.events())
+    assert told == lost("three", "deleted") and granted[:3] == ["granted", "lock", "four"]
 
 
 def test_a_lock_that_is_no_hold_is_lost_without_a_word(session, lock):
     session.acquire("me", "PX", 60_000)
     lock.client.delete("lock")
     assert session.has_no_events()
+
+
+def test_a_lock_that_an_operator_lets_expire_is_lost_soon(session, lock, clock):
+    session.hold("me")
+    session.wait("other")
+    lock.client.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", 0)
+    lock.client.pexpire("lock", 1000)
+    clock.step(2)
+    clock.advance(0.3)
+    lock.client.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", 1)
+    assert sorted(event[0] for event in session.events()) == ["granted", "lost"]
+
+
+def lose(session, lock, token):
+    session.hold(token)
+    lock.client.delete("lock")
+
+
+def wait_in_vain(session, lock, token):
+    lock.acquire("holder")
+    session.wait(token)
+    assert lock.release(token) == 0
+
+
+@pytest.mark.parametrize("happen", [lose, wait_in_vain])
+def test_a_client_that_acknowledges_nothing_cannot_have_more_and_more_events(
+        session, lock, happen):
+    lock.client.config_set("dlock.max-events", 2)
+    for token in "one", "two":
+        happen(session, lock, token)
+        let_turn(session.server)
+    with pytest.raises(redis.ResponseError, match="QUEUEFULL too many events of this session"):
+        happen(session, lock, "three")
+    assert session.acquire("three", "PX", 1000, key="other") > 0, "which can have no event"
+    assert len(session.events()) == 2
+    assert session.has_no_events()
+    happen(session, lock, "three")
+
+
+def test_a_full_mailbox_refuses_nothing_to_others(session, other, lock):
+    """Also if its events tell of watches."""
+    lock.client.config_set("dlock.max-events", 2)
+    for key in "one", "two", "three":
+        session.watch(key)
+    wait_until(lambda: stats(lock.client)["events_unacknowledged"] == 3, "all to be told")
+    with pytest.raises(redis.ResponseError, match="QUEUEFULL too many events of this session"):
+        session.hold("me")
+    other.hold("me")
+    with pytest.raises(redis.ResponseError, match="QUEUEFULL too many events of this session"):
+        session.wait("you")
+    other.wait("you")
 
 
 def test_a_hold_follows_its_lock_through_swapdb(server, session, lock, clock):
@@ -463,14 +512,6 @@ def test_a_hold_follows_its_lock_through_swapdb(server, session, lock, clock):
     assert there.info()["fence"] == fence
     there.client.delete("lock")
     assert session.event() == lost("me", "deleted")
-
-
-def test_a_deleted_lock_goes_to_the_next_and_the_loss_is_told(session, other, lock):
-    session.hold("me")
-    other.wait("you")
-    lock.client.delete("lock")
-    assert session.event() == lost("me", "deleted")
-    assert other.event()[:3] == ["granted", "lock", "you"]
 
 
 # -- replicas and files ---------------------------------------------------------------------------
@@ -493,42 +534,34 @@ def test_the_end_of_a_session_is_replicated_as_releases(session, lock, stream):
     assert stream.take() == [[b"dlock.release", b"lock", b"me"]]
 
 
-def test_heartbeats_are_not_replicated(session, stream, clock):
-    session.hold("me")
+def test_heartbeats_are_not_replicated_and_a_hold_costs_no_command(session, stream, clock):
+    for i in range(1000):
+        session.hold("me", key=f"lock:{i}")
     stream.take()
+    before = session.commands.info("commandstats")
     keep_alive(session, clock, 2 * TIMEOUT_S)
+    used = {name for name, now in session.commands.info("commandstats").items()
+            if now["calls"] > before.get(name, {"calls": 0})["calls"]}
+    assert {name for name in used if "dlock" in name} == {"cmdstat_dlock.session"}
     assert stream.take() == []
 
 
 def test_an_extended_hold_is_replicated_with_the_longer_lease(session, lock, stream):
     """After a failover it must last at least that long, or the timeout of the session."""
     fence = session.hold("me", "PX", 10_000)
-    stream.take()
-    assert lock.extend("me", 40_000) == 1
-    assert stream.take() == [[b"dlock.apply", b"lock", b"me", str(fence).encode(), b"40000"]]
-    assert lock.extend("me", 600_000) == 1
-    assert stream.take() == [[b"dlock.apply", b"lock", b"me", str(fence).encode(), b"60000"]]
-    assert lock.extend("me", 700_000) == 1
-    assert stream.take() == [[b"dlock.apply", b"lock", b"me", str(fence).encode(), b"60000"]]
+    for lease_ms, told in (40_000, b"40000"), (600_000, b"60000"), (700_000, b"60000"):
+        stream.take()
+        assert lock.extend("me", lease_ms) == 1
+        assert stream.take() == [[b"dlock.apply", b"lock", b"me", str(fence).encode(), told]]
 
 
-def restart_by_aof(server):
-    server.restart()
-
-
-def restart_by_rdb(server):
-    server.observer.save()
-    server.restart()
-
-
-@pytest.mark.parametrize("options, restart", [
-    (("--appendonly", "yes", "--appendfsync", "always"), restart_by_aof), ((), restart_by_rdb),
-], ids=["aof", "rdb"])
-def test_after_a_restart_the_client_asks_again_and_keeps_its_holds(start_server, options, restart):
+@FILES
+def test_after_a_restart_the_client_asks_again_and_keeps_its_holds(start_server, options, prepare):
     server = start_server(*options)
     session = Session(server)
     fence = session.hold("me")
-    restart(server)
+    prepare(server.observer)
+    server.restart()
     lock = Lock(server.observer)
     assert (lock.info()["fence"], lock.info()["via"]) == (fence, b"")
     again = Session(server, name=session.name)
@@ -541,7 +574,7 @@ def test_after_a_restart_the_client_asks_again_and_keeps_its_holds(start_server,
 
 
 def test_after_a_restart_the_lease_ends_a_hold_that_nobody_asks_for(start_server):
-    server = start_server("--appendonly", "yes", "--appendfsync", "always")
+    server = start_server(*AOF)
     Session(server).hold("me")
     server.restart()
     lock = Lock(server.observer)
@@ -607,10 +640,14 @@ def bare(server):
     bare.close()
 
 
+def send_many(bare, line, reply, count=MANY):
+    """{}: a number."""
+    replies = send_all(bare, [line.format(i) for i in range(count)])
+    assert all(each.startswith(reply) for each in replies)
+
+
 def hold_many(bare, session, options="SESSION", count=MANY):
-    replies = send_all(bare, [f"DLOCK.ACQUIRE lock:{i} me VIA {session.name} {options}"
-                              for i in range(count)])
-    assert all(reply.startswith(b":") for reply in replies)
+    send_many(bare, f"DLOCK.ACQUIRE lock:{{}} me VIA {session.name} {options}", b":", count)
 
 
 def assert_in_portions(client, clock, field, action):
@@ -646,9 +683,7 @@ def test_the_losses_of_a_flush_are_told_in_portions(session, client, clock, bare
 def test_the_waits_of_a_session_end_in_portions(session, client, clock, bare):
     client.config_set("dlock.max-waiters", MANY)
     Lock(client).acquire("me", A_DAY)
-    replies = send_all(bare, [f"DLOCK.ACQUIRE lock {i} PX 1000 WAIT {A_DAY} VIA {session.name}"
-                              for i in range(MANY)])
-    assert set(replies) == {b"+QUEUED"}
+    send_many(bare, f"DLOCK.ACQUIRE lock {{}} PX 1000 WAIT {A_DAY} VIA {session.name}", b"+QUEUED")
     before = clock.turns
     session.connection.disconnect()
     wait_until(lambda: not Lock(client).queue(1), "all to step aside", timeout=50)
@@ -657,20 +692,17 @@ def test_the_waits_of_a_session_end_in_portions(session, client, clock, bare):
 
 
 def test_the_watches_of_a_session_end_in_portions(session, client, clock, bare):
-    replies = send_all(bare, [f"DLOCK.WATCH lock:{i} {session.name}" for i in range(MANY)])
-    assert set(replies) == {b"+OK"}
+    send_many(bare, f"DLOCK.WATCH lock:{{}} {session.name}", b"+OK")
     assert_in_portions(client, clock, "watches", session.end)
 
 
-def test_holds_are_told_from_a_stream_of_heartbeats_by_nothing(server, session, lock):
-    """A hold costs no command: only the session is heard of."""
-    for i in range(1000):
-        session.hold("me", key=f"lock:{i}")
-    stream = ReplicationStream(server)
-    stream.take()
-    heartbeats = stats(lock.client)["heartbeats"]
-    session.send()
-    assert not session.is_answered()
-    assert stats(lock.client)["heartbeats"] == heartbeats + 1
-    assert stream.take() == []
-    stream.close()
+def test_the_end_of_a_session_with_many_holds_holds_up_no_other(session, other, lock, bare):
+    """Its locks end in portions, and those of others in between."""
+    hold_many(bare, other)
+    session.hold("me", "GRACE", 0)
+    [waiter] = queue_up(session.server, ["waiter"])
+    _, _, left = in_one_turn(lock.client, ("DLOCK.SESSION", other.name, "END"),
+                             ("CLIENT", "KILL", "ID", session.id), ("INFO", "dlock"))
+    assert left["dlock_session_holds"] == MANY + 1
+    assert waiter.answer() > 0
+    assert stats(lock.client)["session_holds"] > 1000

@@ -17,35 +17,18 @@ def changed(holder, key="lock"):
 # -- the present state ----------------------------------------------------------------------------
 
 
-def test_a_watch_begins_with_a_free_lock(session):
-    session.watch()
-    assert session.event() == changed(None)
-
-
-def test_a_watch_begins_with_the_holder(session, lock):
-    lock.acquire("me")
-    session.watch()
-    assert session.event() == changed("me")
-
-
-def test_a_plain_string_is_a_holder(session, client):
-    client.set("lock", "theirs")
-    session.watch()
-    assert session.event() == changed("theirs")
-
-
-def test_a_key_of_another_type_is_no_holder(session, client):
-    client.rpush("lock", "x")
-    session.watch()
-    assert session.event() == changed(None)
-
-
-def test_a_repeated_watch_tells_the_state_once_more(session, lock):
-    lock.acquire("me")
-    for _ in range(3):
-        session.watch()
-        assert session.event() == changed("me")
-    assert stats(lock.client)["watches"] == 1
+@pytest.mark.parametrize("before, holder", [
+    ((), None), (("DLOCK.ACQUIRE", "lock", "me", "PX", 60_000), "me"),
+    (("SET", "lock", "theirs"), "theirs"), (("RPUSH", "lock", "x"), None),
+], ids=["a free lock", "a holder", "a plain string", "another type, which has no holder"])
+def test_a_watch_begins_with(session, other, client, before, holder):
+    """Each session is told, and told once more when it asks again."""
+    if before:
+        client.execute_command(*before)
+    for watcher in session, session, other:
+        watcher.watch()
+        assert watcher.event() == changed(holder)
+    assert stats(client)["watches"] == 2
 
 
 def test_all_sessions_together_have_at_most_so_many_watches(session, other, client):
@@ -61,32 +44,10 @@ def test_all_sessions_together_have_at_most_so_many_watches(session, other, clie
     other.watch("three")
 
 
-def test_a_watch_has_one_event_however_often_the_lock_changes_hands(session, lock):
-    session.watch()
-    let_turn(session.server)
-    for token in "one", "two", "three":
-        lock.acquire(token)
-        let_turn(session.server)
-        assert stats(lock.client)["events_unacknowledged"] == 1
-        lock.release(token)
-        let_turn(session.server)
-    assert session.event() == changed(None)
-
-
-def test_a_second_session_is_told_the_present_state_too(server, session, lock):
-    lock.acquire("me")
-    session.watch()
-    session.event()
-    other = Session(server)
-    other.watch()
-    assert other.event() == changed("me")
-
-
-def test_a_watch_in_the_turn_of_the_change_tells_the_later_state(server, session, lock):
+def test_a_watch_in_the_turn_of_the_change_tells_the_later_state(server, session, other, lock):
     """The second watcher is told what the last look has found, and the look comes later."""
     session.watch()
     session.event()
-    other = Session(server)
     in_one_turn(lock.client, ("DLOCK.ACQUIRE", "lock", "me", "PX", 60_000),
                 ("DLOCK.WATCH", "lock", other.name))
     let_turn(server)
@@ -94,40 +55,56 @@ def test_a_watch_in_the_turn_of_the_change_tells_the_later_state(server, session
     assert session.event() == changed("me")
 
 
+def test_a_second_watcher_is_never_told_that_a_held_lock_is_free(server, session, other, lock):
+    lock.acquire("me")
+    *_, (_, events) = in_one_turn(
+        lock.client, ("DLOCK.WATCH", "lock", session.name), ("DLOCK.WATCH", "lock", other.name),
+        ("DLOCK.SESSION", other.name, "PX", other.timeout_ms))
+    assert events == []
+    let_turn(server)
+    assert other.event() == changed("me")
+
+
 # -- changes --------------------------------------------------------------------------------------
 
 
-CHANGES = [
-    # what is before, what happens, whom the watch names then
-    ((), lambda lock, clock: lock.acquire("me"), "me"),
-    ((), lambda lock, clock: lock.acquire("me", 60_000, "SHARED"), "me"),
-    (("me",), lambda lock, clock: lock.release("me"), None),
-    (("me",), lambda lock, clock: clock.advance(61), None),
-    (("me",), lambda lock, clock: lock.client.delete("lock"), None),
-    (("me",), lambda lock, clock: lock.client.flushall(), None),
-    (("me",), lambda lock, clock: lock.client.pexpire("lock", 0), None),
-    (("me",), lambda lock, clock: lock.client.rename("lock", "else"), None),
-    (("me",), lambda lock, clock: lock.client.swapdb(0, 3), None),
-    (("me",), lambda lock, clock: lock.client.set("lock", "theirs"), "theirs"),
-    (("me",), lambda lock, clock: in_one_turn(
-        lock.client, ("DLOCK.RELEASE", "lock", "me"),
-        ("DLOCK.ACQUIRE", "lock", "you", "PX", 60_000)), "you"),
-    (("me",), lambda lock, clock: in_one_turn(
-        lock.client, ("DLOCK.RELEASE", "lock", "me"),
-        ("DLOCK.ACQUIRE", "lock", "me", "PX", 60_000)), "me"),
-]
+def hand_over(lock, clock):
+    [waiter] = queue_up(clock.server, ["you"])
+    lock.release("me")
+    waiter.answer()
 
 
-@pytest.mark.parametrize("before, change, holder", CHANGES)
+CHANGES = {
+    # what happens: who holds the lock before it, how it is done, whom the watch names then
+    "acquire": (None, lambda lock, clock: lock.acquire("me"), "me"),
+    "acquire shared": (None, lambda lock, clock: lock.acquire("me", 60_000, "SHARED"), "me"),
+    "release": ("me", lambda lock, clock: lock.release("me"), None),
+    "hand-over": ("me", hand_over, "you"),
+    "lease": ("me", lambda lock, clock: clock.advance(61), None),
+    "del": ("me", lambda lock, clock: lock.client.delete("lock"), None),
+    "flushall": ("me", lambda lock, clock: lock.client.flushall(), None),
+    "pexpire": ("me", lambda lock, clock: lock.client.pexpire("lock", 0), None),
+    "rename": ("me", lambda lock, clock: lock.client.rename("lock", "else"), None),
+    "swapdb": ("me", lambda lock, clock: lock.client.swapdb(0, 3), None),
+    "set": ("me", lambda lock, clock: lock.client.set("lock", "theirs"), "theirs"),
+    **{f"release and acquire by {token}": ("me", lambda lock, clock, token=token: in_one_turn(
+        lock.client, ("DLOCK.RELEASE", "lock", "me"),
+        ("DLOCK.ACQUIRE", "lock", token, "PX", 60_000)), token) for token in ("you", "me")},
+}
+
+
+@pytest.mark.parametrize("before, change, holder", CHANGES.values(), ids=CHANGES.keys())
 def test_a_change_of_hands_is_told(server, lock, clock, before, change, holder):
+    """It wakes the parked heartbeat."""
     session = Session(server, 600_000)
-    for token in before:
-        lock.acquire(token)
+    if before is not None:
+        lock.acquire(before)
     session.watch()
     session.event()
+    session.park()
     change(lock, clock)
-    let_turn(server)
-    assert session.event() == changed(holder)
+    assert session.is_answered()
+    assert session.read()[1] == [changed(holder)]
 
 
 @pytest.mark.parametrize("bring", [
@@ -173,16 +150,6 @@ def test_what_is_no_change_of_hands_is_not_told(session, lock, change):
     assert session.has_no_events()
 
 
-def test_a_hand_over_is_told(server, session, lock):
-    lock.acquire("me")
-    [waiter] = queue_up(server, ["you"])
-    session.watch()
-    session.event()
-    lock.release("me")
-    waiter.answer()
-    assert session.event() == changed("you")
-
-
 def test_of_several_holders_the_watch_names_one(session, lock):
     lock.acquire("one", 60_000, "SHARED")
     lock.acquire("two", 60_000, "SHARED")
@@ -194,8 +161,7 @@ def test_of_several_holders_the_watch_names_one(session, lock):
     assert session.event() == changed(left)
 
 
-def test_the_end_of_a_session_is_told_to_those_who_watch(server, session, lock):
-    other = Session(server)
+def test_the_end_of_a_session_is_told_to_those_who_watch(session, other):
     other.hold("me")
     session.watch()
     session.event()
@@ -203,20 +169,13 @@ def test_the_end_of_a_session_is_told_to_those_who_watch(server, session, lock):
     assert session.event() == changed(None)
 
 
-def test_a_change_wakes_the_parked_heartbeat(session, lock):
-    session.watch()
-    session.event()
-    session.park()
-    lock.acquire("me")
-    assert session.is_answered()
-    assert session.read()[1] == [changed("me")]
-
-
 def test_a_watch_has_one_event_with_the_latest_state(session, lock):
     session.watch()
-    session.event()
+    let_turn(session.server)
     for i in range(10):
         lock.acquire(str(i))
+        let_turn(session.server)
+        assert stats(lock.client)["events_unacknowledged"] == 1
         lock.release(str(i))
     lock.acquire("last")
     let_turn(session.server)
@@ -268,13 +227,12 @@ def test_an_unwatch_of_a_lock_that_is_not_watched_is_ok(session):
     assert stats(session.commands)["watches"] == 1
 
 
-def test_the_end_of_a_session_ends_its_watches_only(server, session, lock):
-    other = Session(server)
+def test_the_end_of_a_session_ends_its_watches_only(session, other, lock):
     session.watch()
     other.watch()
     other.event()
     session.end()
-    let_turn(server)
+    let_turn(session.server)
     assert stats(lock.client)["watches"] == 1
     lock.acquire("me")
     assert other.event() == changed("me")
@@ -299,29 +257,23 @@ def test_many_watches_of_one_lock_are_all_told(server, lock):
     assert [session.event() for session in sessions] == [changed("me")] * 20
 
 
-def test_many_watched_locks_are_all_told(session, client):
+def test_many_watched_locks_are_all_told_also_of_a_flush(session, client):
     keys = [f"lock:{i}" for i in range(500)]
+
+    def assert_told(holder):
+        let_turn(session.server)
+        assert sorted(session.events()) == sorted(changed(holder, key) for key in keys)
+
     for key in keys:
         session.watch(key)
-    let_turn(session.server)
-    assert sorted(session.events()) == sorted(changed(None, key) for key in keys)
+    assert_told(None)
     for key in keys:
         Lock(client, key).acquire("me")
-    let_turn(session.server)
-    assert sorted(session.events()) == sorted(changed("me", key) for key in keys)
-
-
-def test_a_flush_marks_all_watched_locks(session, client):
-    keys = [f"lock:{i}" for i in range(100)]
-    for key in keys[:50]:
-        Lock(client, key).acquire("me")
-    for key in keys:
-        session.watch(key)
-    let_turn(session.server)
-    session.events()
+    assert_told("me")
+    session.watch("free")
+    session.event()
     client.flushall()
-    let_turn(session.server)
-    assert sorted(session.events()) == sorted(changed(None, key) for key in keys[:50])
+    assert_told(None)
 
 
 @pytest.mark.parametrize("holder", ["me", None])

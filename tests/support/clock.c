@@ -10,7 +10,7 @@
  *   is_asleep  whether the server sleeps in a command, as DEBUG SLEEP does
  *   stall_ns   how long the server is stopped each time that it has read CLOCK_BOOTTIME
  *
- * A change of lease_ns counts when the event loop sleeps, as if the server had slept so long.
+ * A change of lease_ns counts when the event loop or DEBUG SLEEP sleeps, as if for so long.
  * The kernel knows nothing of it, so the timerfd is set again then. SIGUSR2 wakes the event loop,
  * or ends DEBUG SLEEP, and does nothing else. CLOCK_MONOTONIC goes on as always.
  *
@@ -135,7 +135,11 @@ int nanosleep(const struct timespec *length, struct timespec *left) {
     bool is_main = syscall(SYS_gettid) == getpid();
     if (is_main) shared->is_asleep = 1;
     int result = (int)syscall(SYS_nanosleep, length, left);
-    if (is_main) shared->is_asleep = 0;
+    if (!is_main) return result;
+    int error = errno;
+    shared->is_asleep = 0;
+    let_time_pass();
+    errno = error;
     return result;
 }
 

@@ -120,13 +120,17 @@ def sleep_then(server, seconds, *lines, other=None):
     return replies
 
 
-def in_two_turns(server, first, second):
+def send_in_two_turns(server, bare, first, second):
     """The first command in one turn, the second in the next: between them on the same connection
-    is as much as the server reads in a turn."""
-    bare = Bare(server)
+    is as much as the server reads in a turn. The replies have four lines, if each has one."""
     head, tail = (f"{' '.join(map(str, words))}\r\n".encode() for words in (first, second))
     filler = b"ECHO " + b"x" * (ONE_READ - len(head) - len(b"ECHO \r\n")) + b"\r\n"
     _while_stopped(server, [(bare, head + filler + tail)])
+
+
+def in_two_turns(server, first, second):
+    bare = Bare(server)
+    send_in_two_turns(server, bare, first, second)
     reply, _, _, last = bare.read(4)
     bare.close()
     return reply, last
