@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* connection_state.h - what connection.c, connecting.c and server.c share. No other file includes
- * it. */
+/* connection_state.h - what connection.c, connection_life.c and server.c share. No other file
+ * includes it. */
 #pragma once
 #include "net/connection.h"
 
@@ -34,7 +34,7 @@ typedef struct pipeline {
 
 typedef enum phase { OPENING, CONNECTING, HANDSHAKE, GREETING, READY, BROKEN, CLOSED } phase;
 
-/* Private to connecting.c. */
+/* Private to connection_life.c. */
 typedef struct connecting {
     loop_io lookup_io; /* readable: the look-up has a result */
     lookup *lookup;
@@ -63,10 +63,32 @@ struct connection {
     char cause[CAUSE_SIZE];
 };
 
-/* In connection.c. The socket is connected and the TLS handshake done: begins the greeting. */
-void connection_on_open(connection *conn);
+/* Bytes can go out and come in. */
+static inline bool connection_is_open(const connection *conn) {
+    return conn->phase == GREETING || conn->phase == READY;
+}
+
+/* Broken or closed: nothing is sent or read any more. */
+static inline bool connection_is_over(const connection *conn) {
+    return conn->phase >= BROKEN;
+}
+
+/* -- in connection.c, for connection_life.c */
+
+/* connection_send() of what goes out before all that is queued. The first of all requests. */
+bool connection_send_first(connection *conn, const command commands[], int count, request *request);
+/* The socket is connected and the TLS handshake done: reads and sends from now on. False: the
+ * connection has failed. */
+bool connection_start_io(connection *conn);
 /* False: the connection has failed. */
 bool connection_watch(connection *conn, uint32_t events);
-
-/* In connecting.c: connects, until connection_on_open() is called or the connection fails. */
-void connection_connect(connection *conn);
+/* Sends what may be sent, with the next release of the mutex at the latest. */
+void connection_flush(connection *conn);
+/* Sends all that is queued if the kernel takes it now. */
+void connection_send_last(connection *conn);
+/* No reply follows. is_told: on_done() says so, as conn->failure and conn->cause. */
+void connection_end_requests(connection *conn, bool is_told);
+/* No reply is owed any more. */
+void connection_count_none_owed(connection *conn);
+/* Breaks the connection with the status that the error reply means. */
+void connection_fail_by_error(connection *conn, const reply *error);
