@@ -33,6 +33,7 @@ static struct {
     void (*before)(void), (*after)(void); /* each case */
     const char *name;                     /* of the running case */
     int failures;                         /* in it */
+    size_t row;                           /* of EACH_ROW(), from 1; 0: none */
     int passed, failed;
     uint64_t random;
 } unit;
@@ -46,6 +47,9 @@ static struct {
 #define CHECK_BYTES(actual, actual_size, expected, expected_size)                                  \
     unit_check_bytes(actual, actual_size, expected, expected_size, __FILE__, __LINE__,             \
                      #actual " == " #expected)
+/* A loop over the rows of an array. A failed check says which row it was. */
+#define EACH_ROW(i, rows)                                                                          \
+    for (size_t i = 0; (unit.row = i < sizeof(rows) / sizeof((rows)[0]) ? i + 1 : 0) != 0; i++)
 #define TEST(sentence)                                                                             \
     static void sentence(void);                                                                    \
     static unit_case sentence##_case = {#sentence, sentence, NULL};                                \
@@ -63,7 +67,9 @@ static inline void unit_add(unit_case *added) {
 /* Counts a failure; true while there is room to show it. */
 static inline bool unit_fail(const char *file, int line, const char *expression) {
     if (++unit.failures > UNIT_SHOWN_PER_CASE) return false;
-    printf("%s:%d: %s: %s\n", file, line, unit.name, expression);
+    printf("%s:%d: %s: %s", file, line, unit.name, expression);
+    if (unit.row > 0) printf(" (row %zu)", unit.row);
+    printf("\n");
     return true;
 }
 
@@ -130,6 +136,7 @@ static inline void unit_run(const unit_case *each) {
     unit.name = each->name;
     unit.failures = 0;
     unit.random = 0;
+    unit.row = 0;
     if (unit.before != NULL) unit.before();
     each->run();
     if (unit.after != NULL) unit.after();

@@ -15,12 +15,10 @@ static void begin(void) {
 }
 
 TEST(an_empty_heap_has_no_first_node) {
-    begin();
     CHECK(heap_first(&all) == NULL);
 }
 
 TEST(the_earliest_node_is_the_first) {
-    begin();
     heap_add(&all, &nodes[0], 30);
     heap_add(&all, &nodes[1], 10);
     heap_add(&all, &nodes[2], 20);
@@ -32,7 +30,6 @@ TEST(the_earliest_node_is_the_first) {
 }
 
 TEST(a_node_that_is_in_no_heap_can_be_removed) {
-    begin();
     heap_remove(&all, &nodes[0]);
     heap_add(&all, &nodes[0], 1);
     heap_remove(&all, &nodes[0]);
@@ -41,7 +38,6 @@ TEST(a_node_that_is_in_no_heap_can_be_removed) {
 }
 
 TEST(nodes_can_leave_from_the_middle) {
-    begin();
     for (int i = 0; i < 10; i++)
         heap_add(&all, &nodes[i], i);
     for (int i = 8; i > 0; i--)
@@ -54,7 +50,6 @@ TEST(nodes_can_leave_from_the_middle) {
 }
 
 TEST(nodes_leave_in_order_however_they_came) {
-    begin();
     for (size_t i = 0; i < MANY; i++)
         heap_add(&all, &nodes[i], (int64_t)(unit_random() % 100));
     int64_t last_us = 0;
@@ -77,7 +72,6 @@ static int64_t earliest_us(void) {
 }
 
 TEST(the_first_node_is_the_earliest_after_any_changes) {
-    begin();
     for (int i = 0; i < ROUNDS * MANY; i++) {
         heap_node *any = &nodes[unit_random() % MANY];
         if (heap_has(any))
@@ -91,5 +85,5 @@ TEST(the_first_node_is_the_earliest_after_any_changes) {
 }
 
 int main(void) {
-    return unit_main(NULL, NULL);
+    return unit_main(begin, NULL);
 }

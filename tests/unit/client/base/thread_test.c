@@ -53,9 +53,9 @@ TEST(only_signals_of_a_fault_reach_a_thread) {
     sigset_t blocked;
     CHECK(thread_start(&thread, read_signal_mask, &blocked));
     pthread_join(thread, NULL);
-    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+    EACH_ROW(i, faults)
         CHECK_EQUAL(sigismember(&blocked, faults[i]), 0);
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+    EACH_ROW(i, others)
         CHECK_EQUAL(sigismember(&blocked, others[i]), 1);
 }
 

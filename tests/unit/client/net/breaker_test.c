@@ -18,20 +18,17 @@ static void fail(int times, int64_t now_us) {
 }
 
 TEST(a_server_without_failures_is_tried) {
-    begin();
     CHECK(breaker_allows(&circuit, 0));
     breaker_note(&circuit, true, 1);
     CHECK(breaker_allows(&circuit, 2));
 }
 
 TEST(some_failures_are_tolerated) {
-    begin();
     fail(TOLERATED, 1000);
     CHECK(breaker_allows(&circuit, 1000));
 }
 
 TEST(more_failures_open_the_circuit_for_a_moment) {
-    begin();
     fail(TOLERATED + 1, 1000);
     CHECK(!breaker_allows(&circuit, 1000));
     CHECK(!breaker_allows(&circuit, 1000 + FIRST_US - 1));
@@ -39,7 +36,6 @@ TEST(more_failures_open_the_circuit_for_a_moment) {
 }
 
 TEST(a_success_in_between_starts_the_count_again) {
-    begin();
     fail(TOLERATED, 1000);
     breaker_note(&circuit, true, 1000);
     fail(TOLERATED, 1000);
@@ -47,7 +43,6 @@ TEST(a_success_in_between_starts_the_count_again) {
 }
 
 TEST(after_the_pause_one_caller_may_try) {
-    begin();
     fail(TOLERATED + 1, 0);
     CHECK(breaker_allows(&circuit, FIRST_US));
     CHECK(!breaker_allows(&circuit, FIRST_US));
@@ -55,7 +50,6 @@ TEST(after_the_pause_one_caller_may_try) {
 }
 
 TEST(a_trial_that_succeeds_closes_the_circuit) {
-    begin();
     fail(TOLERATED + 1, 0);
     CHECK(breaker_allows(&circuit, FIRST_US));
     breaker_note(&circuit, true, FIRST_US);
@@ -64,7 +58,6 @@ TEST(a_trial_that_succeeds_closes_the_circuit) {
 }
 
 TEST(a_trial_that_fails_makes_the_pause_longer_up_to_a_bound) {
-    begin();
     fail(TOLERATED + 1, 0);
     int64_t now_us = FIRST_US, pause_us = FIRST_US;
     for (int i = 0; i < 10; i++) {
@@ -78,18 +71,16 @@ TEST(a_trial_that_fails_makes_the_pause_longer_up_to_a_bound) {
 }
 
 TEST(a_trial_without_a_result_does_not_block_the_circuit) {
-    begin();
     fail(TOLERATED + 1, 0);
     CHECK(breaker_allows(&circuit, FIRST_US));
     CHECK(breaker_allows(&circuit, FIRST_US + 2 * FIRST_US));
 }
 
 TEST(many_failures_at_once_count_once) {
-    begin();
     fail(1000, 0);
     CHECK(breaker_allows(&circuit, FIRST_US));
 }
 
 int main(void) {
-    return unit_main(NULL, NULL);
+    return unit_main(begin, NULL);
 }

@@ -161,7 +161,7 @@ TEST(the_greeting_is_what_the_url_asks_for) {
         {"", "", 0, true, "ROLE"},
         {"ann", "secret", 7, true, "AUTH ann secret; SELECT 7; ROLE"},
     };
-    for (size_t i = 0; i < sizeof(logins) / sizeof(logins[0]); i++) {
+    EACH_ROW(i, logins) {
         unit_restart();
         set_login(logins[i].user, logins[i].password, logins[i].db, logins[i].must_be_master);
         connect_peer();
@@ -219,7 +219,7 @@ TEST(a_greeting_that_fails_is_told_to_every_request) {
         {"+OK\r\n+OK\r\n*2\r\n$5\r\nslave\r\n:0\r\n", "broken, a unreachable, b unreachable",
          "not the master"},
     };
-    for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
+    EACH_ROW(i, failures) {
         unit_restart();
         set_login("", "secret", 7, true);
         send_gets(open_connection(), 2);
@@ -286,7 +286,7 @@ static connection *open_with_proof(record *record) {
 
 TEST(without_a_login_the_reply_to_a_ping_is_the_proof) {
     const char *const replies[] = {"+PONG\r\n", "-NOPERM no permission to run PING\r\n", ":1\r\n"};
-    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+    EACH_ROW(i, replies) {
         unit_restart();
         connection *conn = open_with_proof(&a);
         CHECK_TEXT(link_at(0)->heard, "PING");

@@ -209,7 +209,7 @@ TEST(every_beginning_of_a_reply_is_incomplete) {
         "$12\r\nhello\r\nworld\r\n",
         "*3\r\n:1\r\n*2\r\n$1\r\na\r\n*0\r\n+x\r\n",
     };
-    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+    EACH_ROW(i, replies) {
         size_t size = strlen(replies[i]);
         for (size_t length = 0; length < size; length++)
             CHECK_EQUAL(read_bytes(replies[i], length), RESP_INCOMPLETE);
@@ -309,7 +309,7 @@ TEST(nonsense_is_malformed) {
         "*1\r\nx",
         "*2\r\n:1\r\n*-5\r\n",
     };
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    EACH_ROW(i, bad) {
         resp_result result = read_text(bad[i]);
         if (result != RESP_MALFORMED) printf("    \"%.20s\": %d\n", bad[i], (int)result);
         CHECK_EQUAL(result, RESP_MALFORMED);

@@ -28,18 +28,15 @@ static void check_pause(int64_t pause_us) {
 }
 
 TEST(the_first_wait_spins) {
-    begin();
     CHECK(spin_is_wanted(&the_spin, now_us));
 }
 
 TEST(a_spin_for_nothing_is_followed_by_a_pause) {
-    begin();
     spin_for(SPIN_US, false);
     check_pause(SPIN_PAUSE_MIN_US);
 }
 
 TEST(spinning_goes_on_while_two_of_three_pay_off) {
-    begin();
     spin_for(10, true);
     for (int i = 0; i < 1000; i++) {
         spin_for(10, true);
@@ -49,7 +46,6 @@ TEST(spinning_goes_on_while_two_of_three_pay_off) {
 }
 
 TEST(spinning_ends_while_half_pay_off) {
-    begin();
     for (int i = 0; i < 1000; i++)
         spin_for(10, true);
     int spins = 0;
@@ -60,7 +56,6 @@ TEST(spinning_ends_while_half_pay_off) {
 }
 
 TEST(a_long_spin_is_followed_by_a_pause_even_with_an_event) {
-    begin();
     for (int i = 0; i < 100; i++)
         spin_for(10, true);
     spin_for(SPIN_LONG_US + 1, true);
@@ -68,7 +63,6 @@ TEST(a_long_spin_is_followed_by_a_pause_even_with_an_event) {
 }
 
 TEST(after_the_pause_a_success_is_enough_to_go_on) {
-    begin();
     spin_for(SPIN_US, false);
     now_us += SPIN_PAUSE_MIN_US;
     spin_for(10, true);
@@ -76,7 +70,6 @@ TEST(after_the_pause_a_success_is_enough_to_go_on) {
 }
 
 TEST(pauses_grow_until_spinning_pays_off_for_a_while) {
-    begin();
     for (int64_t pause_us = SPIN_PAUSE_MIN_US; pause_us < SPIN_PAUSE_MAX_US; pause_us *= 2) {
         spin_for(10, true);
         spin_for(SPIN_US, false);
@@ -95,5 +88,5 @@ TEST(pauses_grow_until_spinning_pays_off_for_a_while) {
 }
 
 int main(void) {
-    return unit_main(NULL, NULL);
+    return unit_main(begin, NULL);
 }

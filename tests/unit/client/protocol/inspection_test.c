@@ -95,7 +95,7 @@ TEST(replies_without_sense_are_refused) {
         "*4 +waiters +x +holders *1 *2 +token $1 t",
         "*3 +holders *1 *2 +token $1 t +ttl",
     };
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    EACH_ROW(i, bad) {
         bool is_read = read_nodes(bad[i]);
         if (is_read) printf("    \"%s\"\n", bad[i]);
         CHECK(!is_read);
@@ -124,9 +124,9 @@ TEST(queues_without_sense_are_refused) {
         ":1", "*0", "*8 +token :1 +waited :5 +left :7 +client :9",
         "*6 +token $1 t +waited :5 +left :7", "*8 +token $1 t +waited $1 5 +left :7 +client :9"};
     dlock_waiting waiting = {0};
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+    EACH_ROW(i, bad)
         CHECK(waiters_queue(parse_nodes(bad[i])) == NULL);
-    for (size_t i = 0; i < sizeof(bad_elements) / sizeof(bad_elements[0]); i++)
+    EACH_ROW(i, bad_elements)
         CHECK(!waiting_read(&waiting, parse_nodes(bad_elements[i])));
 }
 

@@ -16,68 +16,49 @@ static void check_words(const command *command, const char *expected) {
     CHECK_TEXT(text, expected);
 }
 
-static void check_command(const lock_words *words, const char *expected) {
-    command made = {0};
-    lock_command(&made, words);
-    check_words(&made, expected);
-}
+#define ACQUIRE .operation = DLOCK_ACQUIRING, .name = "n", .token = "t", .lease_ms = 5000
+#define SHARED  ACQUIRE, .mode = DLOCK_SHARED
+#define VIA     ACQUIRE, .wait_ms = 100, .via = "id"
+#define EXTEND  .operation = DLOCK_EXTENDING, .name = "n", .token = "t", .lease_ms = UINT32_MAX
+#define RELEASE .operation = DLOCK_RELEASING, .name = "n", .token = "t"
 
-TEST(an_acquire_has_the_words_that_are_wanted) {
-    lock_words words = {.operation = DLOCK_ACQUIRING, .name = "n", .token = "t", .lease_ms = 5000};
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000");
-    words.wait_ms = 100;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100");
-    words.fence = UINT64_MAX;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 FENCE 18446744073709551615");
-    words.mode = DLOCK_SHARED;
-    words.max_holders = 7;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SHARED MAX 7 "
-                          "FENCE 18446744073709551615");
-    words.fences = 10000;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 SHARED MAX 7 "
-                          "FENCE 18446744073709551615 FENCES 10000");
-}
-
-TEST(an_acquire_names_the_session_and_how_the_lock_is_tied_to_it) {
-    lock_words words = {
-        .operation = DLOCK_ACQUIRING, .name = "n", .token = "t", .lease_ms = 5000, .via = "id"};
-    words.wait_ms = 100;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 VIA id");
-    words.is_tied = true;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 VIA id SESSION");
-    words.has_grace = true;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 VIA id SESSION GRACE 0");
-    words.is_endless = true;
-    check_command(&words, "DLOCK.ACQUIRE n t WAIT 100 VIA id SESSION GRACE 0");
-    words.operation = DLOCK_RELEASING;
-    check_command(&words, "DLOCK.RELEASE n t");
-}
-
-TEST(an_acquire_with_all_words_has_room) {
-    lock_words words = {.operation = DLOCK_ACQUIRING,
-                        .name = "n",
-                        .token = "t",
-                        .lease_ms = UINT32_MAX,
-                        .wait_ms = UINT32_MAX,
-                        .via = "id",
-                        .is_tied = true,
-                        .has_grace = true,
-                        .mode = DLOCK_SHARED,
-                        .max_holders = UINT32_MAX,
-                        .fence = UINT64_MAX};
-    check_command(&words, "DLOCK.ACQUIRE n t PX 4294967295 WAIT 4294967295 VIA id SESSION GRACE 0 "
-                          "SHARED MAX 4294967295 FENCE 18446744073709551615");
+TEST(a_command_has_the_words_that_are_wanted) {
+    const struct {
+        lock_words words;
+        const char *expected;
+    } rows[] = {
+        {{ACQUIRE}, "DLOCK.ACQUIRE n t PX 5000"},
+        {{ACQUIRE, .wait_ms = 100}, "DLOCK.ACQUIRE n t PX 5000 WAIT 100"},
+        {{ACQUIRE, .fence = UINT64_MAX}, "DLOCK.ACQUIRE n t PX 5000 FENCE 18446744073709551615"},
+        {{SHARED}, "DLOCK.ACQUIRE n t PX 5000 SHARED"},
+        {{SHARED, .max_holders = 7}, "DLOCK.ACQUIRE n t PX 5000 SHARED MAX 7"},
+        {{ACQUIRE, .fence = 6, .fences = 10000}, "DLOCK.ACQUIRE n t PX 5000 FENCE 6 FENCES 10000"},
+        {{VIA}, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 VIA id"},
+        {{VIA, .is_tied = true}, "DLOCK.ACQUIRE n t PX 5000 WAIT 100 VIA id SESSION"},
+        {{VIA, .is_tied = true, .has_grace = true, .is_endless = true},
+         "DLOCK.ACQUIRE n t WAIT 100 VIA id SESSION GRACE 0"},
+        {{VIA, .is_tied = true, .has_grace = true, .mode = DLOCK_SHARED, .max_holders = UINT32_MAX,
+          .fence = UINT64_MAX, .fences = UINT32_MAX}, /* all words have room */
+         "DLOCK.ACQUIRE n t PX 5000 WAIT 100 VIA id SESSION GRACE 0 SHARED MAX 4294967295 "
+         "FENCE 18446744073709551615 FENCES 4294967295"},
+        /* Only an acquire names the mode and the session. */
+        {{EXTEND}, "DLOCK.EXTEND n t PX 4294967295"},
+        {{EXTEND, .mode = DLOCK_SHARED, .max_holders = 7}, "DLOCK.EXTEND n t PX 4294967295"},
+        {{RELEASE}, "DLOCK.RELEASE n t"},
+        {{RELEASE, .mode = DLOCK_SHARED, .max_holders = 7, .via = "id", .is_tied = true,
+          .has_grace = true, .is_endless = true},
+         "DLOCK.RELEASE n t"},
+    };
+    EACH_ROW(i, rows) {
+        command made = {0};
+        lock_command(&made, &rows[i].words);
+        check_words(&made, rows[i].expected);
+    }
 }
 
 TEST(several_names_are_counted_and_stand_before_the_token) {
-    lock_words words = {.operation = DLOCK_ACQUIRING,
-                        .name = "n\0other\0third",
-                        .name_count = 3,
-                        .token = "t",
-                        .lease_ms = 5000,
-                        .wait_ms = 7,
-                        .via = "id",
-                        .mode = DLOCK_SHARED};
+    lock_words words = {SHARED, .name_count = 3, .wait_ms = 7, .via = "id"};
+    words.name = "n\0other\0third";
     command acquire = {0}, release = {0};
     bytes sent = {0};
     lock_command(&acquire, &words);
@@ -94,56 +75,26 @@ TEST(several_names_are_counted_and_stand_before_the_token) {
     free(sent.data);
 }
 
-TEST(a_heartbeat_acknowledges_the_events_that_were_seen) {
-    command first = {0}, later = {0}, end = {0};
-    session_command(&first, "id", 30000, 0);
-    check_words(&first, "DLOCK.SESSION id PX 30000");
-    session_command(&later, "id", 30000, 17);
-    check_words(&later, "DLOCK.SESSION id PX 30000 ACK 17");
-    session_end_command(&end, "id");
-    check_words(&end, "DLOCK.SESSION id END");
-}
-
-TEST(a_lock_is_watched_by_a_session) {
-    command watch = {0}, unwatch = {0};
-    watch_command(&watch, "n", "id", true);
-    check_words(&watch, "DLOCK.WATCH n id");
-    watch_command(&unwatch, "n", "id", false);
-    check_words(&unwatch, "DLOCK.UNWATCH n id");
-}
-
-TEST(only_an_acquire_names_the_mode) {
-    lock_words words = {.operation = DLOCK_ACQUIRING,
-                        .name = "n",
-                        .token = "t",
-                        .lease_ms = 5000,
-                        .mode = DLOCK_SHARED};
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 SHARED");
-    words.max_holders = 2147483647;
-    check_command(&words, "DLOCK.ACQUIRE n t PX 5000 SHARED MAX 2147483647");
-    words.operation = DLOCK_EXTENDING;
-    check_command(&words, "DLOCK.EXTEND n t PX 5000");
-    words.operation = DLOCK_RELEASING;
-    check_command(&words, "DLOCK.RELEASE n t");
-}
-
 TEST(the_other_commands_are_short) {
-    command inspect = {0};
-    lock_words words = {
-        .operation = DLOCK_EXTENDING, .name = "n", .token = "t", .lease_ms = UINT32_MAX};
-    check_command(&words, "DLOCK.EXTEND n t PX 4294967295");
-    words.operation = DLOCK_RELEASING;
-    check_command(&words, "DLOCK.RELEASE n t");
-    inspect_command(&inspect, "name and more", 4);
-    check_words(&inspect, "DLOCK.INFO name");
-}
-
-TEST(waiting_for_replicas_always_ends) {
-    command made = {0}, endless = {0};
-    replicas_command(&made, 2, 500);
-    check_words(&made, "WAIT 2 500");
-    replicas_command(&endless, 1, 0);
-    check_words(&endless, "WAIT 1 1");
+    command made[8] = {{0}};
+    session_command(&made[0], "id", 30000, 0);
+    session_command(&made[1], "id", 30000, 17);
+    session_end_command(&made[2], "id");
+    watch_command(&made[3], "n", "id", true);
+    watch_command(&made[4], "n", "id", false);
+    inspect_command(&made[5], "name and more", 4);
+    replicas_command(&made[6], 2, 500);
+    replicas_command(&made[7], 1, 0); /* 0 would be for ever */
+    static const char *const expected[] = {"DLOCK.SESSION id PX 30000",
+                                           "DLOCK.SESSION id PX 30000 ACK 17",
+                                           "DLOCK.SESSION id END",
+                                           "DLOCK.WATCH n id",
+                                           "DLOCK.UNWATCH n id",
+                                           "DLOCK.INFO name",
+                                           "WAIT 2 500",
+                                           "WAIT 1 1"};
+    EACH_ROW(i, expected)
+        check_words(&made[i], expected[i]);
 }
 
 /* -- replies */
@@ -153,12 +104,16 @@ static const reply *parse_anew(const char *bytes) {
     return parse(bytes);
 }
 
-static void read_acquire(const char *bytes) {
-    read_acquire_reply(&got, parse_anew(bytes));
-}
+typedef enum reader_kind { ACQUIRED, HELD, TWO_REPLICAS } reader_kind;
 
-static void read_holder(const char *bytes) {
-    read_holder_reply(&got, parse_anew(bytes));
+static void read_as(reader_kind kind, const char *bytes) {
+    const reply *reply = parse_anew(bytes);
+    if (kind == ACQUIRED)
+        read_acquire_reply(&got, reply);
+    else if (kind == HELD)
+        read_holder_reply(&got, reply);
+    else
+        read_replicas_reply(&got, reply, 2);
 }
 
 static void check_verdict(dlock_status status, bool is_transient, const char *cause) {
@@ -167,80 +122,71 @@ static void check_verdict(dlock_status status, bool is_transient, const char *ca
     CHECK_TEXT(got.cause, cause);
 }
 
-TEST(a_fence_is_a_grant) {
-    read_acquire(":42\r\n");
-    check_verdict(DLOCK_OK, false, "");
-    CHECK_EQUAL(got.fence, 42);
-    CHECK(!got.is_fence_refused);
+static const char busy[] = "another holds it";
+static const char nonsense[] = "the server sent a reply that makes no sense";
+
+TEST(a_reply_is_a_verdict) {
+    static const struct {
+        reader_kind kind;
+        const char *bytes;
+        dlock_status status;
+        const char *cause;
+    } rows[] = {
+        {ACQUIRED, ":42\r\n", DLOCK_OK, ""},
+        {ACQUIRED, "*-1\r\n", DLOCK_BUSY, busy},
+        {ACQUIRED, "$-1\r\n", DLOCK_BUSY, busy},
+        {ACQUIRED, "+QUEUED\r\n", DLOCK_BUSY, busy},
+        {ACQUIRED, ":0\r\n", DLOCK_PROTOCOL, nonsense},
+        {HELD, ":1\r\n", DLOCK_OK, ""},
+        {HELD, ":0\r\n", DLOCK_LOST, "the server says that the token does not hold it"},
+        {HELD, "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", DLOCK_LOST,
+         "the key has been overwritten, and is no lock any more"},
+        {HELD, "-NOPERM no\r\n", DLOCK_REFUSED, "NOPERM no"},
+        {HELD, ":2\r\n", DLOCK_PROTOCOL, nonsense},
+        {HELD, "$-1\r\n", DLOCK_PROTOCOL, nonsense},
+        {TWO_REPLICAS, ":2\r\n", DLOCK_OK, ""},
+        {TWO_REPLICAS, ":1\r\n", DLOCK_NO_REPLICAS,
+         "too few replicas have acknowledged it in time"},
+        {TWO_REPLICAS, ":-1\r\n", DLOCK_PROTOCOL, nonsense},
+        {TWO_REPLICAS, "-ERR unknown command 'WAIT'\r\n", DLOCK_PROTOCOL,
+         "ERR unknown command 'WAIT'"},
+    };
+    EACH_ROW(i, rows) {
+        read_as(rows[i].kind, rows[i].bytes);
+        check_verdict(rows[i].status, false, rows[i].cause);
+        CHECK_EQUAL(got.fence, i == 0 ? 42 : 0);
+        CHECK(got.is_queued == (strcmp(rows[i].bytes, "+QUEUED\r\n") == 0));
+        CHECK(!got.is_fence_refused && !got.is_no_session);
+    }
 }
 
-TEST(a_null_means_that_another_holds_the_lock) {
-    read_acquire("*-1\r\n");
-    check_verdict(DLOCK_BUSY, false, "another holds it");
-    read_acquire("$-1\r\n");
-    CHECK_EQUAL(got.status, DLOCK_BUSY);
-    CHECK_EQUAL(got.fence, 0);
+TEST(other_replies_make_no_sense) {
+    static const char *const replies[] = {"+OK\r\n", "$1\r\n1\r\n", ":-1\r\n", "*1\r\n:1\r\n",
+                                          "*0\r\n"};
+    EACH_ROW(i, replies)
+        for (reader_kind kind = ACQUIRED; kind <= HELD; kind++) {
+            read_as(kind, replies[i]);
+            check_verdict(DLOCK_PROTOCOL, false, nonsense);
+        }
 }
 
-TEST(a_token_that_waits_is_busy_and_queued) {
-    read_acquire("$-1\r\n");
-    CHECK(!got.is_queued);
-    read_acquire("+QUEUED\r\n");
-    check_verdict(DLOCK_BUSY, false, "another holds it");
-    CHECK(got.is_queued);
-    CHECK_EQUAL(got.fence, 0);
-}
-
-TEST(a_session_that_the_server_does_not_know_is_noticed) {
-    read_acquire("-NOSESSION no such session\r\n");
+TEST(errors_that_call_for_something_else_are_noticed) {
+    read_as(ACQUIRED, "-NOSESSION no such session\r\n");
     CHECK(got.is_no_session);
-    read_acquire("-ERR NOSESSION\r\n");
+    read_as(ACQUIRED, "-ERR NOSESSION\r\n");
     CHECK(!got.is_no_session);
-}
-
-TEST(one_and_zero_tell_whether_the_token_holds_the_lock) {
-    read_holder(":1\r\n");
-    check_verdict(DLOCK_OK, false, "");
-    read_holder(":0\r\n");
-    check_verdict(DLOCK_LOST, false, "the server says that the token does not hold it");
-}
-
-TEST(a_key_of_another_type_is_held_by_nobody) {
-    read_holder("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n");
-    check_verdict(DLOCK_LOST, false, "the key has been overwritten, and is no lock any more");
-}
-
-TEST(enough_replicas_are_needed) {
-    read_replicas_reply(&got, parse_anew(":2\r\n"), 2);
-    check_verdict(DLOCK_OK, false, "");
-    read_replicas_reply(&got, parse_anew(":1\r\n"), 2);
-    check_verdict(DLOCK_NO_REPLICAS, false, "too few replicas have acknowledged it in time");
-    read_replicas_reply(&got, parse_anew(":-1\r\n"), 0);
-    CHECK_EQUAL(got.status, DLOCK_PROTOCOL);
-    read_replicas_reply(&got, parse_anew("-ERR unknown command 'WAIT'\r\n"), 1);
-    CHECK_EQUAL(got.status, DLOCK_PROTOCOL);
-}
-
-TEST(an_error_is_the_cause) {
-    read_acquire("-LOADING Redis is loading the dataset in memory\r\n");
+    read_as(ACQUIRED, "-ERR FENCE must not be more than 5 minutes ahead of the server's clock\r\n");
+    CHECK(got.is_fence_refused && got.status == DLOCK_REFUSED);
+    read_as(ACQUIRED, "-LOADING Redis is loading the dataset in memory\r\n");
     check_verdict(DLOCK_REFUSED, true, "LOADING Redis is loading the dataset in memory");
-    read_holder("-NOPERM no\r\n");
-    check_verdict(DLOCK_REFUSED, false, "NOPERM no");
-    CHECK(!got.is_fence_refused);
-}
-
-TEST(a_fence_far_ahead_is_refused) {
-    read_acquire("-ERR FENCE must not be more than 5 minutes ahead of the server's clock\r\n");
-    CHECK_EQUAL(got.status, DLOCK_REFUSED);
-    CHECK(got.is_fence_refused);
 }
 
 TEST(redirects_are_noticed_and_kept_as_sent) {
     redirect redirect;
-    read_acquire("-MOVED 3999 127.0.0.1:6381\r\n");
+    read_as(ACQUIRED, "-MOVED 3999 127.0.0.1:6381\r\n");
     CHECK(redirect_read(&redirect, got.cause) && !redirect.is_ask);
     CHECK(strcmp(got.cause, "MOVED 3999 127.0.0.1:6381") == 0);
-    read_holder("-ASK 3999 127.0.0.1:6381\r\n");
+    read_as(HELD, "-ASK 3999 127.0.0.1:6381\r\n");
     CHECK(redirect_read(&redirect, got.cause) && redirect.is_ask);
 }
 
@@ -249,27 +195,9 @@ TEST(a_long_error_is_cut) {
     memset(bytes, 'x', sizeof(bytes));
     memcpy(bytes, "-OOM ", 5);
     memcpy(bytes + sizeof(bytes) - 3, "\r\n", 3);
-    read_holder(bytes);
+    read_as(HELD, bytes);
     CHECK_EQUAL(got.status, DLOCK_REFUSED);
     CHECK_EQUAL(strlen(got.cause), DLOCK_CAUSE_SIZE - 1);
-}
-
-TEST(other_replies_make_no_sense) {
-    static const char *const replies[] = {"+OK\r\n", "$1\r\n1\r\n", ":-1\r\n", "*1\r\n:1\r\n",
-                                          "*0\r\n"};
-    const char *cause = "the server sent a reply that makes no sense";
-    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
-        read_acquire(replies[i]);
-        check_verdict(DLOCK_PROTOCOL, false, cause);
-        read_holder(replies[i]);
-        check_verdict(DLOCK_PROTOCOL, false, cause);
-    }
-    read_acquire(":0\r\n");
-    check_verdict(DLOCK_PROTOCOL, false, cause);
-    read_holder(":2\r\n");
-    check_verdict(DLOCK_PROTOCOL, false, cause);
-    read_holder("$-1\r\n");
-    check_verdict(DLOCK_PROTOCOL, false, cause);
 }
 
 /* -- sessions */
@@ -279,13 +207,6 @@ static session_event event;
 static bool read_event(const char *bytes) {
     memset(&event, 0xff, sizeof(event));
     return session_event_read(&event, parse(bytes));
-}
-
-static void check_event(session_event_kind kind, int64_t number, const char *token) {
-    CHECK_EQUAL(event.kind, kind);
-    CHECK_EQUAL(event.number, number);
-    CHECK_BYTES(event.name, event.name_length, "name", 4);
-    CHECK_BYTES(event.token == NULL ? "" : event.token, event.token_length, token, strlen(token));
 }
 
 TEST(a_session_replies_with_its_number_and_events) {
@@ -309,56 +230,59 @@ TEST(other_replies_to_a_session_make_no_sense) {
                                           "*2\r\n+5\r\n*0\r\n"};
     const reply *events;
     int64_t born;
-    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++)
+    EACH_ROW(i, replies)
         CHECK(!read_session_reply(parse(replies[i]), &born, &events));
 }
 
 #define NAMED "$4\r\nname\r\n"
 
-TEST(an_event_tells_of_a_grant) {
-    CHECK(read_event("*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n:42\r\n:7\r\n"));
-    check_event(EVENT_GRANTED, 3, "t");
-    CHECK_EQUAL(event.fence, 42);
-    CHECK_EQUAL(event.age_ms, 7);
+TEST(an_event_has_a_kind_a_number_a_name_and_maybe_a_token) {
+    static const struct {
+        const char *bytes;
+        session_event_kind kind;
+        const char *token;
+    } rows[] = {
+        {"*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n:42\r\n:7\r\n", EVENT_GRANTED, "t"},
+        {"*5\r\n:3\r\n+ended\r\n" NAMED "$1\r\nt\r\n$7\r\ntimeout\r\n", EVENT_ENDED, "t"},
+        {"*5\r\n:3\r\n+lost\r\n" NAMED "$1\r\nt\r\n$7\r\ndeleted\r\n", EVENT_LOST, "t"},
+        {"*5\r\n:3\r\n+lost\r\n" NAMED "$0\r\n\r\n$7\r\nflushed\r\n", EVENT_LOST, ""},
+        {"*4\r\n:3\r\n+changed\r\n" NAMED "$1\r\nt\r\n", EVENT_CHANGED, "t"},
+        {"*4\r\n:3\r\n+changed\r\n" NAMED "$0\r\n\r\n", EVENT_CHANGED, ""},
+        {"*4\r\n:3\r\n+changed\r\n" NAMED "$-1\r\n", EVENT_CHANGED, ""},
+        {"*5\r\n:3\r\n+ended\r\n" NAMED "$0\r\n\r\n$5\r\nmoved\r\n", EVENT_WATCH_ENDED, ""},
+    };
+    EACH_ROW(i, rows) {
+        const char *token = rows[i].token;
+        CHECK(read_event(rows[i].bytes));
+        CHECK_EQUAL(event.kind, rows[i].kind);
+        CHECK_EQUAL(event.number, 3);
+        CHECK_BYTES(event.name, event.name_length, "name", 4);
+        CHECK_BYTES(event.token == NULL ? "" : event.token, event.token_length, token,
+                    strlen(token));
+        if (event.kind == EVENT_GRANTED) CHECK(event.fence == 42 && event.age_ms == 7);
+        if (i == 2) CHECK(reply_is_text(event.why, "deleted"));
+    }
 }
 
-TEST(an_event_tells_of_a_wait_that_ended) {
-    CHECK(read_event("*5\r\n:3\r\n+ended\r\n" NAMED "$1\r\nt\r\n$7\r\ntimeout\r\n"));
-    check_event(EVENT_ENDED, 3, "t");
-    memset(&got, 0xff, sizeof(got));
-    read_ended_event(&got, &event);
-    check_verdict(DLOCK_BUSY, false, "another holds it");
-    CHECK(read_event("*5\r\n:4\r\n+ended\r\n" NAMED "$1\r\nt\r\n$8\r\nreleased\r\n"));
-    read_ended_event(&got, &event);
-    CHECK_EQUAL(got.status, DLOCK_BUSY);
-    CHECK(read_event("*5\r\n:5\r\n+ended\r\n" NAMED "$1\r\nt\r\n$9\r\nNOPERM no\r\n"));
-    read_ended_event(&got, &event);
-    check_verdict(DLOCK_REFUSED, false, "NOPERM no");
-    CHECK(read_event("*5\r\n:5\r\n+ended\r\n" NAMED "$1\r\nt\r\n$11\r\nREADONLY no\r\n"));
-    read_ended_event(&got, &event);
-    check_verdict(DLOCK_REFUSED, true, "READONLY no");
-}
-
-TEST(an_event_tells_of_a_loss) {
-    CHECK(read_event("*5\r\n:3\r\n+lost\r\n" NAMED "$1\r\nt\r\n$7\r\ndeleted\r\n"));
-    check_event(EVENT_LOST, 3, "t");
-    CHECK(reply_is_text(event.why, "deleted"));
-    CHECK(read_event("*5\r\n:3\r\n+lost\r\n" NAMED "$0\r\n\r\n$7\r\nflushed\r\n"));
-    check_event(EVENT_LOST, 3, "");
-}
-
-TEST(an_event_tells_of_a_change) {
-    CHECK(read_event("*4\r\n:3\r\n+changed\r\n" NAMED "$1\r\nt\r\n"));
-    check_event(EVENT_CHANGED, 3, "t");
-    CHECK(read_event("*4\r\n:3\r\n+changed\r\n" NAMED "$0\r\n\r\n"));
-    check_event(EVENT_CHANGED, 3, "");
-    CHECK(read_event("*4\r\n:3\r\n+changed\r\n" NAMED "$-1\r\n"));
-    check_event(EVENT_CHANGED, 3, "");
-}
-
-TEST(an_event_tells_of_a_watch_that_ended) {
-    CHECK(read_event("*5\r\n:3\r\n+ended\r\n" NAMED "$0\r\n\r\n$5\r\nmoved\r\n"));
-    check_event(EVENT_WATCH_ENDED, 3, "");
+TEST(the_end_of_a_wait_has_a_reason) {
+    static const struct {
+        const char *bytes;
+        dlock_status status;
+        bool is_transient;
+        const char *cause;
+    } rows[] = {
+        {"$7\r\ntimeout\r\n", DLOCK_BUSY, false, busy},
+        {"$8\r\nreleased\r\n", DLOCK_BUSY, false, busy},
+        {"$9\r\nNOPERM no\r\n", DLOCK_REFUSED, false, "NOPERM no"},
+        {"$11\r\nREADONLY no\r\n", DLOCK_REFUSED, true, "READONLY no"},
+    };
+    EACH_ROW(i, rows) {
+        char bytes[100] = "*5\r\n:3\r\n+ended\r\n" NAMED "$1\r\nt\r\n";
+        CHECK(read_event(strcat(bytes, rows[i].bytes)));
+        memset(&got, 0xff, sizeof(got));
+        read_ended_event(&got, &event);
+        check_verdict(rows[i].status, rows[i].is_transient, rows[i].cause);
+    }
 }
 
 TEST(other_events_make_no_sense) {
@@ -379,7 +303,7 @@ TEST(other_events_make_no_sense) {
         "*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n:42\r\n:9223372036854775807\r\n",
         "*6\r\n:3\r\n+granted\r\n" NAMED "$1\r\nt\r\n+42\r\n:7\r\n",
         "*6\r\n:3\r\n+granted\r\n" NAMED "$-1\r\n:42\r\n:7\r\n"};
-    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+    EACH_ROW(i, events)
         CHECK(!read_event(events[i]));
 }
 

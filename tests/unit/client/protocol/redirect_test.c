@@ -45,7 +45,7 @@ static unsigned slow_slot(const char *key) {
 
 TEST(braces_with_nothing_between_or_that_do_not_close_are_letters) {
     const char *keys[] = {"foo{}{bar}", "{}", "{", "}", "foo{bar", "foo}bar", "a{}b{c}d"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+    EACH_ROW(i, keys)
         CHECK_EQUAL(slot(keys[i]), slow_slot(keys[i]));
 }
 
@@ -106,7 +106,7 @@ TEST(other_errors_and_nonsense_are_no_redirect) {
                             "MOVED 99999999999999999999 a:1",
                             "MOVED 1 a:99999999999999999999",
                             long_host};
-    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+    EACH_ROW(i, errors) {
         redirect got;
         bool is_redirect = redirect_read(&got, errors[i]);
         if (is_redirect) printf("    \"%.80s\"\n", errors[i]);
