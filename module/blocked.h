@@ -4,7 +4,7 @@
  *
  * The rule: a grant counts as told when the reply is in the output buffer of a connection, and the
  * connection survives the current turn of the event loop. A grant that was certainly not told is
- * abandoned (sessions_abandon()). Main thread only. */
+ * abandoned (ties_abandon()). Main thread only. */
 #ifndef DLOCK_BLOCKED_H
 #define DLOCK_BLOCKED_H
 

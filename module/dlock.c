@@ -5,9 +5,11 @@
  *   transition.c   the only place where a lock changes hands; transition_all.c: several in one step
  *   work.c         work without a command: ends of leases, sessions and waits
  *   queues.c       the waiters of each lock              blocked.c      the clients of the waiters
- *   session.h, sessions.c  sessions and their holds      mailbox.c      their events
+ *   session.h, sessions.c  sessions                      mailbox.c      their events
+ *   ties.c         the holds of sessions
  *   session_waits.c  the waits of sessions               watches.c, losses.c  what they are told
- *   session_commands.c  the commands of sessions         caller.c       the client of a command
+ *   session_commands.c  the commands of sessions         info_command.c  DLOCK.INFO
+ *   caller.c       the client of a command
  *   strays.c       locks that were renamed
  *   leases.c       the end of each lease                 lease_index.c  index of leases (pure)
  *   lock_store.c   a lock as a key                       lock_value.c   a lock as a value

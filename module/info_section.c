@@ -10,6 +10,7 @@
 #include "session_waits.h"
 #include "sessions.h"
 #include "stats.h"
+#include "ties.h"
 #include "watches.h"
 #include <stdio.h>
 
@@ -50,7 +51,7 @@ static void show(RedisModuleInfoCtx *info, int for_crash_report) {
     RedisModule_InfoAddFieldLongLong(info, "holders", lock_value_all_holders());
     RedisModule_InfoAddFieldLongLong(info, "sessions", sessions_count.sessions);
     RedisModule_InfoAddFieldLongLong(info, "sessions_away", sessions_count.away);
-    RedisModule_InfoAddFieldLongLong(info, "session_holds", sessions_count.ties);
+    RedisModule_InfoAddFieldLongLong(info, "session_holds", ties_count());
     RedisModule_InfoAddFieldLongLong(info, "session_waiters", session_waits_count());
     RedisModule_InfoAddFieldLongLong(info, "watches", watches_count());
     RedisModule_InfoAddFieldLongLong(info, "events_unacknowledged", mailbox_count());

@@ -20,7 +20,7 @@ typedef struct lease_ref {
 
 typedef struct lease_entry {
     heap_node end; /* end of the lease; must be the first member */
-    void *tie;     /* for sessions.c; NULL: the lease alone ends the hold */
+    void *tie;     /* for ties.c; NULL: the lease alone ends the hold */
     uint64_t id;   /* 0: the slot is free */
     void *name;    /* the lock's name; in a free slot, the next free slot */
     int32_t db;

@@ -22,7 +22,7 @@ lease_ref leases_add(int db, RedisModuleString *name, lock_token token, int64_t 
                      int64_t now_us, bool is_loaded, lease_name **shared);
 void leases_release_name(lease_name *shared);
 
-/* Finds the end of the lease, on server_boot_us(), and the tie of the hold (see sessions.h). False:
+/* Finds the end of the lease, on server_boot_us(), and the tie of the hold (see ties.h). False:
  * ref refers to no hold any more. lease_ms is the length of the lease: after a takeover it counts
  * from then. */
 bool leases_find_end(lease_ref ref, int64_t lease_ms, int64_t *end_us, void **tie);
@@ -55,7 +55,7 @@ bool leases_first(lease_ref *ref, int64_t *end_us);
  * does not end by itself. ref must refer to a hold. */
 void leases_set_end(lease_ref ref, int64_t end_us);
 
-/* The place where sessions.c keeps the tie of the hold. NULL: ref refers to no hold any more. */
+/* The place where ties.c keeps the tie of the hold. NULL: ref refers to no hold any more. */
 void **leases_tie(lease_ref ref);
 
 /* The server begins to decide: a file was loaded, or the server was promoted. The leases of all

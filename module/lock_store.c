@@ -11,7 +11,7 @@
 
 #include "leases.h"
 #include "server.h"
-#include "sessions.h"
+#include "ties.h"
 #include "watches.h"
 #include <string.h>
 
@@ -38,7 +38,7 @@ void lock_store_select(lock_entry *entry, lock_holder *holder) {
         start_lease(entry, holder);
         return;
     }
-    if (tie != NULL) end_us = sessions_hold_end(tie, end_us, entry->now_us);
+    if (tie != NULL) end_us = ties_hold_end(tie, end_us, entry->now_us);
     set_holder(entry, holder, holder->is_over ? 0 : end_us - entry->now_us);
 }
 
@@ -196,7 +196,7 @@ static void drop_all_holds(lock_value *value) {
     lock_cursor cursor;
     lock_cursor_start(&cursor, value);
     for (lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;) {
-        sessions_forget(lock_holder_hold(each));
+        ties_forget(lock_holder_hold(each));
         leases_drop(lock_holder_hold(each));
     }
     lock_cursor_stop(&cursor);
@@ -240,7 +240,7 @@ void lock_store_renew(lock_entry *entry, int64_t lease_ms) {
     entry->holder->lease_ms = (uint32_t)lease_ms;
     entry->holder->is_over = false;
     entry->held.lease_ms = lease_ms;
-    if (sessions_keeper(entry->hold) != NULL) return; /* the session has the end of the hold */
+    if (ties_keeper(entry->hold) != NULL) return; /* the session has the end of the hold */
     leases_restart(entry->hold, lease_ms, entry->now_us);
     entry->held.left_us = lease_ms * 1000;
 }
@@ -273,7 +273,7 @@ void lock_store_set_string_ttl(lock_entry *entry, int64_t expires_ms) {
  * the module itself has ended the lock. */
 void lock_store_remove(lock_entry *entry) {
     if (entry->value != NULL) {
-        sessions_forget(entry->hold);
+        ties_forget(entry->hold);
         leases_drop(entry->hold);
     }
     if (lock_store_holder_count(entry) > 1) {

@@ -7,7 +7,7 @@
  *   counters   for INFO; atomic, since Redis frees values in other threads, too */
 #include "lock_value.h"
 
-#include "sessions.h"
+#include "ties.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -195,7 +195,7 @@ int64_t lock_value_lose(lock_value *value, int db, RedisModuleString *name) {
     lock_cursor_start(&cursor, value);
     for (lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;) {
         lease_ref hold = lock_holder_hold(each);
-        sessions_lose(hold, db, name, lock_holder_state(each).token, NULL);
+        ties_lose(hold, db, name, lock_holder_state(each).token, NULL);
         if (!leases_drop(hold)) continue;
         lock_holder_set_stray(each);
         lost++;

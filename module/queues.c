@@ -18,7 +18,7 @@
 #include "queues.h"
 
 #include "server.h"
-#include "sessions.h"
+#include "ties.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -226,7 +226,7 @@ bool queues_is_permitted(waiter *waiting, RedisModuleString *user) {
 
 void queues_abandon(waiter *granted) {
     for (int i = 0; i < granted->place_count; i++)
-        sessions_abandon(waiter_place(granted, i)->hold);
+        ties_abandon(waiter_place(granted, i)->hold);
 }
 
 void queues_forget(waiter *left) {

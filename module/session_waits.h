@@ -33,7 +33,7 @@ void session_waits_drop(waiter *dropped);
 void session_waits_pass_over(waiter *passed);
 
 /* The session is away: takes the next wait out of the line; before that, takes back grants that
- * were never written to a connection, and gives them to sessions_abandon(). False: there are no
+ * were never written to a connection, and gives them to ties_abandon(). False: there are no
   * more. */
 bool session_waits_step_aside(session *session);
 

@@ -12,23 +12,10 @@
  * holds themselves, and all that else hangs on the session, is the work of work.c. */
 #include "sessions.h"
 
-#include "leases.h"
-#include "losses.h"
+#include "mailbox.h"
 #include "server.h"
 #include "stats.h"
 #include <string.h>
-
-/* How long a session goes on at a time while the server may hold its heartbeats up. */
-enum { PATIENCE_US = 10000 };
-
-typedef struct tie {
-    list_node node; /* in a list of the session */
-    session *owner;
-    lease_ref hold;
-    int64_t end_us; /* limit of the hold of a named session; SERVER_NEVER: none */
-    int32_t grace_ms;
-    uint32_t armed; /* in the list of armed ties, for this absence of the session; 0: it is not */
-} tie;
 
 /* A connection that has ended, and has more sessions than one event should deal with. */
 typedef struct gone_client {
@@ -40,7 +27,6 @@ enum { GONE_AT_ONCE = 256 };
 static RedisModuleDict *by_id, *by_client;
 static heap due;
 static list all, at_work, gone;
-static session abandoned = {.state = SESSION_ENDED}; /* holds whose holder was never told */
 static int64_t last_born;
 static uint64_t last_run; /* of sessions_run_due() */
 static uint32_t demotions;
@@ -139,13 +125,13 @@ bool sessions_is_forgotten(const session *session) {
     return session->demotions != demotions;
 }
 
-static bool has_ended(const session *session) {
+bool sessions_has_ended(const session *session) {
     return session->state == SESSION_ENDED || sessions_is_forgotten(session);
 }
 
 session *sessions_find(const char *id, size_t length) {
     session *found = RedisModule_DictGetC(by_id, (void *)id, length, NULL);
-    return found == NULL || has_ended(found) ? NULL : found;
+    return found == NULL || sessions_has_ended(found) ? NULL : found;
 }
 
 static void free_id(const char *id, size_t length) {
@@ -282,7 +268,8 @@ bool sessions_run_forgotten(int64_t until_us) {
 }
 
 bool sessions_may_be_granted(const session *session, int64_t now_us) {
-    return session->state == SESSION_PRESENT && now_us < session->end_us && !has_ended(session);
+    return session->state == SESSION_PRESENT && now_us < session->end_us &&
+           !sessions_has_ended(session);
 }
 
 /* The time of the session is over. Its heartbeat may have arrived all the same:
@@ -293,7 +280,7 @@ bool sessions_may_be_granted(const session *session, int64_t now_us) {
 static void end_or_wait(session *session, int64_t now_us) {
     if (server_is_frozen()) {
         session->overdue = 0;
-        session->end_us = now_us + PATIENCE_US;
+        session->end_us = now_us + SESSIONS_PATIENCE_US;
         set_due(session, session->end_us);
     } else if (session->overdue == 0) {
         session->overdue = last_run;
@@ -328,185 +315,25 @@ int64_t sessions_next_due(void) {
     return first == NULL ? SERVER_NEVER : first->key;
 }
 
-/* -- ties */
+/* -- anonymous sessions */
 
-static tie *find_tie(lease_ref hold) {
-    if (sessions_count.ties == 0) return NULL;
-    void **place = leases_tie(hold);
-    return place == NULL ? NULL : *place;
-}
-
-static list *list_of(const tie *tie) {
-    if (tie->grace_ms == LOCK_NO_GRACE) return &tie->owner->holds;
-    return tie->armed != 0 ? &tie->owner->armed : &tie->owner->graced;
-}
-
-/* An anonymous session exists only while it has holds. */
-static void undo(tie *old) {
-    session *owner = old->owner;
-    void **place = leases_tie(old->hold);
-    if (place != NULL && *place == old) *place = NULL;
-    list_remove(list_of(old), &old->node);
-    RedisModule_Free(old);
-    sessions_count.ties--;
-    if (owner->born != 0 || owner->state == SESSION_ENDED || !is_empty(owner)) return;
-    detach(owner);
-    list_remove(&all, &owner->in_all);
-    RedisModule_Free(owner);
-}
-
-/* Undoes the tie of a hold that goes on: its lease gets an end of its own again. */
-static void loosen(tie *old) {
-    if (leases_tie(old->hold) != NULL && old->owner->born != 0)
-        leases_set_end(old->hold, sessions_hold_end(old, old->end_us, server_boot_us()));
-    undo(old);
-}
-
-static tie *make_tie(session *owner, lease_ref hold, int64_t grace_ms, int64_t end_us) {
-    tie *made = RedisModule_Calloc(1, sizeof(*made));
-    made->owner = owner;
-    made->hold = hold;
-    made->grace_ms = (int32_t)grace_ms;
-    made->end_us = end_us;
-    list_append(list_of(made), &made->node);
-    *leases_tie(hold) = made;
-    sessions_count.ties++;
-    return made;
-}
-
-void sessions_tie_to_client(lease_ref hold, uint64_t client) {
-    tie *old = find_tie(hold);
-    if (old != NULL) loosen(old);
+session *sessions_of_client(uint64_t client) {
     session *owner = find_of_client(client);
     if (owner != NULL && owner->born == 0) sessions_end_if_forgotten(owner);
-    if (owner == NULL || owner->born != 0 || has_ended(owner)) {
-        owner = RedisModule_Calloc(1, sizeof(*owner));
-        begin(owner);
-        attach(owner, client);
-    }
-    make_tie(owner, hold, LOCK_NO_GRACE, SERVER_NEVER);
+    if (owner != NULL && owner->born == 0 && !sessions_has_ended(owner)) return owner;
+    owner = RedisModule_Calloc(1, sizeof(*owner));
+    begin(owner);
+    attach(owner, client);
+    return owner;
 }
 
-void sessions_tie(lease_ref hold, session *session, int64_t grace_ms, int64_t end_us) {
-    tie *old = find_tie(hold);
-    if (old != NULL) {
-        if (old->owner == session && old->end_us > end_us) end_us = old->end_us;
-        undo(old);
-    }
-    make_tie(session, hold, grace_ms, end_us);
-    leases_set_end(hold, end_us);
-    /* The session may have gone away while the request waited. */
-    if (session->state == SESSION_AWAY && grace_ms != LOCK_NO_GRACE) sessions_need_work(session);
-}
-
-void sessions_rename(lease_ref hold) {
-    tie *old = find_tie(hold);
-    if (old == NULL) return;
-    old->hold = hold;
-    if (has_ended(old->owner)) loosen(old);
-}
-
-void sessions_forget(lease_ref hold) {
-    tie *old = find_tie(hold);
-    if (old != NULL) undo(old);
-}
-
-void sessions_lose(lease_ref hold, int db, RedisModuleString *name, lock_token token,
-                   const char *why) {
-    tie *old = find_tie(hold);
-    if (old == NULL) return;
-    session *owner = old->owner;
-    bool is_anonymous = owner->born == 0;
-    undo(old); /* may free an anonymous owner */
-    if (is_anonymous || has_ended(owner)) return;
-    losses_add(owner, db, name, token, why);
-    if (why == NULL) sessions_need_work(owner);
-}
-
-/* An end of its own that the hold has while its session lives. */
-static int64_t own_end(const tie *tie, int64_t end_us) {
-    const session *owner = tie->owner;
-    bool is_away = owner->state == SESSION_AWAY && !has_ended(owner);
-    if (!is_away || tie->grace_ms == LOCK_NO_GRACE) return end_us;
-    int64_t grace_us = owner->away_us + tie->grace_ms * INT64_C(1000);
-    return grace_us < end_us ? grace_us : end_us;
-}
-
-int64_t sessions_hold_end(const void *opaque, int64_t end_us, int64_t now_us) {
-    const tie *tie = opaque;
-    const session *owner = tie->owner;
-    if (owner->born == 0) return end_us;
-    if (owner->state == SESSION_ENDED && !sessions_is_forgotten(owner)) return 0;
-    end_us = own_end(tie, end_us);
-    int64_t session_us = owner->end_us > now_us ? owner->end_us : now_us + PATIENCE_US;
-    return session_us < end_us ? session_us : end_us;
-}
-
-void sessions_extend(lease_ref hold, int64_t end_us) {
-    tie *found = find_tie(hold);
-    if (found == NULL || found->owner->born == 0 || end_us <= found->end_us) return;
-    found->end_us = end_us;
-    leases_set_end(hold, found->armed == 0 ? end_us : own_end(found, end_us));
-}
-
-bool sessions_has_limit(lease_ref hold) {
-    const tie *found = find_tie(hold);
-    return found == NULL || found->owner->born == 0 || found->end_us != SERVER_NEVER;
-}
-
-const session *sessions_keeper(lease_ref hold) {
-    const session *owner = sessions_of(hold);
-    return owner == NULL || owner->born == 0 ? NULL : owner;
-}
-
-/* Ties that are armed for an earlier absence stand in front of those armed for the present one. */
-static tie *next_to_move(const session *session) {
-    tie *armed = LIST_OBJECT(session->armed.first, tie, node);
-    if (session->state == SESSION_PRESENT) return armed;
-    if (armed != NULL && armed->armed != session->absences) return armed;
-    return LIST_OBJECT(session->graced.first, tie, node);
-}
-
-bool sessions_move_graced(session *session) {
-    bool is_away = session->state == SESSION_AWAY;
-    tie *moved = next_to_move(session);
-    if (moved == NULL) return false;
-    list_remove(list_of(moved), &moved->node);
-    moved->armed = is_away ? session->absences : 0;
-    list_append(list_of(moved), &moved->node);
-    leases_set_end(moved->hold, own_end(moved, moved->end_us));
-    return true;
-}
-
-void sessions_abandon(lease_ref hold) {
-    tie *old = find_tie(hold);
-    if (old != NULL) loosen(old);
-    if (leases_tie(hold) == NULL) return;
-    make_tie(&abandoned, hold, LOCK_NO_GRACE, SERVER_NEVER);
-    server_alarm(0);
-}
-
-bool sessions_take_hold(session *session, lease_ref *hold) {
-    const list *lists[] = {&session->holds, &session->graced, &session->armed};
-    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
-        if (list_is_empty(lists[i])) continue;
-        tie *first = LIST_OBJECT(lists[i]->first, tie, node);
-        *hold = first->hold;
-        loosen(first);
-        return true;
-    }
-    return false;
-}
-
-bool sessions_take_abandoned(lease_ref *hold) {
-    return sessions_take_hold(&abandoned, hold);
+void sessions_free_if_unused(session *session) {
+    if (session->born != 0 || session->state == SESSION_ENDED || !is_empty(session)) return;
+    detach(session);
+    list_remove(&all, &session->in_all);
+    RedisModule_Free(session);
 }
 
 bool sessions_have_work(void) {
-    return !list_is_empty(&at_work) || !list_is_empty(&abandoned.holds);
-}
-
-const session *sessions_of(lease_ref hold) {
-    const tie *found = find_tie(hold);
-    return found == NULL || has_ended(found->owner) ? NULL : found->owner;
+    return !list_is_empty(&at_work);
 }

@@ -24,6 +24,7 @@
 #include "sessions.h"
 #include "settings.h"
 #include "stats.h"
+#include "ties.h"
 #include "waiters.h"
 
 /* Redis does not tell the module when a plain string goes away, or when an operator has set a TTL
@@ -55,13 +56,13 @@ void transition_watch(lock_entry *entry) {
  * away what is left of an earlier lease. */
 static void tie(lock_entry *entry, const lock_request *request, uint64_t client) {
     if (request->via == NULL) {
-        sessions_tie_to_client(entry->hold, client);
+        ties_bind_to_client(entry->hold, client);
         return;
     }
     int64_t limit_us = request->limit_ms * INT64_C(1000);
     if (limit_us > 0 && limit_us < entry->held.left_us) limit_us = entry->held.left_us;
-    sessions_tie(entry->hold, request->via, request->grace_ms,
-                 limit_us == 0 ? SERVER_NEVER : entry->now_us + limit_us);
+    ties_bind(entry->hold, request->via, request->grace_ms,
+              limit_us == 0 ? SERVER_NEVER : entry->now_us + limit_us);
 }
 
 typedef enum grant_kind { GRANT_ALONE, GRANT_JOINING } grant_kind;
@@ -149,7 +150,7 @@ bool transition_has_room(const lock_entry *entry, const lock_request *request) {
 
 /* A hold of a session is stored with another lease than the running command asks for. */
 static void renew(lock_entry *entry, int64_t lease_ms) {
-    bool is_kept = sessions_keeper(entry->hold) != NULL;
+    bool is_kept = ties_keeper(entry->hold) != NULL;
     lock_store_renew(entry, lease_ms);
     replicate_state(entry->ctx, is_kept ? NULL : entry->argv, entry->argc, entry->name,
                     &entry->held);
@@ -160,7 +161,7 @@ static void renew(lock_entry *entry, int64_t lease_ms) {
  * the one to store. The end of a hold of a session is that of the session; replicas and files have
  * the hold with a lease as long as the timeout, or shorter. */
 static bool is_renewed_by(const lock_entry *entry, int64_t *lease_ms) {
-    const session *keeper = sessions_keeper(entry->hold);
+    const session *keeper = ties_keeper(entry->hold);
     if (keeper == NULL) return lock_restarts(&entry->held, *lease_ms);
     if (*lease_ms > keeper->timeout_ms) *lease_ms = keeper->timeout_ms;
     return *lease_ms > entry->held.lease_ms;
@@ -178,11 +179,11 @@ static void lift_fence(lock_entry *entry, int64_t fence, int64_t lease_ms) {
  * id: cleaning up after the dead connection refers to the old id, and does not end the hold. */
 static void reacquire(lock_entry *entry, const lock_request *request, uint64_t client) {
     lock_store_renew_hold(entry);
-    sessions_rename(entry->hold);
+    ties_rename(entry->hold);
     if (request->is_session)
         tie(entry, request, client);
     else
-        sessions_extend(entry->hold, entry->now_us + request->lease_ms * 1000);
+        ties_extend(entry->hold, entry->now_us + request->lease_ms * 1000);
     stats_count(STATS_REACQUIRED);
 }
 
@@ -265,8 +266,7 @@ static void leave(lock_entry *entry, const waiter *follower, bool is_command) {
 
 static void end_hold(lock_entry *entry, transition_reason reason, const waiter *follower) {
     bool is_expired = reason == LEASE_ENDED;
-    if (is_expired)
-        sessions_lose(entry->hold, entry->db, entry->name, entry->held.token, "expired");
+    if (is_expired) ties_lose(entry->hold, entry->db, entry->name, entry->held.token, "expired");
     stats_count(is_expired ? STATS_EXPIRED : STATS_SESSION_RELEASES);
     lock_store_notify(entry, is_expired ? "dlock.expire" : "dlock.release");
     leave(entry, follower, false);
@@ -512,8 +512,8 @@ transition_answer transition_extend(lock_entry *entry, const lock_request *reque
     if (entry->held.kind == LOCK_KIND_STRING) {
         extend_string(entry, lease_ms);
     } else {
-        if (!sessions_has_limit(entry->hold)) return TRANSITION_KEPT;
-        sessions_extend(entry->hold, entry->now_us + lease_ms * 1000);
+        if (!ties_has_limit(entry->hold)) return TRANSITION_KEPT;
+        ties_extend(entry->hold, entry->now_us + lease_ms * 1000);
         if (is_renewed_by(entry, &lease_ms))
             renew(entry, lease_ms);
         else /* so that Redis's WAIT on the same connection tells which replicas have the lock */

@@ -36,6 +36,7 @@
 #include "sessions.h"
 #include "stats.h"
 #include "strays.h"
+#include "ties.h"
 #include "transition_all.h"
 #include "waiters.h"
 #include "watches.h"
@@ -79,12 +80,12 @@ static bool end_waits(int64_t until_us) {
 static void forget_flushed(lease_ref hold) {
     lease_place place;
     stats_count(STATS_FORCED);
-    if (sessions_of(hold) == NULL || !leases_find(hold, &place)) {
-        sessions_forget(hold);
+    if (ties_session(hold) == NULL || !leases_find(hold, &place)) {
+        ties_forget(hold);
         return;
     }
     lock_token token = {place.token, place.token_length};
-    sessions_lose(hold, place.db, place.name, token, "flushed");
+    ties_lose(hold, place.db, place.name, token, "flushed");
     RedisModule_FreeString(NULL, place.name);
 }
 
@@ -150,7 +151,7 @@ static void end_gone_holder(RedisModuleCtx *ctx, lease_ref hold) {
 static bool end_abandoned(RedisModuleCtx *ctx, int64_t until_us) {
     lease_ref hold;
     while (!is_enough(server_boot_us(), until_us)) {
-        if (!sessions_take_abandoned(&hold)) return false;
+        if (!ties_take_abandoned(&hold)) return false;
         end_gone_holder(ctx, hold);
     }
     return true;
@@ -245,7 +246,7 @@ typedef enum ending { END_HOLDS, FORGET_HOLDS, KEEP_HOLDS } ending;
 
 static bool end_next_hold(RedisModuleCtx *ctx, session *session, ending ending) {
     lease_ref hold;
-    if (ending == KEEP_HOLDS || !sessions_take_hold(session, &hold)) return false;
+    if (ending == KEEP_HOLDS || !ties_take_hold(session, &hold)) return false;
     if (ending == END_HOLDS && !sessions_is_forgotten(session)) end_gone_holder(ctx, hold);
     return true;
 }
@@ -254,10 +255,10 @@ static bool end_next_hold(RedisModuleCtx *ctx, session *session, ending ending) 
 static bool work_on(RedisModuleCtx *ctx, session *session, ending ending) {
     switch (session->state) {
     case SESSION_PRESENT:
-        return session_waits_step_back(session) || sessions_move_graced(session) ||
+        return session_waits_step_back(session) || ties_move_graced(session) ||
                losses_explain(ctx, session);
     case SESSION_AWAY:
-        return session_waits_step_aside(session) || sessions_move_graced(session) ||
+        return session_waits_step_aside(session) || ties_move_graced(session) ||
                losses_explain(ctx, session);
     case SESSION_ENDED:
         break;
@@ -372,7 +373,7 @@ static int64_t change_locks(RedisModuleCtx *ctx) {
     if (!server_decides(ctx)) {
         lease_ref hold;
         bool is_more = work_on_sessions(ctx, until_us, FORGET_HOLDS);
-        while (sessions_take_abandoned(&hold)) /* last: the sessions abandon holds, too */
+        while (ties_take_abandoned(&hold)) /* last: the sessions abandon holds, too */
             if (is_enough(server_boot_us(), until_us)) return 0;
         return is_more ? 0 : SERVER_NEVER;
     }
@@ -388,7 +389,7 @@ static int64_t change_locks(RedisModuleCtx *ctx) {
     int64_t slots_us = check_watched_slots(server_boot_us());
     is_more |= look_at_all_watched(ctx, server_boot_us() + PORTION_US);
     /* Later stages have found work for earlier ones. */
-    if (is_more || queues == MORE || sessions_have_work()) return 0;
+    if (is_more || queues == MORE || sessions_have_work() || ties_have_abandoned()) return 0;
     if (queues == REFUSED) return retry_us;
     return earlier(slots_us, earlier(next_change(), fences_due()));
 }

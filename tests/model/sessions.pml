@@ -14,7 +14,7 @@
  *   heartbeat(), closed(), end_session()    module/session_commands.c, module/sessions.c
  *   event[], written[], reply()             module/mailbox.c
  *   work(), wait[]                          module/session_waits.c: aside, back, taken back
- *   is_abandoned                            module/sessions.c: sessions_abandon()
+ *   is_abandoned                            module/ties.c: ties_abandon()
  *   acquire(), release(), serve()           module/transition.c
  *   read_reply()                            client/src/deployment/presence.c: read_reply()
  *   read_answer()                           client/src/deployment/routed.c: judge_success()
