@@ -2,7 +2,9 @@
 a blank in its name. The examples are in test_examples.py."""
 
 import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
 
@@ -61,6 +63,21 @@ def test_uninstall_removes_what_was_installed_and_nothing_else(tmp_path):
     assert files_in(tmp_path) > others | client_files()
     make("uninstall", f"PREFIX={tmp_path}")
     assert files_in(tmp_path) == others
+
+
+def test_the_client_compiles_with_another_c_library(tmp_path):
+    if shutil.which("musl-gcc") is None:
+        pytest.skip("musl-tools is not installed")
+    kernel = {"linux": "/usr/include/linux", "asm-generic": "/usr/include/asm-generic",
+              "asm": f"/usr/include/{platform.machine()}-linux-gnu/asm"}
+    for name, folder in kernel.items():
+        (tmp_path / name).symlink_to(folder)
+    sources = [source for source in sorted((ROOT / "client/src").glob("*/*.c"))
+               if source.name != "tls.c"]  # OpenSSL is built for the other library
+    subprocess.run(["musl-gcc", "-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror",
+                    '-DDLOCK_VERSION="1"', "-DDLOCK_VERSION_NUMBER=1", "-fsyntax-only",
+                    f"-I{ROOT}/client/include", f"-I{ROOT}/client/src", "-idirafter", tmp_path,
+                    *sources], check=True)
 
 
 def test_the_client_alone_can_be_installed(tmp_path):

@@ -11,7 +11,7 @@
  * end the thread. Only a disk that hangs in write(2) can keep the thread; then it is left behind.
  *
  * Invariant: a buffer has whole lines, each with a stamp in front. Losses come after the lines. */
-#define _GNU_SOURCE /* renameat2, pthread_timedjoin_np */
+#define _GNU_SOURCE /* syscall, pthread_timedjoin_np */
 #include "handlers/access_log.h"
 
 #include "base/platform.h"
@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -90,6 +91,12 @@ static void remove_old(const log_file *file) {
     if (count >= 0) free(found);
 }
 
+/* Fails if there is a file of that name. musl has no renameat2(2). */
+static long rename_to_new(const char *path, const char *name) {
+    enum { NOREPLACE = 1 };
+    return syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, name, NOREPLACE);
+}
+
 /* The first of several processes renames the file; the others find the new one. */
 static void roll_over(log_file *file, const char *today) {
     char old[PATH_SIZE + DAY_LENGTH + 2];
@@ -97,8 +104,8 @@ static void roll_over(log_file *file, const char *today) {
     bool is_still_named = fstat(file->fd, &ours) == 0 && stat(file->path, &named) == 0 &&
                           ours.st_ino == named.st_ino && ours.st_dev == named.st_dev;
     snprintf(old, sizeof(old), "%s.%s", file->path, file->day);
-    if (is_still_named && renameat2(AT_FDCWD, file->path, AT_FDCWD, old, RENAME_NOREPLACE) != 0 &&
-        errno != EEXIST && stat(old, &named) != 0) /* a file system without RENAME_NOREPLACE */
+    if (is_still_named && rename_to_new(file->path, old) != 0 && errno != EEXIST &&
+        stat(old, &named) != 0) /* a file system without RENAME_NOREPLACE */
         rename(file->path, old);
     open_file(file); /* if this fails, the old file goes on */
     memcpy(file->day, today, DAY_LENGTH);
