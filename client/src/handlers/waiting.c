@@ -191,7 +191,7 @@ static bool take_grant(const waiting *waiting, call *call) {
     int64_t now_us = loop_now_us(call->loop);
     attempt_note_grant(&call->attempt);
     call->pub.fence = call->attempt.fence;
-    call->pub.asked_us = call->attempt.asked_us;
+    call->pub.asked_us = deadline_earlier(call->attempt.asked_us, now_us); /* a store may err */
     call->pub.lease_ms = call->attempt.lease_ms; /* a store may grant another */
     const tie *tie = call->attempt.terms.tie;
     int64_t waited_us = now_us - call->pub.asked_us;

@@ -157,6 +157,7 @@ void lease_free(lease *lease) {
 }
 
 void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us) {
+    asked_us = deadline_earlier(asked_us, now_us);
     lease->acquired_us = lease->asked_us = asked_us;
     lease->lease_ms = lease_ms;
     atomic_store(&lease->why, DLOCK_OK);
@@ -179,6 +180,7 @@ void lease_unfollow(lease *lease, int64_t now_us) {
 }
 
 bool lease_extend(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us) {
+    asked_us = deadline_earlier(asked_us, now_us);
     int64_t later_us = end_us(lease, asked_us, lease_ms);
     if (now_us >= lease_gone_at_us(lease)) return false;
     atomic_store(&lease->why, DLOCK_OK);

@@ -67,7 +67,8 @@ static inline uint32_t lease_every_ms(const lease *lease) {
 
 /* Before an acquire: the lease that this acquisition is to have. 0: the lock's own. */
 void lease_plan(lease *lease, uint32_t lease_ms);
-/* The lock was granted, asked for at asked_us. The lease may be another than that of the rule. */
+/* The lock was granted, asked for at asked_us, but not later than now, whatever a store says. The
+ * lease may be another than that of the rule. */
 void lease_begin(lease *lease, int64_t asked_us, uint32_t lease_ms, int64_t now_us);
 /* The lock, which has links, is tied to a session, and ends with this life of it. is_endless: the
  * lock has no lease of its own. Does nothing if the lock is gone. */

@@ -85,7 +85,7 @@ TEST(a_lock_that_is_extended_or_renewed_keeps_its_local_lock) {
     CHECK_EQUAL(two->status, DLOCK_TIMEOUT);
     lease *renewed = &one->call.lease;
     lease_init(renewed, &(lease_rule){.lease_ms = LEASE_MS});
-    lease_begin(renewed, fake.now_us + LEASE_MS * MS, LEASE_MS, fake.now_us);
+    lease_begin(renewed, fake.now_us, 2 * LEASE_MS, fake.now_us);
     start_acquire_for(two, LEASE_MS, 3 * LEASE_MS);
     finish(two);
     CHECK_EQUAL(two->status, DLOCK_OK);

@@ -111,6 +111,15 @@ TEST(a_shorter_extension_changes_nothing) {
     CHECK_EQUAL(held.why, DLOCK_OK);
 }
 
+TEST(a_lease_counts_from_now_at_the_latest_whatever_a_store_says) {
+    int64_t now_us = T0_US + 1000 * MS;
+    begin();
+    lease_begin(&held, INT64_MAX, LEASE_MS, now_us);
+    CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(now_us, LEASE_MS));
+    CHECK(lease_extend(&held, INT64_MAX, 2 * LEASE_MS, now_us + 1));
+    CHECK_EQUAL(lease_gone_at_us(&held), valid_until_us(now_us + 1, 2 * LEASE_MS));
+}
+
 TEST(a_longer_extension_puts_the_next_renewal_off) {
     begin_renewed();
     int64_t before_us = lease_gone_at_us(&held) - lease_renew_at_us(&held);
