@@ -81,7 +81,23 @@ static void init_log(dlock_client *client, const dlock_client_options *options) 
                                .sink_arg = has_file ? client->log_file : options->access_log_arg};
 }
 
-static bool build_chain(dlock_client *client, const dlock_client_options *options) {
+/* NULL: no memory. */
+static chain *make_chain(dlock_client *client, const dlock_client_options *options,
+                         bool has_hotspot) {
+    chain *chain = chain_new(OWN_HANDLERS + options->handler_count);
+    for (size_t i = 0; chain != NULL && i < options->handler_count; i++) {
+        dlock_handler handler;
+        options_copy(&handler, sizeof(handler), options->handlers[i]);
+        chain_add(chain, handler, true);
+    }
+    if (chain == NULL) return NULL;
+    if (client->log.sink != NULL) chain_add(chain, access_log_handler(&client->log), false);
+    if (has_hotspot) chain_add(chain, hotspot_handler(&client->hotspot), false);
+    chain_add(chain, waiting_handler(&client->waiting), false);
+    return chain;
+}
+
+static bool build_chains(dlock_client *client, const dlock_client_options *options) {
     client->hotspot = (hotspot){.deployment = client->deployment,
                                 .queue_max = options->hotspot_queue_max,
                                 .is_ordered = options->backend == NULL,
@@ -92,19 +108,12 @@ static bool build_chain(dlock_client *client, const dlock_client_options *option
                                 .pause = {.min_ms = options->spin_min_ms,
                                           .random_ms = options->spin_random_ms,
                                           .max_ms = options->spin_max_ms}};
-    client->chain = chain_new(OWN_HANDLERS + options->handler_count);
+    client->chain = make_chain(client, options, true);
+    client->cold_chain = make_chain(client, options, false);
     client->guarded_chain = chain_new(1);
-    if (client->chain == NULL || client->guarded_chain == NULL) return false;
-    for (size_t i = 0; i < options->handler_count; i++) {
-        dlock_handler handler;
-        options_copy(&handler, sizeof(handler), options->handlers[i]);
-        chain_add(client->chain, handler, true);
-    }
-    if (client->log.sink != NULL) chain_add(client->chain, access_log_handler(&client->log), false);
-    chain_add(client->chain, hotspot_handler(&client->hotspot), false);
-    chain_add(client->chain, waiting_handler(&client->waiting), false);
+    if (client->guarded_chain == NULL) return false;
     chain_add(client->guarded_chain, guarded_handler(client->deployment), false);
-    return true;
+    return client->chain != NULL && client->cold_chain != NULL;
 }
 
 static bool copy_lock_defaults(dlock_client *client, const dlock_lock_options *defaults) {
@@ -133,7 +142,7 @@ static bool build(dlock_client *client, const settings *settings) {
     bool is_built = build_locked(client, options, topology);
     loop_unlock(client->loop);
     init_log(client, options);
-    return is_built && build_chain(client, options);
+    return is_built && build_chains(client, options);
 }
 
 static void free_store(const dlock_client_options *options) {
@@ -212,6 +221,7 @@ static void *end_client(void *arg) {
         loop_unlock(client->loop);
     }
     free(client->chain);
+    free(client->cold_chain);
     free(client->guarded_chain);
     log_file_free(client->log_file);
     hot_names_free(&client->hotspot.names);

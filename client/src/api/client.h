@@ -30,8 +30,9 @@ struct dlock_client {
     hotspot hotspot;
     waiting waiting;
     access_log log;
-    log_file *log_file;           /* NULL: none */
-    chain *chain, *guarded_chain; /* of guarded commands: past all handlers */
+    log_file *log_file; /* NULL: none */
+    /* Guarded commands go past all handlers; a call without hot names, past theirs. */
+    chain *chain, *cold_chain, *guarded_chain;
     token_source tokens;
     bool has_handlers; /* of the program: these may set tokens */
     char *prefix;

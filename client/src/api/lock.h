@@ -35,6 +35,7 @@ struct dlock_lock {
     bool is_deepening : 1; /* extend: of an acquire of a lock that is held already */
     bool is_served : 1;    /* granted by the service, not by a handler: the service knows it */
     bool is_answered : 1;  /* the asynchronous call never was in the chain: a dispatch tells */
+    bool is_cold : 1;      /* the call needs no local lock */
 
     dlock_leg refused_by : 2; /* dlock_timings of the last acquire, these four */
     uint32_t attempts;
@@ -56,9 +57,12 @@ static inline bool lock_is_session(const dlock_lock *lock) {
 /* Are the names in several slots of a cluster? */
 bool lock_has_slots(const dlock_lock *lock);
 
-/* A guarded command goes past the handlers of the program. */
+/* The handlers of the call. */
 static inline const chain *lock_chain(const dlock_lock *lock) {
-    return lock->guarded != NULL ? lock->client->guarded_chain : lock->client->chain;
+    const dlock_client *client = lock->client;
+    return lock->guarded != NULL ? client->guarded_chain
+           : lock->is_cold       ? client->cold_chain
+                                 : client->chain;
 }
 
 static inline unsigned lock_name_count(const dlock_lock *lock) {

@@ -45,6 +45,7 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
     call *call = &lock->call;
     int64_t now_us = lock_now_us(lock);
     chain_begin(call);
+    lock->is_cold = hotspot_is_idle(&lock->client->hotspot, call);
     atomic_store(&call->stop, operation == DLOCK_ACQUIRING ? CALL_CANCELABLE : CALL_GOES_ON);
     call->was_lost = false;
     text_drop(&call->pub.cause);
@@ -302,7 +303,7 @@ static void end_lost_hold(dlock_lock *lock) {
     prepare_call(lock, DLOCK_RELEASING, lock->call.lease.lease_ms);
     lock->call.was_lost = true;
     atomic_store(&lock->call.stop, CALL_STOPPED);
-    chain_finish(lock->client->chain, &lock->call);
+    chain_finish(lock_chain(lock), &lock->call);
     call_set_result(&lock->call, DLOCK_LOST, "the lease has ended meanwhile");
     settle_release(lock);
 }

@@ -56,6 +56,7 @@ void chain_begin(call *call) {
     call->is_handed_on = false;
     call->waiting = (waiting_state){0};
     call->attempt.on_sent = NULL;
+    call->attempt.fences = 0;
 }
 
 bool chain_advance(const chain *chain, call *call) {

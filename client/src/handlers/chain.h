@@ -40,11 +40,11 @@ typedef struct call {
     void **slots;            /* of the handle: one for each handler of the program */
     atomic_uchar stop;       /* a call_stop */
     atomic_bool is_canceled; /* for this call and later ones, until the program lifts it */
+    bool is_handed_on;       /* in hotspot.c: with the token of the thread before */
     bool was_lost : 1;       /* release: the lock was lost before, so it must not be handed on */
     /* For the release: a guarded command was in doubt, and may still run while the token holds the
      * lock. */
     bool has_late_command : 1;
-    bool is_handed_on : 1; /* in hotspot.c: with the token of the thread before */
 
     /* Private to chain.c. */
     bool is_under_way : 1; /* from chain_begin() until the last handler is left */

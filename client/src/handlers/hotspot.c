@@ -256,7 +256,6 @@ static dlock_step take_local(hotspot *hotspot, call *call) {
 
 static dlock_step enter_acquire(hotspot *hotspot, call *call) {
     bool is_queued = call->local.hot != NULL;
-    if (!is_queued) call->attempt.fences = 0;
     if (!is_queued && (passes_by(call) || atomic_load(&hotspot->names.count) == 0))
         return DLOCK_PASS;
     loop_lock(call->loop);

@@ -19,6 +19,13 @@ typedef struct hotspot {
 
 dlock_handler hotspot_handler(hotspot *hotspot);
 
+/* No name has a local lock or can get one, nor has the call one from before: the call may go
+ * without the handler. */
+static inline bool hotspot_is_idle(const hotspot *hotspot, const call *call) {
+    bool has_names = hotspot->names.auto_max > 0 || atomic_load(&hotspot->names.count) > 0;
+    return !has_names && atomic_load(&call->held) == NULL;
+}
+
 /* A handler of the program has answered a release, so the hotspot handler did not see it: passes
  * the local lock on to the next call. Not locked. */
 void hotspot_forget(call *call);
