@@ -234,6 +234,31 @@ static void handler_cannot_disturb_its_own_call(void) {
     dlock_client_free(handling);
 }
 
+/* Takes the lock again as soon as it is told of the release. */
+static void take_again(void *arg, dlock_event event, const char *name, dlock_status why) {
+    dlock_status *got = arg;
+    (void)name, (void)why;
+    if (event == DLOCK_EVENT_RELEASED && handled != NULL) *got = dlock_acquire(handled, 0);
+}
+
+static void lock_is_not_taken_again_while_it_is_freed(void) {
+    dlock_status got = DLOCK_OK;
+    dlock_client *told;
+    dlock_client_options options;
+    dlock_client_options_init(&options);
+    options.urls = (const char *const[]){url};
+    options.url_count = 1;
+    options.on_event = take_again;
+    options.event_arg = &got;
+    CHECK(dlock_client_new(&told, &options) == DLOCK_OK);
+    CHECK(dlock_lock_new(&handled, told, "n", NULL) == DLOCK_OK);
+    CHECK(dlock_acquire(handled, 0) == DLOCK_OK);
+    dlock_lock_free(handled);
+    handled = NULL;
+    dlock_client_free(told);
+    CHECK(got == DLOCK_INVALID && lease_at_server() == 0);
+}
+
 static void longer_lease_is_extended(void) {
     dlock_lock_options shorter = options_of(1000, DLOCK_EXCLUSIVE);
     dlock_lock_options longer = options_of(2 * LEASE_MS, DLOCK_EXCLUSIVE);
@@ -365,6 +390,7 @@ static const struct {
     {"nested_body_releases_its_own_level", nested_body_releases_its_own_level},
     {"on_event_begins_a_nested_scope", on_event_begins_a_nested_scope},
     {"handler_cannot_disturb_its_own_call", handler_cannot_disturb_its_own_call},
+    {"lock_is_not_taken_again_while_it_is_freed", lock_is_not_taken_again_while_it_is_freed},
     {"longer_lease_is_extended", longer_lease_is_extended},
     {"shared_inside_exclusive", shared_inside_exclusive},
     {"exclusive_inside_shared_is_refused", exclusive_inside_shared_is_refused},

@@ -25,4 +25,4 @@ def test_the_lock_is_given_back_and_the_body_is_told(server, client, program, ca
 
 
 def test_every_case_is_run():
-    assert len(CASES) == len(set(CASES)) == 12 + 19
+    assert len(CASES) == len(set(CASES)) == 12 + 20

@@ -194,6 +194,7 @@ dlock_status dlock_lock_new_all(dlock_lock **out, dlock_client *client, const ch
 void dlock_lock_free(dlock_lock *lock) {
     if (lock == NULL) return;
     dlock_client *client = lock->client;
+    lock->is_ending = true;
     lock_stop_call(lock);
     if (lock->depth > 0) {
         lock->depth = 1;

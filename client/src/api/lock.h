@@ -36,6 +36,7 @@ struct dlock_lock {
     bool is_served : 1;    /* granted by the service, not by a handler: the service knows it */
     bool is_answered : 1;  /* the asynchronous call never was in the chain: a dispatch tells */
     bool is_cold : 1;      /* the call needs no local lock */
+    bool is_ending : 1;    /* the handle is being freed */
 
     dlock_leg refused_by : 2; /* dlock_timings of the last acquire, these four */
     uint32_t attempts;
