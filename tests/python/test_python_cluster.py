@@ -7,20 +7,30 @@ import redis.asyncio
 import dlock
 from support.cluster import Cluster, slot_of
 from support.commands import fence_at, stats
-from support.server import running, wait_until
+from support.server import running, stopped, wait_until
 from support.waiting import wait_for_waiters
 
 NAME, ITEMS = "{shop}stock", "{shop}items"
 
 
 @pytest.fixture
-def client(connect, cluster, form, loop):
-    """Of all nodes."""
-    package = redis if form == "threads" else redis.asyncio
-    known = package.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
-    yield connect(known)
-    if loop:
-        loop.run(known.close())
+def connect_to(connect, form, loop):
+    """connect_to(node, **options): a Client of the cluster of this node."""
+    package, made = redis if form == "threads" else redis.asyncio, []
+
+    def make(node, **options):
+        made.append(package.RedisCluster(host="127.0.0.1", port=node.port))
+        return connect(made[-1], **options)
+
+    yield make
+    for known in made:
+        if loop:
+            loop.run(known.close())
+
+
+@pytest.fixture
+def client(connect_to, cluster):
+    return connect_to(cluster.nodes[0])
 
 
 def move(cluster, name=NAME):
@@ -94,13 +104,64 @@ def test_a_lock_that_has_moved_is_released_where_it_is(client, cluster):
             lock.acquire()
 
 
+def test_every_name_is_asked_for_at_the_other_side_of_a_move(client, cluster):
+    slot = slot_of(NAME)
+    target = (cluster.owners[slot] + 1) % 3
+    lock = client.lock(NAME, ITEMS, lease=600)
+    lock.acquire()
+    cluster.begin_move(slot, target)
+    cluster.move_keys(slot, target)
+    lock.extend()
+    cluster.end_move(slot, target)
+    lock.release()
+    assert stats(cluster.nodes[target].observer)["held"] == 0
+
+
+@pytest.mark.parametrize("form", ["threads"], indirect=True)
+def test_nodes_may_be_reached_by_another_address(client, cluster):
+    client._redis.nodes_manager.address_remap = lambda address: ("localhost", address[1])
+    with client.lock(NAME) as held:
+        assert fence_at(cluster.owner(NAME).observer, NAME) == held.fence
+    assert all(host == "localhost" for host, _ in client._owners.values())
+
+
+def test_nodes_that_fail(connect_to):
+    with running(Cluster()) as cluster:
+        client = connect_to(cluster.nodes[0], io_timeout=1.0, session_timeout=6.0)
+        key = cluster.key_on(0)
+
+        kept = client.lock(key)
+        kept.acquire()
+        with stopped(cluster.nodes[0]):
+            wait_until(kept.lost.is_set, "the loss, although the first node hangs")
+        with client.lock(key, wait=40):
+            pass
+
+        leased = client.lock(key, lease=600)
+        with leased:
+            pass
+        cluster.move(slot_of(key), 1)
+        moved = client.lock(key)
+        cluster.nodes[0].kill()
+        with pytest.raises(dlock.Unreachable):
+            client.lock(cluster.key_on(0), lease=600).acquire()
+        leased.acquire()
+        leased.release()
+
+        moved.acquire(wait=20)
+        for node in cluster.nodes[1:]:
+            node.kill()
+        wait_until(moved.lost.is_set, "the loss, although no node is left")
+        for options in {}, {"lease": 60}:
+            with pytest.raises(dlock.Unreachable):
+                client.lock(key, **options).acquire()
+
+
 @pytest.mark.limit(180, "waits for the failover of a cluster")
 @pytest.mark.long("a failover takes the timeout of a node")
-def test_locks_follow_a_failover(connect, form, loop, begin):
-    package = redis if form == "threads" else redis.asyncio
+def test_locks_follow_a_failover(connect_to, begin):
     with running(Cluster(replicas=3)) as cluster:
-        known = package.RedisCluster(host="127.0.0.1", port=cluster.nodes[1].port)
-        client = connect(known, io_timeout=2.0, session_timeout=60.0)
+        client = connect_to(cluster.nodes[1], io_timeout=2.0, session_timeout=60.0)
         key = cluster.key_on(0)
         with client.lock(key, wait=20) as held:
             master = cluster.nodes[0].observer
@@ -116,5 +177,3 @@ def test_locks_follow_a_failover(connect, form, loop, begin):
             assert fence_at(new, key) == held.fence and not held.lost.is_set()
         assert wanted.result() > held.fence
         client.close()
-        if loop:
-            loop.run(known.close())

@@ -203,6 +203,23 @@ def test_a_wait_ends_on_time_although_its_server_hangs(connect, server, begin):
     wait_for_waiters(server.observer, 0)
 
 
+def test_an_address_that_leads_to_another_master_is_followed(connect, proxy, server, start_server):
+    """As a name in DNS or a service of Kubernetes does, while the demoted master goes on."""
+    client, new = connect(proxy), start_server()
+    leased = client.lock("leased", lease=60)
+    with client.lock("lock"), leased:
+        pass
+    server.observer.execute_command("REPLICAOF", "127.0.0.1", new.port)
+    proxy.to_port = new.port
+    try:
+        with client.lock("lock", wait=30) as held:
+            assert fence_at(new.observer) == held.fence
+        leased.acquire(wait=30)
+        assert fence_at(new.observer, "leased") == leased.fence
+    finally:
+        server.observer.execute_command("REPLICAOF", "NO", "ONE")
+
+
 def test_behind_a_sentinel_a_kept_lock_survives_a_failover(sentinels, connect, form, begin):
     package = redis.sentinel if form == "threads" else redis.asyncio.sentinel
     addresses = [("127.0.0.1", each.port) for each in sentinels.sentinels]

@@ -205,7 +205,7 @@ class Claim:
     def _join(self, deadline: float) -> Steps:
         """The session, when it is open, and its life."""
         while True:
-            session: Session = yield Find(self)
+            session: Session = yield from self._find()
             if session is not self._session:
                 if self._session is not None:
                     self._session.leave(self)
@@ -220,6 +220,13 @@ class Claim:
             if now >= limit or session.trouble and now >= deadline:
                 raise Unreachable(session.trouble or "the server did not reply in time")
             yield Wait(self, limit if now >= deadline else deadline)
+
+    def _find(self) -> Steps:
+        """The session."""
+        try:
+            return (yield Find(self))
+        except NoReply as failure:
+            raise _Again(self._failure(failure)) from None
 
     def _send(self, commands: list[Words]) -> Steps:
         """For requests that may be repeated: the replies."""
@@ -243,7 +250,7 @@ class Claim:
                 raise Unreachable(session.trouble) if session.trouble else Timeout(
                     self._message("busy"))
             yield Wait(self, limit)
-            if not session.is_open and (yield Find(self)) is not session:
+            if not session.is_open and (yield from self._find()) is not session:
                 raise _Again(Unreachable("another server has the lock now"), is_soon=True)
         kind, value, begin = self._outcome
         if kind == "granted":

@@ -4,10 +4,12 @@
     steps     a Lock or a session yields what it wants (Send, Wait, ...: see _wire.py)
     _expand   finds the server for it, follows redirects, and yields functions without arguments
     run       calls them (threads.py) or awaits what they return (aio.py)
+    _refresh  asks a node of a cluster who has which slot: at the start, after a request without a
+              reply, and when kept locks have to move. A redirect corrects the one slot
 
 Connections are made from what a client of redis-py knows: its class and its arguments. Its own are
-not used. Ours have timeouts, whatever those of the client are, and no request is repeated behind
-our back."""
+not used, nor is its map of a cluster, which it reads without a timeout by default. Ours have
+timeouts, whatever those of the client are, and no request is repeated behind our back."""
 
 from __future__ import annotations
 
@@ -18,23 +20,25 @@ import threading
 from typing import Any, Callable, Generic, NamedTuple, TypeVar
 
 from redis.backoff import NoBackoff
+from redis.crc import key_slot
 from redis.exceptions import (AuthenticationError, BusyLoadingError, DataError, RedisError,
                               ResponseError)
 
 from ._claim import Claim
 from ._session import Session
-from ._wire import (SLICE, Call, Find, NoReply, Pause, Relocate, Send, Steps, Wait, Words, now,
-                    redirection)
+from ._wire import (SLICE, Call, Find, NoReply, Pause, Relocate, Send, Steps, Wait, Words, error_of,
+                    is_read_only, now, redirection, text_of)
 from .errors import Error, Refused
 
 REDIRECTIONS = 5
 LONGEST = 3600.0  # of a wait, which is then begun again: an infinite one is no argument
+Address = tuple[str, int]
 LockT = TypeVar("LockT", bound=Claim)
 
 
 class Route(NamedTuple):
     """To one server. address: None for the only one."""
-    address: tuple[str, int] | None
+    address: Address | None
     connection_class: Any
     options: dict[str, Any]
 
@@ -46,11 +50,10 @@ class Route(NamedTuple):
             options["socket_connect_timeout"] = timeout
         return self.connection_class(**options)
 
-    def to(self, host: str, port: int) -> Route:
-        """To another server of the cluster; an empty host is the same host."""
-        host = host or self.options["host"]
-        return Route((host, port), self.connection_class,
-                     {**self.options, "host": host, "port": port})
+    def to(self, address: Address) -> Route:
+        """To another server of the cluster."""
+        host, port = address
+        return Route(address, self.connection_class, {**self.options, "host": host, "port": port})
 
 
 def route_of(pool: Any) -> Route:
@@ -59,21 +62,26 @@ def route_of(pool: Any) -> Route:
 
 
 class BaseClient(Generic[LockT]):
-    """The forms define _locate, _refresh and _sleep, each as a function or a coroutine."""
     _lock_class: type[LockT]
     _server_class: type[BaseServer]
     _event_class: Any
-    _locate: Callable[[bytes], Any]  # in a cluster, the Route to the node of a name
-    _refresh: Callable[[], Any]      # the map of the cluster
+    _pool_of: Callable[[Any], Any]  # of a node of a cluster
     _sleep: Callable[[Any, float], Any]  # until the event is set, or for so many seconds
 
     def __init__(self, server: Any, is_cluster: bool, session_timeout: float, io_timeout: float):
-        self._redis, self._is_cluster = server, is_cluster
+        self._redis, self._is_cluster, self._is_closed = server, is_cluster, False
         self.session_timeout, self.io_timeout = session_timeout, io_timeout
+        self._nodes: list[Address] = []  # of a cluster, in the order in which they are asked
+        self._owners: dict[int, Address] = {}  # of slots
+        self._is_stale = is_cluster  # some of these may have changed
+        if is_cluster:
+            nodes = list(server.nodes_manager.startup_nodes.values())
+            self._nodes = [(node.host, int(node.port)) for node in nodes]
+            self._route = route_of(self._pool_of(nodes[0]))
         self._start()
 
     def _start(self) -> None:
-        self._id, self._mutex, self._is_closed = secrets.token_hex(16), threading.Lock(), False
+        self._id, self._mutex = secrets.token_hex(16), threading.Lock()
         self._servers: dict[Any, BaseServer] = {}
 
     def lock(self, *names: str | bytes, wait: float = 0.0, lease: float | None = None,
@@ -129,10 +137,13 @@ class BaseClient(Generic[LockT]):
             yield lambda: self._sleep(event, max(0.0, min(request.until - now(), LONGEST)))
             return event.clear()
         if isinstance(request, Call):
-            server.own = server.own or server.connect(decode_responses=False)
-            return (yield lambda: server.call(server.own, request.commands, request.until))
+            connection = server.own = server.own or server.connect(decode_responses=False)
+            replies = yield lambda: server.call(connection, request.commands, request.until)
+            if any(map(is_read_only, replies)):
+                server.drop(connection)
+            return replies
         if isinstance(request, Relocate):
-            return (yield from self._relocate(request.claims, server.session))
+            return (yield from self._relocate(request, server.session))
         assert isinstance(request, Pause)
         return (yield lambda: self._sleep(server.is_ended,
                                           max(0.0, min(request.until - now(), SLICE))))
@@ -141,10 +152,46 @@ class BaseClient(Generic[LockT]):
         """The server that has the name."""
         if not self._is_cluster:
             return self._server(route_of(self._redis.connection_pool))
-        try:
-            return self._server((yield lambda: self._locate(name)))
-        except RedisError as failure:
-            raise NoReply(failure, was_sent=False) from None
+        if self._is_stale:
+            yield from self._refresh(now() + self.io_timeout)
+        address = self._owners.get(key_slot(name))
+        if address is None:
+            raise NoReply("no node of the cluster serves the lock", was_sent=False)
+        return self._server(self._route.to(address))
+
+    def _refresh(self, until: float) -> Steps:
+        """The map of the cluster, from the first node that tells it. One that does not is the last
+        to be asked the next time. If none does, the old map stays."""
+        failure: Exception = NoReply("no node of the cluster has replied in time", was_sent=False)
+        for address in list(self._nodes):
+            if now() >= until:
+                break
+            server = self._server(self._route.to(address))
+            self._nodes = [*(node for node in self._nodes if node != address), address]
+            try:
+                [reply] = yield from server.send([("CLUSTER", "SLOTS")],
+                                                 min(until, now() + self.io_timeout / 2))
+            except (NoReply, Refused) as trouble:
+                failure = trouble
+                continue
+            if isinstance(reply, ResponseError):
+                failure = error_of(reply)
+                continue
+            owners: dict[int, Address] = {}
+            for first, last, (host, port, *_), *_ in reply:
+                owner = self._address(host, port, server.route)
+                owners.update(dict.fromkeys(range(first, last + 1), owner))
+            self._nodes = list(dict.fromkeys([address, *owners.values(), *self._nodes]))
+            self._owners, self._is_stale = owners, False
+            return
+        if not self._owners:
+            raise failure
+
+    def _address(self, host: Any, port: int, origin: Route) -> Address:
+        """As the node at the origin has told it; without a host, it is its own."""
+        address = text_of(host) if host else origin.options["host"], port
+        remap = getattr(self._redis.nodes_manager, "address_remap", None)
+        return remap(address) if remap else address
 
     def _server(self, route: Route) -> BaseServer:
         with self._mutex:
@@ -155,24 +202,31 @@ class BaseClient(Generic[LockT]):
             return self._servers[route.address]
 
     def _send(self, name: bytes, commands: list[Words], until: float) -> Steps:
-        server = yield from self._find(name)
-        prefix: list[Words] = []
+        server, is_asking = (yield from self._find(name)), False
         for _ in range(REDIRECTIONS):
-            replies = (yield from server.send([*prefix, *commands], until))[len(prefix):]
+            # ASKING is for one command.
+            sent = [each for command in commands for each in (("ASKING",), command)]
+            try:
+                replies = yield from server.send(sent if is_asking else commands, until)
+            except NoReply:
+                self._is_stale = True  # another node may have the lock now
+                raise
+            replies = replies[1::2] if is_asking else replies
             target = redirection(replies[0]) if self._is_cluster else None
             if target is None:
                 break
             kind, host, port = target
-            prefix = [("ASKING",)] if kind == "ASK" else []
+            address = self._address(host, port, server.route)
             if kind == "MOVED":
-                yield self._refresh
-            server = self._server(server.route.to(host, port))
+                self._owners[key_slot(name)] = address
+            server, is_asking = self._server(self._route.to(address)), kind == "ASK"
         return replies
 
-    def _relocate(self, claims: list[Claim], session: Session) -> Steps:
-        yield self._refresh
-        for claim in claims:
-            with contextlib.suppress(NoReply, Refused, ValueError):  # or closed
+    def _relocate(self, request: Relocate, session: Session) -> Steps:
+        with contextlib.suppress(NoReply, Error, ValueError):  # or closed
+            yield from self._refresh(request.until)
+        for claim in request.claims:
+            with contextlib.suppress(NoReply, Error, ValueError):
                 server = yield from self._find(claim.names[0])
                 if server.session is session:
                     continue
@@ -189,6 +243,7 @@ class BaseServer:
     """The connections to a server, and the worker (a thread or task) that keeps its session."""
     keep: Callable[[], None]                 # starts the worker, if it does not run
     call: Callable[[Any, list[Words], float], Any]  # the replies, or NoReply, Refused, DataError
+    drop: Callable[[Any], None]              # closes a connection
     idle: Callable[[], Any]                  # an open connection that nobody uses, or None
     finish: Callable[[], Any]                # joins the worker
     disconnect: Callable[[], Any]            # everything
@@ -211,7 +266,10 @@ class BaseServer:
     def send(self, commands: list[Words], until: float) -> Steps:
         connection = self.idle() or self.connect()
         replies = yield lambda: self.call(connection, commands, until)
-        self.free.append(connection)
+        if any(map(is_read_only, replies)):
+            self.drop(connection)
+        else:
+            self.free.append(connection)
         return replies
 
     def is_given_up(self, connection: Any, until: float) -> bool:

@@ -116,19 +116,28 @@ class Session:
     # -- the heartbeat
 
     def keep(self) -> Steps:
-        while not self.is_ended:
-            try:
-                yield from self._beat()
-            except Exception as failure:  # a garbled reply, too: the thread must not end
-                self.trouble, self.is_refused = str(failure), isinstance(failure, Refused)
-                self.is_open = False
-                self._wake_all()
+        try:
+            while not self.is_ended:
+                try:
+                    yield from self._beat()
+                except Exception as failure:  # a garbled reply, too: the thread must not end
+                    self.trouble, self.is_refused = str(failure), isinstance(failure, Refused)
+                    self.is_open = False
+                    self._wake_all()
+                    self._expire()
+                    yield from self._relocate(self._kept())
+                    yield Pause(min(self.clock() + self._pause, self._due()))
+                    self._pause = min(max(2 * self._pause, PAUSE_FIRST), PAUSE_MAX)
                 self._expire()
-                if self.is_cluster:
-                    yield Relocate(self._kept())
-                yield Pause(min(self.clock() + self._pause, self._due()))
-                self._pause = min(max(2 * self._pause, PAUSE_FIRST), PAUSE_MAX)
-            self._expire()
+        finally:
+            self.is_open = False  # the program may have canceled the task
+            for claim in self._kept():
+                self._lose(claim, "the heartbeat was canceled")
+            self._wake_all()
+
+    def _relocate(self, claims: list[Claim]) -> Steps:
+        if self.is_cluster:
+            yield Relocate(claims, min(self.clock() + self.io_timeout, self._due()))
 
     def _beat(self) -> Steps:
         """Over one connection, until it breaks. The first heartbeat is answered at once."""
@@ -256,8 +265,7 @@ class Session:
             left = self._kept(lambda life: life is not self.life)
             if not left or self.clock() >= end:
                 return
-            if self.is_cluster:
-                yield Relocate(left)
+            yield from self._relocate(left)
             yield Pause(self.clock() + PAUSE_LATER)
             self._expire()
 

@@ -63,8 +63,10 @@ class Find(NamedTuple):
 
 
 class Relocate(NamedTuple):
-    """Give these kept locks to the sessions at the servers that have them now, in a cluster."""
+    """Give these kept locks to the sessions at the servers that have them now, in a cluster. Until
+    then, nodes are asked who has them."""
     claims: list[Claim]
+    until: float
 
 
 class NoReply(Exception):
@@ -90,6 +92,12 @@ def text_of(reply: Any) -> str:
 def is_transient(error: object) -> bool:
     """May the same request succeed in a moment?"""
     return isinstance(error, TRANSIENT) or text_of(error).split(" ")[0] in TRANSIENT_WORDS
+
+
+def is_read_only(reply: object) -> bool:
+    """From a replica: its address may lead to another server by now."""
+    return isinstance(reply, exceptions.ReadOnlyError) or (
+        isinstance(reply, exceptions.ResponseError) and str(reply).startswith("READONLY"))
 
 
 def is_unknown_session(error: object) -> bool:

@@ -20,7 +20,7 @@ from redis.asyncio.retry import Retry
 from redis.exceptions import RedisError, ResponseError
 
 from ._claim import Claim
-from ._client import BaseClient, BaseServer, Route, outcome, route_of
+from ._client import BaseClient, BaseServer, Route, outcome
 from ._wire import SLICE, Steps, Word, Words, now
 
 
@@ -143,14 +143,8 @@ class Client(BaseClient[Lock]):
     async def _run(self, steps: Steps) -> Any:
         return await run(self._expand(steps))
 
-    async def _locate(self, name: bytes) -> Route:
-        await self._redis.initialize()
-        node = self._redis.get_node_from_key(name)
-        return route_of(node).to(node.host, node.port)
-
-    async def _refresh(self) -> None:
-        with contextlib.suppress(RedisError, OSError):
-            await self._redis.nodes_manager.initialize()
+    def _pool_of(self, node: Any) -> Any:
+        return node
 
     async def _sleep(self, event: asyncio.Event, seconds: float) -> None:
         """Unlike asyncio.wait_for(), never swallows a cancellation."""

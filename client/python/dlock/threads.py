@@ -18,7 +18,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from ._claim import Claim
-from ._client import BaseClient, BaseServer, Route, outcome, route_of
+from ._client import BaseClient, BaseServer, Route, outcome
 from ._wire import SLICE, Steps, Word, Words, now
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
@@ -78,6 +78,9 @@ class _Server(BaseServer):
                     if not connection.can_read(0):
                         return connection
                 connection.disconnect()
+
+    def drop(self, connection: Any) -> None:
+        connection.disconnect()
 
     def call(self, connection: Any, commands: list[Words], until: float) -> list[Any]:
         was_sent = False
@@ -154,14 +157,8 @@ class Client(BaseClient[Lock]):
     def _run(self, steps: Steps) -> Any:
         return run(self._expand(steps))
 
-    def _locate(self, name: bytes) -> Route:
-        node = self._redis.get_node_from_key(name)
-        pool = self._redis.get_redis_connection(node).connection_pool
-        return route_of(pool).to(node.host, node.port)
-
-    def _refresh(self) -> None:
-        with contextlib.suppress(RedisError, OSError):
-            self._redis.nodes_manager.initialize()
+    def _pool_of(self, node: Any) -> Any:
+        return self._redis.get_redis_connection(node).connection_pool
 
     def _sleep(self, event: threading.Event, seconds: float) -> None:
         event.wait(seconds)
