@@ -1,5 +1,7 @@
 """A Lock of client/python does what its docstrings say, at one server. With threads and asyncio."""
 
+import asyncio
+import math
 import os
 import threading
 
@@ -326,6 +328,12 @@ def test_wrong_arguments_are_refused(client, wrong):
         client.lock("lock", **wrong)
 
 
+@pytest.mark.parametrize("name", [5, None, ["a", "b"]])
+def test_a_name_is_text_or_bytes(client, name):
+    with pytest.raises(TypeError, match="a name is"):
+        client.lock(name)
+
+
 def test_the_end_of_the_client_ends_its_locks(connect, server):
     client = connect(server)
     lock = client.lock("lock")
@@ -333,8 +341,45 @@ def test_the_end_of_the_client_ends_its_locks(connect, server):
     client.close()
     assert lock.lost.is_set() and stats(server.observer)["sessions"] == 0
     assert server.observer.dbsize() == 0
+    with pytest.raises(dlock.Lost, match="closed"):
+        lock.release()
     with pytest.raises(ValueError, match="closed"):
         lock.acquire()
+
+
+def test_the_end_of_the_client_ends_its_waits(connect, server, begin):
+    server.observer.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 600_000)
+    client = connect(server)
+    wanted = begin(client.lock("lock").acquire, wait=math.inf)
+    wait_for_waiters(server.observer, 1)
+    client.close()
+    with pytest.raises(ValueError, match="closed"):
+        wanted.result()
+
+
+@pytest.mark.parametrize("form", ["asyncio"], indirect=True)
+def test_a_session_whose_task_was_canceled_begins_again(client, loop):
+    lost = client.lock("lost")
+    lost.acquire()
+
+    async def cancel():
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+    loop.run(cancel())
+    wait_until(lost.lost.is_set, "the loss")
+    with client.lock("lock", wait=60) as held:
+        assert held.held
+
+
+@pytest.mark.parametrize("form", ["threads"], indirect=True)
+def test_a_session_whose_thread_cannot_be_started_begins_later(client, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="new thread"):
+        patch.setattr(threading.Thread, "start", refuse)
+        client.lock("lock").acquire()
+    with client.lock("lock") as held:
+        assert held.held
 
 
 def test_a_client_of_redis_py_may_decode_replies_and_choose_a_database(connect, server, form):
@@ -417,6 +462,20 @@ def test_a_child_has_a_session_of_its_own_and_no_lock_of_its_parent(client, serv
     assert lock.held and not lock.lost.is_set()
     lock.release()
     other.release()
+
+
+@pytest.mark.parametrize("form", ["threads"], indirect=True)
+def test_a_closed_client_is_closed_in_a_child(client):
+    client.close()
+    child = os.fork()
+    if not child:
+        try:
+            client.lock("lock").acquire()
+        except ValueError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize("form", ["threads"], indirect=True)

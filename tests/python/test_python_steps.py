@@ -314,3 +314,54 @@ def test_an_endless_wait_asks_for_a_day_at_a_time(world):
 def test_a_garbled_heartbeat_does_not_end_the_session(world):
     world.call = world.keeping.send([b"nonsense"])
     assert isinstance(world.call, Pause) and not world.session.is_open
+
+
+def test_a_block_whose_lock_was_lost_says_so_without_a_server(world):
+    claim = world.kept()
+    while not claim.lost.is_set():
+        world.silence()
+    leaving = Asking(world, claim._leave(None))
+    assert isinstance(leaving.error, dlock.Lost) and "heartbeat" in str(leaving.error)
+
+
+def test_a_block_whose_lease_is_over_says_so_without_a_server(world):
+    claim = world.claim(lease=5.0)
+    world.acquire(claim).answer(7)
+    world.now += 6
+    leaving = Asking(world, claim._leave(None))
+    leaving.fail(was_sent=True)
+    assert isinstance(leaving.error, dlock.InDoubt)
+
+
+def test_a_block_whose_lock_is_certain_ends_without_a_reply(world):
+    leaving = Asking(world, world.kept()._leave(None))
+    leaving.fail(was_sent=True)
+    assert leaving.error is None
+
+
+def test_a_refused_guard_gives_back_the_other_names(world):
+    claim = world.kept()
+    Asking(world, claim._guarded(["SET", "items", 1])).answer(ResponseError("NOTHELD nothing run"))
+    world.reply(1)
+    assert world.call.commands == [claim._release_words()]
+
+
+def test_a_heartbeat_that_is_canceled_tells_a_loss(world):
+    claim = world.kept()
+    waiting = world.claim()
+    world.acquire(waiting, wait=30).answer(b"QUEUED")
+    waiting._wakeup.clear()
+    world.keeping.close()
+    assert claim.lost.is_set() and "canceled" in claim.why_lost
+    assert waiting._wakeup.is_set() and not world.session.is_open
+
+
+def test_a_server_that_cannot_be_found_is_unreachable(world):
+    steps = world.claim(lease=60.0)._acquire(None)
+    with pytest.raises(dlock.Unreachable):
+        next(steps)
+        steps.throw(NoReply("no node", was_sent=False))
+    steps = world.claim()._acquire(None)
+    assert isinstance(next(steps), Find)
+    with pytest.raises(dlock.Unreachable):
+        steps.throw(NoReply("no node", was_sent=False))

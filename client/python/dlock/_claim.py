@@ -48,8 +48,10 @@ class Claim:
             raise ValueError("lease: seconds, or None for a lock that is kept")
         if slots is not None and slots < 1:
             raise ValueError("slots: at least 1")
-        self.names = tuple(name.encode() if isinstance(name, str) else bytes(name)
-                           for name in names)
+        for name in names:
+            if not isinstance(name, (str, bytes)):  # bytes(5) would be five zeros
+                raise TypeError(f"a name is a str or bytes, not {name!r}")
+        self.names = tuple(name.encode() if isinstance(name, str) else name for name in names)
         self.wait, self.lease = _checked(wait), lease
         self.shared, self.slots = shared or slots is not None, slots
         self.fence = 0
@@ -289,6 +291,8 @@ class Claim:
         why, self.fence = self.why_lost, 0
         if self._session is not None:
             self._session.leave(self)
+        if why and self.lease is None:
+            raise Lost(self._message(why))  # the session has withdrawn the lock
         is_done = False
         try:
             [reply] = yield Send(self, [self._release_words()], self._clock() + self._io_timeout)
@@ -307,11 +311,12 @@ class Claim:
 
     def _leave(self, kind: type[BaseException] | None) -> Steps:
         """At the end of a block, which has ended with this kind of exception."""
+        was_held = self.held
         try:
             if self.fence:
                 yield from self._release()
         except Error as failure:
-            if kind is None and not isinstance(failure, (InDoubt, Unreachable)):
+            if kind is None and not (was_held and isinstance(failure, (InDoubt, Unreachable))):
                 raise
 
     def _extend(self, lease: float | None) -> Steps:
@@ -352,6 +357,8 @@ class Claim:
         if text_of(reply).startswith("NOTHELD"):
             if self._session is not None:
                 self._session.leave(self)
+            if self._session is not None and self.lease is None:
+                self._session.withdraw(self)  # other names of the lock
             self._lose("the server had ended it")
             raise Lost(self._message("nothing was run"))
         raise error_of(reply) if is_transient(reply) else reply

@@ -105,7 +105,7 @@ class _Server(BaseServer):
         dropping.add_done_callback(self.dropping.discard)
 
     def keep(self) -> None:
-        if self.worker is None:
+        if self.worker is None or self.worker.done():  # canceled by the program
             steps = self.client._expand(self.session.keep(), self)
             self.worker = asyncio.ensure_future(run(steps))
 

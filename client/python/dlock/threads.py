@@ -109,9 +109,10 @@ class _Server(BaseServer):
         with self.mutex:
             if self.worker is None:
                 steps = self.client._expand(self.session.keep(), self)
-                self.worker = threading.Thread(target=run, name="dlock-session", daemon=True,
-                                               args=(steps,))
-                self.worker.start()
+                worker = threading.Thread(target=run, name="dlock-session", daemon=True,
+                                          args=(steps,))
+                worker.start()
+                self.worker = worker
 
     def finish(self) -> None:
         if self.worker is not threading.current_thread():  # else it is a callback of ours
