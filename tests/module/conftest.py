@@ -3,6 +3,7 @@
 import pytest
 
 from support.cluster import Cluster
+from support.commands import Lock, Locks
 from support.server import Server, destroy_all, running
 from support.session import Session
 from support.shared import SharedServer
@@ -71,6 +72,18 @@ def session(server):
 @pytest.fixture
 def other(server):
     return Session(server)
+
+
+@pytest.fixture
+def both(client):
+    """The locks "a" and "b" together."""
+    return Locks(client, "a", "b")
+
+
+@pytest.fixture
+def at(client):
+    """at("a"): that lock."""
+    return lambda key: Lock(client, key)
 
 
 class Events:

@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from support.commands import TOKEN_MAX, Lock, stats
+from support.turn import in_one_turn
 from support.waiting import queue_up
 
 
@@ -16,83 +17,37 @@ def test_a_free_lock_is_granted_with_a_fence(lock):
     assert lock.info()["fence"] == fence
 
 
-def test_a_held_lock_is_a_plain_no(lock):
+def test_a_release_by_the_holder_frees_the_lock_once(lock):
     lock.acquire("me")
+    assert lock.release("me") == 1
+    assert lock.info() is None
+    assert lock.client.exists(lock.key) == 0
+    assert lock.release("me") == 0
+
+
+@pytest.mark.parametrize("stranger", ["you", "m", "mee", "ME", "me\0", " me"])
+@pytest.mark.parametrize("call, reply", [(Lock.acquire, None), (Lock.extend, 0), (Lock.release, 0)])
+def test_a_call_by_a_stranger_is_a_plain_no_and_changes_nothing(lock, stranger, call, reply):
+    """A token is compared whole."""
+    lock.acquire("me", 10_000)
     before = lock.info()
-    assert lock.acquire("you", 99_000) is None
+    assert call(lock, stranger) == reply
     after = lock.info()
     assert after.pop("ttl") <= before.pop("ttl")
     assert after == before
 
 
-def test_a_release_by_the_holder_frees_the_lock(lock):
-    lock.acquire("me")
-    assert lock.release("me") == 1
-    assert lock.info() is None
-    assert lock.client.exists(lock.key) == 0
-
-
-def test_a_repeated_release_does_nothing(lock):
-    lock.acquire("me")
-    lock.release("me")
-    lock.acquire("you")
-    assert lock.release("me") == 0
-    assert lock.info()["token"] == b"you"
-
-
-def test_a_release_by_a_stranger_changes_nothing(lock):
-    lock.acquire("me")
-    assert lock.release("you") == 0
-    assert lock.info()["token"] == b"me"
-
-
-@pytest.mark.parametrize("almost", ["m", "mee", "ME", "me\0", " me"])
-def test_a_token_is_compared_whole(lock, almost):
-    lock.acquire("me")
-    assert lock.release(almost) == 0
-    assert lock.extend(almost) == 0
-    assert lock.acquire(almost) is None
-
-
-def test_the_same_token_gets_the_same_fence_again(lock):
-    fence = lock.acquire("me")
-    since = lock.info()["since"]
-    assert lock.acquire("me") == fence
-    assert lock.info()["since"] == since
-
-
-def test_asking_again_lengthens_the_lease_to_what_was_asked(lock):
-    lock.acquire("me", 10_000)
-    lock.acquire("me", 60_000)
-    assert 50_000 < lock.ttl() <= 60_000
-    assert lock.info()["lease"] == 60_000
-
-
-def test_asking_again_never_shortens_the_lease(lock):
-    lock.acquire("me", 60_000)
-    lock.acquire("me", 10_000)
-    assert 50_000 < lock.ttl() <= 60_000
-    assert lock.info()["lease"] == 60_000
-
-
-def test_an_extension_lets_the_lease_end_then(lock):
-    lock.acquire("me", 10_000)
-    assert lock.extend("me", 60_000) == 1
-    assert 50_000 < lock.ttl() <= 60_000
-    assert lock.info()["lease"] == 60_000
-
-
-def test_an_extension_keeps_fence_and_start(lock):
-    fence = lock.acquire("me")
-    since = lock.info()["since"]
-    lock.extend("me", 60_000)
-    assert (lock.info()["fence"], lock.info()["since"]) == (fence, since)
-
-
-def test_an_extension_by_a_stranger_changes_nothing(lock):
-    lock.acquire("me", 10_000)
-    assert lock.extend("you", 60_000) == 0
-    assert lock.ttl() <= 10_000
+@pytest.mark.parametrize("leases", [(10_000, 60_000), (60_000, 10_000), (10_000, 600_000, 1_000)],
+                         ids=["longer", "shorter", "shorter, and late"])
+@pytest.mark.parametrize("ask", [Lock.acquire, Lock.extend])
+def test_the_holder_that_asks_again_never_shortens_its_lease(lock, ask, leases):
+    """It keeps its fence."""
+    fence = lock.acquire("me", leases[0])
+    before = lock.info()
+    for lease in leases[1:]:
+        assert ask(lock, "me", lease) == (fence if ask is Lock.acquire else 1)
+    assert max(leases) - 10_000 < lock.ttl() <= max(leases)
+    assert {**before, "lease": max(leases), "ttl": 0} == {**lock.info(), "ttl": 0}
 
 
 def test_an_extension_of_a_free_lock_creates_nothing(lock):
@@ -129,15 +84,12 @@ def test_options_are_read_in_any_case(client):
 
 
 def test_the_commands_work_in_a_transaction(client):
-    pipe = client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 1000)
-    pipe.execute_command("DLOCK.ACQUIRE", "lock", "you", "PX", 1000)
-    pipe.execute_command("DLOCK.EXTEND", "lock", "me", "PX", 2000)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
-    pipe.execute_command("DLOCK.INFO", "lock")
-    fence, busy, extended, released, info = pipe.execute()
-    assert fence > 0
-    assert (busy, extended, released, info) == (None, 1, 1, None)
+    fence, busy, *others = in_one_turn(
+        client, ("DLOCK.ACQUIRE", "lock", "me", "PX", 1000),
+        ("DLOCK.ACQUIRE", "lock", "you", "PX", 1000), ("DLOCK.EXTEND", "lock", "me", "PX", 2000),
+        ("DLOCK.RELEASE", "lock", "me"), ("DLOCK.INFO", "lock"))
+    assert fence > 0 and busy is None
+    assert others == [1, 1, None]
 
 
 def test_the_commands_work_in_a_script(client):
@@ -189,37 +141,19 @@ def test_info_is_a_map_and_null_is_null_in_resp3(server, lock):
 # -- who waits ------------------------------------------------------------------------------------
 
 
-def test_info_tells_who_waits_in_their_order(server, lock):
-    lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"], wait_ms=60_000)
-    [one, other] = lock.queue()
+def test_info_tells_who_waits_in_their_order_for_how_long_and_until_when(server, lock):
+    lock.acquire("me", 600_000)
+    assert lock.queue() == []
+    first, second, _ = queue_up(server, ["first", "second", "third"], wait_ms=60_000)
+    server.clock.advance(20)
+    [one, other] = lock.queue(2)
     assert (one["token"], one["client"], one["mode"]) == (b"first", first.id, b"exclusive")
     assert (other["token"], other["client"]) == (b"second", second.id)
-    assert one["waited"] >= other["waited"] >= 0
-    assert 50_000 < one["left"] <= other["left"] <= 60_000
-
-
-def test_info_tells_how_long_a_waiter_has_waited_and_will(server, lock):
-    lock.acquire("me")
-    queue_up(server, ["waiter"], wait_ms=60_000)
-    server.clock.advance(20)
-    [seen] = lock.queue()
-    assert seen["waited"] >= 20_000
-    assert seen["left"] <= 40_000
-    assert 59_998 <= seen["waited"] + seen["left"] <= 60_000
-
-
-def test_info_tells_of_so_many_waiters_as_it_was_asked_for(server, lock):
-    lock.acquire("me")
-    queue_up(server, ["first", "second", "third"])
-    assert [each["token"] for each in lock.queue(2)] == [b"first", b"second"]
+    assert one["waited"] >= other["waited"] >= 20_000
+    assert one["left"] <= other["left"] <= 40_000
+    assert 59_998 <= one["waited"] + one["left"] <= 60_000
     assert len(lock.queue(10_000)) == lock.info()["waiters"] == 3
     assert "queue" not in lock.info()
-
-
-def test_info_tells_of_no_waiters_where_there_are_none(lock):
-    lock.acquire("me")
-    assert lock.queue() == []
 
 
 def test_info_tells_who_waits_for_a_string(server, lock):

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from support.commands import Lock, stats
-from support.files import AOF, by_rewritten_aof
+from support.files import FILES
 from support.server import free_port, wait_until
 from support.shared import SharedServer
 from support.waiting import Waiting, assert_nobody_waits, queue_up
@@ -97,24 +97,24 @@ def test_a_lifted_fence_is_nobody_elses(client):
     assert lock.acquire("me", 10_000, "FENCE", n) > n
 
 
-def test_lifting_the_fence_never_shortens_the_lease(lock):
+@pytest.mark.parametrize("lease_ms", [1000, 600_000], ids=["shorter", "longer"])
+def test_lifting_the_fence_never_shortens_the_lease(lock, lease_ms):
     lock.acquire("me", 60_000)
-    lock.acquire("me", 1000, "FENCE", ahead_us(60))
-    assert lock.ttl() > 50_000
-
-
-def test_lifting_the_fence_lengthens_the_lease(lock):
-    lock.acquire("me", 60_000)
-    lock.acquire("me", 600_000, "FENCE", ahead_us(60))
-    assert lock.ttl() > 500_000
+    lock.acquire("me", lease_ms, "FENCE", ahead_us(60))
+    longer_ms = max(lease_ms, 60_000)
+    assert longer_ms - 10_000 < lock.ttl() <= longer_ms
 
 
 @pytest.mark.parametrize("words, error", [
     (("FENCE",), "FENCE needs a value"),
     (("FENCE", 5, "FENCE", 6), "FENCE is given twice"),
     *((("FENCE", wrong), "FENCE must be an integer")
-      for wrong in ("0", "-1", "x", "", "1.5", 2**63, "9" * 30))])
-def test_a_wrong_fence_is_refused(lock, words, error):
+      for wrong in ("0", "-1", "x", "", "1.5", 2**63, "9" * 30)),
+    (("FENCES",), "FENCES needs a value"),
+    (("FENCES", 5, "FENCES", 6), "FENCES is given twice"),
+    *((("FENCES", wrong), "FENCES must be an integer from 1 to 10000")
+      for wrong in ("0", "-1", "x", "", "1.5", 10_001, 2**63))])
+def test_a_wrong_fence_or_run_is_refused(lock, words, error):
     with pytest.raises(redis.ResponseError, match=re.escape(error)):
         lock.acquire("me", 10_000, *words)
     assert lock.info() is None
@@ -142,18 +142,15 @@ def test_a_run_of_fences_is_given_to_nobody_else(client):
     assert Lock(client, "last").acquire("me") >= second + RUN
 
 
-def test_the_lock_has_the_last_fence_of_its_run(lock):
-    """So whoever takes the lock over knows that all of them are used up."""
-    first = lock.acquire("me", 60_000, "FENCES", RUN)
-    assert lock.info()["fence"] == first + RUN - 1
-    assert lock.acquire("me", 60_000) == first + RUN - 1
-
-
-def test_the_holder_gets_a_new_run_with_each_request(lock):
-    first = lock.acquire("me", 60_000, "FENCES", RUN)
-    again = lock.acquire("me", 60_000, "FENCES", RUN)
-    assert again >= first + RUN
-    assert lock.info()["fence"] == again + RUN - 1
+@pytest.mark.parametrize("run", [1, RUN])
+def test_the_lock_has_the_last_fence_of_its_run(lock, run):
+    """So whoever takes the lock over knows that all of them are used up. The holder gets a new run
+    with each request for one."""
+    first = lock.acquire("me", 60_000, "FENCES", run)
+    assert lock.info()["fence"] == lock.acquire("me", 60_000) == first + run - 1
+    again = lock.acquire("me", 60_000, "FENCES", run)
+    assert again >= first + run
+    assert lock.info()["fence"] == again + run - 1
 
 
 def test_a_run_begins_at_least_at_the_fence_that_was_asked_for(lock):
@@ -162,38 +159,16 @@ def test_a_run_begins_at_least_at_the_fence_that_was_asked_for(lock):
     assert lock.info()["fence"] == n + RUN - 1
 
 
-def test_a_run_of_one_is_a_fence(lock):
-    assert lock.acquire("me", 60_000, "FENCES", 1) == lock.info()["fence"]
-
-
-def test_a_waiter_gets_its_run(server, lock):
+@pytest.mark.parametrize("is_session", [False, True], ids=["a client", "a session"])
+def test_a_waiter_is_told_the_first_fence_of_its_run(server, session, lock, is_session):
     lock.acquire("me")
-    [waiter] = queue_up(server, ["waiter"], options=["FENCES", RUN])
+    if is_session:
+        session.wait("waiter", "FENCES", RUN)
+    else:
+        [waiter] = queue_up(server, ["waiter"], options=["FENCES", RUN])
     lock.release("me")
-    assert waiter.answer() == lock.info()["fence"] - RUN + 1
-
-
-def test_a_session_is_told_the_first_fence_of_its_run(lock):
-    session = "a session of this test"
-    lock.client.execute_command("DLOCK.SESSION", session, "PX", 60_000)
-    lock.acquire("me")
-    assert lock.acquire("waiter", 60_000, "WAIT", 60_000, "VIA", session,
-                        "FENCES", RUN) == b"QUEUED"
-    lock.release("me")
-    [_, [event]] = lock.client.execute_command("DLOCK.SESSION", session, "PX", 60_000)
-    assert event[4] == lock.info()["fence"] - RUN + 1
-    lock.client.execute_command("DLOCK.SESSION", session, "END")
-
-
-@pytest.mark.parametrize("words, error", [
-    (("FENCES",), "FENCES needs a value"),
-    (("FENCES", 5, "FENCES", 6), "FENCES is given twice"),
-    *((("FENCES", wrong), "FENCES must be an integer from 1 to 10000")
-      for wrong in ("0", "-1", "x", "", "1.5", 10_001, 2**63))])
-def test_a_wrong_run_is_refused(lock, words, error):
-    with pytest.raises(redis.ResponseError, match=re.escape(error)):
-        lock.acquire("me", 10_000, *words)
-    assert lock.info() is None
+    fence = session.event()[3] if is_session else waiter.answer()
+    assert fence == lock.info()["fence"] - RUN + 1
 
 
 def test_runs_cannot_push_the_fences_of_others_far_ahead(start_server):
@@ -214,7 +189,11 @@ def test_runs_cannot_push_the_fences_of_others_far_ahead(start_server):
 
 # -- nobody can poison the counter ----------------------------------------------------------------
 
-FAR = {"six minutes": 6 * MINUTE, "an hour": 60 * MINUTE, "two centuries": 200 * 365 * 24 * 3600}
+FAR = {
+    "six minutes": lambda: ahead_us(6 * MINUTE), "an hour": lambda: ahead_us(60 * MINUTE),
+    "two centuries": lambda: ahead_us(200 * 365 * 24 * 3600),
+    **{f"2^{bits} - {less}": lambda bits=bits, less=less: 2**bits - less
+       for bits, less in ((53, 0), (54, 0), (61, 1), (62, 1), (63, 1))}}
 
 
 def assert_refused(call):
@@ -223,37 +202,26 @@ def assert_refused(call):
     assert "WRONGTYPE" not in str(caught.value)
 
 
-@pytest.mark.parametrize("seconds", FAR.values(), ids=FAR.keys())
-def test_a_fence_far_ahead_of_the_clock_is_refused(lock, seconds):
-    before = Lock(lock.client, "other").acquire("me")
-    assert_refused(lambda: lock.acquire("me", 10_000, "FENCE", ahead_us(seconds)))
-    assert lock.info() is None
-    assert stats(lock.client)["last_fence"] == before
-
-
-@pytest.mark.parametrize("n", [2**53, 2**54, 2**61 - 1, 2**62 - 1, 2**63 - 1])
-def test_an_enormous_fence_is_refused(lock, n):
-    assert_refused(lambda: lock.acquire("me", 10_000, "FENCE", n))
-    assert before_long(lock.acquire("me"))
+@pytest.mark.parametrize("far", FAR.values(), ids=FAR.keys())
+def test_a_fence_far_ahead_of_the_clock_is_refused_and_changes_nothing(server, client, far):
+    """Neither for the holder nor for who does not hold the lock, and who would wait does not."""
+    fence = far()
+    held, free = Lock(client), Lock(client, "free")
+    before = held.acquire("me", 10_000)
+    for call in (lambda: held.acquire("me", 600_000, "FENCE", fence),
+                 lambda: free.acquire("me", 10_000, "FENCE", fence),
+                 Waiting(server, "waiter", options=["FENCE", fence]).answer):
+        assert_refused(call)
+    assert (held.info()["fence"], free.info()) == (before, None)
+    assert held.ttl() <= 10_000
+    assert_nobody_waits(client)
+    assert stats(client)["last_fence"] == before
+    assert before_long(free.acquire("me"))
 
 
 def before_long(fence):
     """A fence of this clock, and one that Lua and JavaScript numbers hold exactly."""
     return ahead_us(-MINUTE) < fence < ahead_us(MINUTE) < LUA_EXACT
-
-
-def test_a_fence_that_is_refused_changes_nothing_for_the_holder(lock):
-    fence = lock.acquire("me", 10_000)
-    assert_refused(lambda: lock.acquire("me", 600_000, "FENCE", ahead_us(FAR["an hour"])))
-    assert lock.info()["fence"] == fence
-    assert lock.ttl() <= 10_000
-
-
-def test_a_waiter_whose_fence_is_refused_does_not_wait(server, lock):
-    lock.acquire("me", 60_000)
-    fence = ahead_us(FAR["an hour"])
-    assert_refused(Waiting(server, "waiter", options=["FENCE", fence]).answer)
-    assert_nobody_waits(lock.client)
 
 
 def test_a_fence_near_the_bound_is_accepted(lock):
@@ -293,40 +261,27 @@ def assert_above(fences, earlier):
     assert fences == sorted(set(fences))
 
 
-@pytest.mark.parametrize("is_ahead", [False, True], ids=["by the clock", "counter ahead"])
-def test_what_a_crash_after_a_snapshot_loses_is_not_given_again(start_server, is_ahead):
-    server = start_server()
-    earlier = [run_ahead(server.client()) if is_ahead else
-               Lock(server.client(), "held").acquire("holder", 600_000)]
-    server.client().save()
-    earlier += grant_some(server.client(), "lost")
-    server.kill()
-    server.start()
-    assert_above(grant_some(server.client(), "next"), earlier)
+IS_AHEAD = pytest.mark.parametrize("is_ahead", [False, True], ids=["by the clock", "counter ahead"])
 
 
-@pytest.mark.parametrize("is_ahead", [False, True], ids=["by the clock", "counter ahead"])
+@IS_AHEAD
+@FILES
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_restart_from_the_append_only_file_goes_on_above_all(start_server, end, is_ahead):
-    server = start_server(*AOF)
-    client = server.client()
-    earlier = [run_ahead(client)] if is_ahead else []
-    earlier += grant_some(client, "before")
-    client.flushall()
-    getattr(server, end)()
-    server.start()
-    assert_above(grant_some(server.client(), "next"), earlier)
-
-
-def test_a_rewritten_append_only_file_goes_on_above_all(start_server):
-    server = start_server(*AOF, "--aof-use-rdb-preamble", "no")
-    client = server.client()
-    earlier = [run_ahead(client)]
-    by_rewritten_aof(client)
-    earlier += grant_some(client, "before")
-    server.kill()
-    server.start()
-    assert_above(grant_some(server.client(), "next"), earlier)
+def test_a_restart_goes_on_above_all(start_server, options, prepare, end, is_ahead):
+    """Also above what the file does not have, and when no lock is held at the end."""
+    server = start_server(*options)
+    earlier = [run_ahead(server.client())] if is_ahead else []
+    for token in "held", "free":
+        earlier += grant_some(server.client(), token)
+        if token == "free":
+            server.client().flushall()
+        prepare(server.client())
+        earlier += grant_some(server.client(), "lost")
+        getattr(server, end)()
+        server.start()
+        earlier_highest = max(earlier)
+        earlier = grant_some(server.client(), "next")
+        assert_above(earlier, [earlier_highest])
 
 
 def test_restarts_that_follow_each_other_go_on_above_all(start_server):
@@ -354,7 +309,7 @@ def test_restarts_do_not_carry_the_counter_away_from_the_clock(start_server):
     assert stats(server.client())["last_fence"] < ahead_us(60 * MINUTE)
 
 
-@pytest.mark.parametrize("is_ahead", [False, True], ids=["by the clock", "counter ahead"])
+@IS_AHEAD
 def test_what_a_failover_loses_is_not_given_again(server, start_replica, is_ahead):
     """The replica has lost its link, and the master goes on for a while."""
     replica = start_replica(server).client()

@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from support.commands import Lock, details_of, plain, stats
+from support.commands import plain, stats
 from support.server import wait_until
 
 
@@ -29,65 +29,51 @@ def held(lock):
 # -- who may ---------------------------------------------------------------------------------------
 
 
-def test_the_holder_writes(held):
-    assert guard(held, "SET", "data", "1") == b"OK"
-    assert held.get("data") == b"1"
+WRITERS = {
+    # what was done before; the token, and whether it may write
+    "the holder": (lambda lock, clock: lock.acquire("me"), "me", True),
+    "nobody": (lambda lock, clock: None, "me", False),
+    "a stranger": (lambda lock, clock: lock.acquire("me"), "other", False),
+    "a holder whose lease has ended": (
+        lambda lock, clock: (lock.acquire("me"), clock.advance(61)), "me", False),
+    "the next holder": (lambda lock, clock: pass_on(lock), "next", True),
+    "the holder before": (lambda lock, clock: pass_on(lock), "me", False),
+    "the token of a plain string": (lambda lock, clock: lock.client.set("lock", "me"), "me", True),
+    "another token than that of a string": (
+        lambda lock, clock: lock.client.set("lock", "me"), "other", False),
+    "the first shared holder": (lambda lock, clock: share(lock, clock), "one", True),
+    "the second shared holder": (lambda lock, clock: share(lock, clock), "two", True),
+    "a stranger to shared holders": (lambda lock, clock: share(lock, clock), "me", False),
+    "a shared holder whose lease has ended": (
+        lambda lock, clock: share(lock, clock, pass_s=61), "one", False),
+    "a shared holder whose lease has not ended": (
+        lambda lock, clock: share(lock, clock, pass_s=61), "two", True),
+}
 
 
-def test_nobody_writes_without_the_lock(client):
-    with pytest.raises(redis.ResponseError, match="^NOTHELD "):
-        guard(client, "SET", "data", "1")
-    assert client.dbsize() == 0
-
-
-def test_a_stranger_does_not_write(held):
-    with pytest.raises(redis.ResponseError, match="^NOTHELD "):
-        guard(held, "SET", "data", "1", token="other")
-    assert held.get("data") is None
-
-
-def test_a_holder_whose_lease_has_ended_does_not_write(client, lock):
-    lock.acquire("me", 50)
-    wait_until(lambda: lock.info() is None, "the lease to end")
-    with pytest.raises(redis.ResponseError, match="^NOTHELD "):
-        guard(client, "SET", "data", "1")
-    assert client.get("data") is None
-
-
-def test_the_next_holder_writes_and_the_one_before_does_not(client, lock):
+def pass_on(lock):
     lock.acquire("me")
     lock.release("me")
     lock.acquire("next")
-    assert guard(client, "SET", "data", "next", token="next") == b"OK"
-    with pytest.raises(redis.ResponseError, match="^NOTHELD "):
-        guard(client, "SET", "data", "me")
-    assert client.get("data") == b"next"
 
 
-def test_a_plain_string_is_a_lock_too(client):
-    client.set("lock", "me", nx=True, px=60_000)
-    assert guard(client, "INCR", "data") == 1
-    with pytest.raises(redis.ResponseError, match="^NOTHELD "):
-        guard(client, "INCR", "data", token="other")
+def share(lock, clock, pass_s=0):
+    lock.acquire("one", 60_000, "SHARED")
+    lock.acquire("two", 600_000, "SHARED")
+    clock.advance(pass_s)
 
 
-def test_every_shared_holder_writes(client, lock):
-    lock.acquire("me", 60_000, "SHARED")
-    lock.acquire("you", 60_000, "SHARED")
-    assert guard(client, "INCR", "data") == 1
-    assert guard(client, "INCR", "data", token="you") == 2
-    with pytest.raises(redis.ResponseError, match="^NOTHELD "):
-        guard(client, "INCR", "data", token="other")
-
-
-def test_a_shared_holder_whose_lease_has_ended_does_not_write(client, lock):
-    lock.acquire("me", 50, "SHARED")
-    lock.acquire("you", 60_000, "SHARED")
-    wait_until(lambda: len(details_of(plain(client, "DLOCK.INFO", "lock"))["holders"]) == 1,
-               "the lease to end")
-    with pytest.raises(redis.ResponseError, match="^NOTHELD "):
-        guard(client, "INCR", "data")
-    assert guard(client, "INCR", "data", token="you") == 1
+@pytest.mark.parametrize("before, token, may_write", WRITERS.values(), ids=WRITERS.keys())
+def test_only_a_holder_writes(lock, clock, before, token, may_write):
+    before(lock, clock)
+    if may_write:
+        assert guard(lock.client, "SET", "data", "1", token=token) == b"OK"
+    else:
+        with pytest.raises(redis.ResponseError, match="^NOTHELD "):
+            guard(lock.client, "SET", "data", "1", token=token)
+    assert lock.client.exists("data") == may_write
+    counted = stats(lock.client)
+    assert (counted["guarded"], counted["guards_refused"]) == (may_write, not may_write)
 
 
 def test_another_type_is_no_lock(client):
@@ -96,38 +82,25 @@ def test_another_type_is_no_lock(client):
         guard(client, "INCR", "data")
 
 
-@pytest.mark.parametrize("token", ["", "x" * 257])
-def test_a_bad_token_is_named(client, token):
-    with pytest.raises(redis.ResponseError, match="token must have 1 to 256 bytes"):
-        guard(client, "INCR", "data", token=token)
+@pytest.mark.parametrize("token, words, message", [
+    ("", ["INCR", "data"], "token must have 1 to 256 bytes"),
+    ("x" * 257, ["INCR", "data"], "token must have 1 to 256 bytes"),
+    ("me", [], "wrong number of arguments"),
+], ids=["no token", "a long token", "no command"])
+def test_a_bad_call_is_told(client, token, words, message):
+    with pytest.raises(redis.ResponseError, match=message):
+        guard(client, *words, token=token)
 
 
-def test_a_command_is_needed(client):
-    with pytest.raises(redis.ResponseError, match="wrong number of arguments"):
-        guard(client)
-
-
-def test_guards_are_counted(held):
-    guard(held, "INCR", "data")
-    with pytest.raises(redis.ResponseError):
-        guard(held, "INCR", "data", token="other")
-    counted = stats(held)
-    assert (counted["guarded"], counted["guards_refused"]) == (1, 1)
-
-
-@pytest.mark.parametrize("words", [("BLPOP", "x", 1), ("EVAL", "return 1", 0), ("NOSUCH",),
-                                   ("GET",)])
-def test_a_command_that_is_not_run_is_not_counted(held, words):
-    with pytest.raises(redis.ResponseError):
-        guard(held, *words)
-    assert stats(held)["guarded"] == 0
-
-
-def test_a_command_that_fails_is_counted(held):
+@pytest.mark.parametrize("words, count", [
+    (("BLPOP", "x", 1), 0), (("EVAL", "return 1", 0), 0), (("NOSUCH",), 0), (("GET",), 0),
+    (("INCR", "text"), 1),
+], ids=["refused", "a script", "unknown", "too few words", "a failure"])
+def test_only_a_command_that_was_run_is_counted(held, words, count):
     held.set("text", "no number")
     with pytest.raises(redis.ResponseError):
-        guard(held, "INCR", "text")
-    assert stats(held)["guarded"] == 1
+        guard(held, *words)
+    assert stats(held)["guarded"] == count
 
 
 # -- replies ---------------------------------------------------------------------------------------
@@ -160,31 +133,30 @@ def test_a_map_is_a_map_for_a_client_of_resp3(server, held):
 # -- which commands --------------------------------------------------------------------------------
 
 
-def test_a_script_makes_several_writes(held):
-    script = ("redis.call('DLOCK.GUARD', KEYS[1], ARGV[1], 'PING') "
-              "redis.call('SET', KEYS[2], ARGV[2]) return redis.call('INCR', KEYS[3])")
-    with pytest.raises(redis.ResponseError, match="NOTHELD"):
-        held.eval(script, 3, "lock", "data", "count", "other", "new")
-    assert held.exists("data", "count") == 0
-    assert held.eval(script, 3, "lock", "data", "count", "me", "new") == 1
-    assert (held.get("data"), held.get("count")) == (b"new", b"1")
+SCRIPTS = {
+    "a script that asks and writes":
+        "redis.call('DLOCK.GUARD', KEYS[1], ARGV[1], 'PING') redis.call('INCR', KEYS[3]) "
+        "return redis.call('SET', KEYS[2], ARGV[2])",
+    "a script that writes by it":
+        "return redis.call('DLOCK.GUARD', KEYS[1], ARGV[1], 'SET', KEYS[2], ARGV[2])",
+}
 
 
-def test_a_function_may_use_it(held):
+@pytest.mark.parametrize("is_function", [False, True], ids=["EVAL", "FCALL"])
+@pytest.mark.parametrize("code", SCRIPTS.values(), ids=SCRIPTS.keys())
+def test_a_script_or_a_function_may_use_it(held, code, is_function):
+    def run(token):
+        words = (3, "lock", "data", "count", token, "new")
+        return held.fcall("put", *words) if is_function else held.eval(code, *words)
+
+    function = code.replace("KEYS", "keys").replace("ARGV", "args")
     held.function_load("#!lua name=lib\nredis.register_function('put', function(keys, args) "
-                       "redis.call('DLOCK.GUARD', keys[1], args[1], 'PING') "
-                       "return redis.call('SET', keys[2], args[2]) end)")
+                       f"{function} end)", replace=True)
     with pytest.raises(redis.ResponseError, match="NOTHELD"):
-        held.fcall("put", 2, "lock", "data", "other", "new")
-    assert held.fcall("put", 2, "lock", "data", "me", "new") == b"OK"
+        run("other")
+    assert held.exists("data", "count") == 0
+    assert run("me") == b"OK"
     assert held.get("data") == b"new"
-
-
-def test_a_script_may_use_it(held):
-    script = "return redis.call('DLOCK.GUARD', KEYS[1], ARGV[1], 'SET', KEYS[2], 'x')"
-    assert held.eval(script, 2, "lock", "data", "me") == b"OK"
-    with pytest.raises(redis.ResponseError, match="NOTHELD"):
-        held.eval(script, 2, "lock", "data", "other")
 
 
 def test_a_transaction_may_use_it(held):
@@ -230,20 +202,22 @@ def test_a_write_is_refused_when_memory_is_full_and_a_read_is_not(held):
     assert guard(held, "DEL", "data") == 0
 
 
-def test_it_counts_as_a_write_where_too_few_replicas_are_there(held):
-    held.config_set("min-replicas-to-write", 1)
-    for words in (["SET", "data", "1"], ["GET", "data"]):
-        with pytest.raises(redis.ResponseError, match="NOREPLICAS"):
-            guard(held, *words)
-
-
-def test_it_counts_as_a_write_at_a_replica(start_server, server, held):
+def at_a_replica(held, start_replica, server):
     held.set("data", "1")
-    replica = start_server("--replicaof", "127.0.0.1", str(server.port)).client()
-    wait_until(lambda: Lock(replica).info() is not None, "the lock at the replica")
-    for words in (["SET", "data", "2"], ["GET", "data"]):
-        with pytest.raises(redis.ResponseError, match="(?i)read.?only"):
-            guard(replica, *words)
+    return start_replica(server).client(), "(?i)read.?only"
+
+
+def with_too_few_replicas(held, start_replica, server):
+    held.config_set("min-replicas-to-write", 1)
+    return held, "NOREPLICAS"
+
+
+@pytest.mark.parametrize("where", [at_a_replica, with_too_few_replicas])
+@pytest.mark.parametrize("words", [["SET", "data", "1"], ["GET", "data"]], ids=["SET", "GET"])
+def test_it_counts_as_a_write(held, start_replica, server, where, words):
+    client, error = where(held, start_replica, server)
+    with pytest.raises(redis.ResponseError, match=error):
+        guard(client, *words)
 
 
 @pytest.mark.parametrize("call", ["return redis.call(unpack(ARGV))",

@@ -10,28 +10,7 @@ from support.turn import in_one_turn
 from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
 
 
-# -- a lease is never shortened -------------------------------------------------------------------
-
-
-def test_an_extension_never_shortens_a_lease(lock):
-    lock.acquire("me", 60_000)
-    assert lock.extend("me", 1_000) == 1
-    assert 50_000 < lock.ttl() <= 60_000
-    assert lock.info()["lease"] == 60_000
-
-
-def test_an_extension_that_arrives_late_does_not_undo_a_newer_one(lock):
-    lock.acquire("me", 1_000)
-    lock.extend("me", 600_000)
-    lock.extend("me", 1_000)
-    assert lock.ttl() > 500_000
-
-
-def test_an_acquire_by_the_holder_never_shortens_the_lease(lock):
-    fence = lock.acquire("me", 60_000)
-    assert lock.acquire("me", 1_000) == fence
-    assert 50_000 < lock.ttl() <= 60_000
-    assert lock.info()["lease"] == 60_000
+# -- a lease is never shortened: see also test_commands.py ----------------------------------------
 
 
 def test_an_extension_that_shortens_nothing_keeps_the_lease_until_its_end(server, lock, clock):
@@ -44,22 +23,13 @@ def test_an_extension_that_shortens_nothing_keeps_the_lease_until_its_end(server
     assert waiter.answer() > 0
 
 
-def test_an_extension_never_shortens_the_ttl_of_a_string(lock):
-    lock.client.set("lock", "me", px=60_000)
-    assert lock.extend("me", 1_000) == 1
-    assert 50_000 < lock.client.pttl("lock") <= 60_000
-
-
-def test_an_extension_of_a_string_lengthens_its_ttl(lock):
-    lock.client.set("lock", "me", px=1_000)
-    assert lock.extend("me", 60_000) == 1
-    assert 50_000 < lock.client.pttl("lock") <= 60_000
-
-
-def test_an_extension_gives_a_string_without_ttl_none(lock):
-    lock.client.set("lock", "me")
-    assert lock.extend("me", 1_000) == 1
-    assert lock.client.pttl("lock") == -1
+@pytest.mark.parametrize("before_ms, asked_ms, left_ms", [
+    (60_000, 1_000, 60_000), (1_000, 60_000, 60_000), (None, 1_000, -1)],
+    ids=["shorter", "longer", "a string without one"])
+def test_an_extension_never_shortens_the_ttl_of_a_string(lock, before_ms, asked_ms, left_ms):
+    lock.client.set("lock", "me", px=before_ms)
+    assert lock.extend("me", asked_ms) == 1
+    assert left_ms - 10_000 < lock.client.pttl("lock") <= left_ms
 
 
 def test_an_extension_that_changes_nothing_is_replicated_as_it_is(stream, lock):
@@ -93,38 +63,23 @@ def wait_again(server, lock, token, **options):
     return again
 
 
-def test_the_older_call_of_a_token_that_waits_again_is_answered_with_null(server, held):
+def test_a_token_that_waits_again_is_one_waiter_whose_newer_call_is_served(server, held):
     [older] = queue_up(server, ["same"])
     newer = wait_again(server, held, "same")
     assert older.answer() is None
-    assert not newer.is_answered()
     assert older.call("PING") == b"PONG"
-
-
-def test_a_token_that_waits_again_is_one_waiter(server, held):
-    queue_up(server, ["same"])
-    wait_again(server, held, "same")
+    assert not newer.is_answered()
     assert held.info()["waiters"] == 1
     assert (stats(held.client)["waiters"], stats(held.client)["queues"]) == (1, 1)
-
-
-def test_the_lock_is_granted_to_the_newer_connection(server, held):
-    queue_up(server, ["same"])
-    newer = wait_again(server, held, "same")
     held.release("me")
     assert newer.answer() == held.info()["fence"]
     assert held.info()["token"] == b"same"
 
 
 def test_a_token_that_waits_again_keeps_its_place(server, held):
-    queue_up(server, ["first", "same", "last"])
-    wait_again(server, held, "same")
-    assert [each["token"] for each in held.queue()] == [b"first", b"same", b"last"]
-
-
-def test_a_token_that_waits_again_overtakes_nobody(server, held):
     first, _, last = queue_up(server, ["first", "same", "last"])
     newer = wait_again(server, held, "same")
+    assert [each["token"] for each in held.queue()] == [b"first", b"same", b"last"]
     fences = []
     for holder, waiter in (("me", first), ("first", newer), ("same", last)):
         held.release(holder)
@@ -178,23 +133,17 @@ def test_the_end_of_the_newer_connection_ends_the_wait(server, held):
     assert second.answer() > 0
 
 
-def test_the_newer_call_gets_the_lease_the_session_and_the_fence_that_it_asked_for(server, held):
+def test_the_newer_call_gets_the_lease_the_session_and_the_fence_that_it_asked_for(
+        server, held, clock):
     fence = time.time_ns() // 1000 + 60_000_000
-    queue_up(server, ["same"], lease_ms=1_500)
-    newer = wait_again(server, held, "same", lease_ms=60_000, options=["SESSION", "FENCE", fence])
+    queue_up(server, ["same"], lease_ms=60_000)
+    newer = wait_again(server, held, "same", lease_ms=180_000, options=["SESSION", "FENCE", fence])
+    [third] = queue_up(server, ["third"])
     held.release("me")
     assert newer.answer() >= fence
     info = held.info()
     assert info["fence"] >= fence and info["session"] == newer.id
-    assert 50_000 < info["ttl"] <= 60_000
-
-
-def test_nobody_else_gets_the_lock_while_the_lease_of_the_newer_call_lasts(server, held, clock):
-    queue_up(server, ["same"], lease_ms=60_000)
-    newer = wait_again(server, held, "same", lease_ms=180_000)
-    [third] = queue_up(server, ["third"])
-    held.release("me")
-    assert newer.answer() > 0
+    assert 170_000 < info["ttl"] <= 180_000
     clock.advance(120)
     assert not third.is_answered()
 
@@ -259,19 +208,29 @@ def test_a_token_that_asks_again_in_the_turn_of_its_grant_gets_the_same_fence(se
 # -- a release by a token that waits --------------------------------------------------------------
 
 
-def test_a_release_by_a_waiting_token_ends_its_wait(server, held):
+def by_command(lock):
+    return lock.release("waiting")
+
+
+def by_script(lock):
+    call = "return redis.call('DLOCK.RELEASE', KEYS[1], ARGV[1])"
+    return lock.client.eval(call, 1, "lock", "waiting")
+
+
+@pytest.mark.parametrize("is_string", [False, True], ids=["a lock", "a string"])
+@pytest.mark.parametrize("release", [by_command, by_script])
+def test_a_release_by_a_waiting_token_ends_its_wait_and_nothing_else(
+        server, lock, stream, is_string, release):
+    lock.client.set("lock", "me") if is_string else lock.acquire("me")
+    before = lock.info()
     [waiting] = queue_up(server, ["waiting"])
-    assert held.release("waiting") == 0
+    stream.take()
+    assert release(lock) == 0
     assert waiting.answer() is None
     assert waiting.call("PING") == b"PONG"
-    assert_nobody_waits(held.client)
-
-
-def test_a_release_by_a_waiting_token_takes_nothing_from_the_holder(server, held):
-    fence = held.info()["fence"]
-    queue_up(server, ["waiting"])
-    held.release("waiting")
-    assert (held.info()["token"], held.info()["fence"]) == (b"me", fence)
+    assert_nobody_waits(lock.client)
+    assert {**lock.info(), "ttl": before["ttl"]} == before
+    assert stream.take() == []
 
 
 def test_after_a_release_by_a_waiting_token_the_next_one_is_served(server, held):
@@ -280,28 +239,6 @@ def test_after_a_release_by_a_waiting_token_the_next_one_is_served(server, held)
     held.release("me")
     assert second.answer() == held.info()["fence"]
     assert not third.is_answered()
-
-
-def test_a_release_by_a_waiting_token_is_not_replicated(server, held, stream):
-    queue_up(server, ["waiting"])
-    stream.take()
-    held.release("waiting")
-    assert stream.take() == []
-
-
-def test_a_release_by_a_token_that_waits_for_a_string_ends_its_wait(server, lock):
-    lock.client.set("lock", "other")
-    [waiting] = queue_up(server, ["waiting"])
-    assert lock.release("waiting") == 0
-    assert waiting.answer() is None
-    assert lock.client.get("lock") == b"other"
-
-
-def test_a_release_in_a_script_ends_a_wait(server, held):
-    [waiting] = queue_up(server, ["waiting"])
-    call = "return redis.call('DLOCK.RELEASE', KEYS[1], ARGV[1])"
-    assert held.client.eval(call, 1, "lock", "waiting") == 0
-    assert waiting.answer() is None
 
 
 def test_a_token_that_was_granted_the_lock_in_this_turn_gives_it_back(server, held):

@@ -19,20 +19,11 @@ def test_the_type_has_a_name_and_scan_finds_it(lock):
     assert list(lock.client.scan_iter(_type="dlock-key")) == [b"lock"]
 
 
-def test_a_string_command_on_a_lock_is_wrongtype(lock):
+@pytest.mark.parametrize("words", [("GET", "lock"), ("APPEND", "lock", "x")], ids=" ".join)
+def test_a_string_command_on_a_lock_is_wrongtype(lock, words):
     lock.acquire("me")
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-        lock.client.get("lock")
-    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-        lock.client.append("lock", "x")
-
-
-@pytest.mark.parametrize("command", ["DEL", "UNLINK"])
-def test_del_is_the_force_unlock(lock, command):
-    fence = lock.acquire("me")
-    assert lock.client.execute_command(command, "lock") == 1
-    assert lock.release("me") == 0
-    assert lock.acquire("you") > fence
+        lock.client.execute_command(*words)
 
 
 def test_set_over_a_lock_replaces_it_by_a_string_lock(lock):
@@ -98,13 +89,6 @@ def test_a_flush_frees_every_lock(client, what, how):
     wait_until(lambda: stats(client)["held"] == 1, "the freed locks to be counted off")
 
 
-def test_expire_in_the_past_is_a_force_unlock(lock):
-    fence = lock.acquire("me", 10_000)
-    assert lock.client.pexpire("lock", 0)
-    assert lock.info() is None
-    assert lock.acquire("you") > fence
-
-
 @pytest.mark.parametrize("when", [2**52 + 1, 2**53 + 1, 2**62])
 def test_a_far_expire_leaves_master_replica_and_file_agreed(start_server, start_replica, when):
     server = start_server("--appendonly", "yes", "--appendfsync", "always")
@@ -135,22 +119,15 @@ def test_the_farthest_expire_disturbs_no_waiter(server, lock):
     assert waiter.answer() > 0
 
 
-def test_a_dumped_lock_is_restored_with_token_fence_and_lease(lock):
-    fence = lock.acquire("me", 50_000)
-    payload = lock.client.dump("lock")
-    lock.release("me")
-    lock.client.restore("lock", 0, payload)
-    restored = lock.info()
-    assert [restored[f] for f in ("token", "fence", "lease")] == [b"me", fence, 50_000]
-    assert 40_000 < restored["ttl"] <= 50_000
-
-
-def test_a_lock_that_is_restored_with_a_ttl_is_forced_open_then(lock, clock):
-    lock.acquire("me", 600_000)
+def test_a_dumped_lock_is_restored_with_token_fence_and_lease(lock, clock):
+    """With a TTL, it is forced open then."""
+    fence = lock.acquire("me", 500_000)
     payload = lock.client.dump("lock")
     lock.release("me")
     lock.client.restore("lock", 60_000, payload)
-    assert lock.info()["token"] == b"me"
+    restored = lock.info()
+    assert [restored[f] for f in ("token", "fence", "lease")] == [b"me", fence, 500_000]
+    assert 400_000 < restored["ttl"] <= 500_000
     clock.step(61)
     assert lock.info() is None
 
@@ -200,13 +177,15 @@ def test_a_lock_that_is_restored_too_late_leaves_nothing_behind(client):
     wait_until(lambda: client.info("memory")["used_memory"] < before + 2_000_000, "the memory")
 
 
-def test_a_lock_that_is_restored_and_renamed_at_once_ends_with_its_lease(lock):
-    lock.acquire("me", 50)
+def test_a_lock_that_is_restored_and_renamed_at_once_ends_with_its_lease(lock, clock):
+    lock.acquire("me", 60_000)
     payload = lock.client.dump("lock")
     in_one_turn(lock.client, ("DEL", "lock"), ("RESTORE", "lock", 0, payload),
                 ("RENAME", "lock", "renamed"))
     assert lock.client.exists("renamed")
-    wait_until(lambda: not lock.client.exists("renamed"), "the module to find it")
+    clock.advance(2)  # a search finds it
+    clock.advance(61)
+    assert not lock.client.exists("renamed")
 
 
 def test_a_lock_shows_its_size_and_encoding(lock):
@@ -216,44 +195,33 @@ def test_a_lock_shows_its_size_and_encoding(lock):
     assert lock.client.object("idletime", "lock") < 10  # seconds, of a clock that ticks seldom
 
 
-def execute_over(server, lock, change):
-    """What a transaction comes to if the lock that it watches is changed before its EXEC."""
-    with server.client().pipeline() as pipe:
-        pipe.watch("lock")
-        assert change(lock)
-        pipe.multi()
-        pipe.ping()
-        return pipe.execute()
+CHANGES = {
+    # whether "me" holds the lock, what is done, whether a transaction that watches it is aborted
+    "a grant": (False, lambda lock: lock.acquire("me"), True),
+    "a release": (True, lambda lock: lock.release("me"), True),
+    "an extension": (True, lambda lock: lock.extend("me"), False),
+    "a holder that asks again": (True, lambda lock: lock.acquire("me", 90_000), False),
+    "a lease that is not longer": (True, lambda lock: lock.acquire("me", 1), False),
+    "an extension that is not longer": (True, lambda lock: lock.extend("me", 1), False),
+    "a refused stranger": (True, lambda lock: lock.acquire("you"), False),
+    "a release by a stranger": (True, lambda lock: lock.release("you"), False),
+    "an extension by a stranger": (True, lambda lock: lock.extend("you"), False),
+    "a look": (True, lambda lock: lock.info(), False),
+}
 
 
-@pytest.mark.parametrize("change", [lambda lock: lock.acquire("me", 90_000),
-                                    lambda lock: lock.extend("me")])
-def test_an_extension_of_a_watched_lock_aborts_no_transaction(server, lock, change):
-    lock.acquire("me", 10_000)
-    assert execute_over(server, lock, change) == [True]
-
-
-@pytest.mark.parametrize("is_held, change", [
-    (False, lambda lock: lock.acquire("me")),
-    (True, lambda lock: lock.release("me")),
-])
-def test_a_change_of_a_watched_lock_aborts_the_transaction(server, lock, is_held, change):
+@pytest.mark.parametrize("is_held, change, is_aborted", CHANGES.values(), ids=CHANGES.keys())
+def test_only_a_change_of_hands_aborts_the_transactions_that_watch(
+        server, lock, is_held, change, is_aborted):
     if is_held:
         lock.acquire("me", 10_000)
-    with pytest.raises(redis.WatchError):
-        execute_over(server, lock, change)
-
-
-@pytest.mark.parametrize("no_change", [
-    lambda lock: lock.acquire("you"), lambda lock: lock.release("you"), lambda lock: lock.info(),
-    lambda lock: lock.extend("you"), lambda lock: lock.acquire("me", 1),
-    lambda lock: lock.extend("me", 1),
-])
-def test_a_call_that_changes_nothing_leaves_watchers_alone(server, lock, no_change):
-    lock.acquire("me")
     with server.client().pipeline() as pipe:
         pipe.watch("lock")
-        no_change(lock)
+        change(lock)
         pipe.multi()
         pipe.ping()
-        assert pipe.execute() == [True]
+        if is_aborted:
+            with pytest.raises(redis.WatchError):
+                pipe.execute()
+        else:
+            assert pipe.execute() == [True]

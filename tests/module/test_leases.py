@@ -49,12 +49,6 @@ def test_the_key_of_a_lock_has_no_ttl(server, lock):
     assert_anew(lock)
 
 
-def test_info_tells_how_much_of_the_lease_is_left(lock, clock):
-    lock.acquire("me", LEASE_MS)
-    clock.advance(3 * MINUTE)
-    assert 6 * MINUTE_MS < lock.ttl() <= 7 * MINUTE_MS
-
-
 # -- the end of a lease ---------------------------------------------------------------------------
 
 
@@ -82,6 +76,7 @@ def test_a_lease_that_ended_is_never_seen_as_held(server, command, answer):
 def test_the_key_is_removed_when_the_lease_ends(lock, clock):
     lock.acquire("me", LEASE_MS)
     clock.advance(9 * MINUTE)
+    assert 0 < lock.ttl() <= MINUTE_MS
     assert lock.client.exists("lock") == 1
     assert lock.client.set("lock", "other", nx=True) is None
     clock.advance(MINUTE + 1)
@@ -89,23 +84,16 @@ def test_the_key_is_removed_when_the_lease_ends(lock, clock):
     assert lock.client.set("lock", "other", nx=True)
 
 
-def test_a_waiter_gets_the_lock_when_the_lease_ends(server, lock, clock):
-    lock.acquire("me", LEASE_MS)
-    first, second = queue_up(server, ["first", "second"])
-    assert_served_after(first, clock, 10)
-    assert not second.is_answered()
-
-
-def test_an_extended_lease_ends_when_the_extension_does(server, lock, clock):
-    """Also one that is extended while somebody waits."""
+def test_a_waiter_gets_the_lock_when_the_lease_ends_as_it_was_extended_last(server, lock, clock):
     lock.acquire("me", LEASE_MS)
     clock.advance(5 * MINUTE)
     lock.extend("me", LEASE_MS)
-    [waiter] = queue_up(server, ["waiter"])
+    first, second = queue_up(server, ["first", "second"])
     clock.advance(9 * MINUTE)
-    assert not waiter.is_answered()
+    assert not first.is_answered()
     lock.extend("me", LEASE_MS)
-    assert_served_after(waiter, clock, 10)
+    assert_served_after(first, clock, 10)
+    assert not second.is_answered()
 
 
 def test_leases_end_in_their_order_whichever_was_granted_first(client, clock):
@@ -182,11 +170,6 @@ def replica(server, lock, start_follower):
     return replica
 
 
-def promote(server, replica):
-    server.kill()
-    replica.observer.execute_command("REPLICAOF", "NO", "ONE")
-
-
 def test_a_replica_shows_the_lease(replica):
     there = Lock(replica.observer)
     assert 0 < there.ttl() <= MINUTE_MS
@@ -208,21 +191,16 @@ def test_a_replica_that_has_lost_its_master_ends_no_lease(replica):
     assert replica.observer.dbsize() == 1
 
 
-def test_a_promoted_replica_starts_the_lease_anew_and_ends_it(server, lock, replica):
+@pytest.mark.parametrize("more", [0, 2 * MINUTE], ids=["in time", "after its end"])
+def test_a_promoted_replica_starts_the_lease_anew_and_ends_it(server, lock, replica, more):
+    """If its master was silent, nobody knows whether the holder has renewed meanwhile."""
     fence = lock.info()["fence"]
-    promote(server, replica)
+    replica.clock.advance(more)
+    server.kill()
+    replica.observer.execute_command("REPLICAOF", "NO", "ONE")
     there = Lock(replica.observer)
     assert there.info()["fence"] == fence
     assert_anew(there)
-    [waiter] = queue_up(replica, ["waiter"])
-    assert_served_after(waiter, replica.clock, 10)
-
-
-def test_a_replica_that_is_promoted_after_the_lease_is_over_holds_it_for_one_more(server, replica):
-    """Its master was silent: nobody knows whether the holder has renewed meanwhile."""
-    replica.clock.advance(2 * MINUTE)
-    promote(server, replica)
-    assert_anew(Lock(replica.observer))
     [waiter] = queue_up(replica, ["waiter"])
     assert_served_after(waiter, replica.clock, 10)
 
@@ -277,13 +255,15 @@ def test_a_loaded_lock_has_its_lease_anew_and_ends(server, lock, clock, load):
 # -- what operators do to the key -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["DEL", "UNLINK"])
-def test_del_is_the_force_unlock(server, lock, command):
+@pytest.mark.parametrize("command", [("DEL", "lock"), ("UNLINK", "lock"), ("PEXPIRE", "lock", 0)],
+                         ids=lambda words: words[0])
+@pytest.mark.parametrize("is_awaited", [False, True], ids=["plain", "awaited"])
+def test_del_is_the_force_unlock(server, lock, command, is_awaited):
     fence = lock.acquire("me")
-    [waiter] = queue_up(server, ["waiter"])
-    assert lock.client.execute_command(command, "lock") == 1
-    assert waiter.answer() > fence
+    waiting = queue_up(server, ["waiter"] * is_awaited)
+    assert lock.client.execute_command(*command) == 1
     assert lock.release("me") == 0
+    assert (waiting[0].answer() if is_awaited else lock.acquire("you")) > fence
     assert stats(lock.client)["forced"] == 1
 
 
@@ -326,26 +306,19 @@ def test_a_waiter_does_not_inherit_an_expire_that_was_meant_for_the_holder(serve
     assert lock.client.pttl("lock") == -1
 
 
-def test_persist_does_not_pin_a_lock(lock, clock):
+def test_persist_takes_back_a_force_unlock_and_does_not_pin_a_lock(lock, clock):
     lock.acquire("me", LEASE_MS)
     assert not lock.client.persist("lock")
-    clock.advance(10 * MINUTE + 1)
-    assert lock.client.exists("lock") == 0
-
-
-def test_persist_takes_back_a_force_unlock(lock, clock):
-    lock.acquire("me", LEASE_MS)
     lock.client.pexpire("lock", MINUTE_MS)
     assert lock.client.persist("lock")
     clock.step(2 * MINUTE)
     assert lock.info()["token"] == b"me"
+    clock.advance(10 * MINUTE + 1)
+    assert lock.client.exists("lock") == 0
 
 
-MOVES = pytest.mark.parametrize("move", [
+@pytest.mark.parametrize("move", [
     ("RENAME", "lock", "moved"), ("MOVE", "lock", "3"), ("SWAPDB", "0", "3")], ids=" ".join)
-
-
-@MOVES
 @pytest.mark.parametrize("is_awaited", [False, True], ids=["plain", "awaited"])
 def test_a_lock_that_goes_elsewhere_ends_with_its_lease(server, lock, clock, move, is_awaited):
     """At the latest one lease and a few seconds later: a search finds it after a second, and starts

@@ -12,16 +12,6 @@ from support.waiting import assert_nobody_waits, let_turn, queue_up
 BOTH = ["a", "b"]
 
 
-@pytest.fixture
-def both(client):
-    return Locks(client, *BOTH)
-
-
-@pytest.fixture
-def at(client):
-    return lambda key: Lock(client, key)
-
-
 # -- waits ----------------------------------------------------------------------------------------
 
 
@@ -106,30 +96,41 @@ def test_a_session_that_is_away_is_passed_over_in_all_queues(server, session, bo
     assert stats(both.client)["waiters"] == 3
 
 
+def assert_lines(both, *tokens):
+    assert line_at(both.client, "a") == line_at(both.client, "b") == list(tokens)
+
+
 def test_a_session_that_comes_back_has_its_places_in_all_queues(server, session, both):
+    """Also of what it asked for while it was away."""
     both.acquire("holder")
     session.wait("first", key=BOTH)
     [second] = queue_up(server, ["second"], keys=BOTH)
     session.go_away()
-    assert line_at(both.client, "a") == line_at(both.client, "b") == ["second"]
+    session.wait("third", key=BOTH)
+    assert_lines(both, "second")
+    assert stats(both.client)["waiters"] == 6
     assert session.come_back() == []
     let_turn(server)
-    assert line_at(both.client, "a") == line_at(both.client, "b") == ["first", "second"]
+    assert_lines(both, "first", "second", "third")
     both.release("holder")
     [granted] = session.read()[1]
     assert granted[:3] == ["granted", "a", "first"]
     assert not second.is_answered()
 
 
-def test_one_that_comes_back_to_free_locks_is_served(session, both, at):
-    """Of two away, the first to come back."""
+@pytest.mark.parametrize("is_asked_for", [False, True], ids=["by coming back", "by a request"])
+def test_free_locks_go_to_a_session_that_was_away(session, both, is_asked_for):
     both.acquire("holder")
     session.wait("me", key=BOTH)
     session.go_away()
     both.release("holder")
     assert both.holders() == {"a": [], "b": []}
-    [granted] = session.come_back()
-    assert granted[:3] == ["granted", "a", "me"]
+    if is_asked_for:
+        assert both.acquire("me") > 0
+    events = session.come_back()
+    assert [event[:3] for event in events] == [["granted", "a", "me"]] * (not is_asked_for)
+    assert both.holders() == {"a": ["me"], "b": ["me"]}
+    assert_nobody_waits(both.client)
 
 
 def test_a_grant_that_was_never_written_is_taken_back_everywhere(server, session, other, both):
@@ -171,32 +172,7 @@ def test_a_session_that_ends_leaves_all_queues(server, session, both, at):
     assert_nobody_waits(both.client)
 
 
-def test_a_token_that_asks_while_its_session_is_away_waits_no_longer(session, both):
-    both.acquire("holder")
-    session.wait("me", key=BOTH)
-    session.go_away()
-    both.release("holder")
-    assert both.acquire("me") > 0
-    assert_nobody_waits(both.client)
-
-
-def test_requests_of_a_session_that_is_away_stand_aside(session, both):
-    both.acquire("holder")
-    session.go_away()
-    session.wait("me", key=BOTH)
-    assert line_at(both.client, "a") == []
-    assert stats(both.client)["waiters"] == 2
-
-
 # -- holds ----------------------------------------------------------------------------------------
-
-
-def test_holds_of_a_session_end_with_it(session, both):
-    session.hold("me", key=BOTH)
-    assert stats(both.client)["session_holds"] == 2
-    session.end()
-    let_turn(session.server)
-    assert both.holders() == {"a": [], "b": []}
 
 
 def test_a_hold_that_is_lost_is_told_by_its_own_name(session, both):
@@ -206,21 +182,28 @@ def test_a_hold_that_is_lost_is_told_by_its_own_name(session, both):
     assert both.holders() == {"a": ["me"], "b": []}
 
 
-def test_a_wait_for_holds_gives_holds(server, session, both):
-    both.acquire("holder")
-    assert session.acquire("me", "WAIT", 60_000, "SESSION", key=BOTH) == "QUEUED"
-    both.release("holder")
-    assert session.event()[:3] == ["granted", "a", "me"]
-    assert stats(both.client)["session_holds"] == 2
+def end_by_end(session):
     session.end()
-    let_turn(server)
-    assert both.holders() == {"a": [], "b": []}
+    let_turn(session.server)
 
 
-def test_holds_with_grace_end_after_it(session, both, clock):
-    session.hold("me", "GRACE", 5_000, key=BOTH)
+def end_by_grace(session):
     session.go_away()
-    clock.advance(6)
+    session.server.clock.advance(6)
+
+
+@pytest.mark.parametrize("is_awaited", [False, True], ids=["granted at once", "after a wait"])
+@pytest.mark.parametrize("options, end", [((), end_by_end), (("GRACE", 5_000), end_by_grace)])
+def test_holds_end_with_their_session(session, both, options, end, is_awaited):
+    if is_awaited:
+        both.acquire("holder")
+        assert session.acquire("me", "WAIT", 60_000, "SESSION", *options, key=BOTH) == "QUEUED"
+        both.release("holder")
+        assert session.event()[:3] == ["granted", "a", "me"]
+    else:
+        session.hold("me", *options, key=BOTH)
+    assert stats(both.client)["session_holds"] == 2
+    end(session)
     assert both.holders() == {"a": [], "b": []}
 
 
@@ -230,12 +213,6 @@ def test_the_mailbox_is_bounded(session, both):
     with pytest.raises(redis.ResponseError, match="^QUEUEFULL"):
         session.acquire("me", "PX", 1000, "WAIT", 1000, key=BOTH)
     assert tokens_at(both.client, "a") == ["holder"]
-
-
-def test_a_session_that_is_not_there_is_an_error(both):
-    with pytest.raises(redis.ResponseError, match="^NOSESSION"):
-        both.acquire("me", 1000, "VIA", "x" * 16)
-    assert both.holders() == {"a": [], "b": []}
 
 
 def test_info_shows_the_session_of_a_request(session, both, at):

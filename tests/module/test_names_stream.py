@@ -6,14 +6,10 @@ import redis
 from support.cluster import Traveller, slot_of
 from support.commands import Lock, Locks, stats, tokens_at
 from support.files import FILES
+from support.server import free_port
 from support.stream import digest, in_sync
 from support.turn import in_one_turn
 from support.waiting import queue_up, wait_for_waiters
-
-
-@pytest.fixture
-def both(client):
-    return Locks(client, "a", "b")
 
 
 def words_of(commands):
@@ -23,22 +19,12 @@ def words_of(commands):
 # -- the stream -----------------------------------------------------------------------------------
 
 
-def test_a_grant_is_one_command(stream, both):
-    fence = both.acquire("me", 50_000)
+@pytest.mark.parametrize("options", [(), ("SHARED",), ("WAIT", 1000, "FENCE", 7)], ids=str)
+def test_a_grant_is_one_command(stream, both, options):
+    fence = both.acquire("me", 50_000, *options)
     assert words_of(stream.take()) == [
-        [b"dlock.applyall", b"2", b"a", b"b", b"me", b"%d" % fence, b"50000"]]
-
-
-def test_a_shared_grant_is_one_command(stream, both):
-    fence = both.acquire("me", 50_000, "SHARED")
-    assert words_of(stream.take()) == [
-        [b"dlock.applyall", b"2", b"a", b"b", b"me", b"%d" % fence, b"50000", b"SHARED"]]
-
-
-def test_a_grant_with_options_is_one_command(stream, both):
-    fence = both.acquire("me", 50_000, "WAIT", 1000, "FENCE", 7)
-    assert words_of(stream.take()) == [
-        [b"dlock.applyall", b"2", b"a", b"b", b"me", b"%d" % fence, b"50000"]]
+        [b"dlock.applyall", b"2", b"a", b"b", b"me", b"%d" % fence, b"50000",
+         *[b"SHARED"] * ("SHARED" in options)]]
 
 
 def test_a_release_is_itself(stream, both):
@@ -147,16 +133,13 @@ def test_a_promoted_replica_hands_on(server, both, start_replica):
     assert tokens_at(replica.client(), "a") == tokens_at(replica.client(), "b") == ["you"]
 
 
-def test_waiters_are_sent_away_by_a_demotion(start_server, start_replica):
-    server = start_server()
-    both = Locks(server.client(), "a", "b")
+def test_waiters_are_sent_away_by_a_demotion(server, both):
     both.acquire("holder")
     [waiter] = queue_up(server, ["me"], keys=["a", "b"])
-    other = start_server()
-    server.client().execute_command("REPLICAOF", "127.0.0.1", other.port)
+    both.client.execute_command("REPLICAOF", "127.0.0.1", free_port())
     with pytest.raises(redis.ResponseError, match="UNBLOCKED"):
         waiter.answer()
-    wait_for_waiters(server.client(), 0)
+    wait_for_waiters(both.client, 0)
 
 
 # -- a cluster ------------------------------------------------------------------------------------
@@ -182,11 +165,13 @@ def moving(cluster):
     return Moving(cluster)
 
 
-def test_names_of_one_slot_are_taken_and_others_refused(cluster, moving):
+def test_names_of_one_slot_are_taken_and_handed_over_and_others_refused(moving):
     assert moving.here.acquire("me") > 0
+    [waiter] = queue_up(moving.source, ["you"], keys=moving.names)
     assert moving.here.release("me") == 2
-    for act in (Locks(moving.here.client, *moving.names, "x").acquire,
-                Locks(moving.here.client, *moving.names, "x").release):
+    assert waiter.answer() > 0
+    others = Locks(moving.here.client, *moving.names, "x")
+    for act in others.acquire, others.release:
         with pytest.raises(redis.ResponseError, match="CROSSSLOT|same slot"):
             act("me")
 
@@ -194,13 +179,6 @@ def test_names_of_one_slot_are_taken_and_others_refused(cluster, moving):
 def test_a_request_to_the_wrong_node_is_redirected(moving):
     with pytest.raises(redis.ResponseError, match="^MOVED"):
         moving.there.acquire("me")
-
-
-def test_a_node_hands_over(moving):
-    moving.here.acquire("me")
-    [waiter] = queue_up(moving.source, ["you"], keys=moving.names)
-    moving.here.release("me")
-    assert waiter.answer() > 0
 
 
 def test_locks_move_with_their_slot(cluster, moving):
@@ -222,6 +200,11 @@ def test_while_only_one_has_moved_nobody_gets_both(cluster, moving):
     assert tokens_at(moving.here.client, first) == ["x"]
 
 
+def assert_sent_on(waiter):
+    with pytest.raises(redis.ResponseError, match="^(TRYAGAIN|ASK|MOVED)"):
+        waiter.answer()
+
+
 @pytest.mark.parametrize("moved", [0, 1])
 def test_a_waiter_gets_nothing_while_one_of_its_locks_is_held_elsewhere(cluster, moving, moved):
     """The move and the release come in one turn: the module has had no time to look."""
@@ -232,8 +215,7 @@ def test_a_waiter_gets_nothing_while_one_of_its_locks_is_held_elsewhere(cluster,
     cluster.begin_move(moving.slot, 1)
     before = stats(moving.here.client)["granted"]
     in_one_turn(moving.here.client, moving.send(gone), ("DLOCK.RELEASE", stays, "y"))
-    with pytest.raises(redis.ResponseError, match="^(TRYAGAIN|ASK|MOVED)"):
-        waiter.answer()
+    assert_sent_on(waiter)
     assert stats(moving.here.client)["granted"] == before
     assert stats(moving.here.client)["waiters"] == 0
 
@@ -243,8 +225,7 @@ def test_waiters_of_a_slot_that_moves_are_sent_on(cluster, moving):
     waiting = queue_up(moving.source, ["first", "second"], keys=moving.names)
     cluster.move(moving.slot, 1)
     for waiter in waiting:
-        with pytest.raises(redis.ResponseError, match="^(TRYAGAIN|ASK|MOVED)"):
-            waiter.answer()
+        assert_sent_on(waiter)
     assert stats(moving.here.client)["waiters"] == 0
     assert tokens_at(moving.there.client, moving.names[0]) == ["holder"]
 
@@ -256,8 +237,7 @@ def test_a_release_while_the_slot_moves_sends_waiters_on(cluster, moving):
     cluster.begin_move(moving.slot, 1)
     before = stats(moving.here.client)["granted"]
     assert moving.here.release("holder") == 2
-    with pytest.raises(redis.ResponseError, match="^(TRYAGAIN|ASK|MOVED)"):
-        waiter.answer()
+    assert_sent_on(waiter)
     assert stats(moving.here.client)["granted"] == before
 
 

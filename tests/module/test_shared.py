@@ -4,7 +4,7 @@ the same queue as exclusive ones."""
 import pytest
 import redis
 
-from support.commands import Lock, details_of, stats
+from support.commands import Lock, details_of, stats, tokens_at
 from support.server import wait_until
 from support.turn import in_one_turn
 from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
@@ -19,9 +19,7 @@ def details(lock, *options):
 
 
 def holders(lock):
-    """The tokens; None: the lock is free."""
-    found = details(lock)
-    return found and sorted(holder["token"].decode() for holder in found["holders"])
+    return tokens_at(lock.client, lock.key)
 
 
 def readers(server, tokens, options=("SHARED",), **others):
@@ -53,13 +51,8 @@ def test_max_counts_all_holders_and_each_request_brings_its_own(lock):
     assert share(lock, "e", "MAX", 4) is None
     assert share(lock, "f", "MAX", 1) is None
     assert holders(lock) == ["a", "b", "c", "d"]
-
-
-def test_a_permit_given_back_is_free_again(lock):
-    share(lock, "a", "MAX", 1)
-    assert share(lock, "b", "MAX", 1) is None
-    assert lock.release("a") == 1
-    assert share(lock, "b", "MAX", 1)
+    lock.release("a")
+    assert share(lock, "e", "MAX", 4)
 
 
 def test_max_holders_limits_every_lock(lock, client):
@@ -120,7 +113,7 @@ def test_a_release_ends_one_holder(lock):
     assert lock.release("b") == 0
     assert holders(lock) == ["a", "c"]
     assert [lock.release(token) for token in "ac"] == [1, 1]
-    assert holders(lock) is None and lock.client.dbsize() == 0
+    assert lock.client.dbsize() == 0
 
 
 def test_the_same_token_again_keeps_its_fence_and_only_lengthens_its_lease(lock):
@@ -133,39 +126,28 @@ def test_the_same_token_again_keeps_its_fence_and_only_lengthens_its_lease(lock)
     assert 40_000 < b["ttl"] <= 50_000
 
 
-def test_an_extension_is_of_one_holder(lock):
-    share(lock, "a", lease_ms=10_000)
-    share(lock, "b", lease_ms=10_000)
+def test_an_extension_and_a_lifted_fence_are_of_one_holder(lock):
+    fences = [share(lock, token, lease_ms=10_000) for token in "ab"]
     assert lock.extend("b", 50_000) == 1
     assert lock.extend("c", 50_000) == 0
+    assert share(lock, "b", "FENCE", fences[1] + 1000, lease_ms=10_000) >= fences[1] + 1000
     assert [holder["lease"] for holder in details(lock)["holders"]] == [10_000, 50_000]
-
-
-def test_a_fence_is_lifted_for_one_holder(lock):
-    share(lock, "a")
-    fence = share(lock, "b")
-    lifted = share(lock, "b", "FENCE", fence + 1000)
-    assert lifted >= fence + 1000
-    assert share(lock, "a") < fence
+    assert share(lock, "a", lease_ms=10_000) == fences[0]
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_holder_cannot_change_its_mode(lock, others):
-    for i in range(others):
-        share(lock, f"other:{i}")
-    fence = share(lock, "me")
-    with pytest.raises(redis.ResponseError, match="token holds this lock as SHARED"):
-        lock.acquire("me")
-    with pytest.raises(redis.ResponseError, match="token holds this lock as SHARED"):
-        lock.acquire("me", 1000, "WAIT", 1000)
-    assert share(lock, "me") == fence
-
-
-def test_an_exclusive_holder_cannot_become_shared(lock):
-    fence = lock.acquire("me")
-    with pytest.raises(redis.ResponseError, match="token holds this lock without SHARED"):
-        share(lock, "me")
-    assert lock.acquire("me") == fence
+@pytest.mark.parametrize("modes, error", [
+    ((("SHARED",), ()), "as SHARED"), ((("SHARED",), ("WAIT", 1000)), "as SHARED"),
+    (((), ("SHARED",)), "without SHARED")], ids=["to exclusive", "by a wait", "to shared"])
+def test_a_holder_cannot_change_its_mode(lock, others, modes, error):
+    before, after = modes
+    if "SHARED" in before:
+        for i in range(others):
+            share(lock, f"other:{i}")
+    fence = lock.acquire("me", 60_000, *before)
+    with pytest.raises(redis.ResponseError, match=f"token holds this lock {error}"):
+        lock.acquire("me", 1000, *after)
+    assert lock.acquire("me", 60_000, *before) == fence
 
 
 def test_the_end_of_a_lease_ends_one_holder(lock, clock):
@@ -228,17 +210,19 @@ def test_a_delete_ends_all_holders_and_their_sessions(server, lock, client):
 # -- the queue ------------------------------------------------------------------------------------
 
 
-def test_a_shared_request_does_not_overtake_a_waiting_exclusive_one(server, lock):
-    share(lock, "reader")
+def test_readers_that_come_all_the_time_keep_no_writer_out_nor_writers_a_reader(server, lock):
+    share(lock, "reader:0")
     [writer] = queue_up(server, ["writer"])
-    assert share(lock, "late") is None
-    late = Waiting(server, "later", options=["SHARED"])
-    wait_for_waiters(lock.client, 2)
-    assert lock.release("reader") == 1
+    for i in range(1, 20):
+        assert share(lock, f"reader:{i}") is None
+    [reader] = readers(server, ["last reader"])
+    late = queue_up(server, ["writer:2", "writer:3"])
+    lock.release("reader:0")
     assert writer.answer() > 0
-    assert not late.is_answered()
-    assert lock.release("writer") == 1
-    assert late.answer() > 0
+    assert not reader.is_answered()
+    lock.release("writer")
+    assert reader.answer() > 0
+    assert not any(waiter.is_answered() for waiter in late)
 
 
 def test_the_run_of_shared_requests_at_the_head_is_admitted_in_one_step(server, lock, client):
@@ -300,31 +284,18 @@ def test_the_end_of_the_last_session_hands_the_lock_to_a_writer(server, lock):
     assert details(lock)["mode"] == b"exclusive"
 
 
-def leave_by_time(server, writer):
-    server.clock.advance(11)
-    assert writer.answer() is None
+LEAVES = {
+    "time": lambda server, writer: server.clock.advance(11),
+    "close": lambda server, writer: writer.close(),
+    "release": lambda server, writer: Lock(server.client()).release("writer"),
+    "unblock": lambda server, writer: server.client().client_unblock(writer.id),
+}
 
 
-def leave_by_close(server, writer):
-    writer.close()
-
-
-def leave_by_release(server, writer):
-    assert Lock(server.client()).release("writer") == 0
-    assert writer.answer() is None
-
-
-def leave_by_unblock(server, writer):
-    server.client().execute_command("CLIENT", "UNBLOCK", writer.id)
-    assert writer.answer() is None
-
-
-@pytest.mark.parametrize("leave", [leave_by_time, leave_by_close, leave_by_release,
-                                   leave_by_unblock])
+@pytest.mark.parametrize("leave", LEAVES.values(), ids=LEAVES.keys())
 def test_readers_behind_a_writer_that_gives_up_are_admitted(server, lock, leave):
     share(lock, "reader")
-    wait_ms = 10_000 if leave is leave_by_time else 60_000
-    [writer] = queue_up(server, ["writer"], wait_ms=wait_ms)
+    [writer] = queue_up(server, ["writer"], wait_ms=10_000)
     waiting = readers(server, ["a", "b"])
     leave(server, writer)
     assert all(waiter.answer() > 0 for waiter in waiting)
@@ -364,21 +335,6 @@ def test_a_reader_that_dies_with_its_grant_does_not_keep_it(server, lock, client
     wait_until(lambda: holders(lock) == ["a"], "the untold grant to be taken back")
     with pytest.raises(redis.ConnectionError):
         waiting[2].answer()
-
-
-def test_neither_readers_nor_writers_starve(server, lock, client):
-    """Readers that come all the time do not keep a writer out, nor writers a reader."""
-    share(lock, "reader:0")
-    [writer] = queue_up(server, ["writer"])
-    for i in range(1, 20):
-        assert share(lock, f"reader:{i}") is None
-    lock.release("reader:0")
-    assert writer.answer() > 0
-    waiting = readers(server, ["last reader"])
-    late = queue_up(server, ["writer:2", "writer:3"])
-    lock.release("writer")
-    assert waiting[0].answer() > 0
-    assert not any(waiter.is_answered() for waiter in late)
 
 
 # -- what is shown --------------------------------------------------------------------------------
@@ -432,15 +388,6 @@ def test_no_event_is_lost_in_a_long_step(server, lock, events):
 # -- many -----------------------------------------------------------------------------------------
 
 
-def test_a_lock_with_many_holders_is_freed_in_the_background_by_unlink(lock, client):
-    for i in range(100):
-        share(lock, f"reader:{i}")
-    before = client.info("memory")["lazyfreed_objects"]
-    client.unlink("lock")
-    wait_until(lambda: client.info("memory")["lazyfreed_objects"] == before + 1, "it is freed")
-    assert lock.acquire("writer") > 0
-
-
 def test_a_thousand_holders(lock, client):
     pipe = client.pipeline(transaction=False)
     for i in range(1000):
@@ -455,8 +402,11 @@ def test_a_thousand_holders(lock, client):
     assert pipe.execute() == [1, 1] * 500
     left = details(lock)["holders"]
     assert len(left) == 500 and {holder["lease"] for holder in left} == {70_000}
-    client.delete("lock")
+    before = client.info("memory")["lazyfreed_objects"]
+    client.unlink("lock")
     assert stats(client)["holders"] == 0
+    wait_until(lambda: client.info("memory")["lazyfreed_objects"] == before + 1, "it is freed")
+    assert lock.acquire("writer") > 0
 
 
 def test_a_thousand_readers_are_admitted_by_one_release(server, lock, client):

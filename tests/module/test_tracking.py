@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.commands import Lock
 from support.waiting import queue_up
 
 
@@ -40,22 +41,32 @@ def acquire(client, token, *more):
     return client.execute_command("DLOCK.ACQUIRE", "lock", token, "PX", 60_000, *more)
 
 
+def hand_over(client, clock):
+    queue_up(clock.server, ["b"])
+    Lock(client).release("a")
+
+
 CHANGES = {
-    "release": lambda client: client.execute_command("DLOCK.RELEASE", "lock", "a"),
-    "delete": lambda client: client.delete("lock"),
-    "unlink": lambda client: client.unlink("lock"),
-    "overwrite": lambda client: client.set("lock", "text"),
-    "rename": lambda client: client.rename("lock", "other"),
-    "expire": lambda client: client.pexpire("lock", 1),
+    # what happens, and what is told: the name, or that all have changed
+    "release": (lambda client, clock: Lock(client).release("a"), [b"lock"]),
+    "hand-over": (hand_over, [b"lock"]),
+    "lease": (lambda client, clock: clock.advance(61), [b"lock"]),
+    "delete": (lambda client, clock: client.delete("lock"), [b"lock"]),
+    "unlink": (lambda client, clock: client.unlink("lock"), [b"lock"]),
+    "overwrite": (lambda client, clock: client.set("lock", "text"), [b"lock"]),
+    "rename": (lambda client, clock: client.rename("lock", "other"), [b"lock"]),
+    "expire": (lambda client, clock: client.pexpire("lock", 1), [b"lock"]),
+    "FLUSHALL": (lambda client, clock: client.flushall(), None),
+    "FLUSHDB": (lambda client, clock: client.flushdb(), None),
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_who_has_read_a_held_lock_is_told_of(client, tracker, change):
+@pytest.mark.parametrize("change, told", CHANGES.values(), ids=CHANGES.keys())
+def test_who_has_read_a_held_lock_is_told_of(client, clock, tracker, change, told):
     acquire(client, "a")
     assert tracker.read() is not None
-    CHANGES[change](client)
-    assert tracker.hear() == [b"lock"]
+    change(client, clock)
+    assert tracker.hear() == told
 
 
 def test_who_has_read_a_free_lock_is_told_of_the_next_holder(client, tracker):
@@ -72,30 +83,6 @@ def test_who_has_read_a_shared_lock_is_told_of_one_more_holder_and_of_one_less(c
     tracker.read()
     client.execute_command("DLOCK.RELEASE", "lock", "a")
     assert tracker.hear() == [b"lock"]
-
-
-def test_who_has_read_a_lock_is_told_when_it_is_handed_over(server, client, tracker):
-    acquire(client, "a")
-    queue_up(server, ["b"])
-    tracker.read()
-    client.execute_command("DLOCK.RELEASE", "lock", "a")
-    assert tracker.hear() == [b"lock"]
-
-
-@pytest.mark.parametrize("command", ["FLUSHALL", "FLUSHDB"])
-def test_who_has_read_a_lock_is_told_of_a_flush(client, tracker, command):
-    acquire(client, "a")
-    tracker.read()
-    client.execute_command(command)
-    assert tracker.hear() is None
-
-
-def test_who_has_read_a_lock_is_told_when_its_lease_is_over(client, clock, tracker):
-    acquire(client, "a")
-    assert tracker.read() is not None
-    clock.advance(61)
-    assert tracker.hear() == [b"lock"]
-    assert tracker.read() is None
 
 
 def test_an_extension_is_no_change(client, tracker):
