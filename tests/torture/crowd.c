@@ -9,8 +9,6 @@
 #include "visit.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,14 +27,8 @@ typedef struct member {
     int64_t look_ns; /* HOLDING: the next look at how long it is certain, as heartbeats go on */
 } member;
 
-static volatile sig_atomic_t is_over;
 static member members[MEMBERS_MAX];
 static uint64_t dice;
-
-static void end(int number) {
-    (void)number;
-    is_over = 1;
-}
 
 static int64_t roll_ms(uint64_t most_ms) {
     dice ^= dice << 13;
@@ -99,18 +91,11 @@ static void go_on(member *member) {
 }
 
 static dlock_client *make_client(const settings *settings) {
-    dlock_client_options options;
-    dlock_lock_options defaults;
-    dlock_client_options_init(&options);
-    dlock_lock_options_init(&defaults);
-    defaults.lease_ms = SESSION_LEASES * settings->lease_ms;
+    dlock_client *client;
+    dlock_client_options options = worker_options(settings, on_event);
+    dlock_lock_options defaults = *options.lock_defaults;
     defaults.renew = DLOCK_YES;
     options.lock_defaults = &defaults;
-    options.urls = settings->urls;
-    options.url_count = settings->url_count;
-    options.io_timeout_ms = settings->io_timeout_ms;
-    options.on_event = on_event;
-    dlock_client *client;
     if (dlock_client_new(&client, &options) != DLOCK_OK) exit(1);
     return client;
 }
@@ -135,18 +120,12 @@ static void make_members(const settings *settings, dlock_client *client) {
 
 int main(int argc, char **argv) {
     settings settings;
-    pthread_t pulse;
-    settings_read(&settings, argc, argv);
-    if (settings.threads > MEMBERS_MAX) return 2;
+    worker_begin(&settings, argc, argv, MEMBERS_MAX);
     dice = (settings.seed * 1000003 + settings.process + 1) * 0x9e3779b97f4a7c15u | 1;
-    sigaction(SIGTERM, &(struct sigaction){.sa_handler = end}, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    history_open(settings.history);
-    pthread_create(&pulse, NULL, history_watch_stalls, NULL);
     dlock_client *client = make_client(&settings);
     make_members(&settings, client);
     struct pollfd source = {.fd = dlock_client_fd(client), .events = POLLIN};
-    while (!is_over) {
+    while (!worker_is_over) {
         int64_t now = now_ns();
         for (unsigned i = 0; i < settings.threads; i++) {
             member *member = &members[i];

@@ -14,7 +14,6 @@
 
 #include <hiredis/hiredis.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,13 +34,6 @@ typedef struct user {
     store store;
     int64_t until_ns; /* of the lock that is held: the end of its lease */
 } user;
-
-static volatile sig_atomic_t is_over;
-
-static void end(int number) {
-    (void)number;
-    is_over = 1;
-}
 
 static void nap(int64_t ns) {
     nanosleep(&(struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000}, NULL);
@@ -120,7 +112,7 @@ static void visit(user *user) {
     history_add(RECORD_ACQUIRE, user->thread, name, 0, WAIT_MS, 0);
     int64_t deadline = now_ns() + (int64_t)WAIT_MS * MS_NS;
     bool is_granted;
-    while (!(is_granted = try_once(user, key, token)) && now_ns() < deadline && !is_over)
+    while (!(is_granted = try_once(user, key, token)) && now_ns() < deadline && !worker_is_over)
         nap((PAUSE_MS + roll(user, PAUSE_MS)) * MS_NS);
     history_add(RECORD_ACQUIRED, user->thread, name, is_granted ? DLOCK_OK : DLOCK_TIMEOUT, 0,
                 is_granted ? user->until_ns : 0);
@@ -131,7 +123,7 @@ static void visit(user *user) {
 
 static void *work(void *arg) {
     user *user = arg;
-    while (!is_over)
+    while (!worker_is_over)
         visit(user);
     if (user->connection != NULL) redisFree(user->connection);
     store_close(&user->store);
@@ -140,14 +132,9 @@ static void *work(void *arg) {
 
 int main(int argc, char **argv) {
     static user users[THREADS_MAX];
-    pthread_t threads[THREADS_MAX], pulse;
+    pthread_t threads[THREADS_MAX];
     settings settings;
-    settings_read(&settings, argc, argv);
-    if (settings.threads > THREADS_MAX) return 2;
-    sigaction(SIGTERM, &(struct sigaction){.sa_handler = end}, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    history_open(settings.history);
-    pthread_create(&pulse, NULL, history_watch_stalls, NULL);
+    worker_begin(&settings, argc, argv, THREADS_MAX);
     for (unsigned i = 0; i < settings.threads; i++) {
         users[i] = (user){.settings = &settings,
                           .thread = i,

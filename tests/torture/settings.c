@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "settings.h"
 
+#include "history.h"
 #include "source.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,30 +22,25 @@ static update_way read_way(const char *value) {
     return UPDATE_GUARD;
 }
 
+#define NUMBER(field)                                                                              \
+    { #field, offsetof(settings, field), sizeof(((settings *)0)->field) }
+
+static const struct {
+    const char *name;
+    size_t offset, size;
+} numbers[] = {NUMBER(process),       NUMBER(threads),  NUMBER(names),    NUMBER(seed),
+               NUMBER(io_timeout_ms), NUMBER(lease_ms), NUMBER(replicas), NUMBER(data_port),
+               NUMBER(pause_every),   NUMBER(work_us)};
+
 static void read_number(settings *settings, const char *name, const char *word, const char *value) {
-    unsigned long number = strtoul(value, NULL, 10);
-    if (strcmp(name, "process") == 0)
-        settings->process = (unsigned)number;
-    else if (strcmp(name, "threads") == 0)
-        settings->threads = (unsigned)number;
-    else if (strcmp(name, "names") == 0)
-        settings->names = (unsigned)number;
-    else if (strcmp(name, "seed") == 0)
-        settings->seed = number;
-    else if (strcmp(name, "io_timeout_ms") == 0)
-        settings->io_timeout_ms = (uint32_t)number;
-    else if (strcmp(name, "lease_ms") == 0)
-        settings->lease_ms = (uint32_t)number;
-    else if (strcmp(name, "replicas") == 0)
-        settings->replicas = (uint32_t)number;
-    else if (strcmp(name, "data_port") == 0)
-        settings->data_port = (int)number;
-    else if (strcmp(name, "pause_every") == 0)
-        settings->pause_every = number;
-    else if (strcmp(name, "work_us") == 0)
-        settings->work_us = (int64_t)number;
-    else
-        fail(word);
+    uint64_t number = strtoul(value, NULL, 10);
+    uint32_t half = (uint32_t)number;
+    size_t i = 0;
+    while (strcmp(numbers[i].name, name) != 0)
+        if (++i == sizeof(numbers) / sizeof(numbers[0])) fail(word);
+    bool is_half = numbers[i].size == sizeof(half);
+    memcpy((char *)settings + numbers[i].offset, is_half ? (void *)&half : (void *)&number,
+           numbers[i].size);
 }
 
 static void read_word(settings *settings, const char *word) {
@@ -69,7 +67,7 @@ static void read_word(settings *settings, const char *word) {
     }
 }
 
-void settings_read(settings *settings, int argc, char **argv) {
+static void settings_read(settings *settings, int argc, char **argv) {
     *settings = (struct settings){.threads = 8,
                                   .names = 4,
                                   .io_timeout_ms = 200,
@@ -83,4 +81,37 @@ void settings_read(settings *settings, int argc, char **argv) {
     if (settings->url_count == 0) fail("no url=");
     if (settings->history == NULL) fail("no history=");
     if (settings->names > NAMES_MAX) fail("names=: too many");
+}
+
+/* -- the worker */
+
+volatile sig_atomic_t worker_is_over;
+
+static void end(int number) {
+    (void)number;
+    worker_is_over = 1;
+}
+
+void worker_begin(settings *settings, int argc, char **argv, unsigned threads_max) {
+    pthread_t pulse;
+    settings_read(settings, argc, argv);
+    if (settings->threads > threads_max) fail("threads=: too many");
+    sigaction(SIGTERM, &(struct sigaction){.sa_handler = end}, NULL);
+    signal(SIGPIPE, SIG_IGN); /* of hiredis */
+    history_open(settings->history);
+    pthread_create(&pulse, NULL, history_watch_stalls, NULL);
+}
+
+dlock_client_options worker_options(const settings *settings, dlock_event_fn on_event) {
+    static dlock_lock_options defaults;
+    dlock_client_options options;
+    dlock_client_options_init(&options);
+    dlock_lock_options_init(&defaults);
+    defaults.lease_ms = SESSION_LEASES * settings->lease_ms;
+    options.lock_defaults = &defaults;
+    options.urls = settings->urls;
+    options.url_count = settings->url_count;
+    options.io_timeout_ms = settings->io_timeout_ms;
+    options.on_event = on_event;
+    return options;
 }

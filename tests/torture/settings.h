@@ -3,8 +3,10 @@
  * source=ADDRESS is for source.h at once. */
 #pragma once
 
+#include "dlock.h"
 #include "update.h"
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,5 +32,15 @@ typedef struct settings {
         pause_every; /* one update of so many sleeps beyond the lease before it writes; 0: none */
 } settings;
 
-/* Ends the process with a line on stderr if a word is wrong. */
-void settings_read(settings *settings, int argc, char **argv);
+/* A session lives for so many leases: its timeout is the lease of the client. */
+enum { SESSION_LEASES = 2 };
+
+/* Reads the words, opens the history and watches for stalls. Ends the process with a line on stderr
+ * if a word is wrong. */
+void worker_begin(settings *settings, int argc, char **argv, unsigned threads_max);
+
+/* Of the worker's only client. */
+dlock_client_options worker_options(const settings *settings, dlock_event_fn on_event);
+
+/* SIGTERM has come. */
+extern volatile sig_atomic_t worker_is_over;

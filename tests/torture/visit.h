@@ -13,8 +13,6 @@
 #include "dlock.h"
 #include "settings.h"
 
-/* A session lives for so many leases: its timeout is the lease of the client. */
-enum { SESSION_LEASES = 2 };
 enum { PERMITS = 3, THREADS_MAX = 64, MODES = 2, KEY_SIZE = 32 };
 
 typedef struct visitor {

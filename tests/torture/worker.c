@@ -10,19 +10,11 @@
 #include "visit.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { HAND_ON = 8 };
-
-static volatile sig_atomic_t is_over;
-
-static void end(int number) {
-    (void)number;
-    is_over = 1;
-}
 
 /* Told in a thread of the client, or of the call. */
 static void on_event(void *arg, dlock_event event, const char *name, dlock_status why) {
@@ -39,18 +31,9 @@ static void on_event(void *arg, dlock_event event, const char *name, dlock_statu
 }
 
 static dlock_client *make_client(const settings *settings) {
-    dlock_client_options options;
-    dlock_lock_options defaults;
-    dlock_client_options_init(&options);
-    dlock_lock_options_init(&defaults);
-    defaults.lease_ms = SESSION_LEASES * settings->lease_ms;
-    options.lock_defaults = &defaults;
-    options.urls = settings->urls;
-    options.url_count = settings->url_count;
-    options.io_timeout_ms = settings->io_timeout_ms;
-    options.hotspot_hand_on = HAND_ON;
-    options.on_event = on_event;
     dlock_client *client;
+    dlock_client_options options = worker_options(settings, on_event);
+    options.hotspot_hand_on = HAND_ON;
     dlock_status status = dlock_client_new(&client, &options);
     if (status != DLOCK_OK) {
         fprintf(stderr, "worker: client: %s\n", dlock_status_name(status));
@@ -66,7 +49,7 @@ static dlock_client *make_client(const settings *settings) {
 
 static void *work(void *arg) {
     visitor *visitor = arg;
-    while (!is_over)
+    while (!worker_is_over)
         visitor_visit(visitor);
     visitor_end(visitor);
     return NULL;
@@ -74,14 +57,9 @@ static void *work(void *arg) {
 
 int main(int argc, char **argv) {
     static visitor visitors[THREADS_MAX];
-    pthread_t threads[THREADS_MAX], pulse;
+    pthread_t threads[THREADS_MAX];
     settings settings;
-    settings_read(&settings, argc, argv);
-    if (settings.threads > THREADS_MAX) return 2;
-    sigaction(SIGTERM, &(struct sigaction){.sa_handler = end}, NULL);
-    signal(SIGPIPE, SIG_IGN); /* of hiredis */
-    history_open(settings.history);
-    pthread_create(&pulse, NULL, history_watch_stalls, NULL);
+    worker_begin(&settings, argc, argv, THREADS_MAX);
     dlock_client *client = make_client(&settings);
     for (unsigned i = 0; i < settings.threads; i++) {
         visitor_init(&visitors[i], &settings, client, i);
