@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.server import free_port
 from support.terminal import Terminal
 from support.tool import Tool
 
@@ -13,11 +14,13 @@ def server(lend):
 
 @pytest.fixture
 def make_tool(tmp_path_factory, lend, start_server):
-    """make_tool(url): a tool that ends with the test, before its servers."""
+    """make_tool(servers or URLs): a tool that ends with the test, before its servers."""
     made = []
 
-    def make(url=None):
-        made.append(Tool(tmp_path_factory.mktemp("home"), url))
+    def make(*where):
+        urls = [each if isinstance(each, str) else f"redis://127.0.0.1:{each.port}"
+                for each in where]
+        made.append(Tool(tmp_path_factory.mktemp("home"), " ".join(urls) or None))
         return made[-1]
 
     yield make
@@ -27,7 +30,20 @@ def make_tool(tmp_path_factory, lend, start_server):
 
 @pytest.fixture
 def tool(make_tool, server):
-    return make_tool(f"redis://127.0.0.1:{server.port}")
+    return make_tool(server)
+
+
+@pytest.fixture
+def several(make_tool, start_server):
+    """A tool for three servers, and these."""
+    servers = [start_server() for _ in range(3)]
+    return make_tool(*servers), servers
+
+
+@pytest.fixture
+def nobody(make_tool):
+    """A tool whose server is not there."""
+    return make_tool(f"redis://127.0.0.1:{free_port()}")
 
 
 @pytest.fixture

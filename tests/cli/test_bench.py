@@ -2,7 +2,6 @@
 
 import json
 
-from support.server import free_port
 from support.tool import TOOL
 
 
@@ -24,8 +23,3 @@ def test_a_table_and_a_bar(open_terminal):
     lines = terminal.shown.replace("\r\n", "\n").split("\r")[-1].splitlines()
     assert lines[0].split()[:2] == ["threads", "pairs/s"] and len(lines) == 9
     assert max(map(len, lines)) <= 80
-
-
-def test_nobody_answers(make_tool):
-    code, out, complaints = make_tool(f"redis://127.0.0.1:{free_port()}").run("bench")
-    assert (code, out) == (69, "") and "127.0.0.1" in complaints

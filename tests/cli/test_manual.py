@@ -12,6 +12,7 @@ import pytest
 
 from support.commands import Lock
 from support.docs import checker
+from support.installed import make
 from support.server import ROOT, free_port
 from support.terminal import Terminal
 from support.tool import TOOL
@@ -22,12 +23,6 @@ FILES = {"bin/dlock", "share/man/man1/dlock.1", "share/man/man7/dlock.7",
          "share/bash-completion/completions/dlock",
          "share/zsh/site-functions/_dlock", "share/fish/vendor_completions.d/dlock.fish"}
 MANUAL = (ROOT / "client/cli/dlock.1").read_text()
-
-
-def make(*words):
-    env = {name: value for name, value in os.environ.items()
-           if name not in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "SANITIZE", "PREFIX", "DESTDIR")}
-    subprocess.run(["make", "-s", *words], cwd=ROOT, env=env, check=True)
 
 
 def files_in(folder):
@@ -261,15 +256,6 @@ def test_lock_names_are_offered_only_at_the_place_of_a_name(prefix, offers, tool
         assert not is_offered(*line.split()), line
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
-def test_completion_of_fish(prefix):
-    assert set(COMMANDS) <= complete_in_fish(prefix, "dlock", "")
-    assert complete_in_fish(prefix, "dlock", "re") == {"release"}
-    assert {"--wait", "--lease", "--session"} <= complete_in_fish(prefix, "dlock", "run", "--")
-    assert complete_in_fish(prefix, "dlock", "top", "--sort", "a") == {"age"}
-    assert "true" in complete_in_fish(prefix, "dlock", "run", "lock", "--", "tru")
-
-
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh")
 def test_completion_of_zsh(prefix, tool, client):
     for name in "nightly-report", "nightly-backup":
@@ -284,13 +270,14 @@ def test_completion_of_zsh(prefix, tool, client):
     check_zsh(prefix, "dlock top --sort ", ["waiters", "age", "ttl", "name"], tool.env)
 
 
-def test_completion(prefix):
-    assert set(COMMANDS) <= complete(prefix, "dlock", "")
-    assert complete(prefix, "dlock", "re") == {"release"}
-    assert {"--wait", "--lease", "--session"} <= complete(prefix, "dlock", "run", "--")
-    assert complete(prefix, "dlock", "list", "--wa") == {"--waiters"}
-    assert complete(prefix, "dlock", "top", "--sort", "a") == {"age"}
-    assert "true" in complete(prefix, "dlock", "run", "lock", "--", "tru")
+@pytest.mark.parametrize("offers", SHELLS)
+def test_commands_options_and_values_are_completed(prefix, offers):
+    assert set(COMMANDS) <= offers(prefix, "dlock", "")
+    assert offers(prefix, "dlock", "re") == {"release"}
+    assert {"--wait", "--lease", "--session"} <= offers(prefix, "dlock", "run", "--")
+    assert offers(prefix, "dlock", "list", "--wa") == {"--waiters"}
+    assert offers(prefix, "dlock", "top", "--sort", "a") == {"age"}
+    assert "true" in offers(prefix, "dlock", "run", "lock", "--", "tru")
 
 
 @pytest.mark.parametrize("before", [

@@ -110,8 +110,8 @@ def test_names_of_any_bytes(tool, client):
     assert len(set(shown)) == len(names) and "ä" in shown and r'a\"b' in shown
 
 
-def test_a_service_that_cannot_be_read(make_tool, server, client):
-    code, out, complaints = make_tool(f"redis://127.0.0.1:{free_port()}").run("metrics")
+def test_a_service_that_cannot_be_read(make_tool, server, client, nobody):
+    code, out, complaints = nobody.run("metrics")
     assert code == UNREACHABLE and complaints and read(out, "dlock_up") == 0
     assert out.endswith("# EOF\n") and "dlock_locks" not in out
     client.execute_command("ACL", "SETUSER", "eyes", "on", ">x", "+info")
@@ -129,9 +129,8 @@ def test_the_rules_that_are_missing_are_named(make_tool, server, client):
     assert code == REFUSED and "needs the ACL rules +info (" in complaints
 
 
-def test_one_of_several_servers_cannot_be_read(make_tool, start_server):
-    servers = [start_server() for _ in range(3)]
-    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in servers))
+def test_one_of_several_servers_cannot_be_read(several):
+    tool, servers = several
     servers[1].kill()
     text = metrics(tool)
     up = dict(re.findall(r'^dlock_server_up\{server="(.*)"\} (\d)$', text, re.M))
@@ -207,10 +206,9 @@ def test_a_file_is_replaced_in_one_step(tool, busy, tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["dlock.prom"]
 
 
-def test_a_file_tells_that_the_service_is_away(make_tool, tmp_path):
+def test_a_file_tells_that_the_service_is_away(nobody, tmp_path):
     path = tmp_path / "dlock.prom"
-    tool = make_tool(f"redis://127.0.0.1:{free_port()}")
-    assert tool.run("metrics", "-o", path)[0] == UNREACHABLE
+    assert nobody.run("metrics", "-o", path)[0] == UNREACHABLE
     assert read(path.read_text(), "dlock_up") == 0
 
 

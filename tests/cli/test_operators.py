@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from support.commands import Lock
-from support.fake_server import FakeServer, resp
+from support.fake_server import granting, naming, resp
 from support.tool import TOOL, is_alive, keeper_of, kill, wait_for_end
 from support.waiting import wait_for_waiters
 
@@ -117,19 +117,14 @@ def test_a_command_that_says_so_itself_keeps_the_lock(tool, lock):
     assert lock.info() is not None
 
 
-def test_a_lock_that_is_lost_before_the_command_begins_is_awaited_again(make_tool):
-    def answer(words):
-        if words[0] == b"DLOCK.ACQUIRE":
-            return resp(7)
-        if words[0] in (b"DLOCK.EXTEND", b"DLOCK.RELEASE"):
-            return resp(0 if len(server.asked("DLOCK.ACQUIRE")) == 1 else 1)
-        return resp("OK")
+def test_a_lock_that_is_lost_before_the_command_begins_is_awaited_again(make_tool, fake_server):
+    def is_held(words):
+        return resp(0 if len(server.asked("DLOCK.ACQUIRE")) == 1 else 1)
 
-    server = FakeServer(answer)
+    server = fake_server(granting(EXTEND=is_held, RELEASE=is_held))
     tool = make_tool(server.url)
     code, out, _ = tool.run("run", "--at-least", "10m", "lock", "--", "echo", "once")
     assert (code, out) == (0, "once\n") and len(server.asked("DLOCK.ACQUIRE")) == 2
-    server.close()
 
 
 # -- release --force -------------------------------------------------------------------------------
@@ -285,18 +280,17 @@ def test_names_and_tokens_cannot_reach_the_terminal(tool, client):
         assert is_safe(out + complaints) and "owned" in out + complaints, words
 
 
-def test_errors_of_a_server_cannot_reach_the_terminal(make_tool):
-    server = FakeServer(lambda words: b"-ERR \x1b[2J\xc2\x9b31m owned\r\n")
+def test_errors_of_a_server_cannot_reach_the_terminal(make_tool, fake_server):
+    server = fake_server(lambda words: b"-ERR \x1b[2J\xc2\x9b31m owned\r\n")
     tool = make_tool(server.url)
     for words in ["info", "lock"], ["list"], ["run", "lock", "--", "true"], ["acquire", "lock"], \
             ["release", "lock", "t"], ["wait", "lock"], ["metrics"]:
         code, out, complaints = tool.run(*words)
         assert code != 0 and is_safe(out + complaints) and "owned" in complaints, words
-    server.close()
 
 
-def test_errors_of_a_server_cannot_reach_the_page_of_top(open_terminal):
-    server = FakeServer(lambda words: b"-ERR \x1b]0;pwned\x07\x1b[2J\xc2\x9b31m owned\r\n")
+def test_errors_of_a_server_cannot_reach_the_page_of_top(open_terminal, fake_server):
+    server = fake_server(lambda words: b"-ERR \x1b]0;pwned\x07\x1b[2J\xc2\x9b31m owned\r\n")
     terminal = open_terminal(TOOL, "top", "--url", server.url, "--interval", "200ms")
     terminal.wait_for("q quit")
     terminal.type("q")
@@ -304,20 +298,13 @@ def test_errors_of_a_server_cannot_reach_the_page_of_top(open_terminal):
     assert r"\x1b]0;pwned\x07\x1b[2J\xc2\x9b31m owned" in terminal.shown
     for raw in "\x1b]", "\x07", "\x1b[2J", "\u009b":
         assert raw not in terminal.shown
-    server.close()
 
 
-def test_what_sentinels_say_cannot_reach_the_terminal(make_tool):
-    def answer(words):
-        if words[1] == b"MASTER":
-            return resp(["name", "locks", "config-epoch", "1"])
-        return resp(["\x1b[2Jowned", "1"])
-
-    sentinel = FakeServer(answer)
+def test_what_sentinels_say_cannot_reach_the_terminal(make_tool, fake_server):
+    sentinel = fake_server(naming("\x1b[2Jowned 1"))
     tool = make_tool(f"redis+sentinel://127.0.0.1:{sentinel.port}/locks")
     code, out, complaints = tool.run("acquire", "-n", "lock")
     assert code != 0 and is_safe(out + complaints) and complaints
-    sentinel.close()
 
 
 # -- the processes ---------------------------------------------------------------------------------
@@ -353,9 +340,9 @@ def test_the_command_finds_its_lock(tool, server, start_server):
     assert address_in(tool, "--prefix", "") == here
 
 
-def test_the_command_finds_its_lock_at_several_servers(make_tool, start_server):
-    urls = [f"redis://127.0.0.1:{start_server().port}" for _ in range(3)]
-    tool = make_tool()
+def test_the_command_finds_its_lock_at_several_servers(several):
+    tool, servers = several
+    urls = [f"redis://127.0.0.1:{each.port}" for each in servers]
     words = [word for url in urls for word in ("-u", f"{url}?prefix=x:")]
     assert tool.run("run", *words, "--prefix", "y:", "lock", *SHOW) == (0, "", "")
     assert address_in(tool, *words, "--prefix", "y:").split() == [f"{urls[0]}?prefix=y:", *urls[1:]]
@@ -378,13 +365,8 @@ def test_the_command_does_not_get_the_password(tool, server, client):
         assert tool.run("run", "-u", url, "--pass-url", "lock", *SHOW) == (0, "", "")
 
 
-def test_the_password_of_sentinels_is_not_shown(tool, lock, server, client):
-    def answer(words):
-        if words[1] == b"MASTER":
-            return resp(["name", "locks", "config-epoch", "1"])
-        return resp(["127.0.0.1", str(server.port)]) if words[0] == b"SENTINEL" else resp("OK")
-
-    sentinel = FakeServer(answer)
+def test_the_password_of_sentinels_is_not_shown(tool, lock, server, client, fake_server):
+    sentinel = fake_server(naming(server.port))
     lock.acquire("alice", 60_000)
     url = f"redis+sentinel://127.0.0.1:{sentinel.port}/locks?sentinel_password=secret-1234"
     process = tool.start("run", "--url", url, "lock", "--", "env")
@@ -395,7 +377,6 @@ def test_the_password_of_sentinels_is_not_shown(tool, lock, server, client):
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 0 and "secret" not in out
     assert f"DLOCK_URL=redis+sentinel://127.0.0.1:{sentinel.port}/locks\n" in out
-    sentinel.close()
 
 
 # -- session ---------------------------------------------------------------------------------------
@@ -427,9 +408,8 @@ def test_sessions_are_counted_with_what_hangs_on_them(tool, server, client):
         client.execute_command("DLOCK.SESSION", session, "END")
 
 
-def test_sessions_of_several_servers(make_tool, start_server):
-    servers = [start_server() for _ in range(3)]
-    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in servers))
+def test_sessions_of_several_servers(several):
+    tool, servers = several
     open_session(servers[1].client(), 1)
     servers[2].kill()
     code, out, complaints = tool.run("session", "--json")

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from support.commands import Lock, served
-from support.server import free_port, stopped, wait_until
+from support.server import stopped, wait_until
 from support.tool import PATIENTLY, TOOL, is_alive, keeper_of, kill, wait_for_end
 from support.waiting import outlive_the_lease, wait_for_extensions, wait_for_waiters
 
@@ -116,7 +116,7 @@ def test_without_stdin_stdout_and_stderr(tool):
 
 def test_a_run_costs_three_commands(make_tool, start_server):
     server = start_server()  # not shared: runs of other tests may send their last command late
-    tool = make_tool(f"redis://127.0.0.1:{server.port}")
+    tool = make_tool(server)
     assert tool.run("run", "lock", "--", "true") == (0, "", "")
     calls = {name: each["calls"] for name, each in server.observer.info("commandstats").items()
              if name.startswith("cmdstat_dlock.")}
@@ -223,16 +223,15 @@ def test_usage(tool, words):
     assert (code, out) == (USAGE, "") and complaints.startswith("dlock: ")
 
 
-def test_nobody_answers(make_tool):
-    tool = make_tool(f"redis://127.0.0.1:{free_port()}")
-    for options in [], ["-n"], ["--wait", "300ms"]:
-        code, out, complaints = tool.run("run", *options, "lock", "echo", "never")
+def test_nobody_answers_whatever_the_wait(nobody):
+    for options in ["-n"], ["--wait", "300ms"]:
+        code, out, complaints = nobody.run("run", *options, "lock", "echo", "never")
         assert (code, out) == (UNREACHABLE, "") and "127.0.0.1" in complaints
 
 
 def test_a_server_without_the_module(make_tool, start_server):
     server = start_server(module=None)
-    code, out, complaints = make_tool(f"redis://127.0.0.1:{server.port}").run("run", "lock", "true")
+    code, out, complaints = make_tool(server).run("run", "lock", "true")
     assert (code, out) == (PROTOCOL, "") and "dlock: lock: " in complaints
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.cluster import slot_of, url_of
 from support.commands import Lock, served, stats
-from support.fake_server import CUT, SILENCE, FakeServer, resp
+from support.fake_server import CUT, SILENCE, naming, resp
 from support.sentinel import Sentinel
 from support.server import free_port, wait_until
 from support.tool import TOOL
@@ -157,31 +157,33 @@ def test_wait_until_it_is_free(tool, lock, client):
 HELD, FREE = resp(["holders", [["token", "t"]]]), b"*-1\r\n"
 
 
-def wait_with(make_tool, replies, *options):
-    """The end of a wait whose looks get these replies; the last one again and again."""
-    server = FakeServer(lambda words: replies.pop(0) if len(replies) > 1 else replies[0])
-    end = make_tool(server.url).run("wait", *options, "lock")
-    server.close()
-    return end
+@pytest.fixture
+def wait_with(make_tool, fake_server):
+    """wait_with(replies): the end of a wait whose looks get these replies; the last one again and
+    again."""
+    def run(replies, *options):
+        server = fake_server(lambda words: replies.pop(0) if len(replies) > 1 else replies[0])
+        return make_tool(server.url).run("wait", *options, "lock")
+    return run
 
 
 @pytest.mark.parametrize("options", [[], ["-w", "60s"]])
-def test_a_server_that_fails_meanwhile_does_not_end_the_wait(make_tool, options):
+def test_a_server_that_fails_meanwhile_does_not_end_the_wait(wait_with, options):
     loading = b"-LOADING Redis is loading the dataset in memory\r\n"
     replies = [HELD, CUT, CUT, loading, HELD, FREE]
-    assert wait_with(make_tool, replies, *options) == (0, "", "")
+    assert wait_with(replies, *options) == (0, "", "")
 
 
-def test_a_limited_wait_goes_on_without_a_server_until_its_end(make_tool):
-    assert wait_with(make_tool, [CUT, CUT, FREE], "-w", "60s") == (0, "", "")
-    assert wait_with(make_tool, [CUT], "-w", "300ms")[0] == UNREACHABLE
-    assert wait_with(make_tool, [HELD, CUT], "-w", "3s")[0] == UNREACHABLE
+def test_a_limited_wait_goes_on_without_a_server_until_its_end(wait_with):
+    assert wait_with([CUT, CUT, FREE], "-w", "60s") == (0, "", "")
+    assert wait_with([CUT], "-w", "300ms")[0] == UNREACHABLE
+    assert wait_with([HELD, CUT], "-w", "3s")[0] == UNREACHABLE
 
 
-def test_a_wait_ends_at_once_where_waiting_does_not_help(make_tool):
-    assert wait_with(make_tool, [CUT, FREE])[0] == UNREACHABLE, "nobody at first"
-    assert wait_with(make_tool, [CUT, FREE], "-n")[0] == UNREACHABLE
-    assert wait_with(make_tool, [HELD, b"-NOPERM no\r\n", FREE], "-w", "60s")[0] == 77
+def test_a_wait_ends_at_once_where_waiting_does_not_help(wait_with):
+    assert wait_with([CUT, FREE])[0] == UNREACHABLE, "nobody at first"
+    assert wait_with([CUT, FREE], "-n")[0] == UNREACHABLE
+    assert wait_with([HELD, b"-NOPERM no\r\n", FREE], "-w", "60s")[0] == 77
 
 
 # -- info ------------------------------------------------------------------------------------------
@@ -324,11 +326,12 @@ COMMANDS = [["acquire", "lock"], ["release", "lock", "t"], ["extend", "lock", "t
             ["wait", "lock"], ["info", "lock"], ["list"]]
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
-def test_nobody_answers(make_tool, words):
-    code, out, complaints = make_tool(f"redis://127.0.0.1:{free_port()}").run(*words)
-    assert (code, out) == (UNREACHABLE, "")
-    assert complaints.startswith("dlock: ") and "127.0.0.1" in complaints
+@pytest.mark.parametrize("words", [*COMMANDS, ["bench"], ["watch", "lock"],
+                                   ["run", "lock", "--", "echo", "never"]], ids=" ".join)
+def test_nobody_answers(nobody, words):
+    code, out, complaints = nobody.run(*words)
+    assert (code, out) == (UNREACHABLE, "") and complaints.startswith("dlock: ")
+    assert "127.0.0.1" in complaints and "Connection refused" in complaints
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
@@ -407,10 +410,9 @@ def test_the_hint_about_clusters_is_for_other_urls(make_tool, cluster):
     cluster.wait_until_ready()
 
 
-def test_on_several_servers(make_tool, start_server):
+def test_on_several_servers(several):
     """Also when one of them is away."""
-    servers = [start_server() for _ in range(3)]
-    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in servers))
+    tool, servers = several
     assert len(use_locks(tool)) == 1
     token = tool.run("acquire", "lock")[1].strip()
     servers[0].observer.delete("lock")
@@ -426,10 +428,9 @@ def test_on_several_servers(make_tool, start_server):
 
 
 @pytest.mark.parametrize("options", [[], ["--wait", "60s"], ["--wait", "forever"]], ids=" ".join)
-def test_a_split_vote_does_not_end_the_wait(make_tool, start_server, options):
+def test_a_split_vote_does_not_end_the_wait(several, options):
     """One server is away, one grants, and one has another holder: nobody has a majority."""
-    away, held, free = [start_server() for _ in range(3)]
-    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in (away, held, free)))
+    tool, (away, held, free) = several
     away.kill()
     Lock(held.observer, "lock").acquire("another", 600_000)
     process = tool.start("run", *options, "lock", "--", "echo", "run")
@@ -445,23 +446,21 @@ def test_a_split_vote_does_not_end_the_wait(make_tool, start_server, options):
 @pytest.mark.parametrize("count", [0, 1])
 def test_servers_without_a_majority_are_not_waited_for(make_tool, start_server, words, count):
     ports = [start_server().port if i < count else free_port() for i in range(3)]
-    tool = make_tool(" ".join(f"redis://127.0.0.1:{port}" for port in ports))
+    tool = make_tool(*(f"redis://127.0.0.1:{port}" for port in ports))
     code, _, complaints = tool.run(*words)
     assert code == 75 and f"{3 - count} unreachable" in complaints
 
 
-def test_a_single_try_does_not_take_a_split_vote_for_an_answer_at_once(make_tool, start_server):
-    away, held, free = [start_server() for _ in range(3)]
-    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in (away, held, free)))
+def test_a_single_try_does_not_take_a_split_vote_for_an_answer_at_once(several):
+    tool, (away, held, free) = several
     away.kill()
     Lock(held.observer, "lock").acquire("another", 600_000)
     assert tool.run("run", "-n", "lock", "--", "true")[0] == 75
     assert free.observer.info("dlock")["dlock_granted"] > 4, "as often as the library votes"
 
 
-def test_a_server_that_gives_no_result_is_not_one_without_the_lock(make_tool, start_server):
-    servers = [start_server() for _ in range(3)]
-    tool = make_tool(" ".join(f"redis://127.0.0.1:{each.port}" for each in servers))
+def test_a_server_that_gives_no_result_is_not_one_without_the_lock(several):
+    tool, servers = several
     for each in servers[1:]:
         Lock(each.observer, "lock").acquire("alice", 60_000)
     assert run_json(tool, "info", "lock")["no_result"] == 0
@@ -475,31 +474,23 @@ def test_a_server_that_gives_no_result_is_not_one_without_the_lock(make_tool, st
         BUSY, "", "dlock: lock: the lock is free\n")
 
 
-def test_a_server_has_one_line_whatever_it_says(make_tool, start_server):
-    liar = FakeServer(lambda words: b"-ERR one\n127.0.0.1:1: two\r\n")
-    urls = [liar.url, *(f"redis://127.0.0.1:{start_server().port}" for _ in range(2))]
+def test_a_server_has_one_line_whatever_it_says(make_tool, start_server, fake_server):
+    liar = fake_server(lambda words: b"-ERR one\n127.0.0.1:1: two\r\n")
     complaint = f"dlock: list: no result from 127.0.0.1:{liar.port}: ERR one 127.0.0.1:1: two\n"
-    assert make_tool(" ".join(urls)).run("list") == (0, "", complaint)
-    liar.close()
+    assert make_tool(liar, start_server(), start_server()).run("list") == (0, "", complaint)
 
 
-def test_behind_sentinels(make_tool, server):
-    def answer(words):
-        if words[1] == b"MASTER":
-            return resp(["name", "locks", "config-epoch", "1"])
-        return resp(["127.0.0.1", str(server.port)])
-
-    sentinel = FakeServer(answer)
+def test_behind_sentinels(make_tool, server, fake_server):
+    sentinel = fake_server(naming(server.port))
     tool = make_tool(f"redis+sentinel://127.0.0.1:{sentinel.port}/locks")
     assert use_locks(tool) == {f"127.0.0.1:{server.port}"}
-    sentinel.close()
 
 
 def test_a_sentinel_is_no_server_without_the_module(make_tool, server):
     sentinel = Sentinel(server)
     try:
         sentinel.start()
-        tool = make_tool(f"redis://127.0.0.1:{sentinel.port}")
+        tool = make_tool(sentinel)
         for words in COMMANDS:
             code, out, complaints = tool.run(*words)
             assert (code, out) == (PROTOCOL, "")
@@ -518,8 +509,8 @@ LIES = [resp("text"), resp(7), resp([]), resp(["token"]), resp(["token", 7]), re
 
 
 @pytest.mark.parametrize("lie", LIES, ids=repr)
-def test_nonsense_is_a_failure_and_nothing_worse(make_tool, lie):
-    server = FakeServer(lambda words: lie)
+def test_nonsense_is_a_failure_and_nothing_worse(make_tool, lie, fake_server):
+    server = fake_server(lambda words: lie)
     tool = make_tool(server.url)
     for words in ["info", "lock"], ["list"], ["top", "--interval", "50ms"], ["wait", "lock"], \
             ["release", "lock", "t"], ["acquire", "-n", "lock"]:
@@ -530,24 +521,21 @@ def test_nonsense_is_a_failure_and_nothing_worse(make_tool, lie):
             assert out == "" or words[0] in ("acquire", "wait"), (words, out)
         else:
             assert code in (64, 69, 76, 77) and complaints.startswith("dlock: "), (words, code)
-    server.close()
 
 
-def test_a_name_without_the_prefix(make_tool):
-    server = FakeServer(lambda words: resp(["0", ["x"]] if words[0] == b"SCAN"
+def test_a_name_without_the_prefix(make_tool, fake_server):
+    server = fake_server(lambda words: resp(["0", ["x"]] if words[0] == b"SCAN"
                                            else ["holders", [["token", "t"]]]))
     tool = make_tool(server.url)
     assert [lock["name"] for lock in run_json(tool, "list")] == ["x"]
     assert tool.run("list", "--prefix", "a long prefix:")[0] == PROTOCOL
-    server.close()
 
 
 @pytest.mark.parametrize("what", [SILENCE, CUT], ids=["silence", "cut"])
-def test_no_answer(make_tool, what):
-    server = FakeServer(lambda words: what)
+def test_no_answer(make_tool, what, fake_server):
+    server = fake_server(lambda words: what)
     tool = make_tool(server.url)
     for words in ["info", "lock"], ["list"], ["top", "--interval", "50ms"]:
         code, out, complaints = tool.run(*words, "--io-timeout", "300ms")
         assert (code, out) == (UNREACHABLE, "") and "127.0.0.1" in complaints
     assert tool.run("release", "lock", "t", "--io-timeout", "300ms")[0] == 75
-    server.close()

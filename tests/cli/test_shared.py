@@ -80,9 +80,8 @@ def test_slots_that_are_no_number_of_holders(tool, slots):
 
 @pytest.mark.parametrize("words", [["run", "lock", "--", "true"], ["acquire", "lock"]],
                          ids=lambda words: words[0])
-def test_several_servers_cannot_count(make_tool, start_server, words):
-    urls = " ".join(f"redis://127.0.0.1:{start_server().port}" for _ in range(3))
-    tool = make_tool(urls)
+def test_several_servers_cannot_count(several, words):
+    tool, _ = several
     code, out, complaints = tool.run(words[0], "--slots", "2", *words[1:])
     assert (code, out) == (USAGE, "") and "nobody can count the holders" in complaints
     assert tool.run(words[0], "--shared", *words[1:])[0] == 0

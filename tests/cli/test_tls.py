@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-from support.fake_server import FakeServer
 from support.tls import serving
 from support.tool import TOOL
 
@@ -105,12 +104,11 @@ def test_a_url_with_tls_at_a_port_without_gets_a_hint(make_tool, server, words):
     assert ": the server does not speak TLS at this port: use redis:// (" in complaints
 
 
-def test_what_is_sent_without_tls_to_find_that_out_tells_nothing(make_tool):
+def test_what_is_sent_without_tls_to_find_that_out_tells_nothing(make_tool, fake_server):
     asked = []
-    server = FakeServer(lambda words: asked.append(words) or b"*-1\r\n")
+    server = fake_server(lambda words: asked.append(words) or b"*-1\r\n")
     make_tool(f"rediss://worker:secret-1@127.0.0.1:{server.port}").run(
         "info", "--connect-timeout", "200ms", "--prefix", "secret-2:", "secret-3")
-    server.close()
     assert asked and b"secret" not in b" ".join(word for words in asked for word in words)
 
 

@@ -111,7 +111,7 @@ def test_nothing_is_alive_when_the_lease_ends(make_tool, start_server, how):
     margins = []
     for _ in range(max(ROUNDS // 2, 1)):
         server = start_server()
-        tool = make_tool(f"redis://127.0.0.1:{server.port}")
+        tool = make_tool(server)
         if how == "killed":
             margins += play(tool, server, server.process.kill)
             server.kill()

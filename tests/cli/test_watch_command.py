@@ -4,9 +4,7 @@ import json
 import re
 import signal
 
-from support.server import free_port
-
-USAGE, UNREACHABLE = 64, 69
+USAGE = 64
 WHEN = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
@@ -55,14 +53,7 @@ def test_a_reader_that_ends_ends_the_watch(tool, lock):
     process.stdout = None
 
 
-def test_without_a_server_it_says_so(make_tool):
-    code, out, complaints = make_tool(f"redis://127.0.0.1:{free_port()}").run("watch", "lock")
-    assert (code, out) == (UNREACHABLE, "")
-    assert "Connection refused" in complaints
-
-
-def test_several_servers_are_refused(make_tool, start_server):
-    urls = " ".join(f"redis://127.0.0.1:{start_server().port}" for _ in range(3))
-    code, out, complaints = make_tool(urls).run("watch", "lock")
+def test_several_servers_are_refused(several):
+    code, out, complaints = several[0].run("watch", "lock")
     assert (code, out) == (USAGE, "")
     assert "several servers" in complaints

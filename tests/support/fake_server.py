@@ -103,6 +103,33 @@ class FakeServer:
         self.break_connections()
 
 
+def granting(fence=7, **others):
+    """An answer of a server that grants what it is asked for. others: what is done with a command
+    instead, or a function of its words that returns that; None is as ever."""
+    def answer(words):
+        other = others.get(words[0].decode().removeprefix("DLOCK."))
+        if callable(other):
+            other = other(words)
+        if other is not None:
+            return other
+        return b":%d\r\n" % (fence if words[0] == b"DLOCK.ACQUIRE" else 1)
+    return answer
+
+
+def naming(port):
+    """An answer of a sentinel that names the master at this port of this machine, or "host port",
+    with the epoch 1."""
+    host, _, number = str(port).rpartition(" ")
+
+    def answer(words):
+        if words[0] != b"SENTINEL":
+            return b"+OK\r\n"
+        if words[1] == b"MASTER":
+            return resp(["name", "locks", "config-epoch", "1"])
+        return resp([host or "127.0.0.1", number])
+    return answer
+
+
 def resp(value):
     """A reply: None, numbers, texts, lists of them; an Exception is an error."""
     if value is None:
