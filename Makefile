@@ -193,7 +193,7 @@ unit: $(UNIT_TESTS) ## run the unit tests as they are built here, which needs no
 	@for test in $(UNIT_TESTS); do timeout 60 $$test || { echo "$$test: failed"; exit 1; }; done
 
 # These see the library as its users do.
-$(OUT)/tests/client/%: tests/client/%.c $(OUT)/libdlock.a
+$(OUT)/tests/client/%: tests/client/%.c $(wildcard tests/client/*.h) $(OUT)/libdlock.a
 	@mkdir -p $(@D)
 	$(CC) $(DLOCK_CFLAGS) -D_DEFAULT_SOURCE -pthread $(CFLAGS) -Iclient/include -o $@ $< \
 	    $(OUT)/libdlock.a $(CLIENT_LIBS) $(if $(filter counter,$*),-lhiredis)

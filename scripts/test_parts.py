@@ -93,7 +93,7 @@ def module_parts(sanitizers):
 
 def client_parts(sanitizers):
     # These run programs of their own, or look at descriptors and threads of the test itself.
-    programs = files_of("client", "programs", "install", "examples", "fencing", "cpp", "scopes")
+    programs = files_of("client", "programs", "install", "examples", "fencing", "cpp")
     itself = files_of("client", "descriptors", "async")
     long = files_of("client", "cluster_failover")
     files = without(files_in("client"), programs + long)
@@ -115,7 +115,7 @@ def client_parts(sanitizers):
     yield Part("client without threads under ASan", differ, without(same, bytes),
                {**asan, "DLOCK_FORM": "loop"}, ["ASan"])
     yield Part("client, long runs", rest=long)
-    threads = files_of("client", "programs", "scopes", "fencing", "cpp")
+    threads = files_of("client", "programs", "fencing", "cpp")
     some = {"DLOCK_STRESS_SECONDS": "3"}  # of each of nine tests, in four parts
     yield Part("client's threads under ASan", rest=threads,
                env={**some, "DLOCK_BUILD": ASAN_BUILD}, needs=["ASan programs"])

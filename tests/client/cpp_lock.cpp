@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <poll.h>
 #include <thread>
@@ -34,6 +35,16 @@ static_assert(!std::is_move_constructible_v<dlock::scope>);
             std::exit(1);                                                                          \
         }                                                                                          \
     } while (0)
+
+static std::map<std::string, void (*)(const std::string &)> &facts() {
+    static std::map<std::string, void (*)(const std::string &)> all;
+    return all;
+}
+
+#define FACT(name)                                                                                 \
+    static void name(const std::string &url);                                                      \
+    [[maybe_unused]] static const bool is_added_##name = facts().emplace(#name, name).second;      \
+    static void name([[maybe_unused]] const std::string &url)
 
 #if defined(__cpp_exceptions)
 // No memory for C++, while the library itself has enough.
@@ -70,7 +81,7 @@ static bool is_free(dlock::client &client, const std::string &name) {
     return client.inspect(name, 20s).value().empty();
 }
 
-static void a_guard_gives_the_lock_back(const std::string &url) {
+FACT(a_guard_gives_the_lock_back) {
     auto client = open(url);
     {
         dlock::scope held(client, "name", 5s);
@@ -87,7 +98,7 @@ static void a_guard_gives_the_lock_back(const std::string &url) {
     CHECK(is_free(client, "name"));
 }
 
-static void a_guard_says_why_it_has_no_lock(const std::string &url) {
+FACT(a_guard_says_why_it_has_no_lock) {
     auto client = open(url), other = open(url);
     dlock::scope held(other, "name", 0ms);
     dlock::scope refused(client, "name", 1ms);
@@ -100,7 +111,7 @@ static void a_guard_says_why_it_has_no_lock(const std::string &url) {
     CHECK(refused.extend() == status::not_held);
 }
 
-static void a_lock_goes_through_its_life(const std::string &url) {
+FACT(a_lock_goes_through_its_life) {
     auto client = open(url);
     dlock::lock_options options;
     options.lease = 30s;
@@ -125,7 +136,7 @@ static void a_lock_goes_through_its_life(const std::string &url) {
     CHECK(client.stats().acquired == 2);
 }
 
-static void an_acquisition_can_have_a_lease_of_its_own(const std::string &url) {
+FACT(an_acquisition_can_have_a_lease_of_its_own) {
     auto client = open(url);
     auto lock = client.make_lock("name").value();
     CHECK(lock.acquire_for(0ms, 60s) == status::ok);
@@ -138,7 +149,7 @@ static void an_acquisition_can_have_a_lease_of_its_own(const std::string &url) {
     CHECK(lock.remaining() <= 10s);
 }
 
-static void a_guarded_command_replies(const std::string &url) {
+FACT(a_guarded_command_replies) {
     auto client = open(url);
     auto lock = client.make_lock("name").value();
     CHECK(lock.guarded({"SET", "data", "1"}).code() != status::ok);
@@ -161,7 +172,7 @@ static void a_guarded_command_replies(const std::string &url) {
     CHECK(refused.guarded({"DEL", "data"}).code() == status::not_held);
 }
 
-static void a_lock_outlives_its_client_object(const std::string &url) {
+FACT(a_lock_outlives_its_client_object) {
     auto client = std::make_unique<dlock::client>(open(url));
     auto lock = client->make_lock("name").value();
     client.reset();
@@ -169,7 +180,7 @@ static void a_lock_outlives_its_client_object(const std::string &url) {
     CHECK(lock.release() == status::ok);
 }
 
-static void a_moved_lock_is_the_same_lock(const std::string &url) {
+FACT(a_moved_lock_is_the_same_lock) {
     auto client = open(url);
     auto moved = std::move(client);
     auto first = moved.make_lock("first").value();
@@ -180,7 +191,7 @@ static void a_moved_lock_is_the_same_lock(const std::string &url) {
     CHECK(second.release() == status::ok);
 }
 
-static void an_assigned_lock_releases_what_it_held(const std::string &url) {
+FACT(an_assigned_lock_releases_what_it_held) {
     auto lock = open(url).make_lock("first").value();
     auto client = open(url);
     CHECK(lock.acquire(5s) == status::ok);
@@ -190,7 +201,7 @@ static void an_assigned_lock_releases_what_it_held(const std::string &url) {
     CHECK(!is_free(client, "second"));
 }
 
-static void a_negative_wait_is_no_wait(const std::string &url) {
+FACT(a_negative_wait_is_no_wait) {
     auto client = open(url), other = open(url);
     dlock::scope held(other, "name", 0ms);
     auto lock = client.make_lock("name").value();
@@ -200,7 +211,7 @@ static void a_negative_wait_is_no_wait(const std::string &url) {
     CHECK(refused.code() == status::busy);
 }
 
-static void a_negative_lease_is_refused(const std::string &url) {
+FACT(a_negative_lease_is_refused) {
     auto client = open(url);
     dlock::lock_options options;
     options.lease = -5s;
@@ -210,7 +221,7 @@ static void a_negative_lease_is_refused(const std::string &url) {
     CHECK(lock.message().find("lease_ms") != std::string::npos);
 }
 
-static void a_wait_for_ever_can_be_canceled(const std::string &url) {
+FACT(a_wait_for_ever_can_be_canceled) {
     auto client = open(url), other = open(url);
     dlock::scope held(other, "name", 0ms);
     auto lock = client.make_lock("name").value();
@@ -229,7 +240,7 @@ static void a_wait_for_ever_can_be_canceled(const std::string &url) {
     CHECK(lock.try_acquire() == status::busy);
 }
 
-static void events_are_told_to_a_function_object(const std::string &url) {
+FACT(events_are_told_to_a_function_object) {
     std::mutex mutex;
     std::vector<std::pair<dlock::event_kind, std::string>> told;
     std::vector<std::string> lines;
@@ -257,7 +268,7 @@ static void events_are_told_to_a_function_object(const std::string &url) {
         std::this_thread::sleep_for(1ms);
 }
 
-static void a_loss_is_told(const std::string &url) {
+FACT(a_loss_is_told) {
     std::mutex mutex;
     bool is_lost = false;
     auto options = options_for(url);
@@ -278,7 +289,7 @@ static void a_loss_is_told(const std::string &url) {
     CHECK(held.remaining() == 0ms);
 }
 
-static void readers_share_a_lock(const std::string &url) {
+FACT(readers_share_a_lock) {
     auto client = open(url);
     dlock::scope first(client, "name", 0ms, dlock::shared());
     auto second = client.make_lock("name", dlock::shared()).value();
@@ -292,7 +303,7 @@ static void readers_share_a_lock(const std::string &url) {
     CHECK(holders[0].holders == 2);
 }
 
-static void permits_are_counted(const std::string &url) {
+FACT(permits_are_counted) {
     auto client = open(url);
     std::vector<dlock::lock> locks;
     for (int i = 0; i < 3; i++)
@@ -302,7 +313,7 @@ static void permits_are_counted(const std::string &url) {
     CHECK(locks[2].try_acquire() == status::busy);
 }
 
-static void several_names_are_one_lock(const std::string &url) {
+FACT(several_names_are_one_lock) {
     auto client = open(url);
     auto both = client.make_lock({"one", "two"}).value();
     auto two = client.make_lock("two").value();
@@ -317,7 +328,7 @@ static void several_names_are_one_lock(const std::string &url) {
     CHECK(client.make_lock({"one", std::string("t\0o", 3)}).code() == status::invalid);
 }
 
-static void a_scope_takes_several_names(const std::string &url) {
+FACT(a_scope_takes_several_names) {
     auto client = open(url), other = open(url);
     auto two = other.make_lock("two").value();
     {
@@ -336,7 +347,7 @@ static void a_scope_takes_several_names(const std::string &url) {
     CHECK(nul.code() == status::invalid);
 }
 
-static void locks_can_be_listed(const std::string &url) {
+FACT(locks_can_be_listed) {
     auto client = open(url);
     CHECK(client.ping(20s) == status::ok);
     CHECK(client.hotspot_add("one") == status::ok);
@@ -352,7 +363,7 @@ static void locks_can_be_listed(const std::string &url) {
     CHECK(client.hotspot_remove("one") == status::ok);
 }
 
-static void a_name_with_a_zero_byte_is_refused(const std::string &url) {
+FACT(a_name_with_a_zero_byte_is_refused) {
     auto client = open(url);
     std::string name("na\0me", 5);
     CHECK(client.make_lock(name).code() == status::invalid);
@@ -365,7 +376,7 @@ static void a_name_with_a_zero_byte_is_refused(const std::string &url) {
     CHECK(!refused.message().empty());
 }
 
-static void a_wrong_url_is_explained(const std::string &) {
+FACT(a_wrong_url_is_explained) {
     auto client = dlock::client::open("http://127.0.0.1");
     CHECK(!client);
     CHECK(client.code() == status::invalid);
@@ -376,7 +387,7 @@ static void a_wrong_url_is_explained(const std::string &) {
           client.message().find("url") != std::string::npos);
 }
 
-static void a_client_can_be_made_of_a_url(const std::string &url) {
+FACT(a_client_can_be_made_of_a_url) {
     auto client = dlock::client::open(url + "?lease_ms=45000&io_timeout_ms=20000").value();
     dlock::scope held(client, "name", 5s);
     CHECK(held.remaining() > 40s);
@@ -386,7 +397,7 @@ static void a_client_can_be_made_of_a_url(const std::string &url) {
     CHECK(client.list("e:*", 20s).value().size() == 1);
 }
 
-static void a_client_has_defaults_for_its_locks(const std::string &url) {
+FACT(a_client_has_defaults_for_its_locks) {
     auto options = options_for(url);
     options.lock_defaults.lease = 45s;
     options.lock_defaults.owner = "default";
@@ -398,7 +409,7 @@ static void a_client_has_defaults_for_its_locks(const std::string &url) {
     CHECK(std::strstr(dlock_token(held.handle()), ":default:") != nullptr);
 }
 
-static void a_guard_can_end_early(const std::string &url) {
+FACT(a_guard_can_end_early) {
     auto client = open(url);
     dlock::scope held(client, "name", 5s);
     CHECK(held.release() == status::ok);
@@ -424,7 +435,7 @@ static void wait_for(dlock::client &client, const bool &is_done) {
 }
 
 #if defined(__cpp_exceptions)
-static void without_memory_functions_fail_and_nothing_ends(const std::string &url) {
+FACT(without_memory_functions_fail_and_nothing_ends) {
     auto client = open(url);
     auto lock = client.make_lock("name").value(), other = client.make_lock("other").value();
     CHECK(client.hotspot_add("name") == status::ok);
@@ -464,7 +475,7 @@ static void without_memory_functions_fail_and_nothing_ends(const std::string &ur
 }
 #endif
 
-static void a_call_can_be_started(const std::string &url) {
+FACT(a_call_can_be_started) {
     auto client = open(url);
     auto lock = client.make_lock("name").value();
     std::vector<status> told;
@@ -487,7 +498,7 @@ static void a_call_can_be_started(const std::string &url) {
     CHECK(told == std::vector<status>(3, status::ok));
 }
 
-static void a_started_acquire_can_have_a_lease_of_its_own(const std::string &url) {
+FACT(a_started_acquire_can_have_a_lease_of_its_own) {
     auto client = open(url);
     auto lock = client.make_lock("name").value();
     bool is_done = false;
@@ -510,7 +521,7 @@ static void a_started_acquire_can_have_a_lease_of_its_own(const std::string &url
     CHECK(lock.remaining() <= 1min);
 }
 
-static void a_started_guarded_command_replies(const std::string &url) {
+FACT(a_started_guarded_command_replies) {
     auto client = open(url);
     auto lock = client.make_lock("{t}name").value();
     bool is_done = false;
@@ -539,7 +550,7 @@ static void a_started_guarded_command_replies(const std::string &url) {
     CHECK(!told && told.code() == status::lost && !told.message().empty());
 }
 
-static void hot_names_can_be_listed(const std::string &url) {
+FACT(hot_names_can_be_listed) {
     auto client = open(url);
     CHECK(client.hotspot_list().value().empty());
     CHECK(client.hotspot_add("name") == status::ok);
@@ -550,7 +561,7 @@ static void hot_names_can_be_listed(const std::string &url) {
     CHECK(found[0].waiting == 0 && found[0].is_held && !found[0].is_found);
 }
 
-static void a_name_can_be_watched(const std::string &url) {
+FACT(a_name_can_be_watched) {
     std::mutex mutex;
     std::vector<std::string> told; // tokens; "": free
     auto count = [&] {
@@ -597,7 +608,7 @@ static void a_name_can_be_watched(const std::string &url) {
     CHECK(client.watch("", note).code() == status::invalid);
 }
 
-static void the_module_is_not_needed(const std::string &url) {
+FACT(the_module_is_not_needed) {
     auto options = options_for(url);
     options.module = dlock::module::none;
     auto client = dlock::client::open(options).value();
@@ -609,7 +620,7 @@ static void the_module_is_not_needed(const std::string &url) {
     CHECK(!refused && refused.code() == status::invalid && !refused.message().empty());
 }
 
-static void a_client_in_c_can_be_adopted(const std::string &url) {
+FACT(a_client_in_c_can_be_adopted) {
     const char *text = url.c_str();
     dlock_client_options options;
     dlock_client_options_init(&options);
@@ -623,7 +634,7 @@ static void a_client_in_c_can_be_adopted(const std::string &url) {
 }
 
 #if defined(__cpp_exceptions)
-static void errors_can_be_thrown(const std::string &url) {
+FACT(errors_can_be_thrown) {
     auto client = open(url), other = open(url);
     dlock::scope held(other, "name", 0ms);
     auto lock = client.make_lock("name").value();
@@ -642,59 +653,12 @@ static void errors_can_be_thrown(const std::string &url) {
 }
 #endif
 
-static void a_value_that_is_not_there_ends_the_program(const std::string &) {
+FACT(a_value_that_is_not_there_ends_the_program) {
     dlock::client::open("http://127.0.0.1").value();
 }
 
-struct fact {
-    const char *name;
-    void (*check)(const std::string &url);
-};
-
-#define FACT(name)                                                                                 \
-    { #name, name }
-static const fact facts[] = {
-    FACT(a_guard_gives_the_lock_back),
-    FACT(a_guard_says_why_it_has_no_lock),
-    FACT(a_lock_goes_through_its_life),
-    FACT(an_acquisition_can_have_a_lease_of_its_own),
-    FACT(a_guarded_command_replies),
-    FACT(a_lock_outlives_its_client_object),
-    FACT(a_moved_lock_is_the_same_lock),
-    FACT(an_assigned_lock_releases_what_it_held),
-    FACT(a_negative_wait_is_no_wait),
-    FACT(a_negative_lease_is_refused),
-    FACT(a_wait_for_ever_can_be_canceled),
-    FACT(events_are_told_to_a_function_object),
-    FACT(a_loss_is_told),
-    FACT(readers_share_a_lock),
-    FACT(permits_are_counted),
-    FACT(several_names_are_one_lock),
-    FACT(a_scope_takes_several_names),
-    FACT(locks_can_be_listed),
-    FACT(a_name_with_a_zero_byte_is_refused),
-    FACT(a_wrong_url_is_explained),
-    FACT(a_client_can_be_made_of_a_url),
-    FACT(a_client_has_defaults_for_its_locks),
-    FACT(a_guard_can_end_early),
-    FACT(a_call_can_be_started),
-    FACT(a_started_acquire_can_have_a_lease_of_its_own),
-    FACT(a_started_guarded_command_replies),
-    FACT(hot_names_can_be_listed),
-    FACT(a_name_can_be_watched),
-    FACT(the_module_is_not_needed),
-    FACT(a_client_in_c_can_be_adopted),
-#if defined(__cpp_exceptions)
-    FACT(errors_can_be_thrown),
-    FACT(without_memory_functions_fail_and_nothing_ends),
-#endif
-    FACT(a_value_that_is_not_there_ends_the_program),
-};
-
 int main(int argc, char **argv) {
-    for (const fact &each : facts) {
-        if (argc == 2) std::puts(each.name);
-        if (argc == 3 && std::strcmp(each.name, argv[2]) == 0) return each.check(argv[1]), 0;
-    }
-    return argc == 2 ? 0 : 2;
+    if (argc != 3 || facts().count(argv[2]) == 0) return 2;
+    facts()[argv[2]](argv[1]);
+    return 0;
 }

@@ -6,23 +6,11 @@
  * A new handle for each cycle, and a thousand names in turn. After a warm-up, and at the end, a
  * line with the resident memory in KB, the most descriptors that were open, threads and failed
  * cycles. */
-#include "dlock.h"
+#include "program.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 enum { NAMES = 1000, WARM_UP_PART = 4, LOOK_EVERY = 16 };
-
-static long memory_kb(void) {
-    char line[256];
-    long kb = -1;
-    FILE *status = fopen("/proc/self/status", "r");
-    while (status != NULL && fgets(line, sizeof(line), status) != NULL)
-        if (strncmp(line, "VmRSS:", 6) == 0) kb = atol(line + 6);
-    if (status != NULL) fclose(status);
-    return kb;
-}
 
 static int count_entries(const char *folder) {
     int count = 0;
@@ -38,12 +26,11 @@ static int count_entries(const char *folder) {
 static bool cycle(dlock_client *client, int number, uint32_t renew_every_ms) {
     char name[32];
     dlock_lock *lock;
-    dlock_lock_options options;
-    dlock_lock_options_init(&options);
+    dlock_lock_options options = terms_of(0, DLOCK_EXCLUSIVE);
     options.renew_every_ms = renew_every_ms;
     snprintf(name, sizeof(name), "cycles:%d", number % NAMES);
     if (dlock_lock_new(&lock, client, name, &options) != DLOCK_OK) return false;
-    dlock_status status = dlock_acquire(lock, 20000);
+    dlock_status status = dlock_acquire(lock, PATIENCE_MS);
     if (status == DLOCK_OK) status = dlock_release(lock);
     if (status != DLOCK_OK) fprintf(stderr, "%s: %s\n", name, dlock_last_error(lock));
     dlock_lock_free(lock);
@@ -55,10 +42,8 @@ int main(int argc, char **argv) {
     int cycles = atoi(argv[1]), failures = 0, descriptors = 0,
         before = count_entries("/proc/self/fd");
     dlock_client *client;
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const *)&argv[3];
-    options.url_count = (size_t)argc - 3;
+    dlock_client_options options = options_for((const char *const *)&argv[3], (size_t)argc - 3);
+    options.io_timeout_ms = options.connect_timeout_ms = 0; /* those of the URLs count */
     options.hotspot_auto = 100;
     if (dlock_client_new(&client, &options) != DLOCK_OK) return 1;
     for (int i = 1; i <= cycles; i++) {

@@ -7,13 +7,11 @@
  * without a thread of the library; says how many bytes each of these takes; reads a line; and
  * releases each lock as soon as it has it. Fails if a name is not served in the order of starting,
  * if a fence does not grow, or if there is a second thread. */
-#include "dlock.h"
+#include "program.h"
 
 #include <dirent.h>
 #include <malloc.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
 enum { WAIT_MS = 120000 };
@@ -58,12 +56,9 @@ static void acquired(void *arg, dlock_lock *lock, dlock_status status) {
 static void start(int name, int place) {
     char text[32];
     claim *claim = &claims[place * names + name];
-    dlock_lock_options options;
-    dlock_lock_options_init(&options);
-    options.lease_ms = 10 * WAIT_MS;
     *claim = (struct claim){.name = name, .place = place};
     snprintf(text, sizeof(text), "name %d", name);
-    if (dlock_lock_new(&claim->lock, client, text, &options) != DLOCK_OK) fail("new", NULL);
+    claim->lock = new_lock(client, text, 10 * WAIT_MS);
     if (dlock_acquire_start(claim->lock, WAIT_MS, acquired, claim) != DLOCK_OK)
         fail("start", claim->lock);
     started++;
@@ -127,20 +122,14 @@ int main(int argc, char **argv) {
     claims = calloc((size_t)names * (size_t)pending, sizeof(*claims));
     served = calloc((size_t)names, sizeof(*served));
     fences = calloc((size_t)names, sizeof(*fences));
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const *)&argv[1];
-    options.url_count = 1;
-    options.io_timeout_ms = 20000;
-    options.connect_timeout_ms = 20000;
+    dlock_client_options options = options_for((const char *const *)&argv[1], 1);
     options.no_threads = true;
-    if (claims == NULL || served == NULL || fences == NULL ||
-        dlock_client_new(&client, &options) != DLOCK_OK)
-        return 2;
+    CHECK(claims != NULL && served != NULL && fences != NULL);
+    CHECK(dlock_client_new(&client, &options) == DLOCK_OK);
     for (int i = 0; i < names; i++) {
         char text[32];
         snprintf(text, sizeof(text), "name %d", i);
-        if (dlock_hotspot_add(client, text) != DLOCK_OK) return 2;
+        CHECK(dlock_hotspot_add(client, text) == DLOCK_OK);
     }
     run();
     for (int i = 0; i < names * pending; i++)

@@ -1,42 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* reentry.c - scopes inside scopes of the same name, and locks that are lost inside.
  *
- *   reentry URL CASE
+ *   reentry URL FACT
  *
- * A case ends with the lock given back; the caller looks. Prints nothing; a failed check is told
- * with its line. */
-#include "dlock_spi.h"
-
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#define CHECK(condition) check(condition, __LINE__, #condition)
+ * The lock is given back at the end; the caller looks. */
+#include "program.h"
 
 enum { LEASE_MS = 60000 };
 
 static char url[200];
 static dlock_client *client, *other;
-
-static void check(bool is_true, int line, const char *expression) {
-    if (is_true) return;
-    fprintf(stderr, "reentry.c:%d: %s: %s\n", line, expression, dlock_error());
-    exit(1);
-}
-
-static uint64_t commands(void) {
-    dlock_client_stats stats = {.struct_size = sizeof(stats)};
-    dlock_client_get_stats(client, &stats);
-    return stats.commands;
-}
-
-static dlock_lock_options options_of(uint32_t lease_ms, dlock_mode mode) {
-    dlock_lock_options options;
-    dlock_lock_options_init(&options);
-    options.lease_ms = lease_ms;
-    options.mode = mode;
-    return options;
-}
 
 static bool count_lease(void *arg, const dlock_inspection *lock) {
     *(int64_t *)arg = lock->lease_ms;
@@ -63,24 +36,24 @@ static void force_release(void) {
 
 /* -- the same thread */
 
-static void nested_scope_needs_no_request(void) {
+FACT(nested_scope_needs_no_request) {
     DLOCK_SCOPED(outer, client, "n", 0, NULL);
     CHECK(outer.got == DLOCK_OK);
-    uint64_t before = commands();
+    uint64_t before = stats_of(client).commands;
     for (int i = 0; i < 3; i++) {
         DLOCK_SCOPED(inner, client, "n", 0, NULL);
         CHECK(inner.got == DLOCK_OK && inner.lock == outer.lock);
         CHECK(dlock_fence(inner.lock) == dlock_fence(outer.lock));
         CHECK(dlock_scope_end(&inner) == DLOCK_OK);
     }
-    CHECK(commands() == before);
+    CHECK(stats_of(client).commands == before);
     CHECK(dlock_get_state(outer.lock) == DLOCK_STATE_HELD && lease_at_server() > 0);
 }
 
 static const char *const all[] = {"m", "n"}, *const reversed[] = {"n", "m"},
                          *const more[] = {"n", "o"};
 
-static void several_names_are_taken_together(void) {
+FACT(several_names_are_taken_together) {
     DLOCK_SCOPED_ALL(held, client, all, 2, 0, NULL);
     CHECK(held.got == DLOCK_OK && lease_at_server() > 0);
     dlock_scope overlapping = dlock_scope_begin_all(other, more, 2, 0, NULL);
@@ -96,20 +69,20 @@ static void look_at_both(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(lease_at_server() > 0);
 }
 
-static void nested_scope_may_take_some_of_the_names(void) {
+FACT(nested_scope_may_take_some_of_the_names) {
     dlock_scope outer = {0};
     CHECK(dlock_scope_run_all(client, all, 2, 0, NULL, look_at_both, &outer) == DLOCK_OK);
     CHECK(lease_at_server() == 0);
     outer = dlock_scope_begin_all(client, all, 2, 0, NULL);
-    uint64_t before = commands();
+    uint64_t before = stats_of(client).commands;
     CHECK(dlock_scope_run(client, "n", 0, NULL, look_at_both, &outer) == DLOCK_OK);
     CHECK(dlock_scope_run(client, "m", 0, NULL, look_at_both, &outer) == DLOCK_OK);
     CHECK(dlock_scope_run_all(client, reversed, 2, 0, NULL, look_at_both, &outer) == DLOCK_OK);
-    CHECK(commands() == before);
+    CHECK(stats_of(client).commands == before);
     CHECK(dlock_scope_end(&outer) == DLOCK_OK && lease_at_server() == 0);
 }
 
-static void nested_scope_with_further_names_is_refused(void) {
+FACT(nested_scope_with_further_names_is_refused) {
     DLOCK_SCOPED_ALL(outer, client, all, 2, 0, NULL);
     DLOCK_SCOPED_ALL(inner, client, more, 2, DLOCK_WAIT_FOREVER, NULL);
     CHECK(inner.got == DLOCK_INVALID && inner.lock == NULL);
@@ -126,13 +99,13 @@ static void count_down(dlock_lock *lock, dlock_status got, void *arg) {
     if (--*left > 0) CHECK(dlock_scope_run(client, "n", 0, NULL, count_down, left) == DLOCK_OK);
 }
 
-static void guard_calls_itself(void) {
+FACT(guard_calls_itself) {
     int left = 100;
     CHECK(dlock_scope_run(client, "n", 0, NULL, count_down, &left) == DLOCK_OK);
     CHECK(left == 0 && lease_at_server() == 0);
 }
 
-static void scopes_end_in_any_order(void) {
+FACT(scopes_end_in_any_order) {
     dlock_scope outer = dlock_scope_begin(client, "n", 0, NULL);
     dlock_scope inner = dlock_scope_begin(client, "n", 0, NULL);
     CHECK(dlock_scope_end(&outer) == DLOCK_OK && lease_at_server() > 0);
@@ -144,7 +117,7 @@ static void release_it(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(got == DLOCK_OK && dlock_release(lock) == DLOCK_OK);
 }
 
-static void nested_body_releases_its_own_level(void) {
+FACT(nested_body_releases_its_own_level) {
     DLOCK_SCOPED(outer, client, "n", 0, NULL);
     CHECK(dlock_scope_run(client, "n", 0, NULL, release_it, NULL) == DLOCK_OK);
     CHECK(dlock_get_state(outer.lock) == DLOCK_STATE_HELD && lease_at_server() > 0);
@@ -164,12 +137,9 @@ static void nest(void *arg, dlock_event event, const char *name, dlock_status wh
     CHECK(dlock_scope_end(&inner) == DLOCK_OK && lease_at_server() > 0);
 }
 
-static void on_event_begins_a_nested_scope(void) {
+FACT(on_event_begins_a_nested_scope) {
     dlock_client *told;
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const[]){url};
-    options.url_count = 1;
+    dlock_client_options options = options_for((const char *const[]){url}, 1);
     options.on_event = nest;
     options.event_arg = &told;
     CHECK(dlock_client_new(&told, &options) == DLOCK_OK);
@@ -207,28 +177,22 @@ static void use_on_the_way_out(void *arg, dlock_call *call) {
     if (handled != NULL) use_lock();
 }
 
-static void handler_cannot_disturb_its_own_call(void) {
+FACT(handler_cannot_disturb_its_own_call) {
     dlock_client *handling;
     dlock_handler uses = {.struct_size = sizeof(uses),
                           .name = "uses",
                           .enter = use_on_the_way_in,
                           .leave = use_on_the_way_out};
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const[]){url};
-    options.url_count = 1;
+    dlock_client_options options = options_for((const char *const[]){url}, 1);
     options.handlers = (const dlock_handler *const[]){&uses};
     options.handler_count = 1;
     CHECK(dlock_client_new(&handling, &options) == DLOCK_OK);
-    dlock_lock *lock;
-    CHECK(dlock_lock_new(&lock, handling, "n", NULL) == DLOCK_OK);
+    dlock_lock *lock = new_lock(handling, "n", 0);
     CHECK(dlock_acquire(lock, 0) == DLOCK_OK);
     handled = lock;
     CHECK(dlock_extend(lock, 0) == DLOCK_OK && dlock_get_state(lock) == DLOCK_STATE_HELD);
     CHECK(dlock_release(lock) == DLOCK_OK && lease_at_server() == 0);
-    dlock_client_stats stats = {.struct_size = sizeof(stats)};
-    dlock_client_get_stats(handling, &stats);
-    CHECK(stats.released == 1);
+    CHECK(stats_of(handling).released == 1);
     handled = NULL;
     dlock_lock_free(lock);
     dlock_client_free(handling);
@@ -241,17 +205,14 @@ static void take_again(void *arg, dlock_event event, const char *name, dlock_sta
     if (event == DLOCK_EVENT_RELEASED && handled != NULL) *got = dlock_acquire(handled, 0);
 }
 
-static void lock_is_not_taken_again_while_it_is_freed(void) {
+FACT(lock_is_not_taken_again_while_it_is_freed) {
     dlock_status got = DLOCK_OK;
     dlock_client *told;
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const[]){url};
-    options.url_count = 1;
+    dlock_client_options options = options_for((const char *const[]){url}, 1);
     options.on_event = take_again;
     options.event_arg = &got;
     CHECK(dlock_client_new(&told, &options) == DLOCK_OK);
-    CHECK(dlock_lock_new(&handled, told, "n", NULL) == DLOCK_OK);
+    handled = new_lock(told, "n", 0);
     CHECK(dlock_acquire(handled, 0) == DLOCK_OK);
     dlock_lock_free(handled);
     handled = NULL;
@@ -259,9 +220,9 @@ static void lock_is_not_taken_again_while_it_is_freed(void) {
     CHECK(got == DLOCK_INVALID && lease_at_server() == 0);
 }
 
-static void longer_lease_is_extended(void) {
-    dlock_lock_options shorter = options_of(1000, DLOCK_EXCLUSIVE);
-    dlock_lock_options longer = options_of(2 * LEASE_MS, DLOCK_EXCLUSIVE);
+FACT(longer_lease_is_extended) {
+    dlock_lock_options shorter = terms_of(1000, DLOCK_EXCLUSIVE);
+    dlock_lock_options longer = terms_of(2 * LEASE_MS, DLOCK_EXCLUSIVE);
     DLOCK_SCOPED(outer, client, "n", 0, NULL);
     DLOCK_SCOPED(inner, client, "n", 0, &shorter);
     CHECK(inner.got == DLOCK_OK && lease_at_server() == LEASE_MS);
@@ -271,8 +232,8 @@ static void longer_lease_is_extended(void) {
 
 /* -- modes and more */
 
-static void shared_inside_exclusive(void) {
-    dlock_lock_options shared = options_of(0, DLOCK_SHARED);
+FACT(shared_inside_exclusive) {
+    dlock_lock_options shared = terms_of(0, DLOCK_SHARED);
     DLOCK_SCOPED(outer, client, "n", 0, NULL);
     DLOCK_SCOPED(inner, client, "n", 0, &shared);
     CHECK(inner.got == DLOCK_OK);
@@ -280,8 +241,8 @@ static void shared_inside_exclusive(void) {
     CHECK(stranger.got == DLOCK_BUSY); /* held exclusively all the same */
 }
 
-static void exclusive_inside_shared_is_refused(void) {
-    dlock_lock_options shared = options_of(0, DLOCK_SHARED);
+FACT(exclusive_inside_shared_is_refused) {
+    dlock_lock_options shared = terms_of(0, DLOCK_SHARED);
     DLOCK_SCOPED(outer, client, "n", 0, &shared);
     DLOCK_SCOPED(inner, client, "n", 1000, NULL);
     CHECK(inner.got == DLOCK_INVALID);
@@ -292,8 +253,8 @@ static void exclusive_inside_shared_is_refused(void) {
     CHECK(dlock_get_state(outer.lock) == DLOCK_STATE_HELD && lease_at_server() > 0);
 }
 
-static void more_than_the_outer_scope_has_is_refused(void) {
-    dlock_lock_options more = options_of(0, DLOCK_EXCLUSIVE);
+FACT(more_than_the_outer_scope_has_is_refused) {
+    dlock_lock_options more = terms_of(0, DLOCK_EXCLUSIVE);
     DLOCK_SCOPED(outer, client, "n", 0, NULL);
     more.session = true;
     DLOCK_SCOPED(session, client, "n", 0, &more);
@@ -320,19 +281,19 @@ static dlock_status try_elsewhere(void) {
     return got;
 }
 
-static void another_thread_does_not_get_it(void) {
+FACT(another_thread_does_not_get_it) {
     DLOCK_SCOPED(outer, client, "n", 0, NULL);
     DLOCK_SCOPED(inner, client, "n", 0, NULL);
     CHECK(try_elsewhere() == DLOCK_BUSY);
 }
 
-static void another_client_does_not_get_it(void) {
+FACT(another_client_does_not_get_it) {
     DLOCK_SCOPED(outer, client, "n", 0, NULL);
     DLOCK_SCOPED(stranger, other, "n", 0, NULL);
     CHECK(stranger.got == DLOCK_BUSY);
 }
 
-static void inside_a_scope_that_did_not_get_it(void) {
+FACT(inside_a_scope_that_did_not_get_it) {
     dlock_scope holder = dlock_scope_begin(other, "n", 0, NULL);
     DLOCK_SCOPED(outer, client, "n", 0, NULL);
     CHECK(outer.got == DLOCK_BUSY);
@@ -351,71 +312,40 @@ static void lose_it(dlock_lock *lock, dlock_status got, void *arg) {
     force_release();
 }
 
-static void guard_tells_of_a_loss(void) {
+FACT(guard_tells_of_a_loss) {
     CHECK(dlock_scope_run(client, "n", 0, NULL, lose_it, NULL) == DLOCK_LOST);
 }
 
-static void scope_tells_of_a_loss(void) {
+FACT(scope_tells_of_a_loss) {
     DLOCK_SCOPED(held, client, "n", 0, NULL);
     force_release();
     CHECK(dlock_scope_end(&held) == DLOCK_LOST);
     CHECK(dlock_scope_end(&held) == DLOCK_LOST && held.lock == NULL);
 }
 
-static void after_a_loss_a_nested_scope_is_refused(void) {
+FACT(after_a_loss_a_nested_scope_is_refused) {
     DLOCK_SCOPED(outer, client, "n", 0, NULL);
     DLOCK_SCOPED(inner, client, "n", 0, NULL);
     force_release();
     CHECK(dlock_extend(outer.lock, 0) == DLOCK_LOST); /* the loss is known from now on */
     CHECK(dlock_get_state(outer.lock) == DLOCK_STATE_LOST);
-    uint64_t before = commands();
+    uint64_t before = stats_of(client).commands;
     DLOCK_SCOPED(innermost, client, "n", 1000, NULL);
-    CHECK(innermost.got == DLOCK_LOST && commands() == before);
+    CHECK(innermost.got == DLOCK_LOST && stats_of(client).commands == before);
     CHECK(dlock_scope_end(&innermost) == DLOCK_LOST);
     CHECK(dlock_scope_end(&inner) == DLOCK_LOST && dlock_scope_end(&outer) == DLOCK_LOST);
     DLOCK_SCOPED(again, client, "n", 0, NULL);
     CHECK(again.got == DLOCK_OK);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} cases[] = {
-    {"nested_scope_needs_no_request", nested_scope_needs_no_request},
-    {"several_names_are_taken_together", several_names_are_taken_together},
-    {"nested_scope_may_take_some_of_the_names", nested_scope_may_take_some_of_the_names},
-    {"nested_scope_with_further_names_is_refused", nested_scope_with_further_names_is_refused},
-    {"guard_calls_itself", guard_calls_itself},
-    {"scopes_end_in_any_order", scopes_end_in_any_order},
-    {"nested_body_releases_its_own_level", nested_body_releases_its_own_level},
-    {"on_event_begins_a_nested_scope", on_event_begins_a_nested_scope},
-    {"handler_cannot_disturb_its_own_call", handler_cannot_disturb_its_own_call},
-    {"lock_is_not_taken_again_while_it_is_freed", lock_is_not_taken_again_while_it_is_freed},
-    {"longer_lease_is_extended", longer_lease_is_extended},
-    {"shared_inside_exclusive", shared_inside_exclusive},
-    {"exclusive_inside_shared_is_refused", exclusive_inside_shared_is_refused},
-    {"more_than_the_outer_scope_has_is_refused", more_than_the_outer_scope_has_is_refused},
-    {"another_thread_does_not_get_it", another_thread_does_not_get_it},
-    {"another_client_does_not_get_it", another_client_does_not_get_it},
-    {"inside_a_scope_that_did_not_get_it", inside_a_scope_that_did_not_get_it},
-    {"guard_tells_of_a_loss", guard_tells_of_a_loss},
-    {"scope_tells_of_a_loss", scope_tells_of_a_loss},
-    {"after_a_loss_a_nested_scope_is_refused", after_a_loss_a_nested_scope_is_refused},
-};
-
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     snprintf(url, sizeof(url), "%s?lease_ms=%d&io_timeout_ms=20000&connect_timeout_ms=20000",
-             argv[1], LEASE_MS); /* sanitizers are slow */
+             argv[1], LEASE_MS);
     CHECK(dlock_client_new_url(&client, url) == DLOCK_OK);
     CHECK(dlock_client_new_url(&other, url) == DLOCK_OK);
-    int found = 0;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        if (strcmp(cases[i].name, argv[2]) != 0) continue;
-        found = 1;
-        cases[i].run();
-    }
+    int code = run_fact(argv[2]);
     dlock_client_free(client);
     dlock_client_free(other);
-    return found ? 0 : 2;
+    return code;
 }

@@ -8,23 +8,15 @@
  * comes between these two. */
 #include "either_form.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#include "program.h"
 
-enum { THREADS_MAX = 32, PAUSE_MAX_US = 20000 };
+enum { THREADS_MAX = PROGRAM_THREADS_MAX, PAUSE_MAX_US = 20000 };
 
 static dlock_client *client;
 static dlock_lock *locks[THREADS_MAX];
 static atomic_bool is_held[THREADS_MAX], is_over;
 static atomic_int lost, suspect, misplaced;
 static int threads, rounds;
-
-static void pause_us(long us) {
-    nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
-}
 
 static void on_event(void *arg, dlock_event event, const char *name, dlock_status why) {
     (void)arg, (void)why;
@@ -68,32 +60,23 @@ int main(int argc, char **argv) {
     if (argc != 4) return 2;
     threads = atoi(argv[2]);
     rounds = atoi(argv[3]);
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const *)&argv[1];
-    options.url_count = 1;
+    dlock_client_options options = options_for((const char *const *)&argv[1], 1);
     options.on_event = on_event;
-    if (threads > THREADS_MAX || dlock_client_new(&client, &options) != DLOCK_OK) return 1;
+    CHECK(threads <= THREADS_MAX && dlock_client_new(&client, &options) == DLOCK_OK);
     for (int i = 0; i < threads; i++) {
         char name[32];
         snprintf(name, sizeof(name), "renewing:%d", i);
-        dlock_lock_options kept;
-        dlock_lock_options_init(&kept);
-        kept.lease_ms = i % 2 == 0 ? 30 : 5000;
+        dlock_lock_options kept = terms_of(i % 2 == 0 ? 30 : 5000, DLOCK_EXCLUSIVE);
         kept.renew_every_ms = i % 2 == 0 ? 10 : 3;
         kept.session = i % 3 == 0;
-        if (dlock_lock_new(&locks[i], client, name, &kept) != DLOCK_OK) return 1;
+        CHECK(dlock_lock_new(&locks[i], client, name, &kept) == DLOCK_OK);
     }
-    pthread_t looker, workers[THREADS_MAX];
-    if (pthread_create(&looker, NULL, look, NULL) != 0) return 1;
-    for (int i = 0; i < threads; i++)
-        if (pthread_create(&workers[i], NULL, work, (void *)(intptr_t)i) != 0) return 1;
-    for (int i = 0; i < threads; i++)
-        pthread_join(workers[i], NULL);
+    pthread_t looker;
+    start_threads(&looker, 1, look);
+    run_threads(threads, work);
     atomic_store(&is_over, true);
-    pthread_join(looker, NULL);
-    dlock_client_stats stats = {.struct_size = sizeof(stats)};
-    dlock_client_get_stats(client, &stats);
+    join_threads(&looker, 1);
+    dlock_client_stats stats = stats_of(client);
     for (int i = 0; i < threads; i++)
         dlock_lock_free(locks[i]);
     dlock_client_free(client);

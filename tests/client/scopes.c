@@ -1,29 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* scopes.c - every way out of a scope, as a function and as a block.
  *
- *   scopes URL CASE
+ *   scopes URL FACT
  *
- * A case ends with the lock given back: main() checks that it can be had at once, by another client
- * that has no part in it. Prints nothing; a failed check is told with its line. */
-#include "dlock.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-
-#define CHECK(condition) check(condition, __LINE__, #condition)
+ * The lock is given back at the end: main() checks that it can be had at once, by another client
+ * that has no part in it. */
+#include "program.h"
 
 static dlock_client *client, *other;
 
-static void check(bool is_true, int line, const char *expression) {
-    if (is_true) return;
-    fprintf(stderr, "scopes.c:%d: %s\n", line, expression);
-    exit(1);
-}
-
 /* As others see it. */
 static bool is_held(const char *name) {
-    dlock_lock *lock;
-    CHECK(dlock_lock_new(&lock, other, name, NULL) == DLOCK_OK);
+    dlock_lock *lock = new_lock(other, name, 0);
     dlock_status status = dlock_try_acquire(lock);
     CHECK(status == DLOCK_OK || status == DLOCK_BUSY);
     dlock_lock_free(lock);
@@ -39,7 +27,7 @@ static void look(dlock_lock *lock, dlock_status got, void *arg) {
     *(uint64_t *)arg = dlock_fence(lock);
 }
 
-static void guard_returns(void) {
+FACT(guard_returns) {
     uint64_t first = 0, second = 0;
     CHECK(dlock_scope_run(client, "n", 0, NULL, look, &first) == DLOCK_OK);
     CHECK(!is_held("n"));
@@ -53,7 +41,7 @@ static void release_it(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(!is_held("n"));
 }
 
-static void guard_body_released(void) {
+FACT(guard_body_released) {
     CHECK(dlock_scope_run(client, "n", 0, NULL, release_it, NULL) == DLOCK_OK);
 }
 
@@ -62,7 +50,7 @@ static void take_it_thrice(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(dlock_acquire(lock, 0) == DLOCK_OK && dlock_acquire(lock, 0) == DLOCK_OK);
 }
 
-static void guard_several_levels(void) {
+FACT(guard_several_levels) {
     CHECK(dlock_scope_run(client, "n", 0, NULL, take_it_thrice, NULL) == DLOCK_OK);
 }
 
@@ -82,7 +70,7 @@ static void hold_against(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(is_held("n")); /* still ours: the one who did not get it gave nothing back */
 }
 
-static void guard_not_got(void) {
+FACT(guard_not_got) {
     int64_t wait_ms = 0;
     CHECK(dlock_scope_run(other, "n", 0, NULL, hold_against, &wait_ms) == DLOCK_OK);
     wait_ms = 20;
@@ -94,11 +82,9 @@ static void be_told_of_a_mistake(dlock_lock *lock, dlock_status got, void *arg) 
     ++*(int *)arg;
 }
 
-static void guard_mistakes(void) {
+FACT(guard_mistakes) {
     int calls = 0;
-    dlock_lock_options options;
-    dlock_lock_options_init(&options);
-    options.lease_ms = 1;
+    dlock_lock_options options = terms_of(1, DLOCK_EXCLUSIVE);
     CHECK(dlock_scope_run(client, "", 0, NULL, be_told_of_a_mistake, &calls) == DLOCK_INVALID);
     CHECK(strcmp(dlock_error(), "the name is empty") == 0);
     CHECK(dlock_scope_run(NULL, "n", 0, NULL, be_told_of_a_mistake, &calls) == DLOCK_INVALID);
@@ -111,10 +97,8 @@ static void count_lease(dlock_lock *lock, dlock_status got, void *arg) {
     *(int64_t *)arg = dlock_remaining_ms(lock);
 }
 
-static void guard_options(void) {
-    dlock_lock_options options;
-    dlock_lock_options_init(&options);
-    options.lease_ms = 100000;
+FACT(guard_options) {
+    dlock_lock_options options = terms_of(100000, DLOCK_EXCLUSIVE);
     int64_t left_ms = 0;
     CHECK(dlock_scope_run(client, "n", 0, &options, count_lease, &left_ms) == DLOCK_OK);
     CHECK(left_ms > 90000);
@@ -132,7 +116,7 @@ static void nest_deeper(dlock_lock *lock, dlock_status got, void *arg) {
     CHECK(!is_held(names[deeper]) && is_held(names[depth]));
 }
 
-static void guard_nested(void) {
+FACT(guard_nested) {
     int depth = 0;
     CHECK(dlock_scope_run(client, "n", 0, NULL, nest_deeper, &depth) == DLOCK_OK);
 }
@@ -152,14 +136,14 @@ static int return_early(int when) {
     return 3;
 }
 
-static void scope_returns(void) {
+FACT(scope_returns) {
     for (int when = 1; when <= 3; when++) {
         CHECK(return_early(when) == when);
         CHECK(!is_held("n") && !is_held("m"));
     }
 }
 
-static void scope_in_a_loop(void) {
+FACT(scope_in_a_loop) {
     int rounds = 0;
     uint64_t last = 0;
     for (;;) {
@@ -173,7 +157,7 @@ static void scope_in_a_loop(void) {
     CHECK(!is_held("n"));
 }
 
-static void scope_left_by_goto(void) {
+FACT(scope_left_by_goto) {
     int tries = 0;
 again : {
     DLOCK_SCOPED(held, client, "n", 0, NULL);
@@ -185,7 +169,7 @@ out:
     CHECK(!is_held("n") && tries == 3);
 }
 
-static void scope_body_released(void) {
+FACT(scope_body_released) {
     {
         DLOCK_SCOPED(held, client, "n", 0, NULL);
         CHECK(dlock_release(held.lock) == DLOCK_OK);
@@ -197,7 +181,7 @@ static void scope_body_released(void) {
     }
 }
 
-static void scope_not_got(void) {
+FACT(scope_not_got) {
     DLOCK_SCOPED(held, other, "n", 0, NULL);
     CHECK(held.got == DLOCK_OK);
     {
@@ -209,40 +193,14 @@ static void scope_not_got(void) {
     CHECK(is_held("n"));
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} cases[] = {{"guard_returns", guard_returns},
-             {"guard_body_released", guard_body_released},
-             {"guard_several_levels", guard_several_levels},
-             {"guard_not_got", guard_not_got},
-             {"guard_mistakes", guard_mistakes},
-             {"guard_options", guard_options},
-             {"guard_nested", guard_nested},
-             {"scope_returns", scope_returns},
-             {"scope_in_a_loop", scope_in_a_loop},
-             {"scope_left_by_goto", scope_left_by_goto},
-             {"scope_body_released", scope_body_released},
-             {"scope_not_got", scope_not_got}};
-
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
-    dlock_client_options options;
-    dlock_client_options_init(&options);
-    options.urls = (const char *const[]){argv[1]};
-    options.url_count = 1;
-    options.io_timeout_ms = 20000; /* sanitizers are slow */
-    options.connect_timeout_ms = 20000;
+    dlock_client_options options = options_for((const char *const[]){argv[1]}, 1);
     CHECK(dlock_client_new(&client, &options) == DLOCK_OK);
     CHECK(dlock_client_new(&other, &options) == DLOCK_OK);
-    int found = 0;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        if (strcmp(cases[i].name, argv[2]) == 0) {
-            cases[i].run();
-            CHECK(!is_held("n"));
-            found++;
-        }
+    int code = run_fact(argv[2]);
+    CHECK(!is_held("n"));
     dlock_client_free(other);
     dlock_client_free(client);
-    return found == 1 ? 0 : 2;
+    return code;
 }

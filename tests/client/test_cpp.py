@@ -23,7 +23,7 @@ KINDS = {"gcc": ["g++", "-std=c++17"], "clang, bare": ["clang++", "-std=c++20", 
 MORE = pytest.mark.long("each takes seconds to compile")
 COMPILED = ["gcc"] if BUILD != ROOT / "build" else [
     "gcc", "clang, bare", *(pytest.param(kind, marks=MORE) for kind in ("gcc, bare", "clang"))]
-FACTS = re.findall(r"FACT\((\w+)\),", SOURCE.read_text())
+FACTS = re.findall(r"^FACT\((\w+)\)", SOURCE.read_text(), re.M)
 THROWS = ["errors_can_be_thrown", "without_memory_functions_fail_and_nothing_ends"]
 ENDS = "a_value_that_is_not_there_ends_the_program"
 

@@ -2,27 +2,12 @@
 /* waiting_store.c - a store whose acquire() waits by itself, first come, first served; see
  * dlock_backend.waits.
  *
- *   waiting_store FACT
- *
- * Each fact is checked in a run of its own; exit code 0: true. */
-#include "dlock_spi.h"
+ *   waiting_store FACT */
+#include "program.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 enum { NAMES = 2, WAITERS = 20, WAITS_MAX = 32, CROWD = 48, LONG_MS = 100000, SHORT_MS = 100 };
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 /* -- the store: the names are "0" and "1" */
 
@@ -117,6 +102,7 @@ static dlock_status release(void *arg, dlock_call *call, int64_t limit_us) {
 /* -- the callers */
 
 static dlock_client *client;
+static dlock_lock *held; /* "0" */
 static atomic_int served;
 
 typedef struct caller {
@@ -126,15 +112,6 @@ typedef struct caller {
     dlock_status status;
     int place; /* in the order of service */
 } caller;
-
-static dlock_lock *new_lock(const char *name) {
-    dlock_lock *lock;
-    dlock_lock_options options;
-    dlock_lock_options_init(&options);
-    options.lease_ms = LONG_MS;
-    CHECK(dlock_lock_new(&lock, client, name, &options) == DLOCK_OK);
-    return lock;
-}
 
 static void *call_once(void *arg) {
     caller *caller = arg;
@@ -147,7 +124,7 @@ static void *call_once(void *arg) {
 }
 
 static void start(caller *caller, int64_t wait_ms) {
-    caller->lock = new_lock("0");
+    caller->lock = new_lock(client, "0", LONG_MS);
     caller->wait_ms = wait_ms;
     CHECK(pthread_create(&caller->thread, NULL, call_once, caller) == 0);
 }
@@ -167,7 +144,7 @@ static void wait_until(const int *count, int expected) {
 
 /* -- facts */
 
-static void waiters_are_served_in_their_order(dlock_lock *held) {
+FACT(waiters_are_served_in_their_order) {
     caller callers[WAITERS] = {0};
     for (int i = 0; i < WAITERS; i++) {
         start(&callers[i], LONG_MS);
@@ -181,13 +158,13 @@ static void waiters_are_served_in_their_order(dlock_lock *held) {
     CHECK(records[0].refused == 0); /* each has asked once */
 }
 
-static void a_crowd_keeps_no_other_name_busy(dlock_lock *held) {
+FACT(a_crowd_keeps_no_other_name_busy) {
     caller callers[CROWD] = {0};
     for (int i = 0; i < CROWD; i++)
         start(&callers[i], LONG_MS);
     wait_until(&records[0].waiting_count, WAITS_MAX);
     wait_until(&records[0].refused, CROWD - WAITS_MAX);
-    dlock_lock *other = new_lock("1");
+    dlock_lock *other = new_lock(client, "1", LONG_MS);
     CHECK(dlock_acquire(other, LONG_MS) == DLOCK_OK);
     CHECK(dlock_extend(held, 0) == DLOCK_OK);
     CHECK(dlock_release(other) == DLOCK_OK);
@@ -197,7 +174,7 @@ static void a_crowd_keeps_no_other_name_busy(dlock_lock *held) {
         finish(&callers[i], DLOCK_OK);
 }
 
-static void a_canceled_wait_ends_in_the_store(dlock_lock *held) {
+FACT(a_canceled_wait_ends_in_the_store) {
     caller caller = {0};
     start(&caller, DLOCK_WAIT_FOREVER);
     wait_until(&records[0].waiting_count, 1);
@@ -210,7 +187,7 @@ static void a_canceled_wait_ends_in_the_store(dlock_lock *held) {
     CHECK(dlock_release(held) == DLOCK_OK);
 }
 
-static void a_wait_ends_at_its_deadline(dlock_lock *held) {
+FACT(a_wait_ends_at_its_deadline) {
     caller caller = {0};
     int64_t begun_us = now_us();
     start(&caller, SHORT_MS);
@@ -219,24 +196,13 @@ static void a_wait_ends_at_its_deadline(dlock_lock *held) {
     CHECK(dlock_release(held) == DLOCK_OK);
 }
 
-static void without_a_wait_the_store_is_asked_once(dlock_lock *held) {
+FACT(without_a_wait_the_store_is_asked_once) {
     caller caller = {0};
     start(&caller, DLOCK_NO_WAIT);
     finish(&caller, DLOCK_BUSY);
     CHECK(records[0].refused == 1);
     CHECK(dlock_release(held) == DLOCK_OK);
 }
-
-static const struct {
-    const char *name;
-    void (*check)(dlock_lock *held);
-} facts[] = {
-    {"waiters_are_served_in_their_order", waiters_are_served_in_their_order},
-    {"a_crowd_keeps_no_other_name_busy", a_crowd_keeps_no_other_name_busy},
-    {"a_canceled_wait_ends_in_the_store", a_canceled_wait_ends_in_the_store},
-    {"a_wait_ends_at_its_deadline", a_wait_ends_at_its_deadline},
-    {"without_a_wait_the_store_is_asked_once", without_a_wait_the_store_is_asked_once},
-};
 
 static void open_client(void) {
     dlock_backend store = {.struct_size = sizeof(store),
@@ -249,24 +215,19 @@ static void open_client(void) {
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&changed, &monotonic);
-    dlock_client_options options;
-    dlock_client_options_init(&options);
+    dlock_client_options options = options_for(NULL, 0);
     options.backend = &store;
-    options.io_timeout_ms = 20000; /* however slow the machine is */
-    options.spin_min_ms = 5;       /* of those that do not wait in the store */
+    options.spin_min_ms = 5; /* of those that do not wait in the store */
     CHECK(dlock_client_new(&client, &options) == DLOCK_OK);
 }
 
 int main(int argc, char **argv) {
-    for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
-        if (argc != 2 || strcmp(argv[1], facts[i].name) != 0) continue;
-        open_client();
-        dlock_lock *held = new_lock("0");
-        CHECK(dlock_acquire(held, DLOCK_NO_WAIT) == DLOCK_OK);
-        facts[i].check(held);
-        dlock_lock_free(held);
-        dlock_client_free(client);
-        return 0;
-    }
-    return 2;
+    if (argc != 2) return 2;
+    open_client();
+    held = new_lock(client, "0", LONG_MS);
+    CHECK(dlock_acquire(held, DLOCK_NO_WAIT) == DLOCK_OK);
+    int code = run_fact(argv[1]);
+    dlock_lock_free(held);
+    dlock_client_free(client);
+    return code;
 }
