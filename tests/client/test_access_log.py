@@ -5,8 +5,6 @@ import datetime
 import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
 import time
 
@@ -14,7 +12,8 @@ import pytest
 
 from support.fake_server import SILENCE
 from support.libdlock import LOG_FN, Background, Status
-from support.server import ROOT, free_port, wait_until
+from support.program import start_python
+from support.server import free_port, wait_until
 
 NAME = "dlock-access.log"
 DAY = 24 * 3600
@@ -75,15 +74,18 @@ def log_to(connect, server, tmp_path):
     return lambda **options: connect(server, access_log_dir=str(tmp_path), **options)
 
 
+def use(dlock, name="lock"):
+    assert dlock.hold(name, wait_ms=20_000).release() == Status.OK
+
+
 @pytest.fixture
-def finish(connect):
-    """finish(client): what it has to say is in the file."""
-
-    def finish_one(client):
-        client.free()
-        client.free = lambda: None
-
-    return finish_one
+def use_once(log_to):
+    """use_once(): a lock is taken and given back, and all that is to be said is in the file."""
+    def make(*name, **options):
+        dlock = log_to(**options)
+        use(dlock, *name)
+        dlock.free()
+    return make
 
 
 # -- what a line says ------------------------------------------------------------------------------
@@ -91,8 +93,7 @@ def finish(connect):
 
 def test_an_acquire_and_a_release(log):
     dlock, lines = log(prefix="p:")
-    lock = dlock.lock("n")
-    assert lock.acquire(1000) == Status.OK
+    lock = dlock.hold("n", wait_ms=1000)
     token, fence, timings = lock.token.decode(), lock.fence, lock.timings
     lock.release()
     assert [level for level, _ in lines] == [INFO, INFO]
@@ -109,7 +110,7 @@ def test_an_acquire_and_a_release(log):
 
 def test_a_lock_that_is_busy_is_no_error(log):
     dlock, lines = log()
-    dlock.lock().acquire()
+    dlock.hold()
     other = dlock.lock()
     assert other.acquire() == Status.BUSY
     level, line = lines[1]
@@ -122,7 +123,7 @@ def test_a_lock_that_is_busy_is_no_error(log):
 
 def test_a_wait_in_vain(log):
     dlock, lines = log()
-    dlock.lock().acquire()
+    dlock.hold()
     assert dlock.lock().acquire(300) == Status.TIMEOUT
     fields = check_entry(lines[1][1])
     assert not lines[1][0]
@@ -134,7 +135,7 @@ def test_a_wait_in_vain(log):
 def test_a_wait_in_the_local_line_is_local_time(log):
     dlock, lines = log()
     dlock.hotspot_add()
-    dlock.lock().acquire()
+    dlock.hold()
     assert dlock.lock().acquire(50) == Status.TIMEOUT
     fields = check_entry(lines[1][1])
     assert float(fields[6]) >= 50 and float(fields[7]) == 0
@@ -143,7 +144,7 @@ def test_a_wait_in_the_local_line_is_local_time(log):
 
 def test_a_canceled_wait(log):
     dlock, lines = log()
-    dlock.lock().acquire()
+    dlock.hold()
     lock = dlock.lock()
     lock.cancel()
     assert lock.acquire(1000) == Status.CANCELED
@@ -153,8 +154,7 @@ def test_a_canceled_wait(log):
 
 def test_a_lost_lock_is_a_warning_and_has_its_fence(log, client):
     dlock, lines = log()
-    lock = dlock.lock()
-    lock.acquire()
+    lock = dlock.hold()
     fence = lock.fence
     client.delete("lock")
     assert lock.release() == Status.LOST
@@ -183,8 +183,7 @@ def test_a_service_that_cannot_be_asked_is_an_error_with_its_cause(log):
 def test_a_release_without_an_answer_is_an_error(log, fake_server):
     dlock, lines = log(fake_server(
         lambda words: SILENCE if words[0] == b"DLOCK.RELEASE" else b":7\r\n"), io_timeout_ms=50)
-    lock = dlock.lock()
-    assert lock.acquire(20_000) == Status.OK  # so long it may take to answer
+    lock = dlock.hold(wait_ms=20_000)  # so long it may take to answer
     assert lock.release() == Status.IN_DOUBT
     assert [level for level, _ in lines] == [INFO, ERROR]
     fields = check_entry(lines[1][1])
@@ -208,11 +207,9 @@ def test_an_extend_a_second_level_and_a_refused_call_are_no_lines(log):
 def test_a_handed_on_lock_is_logged_with_its_token_and_each_fence(log):
     dlock, lines = log(hotspot_hand_on=5)
     dlock.hotspot_add()
-    one, two = dlock.lock(), dlock.lock()
-    one.acquire()
+    one, two = dlock.hold(), dlock.lock()
     token, fence = one.token.decode(), one.fence
-    waiting = Background(two.acquire, 20_000)
-    wait_until(lambda: dlock.stats().waiting == 1, "the one in line")
+    waiting = dlock.wait_in_line(two)
     one.release()
     assert waiting.result() == Status.OK
     entries = [check_entry(line) for _, line in lines]
@@ -227,14 +224,13 @@ def test_a_handed_on_lock_is_logged_with_its_token_and_each_fence(log):
 # -- the file --------------------------------------------------------------------------------------
 
 
-def test_lines_of_a_file_have_time_and_level(log_to, finish, tmp_path):
+def test_lines_of_a_file_have_time_and_level(log_to, tmp_path):
     dlock = log_to()
     before = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(milliseconds=1)
-    lock = dlock.lock()
-    lock.acquire()
+    lock = dlock.hold()
     dlock.lock().acquire()
     lock.release()
-    finish(dlock)
+    dlock.free()
     after = datetime.datetime.now(datetime.timezone.utc)
     lines = read_lines(tmp_path)
     checked = [check_line(line) for line in lines]
@@ -244,25 +240,25 @@ def test_lines_of_a_file_have_time_and_level(log_to, finish, tmp_path):
         assert before <= datetime.datetime.fromisoformat(line[:23] + "+00:00") <= after
 
 
-def test_a_failure_is_an_error_in_the_file(connect, finish, tmp_path):
+def test_a_failure_is_an_error_in_the_file(connect, tmp_path):
     dlock = connect(f"redis://127.0.0.1:{free_port()}", access_log_dir=str(tmp_path))
     dlock.lock().acquire()
-    finish(dlock)
+    dlock.free()
     (level, fields), = map(check_line, read_lines(tmp_path))
     assert (level, fields[8]) == ("ERROR", "DLOCK_UNREACHABLE")
 
 
 def test_a_line_is_soon_in_the_file(log_to, tmp_path):
     dlock = log_to()
-    dlock.lock().acquire()
+    dlock.hold()
     wait_until(lambda: read_lines(tmp_path), "a line")
 
 
-def test_what_is_there_is_kept(log_to, finish, tmp_path):
+def test_what_is_there_is_kept(log_to, tmp_path):
     for count in 1, 2, 3:
         dlock = log_to()
-        dlock.lock(f"lock {count}").acquire()
-        finish(dlock)
+        dlock.hold(f"lock {count}")
+        dlock.free()
         assert len(read_lines(tmp_path)) == 2 * count  # the release by free
 
 
@@ -272,7 +268,7 @@ def test_others_of_the_machine_cannot_read_it(log_to, tmp_path):
 
 
 def test_without_a_log_there_is_no_file(connect, server, tmp_path):
-    connect(server).lock().acquire()
+    connect(server).hold()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -313,34 +309,30 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_name_cannot_forge_a_line(log_to, finish, tmp_path, kind):
+def test_a_name_cannot_forge_a_line(log_to, tmp_path, kind):
     dlock = log_to()
-    lock = dlock.lock(HOSTILE[kind])
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(HOSTILE[kind])
     dlock.lock(HOSTILE[kind]).acquire()
     lock.release()
-    finish(dlock)
+    dlock.free()
     checked = [check_line(line) for line in read_lines(tmp_path)]
     assert [fields[0] for _, fields in checked] == ["acquire", "acquire", "release"]
     assert {unescape(fields[1]) for _, fields in checked} == {cut(HOSTILE[kind])}
 
 
-def test_a_prefix_cannot_forge_a_line(log_to, finish, tmp_path):
+def test_a_prefix_cannot_forge_a_line(use_once, tmp_path):
     prefix = f"a|b\n{FORGED}\n\x1b"
-    dlock = log_to(prefix=prefix)
-    use(dlock, "n")
-    finish(dlock)
+    use_once("n", prefix=prefix)
     checked = [check_line(line) for line in read_lines(tmp_path)]
     assert [unescape(fields[1]) for _, fields in checked] == [prefix.encode() + b"n"] * 2
 
 
-def test_a_token_in_the_log_has_its_owner(log_to, finish, tmp_path):
+def test_a_token_in_the_log_has_its_owner(log_to, tmp_path):
     dlock = log_to()
-    lock = dlock.lock("n", owner="job|7\\")
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold("n", owner="job|7\\")
     token = lock.token
     lock.release()
-    finish(dlock)
+    dlock.free()
     checked = [check_line(line) for line in read_lines(tmp_path)]
     assert [unescape(fields[2]) for _, fields in checked] == [token] * 2
 
@@ -374,68 +366,54 @@ def old_file(folder, ago, text="old\n"):
     os.utime(path, (time.time() - ago * DAY,) * 2)
 
 
-def use(dlock, name="lock"):
-    lock = dlock.lock(name)
-    assert lock.acquire(20_000) == Status.OK
-    assert lock.release() == Status.OK
-
-
-def test_the_file_of_a_past_day_gets_its_date(log_to, finish, tmp_path):
+def test_the_file_of_a_past_day_gets_its_date(use_once, tmp_path):
     old_file(tmp_path, 3)
-    dlock = log_to()
-    use(dlock)
-    finish(dlock)
+    use_once()
     assert {path.name for path in tmp_path.iterdir()} == {NAME, f"{NAME}.{day(3)}"}
     assert read_lines(tmp_path, f"{NAME}.{day(3)}") == ["old"]
     assert len([check_line(line) for line in read_lines(tmp_path)]) == 2
 
 
-def test_an_empty_file_is_not_kept_as_a_day(log_to, finish, tmp_path):
+def test_an_empty_file_is_not_kept_as_a_day(use_once, tmp_path):
     old_file(tmp_path, 3, "")
-    dlock = log_to()
-    use(dlock)
-    finish(dlock)
+    use_once()
     assert {path.name for path in tmp_path.iterdir()} == {NAME}
 
 
-def test_a_day_that_is_kept_already_is_not_written_over(log_to, finish, tmp_path):
+def test_a_day_that_is_kept_already_is_not_written_over(use_once, tmp_path):
     old_file(tmp_path, 1)
     (tmp_path / f"{NAME}.{day(1)}").write_text("of that day\n")
-    dlock = log_to()
-    use(dlock)
-    finish(dlock)
+    use_once()
     assert read_lines(tmp_path, f"{NAME}.{day(1)}") == ["of that day"]
     assert len(read_lines(tmp_path)) == 3
 
 
-def test_a_file_that_somebody_else_has_moved_away_is_left_to_them(log_to, finish, tmp_path):
+def test_a_file_that_somebody_else_has_moved_away_is_left_to_them(log_to, tmp_path):
     old_file(tmp_path, 1)
     dlock = log_to()
     (tmp_path / NAME).rename(tmp_path / "moved")
     (tmp_path / NAME).write_text("by another process, today\n")
     use(dlock)
-    finish(dlock)
+    dlock.free()
     assert {path.name for path in tmp_path.iterdir()} == {NAME, "moved"}
     assert len(read_lines(tmp_path)) == 3
 
 
 @pytest.mark.parametrize("keep, kept", [(1, 1), (3, 3), (0, 7), (100, 10)])
-def test_so_many_past_days_are_kept(log_to, finish, tmp_path, keep, kept):
+def test_so_many_past_days_are_kept(use_once, tmp_path, keep, kept):
     for ago in range(2, 11):
         (tmp_path / f"{NAME}.{day(ago)}").write_text("older\n")
     others = {"dlock-access", f"{NAME}.gz", "notes.txt", f"{NAME}.{day(5)}.gz"}
     for name in others:
         (tmp_path / name).touch()
     old_file(tmp_path, 1)
-    dlock = log_to(access_log_keep=keep)
-    use(dlock)
-    finish(dlock)
+    use_once(access_log_keep=keep)
     assert {path.name for path in tmp_path.iterdir()} - others == \
         {NAME} | {f"{NAME}.{day(ago)}" for ago in range(1, kept + 1)}
     assert all((tmp_path / name).exists() for name in others)
 
 
-def test_whoever_comes_first_renames_it_and_no_line_is_lost(log_to, finish, tmp_path):
+def test_whoever_comes_first_renames_it_and_no_line_is_lost(log_to, tmp_path):
     for _ in range(10):
         for path in tmp_path.iterdir():
             path.unlink()
@@ -445,7 +423,7 @@ def test_whoever_comes_first_renames_it_and_no_line_is_lost(log_to, finish, tmp_
         for call in calls:
             call.result()
         for dlock in clients:
-            finish(dlock)
+            dlock.free()
         assert read_lines(tmp_path, f"{NAME}.{day(1)}") == ["old"]
         assert len([check_line(line) for line in read_lines(tmp_path)]) == 8
 
@@ -454,11 +432,10 @@ def test_whoever_comes_first_renames_it_and_no_line_is_lost(log_to, finish, tmp_
 
 PROGRAM = """
 import sys, threading
-sys.path.insert(0, sys.argv[1])
 from support.libdlock import Client, Status
-dlock = Client(sys.argv[2], access_log_dir=sys.argv[3], io_timeout_ms=20000)
+dlock = Client(sys.argv[1], access_log_dir=sys.argv[2], io_timeout_ms=20000)
 def work(number):
-    lock = dlock.lock(f"{sys.argv[4]} {number} " + "x" * 40 * number)
+    lock = dlock.lock(f"{sys.argv[3]} {number} " + "x" * 40 * number)
     for _ in range(200):
         assert lock.acquire(20000) == Status.OK
         assert lock.release() == Status.OK
@@ -470,9 +447,8 @@ dlock.free()
 
 
 def test_lines_of_several_processes_do_not_mix(server, tmp_path):
-    processes = [subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, ROOT / "tests", f"redis://127.0.0.1:{server.port}",
-         tmp_path, f"process {number}"]) for number in range(3)]
+    url = f"redis://127.0.0.1:{server.port}"
+    processes = [start_python(PROGRAM, url, tmp_path, f"process {number}") for number in range(3)]
     assert [process.wait(120) for process in processes] == [0] * 3
     lines = [check_line(line)[1] for line in read_lines(tmp_path)]
     names = collections.Counter(fields[1] for fields in lines if len(fields) > 1)
@@ -506,7 +482,7 @@ def slow_disk(tmp_path):
     is_over.set()
 
 
-def test_a_disk_that_takes_nothing_holds_nobody_up(slow_disk, log_to, finish):
+def test_a_disk_that_takes_nothing_holds_nobody_up(slow_disk, log_to):
     """Nobody reads from the pipe before all locks are taken and given back."""
     rounds = 4000
     dlock = log_to()
@@ -515,7 +491,7 @@ def test_a_disk_that_takes_nothing_holds_nobody_up(slow_disk, log_to, finish):
     written = slow_disk()
     wait_until(lambda: " lines were lost\n" in written(), "the disk to have taken all lines")
     use(dlock, "afterwards")
-    finish(dlock)
+    dlock.free()
     wait_until(lambda: "release|afterwards" in written() and written().endswith("\n"), "the rest")
     checked = [check_line(line) for line in written().split("\n")[:-1]]
     told = [entry for entry in checked if len(entry[1]) == 1]
@@ -525,15 +501,15 @@ def test_a_disk_that_takes_nothing_holds_nobody_up(slow_disk, log_to, finish):
     assert len(checked) - len(told) + lost == 2 * rounds + 2
 
 
-def test_a_disk_that_is_full_holds_nobody_up(log_to, finish, tmp_path):
+def test_a_disk_that_is_full_holds_nobody_up(log_to, tmp_path):
     (tmp_path / NAME).symlink_to("/dev/full")
     dlock = log_to()
     for _ in range(1000):
         use(dlock)
-    finish(dlock)
+    dlock.free()
 
 
-def test_a_disk_that_is_full_does_not_keep_the_processor_busy(log_to, finish, tmp_path):
+def test_a_disk_that_is_full_does_not_keep_the_processor_busy(log_to, tmp_path):
     """What cannot be written is not tried again and again."""
     (tmp_path / NAME).symlink_to("/dev/full")
     dlock = log_to()
@@ -542,17 +518,14 @@ def test_a_disk_that_is_full_does_not_keep_the_processor_busy(log_to, finish, tm
     begin = time.process_time()
     time.sleep(1)  # nothing is to be done meanwhile
     assert time.process_time() - begin < 0.3
-    finish(dlock)
+    dlock.free()
 
 
 def test_a_reader_that_goes_away_harms_nobody(server, tmp_path):
     """A signal would end a program that does not expect one: Python ignores it, this one not."""
     os.mkfifo(tmp_path / NAME)
     reader = os.open(tmp_path / NAME, os.O_RDONLY | os.O_NONBLOCK)
-    process = subprocess.Popen(
-        [sys.executable, "-c", "import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)"
-         f"\n{READER_GONE}", ROOT / "tests", f"redis://127.0.0.1:{server.port}", tmp_path],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = start_python(READER_GONE, f"redis://127.0.0.1:{server.port}", tmp_path)
     assert process.stdout.readline() == "used\n"
     wait_until(lambda: has_lines(reader), "the first lines")
     os.close(reader)
@@ -561,10 +534,10 @@ def test_a_reader_that_goes_away_harms_nobody(server, tmp_path):
 
 
 READER_GONE = """
-import sys
-sys.path.insert(0, sys.argv[1])
+import signal, sys
 from support.libdlock import Client, Status
-dlock = Client(sys.argv[2], access_log_dir=sys.argv[3], io_timeout_ms=20000)
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+dlock = Client(sys.argv[1], access_log_dir=sys.argv[2], io_timeout_ms=20000)
 lock = dlock.lock()
 def use():
     for _ in range(100):
@@ -584,7 +557,7 @@ def has_lines(reader):
         return False
 
 
-def test_a_folder_that_goes_away_harms_nobody(connect, server, finish, tmp_path):
+def test_a_folder_that_goes_away_harms_nobody(connect, server, tmp_path):
     """What is said after that is written nowhere else."""
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -594,6 +567,6 @@ def test_a_folder_that_goes_away_harms_nobody(connect, server, finish, tmp_path)
     with open(folder / NAME, "rb") as file:
         shutil.rmtree(folder)
         use(dlock)
-        finish(dlock)
+        dlock.free()
         assert len([check_line(line) for line in file.read().decode().splitlines()]) == 4
     assert list(tmp_path.iterdir()) == []

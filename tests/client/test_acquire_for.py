@@ -4,7 +4,6 @@ import pytest
 
 from support.commands import info_of
 from support.libdlock import State, Status
-from support.waiting import wait_until
 
 OWN_MS, LONG_MS, SHORT_MS = 60_000, 300_000, 20_000
 BRIEF_MS = 6_000  # renewed every two seconds
@@ -48,7 +47,7 @@ def test_renewals_keep_the_lease_of_the_acquisition(connect, server, client):
     dlock = connect(server)
     lock = dlock.lock(lease_ms=OWN_MS, renew_every_ms=OWN_MS // 3)
     assert lock.acquire_for(BRIEF_MS) == Status.OK
-    wait_until(lambda: dlock.stats().renewed >= 2, "two renewals")
+    dlock.wait_for_renewals()
     assert lease_of(client) == BRIEF_MS
     assert lock.state != State.LOST
 
@@ -61,8 +60,7 @@ def test_a_lease_that_would_be_over_at_once_is_refused(dlock):
 
 
 def test_on_a_held_lock_the_lease_is_extended(dlock, client):
-    lock = dlock.lock(lease_ms=OWN_MS)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(lease_ms=OWN_MS)
     assert lock.acquire_for(LONG_MS) == Status.OK
     assert lease_of(client) == LONG_MS
     assert lock.release() == Status.OK
@@ -72,8 +70,7 @@ def test_on_a_held_lock_the_lease_is_extended(dlock, client):
 
 
 def test_on_a_lost_lock_a_deeper_level_is_refused(dlock, client):
-    lock = dlock.lock(lease_ms=OWN_MS)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(lease_ms=OWN_MS)
     client.delete("lock")
     assert lock.acquire_for(LONG_MS) == Status.LOST
     assert lock.release() == Status.LOST

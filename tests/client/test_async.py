@@ -52,8 +52,7 @@ def acquire(client, lock, wait_ms=0):
 
 def hold(connect, server, name="lock", **options):
     """Another client has the lock."""
-    lock = connect(server, form="blocking").lock(name, lease_ms=LEASE_MS, **options)
-    assert lock.acquire() == Status.OK
+    lock = connect(server, form="blocking").hold(name, lease_ms=LEASE_MS, **options)
     return lock
 
 
@@ -348,8 +347,7 @@ def test_blocking_and_asynchronous_calls_of_one_client(by_hand, connect, server,
     waiting = by_hand.lock()
     started = start_waiting(by_hand, waiting, seen)
     for _ in range(20):
-        other = by_hand.lock("other")
-        assert other.acquire() == Status.OK
+        other = by_hand.hold("other")
         assert other.release() == Status.OK
     assert started.results == []
     holder.release()
@@ -453,14 +451,8 @@ def test_a_program_that_does_not_dispatch_loses_its_lock_and_is_told_later(threa
 
 
 def test_a_loss_is_told_by_a_dispatch_in_its_thread(threadless, client):
-    threads, told = [], Told()
-    original = told._tell
-
-    def tell(*arguments):
-        threads.append(threading.get_ident())
-        original(*arguments)
-
-    told.function = type(told.function)(tell)
+    threads = []
+    told = Told(lambda event: threads.append(threading.get_ident()))
     dlock = threadless(on_event=told)
     lock = dlock.lock(lease_ms=LEASE_MS, renew_every_ms=50)
     assert acquire(dlock, lock) == Status.OK
@@ -471,15 +463,8 @@ def test_a_loss_is_told_by_a_dispatch_in_its_thread(threadless, client):
 
 
 def test_a_lock_may_be_released_from_where_a_loss_is_told(threadless, client):
-    told, results = Told(), []
-    original = told._tell
-
-    def tell(arg, event, name, why):
-        original(arg, event, name, why)
-        if event == Event.LOST:
-            results.append(lock.release())
-
-    told.function = type(told.function)(tell)
+    results = []
+    told = Told(lambda event: event == Event.LOST and results.append(lock.release()))
     dlock = threadless(on_event=told)
     lock = dlock.lock(lease_ms=LEASE_MS, renew_every_ms=50)
     assert acquire(dlock, lock) == Status.OK
@@ -489,15 +474,11 @@ def test_a_lock_may_be_released_from_where_a_loss_is_told(threadless, client):
 
 
 def test_a_lock_may_be_released_from_where_its_grant_is_told(connect, server, no_threads):
-    told, releases = Told(), []
-    original = told._tell
-
-    def tell(arg, event, name, why):
-        original(arg, event, name, why)
+    def release(event):
         if event == Event.ACQUIRED and not releases:
             releases.append(lock.start("release"))
 
-    told.function = type(told.function)(tell)
+    releases, told = [], Told(release)
     dlock = connect(server, form="by hand", no_threads=no_threads, on_event=told)
     lock = dlock.lock(lease_ms=LEASE_MS)
     assert acquire(dlock, lock) == Status.OK
@@ -532,8 +513,7 @@ def test_a_log_file_needs_a_thread(connect):
 
 def test_blocking_calls_work_without_threads(threadless):
     dlock = threadless()
-    lock, other = dlock.lock(), dlock.lock()
-    assert lock.acquire() == Status.OK
+    lock, other = dlock.hold(), dlock.lock()
     assert other.acquire(100) == Status.TIMEOUT
     assert lock.extend() == Status.OK
     assert lock.release() == Status.OK

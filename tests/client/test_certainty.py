@@ -1,15 +1,14 @@
 """A lock is not said to be held while another may have it; and one lock's trouble is its own."""
 
-import threading
 import time
 
 import pytest
 
 from support.commands import Lock as Commands
-from support.fake_server import SILENCE
-from support.libdlock import Background, Event, State, Status, Told
+from support.fake_server import SILENCE, granting
+from support.libdlock import Event, State, Status, Told
 from support.server import stopped, wait_until
-from support.waiting import wait_for_waiters
+from support.waiting import queue_up, wait_for_waiters
 
 LEASE_MS = 60_000
 PATIENT_MS = 10_000
@@ -24,22 +23,8 @@ def through(connect, server, start_proxy, told):
     return make
 
 
-def grants(words):
-    return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
-
-
 def session_of(client, name="lock"):
     return Commands(client, name).info()["session"]
-
-
-def rival_waits(server, taken):
-    """Somebody else waits for it, and says when it has it."""
-    def run():
-        taken.append(server.connect().execute_command(
-            "DLOCK.ACQUIRE", "lock", "rival", "PX", LEASE_MS, "WAIT", LEASE_MS))
-
-    threading.Thread(target=run, daemon=True).start()
-    wait_for_waiters(server.observer, 1)
 
 
 # -- sessions -------------------------------------------------------------------------------------
@@ -48,13 +33,11 @@ def rival_waits(server, taken):
 def test_a_move_that_is_not_answered_is_a_loss(through, server, told):
     """The server hangs the lock on a connection that we give up then, and so releases it."""
     dlock, proxy = through(io_timeout_ms=300)
-    lock = dlock.lock(session=True, lease_ms=LEASE_MS, renew_every_ms=20000)
-    assert lock.acquire(PATIENT_MS) == Status.OK
-    taken = []
-    rival_waits(server, taken)
+    lock = dlock.hold(session=True, lease_ms=LEASE_MS, renew_every_ms=20000, wait_ms=PATIENT_MS)
+    [rival] = queue_up(server, ["rival"])
     proxy.mute(b"SESSION")
     proxy.cut_near()
-    wait_until(lambda: taken, "that the rival has it")
+    assert rival.answer() > lock.fence
     assert lock.state != State.HELD and lock.remaining_ms == 0
     wait_until(lambda: told.find(Event.LOST), "the loss")
     assert lock.state == State.LOST
@@ -62,8 +45,7 @@ def test_a_move_that_is_not_answered_is_a_loss(through, server, told):
 
 def test_while_it_is_being_moved_nothing_is_certain(through, told):
     dlock, proxy = through()
-    lock = dlock.lock(session=True, lease_ms=LEASE_MS)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(session=True, lease_ms=LEASE_MS)
     proxy.mute(b"SESSION")
     proxy.cut_near()
     wait_until(lambda: lock.state == State.SUSPECT, "suspicion")
@@ -75,50 +57,21 @@ def test_while_it_is_being_moved_nothing_is_certain(through, told):
 
 
 def test_a_move_that_is_refused_is_tried_again(connect, fake_server, told):
-    asked = []
-
-    def answer(words):
-        if words[0] == b"DLOCK.ACQUIRE":
-            asked.append(words)
-            if len(asked) in (2, 3):
-                return b"-LOADING Redis is loading the dataset in memory\r\n"
-        return grants(words)
-
-    server = fake_server(answer)
-    lock = connect(server, on_event=told).lock(session=True, lease_ms=LEASE_MS)
-    assert lock.acquire() == Status.OK
+    loading = b"-LOADING Redis is loading the dataset in memory\r\n"
+    answers = iter([None, loading, loading])
+    server = fake_server(granting(ACQUIRE=lambda words: next(answers, None)))
+    lock = connect(server, on_event=told).hold(session=True, lease_ms=LEASE_MS)
     server.break_connections()
-    wait_until(lambda: len(asked) >= 4 and lock.state == State.HELD, "that it is moved")
+    wait_until(lambda: len(server.asked("DLOCK.ACQUIRE")) >= 4 and lock.state == State.HELD,
+               "that it is moved")
     assert Event.LOST not in told.events()
-
-
-def test_a_move_needs_no_replicas(through, server, start_replica, told):
-    """A shortfall would be undone, and the lock with it."""
-    replica = start_replica(server)
-    dlock, proxy = through()
-    lock = dlock.lock(session=True, lease_ms=LEASE_MS, min_replicas=1, replica_timeout_ms=200)
-    wait_until(lambda: lock.acquire() == Status.OK, "a replica that acknowledges in time")
-    first = session_of(server.observer)
-    with stopped(replica):
-        proxy.cut_near()
-        wait_until(lambda: session_of(server.observer) != first, "that it is moved")
-        wait_until(lambda: lock.state == State.HELD, "that it is ours")
 
 
 # -- extensions -----------------------------------------------------------------------------------
 
 
-def test_a_shorter_extension_changes_nothing(connect, server, client):
-    lock = connect(server).lock(lease_ms=LEASE_MS)
-    assert lock.acquire() == Status.OK
-    assert lock.extend(500) == Status.OK
-    assert lock.remaining_ms > LEASE_MS / 2 and Commands(client).ttl() > LEASE_MS / 2
-    assert lock.state == State.HELD and lock.release() == Status.OK
-
-
 def test_an_extension_that_is_not_sent_changes_nothing(connect, server):
-    lock = connect(server).lock(lease_ms=LEASE_MS)
-    assert lock.acquire() == Status.OK
+    lock = connect(server).hold(lease_ms=LEASE_MS)
     server.kill()
     # A connection that was used just now is used without a look at it: then there is doubt.
     wait_until(lambda: lock.extend(50) == Status.UNREACHABLE, "an extension that is not sent")
@@ -128,17 +81,10 @@ def test_an_extension_that_is_not_sent_changes_nothing(connect, server):
 
 def test_doubt_about_an_extension_does_not_flood_the_server(connect, fake_server):
     """Renewals go on as often as before: each comes after a pause of its length."""
-    first = []
-
-    def answer(words):
-        if words[0] == b"DLOCK.EXTEND" and not first:
-            first.append(words)
-            return SILENCE
-        return grants(words)
-
-    server = fake_server(answer)
-    lock = connect(server, io_timeout_ms=300).lock(lease_ms=LEASE_MS, renew_every_ms=200)
-    assert lock.acquire(PATIENT_MS) == Status.OK
+    answers = iter([SILENCE])
+    server = fake_server(granting(EXTEND=lambda words: next(answers, None)))
+    lock = connect(server, io_timeout_ms=300).hold(lease_ms=LEASE_MS, renew_every_ms=200,
+                                                   wait_ms=PATIENT_MS)
     assert lock.extend(3000) == Status.IN_DOUBT
     begin, before = time.monotonic(), len(server.asked("DLOCK.EXTEND"))
     wait_until(lambda: len(server.asked("DLOCK.EXTEND")) >= before + 4, "renewals")
@@ -147,19 +93,15 @@ def test_doubt_about_an_extension_does_not_flood_the_server(connect, fake_server
 
 
 def test_every_suspicion_is_told(connect, fake_server, told):
-    is_mute = threading.Event()
-
-    def answer(words):
-        return SILENCE if words[0] == b"DLOCK.EXTEND" and is_mute.is_set() else grants(words)
-
-    dlock = connect(fake_server(answer), on_event=told, io_timeout_ms=100)
-    lock = dlock.lock(lease_ms=LEASE_MS, renew_every_ms=100)
-    assert lock.acquire(20_000) == Status.OK
+    answers = [None]
+    server = fake_server(granting(EXTEND=lambda words: answers[0]))
+    dlock = connect(server, on_event=told, io_timeout_ms=100)
+    dlock.hold(lease_ms=LEASE_MS, renew_every_ms=100, wait_ms=20_000)
     for _ in range(3):
         suspicions = told.events().count(Event.SUSPECT)
-        is_mute.set()
+        answers[0] = SILENCE
         wait_until(lambda: told.events().count(Event.SUSPECT) > suspicions, "suspicion")
-        is_mute.clear()
+        answers[0] = None
         dlock.wait_for_renewals(2)
 
 
@@ -169,10 +111,8 @@ def test_every_suspicion_is_told(connect, fake_server, told):
 def test_a_lock_that_is_lost_is_not_handed_on(connect, server, client):
     dlock = connect(server, hotspot_hand_on=10)
     dlock.hotspot_add("lock")
-    lock, next_one = dlock.lock(lease_ms=LEASE_MS, renew_every_ms=100), dlock.lock()
-    assert lock.acquire() == Status.OK
-    waiting = Background(next_one.acquire, 60_000)
-    wait_until(lambda: dlock.stats().waiting == 1, "the next in line")
+    lock = dlock.hold(lease_ms=LEASE_MS, renew_every_ms=100)
+    waiting = dlock.wait_in_line(dlock.lock())
     client.delete("lock")
     client.execute_command("DLOCK.ACQUIRE", "lock", "rival", "PX", LEASE_MS)
     wait_until(lambda: lock.state == State.LOST, "the loss")
@@ -198,8 +138,7 @@ def test_sessions_that_are_cut_off_do_not_hold_up_other_locks(through, client, t
     """Each session asks for its lock again, and nobody answers."""
     count = 12
     dlock, proxy = through()
-    plain = dlock.lock("plain", lease_ms=LEASE_MS, renew_every_ms=50)
-    assert plain.acquire() == Status.OK
+    dlock.hold("plain", lease_ms=LEASE_MS, renew_every_ms=50)
     sessions = [dlock.lock(f"session{i}", session=True, lease_ms=LEASE_MS) for i in range(count)]
     for each in sessions:
         assert each.acquire() == Status.OK
@@ -216,23 +155,16 @@ def test_sessions_that_are_cut_off_do_not_hold_up_other_locks(through, client, t
 
 def test_for_ever_with_replicas(connect, server, start_replica):
     start_replica(server)
-    lock = connect(server).lock(min_replicas=1, replica_timeout_ms=PATIENT_MS)
-    assert lock.acquire(-1) == Status.OK
+    connect(server).hold(min_replicas=1, replica_timeout_ms=PATIENT_MS, wait_ms=-1)
 
 
 def test_who_is_told_that_it_has_it_may_give_it_back(connect, server, client):
-    told, locks = Told(), []
-    original = told._tell
-
-    def tell(arg, event, name, why):
-        original(arg, event, name, why)
+    def give_back(event):
         if event == Event.ACQUIRED:
-            assert locks[0].extend(5000) == Status.OK
-            assert locks[0].release() == Status.OK
+            results.extend([lock.extend(5000), lock.release()])
 
-    told.function = type(told.function)(tell)
-    dlock = connect(server, on_event=told)
-    locks.append(dlock.lock(lease_ms=LEASE_MS, renew_every_ms=100))
-    assert locks[0].acquire() == Status.OK
-    assert locks[0].state == State.FREE and not client.exists("lock")
+    results, told = [], Told(give_back)
+    lock = connect(server, on_event=told).lock(lease_ms=LEASE_MS, renew_every_ms=100)
+    assert lock.acquire() == Status.OK and results == [Status.OK] * 2
+    assert lock.state == State.FREE and not client.exists("lock")
     assert told.events() == [Event.ACQUIRED, Event.RELEASED]

@@ -32,26 +32,23 @@ def seen(cluster, key):
 def test_one_seed_is_enough_for_locks_at_all_nodes(cluster, connect, number):
     dlock = connect(url_of(cluster.nodes[number]), io_timeout_ms=IO_MS)
     for name in map(cluster.key_on, range(3)):
-        lock = dlock.lock(name)
-        assert lock.acquire() == Status.OK
+        lock = dlock.hold(name)
         assert seen(cluster, name)["token"] == lock.token
 
 
 def test_a_dead_seed_does_not_matter(cluster, connect):
     dlock = connect(url_of(free_port(), cluster.nodes[2]), io_timeout_ms=IO_MS)
-    assert dlock.lock().acquire() == Status.OK
+    dlock.hold()
 
 
 def test_names_with_a_hash_tag_are_together(cluster, dlock):
-    lock = dlock.lock("{%s}:tagged" % cluster.key_on(1))
-    assert lock.acquire() == Status.OK
+    dlock.hold("{%s}:tagged" % cluster.key_on(1))
     assert cluster.nodes[1].observer.dbsize() == 1
 
 
 def test_a_slot_that_has_moved_is_found_at_once(cluster, dlock):
     key = cluster.key_on(0)
-    lock = dlock.lock(key)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(key)
     cluster.move(slot_of(key), 1)
     assert lock.extend() == Status.OK
     assert lock.release() == Status.OK
@@ -65,8 +62,7 @@ def test_a_slot_that_has_moved_is_found_at_once(cluster, dlock):
 def test_a_key_of_a_slot_that_moves_is_where_it_is_by_now(cluster, dlock):
     """The source says ASK for what it has not, the target grants it after ASKING."""
     key = cluster.key_on(0)
-    lock, other = dlock.lock(key), dlock.lock("{%s}:new" % key)
-    assert lock.acquire() == Status.OK
+    lock, other = dlock.hold(key), dlock.lock("{%s}:new" % key)
     cluster.begin_move(slot_of(key), 1)
     assert lock.extend() == Status.OK, "it is still here"
     cluster.move_keys(slot_of(key), 1)
@@ -77,8 +73,7 @@ def test_a_key_of_a_slot_that_moves_is_where_it_is_by_now(cluster, dlock):
 
 def test_a_waiter_is_sent_after_the_slot(cluster, dlock):
     key = cluster.key_on(0)
-    holder, waiter = dlock.lock(key, lease_ms=60_000), dlock.lock(key)
-    holder.acquire()
+    holder, waiter = dlock.hold(key, lease_ms=60_000), dlock.lock(key)
     fence = holder.fence
     waiting = Background(waiter.acquire, 30_000)
     wait_for_waiter(cluster.nodes[0], key)
@@ -92,8 +87,7 @@ def test_a_waiter_is_sent_after_the_slot(cluster, dlock):
 def test_a_slot_that_nobody_has_is_waited_for(cluster, dlock):
     key = cluster.key_on(2)
     node, slot = cluster.nodes[2], slot_of(key)
-    lock = dlock.lock(key)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(key)
     assert lock.release() == Status.OK
     node.observer.execute_command("CLUSTER", "DELSLOTS", slot)
     try:
@@ -223,15 +217,13 @@ def test_a_server_that_is_no_cluster_is_refused(connect, server):
 def test_lock_and_data_with_the_same_hash_tag_go_together(cluster, dlock):
     for number in range(3):
         tag = "{%s}" % cluster.key_on(number)
-        lock = dlock.lock(tag + "lock")
-        assert lock.acquire(20_000) == Status.OK
+        lock = dlock.hold(tag + "lock", wait_ms=20_000)
         assert lock.guarded("SET", tag + "stock", 41) == (Status.OK, b"OK")
         assert cluster.nodes[number].observer.get(tag + "stock") == b"41"
 
 
 def test_a_guarded_command_on_data_elsewhere_is_refused(cluster, dlock):
-    lock = dlock.lock(cluster.key_on(0))
-    assert lock.acquire(20_000) == Status.OK
+    lock = dlock.hold(cluster.key_on(0), wait_ms=20_000)
     status, _ = lock.guarded("SET", cluster.key_on(1), 41)
     assert status == Status.REFUSED and "CROSSSLOT" in lock.error
     assert lock.state == State.HELD
@@ -239,8 +231,7 @@ def test_a_guarded_command_on_data_elsewhere_is_refused(cluster, dlock):
 
 def test_a_guarded_command_follows_a_slot_that_has_moved(cluster, dlock):
     tag = "{%s}" % cluster.key_on(0)
-    lock = dlock.lock(tag + "lock", lease_ms=60_000)
-    assert lock.acquire(20_000) == Status.OK
+    lock = dlock.hold(tag + "lock", lease_ms=60_000, wait_ms=20_000)
     assert lock.guarded("INCR", tag + "n") == (Status.OK, 1)
     cluster.move(slot_of(cluster.key_on(0)), 1)
     assert lock.guarded("INCR", tag + "n") == (Status.OK, 2)

@@ -45,7 +45,7 @@ def client_at(connect):
 @pytest.mark.parametrize("host", ["127.0.0.1", "", "?", None])
 def test_a_host_that_a_node_does_not_know_is_the_one_that_was_asked(client_at, fake_node, host):
     node = fake_node(host)
-    assert client_at(node).lock().acquire() == Status.OK
+    client_at(node).hold()
     assert len(node.asked("DLOCK.ACQUIRE")) == 1
 
 
@@ -102,7 +102,7 @@ def test_who_is_sent_in_circles_gives_up(client_at, fake_node):
 def test_a_host_that_a_redirection_does_not_name_is_the_one_that_was_asked(client_at, fake_node):
     one, other = fake_node(), fake_node()
     one.reply = lambda words: Exception(f"MOVED 1 :{other.port}")
-    assert client_at(one).lock().acquire() == Status.OK
+    client_at(one).hold()
     assert len(other.asked("DLOCK.ACQUIRE")) == 1
 
 
@@ -118,8 +118,7 @@ def test_ask_is_for_this_once(client_at, fake_node):
     here, there = fake_node(), fake_node()
     here.reply = lambda words: Exception(f"ASK {slot_of('lock')} 127.0.0.1:{there.port}")
     there.reply = lambda words: 1 if b"WAIT" in words else None  # held by another, for a moment
-    lock = client_at(here).lock()
-    assert lock.acquire(30_000) == Status.OK
+    lock = client_at(here).hold(wait_ms=30_000)
     commands = [words[0] for words in there.requests]
     assert commands == [b"ASKING", b"DLOCK.ACQUIRE"] * 2
     assert there.requests[3][5] == b"WAIT" and 20_000 < int(there.requests[3][6]) <= 30_000
@@ -138,7 +137,7 @@ def test_a_wait_that_is_redirected_goes_on_for_what_is_left_of_it(client_at, fak
         time.sleep(0.1)
         return Exception(f"MOVED {slot_of('lock')} 127.0.0.1:{there.port}")
     here.reply = move_after_a_while
-    assert client_at(here).lock().acquire(30_000) == Status.OK
+    client_at(here).hold(wait_ms=30_000)
     [words] = there.asked("DLOCK.ACQUIRE")
     assert int(words[words.index(b"WAIT") + 1]) <= 30_000 - 100
 
@@ -170,8 +169,7 @@ def test_nodes_that_nobody_names_any_more_are_forgotten(client_at, fake_node):
     """More are named than there is room for, before there is another map. Nobody listens there."""
     node, other = fake_node(), fake_node()
     ports = iter(range(20_000, 30_000))  # an acquire may try two
-    lock = client_at(node).lock()
-    assert lock.acquire() == Status.OK
+    lock = client_at(node).hold()
     lock.release()
 
     def send_on(words):
@@ -195,10 +193,9 @@ def test_sessions_of_a_node_that_is_away_do_not_hold_up_renewals_elsewhere(conne
     told, answer = Told(), away.answer
     dlock = connect(url_of(there), on_event=told)
     for name in at_away:
-        assert dlock.lock(name, session=True, lease_ms=60_000).acquire() == Status.OK
+        dlock.hold(name, session=True, lease_ms=60_000)
     elsewhere = next(name for name in names if slot_of(name) >= half)
-    kept = dlock.lock(elsewhere, lease_ms=60_000, renew_every_ms=50)
-    assert kept.acquire() == Status.OK
+    kept = dlock.hold(elsewhere, lease_ms=60_000, renew_every_ms=50)
     away.answer = lambda words: SILENCE
     away.break_connections()
     wait_until(lambda: all(told.find(Event.SUSPECT, name) for name in at_away),
@@ -217,7 +214,6 @@ def test_the_login_is_that_of_all_nodes(fake_server, connect):
             return slots((0, 16383, "127.0.0.1", servers[1].port))
         return b"+OK\r\n" if words[0] == b"AUTH" else resp(1)
     servers += [fake_server(answer), fake_server(answer)]
-    lock = connect(url_of(servers[0], login="me:secret@")).lock()
-    assert lock.acquire() == Status.OK
+    connect(url_of(servers[0], login="me:secret@")).hold()
     for server in servers:
         assert server.asked("AUTH") == [[b"AUTH", b"me", b"secret"]]

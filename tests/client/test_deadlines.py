@@ -3,12 +3,9 @@ else is under way; an acquire its wait and one I/O timeout more; the end of a cl
 in all. Neither a stop of the process nor a sleep of the machine makes a deadline later."""
 
 import contextlib
-import os
 import pathlib
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -16,7 +13,8 @@ import pytest
 
 from support.fake_server import SILENCE
 from support.libdlock import Background, Client, Status, assert_in_time
-from support.server import ROOT, wait_until
+from support.program import start_python
+from support.server import wait_until
 
 IO_MS = 500
 SLACK_MS = 450  # less than a second IO_MS would be
@@ -164,8 +162,7 @@ def vanished(impatient):
 
     def make():
         servers.append(Vanishing())
-        lock = impatient(servers[-1]).lock(**RENEWED)
-        assert lock.acquire() == Status.OK
+        lock = impatient(servers[-1]).hold(**RENEWED)
         servers[-1].vanish()
         return lock
 
@@ -205,8 +202,7 @@ def test_the_end_of_a_client_whose_server_has_vanished(fake_server):
     def free():
         server = Vanishing()
         client = Client(server.url, io_timeout_ms=IO_MS)
-        lock = client.lock(**RENEWED)
-        assert lock.acquire() == Status.OK
+        lock = client.hold(**RENEWED)
         server.vanish()
         assert lock.release() == Status.UNREACHABLE
         _, took_ms = timed(client.free)
@@ -251,10 +247,7 @@ print(int(status), (time.clock_gettime(time.CLOCK_BOOTTIME) - begin) * 1000, flu
 
 @contextlib.contextmanager
 def program(text, server, *arguments):
-    process = subprocess.Popen(
-        [sys.executable, "-c", text, f"redis://127.0.0.1:{server.port}", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")}, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, text=True)
+    process = start_python(text, f"redis://127.0.0.1:{server.port}", *arguments, stderr=None)
     try:
         yield process
     finally:
@@ -312,8 +305,7 @@ def test_a_stop_does_not_delay_the_end_of_a_wait_for_a_thread_of_the_process(ser
 def test_the_kernel_wakes_us_by_a_clock_that_goes_on_while_the_machine_sleeps(connect, server):
     """At an absolute time, so that neither a stop nor a sleep counts twice."""
     before = set(timers())
-    lock = connect(server).lock(lease_ms=600_000)
-    assert lock.acquire() == Status.OK
+    connect(server).hold(lease_ms=600_000)
     assert connect(server).lock().acquire(100) == Status.TIMEOUT
     ours = {fd: timer for fd, timer in timers().items() if fd not in before}
     assert ours

@@ -79,8 +79,7 @@ def tls_sentinels(tls):
 
 
 def keep_and_give_back(dlock, name, **options):
-    lock = dlock.lock(name, lease_ms=60_000, renew_every_ms=50, **options)
-    assert lock.acquire(20_000) == Status.OK, lock.error
+    lock = dlock.hold(name, lease_ms=60_000, renew_every_ms=50, **options, wait_ms=20_000)
     dlock.wait_for_renewals(2)
     assert lock.extend() == Status.OK, lock.error
     assert lock.state == State.HELD
@@ -119,7 +118,7 @@ def test_a_database_of_a_cluster(connect):
         dlock = connect(f"redis+cluster://127.0.0.1:{node.port}/3")
         if has_cluster_databases():
             keep_and_give_back(dlock, "lock")
-            assert dlock.lock("kept").acquire() == Status.OK
+            dlock.hold("kept")
             assert "db3" in node.observer.info("keyspace")
         else:
             lock = dlock.lock()
@@ -131,8 +130,7 @@ def test_sentinels_with_tls(tls_sentinels, connect, authority):
     dlock = connect(url, tls_ca_file=authority.ca)
     keep_and_give_back(dlock, "lock", min_replicas=1)
     keep_and_give_back(dlock, "session", session=True)
-    lock = dlock.lock("kept", lease_ms=60_000, renew_every_ms=100, min_replicas=1)
-    assert lock.acquire(20_000) == Status.OK, lock.error
+    lock = dlock.hold("kept", lease_ms=60_000, renew_every_ms=100, min_replicas=1, wait_ms=20_000)
     old = tls_sentinels.master
     old.kill()
     tls_sentinels.wait_for_new_master(old)

@@ -89,7 +89,7 @@ def counted(connect, server):
     server.observer.ping()
     before, threads = open_descriptors(), library_threads()
     client = connect(server)
-    assert client.lock("first").acquire() == Status.OK
+    client.hold("first")
     assert open_descriptors() <= before + 1 + OF_THE_LOOP
     return client, before, threads
 
@@ -157,8 +157,7 @@ def test_the_end_of_a_client_leaves_nothing(connect, server):
     before, threads = open_descriptors(), library_threads()
     for _ in range(20):
         client = connect(server)
-        lock = client.lock(session=True, lease_ms=LEASE_MS, renew_every_ms=1000)
-        assert lock.acquire(WAIT_MS) == Status.OK
+        client.hold(session=True, lease_ms=LEASE_MS, renew_every_ms=1000, wait_ms=WAIT_MS)
         client.free()
         client.free = lambda: None
     assert open_descriptors() == before and library_threads() == threads

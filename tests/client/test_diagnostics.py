@@ -29,8 +29,7 @@ def logged(connect, diary):
 
 
 def test_a_connection_is_made_lost_and_made_again(logged, server, client, diary):
-    lock, name = logged(server).lock(), f"127.0.0.1:{server.port}"
-    lock.acquire()
+    lock, name = logged(server).hold(), f"127.0.0.1:{server.port}"
     diary.wait_for(INFO, f"{name}: connected")
     client.client_kill_filter(_type="normal", skipme=True)
     assert lock.extend() in (Status.OK, Status.IN_DOUBT)
@@ -83,7 +82,7 @@ def test_a_new_master_is_told(logged, fake_server, diary):
 
     masters, epoch = [fake_server(master), fake_server(master)], 1
     dlock = logged(f"redis+sentinel://127.0.0.1:{fake_server(sentinel).port}/main")
-    assert dlock.lock().acquire() == Status.OK
+    dlock.hold()
     diary.wait_for(INFO, f"127.0.0.1:{masters[0].port}: is the master: main")
     epoch = 2
     dlock.lock("away").acquire(50)  # a sign of a failover
@@ -99,6 +98,6 @@ def test_sentinels_that_are_not_there(logged, diary):
 
 def test_the_last_lines_are_told_before_the_client_ends(logged, server, diary):
     dlock = logged(server)
-    dlock.lock().acquire()
+    dlock.hold()
     dlock.free()
     assert diary.lines[0] == (INFO, f"127.0.0.1:{server.port}: connected")

@@ -77,8 +77,7 @@ def test_a_unix_socket_that_is_not_there(connect, tmp_path):
 
 
 def test_a_server_that_comes_back_within_the_wait_is_used(dlock, server):
-    lock = dlock.lock()
-    lock.acquire()
+    lock = dlock.hold()
     lock.release()
     port = server.port
     server.kill()
@@ -111,8 +110,7 @@ def test_a_server_that_never_answers(impatient, fake_server, mode, wait_ms):
 def test_a_request_that_no_buffer_holds(connect, fake_server):
     """A thread that is alone reads the reply without polling, but not before all is sent."""
     server = fake_server(lambda words: b":1\r\n")
-    lock = connect(server, io_timeout_ms=WAIT_MS).lock("x" * 20_000_000)
-    assert lock.acquire() == Status.OK, lock.error
+    lock = connect(server, io_timeout_ms=WAIT_MS).hold("x" * 20_000_000)
     assert lock.release() == Status.OK, lock.error
 
 
@@ -127,8 +125,7 @@ def test_a_server_that_is_stopped(impatient, server):
 
 def test_a_server_that_hangs_is_not_sent_the_requests_of_all_callers(impatient, server):
     dlock = impatient(server)
-    first = dlock.lock("first", lease_ms=LEASE_MS)
-    assert first.acquire(WAIT_MS) == Status.OK
+    first = dlock.hold("first", lease_ms=LEASE_MS, wait_ms=WAIT_MS)
     with stopped(server):
         assert first.extend() == Status.IN_DOUBT
         wait_until(lambda: dlock.lock("probe").acquire() == Status.UNREACHABLE, "it to be known")
@@ -136,14 +133,13 @@ def test_a_server_that_hangs_is_not_sent_the_requests_of_all_callers(impatient, 
         for i in range(50):
             assert dlock.lock(f"lock {i}").acquire() == Status.UNREACHABLE
         assert dlock.stats().commands - before <= 50, "a PING now and then, and no RELEASE"
-    assert dlock.lock("last", lease_ms=LEASE_MS).acquire(WAIT_MS) == Status.OK
+    dlock.hold("last", lease_ms=LEASE_MS, wait_ms=WAIT_MS)
     wait_until(lambda: set(server.observer.keys()) == {b"first", b"last"}, "nothing arrived late")
 
 
 def test_a_server_that_was_stopped_for_a_while_is_used_after_that(impatient, server):
     dlock = impatient(server)
-    holder, lock = dlock.lock(), dlock.lock()
-    assert holder.acquire(WAIT_MS) == Status.OK
+    holder, lock = dlock.hold(wait_ms=WAIT_MS), dlock.lock()
     waiting = Background(lock.acquire, WAIT_MS)
     client = server.client()
     wait_for_waiters(client, 1)
@@ -185,8 +181,7 @@ def test_a_release_at_a_silent_server_has_a_budget_of_its_own(impatient, server)
 
 
 def test_extend_at_a_silent_server_leaves_the_lock_as_it_was(impatient, server):
-    lock = impatient(server).lock()
-    assert lock.acquire(WAIT_MS) == Status.OK
+    lock = impatient(server).hold(wait_ms=WAIT_MS)
     with stopped(server):
         assert lock.extend(60_000) == Status.IN_DOUBT
         assert lock.state == State.HELD
@@ -244,8 +239,7 @@ def told(connect):
 @pytest.mark.parametrize("how", HOW_TO_LOSE)
 def test_a_lost_grant_is_asked_for_again_with_the_same_token(told, fake_server, how):
     holder = Holder({1: HOW_TO_LOSE[how]})
-    lock = told(how, fake_server(holder), wait_mode=SPIN).lock()
-    assert lock.acquire(WAIT_MS) == Status.OK
+    lock = told(how, fake_server(holder), wait_mode=SPIN).hold(wait_ms=WAIT_MS)
     assert holder.grants == [lock.token]
     assert lock.fence == 1
     assert lock.timings.attempts == 2 or how == "silence"  # then another reply may be late as well
@@ -263,8 +257,7 @@ def test_a_lost_grant_of_a_single_try_is_in_doubt_and_withdrawn(told, fake_serve
 
 def test_a_grant_that_is_cut_after_the_answer_is_a_grant(connect, fake_server):
     holder = Holder({1: lambda reply: Cut(reply)})
-    lock = connect(fake_server(holder)).lock()
-    assert lock.acquire() == Status.OK
+    lock = connect(fake_server(holder)).hold()
     assert lock.release() == Status.OK
     assert holder.token is None
 
@@ -299,8 +292,7 @@ def test_a_withdrawal_ends_with_the_lease(impatient, fake_server):
 def test_a_release_whose_answer_is_lost_is_repeated(connect, fake_server, how):
     holder = Holder({b"DLOCK.RELEASE": HOW_TO_LOSE[how]})
     server = fake_server(holder)
-    lock = connect(server).lock()
-    assert lock.acquire() == Status.OK
+    lock = connect(server).hold()
     assert lock.release() == Status.OK
     assert len(server.asked("DLOCK.RELEASE")) == 2
 
@@ -308,8 +300,7 @@ def test_a_release_whose_answer_is_lost_is_repeated(connect, fake_server, how):
 def test_a_release_that_is_not_answered_goes_on_in_the_background(impatient, fake_server):
     holder = Holder({b"DLOCK.RELEASE": SILENCE})
     server = fake_server(holder)
-    lock = impatient(server).lock()
-    assert lock.acquire(WAIT_MS) == Status.OK
+    lock = impatient(server).hold(wait_ms=WAIT_MS)
     assert lock.release() == Status.IN_DOUBT
     wait_until(lambda: len(server.asked("DLOCK.RELEASE")) >= 2, "the second release")
 
@@ -463,8 +454,7 @@ def test_a_wrong_password(connect, server):
 
 def test_who_waits_for_a_lock_does_not_keep_the_holder_from_releasing_it(connect, server):
     dlock = connect(server)
-    holder = dlock.lock()
-    assert holder.acquire() == Status.OK
+    holder = dlock.hold()
     waiting = [Background(_take_and_give_once, dlock.lock()) for _ in range(6)]
     client = server.client()
     wait_for_waiters(client, 6)
@@ -496,8 +486,7 @@ def _take_and_give(lock):
 def test_a_unix_socket_with_a_database(connect, start_server, tmp_path):
     path = tmp_path / "s p.sock"
     server = start_server("--unixsocket", path)
-    lock = connect(f"unix://{str(path).replace(' ', '%20')}?db=3").lock("u")
-    assert lock.acquire() == Status.OK, lock.error
+    connect(f"unix://{str(path).replace(' ', '%20')}?db=3").hold("u")
     assert server.client(db=3).exists("u")
 
 
@@ -524,5 +513,4 @@ def test_a_name_with_several_addresses(connect, server):
         socket.getaddrinfo("localhost", None)
     except OSError:
         pytest.skip("localhost has no address here")
-    lock = connect(f"redis://localhost:{server.port}").lock()
-    assert lock.acquire() == Status.OK, lock.error
+    connect(f"redis://localhost:{server.port}").hold()

@@ -17,8 +17,7 @@ MEGABYTE = 1 << 20
 
 @pytest.fixture
 def lock(dlock):
-    lock = dlock.lock("lock", lease_ms=60_000)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold("lock", lease_ms=60_000)
     return lock
 
 
@@ -122,16 +121,14 @@ def test_a_lost_lock_writes_nothing(lock, client):
 
 def test_a_loss_that_a_guarded_command_finds_is_told(connect, server, client):
     told = Told()
-    lock = connect(server, on_event=told).lock("lock", lease_ms=60_000)
-    assert lock.acquire() == Status.OK
+    lock = connect(server, on_event=told).hold("lock", lease_ms=60_000)
     client.delete("lock")
     assert lock.guarded("PING")[0] == Status.LOST
     wait_until(lambda: told.find(Event.LOST), "the loss")
 
 
 def test_a_lease_that_is_over_by_the_local_clock_sends_nothing(dlock, server):
-    lock = dlock.lock("brief", lease_ms=10)
-    assert lock.acquire(20_000) == Status.OK
+    lock = dlock.hold("brief", lease_ms=10, wait_ms=20_000)
     wait_until(lambda: lock.state == State.LOST, "the end of the lease")
     commands = dlock.stats().commands
     assert lock.guarded("PING") == (Status.LOST, None)
@@ -163,8 +160,7 @@ def test_a_lock_taken_twice_may_until_the_last_release(lock):
 
 
 def test_renewal_goes_on_beside(dlock):
-    lock = dlock.lock("kept", lease_ms=60_000, renew_every_ms=20)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold("kept", lease_ms=60_000, renew_every_ms=20)
     wait_until(lambda: lock.guarded("INCR", "n")[0] == Status.OK and dlock.stats().renewed > 20,
                "renewals between the commands")
     assert lock.release() == Status.OK
@@ -172,8 +168,7 @@ def test_renewal_goes_on_beside(dlock):
 
 def test_threads_write_at_once_over_one_connection(dlock, client):
     def work(number):
-        lock = dlock.lock(f"lock:{number}", lease_ms=60_000)
-        assert lock.acquire() == Status.OK
+        lock = dlock.hold(f"lock:{number}", lease_ms=60_000)
         results = {lock.guarded("INCR", f"n:{number}") for _ in range(200)}
         assert lock.release() == Status.OK
         return results
@@ -214,8 +209,7 @@ def test_bad_arguments_are_refused_in_words(lock, dlock):
 
 def test_several_independent_servers_refuse_it(connect, lend):
     dlock = connect(lend(3))
-    lock = dlock.lock()
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold()
     assert lock.guarded("PING") == (Status.INVALID, None)
     assert "one step" in lock.error
     assert lock.release() == Status.OK
@@ -227,8 +221,7 @@ def test_a_server_without_the_command_has_no_module(fake_server, connect):
             return resp(Exception("ERR unknown command 'DLOCK.GUARD', with args beginning with:"))
         return resp(1)
 
-    lock = connect(fake_server(answer)).lock()
-    assert lock.acquire() == Status.OK
+    lock = connect(fake_server(answer)).hold()
     assert lock.guarded("PING")[0] not in (Status.OK, Status.REFUSED, Status.LOST)
 
 
@@ -251,8 +244,7 @@ class Once:
 @pytest.mark.parametrize("action", [SILENCE, CUT], ids=["silence", "cut"])
 def test_no_reply_is_a_doubt_and_nothing_is_sent_twice(fake_server, connect, action):
     server = fake_server(Once(action))
-    lock = connect(server, io_timeout_ms=SHORT_MS).lock(lease_ms=60_000)
-    assert lock.acquire(20_000) == Status.OK
+    lock = connect(server, io_timeout_ms=SHORT_MS).hold(lease_ms=60_000, wait_ms=20_000)
     assert lock.guarded("INCR", "stock") == (Status.IN_DOUBT, None)
     assert "127.0.0.1" in lock.error
     assert len(server.asked("DLOCK.GUARD")) == 1
@@ -262,16 +254,14 @@ def test_no_reply_is_a_doubt_and_nothing_is_sent_twice(fake_server, connect, act
 
 def test_an_error_about_a_script_is_no_reason_to_send_it_again(fake_server, connect):
     server = fake_server(Once(resp(Exception("NOSCRIPT No matching script."))))
-    lock = connect(server).lock(lease_ms=60_000)
-    assert lock.acquire(20_000) == Status.OK
+    lock = connect(server).hold(lease_ms=60_000, wait_ms=20_000)
     assert lock.guarded("INCR", "stock") == (Status.REFUSED, None)
     assert len(server.asked("DLOCK.GUARD")) == 1
 
 
 def test_a_server_that_is_away_gets_nothing(start_server, connect):
     server = start_server()
-    lock = connect(server, io_timeout_ms=IO_MS).lock(lease_ms=60_000)
-    assert lock.acquire(20_000) == Status.OK
+    lock = connect(server, io_timeout_ms=IO_MS).hold(lease_ms=60_000, wait_ms=20_000)
     server.stop()
     wait_until(lambda: lock.guarded("INCR", "stock")[0] == Status.UNREACHABLE, "no connection")
     assert "refused" in lock.error
@@ -282,8 +272,7 @@ def test_a_server_that_is_away_gets_nothing(start_server, connect):
 def test_after_the_release_a_late_write_is_refused(connect, server, start_proxy, client):
     """The write is still on its way when the lock is given back over another connection."""
     proxy = start_proxy(server)
-    lock = connect(proxy, io_timeout_ms=SHORT_MS).lock(lease_ms=60_000)
-    assert lock.acquire(20_000) == Status.OK
+    lock = connect(proxy, io_timeout_ms=SHORT_MS).hold(lease_ms=60_000, wait_ms=20_000)
     proxy.delay(b"DLOCK.GUARD")
     assert lock.guarded("SET", "stock", 41)[0] == Status.IN_DOUBT
     lock.release()  # if its reply is late, it goes on in the background

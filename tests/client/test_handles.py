@@ -23,8 +23,7 @@ def refused_elsewhere(lock):
 
 
 def test_another_thread_is_refused_and_told_why(dlock):
-    lock = dlock.lock()
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold()
     status, why = refused_elsewhere(lock)
     assert status == Status.INVALID
     assert why.startswith("another thread has taken the lock by this handle")
@@ -34,15 +33,14 @@ def test_another_thread_is_refused_and_told_why(dlock):
 
 
 def test_another_thread_may_release_the_lock(dlock):
-    lock = dlock.lock()
-    lock.acquire()
+    lock = dlock.hold()
     assert Background(lock.release).result() == Status.OK
     assert lock.acquire() == Status.OK
 
 
 def test_an_acquire_that_failed_leaves_the_handle_to_any_thread(dlock):
-    holder, lock = dlock.lock(), dlock.lock()
-    holder.acquire()
+    dlock.hold()
+    lock = dlock.lock()
     assert lock.acquire() == Status.BUSY
     assert lock.acquire(-2) == Status.INVALID
     assert refused_elsewhere(lock)[0] == Status.BUSY
@@ -60,8 +58,7 @@ def test_a_cancel_lasts_until_it_is_lifted(dlock):
 
 
 def test_a_held_lock_is_used_and_released_though_canceled(dlock):
-    lock = dlock.lock()
-    lock.acquire()
+    lock = dlock.hold()
     lock.cancel()
     assert lock.acquire() == Status.OK, "another level needs no request"
     assert (lock.extend(), lock.release(), lock.release()) == (Status.OK,) * 3
@@ -69,8 +66,7 @@ def test_a_held_lock_is_used_and_released_though_canceled(dlock):
 
 @pytest.mark.skipif(FORM != "blocking", reason="every form is canceled by the same flag")
 def test_a_cancel_of_the_client_ends_all_waits_and_later_ones(dlock, client):
-    holder, other = dlock.lock(), dlock.lock("other")
-    holder.acquire()
+    holder, other = dlock.hold(), dlock.lock("other")
     waits = [Background(dlock.lock().acquire, FOREVER) for _ in range(3)]
     wait_until(lambda: dlock.stats().commands >= 4, "requests of all")
     dlock.cancel()
@@ -93,8 +89,7 @@ def lose(lock, client, name="lock"):
 @pytest.mark.parametrize("is_told_by_extend", [True, False])
 def test_after_a_loss_was_seen_the_next_acquire_is_a_new_one(connect, server, client, told,
                                                              is_told_by_extend):
-    lock = connect(server, on_event=told).lock()
-    lock.acquire()
+    lock = connect(server, on_event=told).hold()
     lock.acquire()
     first_token, first_fence = lock.token, lock.fence
     client.delete("lock")
@@ -109,15 +104,13 @@ def test_after_a_loss_was_seen_the_next_acquire_is_a_new_one(connect, server, cl
 
 
 def test_a_release_after_a_loss_still_tells_of_it(dlock, client):
-    lock = dlock.lock()
-    lock.acquire()
+    lock = dlock.hold()
     lose(lock, client)
     assert (lock.release(), lock.acquire()) == (Status.LOST, Status.OK)
 
 
 def test_a_new_acquire_after_a_loss_takes_nothing_from_the_next_holder(dlock, client):
-    lock, next_holder = dlock.lock(), dlock.lock()
-    lock.acquire()
+    lock, next_holder = dlock.hold(), dlock.lock()
     lose(lock, client)
     next_holder.acquire()
     assert lock.acquire() == Status.BUSY
@@ -180,8 +173,7 @@ def test_a_lock_can_do_without_the_renewal_and_session_of_the_url(connect, serve
 
 
 def test_a_reply_of_an_older_program_is_filled_as_far_as_it_goes(dlock):
-    lock = dlock.lock()
-    lock.acquire()
+    lock = dlock.hold()
     words = (ctypes.c_char_p * 3)(b"SET", b"lock-data", b"5")
     short = Reply(struct_size=Reply.text_length.offset, integer=9, text_length=77)
     assert lib.dlock_guarded(lock.handle, 3, words, None, ctypes.byref(short)) == Status.OK

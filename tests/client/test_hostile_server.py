@@ -2,16 +2,14 @@
 mistake, and one reply too many is never read as the reply to another request."""
 
 import json
-import os
-import subprocess
-import sys
 import time
 
 import pytest
 
 from support.fake_server import FakeServer
 from support.libdlock import State, Status
-from support.server import ROOT, wait_until
+from support.program import run_python
+from support.server import wait_until
 
 IO_MS = 200     # where no reply is to be expected
 LONG_MS = 100_000  # who waits for that does not end in time
@@ -65,10 +63,7 @@ def hostile(obstacles):
 
 def acquire_from(server, wait_ms, io_ms):
     """What a client of its own process makes of it."""
-    done = subprocess.run([sys.executable, "-c", CLIENT, server.url, str(wait_ms), str(io_ms)],
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
-                          stdout=subprocess.PIPE, text=True, timeout=PATIENT_S, check=True)
-    return json.loads(done.stdout)
+    return json.loads(run_python(CLIENT, server.url, wait_ms, io_ms, timeout=PATIENT_S))
 
 
 MODES = {
@@ -148,8 +143,7 @@ def test_a_reply_that_nobody_asked_for_is_not_read_as_anothers(connect, fake_ser
     request."""
     server = fake_server(Repeating(None))
     client = connect(server)
-    mine, others = client.lock("x"), client.lock("y")
-    assert mine.acquire() == Status.OK
+    mine, others = client.hold("x"), client.lock("y")
     time.sleep(0.05)  # longer than a connection counts as used just now
     server.connections[0].sendall(b":1\r\n")
     assert others.acquire() == Status.BUSY
@@ -161,7 +155,6 @@ def test_one_reply_too_many_does_not_confirm_a_renewal(connect, fake_server):
     answers = {b"DLOCK.ACQUIRE": b":5\r\n:1\r\n:1\r\n:1\r\n", b"DLOCK.EXTEND": b":0\r\n",
                b"DLOCK.RELEASE": b":0\r\n"}
     server = fake_server(lambda words: answers.get(words[0], b"-ERR unknown command\r\n"))
-    lock = connect(server).lock(lease_ms=60_000, renew_every_ms=50)
-    assert lock.acquire() == Status.OK
+    lock = connect(server).hold(lease_ms=60_000, renew_every_ms=50)
     wait_until(lambda: lock.state == State.LOST, "the loss")
     assert lock.release() == Status.LOST

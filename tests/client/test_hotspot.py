@@ -1,9 +1,6 @@
 """The local layer: threads of one process compete among themselves first."""
 
-import pathlib
 import statistics
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -11,6 +8,7 @@ import pytest
 from support.commands import Lock as Commands
 from support.commands import served
 from support.libdlock import SPIN, Background, State, Status
+from support.program import start_python
 from support.server import stopped, wait_until
 from support.waiting import wait_for_waiters
 
@@ -62,12 +60,8 @@ def take_turns(dlock, threads, rounds, wait_ms=60_000, **options):
 
 def test_one_thread_goes_out_and_the_others_wait_here(dlock, seen, calls):
     dlock.hotspot_add()
-    holder = dlock.lock()
-    assert holder.acquire() == Status.OK
-    waiting = []
-    for number in range(5):
-        waiting.append(Background(dlock.lock().acquire, 20_000))
-        wait_for_line(dlock, number + 1)
+    holder = dlock.hold()
+    waiting = [dlock.wait_in_line(dlock.lock(), length=number) for number in range(1, 6)]
     other = dlock.lock()
     assert other.acquire(20) == Status.TIMEOUT
     assert other.timings.attempts == 0
@@ -83,8 +77,7 @@ def test_one_thread_goes_out_and_the_others_wait_here(dlock, seen, calls):
 
 def test_a_local_lock_is_first_come_first_served(dlock):
     dlock.hotspot_add()
-    holder = dlock.lock()
-    holder.acquire()
+    holder = dlock.hold()
     locks, waiting, order = [dlock.lock() for _ in range(6)], [], []
 
     def wait(number):
@@ -101,11 +94,11 @@ def test_a_local_lock_is_first_come_first_served(dlock):
     assert order == list(range(6))
 
 
-def wait_in_line(dlock, lock, wait_ms=20_000):
-    """The acquire of this one, which is the first in line."""
-    waiting = Background(lock.acquire, wait_ms)
-    wait_for_line(dlock, 1)
-    return waiting
+def pass_on(dlock, first, second):
+    """The one that holds the lock gives it back while the other one waits for it in line."""
+    waiting = dlock.wait_in_line(second)
+    first.release()
+    assert waiting.result() == Status.OK
 
 
 def wait_for_line(dlock, length):
@@ -114,7 +107,7 @@ def wait_for_line(dlock, length):
 
 def test_who_only_tries_is_told_at_once(dlock, calls):
     dlock.hotspot_add()
-    dlock.lock().acquire()
+    dlock.hold()
     assert dlock.lock().acquire() == Status.BUSY
     assert calls() == 1
 
@@ -122,7 +115,7 @@ def test_who_only_tries_is_told_at_once(dlock, calls):
 def test_too_many_are_refused_at_once(connect, server):
     dlock = connect(server, hotspot_queue_max=2)
     dlock.hotspot_add()
-    dlock.lock().acquire()
+    dlock.hold()
     waiters = [dlock.lock() for _ in range(2)]
     waiting = [Background(waiter.acquire, -1) for waiter in waiters]
     wait_for_line(dlock, 2)
@@ -138,10 +131,9 @@ def test_too_many_are_refused_at_once(connect, server):
 
 def test_a_local_wait_can_be_canceled(dlock):
     dlock.hotspot_add()
-    dlock.lock().acquire()
+    dlock.hold()
     lock = dlock.lock()
-    waiting = Background(lock.acquire, -1)
-    wait_for_line(dlock, 1)
+    waiting = dlock.wait_in_line(lock, -1)
     lock.cancel()
     assert waiting.result() == Status.CANCELED
 
@@ -151,15 +143,13 @@ def test_a_refusal_outside_gives_the_local_lock_back_at_once(dlock, client):
     Commands(client, "lock").acquire("another process", 60_000)
     assert dlock.lock().acquire(20) == Status.TIMEOUT
     client.delete("lock")
-    assert dlock.lock().acquire(5000) == Status.OK
+    dlock.hold(wait_ms=5000)
 
 
 def test_a_name_that_is_removed_harms_nobody(dlock, calls):
     dlock.hotspot_add()
-    holder, waiter = dlock.lock(), dlock.lock()
-    holder.acquire()
-    waiting = Background(waiter.acquire, 20_000)
-    wait_for_line(dlock, 1)
+    holder, waiter = dlock.hold(), dlock.lock()
+    waiting = dlock.wait_in_line(waiter)
     assert dlock.hotspot_remove() == Status.OK
     assert dlock.lock().acquire() == Status.BUSY  # by the server now
     assert calls() == 2
@@ -172,8 +162,8 @@ def test_a_name_that_is_removed_harms_nobody(dlock, calls):
 def test_the_prefix_belongs_to_the_name(connect, server, calls):
     dlock = connect(server, prefix="p:")
     dlock.hotspot_add("n")
-    dlock.lock("n").acquire()
-    dlock.lock("n").acquire()
+    dlock.hold("n")
+    assert dlock.lock("n").acquire() == Status.BUSY
     assert calls() == 1
 
 
@@ -193,33 +183,23 @@ def test_many_threads_get_it_one_at_a_time(connect, server, options):
 # -- hand-on --------------------------------------------------------------------------------------
 
 
-def test_hand_on_saves_round_trips(hot, calls):
+def test_hand_on_saves_round_trips_and_each_thread_has_a_fence_of_its_own(hot, calls):
     dlock = hot(16)
     statuses, fences = take_turns(dlock, 8, 100)
     assert statuses == [Status.OK] * 800
     assert dlock.stats().hand_ons > 0
     assert calls() == 800 - dlock.stats().hand_ons
     assert calls("release") == calls()
-
-
-def test_each_thread_has_a_fence_of_its_own(hot, calls):
-    dlock = hot(16)
-    _, fences = take_turns(dlock, 8, 100)
-    assert dlock.stats().hand_ons > 0 and calls() < 800
     assert fences == sorted(set(fences)), "each is larger than the one before"
 
 
 def test_another_process_has_a_larger_fence_than_all_threads_before(hot, connect, server):
     dlock = hot(16)
-    first, second = dlock.lock(), dlock.lock()
-    first.acquire()
-    waiting = wait_in_line(dlock, second)
-    first.release()
-    assert waiting.result() == Status.OK
+    first, second = dlock.hold(), dlock.lock()
+    pass_on(dlock, first, second)
     fence = second.fence
     second.release()
-    other = connect(server).lock()
-    assert other.acquire() == Status.OK
+    other = connect(server).hold()
     assert other.fence > fence
 
 
@@ -233,11 +213,8 @@ def test_without_runs_of_fences_the_lock_is_granted_and_goes_out(hot, fake_serve
     fences = []
     dlock = connect(fake_server(reply), hotspot_hand_on=4)
     dlock.hotspot_add()
-    first, second = dlock.lock(), dlock.lock()
-    assert first.acquire() == Status.OK
-    waiting = wait_in_line(dlock, second)
-    assert first.release() == Status.OK
-    assert waiting.result() == Status.OK
+    first, second = dlock.hold(), dlock.lock()
+    pass_on(dlock, first, second)
     assert second.fence > first.fence and dlock.stats().hand_ons == 0
 
 
@@ -247,9 +224,8 @@ def test_a_guarded_command_in_doubt_cannot_run_for_the_next_thread(connect, fake
     server = fake_server(reply)
     dlock = connect(server, hotspot_hand_on=4, io_timeout_ms=100)
     dlock.hotspot_add()
-    first, second = dlock.lock(), dlock.lock()
-    assert first.acquire(20_000) == Status.OK  # so long it may take to answer
-    waiting = wait_in_line(dlock, second)
+    first, second = dlock.hold(wait_ms=20_000), dlock.lock()  # so long it may take to answer
+    waiting = dlock.wait_in_line(second)
     assert first.guarded("SET", "x", 1)[0] == Status.IN_DOUBT
     first.release()
     assert waiting.result() == Status.OK
@@ -261,10 +237,8 @@ def test_a_handed_on_lock_keeps_its_token(hot, seen):
     first, second, third, fourth = (dlock.lock() for _ in range(4))
     first.acquire()
     token, fence = first.token, first.fence
-    waiting = []
-    for number, lock in enumerate((second, third, fourth)):
-        waiting.append(Background(lock.acquire, 20_000))
-        wait_for_line(dlock, number + 1)
+    waiting = [dlock.wait_in_line(lock, length=number)
+               for number, lock in enumerate((second, third, fourth), 1)]
     first.release()
     assert waiting[0].result() == Status.OK
     assert (second.token, second.fence) == (token, fence + 1)
@@ -281,12 +255,9 @@ def test_a_handed_on_lock_keeps_its_token(hot, seen):
 
 def test_a_lock_with_an_owner_is_handed_on_to_a_handle_without(hot, seen):
     dlock = hot(2)
-    first, second = dlock.lock(owner="x" * 64), dlock.lock()
-    assert first.acquire() == Status.OK
+    first, second = dlock.hold(owner="x" * 64), dlock.lock()
     token = first.token
-    waiting = wait_in_line(dlock, second)
-    assert first.release() == Status.OK
-    assert waiting.result() == Status.OK
+    pass_on(dlock, first, second)
     assert second.token == token
     assert second.release() == Status.OK
     assert seen() is None
@@ -294,22 +265,16 @@ def test_a_lock_with_an_owner_is_handed_on_to_a_handle_without(hot, seen):
 
 def test_what_is_left_of_the_lease_is_told_to_the_next(hot):
     dlock = hot(16)
-    first, second = dlock.lock(lease_ms=60_000), dlock.lock(lease_ms=1000)
-    first.acquire()
-    waiting = wait_in_line(dlock, second)
-    first.release()
-    assert waiting.result() == Status.OK
+    first, second = dlock.hold(lease_ms=60_000), dlock.lock(lease_ms=1000)
+    pass_on(dlock, first, second)
     assert 50_000 < second.remaining_ms < 60_000
 
 
 def test_a_lease_that_does_not_suffice_is_renewed_first(hot, client, calls):
     dlock = hot(16)
-    first, second = dlock.lock(lease_ms=20_000), dlock.lock(lease_ms=60_000)
-    first.acquire()
+    first, second = dlock.hold(lease_ms=20_000), dlock.lock(lease_ms=60_000)
     token, fence = first.token, first.fence
-    waiting = wait_in_line(dlock, second)
-    first.release()
-    assert waiting.result() == Status.OK
+    pass_on(dlock, first, second)
     assert second.token == token and second.fence > fence  # it was renewed, not given up
     assert Commands(client).ttl() > 50_000
     assert second.remaining_ms > 50_000
@@ -319,10 +284,9 @@ def test_a_lease_that_does_not_suffice_is_renewed_first(hot, client, calls):
 def test_a_lock_that_was_lost_outside_is_not_handed_on_for_long(hot, client):
     """Nobody tells the process; but who finds it too short asks, and gets a new one."""
     dlock = hot(16)
-    first, second = dlock.lock(lease_ms=20_000), dlock.lock(lease_ms=60_000)
-    first.acquire()
+    first, second = dlock.hold(lease_ms=20_000), dlock.lock(lease_ms=60_000)
     fence = first.fence
-    waiting = wait_in_line(dlock, second)
+    waiting = dlock.wait_in_line(second)
     client.delete("lock")
     first.release()
     assert waiting.result() == Status.OK
@@ -331,9 +295,8 @@ def test_a_lock_that_was_lost_outside_is_not_handed_on_for_long(hot, client):
 
 def test_a_lease_that_is_over_is_not_handed_on(hot):
     dlock = hot(16)
-    first, second = dlock.lock(lease_ms=500), dlock.lock(lease_ms=50)
-    assert first.acquire(20_000) == Status.OK
-    waiting = wait_in_line(dlock, second)
+    first, second = dlock.hold(lease_ms=500, wait_ms=20_000), dlock.lock(lease_ms=50)
+    waiting = dlock.wait_in_line(second)
     wait_until(lambda: first.state == State.LOST, "the end of the lease")
     first.release()
     assert waiting.result() == Status.OK
@@ -342,21 +305,17 @@ def test_a_lease_that_is_over_is_not_handed_on(hot):
 
 def test_an_extended_lease_is_handed_on_as_it_is(hot):
     dlock = hot(16)
-    first, second = dlock.lock(), dlock.lock()
-    first.acquire()
+    first, second = dlock.hold(), dlock.lock()
     assert first.extend(60_000) == Status.OK
-    waiting = wait_in_line(dlock, second)
-    first.release()
-    assert waiting.result() == Status.OK
+    pass_on(dlock, first, second)
     assert second.remaining_ms > 50_000
 
 
 def test_an_extension_in_doubt_keeps_nothing_from_being_handed_on(hot, server):
     """An extension never shortens a lease, so the lock is held as long as before."""
     dlock = hot(16, io_timeout_ms=100)
-    first, second = dlock.lock(), dlock.lock()
-    assert first.acquire(20_000) == Status.OK  # so long it may take to answer
-    waiting = wait_in_line(dlock, second)
+    first, second = dlock.hold(wait_ms=20_000), dlock.lock()  # so long it may take to answer
+    waiting = dlock.wait_in_line(second)
     with stopped(server):
         assert first.extend(1000) == Status.IN_DOUBT
         assert first.remaining_ms > 5000
@@ -367,9 +326,8 @@ def test_an_extension_in_doubt_keeps_nothing_from_being_handed_on(hot, server):
 
 CONTENDER = """
 import sys, threading
-sys.path.insert(0, sys.argv[1])
 from support.libdlock import Client, Status
-client = Client(sys.argv[2], hotspot_hand_on=4, io_timeout_ms=10_000)
+client = Client(sys.argv[1], hotspot_hand_on=4, io_timeout_ms=10_000)
 client.hotspot_add()
 count, is_over = [0] * 4, threading.Event()
 
@@ -404,10 +362,7 @@ def ask(processes):
 
 def test_neither_of_two_processes_starves(server):
     """One that the machine lets wait for a moment has less in that moment."""
-    tests = str(pathlib.Path(__file__).resolve().parents[1])
-    processes = [subprocess.Popen(
-        [sys.executable, "-c", CONTENDER, tests, f"redis://127.0.0.1:{server.port}"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    processes = [start_python(CONTENDER, f"redis://127.0.0.1:{server.port}") for _ in range(2)]
     client = server.client()
     assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
     shares, before = [], ask(processes)
@@ -426,7 +381,7 @@ def test_a_renewal_that_fails_is_withdrawn(hot, server, client):
     dlock = hot(16, io_timeout_ms=100)
     first, second = dlock.lock(lease_ms=25_000), dlock.lock(lease_ms=60_000)
     assert first.acquire(20_000) == Status.OK  # so long it may take to answer
-    waiting = wait_in_line(dlock, second, 1500)
+    waiting = dlock.wait_in_line(second, 1500)
     with stopped(server):
         first.release()
         assert waiting.result() == Status.IN_DOUBT
@@ -463,8 +418,7 @@ def test_hot_names_and_their_queues_can_be_listed(connect, server):
     assert dlock.hotspot_list() == {}
     for name in "cold", "hot":
         dlock.hotspot_add(name)
-    holder = dlock.lock("hot")
-    assert holder.acquire() == Status.OK
+    holder = dlock.hold("hot")
     waiting = [Background(dlock.lock("hot").acquire, 60_000) for _ in range(3)]
     wait_until(lambda: dlock.hotspot_list()["hot"] == (3, True, False), "three threads in line")
     assert dlock.hotspot_list()["cold"] == (0, False, False)
@@ -481,6 +435,6 @@ def test_hot_names_and_their_queues_can_be_listed(connect, server):
 
 def test_names_that_contention_has_found_are_listed_as_such(connect, server):
     dlock, other = connect(server, hotspot_auto=5), connect(server)
-    assert other.lock("busy").acquire() == Status.OK
+    other.hold("busy")
     assert dlock.lock("busy").acquire() == Status.BUSY
     assert dlock.hotspot_list() == {"busy": (0, False, True)}

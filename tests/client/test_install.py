@@ -6,11 +6,11 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
 from support.installed import STRICT, make, output, pkg_config
+from support.program import run_python
 from support.server import ROOT
 
 EXAMPLES = ROOT / "client/examples"
@@ -206,10 +206,8 @@ def test_a_library_without_tls_does_not_need_openssl(prefix_without_tls):
 
 
 def test_a_library_without_tls_says_so_and_does_all_else(prefix_without_tls, server):
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "tests"),
-           "DLOCK_LIBRARY": str(prefix_without_tls / "lib/libdlock.so")}
-    url = f"redis://127.0.0.1:{server.port}"
-    assert output(sys.executable, "-c", """
+    env = {"DLOCK_LIBRARY": str(prefix_without_tls / "lib/libdlock.so")}
+    assert run_python("""
 import sys
 from support.libdlock import Client
 print(Client(sys.argv[1]).lock().acquire().name)
@@ -217,7 +215,7 @@ try:
     Client("rediss://127.0.0.1")
 except ValueError as error:
     print(error.args[0].name, error.args[1])
-""", url, env=env) == \
+""", f"redis://127.0.0.1:{server.port}", env=env) == \
         "OK\nINVALID this library was built without TLS (make TLS=yes needs libssl-dev)\n"
 
 

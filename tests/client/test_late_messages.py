@@ -83,8 +83,7 @@ def test_a_late_extension_of_a_grant_does_not_shorten_a_later_one(
 
 def test_a_late_extension_by_hand_does_not_shorten_a_later_one(
         impatient, proxy, server, calls, rival):
-    lock = impatient().lock(lease_ms=5000)
-    assert lock.acquire(WAIT_MS) == Status.OK
+    lock = impatient().hold(lease_ms=5000, wait_ms=WAIT_MS)
     proxy.delay(b"DLOCK.EXTEND")
     assert lock.extend(6000) == Status.IN_DOUBT
     proxy.delay_no_more()
@@ -95,8 +94,7 @@ def test_a_late_extension_by_hand_does_not_shorten_a_later_one(
 
 def test_a_late_release_does_not_free_what_the_same_handle_took_again(
         impatient, proxy, server, calls, rival):
-    lock = impatient().lock(lease_ms=LONG_MS, owner="worker-7")
-    assert lock.acquire(WAIT_MS) == Status.OK
+    lock = impatient().hold(lease_ms=LONG_MS, owner="worker-7", wait_ms=WAIT_MS)
     proxy.delay(b"DLOCK.RELEASE")
     assert lock.release() == Status.IN_DOUBT
     proxy.delay_no_more()
@@ -114,8 +112,7 @@ def test_a_late_extension_does_not_shorten_what_was_handed_on(
     assert holder.acquire() == Status.OK
     waiting = Background(first.acquire, WAIT_MS)
     wait_until(lambda: Commands(server.observer).info()["waiters"] == 1, "the first")
-    in_line = Background(second.acquire, WAIT_MS)
-    wait_until(lambda: client.stats().waiting == 1, "the second")
+    in_line = client.wait_in_line(second)
     assert delay_the_extension_of_the_grant(proxy, server, waiting, holder) == Status.OK
     token = first.token
     assert first.release() == Status.OK
@@ -134,8 +131,7 @@ def test_a_late_renewal_does_not_shorten_what_was_handed_on(
     first = client.lock(lease_ms=5000, renew_every_ms=200)
     second = client.lock(lease_ms=LONG_MS)
     assert first.acquire(WAIT_MS) == Status.OK
-    in_line = Background(second.acquire, WAIT_MS)
-    wait_until(lambda: client.stats().waiting == 1, "the second")
+    in_line = client.wait_in_line(second)
     proxy.delay(b"DLOCK.EXTEND")
     wait_until(lambda: proxy.delayed_count >= 1, "a renewal under way")
     proxy.delay_no_more()

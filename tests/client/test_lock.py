@@ -8,14 +8,9 @@ import time
 import pytest
 
 from support.commands import Lock as Commands
-from support.libdlock import SERVER_WAIT, SPIN, Background, State, Status
+from support.libdlock import SPIN, Background, State, Status
 from support.server import wait_until
-
-
-@pytest.fixture
-def seen(client):
-    """seen(name): what the server says about this lock."""
-    return lambda name="lock": Commands(client, name).info()
+from support.waiting import wait_for_waiters
 
 
 class Everywhere:
@@ -27,6 +22,9 @@ class Everywhere:
 
     def lock(self, *arguments, **options):
         return self.dlock.lock(*arguments, **options)
+
+    def hold(self, *arguments, **options):
+        return self.dlock.hold(*arguments, **options)
 
     def info(self, name="lock"):
         """What all of them say about a lock: of different fences the first."""
@@ -53,31 +51,9 @@ def everywhere(request, lend, connect):
                       servers)
 
 
-def wait_for_the_second(dlock, seen, mode=SERVER_WAIT):
-    """One holds the lock, and another is waiting for it by now."""
-    if mode == SPIN:
-        wait_until(lambda: dlock.stats().commands >= 3, "a second attempt")
-    else:
-        wait_until(lambda: seen()["waiters"] == 1, "a waiter")
-
-
-@pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
-def test_who_waits_gets_it_when_it_is_given_back(connect, server, seen, mode):
-    dlock = connect(server, wait_mode=mode)
-    holder, waiter = dlock.lock(), dlock.lock()
-    holder.acquire()
-    waiting = Background(waiter.acquire, 20_000)
-    wait_for_the_second(dlock, seen, mode)
-    assert waiting.is_running()
-    first_fence = holder.fence
-    assert holder.release() == Status.OK
-    assert waiting.result() == Status.OK
-    assert waiter.fence > first_fence
-
-
 def test_spinning_asks_again_and_again(connect, server):
     dlock = connect(server, wait_mode=SPIN, spin_min_ms=5, spin_random_ms=5)
-    dlock.lock().acquire()
+    dlock.hold()
     waiter = dlock.lock()
     begin, before = time.monotonic(), dlock.stats().commands
     waiting = Background(waiter.acquire, 60_000)
@@ -90,7 +66,7 @@ def test_spinning_asks_again_and_again(connect, server):
 
 def test_growing_pauses_ask_less_often(connect, server):
     dlock = connect(server, wait_mode=SPIN, spin_min_ms=1, spin_random_ms=1, spin_max_ms=100)
-    dlock.lock().acquire()
+    dlock.hold()
     waiter = dlock.lock()
     waiter.acquire(300)
     assert waiter.timings.attempts < 20
@@ -121,9 +97,8 @@ def test_an_owner_is_a_label_inside_a_fresh_token(everywhere):
 
 
 def test_the_same_owner_is_not_the_same_holder(everywhere):
-    first, second = everywhere.lock(owner="me"), everywhere.lock(owner="me")
-    assert first.acquire() == Status.OK
-    assert second.acquire() == Status.BUSY
+    everywhere.hold(owner="me")
+    assert everywhere.lock(owner="me").acquire() == Status.BUSY
 
 
 @pytest.mark.parametrize("owner", ["a b", "a:b", "é", "tab\t"])
@@ -133,15 +108,14 @@ def test_an_owner_that_would_spoil_the_token_is_refused(dlock, owner):
 
 
 def test_the_lease_is_the_locks_own(everywhere):
-    everywhere.lock("short", lease_ms=5000).acquire()
+    everywhere.hold("short", lease_ms=5000)
     assert 1000 < everywhere.ttl("short") <= 5000
-    everywhere.lock("default").acquire()
+    everywhere.hold("default")
     assert 6000 < everywhere.ttl("default") <= 10_000
 
 
 def test_taking_it_again_after_its_end_says_so(everywhere):
-    lock = everywhere.lock(lease_ms=200)
-    assert lock.acquire(20_000) == Status.OK
+    lock = everywhere.hold(lease_ms=200, wait_ms=20_000)
     wait_until(lambda: lock.state == State.LOST, "the end of the lease")
     assert lock.acquire() == Status.LOST
     everywhere.advance(1)  # the server's lease ends a little later
@@ -150,8 +124,7 @@ def test_taking_it_again_after_its_end_says_so(everywhere):
 
 
 def test_a_release_does_not_touch_the_next_holders_lock(everywhere):
-    lock = everywhere.lock("next")
-    lock.acquire()
+    lock = everywhere.hold("next")
     everywhere.delete("next")
     for client in everywhere.clients:
         Commands(client, "next").acquire("somebody else")
@@ -160,56 +133,30 @@ def test_a_release_does_not_touch_the_next_holders_lock(everywhere):
 
 
 def test_validity_is_less_than_the_lease_by_the_allowance(everywhere):
-    lock = everywhere.lock(lease_ms=10_000)
-    lock.acquire()
+    lock = everywhere.hold(lease_ms=10_000)
     assert 5000 < lock.remaining_ms <= 10_000 - 100 - 2
 
 
 def test_freeing_a_held_lock_releases_it(everywhere):
-    lock = everywhere.lock("freed")
-    lock.acquire()
+    lock = everywhere.hold("freed")
     lock.acquire()
     everywhere.dlock.locks.remove(lock)
     lock.free()
     assert everywhere.info("freed") is None
 
 
-def test_a_wait_longer_than_the_lease_leaves_a_whole_lease(dlock, seen):
-    holder, waiter = dlock.lock(lease_ms=60_000), dlock.lock(lease_ms=3000)
-    holder.acquire()
+def test_a_wait_longer_than_the_lease_leaves_a_whole_lease(dlock, client):
+    holder, waiter = dlock.hold(lease_ms=60_000), dlock.lock(lease_ms=3000)
     waiting = Background(waiter.acquire, 20_000)
-    wait_for_the_second(dlock, seen)
+    wait_for_waiters(client, 1)
     time.sleep(3.1)  # longer than the waiter's own lease
     assert holder.release() == Status.OK
     assert waiting.result() == Status.OK
     assert waiter.state == State.HELD and 0 < waiter.remaining_ms < 3000
 
 
-@pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
-def test_a_canceled_waiter_leaves_no_claim_behind(connect, server, seen, mode):
-    dlock = connect(server, wait_mode=mode)
-    holder, waiter = dlock.lock(), dlock.lock()
-    holder.acquire()
-    waiting = Background(waiter.acquire, -1)
-    wait_for_the_second(dlock, seen, mode)
-    waiter.cancel()
-    assert waiting.result() == Status.CANCELED
-    wait_until(lambda: seen("lock")["waiters"] == 0, "the waiter to leave")
-    holder.release()
-    assert seen("lock") is None
-
-
-def test_a_cancel_ahead_of_the_acquire_counts_until_it_is_lifted(everywhere):
-    lock = everywhere.lock()
-    lock.cancel()
-    assert (lock.acquire(-1), lock.acquire()) == (Status.CANCELED, Status.CANCELED)
-    lock.uncancel()
-    assert lock.acquire() == Status.OK
-
-
 def test_counters(everywhere):
-    lock, other = everywhere.lock(), everywhere.lock()
-    lock.acquire()
+    lock, other = everywhere.hold(), everywhere.lock()
     other.acquire()
     other.acquire(20)
     lock.release()
@@ -218,8 +165,7 @@ def test_counters(everywhere):
 
 
 def test_commands_are_counted(dlock):
-    lock, other = dlock.lock(), dlock.lock()
-    lock.acquire()
+    lock, other = dlock.hold(), dlock.lock()
     other.acquire()
     lock.release()
     assert dlock.stats().commands == 3
@@ -243,8 +189,7 @@ def test_a_lease_that_the_server_does_not_allow_is_a_callers_mistake(everywhere)
 
 def test_a_loss_is_counted_once(connect, server, client):
     dlock = connect(server)
-    lock = dlock.lock()
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold()
     client.delete("lock")
     assert lock.extend() == Status.LOST
     assert lock.release() == Status.LOST

@@ -13,11 +13,6 @@ from support.waiting import assert_nobody_waits, wait_for_waiters
 WAIT_MS = 50_000
 
 
-@pytest.fixture
-def client(server):
-    return server.client()
-
-
 def holders(client, *names):
     """The token that holds each of the names, or None."""
     tokens = [tokens_at(client, name) for name in names]
@@ -33,8 +28,7 @@ def is_free(client, *names):
 
 def test_all_names_are_held_with_one_token_and_one_fence(connect, server, client):
     dlock = connect(server)
-    lock = dlock.lock(["a", "b", "c"])
-    assert lock.acquire() == Status.OK, lock.error
+    lock = dlock.hold(["a", "b", "c"])
     assert holders(client, "a", "b", "c") == [lock.token] * 3
     assert {dlock.inspect(name)[0][2] for name in "abc"} == {lock.fence}
     assert lock.release() == Status.OK
@@ -43,8 +37,7 @@ def test_all_names_are_held_with_one_token_and_one_fence(connect, server, client
 
 def test_none_is_taken_while_one_of_them_is_held(connect, server, client):
     dlock = connect(server)
-    other, lock = dlock.lock("b"), dlock.lock(["a", "b", "c"])
-    assert other.acquire() == Status.OK
+    other, lock = dlock.hold("b"), dlock.lock(["a", "b", "c"])
     assert lock.acquire() == Status.BUSY
     assert holders(client, "a", "b", "c") == [None, other.token, None]
     assert other.release() == Status.OK
@@ -52,16 +45,14 @@ def test_none_is_taken_while_one_of_them_is_held(connect, server, client):
 
 
 def test_a_handle_with_one_name_is_as_usual(connect, server, client):
-    lock = connect(server, prefix="p:").lock(["only"])
-    assert lock.acquire() == Status.OK
+    lock = connect(server, prefix="p:").hold(["only"])
     assert holders(client, "p:only") == [lock.token]
     assert lock.release() == Status.OK
 
 
 def test_64_long_names(connect, server, client):
     names = [f"{i}-{'x' * 1000}" for i in range(64)]
-    lock = connect(server, prefix="p:").lock(names, lease_ms=60_000)
-    assert lock.acquire() == Status.OK, lock.error
+    lock = connect(server, prefix="p:").hold(names, lease_ms=60_000)
     assert set(holders(client, *[f"p:{name}" for name in names])) == {lock.token}
     assert lock.extend() == Status.OK
     assert lock.release() == Status.OK
@@ -100,8 +91,7 @@ def test_plain_redis_refuses_several_names(connect, server):
 
 def test_it_waits_for_all_and_nobody_overtakes_it(connect, server, client):
     dlock = connect(server)
-    first, several, single = dlock.lock("a"), dlock.lock(["b", "a"]), dlock.lock("b")
-    assert first.acquire() == Status.OK
+    first, several, single = dlock.hold("a"), dlock.lock(["b", "a"]), dlock.lock("b")
     waits = Background(several.acquire, WAIT_MS)
     wait_for_waiters(client, 2)  # a place in each queue
     assert single.acquire() == Status.BUSY  # b is free, and kept for the one that waits
@@ -116,8 +106,7 @@ def test_it_waits_for_all_and_nobody_overtakes_it(connect, server, client):
 
 def test_a_wait_that_times_out_leaves_nothing_behind(connect, server, client):
     dlock = connect(server)
-    other, lock = dlock.lock("b"), dlock.lock(["a", "b"])
-    assert other.acquire() == Status.OK
+    other, lock = dlock.hold("b"), dlock.lock(["a", "b"])
     assert lock.acquire(50) == Status.TIMEOUT
     assert holders(client, "a", "b") == [None, other.token]
     assert_nobody_waits(client)
@@ -125,8 +114,7 @@ def test_a_wait_that_times_out_leaves_nothing_behind(connect, server, client):
 
 def test_a_canceled_wait_leaves_nothing_behind(connect, server, client):
     dlock = connect(server)
-    other, lock = dlock.lock("b"), dlock.lock(["a", "b"])
-    assert other.acquire() == Status.OK
+    other, lock = dlock.hold("b"), dlock.lock(["a", "b"])
     waits = Background(lock.acquire, WAIT_MS)
     wait_for_waiters(client, 2)
     lock.cancel()
@@ -166,8 +154,7 @@ def test_opposite_orders_never_block_each_other(connect, server, client):
 
 def test_an_extension_extends_every_name(connect, server, client):
     dlock = connect(server)
-    lock = dlock.lock(["a", "b"], lease_ms=60_000)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(["a", "b"], lease_ms=60_000)
     fence = lock.fence
     assert lock.extend(600_000) == Status.OK
     for name in "ab":
@@ -177,8 +164,7 @@ def test_an_extension_extends_every_name(connect, server, client):
 
 
 def test_an_extension_finds_a_lost_name_and_does_not_take_it_anew(connect, server, client):
-    lock = connect(server).lock(["a", "b"], lease_ms=60_000)
-    assert lock.acquire() == Status.OK
+    lock = connect(server).hold(["a", "b"], lease_ms=60_000)
     client.delete("b")
     assert lock.extend() == Status.LOST
     assert lock.state == State.LOST
@@ -192,8 +178,7 @@ def test_an_extension_finds_a_lost_name_and_does_not_take_it_anew(connect, serve
     {"renew": 1}, {"renew": 1, "session": 1}, {"renew": 1, "lease_ms": 60_000}, {}])
 def test_a_name_that_is_deleted_loses_the_lock_at_once(connect, server, client, told, lost,
                                                        options):
-    lock = connect(server, on_event=told).lock(["a", "b"], **options)
-    assert lock.acquire() == Status.OK, lock.error
+    lock = connect(server, on_event=told).hold(["a", "b"], **options)
     client.delete(lost)
     wait_until(lambda: told.find(Event.LOST, "a b"), "the loss")
     assert lock.state == State.LOST and lock.extend() == Status.LOST
@@ -204,8 +189,7 @@ def test_a_name_that_is_deleted_loses_the_lock_at_once(connect, server, client, 
 
 
 def test_a_flush_loses_the_lock(connect, server, client, told):
-    lock = connect(server, on_event=told).lock(["a", "b"], renew=1)
-    assert lock.acquire() == Status.OK
+    lock = connect(server, on_event=told).hold(["a", "b"], renew=1)
     client.flushall()
     wait_until(lambda: told.find(Event.LOST, "a b"), "the loss")
     assert lock.release() == Status.LOST
@@ -213,8 +197,7 @@ def test_a_flush_loses_the_lock(connect, server, client, told):
 
 def test_a_lost_lock_that_is_acquired_again_leaves_no_part(connect, server, client):
     dlock = connect(server)
-    lock, other = dlock.lock(["a", "b"], renew=1), dlock.lock("b")
-    assert lock.acquire() == Status.OK
+    lock, other = dlock.hold(["a", "b"], renew=1), dlock.lock("b")
     client.delete("b")
     assert other.acquire(WAIT_MS) == Status.OK
     wait_until(lambda: lock.state == State.LOST, "the loss")
@@ -237,8 +220,7 @@ def test_a_kept_lock_outlives_its_lease(connect, server, client):
 
 
 def test_a_key_of_another_type_does_not_keep_the_rest_locked(connect, server, client):
-    lock = connect(server).lock(["a", "b"], lease_ms=600_000)
-    assert lock.acquire() == Status.OK
+    lock = connect(server).hold(["a", "b"], lease_ms=600_000)
     client.delete("b")
     client.lpush("b", 1)
     assert lock.release() == Status.LOST
@@ -247,8 +229,7 @@ def test_a_key_of_another_type_does_not_keep_the_rest_locked(connect, server, cl
 
 
 def test_a_guarded_command_runs_while_the_first_name_is_held(connect, server, client):
-    lock = connect(server).lock(["a", "b"])
-    assert lock.acquire() == Status.OK
+    lock = connect(server).hold(["a", "b"])
     assert lock.guarded("SET", "x", "1") == (Status.OK, b"OK")
     client.delete("a")
     assert lock.guarded("SET", "x", "2")[0] == Status.LOST
@@ -268,8 +249,7 @@ def test_it_is_reentrant(connect, server, client):
 
 def test_a_freed_handle_releases_all_names(connect, server, client):
     dlock = connect(server)
-    lock = dlock.lock(["a", "b"])
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(["a", "b"])
     dlock.locks.remove(lock)
     lock.free()
     assert is_free(client, "a", "b")
@@ -279,8 +259,7 @@ def test_hot_names_do_not_hold_it_up(connect, server, client):
     dlock = connect(server)
     for name in ("a", "b", "a b"):
         assert dlock.hotspot_add(name) == Status.OK
-    one, several = dlock.lock("a"), dlock.lock(["a", "b"])
-    assert one.acquire() == Status.OK
+    one, several = dlock.hold("a"), dlock.lock(["a", "b"])
     waits = Background(several.acquire, WAIT_MS)
     wait_for_waiters(client, 2)
     assert one.release() == Status.OK
@@ -333,8 +312,7 @@ def test_a_majority_that_has_lost_a_name_has_lost_the_lock(connect, servers):
 def test_replicas_acknowledge_all_names_or_none_is_kept(connect, server, client, start_replica):
     replica = start_replica(server)
     dlock = connect(server, io_timeout_ms=10_000)
-    lock = dlock.lock(["a", "b"], min_replicas=1, lease_ms=600_000, replica_timeout_ms=10_000)
-    assert lock.acquire() == Status.OK, lock.error
+    lock = dlock.hold(["a", "b"], min_replicas=1, lease_ms=600_000, replica_timeout_ms=10_000)
     assert holders(replica.client(), "a", "b") == [lock.token] * 2
     assert lock.extend() == lock.release() == Status.OK
     hasty = dlock.lock(["a", "b"], min_replicas=2, lease_ms=600_000, replica_timeout_ms=50)
@@ -343,7 +321,6 @@ def test_replicas_acknowledge_all_names_or_none_is_kept(connect, server, client,
 
 
 def test_a_cluster_takes_names_of_one_slot(connect, cluster):
-    lock = connect(cluster.url).lock(["{bank}a", "{bank}b"], renew=1)
-    assert lock.acquire() == Status.OK, lock.error
+    lock = connect(cluster.url).hold(["{bank}a", "{bank}b"], renew=1)
     assert lock.extend() == Status.OK
     assert lock.release() == Status.OK

@@ -46,8 +46,7 @@ def wait_until_free(holders):
 
 def test_all_parts_have_one_token_and_the_fence_is_that_of_the_first_name(dlock, names, holders):
     for order in itertools.permutations(names):
-        lock = dlock.lock(list(order), lease_ms=LEASE_MS)
-        assert lock.acquire() == Status.OK, lock.error
+        lock = dlock.hold(list(order), lease_ms=LEASE_MS)
         assert holders() == [lock.token] * 3
         assert dlock.inspect(order[0])[0][2] == lock.fence
         assert lock.release() == Status.OK
@@ -69,8 +68,7 @@ def test_names_of_a_slot_are_taken_in_one_step(dlock, names, holders, cluster):
 
 @pytest.mark.parametrize("taken", range(3))
 def test_none_is_kept_while_one_of_them_is_held(dlock, names, holders, taken):
-    other, lock = dlock.lock(names[taken], lease_ms=LEASE_MS), dlock.lock(names)
-    assert other.acquire() == Status.OK
+    other, lock = dlock.hold(names[taken], lease_ms=LEASE_MS), dlock.lock(names)
     assert lock.acquire() == Status.BUSY
     wait_until(lambda: holders().count(None) == 2, "the parts to be given back")
     assert holders()[taken] == other.token
@@ -109,8 +107,7 @@ def test_whoever_waits_holds_the_lower_slots_only(dlock, cluster, names, holders
 
 
 def test_a_canceled_wait_leaves_nothing_behind(dlock, cluster, names, holders, wait_until_free):
-    other, lock = dlock.lock(names[2], lease_ms=LEASE_MS), dlock.lock(names, lease_ms=LEASE_MS)
-    assert other.acquire() == Status.OK
+    other, lock = dlock.hold(names[2], lease_ms=LEASE_MS), dlock.lock(names, lease_ms=LEASE_MS)
     waits = Background(lock.acquire, WAIT_MS)
     wait_for_waiter(cluster.nodes[2], names[2])
     lock.cancel()
@@ -121,8 +118,7 @@ def test_a_canceled_wait_leaves_nothing_behind(dlock, cluster, names, holders, w
 
 
 def test_parts_are_extended_while_the_next_one_is_awaited(dlock, cluster, names, holders):
-    other, lock = dlock.lock(names[1], lease_ms=LEASE_MS), dlock.lock(names, lease_ms=SHORT_MS)
-    assert other.acquire() == Status.OK
+    other, lock = dlock.hold(names[1], lease_ms=LEASE_MS), dlock.lock(names, lease_ms=SHORT_MS)
     waits = Background(lock.acquire, WAIT_MS)
     wait_for_waiter(cluster.nodes[1], names[1])
     token, fence = holders()[0], dlock.inspect(names[0])[0][2]
@@ -180,8 +176,7 @@ def test_opposite_orders_never_block_each_other(connect, cluster, names, wait_un
 
 
 def test_an_extension_extends_every_part(dlock, cluster, names):
-    lock = dlock.lock(names, lease_ms=60_000)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(names, lease_ms=60_000)
     assert lock.extend(LEASE_MS) == Status.OK
     assert lock.remaining_ms > LEASE_MS - 50_000
     for name in names:
@@ -215,16 +210,14 @@ def test_a_part_that_is_deleted_is_told_at_once(connect, cluster, names, told, w
 @pytest.mark.parametrize("options", [{"renew": 1, "lease_ms": 3000},
                                      {"renew_every_ms": 50, "lease_ms": LEASE_MS}])
 def test_all_parts_are_kept(dlock, names, holders, options):
-    lock = dlock.lock(names, **options)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(names, **options)
     dlock.wait_for_renewals(8)
     assert holders() == [lock.token] * 3 and lock.state == State.HELD
     assert lock.release() == Status.OK
 
 
 def test_a_guarded_command_goes_to_the_slot_of_the_first_name(dlock, cluster, names):
-    lock = dlock.lock(names[::-1], lease_ms=LEASE_MS)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(names[::-1], lease_ms=LEASE_MS)
     assert lock.guarded("SET", "{%s}x" % names[2], "1") == (Status.OK, b"OK")
     assert lock.guarded("SET", "{%s}x" % names[0], "1")[0] == Status.REFUSED
     cluster.nodes[2].observer.delete(names[2])

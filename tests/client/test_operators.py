@@ -48,8 +48,7 @@ def test_a_token_is_about_the_name_with_the_prefix(connect, server, client):
 
 
 def test_the_lock_of_a_handle_can_be_extended_and_released_by_its_token(connect, server, dlock):
-    lock = dlock.lock(lease_ms=5000)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(lease_ms=5000)
     operator = connect(server)
     assert operator.extend_token(lock.token, LEASE_MS)[0] == Status.OK
     assert lock.extend() == Status.OK
@@ -199,12 +198,11 @@ def test_the_connections_of_a_client_with_an_owner_have_a_name(connect, server, 
     url = f"redis://127.0.0.1:{server.port}"
     dlock = (connect(url + way) if way[0] == "?" else
              connect(url, lock_defaults={"owner": "billing"}))
-    lock = dlock.lock()
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold()
     assert names(client) == [f"{socket.gethostname()}:{os.getpid()}:billing"]
     assert lock.token.decode().startswith(names(client)[0] + ":")
 
 
 def test_without_an_owner_they_have_none(dlock, client):
-    dlock.lock(owner="billing").acquire()
+    dlock.hold(owner="billing")
     assert names(client) == []

@@ -50,8 +50,7 @@ def test_waits_and_kept_locks_need_a_session(connect, permit, client):
     rules = rules_for("waits, `renew`, `session`")
     for options in {}, {"renew": True}, {"session": True}:
         client.execute_command("DLOCK.ACQUIRE", "lock:a", "other", "PX", 100)
-        lock = connect(permit(LOCKS + rules)).lock("lock:a", **options)
-        assert lock.acquire(20_000) == Status.OK, lock.error
+        lock = connect(permit(LOCKS + rules)).hold("lock:a", **options, wait_ms=20_000)
         assert lock.release() == Status.OK
         client.execute_command("DLOCK.ACQUIRE", "lock:a", "other", "PX", 60_000)
         lock = connect(permit(LOCKS)).lock("lock:a", **options)
@@ -79,8 +78,7 @@ def test_reading(connect, permit, client, what, function, text):
 def test_losses_that_are_told_at_once(server, connect, permit, client):
     told = Told()
     url = permit(LOCKS + rules_for("losses that are told at once"))
-    lock = connect(url, on_event=told).lock("lock:a", lease_ms=60_000, renew_every_ms=50_000)
-    assert lock.acquire() == Status.OK
+    lock = connect(url, on_event=told).hold("lock:a", lease_ms=60_000, renew_every_ms=50_000)
     wait_until(lambda: stats(client)["watches"] == 1, "the watched name")
     client.delete("lock:a")
     wait_until(lambda: told.find(Event.LOST, "lock:a"), "the loss", timeout=30)
@@ -95,12 +93,10 @@ def test_watched_names(connect, permit, client):
 
 def test_guarded_commands(connect, permit):
     rules = LOCKS + rules_for("`dlock_guarded`")
-    lock = connect(permit([*rules, "+set"])).lock("lock:a")
-    assert lock.acquire() == Status.OK
+    lock = connect(permit([*rules, "+set"])).hold("lock:a")
     assert lock.guarded("SET", "lock:data", "1")[0] == Status.OK
     assert lock.release() == Status.OK
-    lock = connect(permit(rules)).lock("lock:a")
-    assert lock.acquire() == Status.OK
+    lock = connect(permit(rules)).hold("lock:a")
     assert lock.guarded("SET", "lock:data", "1")[0] == Status.REFUSED
 
 

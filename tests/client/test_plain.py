@@ -129,16 +129,14 @@ def test_a_server_gets_the_text_of_a_script_once(plain, server, client):
 
 
 def test_a_lock_is_a_string_with_a_ttl(plain, server, client):
-    lock = plain(server).lock(lease_ms=60_000)
-    assert lock.acquire() == Status.OK
+    lock = plain(server).hold(lease_ms=60_000)
     assert client.get("lock") == lock.token
     assert 50_000 < client.pttl("lock") <= 60_000
     assert lock.fence == 0
 
 
 def test_an_extension_never_makes_the_lease_shorter(plain, server, client):
-    lock = plain(server).lock(lease_ms=60_000)
-    assert lock.acquire() == Status.OK
+    lock = plain(server).hold(lease_ms=60_000)
     assert lock.extend(1000) == Status.OK
     assert client.pttl("lock") > 50_000
     client.persist("lock")
@@ -147,8 +145,7 @@ def test_an_extension_never_makes_the_lease_shorter(plain, server, client):
 
 
 def test_a_late_release_does_no_harm(plain, server, client):
-    lock = plain(server).lock()
-    assert lock.acquire() == Status.OK
+    lock = plain(server).hold()
     client.set("lock", "somebody")
     assert lock.extend() == Status.LOST
     assert lock.release() == Status.LOST
@@ -235,8 +232,7 @@ def test_a_server_that_knows_no_script_at_all_is_no_endless_loop(plain, fake_ser
         return b"+OK\r\n"
 
     server = fake_server(answer)
-    lock = plain(server).lock()
-    assert lock.acquire() == Status.OK
+    lock = plain(server).hold()
     assert lock.extend() == Status.PROTOCOL
     assert [words[0] for words in server.requests].count(b"EVALSHA") == 1
     assert [words[0] for words in server.requests].count(b"EVAL") == 1
@@ -258,8 +254,7 @@ def test_what_only_the_module_has_is_refused_in_words(plain, server):
     assert "module" in refusal(dlock, mode=SHARED)
     with pytest.raises(ValueError, match="queue"):
         plain(server, wait_mode=SERVER_WAIT)
-    lock = dlock.lock()
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold()
     assert lock.guarded("PING") == (Status.INVALID, None)
     assert "module" in lock.error
     assert lock.state == State.HELD
@@ -273,8 +268,7 @@ def test_a_value_that_is_no_module_is_refused(server):
 def test_a_lock_can_be_looked_at_by_name(plain, server, client):
     dlock = plain(server)
     assert dlock.inspect() == []
-    lock = dlock.lock()
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold()
     (name, token, fence, _, holders), = dlock.inspect()
     assert (name, token, fence, holders) == (b"lock", lock.token, 0, 1)
 

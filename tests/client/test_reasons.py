@@ -6,13 +6,6 @@ from support.libdlock import Background, Client, Status, last_error
 from support.server import free_port
 
 
-def test_the_reason_names_the_option(dlock):
-    with pytest.raises(ValueError) as refusal:
-        dlock.lock(lease_ms=9)
-    words = "lease_ms: not 10 to 4294967295"
-    assert refusal.value.args == (Status.INVALID, words)
-
-
 def test_a_lock_needs_a_name(dlock):
     with pytest.raises(ValueError) as refusal:
         dlock.lock("")

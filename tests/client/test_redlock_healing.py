@@ -152,8 +152,7 @@ def test_a_lock_that_lost_its_majority_is_lost_and_not_healed(connect, servers):
     wait_until(lambda: told.find(Event.LOST), "the loss")
     assert told.find(Event.LOST)[2] == Status.LOST
     assert lock.state == State.LOST and lock.is_lost_by_fd()
-    pace = lock.client.lock("pace", lease_ms=LEASE_MS, renew_every_ms=100)
-    assert pace.acquire() == Status.OK
+    lock.client.hold("pace", lease_ms=LEASE_MS, renew_every_ms=100)
     lock.client.wait_for_renewals(5)  # of the other one: this one would have been renewed, too
     assert tokens(servers[:2]) == [None, None]
     assert connect(servers[:3]).lock().acquire() == Status.OK

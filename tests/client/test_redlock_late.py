@@ -57,8 +57,7 @@ def assert_it_is_held_by_one(servers, lock, rival):
 def test_late_renewals_do_not_shorten_a_later_extension(
         impatient, proxies, servers, rival):
     """A renewal that two of three servers get late fails; then the holder asks for more."""
-    lock = impatient.lock(lease_ms=10_000, renew_every_ms=1000)
-    assert lock.acquire(WAIT_MS) == Status.OK
+    lock = impatient.hold(lease_ms=10_000, renew_every_ms=1000, wait_ms=WAIT_MS)
     for proxy in proxies[:2]:
         proxy.delay(b"DLOCK.EXTEND")
     wait_until(lambda: all(proxy.delayed_count for proxy in proxies[:2]), "a renewal under way")
@@ -73,8 +72,7 @@ def test_late_renewals_do_not_shorten_a_later_extension(
 def test_renewals_that_each_missed_another_server_do_not_shorten_a_later_extension(
         impatient, proxies, servers, rival):
     """Each renewal has a majority; what two of them said arrives after the extension."""
-    lock = impatient.lock(lease_ms=10_000, renew_every_ms=1000)
-    assert lock.acquire(WAIT_MS) == Status.OK
+    lock = impatient.hold(lease_ms=10_000, renew_every_ms=1000, wait_ms=WAIT_MS)
     for proxy in proxies[:2]:
         renewed = impatient.stats().renewed
         proxy.delay(b"DLOCK.EXTEND")
@@ -113,8 +111,7 @@ def test_a_late_request_does_not_take_a_lock_that_was_given_back(impatient, prox
     """Two servers grant the lock at once. The third gets the request after the release, which has
     travelled a newer connection meanwhile."""
     proxies[2].delay(b"DLOCK.ACQUIRE")
-    lock, other = impatient.lock(lease_ms=LEASE_MS), impatient.lock("other")
-    assert lock.acquire(WAIT_MS) == Status.OK
+    lock, other = impatient.hold(lease_ms=LEASE_MS, wait_ms=WAIT_MS), impatient.lock("other")
     wait_until(lambda: proxies[2].delayed_count >= 1, "the request on its way")
     proxies[2].delay_no_more()
 

@@ -46,8 +46,7 @@ def slow(fake_server):
 
 def test_nobody_waits_for_the_slow(connect, servers):
     """With this I/O timeout, the test would not end."""
-    lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=LEASE_MS)
-    assert lock.acquire() == Status.OK
+    lock = connect(servers, io_timeout_ms=LONG_IO_MS).hold(lease_ms=LEASE_MS)
     assert lock.release() == Status.OK
     with stopped(servers[0]):
         for _ in range(20):
@@ -107,8 +106,7 @@ def test_a_server_that_stays_silent_is_skipped(connect, servers, fake_server):
         """Of 50 in a row, more than half are not asked of it."""
         before = len(mute.asked("DLOCK.ACQUIRE"))
         for _ in range(50):
-            lock = dlock.lock("lock")
-            assert lock.acquire(LONG_IO_MS) == Status.OK
+            lock = dlock.hold("lock", wait_ms=LONG_IO_MS)
             assert lock.release() in LATE
         return len(mute.asked("DLOCK.ACQUIRE")) - before < 25
 
@@ -156,7 +154,7 @@ def test_a_mute_server_costs_neither_time_nor_connections(connect, servers, fake
 def test_a_grant_without_a_reply_is_given_back_when_the_client_goes(connect, servers, fake_server):
     mute = fake_server(lambda words: SILENCE)
     dlock = connect([mute, *servers[:2]], io_timeout_ms=SHORT_IO_MS)
-    assert dlock.lock().acquire(LONG_IO_MS) == Status.OK
+    dlock.hold(wait_ms=LONG_IO_MS)
     dlock.free()  # after one I/O timeout, or the test would not end
     wait_until(lambda: mute.asked("DLOCK.RELEASE"), "a release behind the acquire")
 
@@ -165,8 +163,7 @@ def test_a_client_that_goes_waits_for_the_replies_in_flight(connect, servers, sl
     """A server whose reply finds a closed connection drops the commands that are still unread: the
     release of a lock, for instance."""
     dlock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS)
-    lock = dlock.lock()
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold()
     assert lock.release() == Status.OK
     lock.free()
     opening = threading.Timer(0.2, slow.answer.is_open.set)
@@ -179,8 +176,7 @@ def test_a_client_that_goes_waits_for_the_replies_in_flight(connect, servers, sl
 
 def test_a_late_answer_is_not_taken_for_another(connect, servers, slow):
     """The acquire's late answer must not be read as that of the extend that came after it."""
-    lock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS).lock()
-    assert lock.acquire() == Status.OK
+    lock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS).hold()
     servers[1].kill()
     opening = threading.Timer(0.2, slow.answer.is_open.set)
     opening.start()
@@ -193,11 +189,9 @@ def test_a_lock_that_is_handed_on_keeps_its_token_and_its_connection(connect, se
     """It is asked for again, with the same token, for a longer lease."""
     dlock = connect([slow, *servers[:2]], io_timeout_ms=LONG_IO_MS, hotspot_hand_on=1)
     dlock.hotspot_add("lock")
-    first, second = dlock.lock(lease_ms=30_000), dlock.lock(lease_ms=600_000)
-    assert first.acquire() == Status.OK
+    first, second = dlock.hold(lease_ms=30_000), dlock.lock(lease_ms=600_000)
     token = first.token
-    waiting = Background(second.acquire, 60_000)
-    wait_until(lambda: dlock.stats().waiting == 1, "the second one in line")
+    waiting = dlock.wait_in_line(second)
     assert first.release() == Status.OK
     assert waiting.result() == Status.OK, second.error
     assert second.token == token

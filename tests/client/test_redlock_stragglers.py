@@ -1,6 +1,5 @@
 """Servers whose replies come after those of the majority: they are part of it all the same."""
 
-import threading
 import time
 
 import pytest
@@ -27,15 +26,13 @@ def test_a_grant_whose_reply_is_late_counts_when_it_was_extended(connect, server
     to_a, to_c = start_proxy(a), start_proxy(c)
     to_c.mute(b"DLOCK.ACQUIRE")
     holder = connect([to_a, b, to_c], io_timeout_ms=200)
-    lock = holder.lock(lease_ms=LONG_IO_MS, renew_every_ms=200)
-    assert lock.acquire(LONG_IO_MS) == Status.OK
+    lock = holder.hold(lease_ms=LONG_IO_MS, renew_every_ms=200, wait_ms=LONG_IO_MS)
     wait_until(lambda: served(c, "extend") > 0, "a renewal at C")
     to_a.hold_back()
     a.clock.advance(2 * LONG_IO_MS / 1000)
     wait_until(lambda: tokens([a]) == [None], "the end of the lease at A")
     lock.client.wait_for_renewals(2)  # by B and C
-    other = holder.lock("other")
-    other.acquire()
+    holder.lock("other").acquire()
     thief = connect([a, b, c]).lock()
     status = thief.acquire(1000)
     assert not (status == Status.OK and lock.state == State.HELD), \
@@ -81,8 +78,7 @@ def test_a_slow_server_is_not_skipped_under_load(connect, servers, fake_server):
     dlock = connect([slow, *servers[:2]])
     end = time.monotonic() + 1
     while time.monotonic() < end:
-        lock = dlock.lock("fast")
-        assert lock.acquire(LONG_IO_MS) == Status.OK
+        lock = dlock.hold("fast", wait_ms=LONG_IO_MS)
         assert lock.release() == Status.OK
     wait_until(lambda: share_asked(dlock, slow) > 0.8, "it to be asked each time")
 
@@ -115,13 +111,10 @@ def test_a_lock_that_was_handed_on_is_given_back_everywhere(connect, servers, st
     to_c.hold_back()
     dlock = connect([a, b, to_c], io_timeout_ms=LONG_IO_MS, hotspot_hand_on=3)
     dlock.hotspot_add("lock")
-    first, second = dlock.lock(lease_ms=10_000), dlock.lock(lease_ms=60_000)
-    assert first.acquire() == Status.OK
-    waiter = threading.Thread(target=second.acquire, args=(20_000,))
-    waiter.start()
-    wait_until(lambda: dlock.stats().waiting == 1, "the second in line")
+    first, second = dlock.hold(lease_ms=10_000), dlock.lock(lease_ms=60_000)
+    waiting = dlock.wait_in_line(second)
     assert first.release() == Status.OK
-    waiter.join()
+    assert waiting.result() == Status.OK
     assert dlock.stats().hand_ons == 1
     assert second.release() == Status.OK
     before = c.observer.info("stats")["total_commands_processed"]

@@ -8,8 +8,7 @@ from support.server import wait_until
 
 def test_a_minority_of_others_does_not_matter(connect, servers):
     hold_on(servers[:2])
-    lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock()
-    assert lock.acquire() == Status.OK
+    lock = connect(servers, io_timeout_ms=LONG_IO_MS).hold()
     assert lock.extend() == Status.OK
     assert lock.release() == Status.OK
     assert tokens(servers) == [b"somebody"] * 2 + [None] * 3
@@ -47,8 +46,7 @@ def test_busy_and_dead_servers_together_prevent_a_majority(connect, servers):
 
 def test_a_split_vote_is_decided_when_somebody_gives_way(connect, servers):
     hold_on(servers[:3], lease_ms=400)
-    lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock()
-    assert lock.acquire(60_000) == Status.OK
+    lock = connect(servers, io_timeout_ms=LONG_IO_MS).hold(wait_ms=60_000)
     assert tokens(servers).count(lock.token) >= 3
 
 
@@ -89,8 +87,7 @@ def test_a_release_of_a_lock_that_a_majority_has_lost_is_told(connect, servers):
 
 
 def test_a_release_that_too_few_hear_goes_on_in_the_background(connect, servers):
-    lock = connect(servers, io_timeout_ms=SHORT_IO_MS).lock(lease_ms=LEASE_MS)
-    assert lock.acquire(60_000) == Status.OK
+    lock = connect(servers, io_timeout_ms=SHORT_IO_MS).hold(lease_ms=LEASE_MS, wait_ms=60_000)
     wait_until(lambda: tokens(servers) == [lock.token] * 5, "all to have granted it")
     ports = [server.port for server in servers]
     for server in servers[:3]:
@@ -112,8 +109,7 @@ def test_a_silent_server_hears_of_the_release_when_it_wakes_up(connect, servers,
 
 def test_a_server_that_grants_too_late_hears_of_the_release_too(connect, servers, silent):
     silent(*servers[:2])
-    lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=LEASE_MS)
-    assert lock.acquire() == Status.OK
+    lock = connect(servers, io_timeout_ms=LONG_IO_MS).hold(lease_ms=LEASE_MS)
     assert lock.release() == Status.OK
     awake(*servers[:2])
     wait_until(lambda: tokens(servers) == [None] * 5, "nothing to be left")

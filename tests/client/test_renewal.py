@@ -6,7 +6,7 @@ import time
 import pytest
 
 from support.commands import Lock as Commands
-from support.fake_server import SILENCE, Cut
+from support.fake_server import SILENCE, Cut, granting
 from support.libdlock import Event, State, Status
 from support.server import stopped, wait_until
 
@@ -21,10 +21,8 @@ def renewing(connect, told):
 
 
 def hold(client, name="lock", lease_ms=60_000, renew_every_ms=100, **options):
-    lock = client.lock(name, lease_ms=lease_ms, renew_every_ms=renew_every_ms, **options)
     # A grant that comes after the end of a short lease does not count, on a slow machine.
-    assert lock.acquire(20_000) == Status.OK, lock.error
-    return lock
+    return client.hold(name, 20_000, lease_ms=lease_ms, renew_every_ms=renew_every_ms, **options)
 
 
 def now():
@@ -44,7 +42,7 @@ def test_without_renewal_it_ends(renewing, server, told):
 
 
 def test_a_released_lock_is_not_renewed(renewing, fake_server):
-    server = fake_server(lambda words: b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n")
+    server = fake_server(granting())
     dlock = renewing(server)
     lock, other = hold(dlock, renew_every_ms=20), hold(dlock, "other", renew_every_ms=20)
 
@@ -60,19 +58,13 @@ def test_a_released_lock_is_not_renewed(renewing, fake_server):
 
 def test_a_lock_that_is_taken_again_is_another(renewing, fake_server):
     """A late reply to an old renewal says nothing about the new holder of the handle."""
-    behaviour = {"extend": SILENCE}
-
-    def answer(words):
-        if words[0] == b"DLOCK.ACQUIRE":
-            return b":7\r\n"
-        return behaviour["extend"] if words[0] == b"DLOCK.EXTEND" else b":1\r\n"
-
-    server = fake_server(answer)
+    answers = [SILENCE]
+    server = fake_server(granting(EXTEND=lambda words: answers[-1]))
     lock = hold(renewing(server, io_timeout_ms=300), renew_every_ms=20)
     wait_until(lambda: server.asked("DLOCK.EXTEND"), "a renewal under way")
     assert lock.release() == Status.IN_DOUBT  # behind the renewal that is not answered
     first = lock.token
-    behaviour["extend"] = b":1\r\n"
+    answers.append(b":1\r\n")
     assert lock.acquire(10_000) == Status.OK
     assert lock.token != first
 
@@ -83,7 +75,7 @@ def test_a_lock_that_is_taken_again_is_another(renewing, fake_server):
     before = len(renewals())
     wait_until(lambda: len(renewals()) > before + 5, "renewals of the new one")
     assert lock.state == State.HELD
-    behaviour["extend"] = b":0\r\n"
+    answers.append(b":0\r\n")
     wait_until(lambda: lock.state == State.LOST, "that it is lost: its own renewal said so")
 
 
@@ -108,15 +100,13 @@ def test_many_locks_go_out_together(renewing, fake_server):
     """A wave is one round trip: it is all there before anything of it is answered."""
     count, extended = 300, []
 
-    def answer(words):
-        if words[0] != b"DLOCK.EXTEND":
-            return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
+    def extend(words):
         if len(locks) < count:  # a slow machine: the first are renewed before the last are taken
-            return b":1\r\n"
+            return None
         extended.append(words)
         return b"" if len(extended) % count else b":1\r\n" * count
 
-    server, locks = fake_server(answer), []
+    server, locks = fake_server(granting(EXTEND=extend)), []
     dlock = renewing(server, io_timeout_ms=20_000)
     for i in range(count):
         locks.append(hold(dlock, f"lock{i}", lease_ms=120000, renew_every_ms=1000))
@@ -172,29 +162,10 @@ def test_a_server_that_is_restarted_with_its_data(renewing, start_server, told):
     assert lock.release() == Status.OK
 
 
-def test_a_lock_that_another_forces_open(renewing, server, client, told):
-    lock = hold(renewing(server))
-    client.delete("lock")
-    client.execute_command("DLOCK.ACQUIRE", "lock", "another", "PX", 60000)
-    wait_until(lambda: told.find(Event.LOST), "the loss")
-    assert lock.state == State.LOST
-    assert lock.release() == Status.LOST
-    assert Commands(client).info()["token"] == b"another"
-
-
 @pytest.mark.parametrize("sent", range(5))
 def test_a_connection_that_is_cut_at_each_byte_of_the_answer(renewing, fake_server, told, sent):
-    first = []
-
-    def answer(words):
-        if words[0] == b"DLOCK.ACQUIRE":
-            return b":7\r\n"
-        if words[0] == b"DLOCK.EXTEND" and not first:
-            first.append(words)
-            return Cut(b":1\r\n"[:sent])
-        return b":1\r\n"
-
-    server = fake_server(answer)
+    answers = iter([Cut(b":1\r\n"[:sent])])
+    server = fake_server(granting(EXTEND=lambda words: next(answers, None)))
     lock = hold(renewing(server))
     wait_until(lambda: len(server.asked("DLOCK.EXTEND")) >= 4, "renewals after the cut")
     assert lock.state == State.HELD and Event.LOST not in told.events()
@@ -204,27 +175,17 @@ def test_a_connection_that_is_cut_at_each_byte_of_the_answer(renewing, fake_serv
                                      b"-READONLY You can't write against a read only replica.\r\n",
                                      b"-OOM command not allowed\r\n", b"-NOPERM no\r\n"])
 def test_a_server_that_refuses_for_a_while(renewing, fake_server, told, refusal):
-    count = []
-
-    def answer(words):
-        if words[0] != b"DLOCK.EXTEND":
-            return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
-        count.append(1)
-        return refusal if len(count) < 4 else b":1\r\n"
-
-    lock = hold(renewing(fake_server(answer)))
+    answers = iter([refusal] * 3)
+    server = fake_server(granting(EXTEND=lambda words: next(answers, None)))
+    lock = hold(renewing(server))
     wait_until(lambda: lock.client.stats().renewed >= 2, "renewals after the refusals")
     assert lock.state == State.HELD and Event.LOST not in told.events()
 
 
 def test_an_answer_that_comes_after_the_end_changes_nothing(renewing, fake_server, told):
-    def answer(words):
-        if words[0] == b"DLOCK.EXTEND":
-            wait_until(lambda: told.find(Event.LOST), "the loss")
-            return b":1\r\n"
-        return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
-
-    lock = hold(renewing(fake_server(answer)), lease_ms=1000)
+    server = fake_server(granting(
+        EXTEND=lambda words: wait_until(lambda: told.find(Event.LOST), "the loss") and None))
+    lock = hold(renewing(server), lease_ms=1000)
     wait_until(lambda: told.find(Event.LOST), "the loss")
     assert lock.client.lock("other").acquire() == Status.OK, "whose reply comes after that one"
     assert lock.state == State.LOST and lock.remaining_ms == 0

@@ -100,8 +100,7 @@ def test_too_few_replicas(dlock, client):
 
 def test_who_was_parked_needs_them_too(dlock, replica, server, client, connect):
     """The grant comes with somebody else's release, which the WAIT of Redis does not count."""
-    other = connect(server, io_timeout_ms=PATIENT_MS).lock(lease_ms=60000)
-    assert other.acquire() == Status.OK
+    other = connect(server, io_timeout_ms=PATIENT_MS).hold(lease_ms=60000)
     lock = lock_of(dlock, replica_timeout_ms=100)
     waiting = Background(lock.acquire, 60000)
     wait_for_waiters(client, 1)
@@ -115,8 +114,7 @@ def test_who_was_parked_needs_them_too(dlock, replica, server, client, connect):
 
 
 def test_who_was_parked_gets_it(dlock, replica, server, client, connect):
-    other = connect(server, io_timeout_ms=PATIENT_MS).lock(lease_ms=60000)
-    assert other.acquire() == Status.OK
+    other = connect(server, io_timeout_ms=PATIENT_MS).hold(lease_ms=60000)
     lock = lock_of(dlock)
     waiting = Background(lock.acquire, 60000)
     wait_for_waiters(client, 1)

@@ -220,8 +220,7 @@ def test_one_sentinel_of_several_is_enough(connect, sentinels):
 
 def test_grants_and_renewals_that_enough_replicas_have(connect, sentinels):
     dlock = connect(url_of(*sentinels.sentinels), io_timeout_ms=IO_MS)
-    lock = dlock.lock("known", min_replicas=1, lease_ms=60_000, renew_every_ms=50)
-    assert lock.acquire(20_000) == Status.OK, lock.error
+    lock = dlock.hold("known", min_replicas=1, lease_ms=60_000, renew_every_ms=50, wait_ms=20_000)
     wait_until(lambda: dlock.stats().renewed >= 3, "renewals")
     assert lock.extend() == Status.OK, lock.error
     assert lock.release() == Status.OK
@@ -256,8 +255,8 @@ def test_grants_that_all_replicas_have_survive_an_orderly_failover(connect, sent
 def test_a_waiter_at_a_master_that_hangs_gets_the_lock_at_the_new_one(connect, sentinels):
     """The old one is there still, as far as its kernel can tell."""
     client = connect(url_of(*sentinels.sentinels), io_timeout_ms=1000)
-    held, lock = client.lock(lease_ms=4000), client.lock(lease_ms=LEASE_MS)
-    assert held.acquire(20_000) == Status.OK
+    client.hold(lease_ms=4000, wait_ms=20_000)
+    lock = client.lock(lease_ms=LEASE_MS)
     old = sentinels.master
     old.observer.execute_command("WAIT", REPLICAS, IO_MS)
     waiting = Background(lock.acquire, 60_000)
@@ -280,8 +279,7 @@ def test_the_next_master_is_watched_after_a_failover(connect, sentinels):
 
 
 def test_a_guarded_command_runs_at_the_master(connect, sentinels):
-    lock = connect(url_of(*sentinels.sentinels), io_timeout_ms=IO_MS).lock()
-    assert lock.acquire(20_000) == Status.OK
+    lock = connect(url_of(*sentinels.sentinels), io_timeout_ms=IO_MS).hold(wait_ms=20_000)
     assert lock.guarded("SET", "stock", 41) == (Status.OK, b"OK")
     assert sentinels.master.observer.get("stock") == b"41"
 

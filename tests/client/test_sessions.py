@@ -1,17 +1,15 @@
 """Locks kept by the session of their client, and locks that also end with its connection."""
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from support.commands import Lock as Commands, stats
+from support.fake_server import granting, resp
 from support.libdlock import Background, Event, State, Status
-from support.server import ROOT, wait_until
+from support.program import start_python
+from support.server import wait_until
 from support.waiting import wait_for_waiters
 
 LEASE_MS = 60000
@@ -29,16 +27,7 @@ def session_of(client, name="lock"):
 
 
 def hold(dlock, **options):
-    lock = dlock.lock(session=True, lease_ms=LEASE_MS, **options)
-    assert lock.acquire() == Status.OK, lock.error
-    return lock
-
-
-def test_it_hangs_on_a_connection_of_its_own(dlock, client):
-    lock = hold(dlock)
-    assert session_of(client) > 0
-    assert lock.release() == Status.OK
-    assert session_of(client) is None
+    return dlock.hold(session=True, lease_ms=LEASE_MS, **options)
 
 
 def test_one_handle_uses_one_connection_again_and_again(dlock, client):
@@ -72,9 +61,7 @@ def test_all_waits_and_locks_of_a_client_share_two_connections(connect, server, 
 
 
 def keep(dlock, name="lock"):
-    lock = dlock.lock(name, renew=True)
-    assert lock.acquire() == Status.OK, lock.error
-    return lock
+    return dlock.hold(name, renew=True)
 
 
 def test_a_kept_lock_costs_no_command(dlock, server, client):
@@ -101,8 +88,7 @@ def test_a_kept_lock_outlives_its_connection(dlock, client, told):
 
 
 def test_a_wait_outlives_its_connection_and_keeps_its_place(dlock, server, client, connect):
-    other = connect(server, io_timeout_ms=5000).lock(lease_ms=LEASE_MS)
-    assert other.acquire() == Status.OK
+    other = connect(server, io_timeout_ms=5000).hold(lease_ms=LEASE_MS)
     first = dlock.lock(lease_ms=LEASE_MS)
     result = Background(first.acquire, 60000)
     wait_for_waiters(client, 1)
@@ -124,8 +110,7 @@ def test_a_wait_outlives_its_connection_and_keeps_its_place(dlock, server, clien
 def test_a_kept_lock_outlives_a_restart_of_the_server(connect, start_server, told, how):
     server = start_server("--appendonly", "yes", "--appendfsync", "always")
     dlock = connect(server, on_event=told, io_timeout_ms=5000)
-    lock, token = dlock.lock(**how), None
-    assert lock.acquire() == Status.OK
+    lock, token = dlock.hold(**how), None
     fence, token = lock.fence, lock.token
     server.kill()
     server.start(server.port)
@@ -149,8 +134,7 @@ def test_a_session_that_the_server_has_forgotten_is_opened_again(dlock, server, 
     lock = keep(dlock)
     server.clock.advance(60)
     wait_until(lambda: told.find(Event.LOST) or stats(client)["session_holds"] == 1, "the outcome")
-    waiting = dlock.lock("other", lease_ms=LEASE_MS)
-    assert waiting.acquire(20_000) == Status.OK
+    dlock.hold("other", lease_ms=LEASE_MS, wait_ms=20_000)
     assert keep(dlock, "third").release() == Status.OK
     lock.release()
     wait_until(lambda: not client.exists("lock"), "that nothing is left")
@@ -177,35 +161,20 @@ def test_a_client_that_ends_leaves_no_session(connect, server, client):
 
 
 def test_a_process_that_is_killed_leaves_nothing_behind(server, client):
-    process = subprocess.Popen(
-        [sys.executable, "-c", """
-import sys, time
+    process = start_python("""
+import sys
 from support.libdlock import Client
-dlock = Client(sys.argv[1], io_timeout_ms=5000)
-assert dlock.lock(session=True, lease_ms=600000).acquire() == 0
+Client(sys.argv[1], io_timeout_ms=5000).hold(session=True, lease_ms=600000)
 print("held", flush=True)
-time.sleep(600)
-""", f"redis://127.0.0.1:{server.port}"], env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
-        stdout=subprocess.PIPE, text=True)
+sys.stdin.readline()
+""", f"redis://127.0.0.1:{server.port}")
     try:
         assert process.stdout.readline() == "held\n"
         assert client.exists("lock")
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.communicate()
     wait_until(lambda: not client.exists("lock"), "that it is released")
-
-
-def test_the_server_cuts_the_connection(dlock, client, told):
-    """It has released the lock then; that nobody took it in between cannot be known."""
-    lock = hold(dlock)
-    fence = lock.fence
-    client.execute_command("CLIENT", "KILL", "ID", session_of(client))
-    wait_until(lambda: told.find(Event.LOST), "the loss")
-    assert lock.state == State.LOST and lock.is_lost_by_fd()
-    assert lock.fence == fence
-    assert lock.release() == Status.LOST
-    assert session_of(client) is None, "what was asked for again is given back"
 
 
 def test_another_has_it_by_then(dlock, client, connect, server, told):
@@ -222,7 +191,7 @@ def test_another_has_it_by_then(dlock, client, connect, server, told):
 
 def test_a_connection_that_only_our_side_lost_is_replaced(connect, fake_server, told):
     """The lock is asked for again with its token: with the same fence it was ours all the time."""
-    server = fake_server(lambda words: b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n")
+    server = fake_server(granting())
     dlock = connect(server, on_event=told, io_timeout_ms=5000)
     lock = hold(dlock)
     server.break_connections()
@@ -237,12 +206,7 @@ def test_a_connection_that_only_our_side_lost_is_replaced(connect, fake_server, 
 def test_a_session_that_moves_is_not_undone_for_want_of_replicas(connect, fake_server, told):
     """They had the lock before; that they do not answer just now is no reason to give it back."""
     acknowledged = [1]
-
-    def answer(words):
-        if words[0] == b"WAIT":
-            return b":%d\r\n" % acknowledged[0]
-        return b":7\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n"
-    server = fake_server(answer)
+    server = fake_server(granting(WAIT=lambda words: resp(acknowledged[0])))
     dlock = connect(server, on_event=told, io_timeout_ms=5000)
     lock = hold(dlock, min_replicas=1, renew_every_ms=100)
     acknowledged[0] = 0
@@ -260,8 +224,7 @@ def test_a_session_that_moves_is_not_undone_for_want_of_replicas(connect, fake_s
 
 def test_a_server_that_cannot_be_reached_is_asked_until_the_end(connect, server, told):
     dlock = connect(server, on_event=told, io_timeout_ms=500)
-    lock = dlock.lock(session=True, lease_ms=2000)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(session=True, lease_ms=2000)
     server.kill()
     wait_until(lambda: told.find(Event.LOST), "the loss")
     assert lock.state == State.LOST
@@ -270,8 +233,7 @@ def test_a_server_that_cannot_be_reached_is_asked_until_the_end(connect, server,
 
 def test_renewal_goes_on_beside_it(dlock, server, client, told):
     """For longer than the lease, by the server's clock."""
-    lock = dlock.lock(session=True, lease_ms=6000, renew_every_ms=100)
-    assert lock.acquire() == Status.OK
+    lock = dlock.hold(session=True, lease_ms=6000, renew_every_ms=100)
     session = session_of(client)
     for _ in range(3):
         dlock.wait_for_renewals(2)
@@ -281,8 +243,7 @@ def test_renewal_goes_on_beside_it(dlock, server, client, told):
 
 
 def test_it_can_wait_in_line(dlock, connect, server, client):
-    other = connect(server, io_timeout_ms=5000).lock(lease_ms=LEASE_MS)
-    assert other.acquire() == Status.OK
+    other = connect(server, io_timeout_ms=5000).hold(lease_ms=LEASE_MS)
     lock = dlock.lock(session=True, lease_ms=LEASE_MS)
     waiting = Background(lock.acquire, 60000)
     wait_for_waiters(client, 1)
@@ -298,8 +259,7 @@ def test_a_hot_name_is_not_handed_on(connect, server, client):
     first, second = (dlock.lock(session=True, lease_ms=LEASE_MS) for _ in range(2))
     assert first.acquire() == Status.OK
     token, fence = first.token, first.fence
-    waiting = Background(second.acquire, 60000)
-    wait_until(lambda: dlock.stats().waiting == 1, "the waiter")
+    waiting = dlock.wait_in_line(second)
     assert first.release() == Status.OK
     assert waiting.result() == Status.OK
     assert session_of(client) != 0

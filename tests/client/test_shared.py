@@ -4,7 +4,7 @@ deployment is in support/every_deployment.py."""
 import pytest
 
 from support.commands import Lock as Commands, details_of
-from support.fake_server import resp
+from support.fake_server import granting, resp
 from support.libdlock import EXCLUSIVE, SHARED, Background, Event, State, Status, Told, last_error
 from support.server import wait_until
 from support.waiting import wait_for_waiters
@@ -71,7 +71,7 @@ def test_several_servers_cannot_count_and_say_so(connect, lend):
 
 
 def test_every_acquire_has_its_mode_and_no_other_command(fake_server, connect):
-    server = fake_server(lambda words: b":5\r\n" if words[0] == b"DLOCK.ACQUIRE" else b":1\r\n")
+    server = fake_server(granting())
     dlock = connect(server.url)
     for lock, mode in ((permit(dlock, 5), [b"SHARED", b"MAX", b"5"]), (reader(dlock), [b"SHARED"]),
                        (dlock.lock(lease_ms=LEASE_MS), [])):

@@ -4,17 +4,14 @@ Python ignores SIGPIPE, so each test has a process of its own that would die of 
 """
 
 import json
-import os
 import random
 import socket
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from support.fake_server import CUT, Cut
-from support.server import ROOT
+from support.program import run_python, start_python
 from support.tls import context_of, serving
 
 START = """
@@ -26,21 +23,16 @@ dlock = Client(sys.argv[1], io_timeout_ms=20000, **json.loads(sys.argv[2]))
 FAILURES = "(Status.UNREACHABLE, Status.IN_DOUBT, Status.LOST)"  # lost: a machine that is slow
 
 
+def start(url, program, **options):
+    return start_python(START + program, url, json.dumps(options))
+
+
 def run(url, program, **options):
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
-    return subprocess.Popen([sys.executable, "-c", START + program, url, json.dumps(options)],
-                            env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE)
-
-
-def finish(process):
-    out, complaints = process.communicate(timeout=120)
-    assert process.returncode == 0, f"{process.returncode}: {complaints}"
-    return out
+    run_python(START + program, url, json.dumps(options), timeout=120)
 
 
 def test_these_processes_would_die_of_it():
-    process = run("redis://127.0.0.1:1", """
+    process = start("redis://127.0.0.1:1", """
 import os
 reader, writer = os.pipe()
 os.close(reader)
@@ -52,28 +44,27 @@ os.write(writer, b"x")
 
 def test_a_connection_that_is_closed_while_it_is_idle(fake_server):
     server = fake_server(lambda words: b":1\r\n")
-    process = run(server.url, """
-lock = dlock.lock()
-assert lock.acquire() == Status.OK
+    process = start(server.url, """
+lock = dlock.hold()
 print("idle", flush=True)
 sys.stdin.readline()
 assert lock.release() == Status.OK, lock.error
 """)
     assert process.stdout.readline() == "idle\n"
     server.break_connections()
-    finish(process)
+    assert process.communicate(timeout=120)[1] == "" and process.returncode == 0
     assert server.connection_count == 2
 
 
 @pytest.mark.parametrize("how", [CUT, Cut(b":"), Cut(b":1\r\n")])
 def test_a_connection_that_is_closed_after_every_request(fake_server, how):
     server = fake_server(lambda words: how)
-    finish(run(server.url, f"""
+    run(server.url, f"""
 lock = dlock.lock(lease_ms=500)
 for _ in range(60):
     assert lock.acquire() in (Status.OK, *{FAILURES}), lock.error
     lock.release()
-"""))
+""")
 
 
 def test_a_connection_that_is_closed_while_a_request_is_sent(tmp_path):
@@ -83,12 +74,12 @@ def test_a_connection_that_is_closed_while_a_request_is_sent(tmp_path):
         listener.bind(str(path))
         listener.listen(16)
         threading.Thread(target=_read_some_of_each, args=(listener,), daemon=True).start()
-        finish(run(f"unix://{path}", f"""
+        run(f"unix://{path}", f"""
 lock = dlock.lock("x" * 2_000_000, lease_ms=500)
 for _ in range(20):
     assert lock.acquire() in {FAILURES}, lock.error
     assert "socket" in lock.error
-"""))
+""")
         listener.shutdown(socket.SHUT_RDWR)
 
 
@@ -112,11 +103,11 @@ def test_a_tls_connection_that_is_closed_while_a_request_is_sent(authority, cert
                 stream.recv(100_000)
 
     with serving(serve) as port:
-        finish(run(f"rediss://127.0.0.1:{port}", f"""
+        run(f"rediss://127.0.0.1:{port}", f"""
 lock = dlock.lock("x" * 2_000_000, lease_ms=500)
 for _ in range(20):
     assert lock.acquire() in {FAILURES}, lock.error
-""", tls_ca_file=authority.ca, connect_timeout_ms=5000))
+""", tls_ca_file=authority.ca, connect_timeout_ms=5000)
 
 
 def test_a_tls_connection_that_is_closed_while_it_is_idle(authority, certificate):
@@ -128,11 +119,11 @@ def test_a_tls_connection_that_is_closed_while_it_is_idle(authority, certificate
             stream.sendall(b":1\r\n")
 
     with serving(serve) as port:
-        finish(run(f"rediss://127.0.0.1:{port}", """
+        run(f"rediss://127.0.0.1:{port}", """
 import time
 lock = dlock.lock()
 for _ in range(20):
     assert lock.acquire(5000) == Status.OK, lock.error
     time.sleep(0.02)  # longer than a connection is taken to be alive unseen
     assert lock.release() == Status.OK, lock.error
-""", tls_ca_file=authority.ca, connect_timeout_ms=5000))
+""", tls_ca_file=authority.ca, connect_timeout_ms=5000)

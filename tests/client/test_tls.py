@@ -7,15 +7,14 @@ import shutil
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
-from support.libdlock import LOG_FN, SERVER_WAIT, SPIN, Background, Client, State, Status
-from support.libdlock import last_error
-from support.server import ROOT, free_port, stopped, wait_until
+from support.libdlock import LOG_FN, Background, Client, State, Status, last_error
+from support.program import run_python
+from support.server import free_port, stopped, wait_until
 from support.tls import PAST, Authority, context_of, openssl, serving
 
 PATIENT = {"connect_timeout_ms": 20_000, "io_timeout_ms": 20_000}  # on a slow machine
@@ -54,29 +53,6 @@ def refused_at_once(lock):
 # -- it works --------------------------------------------------------------------------------------
 
 
-def test_a_lock_is_taken_extended_and_given_back(connect_tls, tls_server):
-    lock = connect_tls(tls_server).lock()
-    assert lock.acquire() == Status.OK, lock.error
-    assert tls_server.client().exists("lock")
-    assert lock.extend() == Status.OK
-    assert lock.release() == Status.OK
-    assert not tls_server.client().exists("lock")
-
-
-@pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
-def test_a_wait_for_a_lock(connect_tls, tls_server, mode):
-    dlock = connect_tls(tls_server, wait_mode=mode)
-    holder, waiter = dlock.lock(), dlock.lock()
-    holder.acquire()
-    assert waiter.acquire(50) == Status.TIMEOUT
-    waiting = Background(waiter.acquire, LONG_MS)
-    client = tls_server.client()
-    wait_until(lambda: client.info("dlock")["dlock_waiters"] == 1 or dlock.stats().commands > 3,
-               "an attempt")
-    assert holder.release() == Status.OK
-    assert waiting.result() == Status.OK
-
-
 def connections_of(server):
     return server.client().info("stats")["total_connections_received"]
 
@@ -97,7 +73,7 @@ def test_many_acquires_need_one_connection(connect_tls, start_tls_server, versio
 def test_a_password_and_a_database(connect_tls, tls_server):
     tls_server.client().config_set("requirepass", "pw")
     url = tls_server.url.replace("://", "://:pw@") + "/3"
-    assert connect_tls(url).lock("d").acquire() == Status.OK
+    connect_tls(url).hold("d")
     assert tls_server.client(db=3, password="pw").exists("d")
     wrong = connect_tls(tls_server.url.replace("://", "://:wrong@")).lock()
     assert "WRONGPASS" in refused_at_once(wrong)
@@ -164,23 +140,20 @@ def test_the_server_is_told_before_the_connection_ends(connect_tls, certificate)
 
 
 def test_a_host_name(connect_tls, tls_server, localhost):
-    lock = connect_tls(f"rediss://{localhost}:{tls_server.tls_port}").lock()
-    assert lock.acquire() == Status.OK, lock.error
+    connect_tls(f"rediss://{localhost}:{tls_server.tls_port}").hold()
 
 
 def test_an_ipv6_address(connect_tls, start_tls_server, authority):
     server = start_tls_server("--bind", "127.0.0.1", "::1",
                               certificate=authority.issue("six", "IP:::1"))
-    lock = connect_tls(f"rediss://[::1]:{server.tls_port}").lock()
-    assert lock.acquire() == Status.OK, lock.error
+    connect_tls(f"rediss://[::1]:{server.tls_port}").hold()
 
 
 def test_the_machines_trust_store_is_the_default(tls_server, connect, authority, monkeypatch):
     lock = connect(tls_server, **PATIENT).lock()
     assert "certificate" in refused_at_once(lock)
     monkeypatch.setenv("SSL_CERT_FILE", authority.ca)
-    lock = connect(tls_server, **PATIENT).lock()
-    assert lock.acquire() == Status.OK, lock.error
+    lock = connect(tls_server, **PATIENT).hold()
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
@@ -242,7 +215,7 @@ def demanding_server(start_tls_server, request):
 def test_a_certificate_that_the_server_trusts(connect_tls, demanding_server, authority):
     own = authority.issue("client", "DNS:client")
     dlock = connect_tls(demanding_server, tls_cert_file=own.cert, tls_key_file=own.key)
-    assert dlock.lock().acquire() == Status.OK
+    dlock.hold()
     assert dlock.ping() == Status.OK
 
 
@@ -469,8 +442,7 @@ def test_a_connection_that_ended_while_it_was_idle_is_not_used(connect_tls, tls_
 
 
 def test_a_server_that_is_stopped(connect_tls, tls_server):
-    lock = connect_tls(tls_server, io_timeout_ms=300).lock(lease_ms=LONG_MS)
-    assert lock.acquire(LONG_MS) == Status.OK
+    lock = connect_tls(tls_server, io_timeout_ms=300).hold(lease_ms=LONG_MS, wait_ms=LONG_MS)
     with stopped(tls_server):
         assert lock.release() == Status.IN_DOUBT
     client = tls_server.client()
@@ -483,7 +455,7 @@ def test_a_server_that_is_stopped(connect_tls, tls_server):
 def test_a_program_that_has_openssl_of_its_own_may_end_in_the_middle_of_a_call(tls_server,
                                                                                authority):
     """It takes OpenSSL apart while other threads shake hands, talk, renew and end."""
-    done = subprocess.run([sys.executable, "-c", """
+    run_python("""
 import ctypes, os, random, ssl, sys, threading, time
 from support.libdlock import Client
 
@@ -506,9 +478,7 @@ for _ in range(12):
         ctypes.PyDLL(None).exit(0)
     _, status = os.waitpid(child, 0)
     assert status == 0, status
-""", tls_server.url, authority.ca], env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
-                          stderr=subprocess.PIPE, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+""", tls_server.url, authority.ca)
 
 
 # -- who meddles with it ---------------------------------------------------------------------------
@@ -553,8 +523,7 @@ class Meddler:
 def test_a_byte_that_is_changed_on_the_way_is_noticed(connect_tls, tls_server, direction, status,
                                                       complaint):
     meddler = Meddler(tls_server.tls_port)
-    lock = connect_tls(meddler.url).lock(lease_ms=LONG_MS)
-    assert lock.acquire() == Status.OK, lock.error
+    lock = connect_tls(meddler.url).hold(lease_ms=LONG_MS)
     assert lock.release() == Status.OK
     assert meddler.count == 1
     meddler.is_changing[direction] = True

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from support.commands import stats
-from support.libdlock import Event, State, Status, Told
+from support.commands import Lock as Commands, stats
+from support.libdlock import Event, State, Status
 from support.server import wait_until
 
 RENEWED = {"lease_ms": 60_000, "renew_every_ms": 50_000}
@@ -22,57 +22,64 @@ def wait_until_tracked(server, count=1):
     wait_until(lambda: stats(server.observer)["watches"] >= count, "the watches")
 
 
+@pytest.fixture
+def watched(server, connect):
+    """watched(**options): a lock that the server knows to be watched."""
+    def make(**options):
+        lock = connect(server, **options).hold(**RENEWED)
+        wait_until_tracked(server)
+        return lock
+    return make
+
+
+def assert_lost_soon(lock):
+    wait_until(lambda: lock.state == State.LOST, "the loss", timeout=SOON)
+
+
 WAYS = ["DEL lock", "UNLINK lock", "FLUSHALL", "FLUSHDB", "SET lock text", "RENAME lock other",
         "RENAME hash lock", "COPY hash lock REPLACE"]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_program_is_told_at_once(server, connect, way):
+def test_the_program_is_told_at_once(server, watched, told, way):
     server.client().hset("hash", "field", "value")
-    told = Told()
-    lock = connect(server, on_event=told).lock(**RENEWED)
-    assert lock.acquire() == Status.OK
-    wait_until_tracked(server)
+    lock = watched(on_event=told)
     server.client().execute_command(*way.split())
     wait_until(lambda: told.find(Event.LOST), "the loss", timeout=SOON)
     assert lock.state == State.LOST
     assert lock.release() == Status.LOST
 
 
-def test_an_evicted_lock_is_lost_at_once(server, connect):
-    lock = connect(server).lock(**RENEWED)
-    assert lock.acquire() == Status.OK
-    wait_until_tracked(server)
+def test_an_evicted_lock_is_lost_at_once(server, watched):
+    lock = watched()
     server.client().config_set("maxmemory-policy", "allkeys-random")
     server.client().config_set("maxmemory", 1)
-    wait_until(lambda: lock.state == State.LOST, "the loss", timeout=SOON)
+    assert_lost_soon(lock)
     server.client().config_set("maxmemory", 0)
 
 
-def test_a_lock_that_another_holds_by_now_is_lost(server, connect):
-    lock = connect(server).lock(**RENEWED)
-    assert lock.acquire() == Status.OK
-    wait_until_tracked(server)
+def test_a_lock_that_another_holds_by_now_is_lost(server, watched):
+    lock = watched()
     with server.client().pipeline(transaction=True) as pipe:
         pipe.delete("lock")
         pipe.execute_command("DLOCK.ACQUIRE", "lock", "thief", "PX", 60_000)
         pipe.execute()
-    wait_until(lambda: lock.state == State.LOST, "the loss", timeout=SOON)
+    assert_lost_soon(lock)
+    assert lock.release() == Status.LOST
+    assert Commands(server.observer).info()["token"] == b"thief"
 
 
 def test_a_lock_without_renewal_is_lost_at_once_if_its_descriptor_is_asked_for(server, connect):
-    lock = connect(server).lock(lease_ms=60_000)
-    assert lock.acquire() == Status.OK
+    lock = connect(server).hold(lease_ms=60_000)
     assert lock.lost_fd >= 0
     wait_until_tracked(server)
     server.client().delete("lock")
-    wait_until(lambda: lock.state == State.LOST, "the loss", timeout=SOON)
+    assert_lost_soon(lock)
 
 
 def test_renewals_and_other_holders_are_no_loss(server, connect):
     client = connect(server)
-    lock = client.lock(lease_ms=60_000, renew_every_ms=30, mode=1)
-    assert lock.acquire() == Status.OK
+    lock = client.hold(lease_ms=60_000, renew_every_ms=30, mode=1)
     wait_until_tracked(server)
     for token in "abc":
         server.client().execute_command("DLOCK.ACQUIRE", "lock", token, "PX", 60_000, "SHARED")
@@ -83,35 +90,30 @@ def test_renewals_and_other_holders_are_no_loss(server, connect):
     assert lock.release() == Status.OK
 
 
-def test_a_loss_is_told_after_the_connections_were_lost(server, connect):
-    lock = connect(server).lock(**RENEWED)
-    assert lock.acquire() == Status.OK
-    wait_until_tracked(server)
+def test_a_loss_is_told_after_the_connections_were_lost(server, watched):
+    lock = watched()
     observer = server.client()
     for kind in ("normal", "pubsub"):
         observer.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
     wait_until(lambda: present(server) == 1, "the session")
     wait_until_tracked(server)
     server.client().delete("lock")
-    wait_until(lambda: lock.state == State.LOST, "the loss", timeout=SOON)
+    assert_lost_soon(lock)
 
 
-def test_a_loss_that_happens_while_no_connection_is_there_is_told(server, connect):
-    lock = connect(server).lock(**RENEWED)
-    assert lock.acquire() == Status.OK
-    wait_until_tracked(server)
+def test_a_loss_that_happens_while_no_connection_is_there_is_told(server, watched):
+    lock = watched()
     with server.client().pipeline(transaction=True) as pipe:
         for kind in ("normal", "pubsub"):
             pipe.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
         pipe.delete("lock")
         pipe.execute()
-    wait_until(lambda: lock.state == State.LOST, "the loss", timeout=SOON)
+    assert_lost_soon(lock)
 
 
 def test_a_lock_that_nobody_wants_to_be_told_of_costs_no_command(server, connect):
     client = connect(server)
-    lock = client.lock()
-    assert lock.acquire() == Status.OK
+    lock = client.hold()
     time.sleep(0.2)
     assert lock.release() == Status.OK
     assert client.stats().commands == 2

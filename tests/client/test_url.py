@@ -101,29 +101,27 @@ def test_an_unknown_parameter_is_refused_by_name(name):
 def test_a_whole_set_up_is_one_line(of_url, server, client):
     dlock = of_url(f"redis://127.0.0.1:{server.port}"
                    "?lease_ms=5000&renew=yes&prefix=shop%3A&owner=me")
-    lock = dlock.lock("lock")
-    assert lock.acquire(WAIT_MS) == Status.OK
+    lock = dlock.hold("lock", wait_ms=WAIT_MS)
     assert info(client, "shop:lock")["lease"] == 5000
     assert b":me:" in lock.token
 
 
 def test_renewal_is_in_the_url(of_url, server):
     dlock = of_url(f"redis://127.0.0.1:{server.port}?lease_ms=4000&renew=yes")
-    assert dlock.lock("lock").acquire(WAIT_MS) == Status.OK
+    dlock.hold("lock", wait_ms=WAIT_MS)
     wait_until(lambda: dlock.stats().renewed >= 2, "two renewals")
 
 
 def test_the_options_of_a_lock_go_before_the_url(of_url, server, client):
-    lock = of_url(f"redis://127.0.0.1:{server.port}?lease_ms=5000").lock("lock", lease_ms=70_000)
-    assert lock.acquire(WAIT_MS) == Status.OK
+    of_url(f"redis://127.0.0.1:{server.port}?lease_ms=5000").hold("lock", lease_ms=70_000,
+                                                                  wait_ms=WAIT_MS)
     assert info(client, "lock")["lease"] == 70_000
 
 
 def test_the_defaults_of_the_program_go_before_the_url(connect, server, client):
     dlock = connect(f"redis://127.0.0.1:{server.port}?lease_ms=5000&owner=me",
                     lock_defaults={"lease_ms": 70_000})
-    lock = dlock.lock("lock")
-    assert lock.acquire(WAIT_MS) == Status.OK
+    lock = dlock.hold("lock", wait_ms=WAIT_MS)
     assert info(client, "lock")["lease"] == 70_000
     assert b":me:" in lock.token
 
@@ -143,8 +141,7 @@ def test_the_texts_of_defaults_are_copied(of_url, server):
 def test_several_urls_stand_in_one_text(of_url, lend):
     servers = lend(3)
     text = " \t".join(f"redis://127.0.0.1:{server.port}" for server in servers)
-    lock = of_url(f" {text}?lease_ms=5000\n").lock("lock")
-    assert lock.acquire(WAIT_MS) == Status.OK
+    of_url(f" {text}?lease_ms=5000\n").hold("lock", wait_ms=WAIT_MS)
     for server in servers:
         seen = wait_until(Commands(server.observer).info, "the slowest server to have the lock")
         assert seen["lease"] == 5000
@@ -166,7 +163,7 @@ def test_there_are_at_most_15_urls():
 def test_the_url_may_come_from_the_environment(of_url, server, client):
     os.environ["DLOCK_URL"] = f"redis://127.0.0.1:{server.port}?lease_ms=5000"
     try:
-        assert of_url(None).lock("lock").acquire(WAIT_MS) == Status.OK
+        of_url(None).hold("lock", wait_ms=WAIT_MS)
     finally:
         del os.environ["DLOCK_URL"]
     assert info(client, "lock")["lease"] == 5000

@@ -5,6 +5,7 @@
         def deployment(self): return Deployment(...)
 """
 
+import itertools
 import threading
 import time
 
@@ -31,6 +32,7 @@ class Deployment:
         self.is_redlock = not isinstance(url, str)
         self.is_plain = options.get("module") == NO_MODULE
         self.has_queue = not (self.is_redlock or self.is_plain)
+        self.wait_modes = [SPIN] if self.is_plain else [SPIN, SERVER_WAIT]
 
     def _look(self, server, name):
         if not self.is_plain:
@@ -77,9 +79,9 @@ class Deployment:
         for server in self.servers_of(name):
             server.observer.delete(name)
 
-    def wait_for_waiter(self, name, dlock):
+    def wait_for_waiter(self, name, dlock, mode=SERVER_WAIT):
         """Somebody waits for it, by this client; until then nothing else goes on there."""
-        if not self.has_queue:
+        if mode == SPIN or not self.has_queue:
             enough = dlock.stats().commands + 2 * len(self.servers_of(name))
             wait_until(lambda: dlock.stats().commands >= enough, "two attempts")
         else:
@@ -137,8 +139,7 @@ class EveryDeployment:
 
     def test_a_free_lock_is_taken_and_given_back(self, deployment, dlock):
         for name in deployment.names:
-            lock = dlock.lock(name)
-            assert lock.acquire() == Status.OK, lock.error
+            lock = dlock.hold(name)
             assert lock.state == State.HELD
             for info in deployment.infos(name):
                 assert info["token"] == lock.token
@@ -150,41 +151,39 @@ class EveryDeployment:
     def test_a_held_lock_is_busy_to_others_who_ask_once(self, deployment, dlock, client_of):
         stranger = client_of()
         for name in deployment.names:
-            assert dlock.lock(name).acquire() == Status.OK
+            dlock.hold(name)
             wait_until(lambda: all(deployment.infos(name)), "the slowest server to have the lock")
             second = stranger.lock(name)
             assert second.acquire() == Status.BUSY
             assert second.timings.attempts == 1 and second.error != ""
             assert second.state == State.FREE
 
-    @pytest.mark.parametrize("mode", [SPIN, SERVER_WAIT])
-    def test_a_wait_for_a_held_lock_ends_in_time(self, deployment, client_of, mode):
-        if deployment.is_plain and mode == SERVER_WAIT:
-            with pytest.raises(ValueError, match="queue"):
-                client_of(wait_mode=mode)
-            return
-        dlock = client_of(wait_mode=mode)
-        assert dlock.lock(deployment.names[0], lease_ms=LONG_MS).acquire() == Status.OK
-        status, took_ms = dlock.lock(deployment.names[0]).timed_acquire(150)
-        assert status == Status.TIMEOUT, "later, the lease would have ended"
-        assert took_ms >= 150
+    def test_a_wait_for_a_held_lock_ends_in_time(self, deployment, dlock, client_of):
+        dlock.hold(deployment.names[0], lease_ms=LONG_MS)
+        for mode in deployment.wait_modes:
+            lock = client_of(wait_mode=mode).lock(deployment.names[0])
+            status, took_ms = lock.timed_acquire(150)
+            assert status == Status.TIMEOUT, "later, the lease would have ended"
+            assert took_ms >= 150
 
-    def test_who_waits_gets_it_when_it_is_given_back(self, deployment, dlock):
-        for name in deployment.names:
-            holder, waiter = dlock.lock(name), dlock.lock(name)
-            holder.acquire()
+    def test_who_waits_gets_it_when_it_is_given_back(self, deployment, client_of):
+        for name, mode in itertools.product(deployment.names, deployment.wait_modes):
+            dlock = client_of(wait_mode=mode)
+            holder, waiter = dlock.hold(name), dlock.lock(name)
             waiting = Background(waiter.acquire, 20_000)
-            deployment.wait_for_waiter(name, dlock)
+            deployment.wait_for_waiter(name, dlock, mode)
             first_fence = holder.fence
             assert holder.release() == Status.OK
             assert waiting.result() == Status.OK
             assert deployment.is_plain or waiter.fence > first_fence
-            assert not deployment.has_queue or waiter.timings.attempts == 1
+            if mode == SERVER_WAIT and deployment.has_queue:
+                assert waiter.timings.attempts == 1
+            assert waiter.release() == Status.OK
+            assert deployment.is_free(name)
 
     def test_an_extension_lengthens_the_lease(self, deployment, dlock):
         for name in deployment.names:
-            lock = dlock.lock(name, lease_ms=LONG_MS)
-            assert lock.acquire() == Status.OK
+            lock = dlock.hold(name, lease_ms=LONG_MS)
             assert lock.extend(10 * LONG_MS) == Status.OK
             wait_until(lambda: all(info["ttl"] > 5 * LONG_MS for info in deployment.infos(name)),
                        "the longer lease")
@@ -201,18 +200,21 @@ class EveryDeployment:
             assert lock.extend() == Status.LOST
             assert lock.release() == Status.LOST
 
-    def test_a_cancelled_wait_leaves_the_queue(self, deployment, dlock):
-        dlock.lock(deployment.names[0]).acquire()
-        lock = dlock.lock(deployment.names[0])
-        waiting = Background(lock.acquire, -1)
-        deployment.wait_for_waiter(deployment.names[0], dlock)
-        lock.cancel()
-        assert waiting.result() == Status.CANCELED
-        wait_until(lambda: deployment.info(deployment.names[0])["waiters"] == 0, "its leaving")
+    def test_a_canceled_wait_leaves_nothing_behind(self, deployment, client_of):
+        name = deployment.names[0]
+        for mode in deployment.wait_modes:
+            dlock = client_of(wait_mode=mode)
+            holder, lock = dlock.hold(name), dlock.lock(name)
+            waiting = Background(lock.acquire, -1)
+            deployment.wait_for_waiter(name, dlock, mode)
+            lock.cancel()
+            assert waiting.result() == Status.CANCELED
+            wait_until(lambda: deployment.info(name)["waiters"] == 0, "its leaving")
+            assert holder.release() == Status.OK
+            assert deployment.is_free(name)
 
     def test_a_handle_takes_what_it_holds_without_a_word(self, deployment, dlock):
-        lock = dlock.lock(deployment.names[0])
-        assert lock.acquire() == Status.OK
+        lock = dlock.hold(deployment.names[0])
         assert all(deployment.infos(deployment.names[0]))  # the slowest server has its request
         before, fence = dlock.stats().commands, lock.fence
         assert lock.acquire() == Status.OK
@@ -234,8 +236,7 @@ class EveryDeployment:
         assert fences == ([0] * len(fences) if deployment.is_plain else sorted(set(fences)))
 
     def test_a_prefix_is_put_before_the_name(self, deployment, client_of):
-        lock = client_of(prefix="order:").lock(deployment.names[0])
-        assert lock.acquire() == Status.OK
+        lock = client_of(prefix="order:").hold(deployment.names[0])
         assert deployment.info(f"order:{deployment.names[0]}")["token"] == lock.token
         assert deployment.is_free(deployment.names[0])
 
@@ -267,7 +268,7 @@ class EveryDeployment:
         for lock in locks.values():
             assert lock.acquire() == Status.OK, lock.error
         fences = {name: lock.fence for name, lock in locks.items()}
-        assert dlock.lock(ended, lease_ms=20_000).acquire() == Status.OK
+        dlock.hold(ended, lease_ms=20_000)
         for _ in range(3):
             dlock.wait_for_renewals(2 * len(locks))
             deployment.let_pass(8, [*locks, ended])
@@ -288,8 +289,8 @@ class EveryDeployment:
         dlock = client_of(on_event=told)
         name = deployment.names[-1]
         while dlock.stats().renewed == 0:
-            lock = dlock.lock(name, lease_ms=1500, renew_every_ms=50, max_hold_ms=2000)
-            assert lock.acquire(IO_MS) == Status.OK, lock.error
+            lock = dlock.hold(name, lease_ms=1500, renew_every_ms=50, max_hold_ms=2000,
+                              wait_ms=IO_MS)
             bound = now_ms() + 2000
 
             def is_lost():
@@ -304,8 +305,7 @@ class EveryDeployment:
     def test_a_lock_that_is_forced_open_is_told_lost(self, deployment, client_of, told):
         dlock = client_of(on_event=told)
         for name in deployment.names:
-            lock = dlock.lock(name, lease_ms=LONG_MS, renew_every_ms=50)
-            assert lock.acquire() == Status.OK, lock.error
+            lock = dlock.hold(name, lease_ms=LONG_MS, renew_every_ms=50)
             assert not lock.is_lost_by_fd()
             deployment.force_open(name)
             assert lock.is_lost_by_fd(20_000)
@@ -376,18 +376,19 @@ class EveryDeployment:
             assert_refused(dlock, session=True)
             return
         for name in deployment.names:
-            lock = dlock.lock(name, session=True, lease_ms=LONG_MS, renew_every_ms=1000)
-            assert lock.acquire() == Status.OK
+            lock = dlock.hold(name, session=True, lease_ms=LONG_MS, renew_every_ms=1000)
             assert deployment.info(name)["session"] > 0
             assert lock.extend() == Status.OK
             assert lock.release() == Status.OK
             assert deployment.is_free(name)
             assert lock.acquire() == Status.OK
             session, = (info["session"] for info in deployment.infos(name))
+            fence = lock.fence
             server, = deployment.servers_of(name)
             server.observer.execute_command("CLIENT", "KILL", "ID", session)
             wait_until(lambda: told.find(Event.LOST, name), "the loss")
             wait_until(lambda: deployment.is_free(name), "what a new connection got to be undone")
+            assert lock.state == State.LOST and lock.is_lost_by_fd() and lock.fence == fence
             assert lock.release() == Status.LOST
             assert deployment.is_free(name)
 
@@ -407,8 +408,7 @@ class EveryDeployment:
         dlock = client_of(hotspot_hand_on=hand_on)
         name = deployment.names[-1]
         assert dlock.hotspot_add(name) == Status.OK
-        first = dlock.lock(name, lease_ms=LONG_MS)
-        assert first.acquire() == Status.OK
+        first = dlock.hold(name, lease_ms=LONG_MS)
         turns = Background(take_turns, dlock, name)
         wait_until(lambda: dlock.stats().waiting == 4, "all of them in line")
         assert first.release() == Status.OK

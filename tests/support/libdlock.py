@@ -19,7 +19,7 @@ from support.server import ROOT, wait_until
 
 LIBRARY = os.environ.get("DLOCK_LIBRARY", str(ROOT / "build/libdlock.so"))
 FORM = os.environ.get("DLOCK_FORM", "blocking")
-NO_WAIT, FOREVER = 0, -1
+NO_WAIT, FOREVER, A_MINUTE_MS = 0, -1, 60_000
 
 
 class Status(enum.IntEnum):
@@ -60,15 +60,18 @@ class Event(enum.IntEnum):
 
 
 class Told:
-    """What an on_event was told: (event, name, why, when in seconds of CLOCK_BOOTTIME)."""
+    """What an on_event was told: (event, name, why, when in seconds of CLOCK_BOOTTIME).
+    also(event): a function that is called in between."""
 
-    def __init__(self):
-        self.all = []
+    def __init__(self, also=None):
+        self.all, self.also = [], also
         self.function = EVENT_FN(self._tell)
 
     def _tell(self, _, event, name, why):
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         self.all.append((Event(event), name.decode(), Status(why), now))
+        if self.also is not None:
+            self.also(Event(event))
 
     def events(self, name="lock"):
         return [event for event, about, _, _ in list(self.all) if about == name]
@@ -339,6 +342,13 @@ class Client:
         self.locks.append(lock)
         return lock
 
+    def hold(self, name="lock", wait_ms=NO_WAIT, **options):
+        """A lock that is held."""
+        lock = self.lock(name, **options)
+        status = lock.acquire(wait_ms)
+        assert status == Status.OK, (status, lock.error)
+        return lock
+
     def watch(self, name="lock", also=None):
         self.watchers.append(Watcher(self, name, also))
         return self.watchers[-1]
@@ -437,15 +447,24 @@ class Client:
         lib.dlock_client_get_stats(self.handle, ctypes.byref(stats))
         return stats
 
+    def wait_in_line(self, lock, wait_ms=A_MINUTE_MS, length=1):
+        """The acquire of this lock by another thread, which waits for a thread of this client: that
+        many do then."""
+        waiting = Background(lock.acquire, wait_ms)
+        wait_until(lambda: self.stats().waiting == length, "a thread in line")
+        return waiting
+
     def wait_for_renewals(self, count=1, timeout=50):
         """So many more, of any of its locks."""
         enough = self.stats().renewed + count
         wait_until(lambda: self.stats().renewed >= enough, f"{count} renewals", timeout)
 
     def free(self):
+        """By the test, or at its end: the second time does nothing."""
         self._stop_pump()
         for each in self.locks + self.watchers:
             each.free()
+        self.locks, self.watchers = [], []
         self.free_before_others()
 
     def free_before_others(self):
