@@ -26,7 +26,7 @@
 /* A server that is gone without a word is noticed after about eight seconds. */
 enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 1, KEEPALIVE_PROBES = 3, UNHEARD_MS = 8000 };
 
-enum { GREETING_MAX = 3 };
+enum { GREETING_MAX = 3, QUEUE_PAUSE_US = 10000 };
 
 /* -- diagnostics: a line when the state of the server changes, not for each connection */
 
@@ -272,6 +272,12 @@ static void try_next_address(connection *conn, const char *cause) {
         if (conn->io.fd >= 0) loop_close(conn->loop, &conn->io);
         loop_set_timer(conn->loop, &conn->timer, others == 0 ? state->until_us : now_us + share_us);
         if (connect_address(conn, index)) return;
+        if (errno == EAGAIN) { /* of a unix socket: the server has too many new connections */
+            int64_t again_us = deadline_earlier(state->until_us, now_us + QUEUE_PAUSE_US);
+            loop_set_timer(conn->loop, &conn->timer, again_us);
+            state->next_address = index;
+            return;
+        }
         failure = is_lack(errno) ? DLOCK_NO_MEMORY : DLOCK_UNREACHABLE;
         cause = strerror(errno);
     }

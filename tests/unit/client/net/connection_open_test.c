@@ -138,6 +138,35 @@ TEST(a_connection_can_be_closed_while_it_is_opened) {
     fill_hole(&hole);
 }
 
+/* The peer accepts nothing, and its queue of new connections is full: guests are in it. */
+static int fill_queue(int guests[], int max) {
+    struct sockaddr_un address = peer_address();
+    int count = 0;
+    CHECK(loop_watch(world.loop, &the_peer.io, 0) && listen(the_peer.io.fd, 0) == 0);
+    for (; count < max; count++) {
+        guests[count] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (connect(guests[count], (struct sockaddr *)&address, sizeof(address)) != 0) break;
+    }
+    CHECK_EQUAL(errno, EAGAIN);
+    return count + 1;
+}
+
+TEST(a_unix_socket_with_too_many_new_connections_is_tried_again) {
+    for (int accepts = 0; accepts < 2; accepts++) {
+        unit_restart();
+        int guests[4], count = fill_queue(guests, 4);
+        send_line(open_connection(), "GET a", &a);
+        pass_ms(CONNECT_MS / 2);
+        CHECK_TEXT(world.journal, "");
+        if (accepts) CHECK(loop_watch(world.loop, &the_peer.io, EPOLLIN));
+        pass_ms(CONNECT_MS / 2);
+        CHECK_TEXT(world.journal, accepts ? "" : "broken, a unreachable");
+        if (accepts) CHECK_TEXT(link_at(count - 1)->heard, "GET a");
+        while (count > 0)
+            close(guests[--count]);
+    }
+}
+
 /* -- the login */
 
 static void set_login(const char *user, const char *password, int db, bool must_be_master) {
