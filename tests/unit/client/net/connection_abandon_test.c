@@ -3,64 +3,6 @@
  * sent, and replies to sent requests are skipped. */
 #include "net_world.h"
 
-TEST(the_reply_to_an_abandoned_request_is_skipped) {
-    connection *conn = connect_peer();
-    send_line(conn, "GET a", &a);
-    send_line(conn, "GET b; GET bb", &b);
-    settle();
-    CHECK(connection_abandon(&b.request));
-    send_line(conn, "GET c", &c);
-    settle();
-    say(0, ":1\r\n:2\r\n:22\r\n:3\r\n");
-    CHECK_TEXT(world.journal, "a=1, a ok, c=3, c ok");
-}
-
-/* Of three requests that are not sent yet the second is abandoned. */
-static void queue_and_abandon(const char *second) {
-    connection *conn = connect_peer();
-    send_line(conn, "GET a", &a);
-    send_line(conn, second, &b);
-    send_line(conn, "GET ccc", &c);
-    CHECK(!connection_abandon(&b.request));
-}
-
-TEST(an_abandoned_request_that_was_not_sent_is_never_sent) {
-    queue_and_abandon("GET bbbb; GET bb");
-    settle();
-    CHECK_TEXT(link_at(0)->heard, "GET a; GET ccc");
-    say(0, ":1\r\n:3\r\n");
-    CHECK_TEXT(world.journal, "a=1, a ok, c=3, c ok");
-    CHECK_EQUAL(world.command_count, 2);
-}
-
-TEST(unsent_requests_can_be_abandoned_in_any_order) {
-    const char *const names[] = {"a", "b", "c", "d", "e"};
-    connection *conn = connect_peer();
-    static record records[5];
-    for (int i = 0; i < 5; i++) {
-        records[i] = new_record(names[i]);
-        char text[16];
-        snprintf(text, sizeof(text), "GET %s", names[i]);
-        send_line(conn, text, &records[i]);
-    }
-    CHECK(!connection_abandon(&records[1].request));
-    CHECK(!connection_abandon(&records[3].request));
-    CHECK(!connection_abandon(&records[0].request));
-    settle();
-    CHECK_TEXT(link_at(0)->heard, "GET c; GET e");
-    CHECK(connection_abandon(&records[2].request));
-    say(0, ":3\r\n:5\r\n");
-    CHECK_TEXT(world.journal, "e=5, e ok");
-}
-
-/* A connection that is closed still sends what is queued. */
-TEST(an_abandoned_request_is_not_sent_at_the_end_either) {
-    queue_and_abandon("GET bbbb");
-    close_connection();
-    settle();
-    CHECK_TEXT(link_at(0)->heard, "GET a; GET ccc");
-}
-
 TEST(of_many_unsent_requests_the_rest_is_sent_in_order) {
     enum { MANY = 40 };
     static record records[MANY];
@@ -103,21 +45,6 @@ TEST(a_request_can_be_abandoned_by_the_reply_before) {
     send_gets(connect_peer(), 3);
     say(0, ":1\r\n:2\r\n:3\r\n");
     CHECK_TEXT(world.journal, "a=1, a ok, c=3, c ok");
-}
-
-TEST(a_request_that_was_abandoned_hears_nothing_of_the_end) {
-    send_gets(connect_peer(), 2);
-    connection_abandon(&a.request);
-    hang_up(0);
-    CHECK_TEXT(world.journal, "broken, b in doubt");
-}
-
-TEST(a_request_can_be_abandoned_after_its_connection_has_failed) {
-    connection *conn = send_gets(connect_peer(), 2);
-    connection_fail(conn, DLOCK_UNREACHABLE, "enough");
-    CHECK(connection_abandon(&a.request));
-    settle();
-    CHECK_TEXT(world.journal, "broken, b in doubt");
 }
 
 /* -- many */

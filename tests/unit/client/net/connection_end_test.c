@@ -80,44 +80,12 @@ TEST(only_what_is_wholly_unsent_is_taken_back) {
 
 /* -- failures */
 
-TEST(a_sent_request_is_in_doubt_and_an_unsent_one_is_not) {
-    connection *conn = send_gets(connect_peer(), 1);
-    send_line(conn, "GET b", &b);
-    connection_fail(conn, DLOCK_UNREACHABLE, "enough");
-    settle();
-    CHECK_TEXT(world.journal, "broken, a in doubt, b unreachable");
-    CHECK_EQUAL(b.request.sent_us, 0);
-    CHECK(strstr(b.cause, "enough") != NULL);
-}
-
 TEST(the_failure_is_what_unsent_requests_are_told) {
     connection *conn = connect_peer();
     send_line(conn, "GET a", &a);
     connection_fail(conn, DLOCK_REFUSED, "no");
     settle();
     CHECK_TEXT(world.journal, "broken, a refused");
-}
-
-TEST(the_end_of_the_server_is_noticed_without_a_request) {
-    connect_peer();
-    hang_up(0);
-    CHECK_TEXT(world.journal, "broken");
-}
-
-TEST(replies_before_the_end_count) {
-    send_gets(connect_peer(), 2);
-    link_say(link_at(0), ":1\r\n:");
-    hang_up(0);
-    CHECK_TEXT(world.journal, "a=1, a ok, broken, b in doubt");
-}
-
-TEST(a_partial_set_of_replies_is_in_doubt) {
-    connection *conn = connect_peer();
-    send_line(conn, "GET a; GET aa", &a);
-    settle();
-    link_say(link_at(0), ":1\r\n");
-    hang_up(0);
-    CHECK_TEXT(world.journal, "a=1, broken, a in doubt");
 }
 
 TEST(a_failure_is_told_once) {
@@ -127,14 +95,6 @@ TEST(a_failure_is_told_once) {
     settle();
     CHECK_TEXT(world.journal, "broken, a in doubt");
     CHECK(strstr(a.cause, "first") != NULL);
-}
-
-TEST(a_request_on_a_failed_connection_is_told) {
-    connection *conn = connect_peer();
-    connection_fail(conn, DLOCK_UNREACHABLE, "enough");
-    send_gets(conn, 1);
-    CHECK_TEXT(world.journal, "broken, a unreachable");
-    CHECK_TEXT(link_at(0)->heard, "");
 }
 
 static void move_to_new_connection(record *record) {
@@ -151,36 +111,6 @@ TEST(a_request_can_move_to_a_new_connection_when_the_old_one_ends) {
 }
 
 /* -- closing */
-
-TEST(no_callback_comes_after_a_close) {
-    connection *conn = send_gets(connect_peer(), 1);
-    send_line(conn, "GET b", &b);
-    link_say(link_at(0), ":1\r\n");
-    close_connection();
-    pass_ms(IO_MS * 2);
-    CHECK_TEXT(world.journal, "");
-    CHECK(!link_at(0)->is_open);
-    CHECK(connection_abandon(&a.request));
-}
-
-TEST(no_callback_comes_after_a_close_that_follows_a_failure) {
-    connection *conn = send_gets(connect_peer(), 1);
-    connection_fail(conn, DLOCK_UNREACHABLE, "enough");
-    close_connection();
-    settle();
-    CHECK_TEXT(world.journal, "");
-}
-
-TEST(what_was_queued_before_a_close_still_arrives) {
-    connection *conn = connect_peer();
-    send_line(conn, "ACQUIRE a", NULL);
-    settle();
-    send_line(conn, "RELEASE a", NULL);
-    close_connection();
-    settle();
-    CHECK_TEXT(link_at(0)->heard, "ACQUIRE a; RELEASE a");
-    CHECK(!link_at(0)->is_open);
-}
 
 static void fail_from_within(record *record) {
     (void)record;

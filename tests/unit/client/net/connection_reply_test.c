@@ -4,13 +4,6 @@
 
 enum { LONG_WORD = 300000 };
 
-TEST(a_surplus_reply_breaks_the_connection) {
-    send_gets(connect_peer(), 1);
-    say(0, ":1\r\n:2\r\n");
-    CHECK_TEXT(world.journal, "a=1, a ok, broken");
-    CHECK(!link_at(0)->is_open);
-}
-
 static void send_other(record *record) {
     send_line(world.conn, "GET other", record->arg);
 }
@@ -23,16 +16,6 @@ TEST(a_surplus_reply_is_never_read_as_the_reply_to_an_unsent_request) {
     CHECK_TEXT(world.journal, "a=1, a ok, broken, b protocol");
     CHECK_EQUAL(b.request.sent_us, 0);
     CHECK_TEXT(link_at(0)->heard, "GET a");
-}
-
-TEST(a_reply_to_nothing_at_all_breaks_the_connection) {
-    const char *const surplus[] = {"+OK\r\n", "+O", ":"};
-    for (int i = 0; i < 3; i++) {
-        unit_restart();
-        connect_peer();
-        say(0, surplus[i]);
-        CHECK_TEXT(world.journal, "broken");
-    }
 }
 
 TEST(malformed_bytes_break_the_connection) {
