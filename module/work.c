@@ -47,6 +47,7 @@ enum {
     PAUSE_US = 500,
     RETRY_US = 10000,
     SENT_AWAY_MAX = 256,
+    REFUSED_MAX = 16,
     FOREIGN_SLOT_US = 1000000,
     WATCHED_SLOTS_US = 1000000,
     WATCHED_SLOTS_MOST = 512,
@@ -227,14 +228,15 @@ static bool settle(RedisModuleCtx *ctx, wait_queue *waiting) {
 
 typedef enum progress { DONE, MORE, REFUSED } progress;
 
-/* REFUSED: the remaining queues have to wait for the core, which refuses all writes. Only in a
- * cluster may the core refuse a grant for one name and allow it for the next. */
+/* REFUSED: the remaining queues have to wait for the core, which refuses all writes. In a cluster
+ * some queues are looked at all the same: waiters whose slot has moved away are told so. */
 static progress settle_queues(RedisModuleCtx *ctx, int64_t until_us) {
+    int refusals_left = server_is_cluster() ? REFUSED_MAX : 1;
     for (wait_queue *next;;) {
         int64_t now_us = server_boot_us();
         if ((next = queues_first_due(now_us)) == NULL) return DONE;
         if (is_enough(now_us, until_us)) return MORE;
-        if (!settle(ctx, next) && !server_is_cluster()) return REFUSED;
+        if (!settle(ctx, next) && --refusals_left == 0) return REFUSED;
     }
 }
 

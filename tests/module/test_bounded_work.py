@@ -244,6 +244,35 @@ def test_repeating_a_flush_or_a_swap_in_one_turn_queues_each_name_once(
 ASKED = 20_000  # times in one turn
 
 
+def cpu_of_refusals(node, queues, turns=100):
+    """Their locks are free, but the server may not give them to anybody."""
+    client, bare = node.observer, Bare(node)
+    client.flushall()
+    bare.send(f"DLOCK.SESSION session-{queues:08} PX {A_DAY}")
+    assert bare.read(3)[2] == b"*0"
+    hold_many(bare, queues, HOUR_MS, key="{{one}}:{}")
+    assert set(send_all(bare, [f"DLOCK.ACQUIRE {{one}}:{i} waiter PX {HOUR_MS} WAIT {A_DAY} "
+                               f"VIA session-{queues:08}" for i in range(queues)])) == {b"+QUEUED"}
+    client.config_set("min-replicas-to-write", 1)
+    node.clock.advance(HOUR + 1)
+    wait_until(lambda: stats(client)["held"] == 0, "all leases to end")
+    first = node.clock.turns
+    with Cpu(client) as cpu:
+        wait_until(lambda: node.clock.turns - first > turns, "some turns of the event loop")
+    spent = cpu.seconds / (node.clock.turns - first)
+    client.config_set("min-replicas-to-write", 0)
+    wait_until(lambda: stats(client)["waiters"] == 0, "all to have the locks")
+    bare.send(f"DLOCK.SESSION session-{queues:08} END")
+    assert bare.read() == [b":1"]
+    bare.close()
+    return spent
+
+
+def test_a_cluster_that_refuses_writes_does_not_work_on_each_queue_in_each_turn(lonely):
+    [node] = lonely.nodes
+    assert cpu_of_refusals(node, 10_000) < 3 * cpu_of_refusals(node, 100) + 0.0002
+
+
 def ask_again_after(client, *commands, times=ASKED):
     """The processor's seconds for asking again so often, in one turn with these commands."""
     Lock(client, "mine").acquire("me", A_DAY)
