@@ -6,14 +6,17 @@
  *   round   all that wait and need as many replicas as the first one: their EXTENDs, and one WAIT
  *           with the longest of their timeouts. Callers limit their own time
  *   end     the reply to WAIT, a broken connection, or no reply in time, after which the connection
- *           is closed: on_done for each that is still in the round. The next round begins
+ *           is closed: the end for each that is still in the round. The next round begins
+ *   lock    ends by itself if its EXTEND is refused, or if its own time is over
  *
  * Locks that need another number of replicas are left for a later round: a WAIT for more replicas
  * than there are takes its whole timeout, and would fail those that need fewer.
  *
  * Invariants: a round under way has a WAIT under way, or its timer set. The object is freed with
- * its server, and each lock that waits has a share of the server. */
+ * its server, and each lock that waits has a share of the server. Each lock has its timer set. */
 #include "deployment/acknowledgement.h"
+
+static const char overdue[] = "no reply of replicas in time";
 
 typedef struct acknowledgements {
     server *server;
@@ -25,16 +28,80 @@ typedef struct acknowledgements {
     list waiting, in_turn; /* acknowledgement: for the next round, and in the one under way */
 } acknowledgements;
 
-/* Whoever is told may give its share of the server back: callers have one of their own. */
-static void tell_round(acknowledgements *acks, const reply *reply, const char *cause) {
-    while (!list_is_empty(&acks->in_turn)) {
-        acknowledgement *ack = container_of(list_first(&acks->in_turn), acknowledgement, node);
-        list_remove(&ack->node);
-        ack->on_done(ack, reply, cause);
-    }
+/* -- one lock */
+
+static void end_lock(acknowledgement *ack, ack_result result) {
+    acknowledgement_stop(ack);
+    ack->on_done(ack, result);
+}
+
+/* Without a reply of replicas. */
+static void fail_lock(acknowledgement *ack, const char *cause) {
+    attempt_set_result(ack->attempt, DLOCK_NO_REPLICAS, false, cause);
+    end_lock(ack, ACK_TOO_FEW);
+}
+
+static void judge_replicas(acknowledgement *ack, const reply *reply) {
+    verdict verdict;
+    read_replicas_reply(&verdict, reply, ack->attempt->terms.min_replicas);
+    attempt_set_result(ack->attempt, verdict.status, verdict.is_transient, verdict.cause);
+    end_lock(ack, verdict.status == DLOCK_OK ? ACK_ENOUGH : ACK_TOO_FEW);
+}
+
+static void on_lock_overdue(loop_timer *timer) {
+    fail_lock(container_of(timer, acknowledgement, timer), overdue);
+}
+
+static void limit_lock(request *written) {
+    acknowledgement *ack = container_of(written, acknowledgement, written);
+    const server_options *options = &ack->server->endpoint.options;
+    int64_t limit_ms = (int64_t)options->io_timeout_ms + ack->attempt->terms.replica_timeout_ms;
+    int64_t due_us = deadline_after_ms(written->sent_us, limit_ms);
+    loop_set_timer(options->loop, &ack->timer, deadline_earlier(ack->limit_us, due_us));
+}
+
+/* Several names are written by an EXTEND for each: the first failure is the result. */
+static void on_written_reply(request *written, int index, const reply *reply) {
+    acknowledgement *ack = container_of(written, acknowledgement, written);
+    attempt *attempt = ack->attempt;
+    verdict verdict;
+    bool is_to_asking = ack->is_asking && index % 2 == 0;
+    if (is_to_asking || attempt->status != DLOCK_OK) return;
+    read_holder_reply(&verdict, reply);
+    if (verdict.status == DLOCK_OK) return;
+    if (verdict.status == DLOCK_LOST && attempt->operation == DLOCK_ACQUIRING)
+        verdict_set(&verdict, DLOCK_NO_REPLICAS, "it was lost before replicas had it");
+    attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
+}
+
+static void on_written(request *written, dlock_status status, const char *cause) {
+    acknowledgement *ack = container_of(written, acknowledgement, written);
+    if (status != DLOCK_OK)
+        fail_lock(ack, cause);
+    else if (ack->attempt->status != DLOCK_OK)
+        end_lock(ack, ACK_NOT_WRITTEN);
+}
+
+/* Without memory, the lock ends as if no replica had replied. */
+static void write_lock(acknowledgement *ack, connection *conn) {
+    lock_words words = {.operation = DLOCK_EXTENDING};
+    if (!attempt_send(ack->attempt, &words, ack->is_asking, ack->server, conn, &ack->written))
+        loop_set_timer(ack->server->loop, &ack->timer, 0);
 }
 
 /* -- a round */
+
+/* Whoever is told may give its share of the server back: callers have one of their own. reply NULL:
+ * there is none. */
+static void tell_round(acknowledgements *acks, const reply *reply, const char *cause) {
+    while (!list_is_empty(&acks->in_turn)) {
+        acknowledgement *ack = container_of(list_first(&acks->in_turn), acknowledgement, node);
+        if (reply != NULL)
+            judge_replicas(ack, reply);
+        else
+            fail_lock(ack, cause);
+    }
+}
 
 static void on_wait_sent(request *wait) {
     acknowledgements *acks = container_of(wait, acknowledgements, wait);
@@ -73,18 +140,24 @@ static bool send_wait(acknowledgements *acks, uint32_t min_replicas) {
     return connection_send(acks->conn, &wait, 1, &acks->wait);
 }
 
+static const attempt_terms *terms_of(list_node *node) {
+    return &container_of(node, acknowledgement, node)->attempt->terms;
+}
+
 static void begin_round(acknowledgements *acks) {
     if (acks->is_under_way || list_is_empty(&acks->waiting)) return;
-    uint32_t needed = container_of(list_first(&acks->waiting), acknowledgement, node)->min_replicas;
+    uint32_t needed = terms_of(list_first(&acks->waiting))->min_replicas;
     acks->is_under_way = true;
     acks->timeout_ms = 0;
     use_connection(acks);
     list_each(acknowledgement, ack, &acks->waiting, node) {
-        if (ack->min_replicas != needed) continue;
+        const attempt_terms *terms = terms_of(&ack->node);
+        if (terms->min_replicas != needed) continue;
         list_remove(&ack->node);
         list_append(&acks->in_turn, &ack->node);
-        if (ack->timeout_ms > acks->timeout_ms) acks->timeout_ms = ack->timeout_ms;
-        if (acks->conn != NULL) ack->on_turn(ack, acks->conn);
+        if (terms->replica_timeout_ms > acks->timeout_ms)
+            acks->timeout_ms = terms->replica_timeout_ms;
+        if (acks->conn != NULL) write_lock(ack, acks->conn);
     }
     bool is_sent = acks->conn != NULL && send_wait(acks, needed);
     if (!is_sent) loop_set_timer(acks->server->loop, &acks->timer, 0);
@@ -108,7 +181,7 @@ static void on_wait_overdue(loop_timer *timer) {
     acknowledgements *acks = container_of(timer, acknowledgements, timer);
     connection_close(acks->conn);
     acks->conn = NULL;
-    end_round(acks, "no reply of replicas in time");
+    end_round(acks, overdue);
 }
 
 /* -- public */
@@ -116,6 +189,7 @@ static void on_wait_overdue(loop_timer *timer) {
 static void free_acknowledgements(server *server) {
     acknowledgements *acks = server->acknowledgements;
     connection_close(acks->conn);
+    connection_abandon(&acks->wait); /* its connection may just have broken */
     loop_clear_timer(server->loop, &acks->timer);
     free(acks);
     server->acknowledgements = NULL;
@@ -137,14 +211,22 @@ static acknowledgements *acknowledgements_of(server *server) {
     return made;
 }
 
-bool acknowledgement_start(acknowledgement *ack, server *server) {
+void acknowledgement_start(acknowledgement *ack, server *server) {
     acknowledgements *acks = acknowledgements_of(server);
-    if (acks == NULL) return false;
+    ack->server = server;
+    ack->written =
+        (request){.on_reply = on_written_reply, .on_done = on_written, .on_sent = limit_lock};
+    ack->timer.on_due = on_lock_overdue;
+    loop_set_timer(server->loop, &ack->timer, acks == NULL ? 0 : ack->limit_us);
+    if (acks == NULL) return;
     list_append(&acks->waiting, &ack->node);
     begin_round(acks);
-    return true;
 }
 
 void acknowledgement_stop(acknowledgement *ack) {
+    if (ack->server == NULL) return;
     list_remove(&ack->node);
+    connection_abandon(&ack->written);
+    loop_clear_timer(ack->server->loop, &ack->timer);
+    ack->server = NULL;
 }

@@ -11,22 +11,27 @@
 #pragma once
 #include "deployment/deployment.h"
 
-/* Memory of the caller's, not moved until it is done or stopped. */
+typedef enum ack_result {
+    ACK_ENOUGH,      /* as many replicas as wanted have the lock */
+    ACK_NOT_WRITTEN, /* the server refuses the EXTEND: the lock is lost, or has moved */
+    ACK_TOO_FEW      /* too few replicas have the lock, or nobody knows */
+} ack_result;
+
+/* Memory of the caller's, {0} but for the first group; not moved until it is done or stopped. */
 typedef struct acknowledgement {
-    uint32_t min_replicas, timeout_ms;
-    /* The round begins: sends an EXTEND on this connection. Must not stop anything. */
-    void (*on_turn)(struct acknowledgement *ack, connection *conn);
-    /* The reply to WAIT; NULL: there is none, and the cause says why. The replies to the EXTEND
-     * have come before. From the loop. */
-    void (*on_done)(struct acknowledgement *ack, const reply *reply, const char *cause);
+    attempt *attempt; /* granted or extended; its result is set before on_done */
+    bool is_asking;   /* each EXTEND comes behind an ASKING */
+    int64_t limit_us;
+    void (*on_done)(struct acknowledgement *ack, ack_result result); /* from the loop */
 
     /* Private to acknowledgement.c. */
+    server *server; /* NULL: neither waiting nor in a round */
+    request written;
+    loop_timer timer;
     list_node node;
 } acknowledgement;
 
-/* on_done follows. The caller has a share of the server until then, or until it stops. False: no
- * memory. */
-bool acknowledgement_start(acknowledgement *ack, server *server);
-/* on_done is not called any more. What on_turn has sent is the caller's to abandon. Does nothing if
- * it was not started. */
+/* on_done follows. The caller has a share of the server until then, or until it stops. */
+void acknowledgement_start(acknowledgement *ack, server *server);
+/* on_done is not called any more. Does nothing if it was not started. */
 void acknowledgement_stop(acknowledgement *ack);

@@ -109,7 +109,7 @@ typedef struct deployment_table {
     void (*list_servers)(deployment *deployment, int64_t limit_us, server_list *list);
     void (*free)(deployment *deployment);
     size_t run_size; /* memory for an attempt under way */
-    /* NULL: as above. Else: the memory depends on the names. */
+    /* NULL: as above. Else: the memory depends on the names or the terms. */
     size_t (*size_run)(const attempt *attempt);
     bool has_replicas;
     bool is_routed; /* the deployment is a router (router.h) */

@@ -94,7 +94,7 @@ static void tell_open(presence *presence, bool is_new) {
 static void tell_moved(presence *presence) {
     router *router = presence->router;
     list_each(guest, each, &presence->guests, node) {
-        const server *known = router->table->find(router, each->name);
+        const server *known = router_find(router, each->name);
         if (known != NULL && known != presence->server) each->table->on_moved(each);
     }
 }
@@ -168,7 +168,7 @@ static void tell_unopened(presence *presence, dlock_status status, const char *c
 static void read_refusal(presence *presence, const reply *reply) {
     verdict verdict;
     read_failure(&verdict, reply);
-    if (!verdict.is_transient && !verdict.is_no_session)
+    if (!verdict.is_transient && verdict.hint != HINT_NO_SESSION)
         tell_refused(presence, verdict.status, verdict.cause);
     else if (presence->phase == OPENING)
         tell_unreachable(presence, verdict.cause);

@@ -228,7 +228,7 @@ static void on_vote_reply(request *request, int index, const reply *reply) {
      * as it was. */
     if (verdict.status == DLOCK_OK || verdict.status == DLOCK_PROTOCOL) vote->fate = TOKEN_HELD;
     if (verdict.status == no_of(round)) vote->fate = TOKEN_UNHELD;
-    if (verdict.is_fence_refused) round->fence_refusals++;
+    if (verdict.hint == HINT_FENCE_REFUSED) round->fence_refusals++;
     if (vote->status == DLOCK_OK && round->plan.is_fence_needed &&
         vote->fence < round->plan.fence) {
         vote->status = DLOCK_REFUSED;

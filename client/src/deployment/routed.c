@@ -47,23 +47,20 @@ typedef struct routed_run {
     loop_timer timer; /* ends the phase */
     router *router;
     attempt *attempt;
-    int64_t limit_us;    /* of the whole attempt */
-    server *server;      /* a share: the last one that was chosen; NULL: none yet */
-    acknowledgement ack; /* of RUN_REPLICAS */
-    guest guest;         /* of a wait whose lock is not tied to the session */
+    int64_t limit_us; /* of the whole attempt */
+    server *server;   /* a share: the last one that was chosen; NULL: none yet */
+    guest guest;      /* of a wait whose lock is not tied to the session */
     run_phase phase;
     uint8_t redirect_count;
+    reply_hint hint;         /* of the last reply */
     bool is_asking : 1;      /* after ASK */
     bool is_retry : 1;       /* a request failed: another server gets one more try */
     bool is_waiting : 1;     /* the request may wait inside the server */
     bool was_busy : 1;       /* a request that does not wait found the lock busy */
-    bool is_queued : 1;      /* the reply to the request: the token waits */
-    bool is_no_session : 1;  /* the server has forgotten the session */
-    bool is_run_refused : 1; /* the server reserves no run of fences just now */
     bool is_session_new : 1; /* opened anew since the request was sent: the place may be lost */
-    bool is_no_script : 1;   /* the server does not know the hash of a script */
     bool needs_script : 1;   /* the text of the script is sent */
     bool is_granted : 1;     /* granted, or may be, although the result is a failure */
+    acknowledgement ack[];   /* one, of a lock that needs replicas; else none */
 } routed_run;
 
 /* Will the lock have to be given back if the attempt is given up? */
@@ -102,7 +99,7 @@ static void set_due(routed_run *run, int64_t due_us) {
 }
 
 static server *find_server(const routed_run *run) {
-    return run->router->table->find(run->router, run->attempt->name);
+    return router_find(run->router, run->attempt->name);
 }
 
 static void doubt_server(routed_run *run) {
@@ -138,9 +135,7 @@ static bool join_session(routed_run *run) {
 /* A server that does not reply in time hangs. */
 static void limit_reply(request *request) {
     routed_run *run = container_of(request, routed_run, request);
-    int64_t limit_ms = run->router->base.io_timeout_ms;
-    if (run->phase == RUN_REPLICAS) limit_ms += run->attempt->terms.replica_timeout_ms;
-    int64_t due_us = deadline_after_ms(request->sent_us, limit_ms);
+    int64_t due_us = deadline_after_ms(request->sent_us, run->router->base.io_timeout_ms);
     set_due(run, deadline_earlier(run->limit_us, due_us));
 }
 
@@ -153,12 +148,12 @@ static void add_session(routed_run *run, lock_words *words) {
     if (words->is_endless) words->operation = DLOCK_ACQUIRING;
 }
 
-/* conn NULL: the command connection. False: no memory. */
-static bool send_command(routed_run *run, lock_words words, connection *conn) {
+/* False: no memory. */
+static bool send_command(routed_run *run, lock_words words) {
     words.has_hash = run->phase == RUN_REQUEST && !run->needs_script;
     run->request.on_sent = limit_reply;
     set_due(run, run->limit_us);
-    return attempt_send(run->attempt, &words, run->is_asking, run->server, conn, &run->request);
+    return attempt_send(run->attempt, &words, run->is_asking, run->server, NULL, &run->request);
 }
 
 /* The token holds the lock with another fence, or not at all: the lock was lost in between. */
@@ -177,35 +172,19 @@ static void read_release(routed_run *run, const reply *reply, verdict *verdict) 
 
 static void read_lock_reply(routed_run *run, const reply *reply, verdict *verdict) {
     attempt *attempt = run->attempt;
-    bool is_acquire = attempt->operation == DLOCK_ACQUIRING;
-    const tie *tie = run_tie(run);
-    if (is_acquire || tie != NULL)
+    if (run_sends_acquire(run))
         attempt->prepared.protocol->read_acquire(verdict, reply);
     else if (attempt->operation == DLOCK_RELEASING)
         read_release(run, reply, verdict);
     else
         read_holder_reply(verdict, reply);
+    run->hint = verdict->hint;
     run->is_granted = (verdict->status == DLOCK_PROTOCOL && reply->kind != REPLY_ERROR) ||
-                      (is_acquire && reply_begins_with(reply, TOKEN_HOLDS_SOME));
-    run->is_no_script = verdict->is_no_script;
-    run->is_no_session = verdict->is_no_session;
-    run->is_run_refused = verdict->is_run_refused;
-    run->is_queued = verdict->is_queued;
-    if (!is_acquire && tie != NULL)
-        judge_kept(run, verdict);
-    else if (is_acquire)
+                      verdict->hint == HINT_HOLDS_SOME;
+    if (attempt->operation == DLOCK_ACQUIRING)
         attempt->fence = verdict->fence;
-}
-
-/* To the EXTEND before Redis's WAIT. */
-static void read_written_reply(routed_run *run, const reply *reply) {
-    attempt *attempt = run->attempt;
-    verdict verdict;
-    read_holder_reply(&verdict, reply);
-    if (verdict.status == DLOCK_LOST && attempt->operation == DLOCK_ACQUIRING)
-        verdict_set(&verdict, DLOCK_NO_REPLICAS, "it was lost before replicas had it");
-    run->is_granted = false;
-    attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
+    else if (run_sends_acquire(run))
+        judge_kept(run, verdict);
 }
 
 /* Several names are extended by a command for each: the first failure is the result. */
@@ -213,21 +192,18 @@ static void read_reply(request *request, int index, const reply *reply) {
     routed_run *run = container_of(request, routed_run, request);
     attempt *attempt = run->attempt;
     verdict verdict;
-    if (run->is_asking && index % 2 == 0) return;
-    bool is_first = index == run->is_asking;
-    if (!is_first && attempt->status != DLOCK_OK) return;
-    if (run->phase == RUN_REPLICAS) {
-        read_written_reply(run, reply);
-    } else if (run->phase == RUN_UNDO) {
+    bool is_to_asking = run->is_asking && index % 2 == 0, is_first = index == run->is_asking;
+    if (is_to_asking || (!is_first && attempt->status != DLOCK_OK)) return;
+    if (run->phase == RUN_UNDO) {
         read_release(run, reply, &verdict);
-        run->is_granted = verdict.status != DLOCK_OK && verdict.status != DLOCK_LOST;
-    } else {
-        if (attempt->guarded != NULL)
-            read_guard_reply(&verdict, attempt->guarded->reply, reply);
-        else
-            read_lock_reply(run, reply, &verdict);
-        attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
+        run->is_granted = !is_withdrawn(verdict.status);
+        return;
     }
+    if (attempt->guarded != NULL)
+        read_guard_reply(&verdict, attempt->guarded->reply, reply);
+    else
+        read_lock_reply(run, reply, &verdict);
+    attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
 }
 
 /* Sends the request to run->server, or first waits for the session there. False: no memory. */
@@ -239,7 +215,8 @@ static bool try_to_send(routed_run *run) {
     if (is_busy) words.wait_ms = wait_left_ms(attempt, now_us);
     run->is_waiting = words.wait_ms > 0;
     run->request.on_reply = read_reply;
-    run->is_granted = run->is_queued = run->is_no_session = run->is_session_new = false;
+    run->is_granted = run->is_session_new = false;
+    run->hint = HINT_NONE;
     bool needs_session = run->is_waiting || run_tie(run) != NULL;
     if (needs_session && !join_session(run)) {
         run->phase = RUN_SESSION;
@@ -248,7 +225,7 @@ static bool try_to_send(routed_run *run) {
     }
     run->phase = RUN_REQUEST;
     if (needs_session) add_session(run, &words);
-    if (!send_command(run, words, NULL)) return false;
+    if (!send_command(run, words)) return false;
     if (attempt->on_sent != NULL) attempt->on_sent(attempt);
     return true;
 }
@@ -276,7 +253,7 @@ static void stop_run(routed_run *run) {
     if (attempt->operation == DLOCK_RELEASING && attempt_may_come_late(attempt))
         withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
     leave_session(run);
-    if (run->phase == RUN_REPLICAS) acknowledgement_stop(&run->ack);
+    if (run->phase == RUN_REPLICAS) acknowledgement_stop(run->ack);
     loop_clear_timer(run->router->base.loop, &run->timer);
     list_remove(&run->wait.node);
     server_free(run->server);
@@ -418,47 +395,32 @@ static void give_up_place(routed_run *run, const char *cause) {
 /* -- replicas */
 
 /* Too few replicas have the lock, or nobody knows. */
-static void undo_grant(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
-    acknowledgement_stop(&run->ack);
-    connection_abandon(&run->request);
+static void undo_grant(routed_run *run) {
     run->is_granted = true;
-    attempt_set_result(run->attempt, status, is_transient, cause);
-    if (run_takes_lock(run)) {
-        run->phase = RUN_UNDO;
-        if (send_command(run, (lock_words){.operation = DLOCK_RELEASING}, NULL)) return;
-    }
-    fail_by_reply(run);
+    run->phase = RUN_UNDO;
+    bool is_sent =
+        run_takes_lock(run) && send_command(run, (lock_words){.operation = DLOCK_RELEASING});
+    if (!is_sent) fail_by_reply(run);
 }
 
-static void take_acknowledgement(acknowledgement *ack, const reply *reply, const char *cause) {
-    routed_run *run = container_of(ack, routed_run, ack);
-    verdict verdict;
-    if (reply == NULL) {
-        undo_grant(run, DLOCK_NO_REPLICAS, false, cause);
-        return;
-    }
-    read_replicas_reply(&verdict, reply, ack->min_replicas);
-    if (verdict.status == DLOCK_OK)
+static void judge_error(routed_run *run);
+
+static void take_acknowledgement(acknowledgement *ack, ack_result result) {
+    routed_run *run = container_of(ack, routed_run, ack[0]);
+    if (result == ACK_ENOUGH)
         finish_run(run);
+    else if (result == ACK_NOT_WRITTEN)
+        judge_error(run);
     else
-        undo_grant(run, verdict.status, verdict.is_transient, verdict.cause);
-}
-
-/* Without memory, the run ends as if no replica had replied. */
-static void send_written(acknowledgement *ack, connection *conn) {
-    routed_run *run = container_of(ack, routed_run, ack);
-    if (!send_command(run, (lock_words){.operation = DLOCK_EXTENDING}, conn)) set_due(run, 0);
+        undo_grant(run);
 }
 
 static void await_replicas(routed_run *run) {
-    const attempt_terms *terms = &run->attempt->terms;
     run->phase = RUN_REPLICAS;
-    run->ack = (acknowledgement){.min_replicas = terms->min_replicas,
-                                 .timeout_ms = terms->replica_timeout_ms,
-                                 .on_turn = send_written,
-                                 .on_done = take_acknowledgement};
-    set_due(run, run->limit_us);
-    if (!acknowledgement_start(&run->ack, run->server)) set_due(run, 0);
+    run->ack[0] = (acknowledgement){run->attempt, run->is_asking, run->limit_us,
+                                    .on_done = take_acknowledgement};
+    loop_clear_timer(run->router->base.loop, &run->timer);
+    acknowledgement_start(run->ack, run->server);
 }
 
 /* -- replies */
@@ -482,9 +444,9 @@ static void note_busy(routed_run *run) {
 
 static void judge_busy(routed_run *run) {
     note_busy(run);
-    if (run->is_queued && run->is_session_new) {
+    if (run->hint == HINT_QUEUED && run->is_session_new) {
         send_request(run);
-    } else if (run->is_queued) {
+    } else if (run->hint == HINT_QUEUED) {
         run->phase = RUN_QUEUED;
         set_due(run, run->limit_us);
     } else if (run->is_waiting || run->attempt->wait_until_us <= now_of(run)) {
@@ -529,28 +491,18 @@ static void judge_error(routed_run *run) {
     redirect redirect;
     if (run->is_granted && run_tie(run) != NULL && attempt->operation == DLOCK_EXTENDING)
         withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
-    if (run->is_no_script && !run->needs_script) {
+    if (run->hint == HINT_NO_SCRIPT && !run->needs_script) {
         run->needs_script = true; /* stays: the next request may go to another server */
         send_request(run);
-    } else if (run->is_run_refused && attempt->fences > 0) {
+    } else if (run->hint == HINT_RUN_REFUSED && attempt->fences > 0) {
         attempt->fences = 0; /* the lock cannot be handed on then, but it is granted */
         send_request(run);
-    } else if (run->is_no_session && now_of(run) < run->limit_us) {
+    } else if (run->hint == HINT_NO_SESSION && now_of(run) < run->limit_us) {
         await_session(run);
     } else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause)) {
         follow_redirect(run, &redirect);
     } else {
         fail_by_reply(run);
-    }
-}
-
-/* To the EXTEND: the WAIT behind it is next, unless the lock is lost or has moved. */
-static void on_written(routed_run *run, dlock_status status, const char *cause) {
-    if (status != DLOCK_OK) {
-        undo_grant(run, DLOCK_NO_REPLICAS, false, cause);
-    } else if (run->attempt->status != DLOCK_OK) {
-        acknowledgement_stop(&run->ack);
-        judge_error(run);
     }
 }
 
@@ -562,10 +514,6 @@ static void on_request_done(request *request, dlock_status status, const char *c
     bool is_transient = status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT;
     if (run->phase == RUN_UNDO) {
         fail_by_reply(run);
-        return;
-    }
-    if (run->phase == RUN_REPLICAS) {
-        on_written(run, status, cause);
         return;
     }
     attempt->asked_us = request->sent_us;
@@ -631,7 +579,8 @@ static void take_event(guest *guest, const session_event *event) {
     verdict verdict;
     read_ended_event(&verdict, event);
     attempt_set_result(attempt, verdict.status, verdict.is_transient, verdict.cause);
-    run->is_no_session = run->is_no_script = run->is_run_refused = run->is_granted = false;
+    run->is_granted = false;
+    run->hint = verdict.hint;
     if (verdict.status == DLOCK_BUSY)
         finish_run(run);
     else
@@ -682,9 +631,6 @@ static void on_run_due(loop_timer *timer) {
     case RUN_QUEUED:
         give_up_place(run, "no event in time");
         break;
-    case RUN_REPLICAS:
-        undo_grant(run, DLOCK_NO_REPLICAS, false, "no reply of replicas in time");
-        break;
     case RUN_UNDO: /* no reply to the RELEASE: a withdrawal goes on */
         connection_abandon(&run->request);
         fail_by_reply(run);
@@ -695,6 +641,11 @@ static void on_run_due(loop_timer *timer) {
 }
 
 /* -- the table */
+
+static size_t size_run(const attempt *attempt) {
+    bool has_ack = attempt->terms.min_replicas > 0;
+    return sizeof(routed_run) + (has_ack ? sizeof(acknowledgement) : 0);
+}
 
 static void start_run(deployment *base, attempt *attempt) {
     routed_run *run = attempt->prepared.run;
@@ -731,6 +682,6 @@ const deployment_table routed_table = {.start = start_run,
                                        .abandon = abandon_run,
                                        .list_servers = router_list,
                                        .free = router_free,
-                                       .run_size = sizeof(routed_run),
+                                       .size_run = size_run,
                                        .has_replicas = true,
                                        .is_routed = true};

@@ -105,12 +105,11 @@ static void start_discovery(router *router, int64_t now_us) {
     }
 }
 
-bool router_discover(router *router) {
-    if (router->is_discovering || router->table->prepare == NULL) return router->is_discovering;
+bool router_ask_again(router *router) {
     int64_t now_us = loop_now_us(router->base.loop);
     bool is_due = now_us >= deadline_after_ms(router->ended_us, router->table->pause_ms);
-    bool is_known = router->table->find(router, "") != NULL;
-    if (is_known && !(router->is_doubted && is_due)) return false;
+    bool is_known = router_find(router, "") != NULL;
+    if (router->table->prepare == NULL || (is_known && !is_due)) return false;
     start_discovery(router, now_us);
     return true;
 }
@@ -137,7 +136,7 @@ void router_list(deployment *base, int64_t limit_us, server_list *list) {
         loop_wait_until(base->loop, &wait.waiter, limit_us);
         list_remove(&wait.found.node);
     }
-    server *known = router->table->find(router, "");
+    server *known = router_find(router, "");
     if (router->table->list != NULL)
         list->count = router->table->list(router, list->servers, SERVER_LIST_MAX);
     else if (known != NULL)
@@ -162,6 +161,7 @@ void router_free(deployment *base) {
     router *router = (struct router *)base;
     session_life *lives = base->lives;
     stop_discovery(router);
+    server_free(router->master);
     router->table->free(router);
     lives_free(lives);
 }
@@ -188,7 +188,6 @@ typedef struct master_router {
     char name[TOPOLOGY_NAME_MAX + 1];
     server *sentinels[TOPOLOGY_SERVERS_MAX];
     size_t count;
-    server *master; /* NULL: not known yet */
     /* The discovery under way. */
     url named[TOPOLOGY_SERVERS_MAX], newest; /* port 0: no master was named */
     int64_t epoch;                           /* of the newest; negative: none */
@@ -246,34 +245,27 @@ static size_t prepare_sentinels(router *base, server *servers[], command command
 static bool use_newest(router *base) {
     master_router *router = (master_router *)base;
     const url *newest = &router->newest;
-    const url *known = router->master == NULL ? NULL : &router->master->endpoint.url;
+    const url *known = base->master == NULL ? NULL : &base->master->endpoint.url;
     if (known != NULL && known->port == newest->port && strcmp(known->host, newest->host) == 0)
         return true;
     server *master = server_new(newest, &base->options);
     if (master == NULL) return false;
     diagnose(base->options.diagnostics, known == NULL ? DLOCK_LOG_INFO : DLOCK_LOG_WARNING,
              master->name, known == NULL ? "is the master" : "is the new master", router->name);
-    server_free(router->master);
-    router->master = master;
+    server_free(base->master);
+    base->master = master;
     return true;
-}
-
-static server *find_master(router *base, const char *name) {
-    (void)name;
-    return ((master_router *)base)->master;
 }
 
 static void free_master_router(router *base) {
     master_router *router = (master_router *)base;
     for (size_t i = 0; i < router->count; i++)
         server_free(router->sentinels[i]);
-    server_free(router->master);
     free(router);
 }
 
-static const router_table single_table = {.find = find_master, .free = free_master_router};
-static const router_table sentinel_table = {.find = find_master,
-                                            .free = free_master_router,
+static const router_table single_table = {.free = free_master_router};
+static const router_table sentinel_table = {.free = free_master_router,
                                             .prepare = prepare_sentinels,
                                             .command_count = 2,
                                             .read = read_sentinel,
@@ -290,7 +282,7 @@ deployment *master_new(const topology *topology, const server_options *options) 
     router->login.must_be_master = true;
     text_copy(router->name, sizeof(router->name), topology->master_name);
     router->count = is_single ? 0 : topology->count;
-    server **made = is_single ? &router->master : router->sentinels;
+    server **made = is_single ? &router->base.master : router->sentinels;
     if (servers_new(made, topology->servers, topology->count, options)) return &router->base.base;
     free_master_router(&router->base);
     return NULL;

@@ -49,8 +49,7 @@ typedef struct router_probe {
 } router_probe;
 
 typedef struct router_table {
-    /* The server for a key, borrowed until the mutex is given back: server_share() it. NULL:
-     * nothing is known yet. */
+    /* The server for a name, as for router_find(). NULL: router->master has all names. */
     server *(*find)(router *router, const char *name);
     /* MOVED or ASK: the next server, borrowed as above. NULL: no memory. The function itself is
      * NULL where no redirect makes sense. */
@@ -76,6 +75,7 @@ struct router {
     deployment base; /* first */
     const router_table *table;
     server_options options;
+    server *master; /* a share; NULL: not known yet, or a cluster */
     busy_names busy;
     list waits;           /* loop_task: run once when the discovery under way has ended */
     bool is_doubted;      /* users set it: router_discover() is to ask again */
@@ -93,9 +93,21 @@ struct router {
     char worst_cause[CAUSE_SIZE];
 };
 
+/* The server for a name, borrowed until the mutex is given back: server_share() it. NULL: nothing
+ * is known yet. */
+static inline server *router_find(router *router, const char *name) {
+    return router->table->find != NULL ? router->table->find(router, name) : router->master;
+}
+
+/* Private to router.c. */
+bool router_ask_again(router *router);
+
 /* Begins a discovery if nothing is known, or if there are doubts and the pause is over. True: a
  * discovery is under way, and a wait makes sense. */
-bool router_discover(router *router);
+static inline bool router_discover(router *router) {
+    bool has_doubts = router->is_doubted || router_find(router, "") == NULL;
+    return router->is_discovering || (has_doubts && router_ask_again(router));
+}
 
 /* For routers and tests. The rest of the router is zero. The discovery has ended. */
 void router_init(router *router, const router_table *table, const server_options *options);

@@ -69,8 +69,9 @@ unsigned slots_count(const attempt *attempt) {
 
 static size_t size_run(const attempt *attempt) {
     unsigned count = slots_count(attempt);
-    if (count == 1) return routed_table.run_size;
-    return sizeof(slots_run) + count * (sizeof(slot_part) + routed_table.run_size) +
+    size_t run_size = routed_table.size_run(attempt);
+    if (count == 1) return run_size;
+    return sizeof(slots_run) + count * (sizeof(slot_part) + run_size) +
            text_list_size(attempt->name, attempt->name_count);
 }
 
@@ -92,11 +93,12 @@ static char *put_names(slot_part *part, const attempt *whole, char *text) {
 static void make_parts(slots_run *run, const attempt *whole) {
     unsigned first = slot_of(whole->name), slot = 0;
     unsigned count = slots_count(whole);
-    char *runs = (char *)&run->parts[count], *text = runs + count * routed_table.run_size;
+    size_t run_size = routed_table.size_run(whole);
+    char *runs = (char *)&run->parts[count], *text = runs + count * run_size;
     for (; (slot = find_slot(whole, slot)) < SLOT_COUNT; slot++) {
         slot_part *part = &run->parts[run->count];
         part->slot = slot;
-        part->attempt.prepared.run = runs + run->count * routed_table.run_size;
+        part->attempt.prepared.run = runs + run->count * run_size;
         part->attempt.token = part->token;
         text = put_names(part, whole, text);
         if (slot == first) run->first = run->count;

@@ -138,7 +138,7 @@ static void send_to(name_watch *watch, server *server, bool is_watching) {
 
 static server *find_server(name_watch *watch) {
     router *router = watch->router;
-    return router->table->find(router, watch->name);
+    return router_find(router, watch->name);
 }
 
 /* Of a name that has joined a session. */

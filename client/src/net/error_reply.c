@@ -38,7 +38,7 @@ static const struct {
     {"ERR unknown command 'DLOCK.", {DLOCK_NO_MODULE, false}},
     {"ERR unknown command `DLOCK.", {DLOCK_NO_MODULE, false}}, /* before Redis 7 */
     {"ERR PX", {DLOCK_INVALID, false}},
-    {TOKEN_HOLDS_SOME, {DLOCK_REFUSED, true}}, /* by an earlier acquire: it is withdrawn */
+    {"ERR token holds some of these locks", {DLOCK_REFUSED, true}}, /* they are withdrawn */
     {"ERR token", {DLOCK_INVALID, false}},
 };
 

@@ -90,10 +90,6 @@ typedef struct error_meaning {
 /* In error_reply.c. error: a REPLY_ERROR, e.g. "NOAUTH Authentication required." */
 error_meaning error_reply_meaning(const reply *error);
 
-/* To an ACQUIREALL that waits: the token holds some of the names, by an earlier acquire, and others
- * hold the rest. */
-#define TOKEN_HOLDS_SOME "ERR token holds some of these locks"
-
 /* -- reading */
 
 /* A reply with more nodes is too long. A reply beyond the other limits is malformed: arrays in

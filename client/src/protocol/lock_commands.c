@@ -94,6 +94,21 @@ void verdict_set(verdict *verdict, dlock_status status, const char *cause) {
     text_copy(verdict->cause, sizeof(verdict->cause), cause);
 }
 
+static const struct {
+    const char *prefix;
+    reply_hint hint;
+} hints[] = {{"NOSESSION ", HINT_NO_SESSION},
+             {"NOSCRIPT ", HINT_NO_SCRIPT},
+             {"ERR FENCES: ", HINT_RUN_REFUSED},
+             {"ERR FENCE ", HINT_FENCE_REFUSED},
+             {"ERR token holds some of these locks", HINT_HOLDS_SOME}};
+
+static reply_hint hint_of_error(const reply *error) {
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        if (reply_begins_with(error, hints[i].prefix)) return hints[i].hint;
+    return HINT_NONE;
+}
+
 void read_failure(verdict *verdict, const reply *reply) {
     if (reply->kind != REPLY_ERROR) {
         verdict_set(verdict, DLOCK_PROTOCOL, "the server sent a reply that makes no sense");
@@ -104,10 +119,7 @@ void read_failure(verdict *verdict, const reply *reply) {
     error_meaning meaning = error_reply_meaning(reply);
     verdict->status = meaning.status;
     verdict->is_transient = meaning.is_transient;
-    verdict->is_fence_refused = reply_begins_with(reply, "ERR FENCE ");
-    verdict->is_run_refused = reply_begins_with(reply, "ERR FENCES: ");
-    verdict->is_no_script = reply_begins_with(reply, "NOSCRIPT ");
-    verdict->is_no_session = reply_begins_with(reply, "NOSESSION ");
+    verdict->hint = hint_of_error(reply);
 }
 
 bool reply_is_no_lock(const reply *reply) {
@@ -122,7 +134,7 @@ void read_acquire_reply(verdict *verdict, const reply *reply) {
         verdict->fence = (uint64_t)reply->integer;
     } else if (reply->kind == REPLY_STATUS && reply_is_text(reply, "QUEUED")) {
         verdict_set(verdict, DLOCK_BUSY, "another holds it");
-        verdict->is_queued = true;
+        verdict->hint = HINT_QUEUED;
     } else {
         read_failure(verdict, reply);
     }

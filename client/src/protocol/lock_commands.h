@@ -45,15 +45,22 @@ void guard_command(command *command, const char *name, const char *token,
 /* Redis's own WAIT: the number of replicas that have the writes of this connection. */
 void replicas_command(command *command, uint32_t count, uint32_t timeout_ms);
 
+/* What a reply says besides its status. */
+typedef enum reply_hint {
+    HINT_NONE,
+    HINT_QUEUED,        /* DLOCK_BUSY, and the token waits: an event tells the outcome */
+    HINT_NO_SESSION,    /* the server does not know the session */
+    HINT_NO_SCRIPT,     /* to be sent again, without has_hash */
+    HINT_RUN_REFUSED,   /* too many FENCES were reserved lately */
+    HINT_FENCE_REFUSED, /* FENCE was minutes ahead of the server's clock */
+    HINT_HOLDS_SOME     /* the token holds some of the names, and others hold the rest */
+} reply_hint;
+
 /* The meaning of a reply for the lock. Each read_...() sets all fields. */
 typedef struct verdict {
     dlock_status status;
-    bool is_transient;            /* of a failure: another attempt may succeed */
-    bool is_fence_refused;        /* FENCE was minutes ahead of the server's clock */
-    bool is_run_refused;          /* too many FENCES were reserved lately */
-    bool is_no_script;            /* to be sent again, without has_hash */
-    bool is_queued;               /* DLOCK_BUSY, and the token waits: an event tells the outcome */
-    bool is_no_session;           /* the server does not know the session */
+    bool is_transient; /* of a failure: another attempt may succeed */
+    reply_hint hint;
     uint64_t fence;               /* of DLOCK_OK to an acquire */
     char cause[DLOCK_CAUSE_SIZE]; /* of anything but DLOCK_OK */
 } verdict;

@@ -22,7 +22,7 @@ static size_t handle_size(void) {
 
 /* All of them share the connection of the session. */
 TEST(an_acquisition_that_waits_in_the_server_takes_less_than_a_kilobyte) {
-    size_t bytes = handle_size() + chunk(routed_table.run_size);
+    size_t bytes = handle_size() + chunk(routed_table.size_run(&(attempt){0}));
     printf("an acquisition that waits in the server takes %zu bytes, and no connection\n", bytes);
     CHECK(bytes < BYTES_MAX);
 }

@@ -210,8 +210,7 @@ TEST(a_withdrawal_goes_on_after_the_lease_if_the_lock_has_none) {
 
 static void be_granted_with_too_few_replicas(void) {
     begin_stage();
-    stage.attempt.terms.min_replicas = 2;
-    stage.attempt.terms.replica_timeout_ms = 100;
+    need_replicas(2);
     start_acquire(0);
     CHECK_HEARD(0, ACQUIRE);
     say(0, ":7\r\n");

@@ -62,8 +62,7 @@ TEST(a_release_that_nobody_reads_the_reply_of_has_the_text) {
 }
 
 TEST(a_grant_that_too_few_replicas_have_is_undone_by_text) {
-    stage.attempt.terms.min_replicas = 1;
-    stage.attempt.terms.replica_timeout_ms = 50;
+    need_replicas(1);
     start_acquire(0);
     CHECK_HEARD(0, SET);
     say(0, "+OK\r\n");

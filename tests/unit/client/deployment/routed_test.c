@@ -176,11 +176,6 @@ TEST(an_error_comes_with_the_name_of_the_server) {
 
 /* -- replicas. Link 0: the command connection. Link 1: EXTEND and WAIT */
 
-static void need_replicas(uint32_t count) {
-    stage.attempt.terms.min_replicas = count;
-    stage.attempt.terms.replica_timeout_ms = 100;
-}
-
 TEST(replicas_are_waited_for_on_another_connection) {
     need_replicas(2);
     start_acquire(0);

@@ -96,6 +96,13 @@ static inline void begin_stage(void) {
     stage.attempt.on_sent = on_stage_sent;
 }
 
+static inline void need_replicas(uint32_t count) {
+    stage.attempt.terms.min_replicas = count;
+    stage.attempt.terms.replica_timeout_ms = 100;
+    attempt_free(&stage.attempt);
+    CHECK(attempt_prepare(&stage.attempt, stage.deployment));
+}
+
 /* Within an I/O timeout: else the clock stops, and the test with it. */
 static inline void withdraw(const char *token, uint32_t lease_ms) {
     attempt withdrawn = {.name = NAME, .token = (char *)token};

@@ -25,7 +25,7 @@ static bool discover(void) {
 }
 
 static server *find(void) {
-    return stage.router->table->find(stage.router, "any");
+    return router_find(stage.router, "any");
 }
 
 static void begin_stage(void) {

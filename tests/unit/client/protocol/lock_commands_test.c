@@ -155,8 +155,8 @@ TEST(a_reply_is_a_verdict) {
         read_as(rows[i].kind, rows[i].bytes);
         check_verdict(rows[i].status, false, rows[i].cause);
         CHECK_EQUAL(got.fence, i == 0 ? 42 : 0);
-        CHECK(got.is_queued == (strcmp(rows[i].bytes, "+QUEUED\r\n") == 0));
-        CHECK(!got.is_fence_refused && !got.is_no_session);
+        bool is_queued = strcmp(rows[i].bytes, "+QUEUED\r\n") == 0;
+        CHECK_EQUAL(got.hint, is_queued ? HINT_QUEUED : HINT_NONE);
     }
 }
 
@@ -171,12 +171,23 @@ TEST(other_replies_make_no_sense) {
 }
 
 TEST(errors_that_call_for_something_else_are_noticed) {
-    read_as(ACQUIRED, "-NOSESSION no such session\r\n");
-    CHECK(got.is_no_session);
-    read_as(ACQUIRED, "-ERR NOSESSION\r\n");
-    CHECK(!got.is_no_session);
-    read_as(ACQUIRED, "-ERR FENCE must not be more than 5 minutes ahead of the server's clock\r\n");
-    CHECK(got.is_fence_refused && got.status == DLOCK_REFUSED);
+    static const struct {
+        const char *bytes;
+        reply_hint hint;
+    } rows[] = {
+        {"-NOSESSION no such session\r\n", HINT_NO_SESSION},
+        {"-ERR NOSESSION\r\n", HINT_NONE},
+        {"-ERR FENCE must not be more than 5 minutes ahead of the server's clock\r\n",
+         HINT_FENCE_REFUSED},
+        {"-ERR FENCES: too many fences were reserved lately, try again later\r\n",
+         HINT_RUN_REFUSED},
+        {"-NOSCRIPT No matching script\r\n", HINT_NO_SCRIPT},
+        {"-ERR token holds some of these locks\r\n", HINT_HOLDS_SOME},
+    };
+    EACH_ROW(i, rows) {
+        read_as(ACQUIRED, rows[i].bytes);
+        CHECK_EQUAL(got.hint, rows[i].hint);
+    }
     read_as(ACQUIRED, "-LOADING Redis is loading the dataset in memory\r\n");
     check_verdict(DLOCK_REFUSED, true, "LOADING Redis is loading the dataset in memory");
 }

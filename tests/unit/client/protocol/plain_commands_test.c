@@ -88,9 +88,9 @@ TEST(one_and_zero_tell_whether_the_token_holds_the_lock) {
 
 TEST(an_unknown_script_is_noticed) {
     holder_reply("-NOSCRIPT No matching script. Please use EVAL.\r\n");
-    CHECK(got.is_no_script);
+    CHECK_EQUAL(got.hint, HINT_NO_SCRIPT);
     holder_reply(":1\r\n");
-    CHECK(!got.is_no_script);
+    CHECK(got.hint != HINT_NO_SCRIPT);
 }
 
 TEST(other_replies_make_no_sense) {
