@@ -161,13 +161,14 @@ def test_a_lock_that_lost_its_majority_is_lost_and_not_healed(connect, servers):
 def test_a_released_lock_is_not_healed(connect, servers):
     """The release comes at any moment of a renewal that heals."""
     lock, _ = keep(connect, servers[:3], renew_every_ms=10)
+    lock.client.hold("pace", 60_000, lease_ms=LEASE_MS, renew_every_ms=10)
     for turn in range(30):
         wait_until_all_have_it(lock, servers[:3])
         servers[0].observer.delete("lock")
         time.sleep(turn % 15 / 1000)
         assert lock.release() == Status.OK
         wait_until(lambda: tokens(servers[:3]) == [None] * 3, "nothing to be left")
-        time.sleep(0.02)
+        lock.client.wait_for_renewals(3)  # of the other one: this one would have been renewed, too
         assert tokens(servers[:3]) == [None] * 3
         assert lock.acquire(60_000) == Status.OK
 
