@@ -130,6 +130,10 @@ bool fence_may_ask_for(int64_t wanted, fence_time now) {
     return wanted <= last || wanted <= fence_base(now) + FENCE_LEAD_MAX_US;
 }
 
+bool fence_may_restore(int64_t fence, fence_time now) {
+    return fence <= last || fence <= fence_base(now) + FENCE_LEAD_MAX_US + 2 * FENCE_TRANSIT_US;
+}
+
 bool fence_may_reserve(int64_t at_least, int64_t count, fence_time now) {
     int64_t clock_us = fence_clock(now);
     int64_t first = larger(at_least, larger(last, clock_us));

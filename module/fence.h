@@ -45,10 +45,13 @@ int64_t fence_next(fence_time now, int64_t at_least, int64_t count);
  * must have been read at the same moment: what passed between would be ahead for ever. */
 bool fence_sets_clock(fence_time now);
 
-/* May a client ask for this fence, or restore a lock that has it? Not if it is more than
- * FENCE_LEAD_MAX_US ahead of the base. The base does not depend on earlier requests, so clients
- * cannot push fences ahead step by step. */
+/* May a client ask for this fence? Not if it is more than FENCE_LEAD_MAX_US ahead of the base. The
+ * base does not depend on earlier requests, so clients cannot push fences ahead step by step. */
 bool fence_may_ask_for(int64_t wanted, fence_time now);
+
+/* May a client restore a lock that has this fence? A server that was just promoted gives out fences
+ * that are a little further ahead, and its slots may move at once. */
+bool fence_may_restore(int64_t fence, fence_time now);
 
 /* May a client reserve a run of so many fences? Not if earlier runs have used up what the clock
  * allows. */

@@ -41,7 +41,7 @@ static void rdb_save(RedisModuleIO *rdb, void *value) {
 /* A file and a master are trusted. But RESTORE is for everybody, and a fence far ahead of the clock
  * would raise the fences of all locks. */
 static bool is_fence_too_far(RedisModuleIO *rdb, int64_t fence) {
-    if (fence_may_ask_for(fence, fences_time()) ||
+    if (fence_may_restore(fence, fences_time()) ||
         !server_decides(RedisModule_GetContextFromIO(rdb)))
         return false;
     RedisModule_LogIOError(rdb, "warning", "a fence too far ahead of the clock: %lld",

@@ -326,3 +326,12 @@ def test_a_node_whose_clock_is_years_ahead_does_not_carry_the_others_along():
         Lock(cluster.nodes[0].observer, far).acquire("me")
         wait_until(lambda: "more than a day ahead" in cluster.nodes[1].log(), "the warning")
         assert Lock(cluster.nodes[1].observer, near).acquire("me") < ahead_us(HOUR)
+
+
+def test_a_lock_of_a_server_that_was_just_promoted_can_move(server, lock, start_replica):
+    lock.acquire("me", 600_000)
+    promoted = start_replica(server).observer
+    promoted.execute_command("REPLICAOF", "NO", "ONE")
+    fence = Lock(promoted, "moved").acquire("me", 600_000)
+    server.observer.restore("moved", 0, promoted.dump("moved"))
+    assert Lock(server.observer, "moved").info()["fence"] == fence

@@ -130,6 +130,17 @@ TEST(requests_cannot_push_the_clock_step_by_step) {
     CHECK_EQUAL(fence_base(now), START);
 }
 
+TEST(a_lock_of_a_server_that_was_just_promoted_may_be_restored) {
+    const int64_t limit = START + FENCE_LEAD_MAX_US + 2 * FENCE_TRANSIT_US;
+    start_at(START);
+    next();
+    CHECK(fence_may_restore(limit, now));
+    CHECK(!fence_may_restore(limit + 1, now));
+    fence_see(limit, now);
+    CHECK(fence_may_restore(limit, now)); /* it is known already */
+    CHECK(!fence_may_restore(limit + 1, now));
+}
+
 TEST(a_clock_that_was_set_back_does_not_make_the_bound_stricter) {
     start_at(START);
     next();
