@@ -11,6 +11,9 @@ import sys
 import threading
 import time
 
+from redis.cluster import ClusterNode, RedisCluster
+from redis.sentinel import Sentinel
+
 import records
 from records import MS
 from redis_py_worker import DONE, IN_DOUBT, OK, REFUSED, begin, now_ns, run_all
@@ -46,6 +49,9 @@ class Visitor(threading.Thread):
         self.history.add(kind, self.number, self.lock_id, status, number, other)
 
     def choose_number(self, kind):
+        """Odd where a failover may cost a lock: even ones ask for replicas, see deployments.py."""
+        if int(self.settings.get("replicas", 0)):
+            return 2 * self.dice.randrange(self.names // 2) + 1
         names = min(self.names, CROWDED_NAMES) if kind == "p" else self.names
         if kind == "g" or names <= SLOW_NAMES:
             return self.dice.randrange(names)
@@ -157,10 +163,23 @@ class Visitor(threading.Thread):
             return REFUSED
 
 
+def server_of(url):
+    """For a URL of libdlock, what the package takes."""
+    scheme, _, rest = url.partition("://")
+    hosts, _, name = rest.partition("/")
+    addresses = [address.split(":") for address in hosts.split(",")]
+    if scheme == "redis+cluster":
+        return RedisCluster(startup_nodes=[ClusterNode(*address) for address in addresses])
+    if scheme == "redis+sentinel":
+        return Sentinel(addresses, socket_timeout=1).master_for(name)
+    return url
+
+
 def main():
     settings, history = begin()
     # A call may make a connection, and then send: half of the checker's bound for each.
-    client = dlock.Client(settings["url"], session_timeout=int(settings["lease_ms"]) / 1000,
+    client = dlock.Client(server_of(settings["url"]),
+                          session_timeout=int(settings["lease_ms"]) / 1000,
                           io_timeout=int(settings["io_timeout_ms"]) / 2000)
     run_all([Visitor(settings, history, client, i) for i in range(int(settings["threads"]))])
     history.add(records.END)
