@@ -93,12 +93,7 @@ def rewritten(line):
 def work(tmp_path_factory):
     """A folder with the tree as it is, and what is built; make finds nothing to build again."""
     work = tmp_path_factory.mktemp("work")
-    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True,
-                           stdout=subprocess.PIPE, check=True).stdout.split("\n")
-    for file in filter(None, files):
-        if (ROOT / file).exists():
-            (work / "dlock" / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / file, work / "dlock" / file)
+    shutil.copytree(ROOT, work / "dlock", ignore=shutil.ignore_patterns("build", ".*"))
     (work / "dlock/build").mkdir()
     for name in os.listdir(ROOT / "build"):
         if name in ("bin", "client", "include", "module", "tests"):

@@ -60,6 +60,10 @@ def test_the_tarball_builds_with_a_given_header_and_nothing_fetched(unpacked):
     assert not (unpacked / "build/include").exists()
 
 
+def test_the_pages_of_an_unpacked_release_can_be_checked(unpacked):
+    subprocess.run([unpacked / "scripts/check-docs"], check=True)
+
+
 @pytest.fixture
 def described(tmp_path):
     """The module.json of a bundle with the module as built."""
