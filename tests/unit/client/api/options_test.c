@@ -47,15 +47,146 @@ static void check_lock(const char *wrong) {
     CHECK_TEXT(read_lock(&lock), wrong);
 }
 
+static const char struct_wrong[] =
+    "struct_size is wrong, or an option is set that this version does not know";
+
+static const char owner_wrong[] =
+    "the owner is not 1 to 64 printable ASCII characters without blanks and colons";
+
+#define X16       "xxxxxxxxxxxxxxxx"
+#define URLS(...) ((const char *const[]){__VA_ARGS__})
+#define TLS       .urls = tls, .url_count = 1
+#define CLIENT(...)                                                                                \
+    { .struct_size = sizeof(dlock_client_options), __VA_ARGS__ }
+#define LOCK(...)                                                                                  \
+    { .struct_size = sizeof(dlock_lock_options), __VA_ARGS__ }
+
+/* Without urls: one that is good. */
+TEST(options_of_a_client_that_are_wrong_are_explained) {
+    const dlock_lock_options brief = {.struct_size = sizeof(brief), .lease_ms = 9},
+                             rare = {.struct_size = sizeof(rare), .renew_every_ms = 9001},
+                             shared = {.struct_size = sizeof(shared), .mode = DLOCK_SHARED},
+                             permits = {.struct_size = sizeof(permits), .max_holders = 1},
+                             unset = {0};
+    const char *const *tls = URLS("rediss://127.0.0.1");
+    static const char pair_wrong[] = "of tls_cert_file and tls_key_file only one is given",
+                      mode_wrong[] = "wait_mode is none of the known",
+                      shared_wrong[] =
+                          "lock_defaults: mode and max_holders are options of a single lock";
+    const struct {
+        const char *wrong; /* NULL: nothing */
+        dlock_client_options given;
+    } rows[] = {
+        {"the URL: the port is not a number from 1 to 65535", /* and no password is shown */
+         CLIENT(.urls = URLS("redis://:hunter2@host:no"), .url_count = 1)},
+        {"URL 2: the port is not a number from 1 to 65535",
+         CLIENT(.urls = URLS("redis://a", "redis://:hunter2@b:no", "redis://c"), .url_count = 3)},
+        {"URL 3: it is NULL", CLIENT(.urls = URLS("redis://a", "redis://b", NULL), .url_count = 3)},
+        {"no URL is given", CLIENT(.urls = NULL, .url_count = 1)},
+        {"no URL is given", CLIENT(.urls = URLS("redis://a"), .url_count = 0)},
+        {"no URL is given", CLIENT(.urls = URLS(NULL), .url_count = 1)},
+        {"no URL is given", {.struct_size = sizeof(size_t)}},
+        {struct_wrong, {.struct_size = 0}},
+        {struct_wrong, {.struct_size = sizeof(size_t) - 1}},
+        {NULL, CLIENT(TLS)},
+        {NULL, CLIENT(TLS, .tls_cert_file = "c", .tls_key_file = "k")},
+        {pair_wrong, CLIENT(TLS, .tls_cert_file = "c")},
+        {pair_wrong, CLIENT(TLS, .tls_key_file = "k")},
+        {"tls_ca_file is given, but no URL is rediss://", CLIENT(.tls_ca_file = "ca")},
+        {"tls_ca_file is given, but no URL is rediss://",
+         CLIENT(.tls_ca_file = "ca", .tls_cert_file = "c", .tls_key_file = "k")},
+        {"tls_cert_file is given, but no URL is rediss://",
+         CLIENT(.tls_cert_file = "c", .tls_key_file = "k")},
+        {"connect_timeout_ms: not 1 to 86400000", CLIENT(.connect_timeout_ms = DAY_MS + 1)},
+        {"io_timeout_ms: not 1 to 86400000", CLIENT(.io_timeout_ms = UINT32_MAX)},
+        {"spin_min_ms: not 1 to 86400000", CLIENT(.spin_min_ms = DAY_MS + 1)},
+        {"spin_random_ms: not 1 to 86400000", CLIENT(.spin_random_ms = UINT32_MAX)},
+        {"spin_max_ms: not 1 to 86400000", CLIENT(.spin_max_ms = DAY_MS + 1)},
+        {"spin_max_ms is less than spin_min_ms", CLIENT(.spin_min_ms = 20, .spin_max_ms = 19)},
+        {NULL, CLIENT(.spin_min_ms = 20, .spin_max_ms = 20)},
+        {NULL, CLIENT(.wait_mode = DLOCK_WAIT_AUTO)},
+        {NULL, CLIENT(.wait_mode = DLOCK_WAIT_SPIN)},
+        {NULL, CLIENT(.wait_mode = DLOCK_WAIT_SERVER)},
+        {mode_wrong, CLIENT(.wait_mode = (dlock_wait_mode)(DLOCK_WAIT_SERVER + 1))},
+        {mode_wrong, CLIENT(.wait_mode = (dlock_wait_mode)-1)},
+        {"lease_ms: not 10 to 4294967295", CLIENT(.lock_defaults = &brief)},
+        {"renew_every_ms is more than nine tenths of lease_ms", CLIENT(.lock_defaults = &rare)},
+        {struct_wrong, CLIENT(.lock_defaults = &unset)},
+        {shared_wrong, CLIENT(.lock_defaults = &shared)},
+        {shared_wrong, CLIENT(.lock_defaults = &permits)},
+        {"the URL: there is no parameter mode",
+         CLIENT(.urls = URLS("redis://h?mode=shared"), .url_count = 1)},
+        {"renew is no, but renew_every_ms is given",
+         CLIENT(.urls = URLS("redis://h?renew=no&renew_every_ms=1000"), .url_count = 1)},
+    };
+    EACH_ROW(i, rows) {
+        dlock_client_options given = rows[i].given;
+        bool is_url_given = given.urls != NULL || given.url_count > 0;
+        if (given.struct_size == sizeof(given) && !is_url_given) {
+            given.urls = one_url;
+            given.url_count = 1;
+        }
+        CHECK_TEXT(read_client(&given), rows[i].wrong);
+        if (rows[i].wrong == NULL) CHECK_EQUAL(got.client.wait_mode, given.wait_mode);
+        if (rows[i].wrong == NULL) CHECK_EQUAL(topology_has_tls(&got.topology), given.urls == tls);
+    }
+    CHECK_TEXT(read_client(NULL), "no options are given");
+}
+
+TEST(options_of_a_lock_are_kept_or_explained) {
+    const dlock_lock_options none = {.struct_size = sizeof(dlock_lock_options)},
+                             unrenewed = LOCK(.renew = DLOCK_NO),
+                             renewed = LOCK(.renew = DLOCK_YES),
+                             kept = LOCK(.renew_every_ms = 1000, .session = DLOCK_YES);
+    static const char rare[] = "renew_every_ms is more than nine tenths of lease_ms",
+                      unknown[] = "mode is none of the known";
+    const struct {
+        const char *wrong; /* NULL: nothing */
+        dlock_lock_options given, defaults;
+        uint32_t every_ms; /* then */
+    } rows[] = {
+        {struct_wrong, {.struct_size = 0}, none, 0},
+        {"lease_ms: not 10 to 4294967295", LOCK(.lease_ms = 9), none, 0},
+        {NULL, LOCK(.lease_ms = 10, .owner = "mine"), none, 0},
+        {unknown, LOCK(.mode = (dlock_mode)2), none, 0},
+        {"max_holders is given, but mode is not DLOCK_SHARED", LOCK(.max_holders = 1), none, 0},
+        {NULL, LOCK(.mode = DLOCK_SHARED, .max_holders = INT32_MAX), none, 0},
+        {NULL, LOCK(.mode = DLOCK_SHARED), none, 0},
+        {"max_holders is more than 2147483647",
+         LOCK(.mode = DLOCK_SHARED, .max_holders = INT32_MAX + 1u), none, 0},
+        {NULL, LOCK(.owner = "x"), none, 0},
+        {NULL, LOCK(.owner = X16 X16 X16 X16), none, 0},
+        {owner_wrong, LOCK(.owner = X16 X16 X16 X16 "x"), none, 0},
+        {owner_wrong, LOCK(.owner = ""), none, 0},
+        {NULL, LOCK(.renew = DLOCK_YES, .lease_ms = 9000), none, 3000},
+        {NULL, LOCK(.lease_ms = 9000, .renew_every_ms = 8100), none, 8100},
+        {rare, LOCK(.lease_ms = 9000, .renew_every_ms = 8101), none, 0},
+        {"renew is no, but renew_every_ms is given",
+         LOCK(.renew = DLOCK_NO, .renew_every_ms = 1000), none, 0},
+        {NULL, LOCK(.renew = DLOCK_NO, .session = DLOCK_NO), kept, 0},
+        {NULL, LOCK(.renew = DLOCK_NO), renewed, 0},
+        {NULL, LOCK(.renew_every_ms = 1000), unrenewed, 1000},
+    };
+    EACH_ROW(i, rows) {
+        const dlock_lock_options *given = &rows[i].given;
+        CHECK_TEXT(read_lock_with(given, &rows[i].defaults), rows[i].wrong);
+        if (rows[i].wrong != NULL) continue;
+        CHECK_EQUAL(got_options.renew_every_ms, rows[i].every_ms);
+        CHECK_EQUAL(got_options.session, DLOCK_DEFAULT);
+        CHECK_EQUAL(got_options.lease_ms, given->lease_ms != 0 ? given->lease_ms : 10000);
+        CHECK_EQUAL(got_options.mode, given->mode);
+        CHECK_EQUAL(got_options.max_holders, given->max_holders);
+        CHECK(got_options.owner == given->owner);
+    }
+}
+
 TEST(what_is_not_set_has_the_default) {
     check_client(NULL);
-    CHECK_EQUAL(got.client.connect_timeout_ms, 1000);
-    CHECK_EQUAL(got.client.io_timeout_ms, 200);
-    CHECK_EQUAL(got.client.wait_mode, DLOCK_WAIT_AUTO);
-    CHECK_EQUAL(got.client.spin_min_ms, 10);
-    CHECK_EQUAL(got.client.spin_random_ms, 10);
-    CHECK_EQUAL(got.client.spin_max_ms, 0);
-    CHECK_TEXT(got.client.prefix, "");
+    const dlock_client_options *client = &got.client;
+    CHECK(client->connect_timeout_ms == 1000 && client->io_timeout_ms == 200);
+    CHECK(client->wait_mode == DLOCK_WAIT_AUTO && client->spin_max_ms == 0);
+    CHECK(client->spin_min_ms == 10 && client->spin_random_ms == 10);
+    CHECK_TEXT(client->prefix, "");
 }
 
 TEST(what_is_set_is_kept) {
@@ -83,37 +214,6 @@ TEST(the_url_is_read) {
     CHECK_EQUAL(got.topology.servers[0].db, 3);
 }
 
-TEST(a_wrong_url_is_explained_without_showing_it) {
-    client.urls = (const char *const[]){"redis://:hunter2@host:no"};
-    check_client("the URL: the port is not a number from 1 to 65535");
-}
-
-TEST(a_url_with_tls_needs_no_more_options) {
-    client.urls = (const char *const[]){"rediss://127.0.0.1"};
-    check_client(NULL);
-    CHECK(topology_has_tls(&got.topology));
-    CHECK(got.client.tls_ca_file == NULL);
-}
-
-TEST(a_certificate_and_its_key_belong_together) {
-    client.urls = (const char *const[]){"rediss://127.0.0.1"};
-    client.tls_cert_file = "cert.pem";
-    check_client("of tls_cert_file and tls_key_file only one is given");
-    client.tls_key_file = "key.pem";
-    check_client(NULL);
-    client.tls_cert_file = NULL;
-    check_client("of tls_cert_file and tls_key_file only one is given");
-}
-
-TEST(tls_options_need_a_url_with_tls) {
-    client.tls_ca_file = "ca.pem";
-    check_client("tls_ca_file is given, but no URL is rediss://");
-    client.tls_cert_file = client.tls_key_file = "both.pem";
-    check_client("tls_ca_file is given, but no URL is rediss://");
-    client.tls_ca_file = NULL;
-    check_client("tls_cert_file is given, but no URL is rediss://");
-}
-
 TEST(nothing_of_tls_is_opened_for_a_url_without) {
     tls_context *context = (tls_context *)&client;
     log_file *file = (log_file *)&client;
@@ -133,68 +233,12 @@ TEST(a_file_that_is_not_there_is_named_by_its_option) {
     CHECK(strncmp(got.error, "tls_ca_file: ", 13) == 0 || strstr(got.error, "without TLS") != NULL);
 }
 
-TEST(no_options_are_wrong) {
-    CHECK_TEXT(read_client(NULL), "no options are given");
-}
-
-TEST(a_url_is_needed) {
-    client.urls = NULL;
-    check_client("no URL is given");
-    begin();
-    client.url_count = 0;
-    check_client("no URL is given");
-    begin();
-    client.urls = (const char *const[]){NULL};
-    check_client("no URL is given");
-}
-
-TEST(of_several_urls_the_wrong_one_is_named_by_its_place) {
-    client.urls = (const char *const[]){"redis://a", "redis://:hunter2@b:no", "redis://c"};
-    client.url_count = 3;
-    check_client("URL 2: the port is not a number from 1 to 65535");
-    client.urls = (const char *const[]){"redis://a", "redis://b", NULL};
-    check_client("URL 3: it is NULL");
-}
-
 TEST(a_day_is_the_longest_time) {
     client.connect_timeout_ms = client.io_timeout_ms = DAY_MS;
     client.spin_min_ms = client.spin_random_ms = client.spin_max_ms = DAY_MS;
     check_client(NULL);
     CHECK_EQUAL(got.client.connect_timeout_ms, DAY_MS);
 }
-
-TEST(more_than_a_day_is_too_long) {
-    const struct {
-        uint32_t *option;
-        const char *wrong;
-    } rows[] = {
-        {&client.connect_timeout_ms, "connect_timeout_ms: not 1 to 86400000"},
-        {&client.io_timeout_ms, "io_timeout_ms: not 1 to 86400000"},
-        {&client.spin_min_ms, "spin_min_ms: not 1 to 86400000"},
-        {&client.spin_random_ms, "spin_random_ms: not 1 to 86400000"},
-        {&client.spin_max_ms, "spin_max_ms: not 1 to 86400000"},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        begin();
-        *rows[i].option = i % 2 == 0 ? DAY_MS + 1 : UINT32_MAX;
-        check_client(rows[i].wrong);
-    }
-}
-
-TEST(every_known_wait_mode_is_taken_and_no_other) {
-    for (int mode = DLOCK_WAIT_AUTO; mode <= DLOCK_WAIT_SERVER; mode++) {
-        client.wait_mode = (dlock_wait_mode)mode;
-        check_client(NULL);
-        CHECK_EQUAL(got.client.wait_mode, mode);
-    }
-    client.wait_mode = (dlock_wait_mode)(DLOCK_WAIT_SERVER + 1);
-    check_client("wait_mode is none of the known");
-    client.wait_mode = (dlock_wait_mode)-1;
-    check_client("wait_mode is none of the known");
-}
-
-static const char struct_wrong[] =
-    "struct_size is wrong, or an option is set that this version does not know";
 
 TEST(options_of_an_older_page_have_the_defaults_of_what_it_lacks) {
     client.struct_size = offsetof(dlock_client_options, io_timeout_ms);
@@ -260,77 +304,10 @@ TEST(a_store_of_an_older_page_can_do_what_it_could_then) {
     check_client("the backend's struct_size is wrong, or it has more than this version knows");
 }
 
-TEST(options_that_were_not_initialised_are_wrong) {
-    client.struct_size = 0;
-    check_client(struct_wrong);
-    client.struct_size = sizeof(client.struct_size) - 1;
-    check_client(struct_wrong);
-    lock.struct_size = 0;
-    check_lock(struct_wrong);
-}
-
-TEST(options_of_nothing_but_their_size_lack_the_url) {
-    client.struct_size = sizeof(client.struct_size);
-    check_client("no URL is given");
-}
-
 TEST(a_lock_needs_no_options) {
     CHECK_TEXT(read_lock(NULL), NULL);
     CHECK_EQUAL(got_options.lease_ms, 10000);
     CHECK(got_options.owner == NULL);
-}
-
-TEST(a_lease_and_an_owner_are_kept) {
-    lock.lease_ms = 10;
-    lock.owner = "mine";
-    check_lock(NULL);
-    CHECK_EQUAL(got_options.lease_ms, 10);
-    CHECK(got_options.owner == lock.owner);
-}
-
-TEST(a_lease_that_would_be_over_at_once_is_refused) {
-    lock.lease_ms = 9;
-    check_lock("lease_ms: not 10 to 4294967295");
-}
-
-TEST(a_limit_needs_shared_holders) {
-    check_lock(NULL);
-    CHECK_EQUAL(got_options.mode, DLOCK_EXCLUSIVE);
-    lock.max_holders = 1;
-    check_lock("max_holders is given, but mode is not DLOCK_SHARED");
-    lock.mode = DLOCK_SHARED;
-    lock.max_holders = INT32_MAX;
-    check_lock(NULL);
-    CHECK_EQUAL(got_options.mode, DLOCK_SHARED);
-    CHECK_EQUAL(got_options.max_holders, INT32_MAX);
-    lock.max_holders++;
-    check_lock("max_holders is more than 2147483647");
-    lock.max_holders = 0;
-    check_lock(NULL);
-}
-
-TEST(no_other_mode_is_taken) {
-    lock.mode = (dlock_mode)2;
-    check_lock("mode is none of the known");
-}
-
-static const char owner_wrong[] =
-    "the owner is not 1 to 64 printable ASCII characters without blanks and colons";
-
-TEST(an_owner_has_1_to_64_bytes) {
-    char owner[TOKEN_OWNER_MAX + 2];
-    lock.owner = owner;
-    memset(owner, 'x', sizeof(owner));
-    owner[TOKEN_OWNER_MAX] = '\0';
-    check_lock(NULL);
-    owner[TOKEN_OWNER_MAX] = 'x';
-    owner[TOKEN_OWNER_MAX + 1] = '\0';
-    check_lock(owner_wrong);
-    owner[0] = '\0';
-    check_lock(owner_wrong);
-    owner[0] = 'x';
-    owner[1] = '\0';
-    check_lock(NULL);
 }
 
 TEST(an_owner_is_printable_without_blanks_and_colons) {
@@ -358,68 +335,6 @@ TEST(a_lock_gets_the_defaults_where_it_says_nothing) {
     CHECK(got_options.session && got_options.owner == defaults.owner);
 }
 
-TEST(renewal_is_every_third_of_the_lease_unless_told_otherwise) {
-    lock.renew = true;
-    lock.lease_ms = 9000;
-    check_lock(NULL);
-    CHECK_EQUAL(got_options.renew_every_ms, 3000);
-    lock.renew_every_ms = 8100;
-    check_lock(NULL);
-    CHECK_EQUAL(got_options.renew_every_ms, 8100);
-    lock.renew_every_ms = 8101;
-    check_lock("renew_every_ms is more than nine tenths of lease_ms");
-}
-
-TEST(renewal_and_session_of_the_client_can_be_switched_off) {
-    dlock_lock_options defaults = lock;
-    defaults.renew_every_ms = 1000;
-    defaults.session = DLOCK_YES;
-    lock.renew = lock.session = DLOCK_NO;
-    CHECK_TEXT(read_lock_with(&lock, &defaults), NULL);
-    CHECK(got_options.renew_every_ms == 0 && got_options.session == DLOCK_DEFAULT);
-    defaults.renew_every_ms = 0;
-    defaults.renew = DLOCK_YES;
-    CHECK_TEXT(read_lock_with(&lock, &defaults), NULL);
-    CHECK_EQUAL(got_options.renew_every_ms, 0);
-}
-
-TEST(a_lock_can_be_renewed_though_the_client_says_no) {
-    dlock_lock_options defaults = lock;
-    defaults.renew = DLOCK_NO;
-    lock.renew_every_ms = 1000;
-    CHECK_TEXT(read_lock_with(&lock, &defaults), NULL);
-    CHECK_EQUAL(got_options.renew_every_ms, 1000);
-}
-
-TEST(no_renewal_at_intervals_is_a_contradiction) {
-    lock.renew = DLOCK_NO;
-    lock.renew_every_ms = 1000;
-    check_lock("renew is no, but renew_every_ms is given");
-    client.urls = (const char *const[]){"redis://h?renew=no&renew_every_ms=1000"};
-    check_client("renew is no, but renew_every_ms is given");
-}
-
-TEST(the_defaults_of_locks_are_checked_with_the_client) {
-    client.lock_defaults = &lock;
-    lock.lease_ms = 9;
-    check_client("lease_ms: not 10 to 4294967295");
-    lock.lease_ms = 0;
-    lock.renew_every_ms = 9001;
-    check_client("renew_every_ms is more than nine tenths of lease_ms");
-    lock.struct_size = 0;
-    check_client(struct_wrong);
-}
-
-TEST(no_default_makes_a_lock_shared) {
-    const char *wrong = "lock_defaults: mode and max_holders are options of a single lock";
-    client.lock_defaults = &lock;
-    lock.mode = DLOCK_SHARED;
-    check_client(wrong);
-    client.lock_defaults = NULL;
-    client.urls = (const char *const[]){"redis://h?mode=shared"};
-    check_client("the URL: there is no parameter mode");
-}
-
 TEST(options_go_before_the_url) {
     client.urls = (const char *const[]){
         "redis://h?io_timeout_ms=300&connect_timeout_ms=400&lease_ms=5000&max_hold_ms=60000"};
@@ -431,14 +346,6 @@ TEST(options_go_before_the_url) {
     CHECK_EQUAL(got.client.connect_timeout_ms, 400);
     CHECK_EQUAL(got.lock.lease_ms, 7000);
     CHECK_EQUAL(got.lock.max_hold_ms, 60000);
-}
-
-TEST(the_longest_pause_is_not_shorter_than_the_shortest) {
-    client.spin_min_ms = 20;
-    client.spin_max_ms = 19;
-    check_client("spin_max_ms is less than spin_min_ms");
-    client.spin_max_ms = 20;
-    check_client(NULL);
 }
 
 int main(void) {

@@ -35,28 +35,46 @@ TEST(too_few_replicas_are_asked_again_with_another_token) {
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     CHECK_CALLS(world.acquire, 2);
     CHECK(strcmp(world.acquire.seen[0].token, world.acquire.seen[1].token) != 0);
-    call = begin(SCRIPT(for_good(DLOCK_NO_REPLICAS)), 0);
-    CHECK_EQUAL(run(call, &spin), DLOCK_NO_REPLICAS);
-    CHECK_CALLS(world.acquire, 1);
 }
 
-TEST(a_failure_that_stays_ends_a_wait_that_went_on) {
-    call *call = begin(SCRIPT(busy, unreachable, for_good(DLOCK_REFUSED), granted), 1000);
-    CHECK_EQUAL(run(call, &spin), DLOCK_REFUSED);
-    CHECK_CALLS(world.acquire, 3);
-}
-
-TEST(a_failure_that_lasts_until_the_deadline_is_what_is_returned) {
-    call *call = begin(SCRIPT(unreachable), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_UNREACHABLE);
-    CHECK_CALLS(world.acquire, 10);
-    CHECK_EQUAL(after_start_us(fake.now_us), 100 * MS);
-    CHECK_EQUAL(fake.withdrawn, 0);
-    call = begin(SCRIPT(refused_now), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_REFUSED);
-    call = begin(SCRIPT(slowly(unreachable, 150 * MS)), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_UNREACHABLE);
-    CHECK_CALLS(world.acquire, 1);
+TEST(the_result_of_an_acquire_that_fails_says_as_much_as_is_known) {
+    const scenario rows[] = {
+        {"too few replicas", SCRIPT(for_good(DLOCK_NO_REPLICAS)), .status = DLOCK_NO_REPLICAS,
+         .calls = 1},
+        {"a failure that stays ends a wait that went on",
+         SCRIPT(busy, unreachable, for_good(DLOCK_REFUSED), granted), .wait_ms = 1000,
+         .status = DLOCK_REFUSED, .calls = 3, .ends_us = 20 * MS},
+        {"unreachable until the deadline", SCRIPT(unreachable), .wait_ms = 100,
+         .status = DLOCK_UNREACHABLE, .calls = 10, .ends_us = 100 * MS},
+        {"refused until the deadline", SCRIPT(refused_now), .wait_ms = 100, .status = DLOCK_REFUSED,
+         .calls = 10, .ends_us = 100 * MS},
+        {"unreachable beyond the deadline", SCRIPT(slowly(unreachable, 150 * MS)), .wait_ms = 100,
+         .status = DLOCK_UNREACHABLE, .calls = 1, .ends_us = 150 * MS},
+        {"unreachable after something was sent is in doubt", SCRIPT(in_doubt, unreachable),
+         .wait_ms = 100, .status = DLOCK_IN_DOUBT, .calls = 10, .withdrawn = 1,
+         .ends_us = 100 * MS},
+        {"also if the attempt ended after the deadline",
+         SCRIPT(in_doubt, slowly(unreachable, 150 * MS)), .wait_ms = 100, .status = DLOCK_IN_DOUBT,
+         .calls = 2, .withdrawn = 1, .ends_us = 160 * MS},
+        /* dlock.h: DLOCK_UNREACHABLE is "nothing was sent". */
+        {"also if the failure stays", SCRIPT(in_doubt, for_good(DLOCK_UNREACHABLE)), .wait_ms = 100,
+         .status = DLOCK_IN_DOUBT, .calls = 2, .withdrawn = 1, .ends_us = 10 * MS},
+        {"no quorum is tried again while time is left", SCRIPT(no_quorum, no_quorum, granted),
+         .wait_ms = 100, .calls = 3, .ends_us = 20 * MS, .asked_us = 20 * MS},
+        {"no quorum until the deadline", SCRIPT(no_quorum), .wait_ms = 100,
+         .status = DLOCK_NO_QUORUM, .calls = 10, .ends_us = 100 * MS},
+        {"no quorum without a wait", SCRIPT(no_quorum), .status = DLOCK_NO_QUORUM, .calls = 1},
+        /* There was no time left to ask enough servers. */
+        {"no quorum at the end says less than the result before",
+         SCRIPT(busy, slowly(no_quorum, 150 * MS)), .wait_ms = 100, .status = DLOCK_TIMEOUT,
+         .calls = 2, .ends_us = 160 * MS},
+        {"unreachable at the end says less than the result before",
+         SCRIPT(refused_now, slowly(unreachable, 150 * MS)), .wait_ms = 100,
+         .status = DLOCK_REFUSED, .calls = 2, .ends_us = 160 * MS},
+        {"a timeout after something was sent is still withdrawn", SCRIPT(in_doubt, busy),
+         .wait_ms = 100, .status = DLOCK_TIMEOUT, .calls = 10, .withdrawn = 1, .ends_us = 100 * MS},
+    };
+    PLAY(rows);
 }
 
 /* A handler before may have made attempts of its own. */
@@ -65,53 +83,6 @@ TEST(the_first_failure_is_never_taken_for_a_later_one) {
     call->pub.attempts = 1;
     CHECK_EQUAL(run(call, &spin), DLOCK_UNREACHABLE);
     CHECK_CALLS(world.acquire, 1);
-}
-
-TEST(unreachable_after_something_was_sent_is_in_doubt) {
-    call *call = begin(SCRIPT(in_doubt, unreachable), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_IN_DOUBT);
-    CHECK_CALLS(world.acquire, 10);
-    CHECK_EQUAL(fake.withdrawn, 1);
-    /* The other way out: the attempt ended after the deadline. */
-    call = begin(SCRIPT(in_doubt, slowly(unreachable, 150 * MS)), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_IN_DOUBT);
-    CHECK_CALLS(world.acquire, 2);
-}
-
-/* dlock.h: DLOCK_UNREACHABLE is "nothing was sent". */
-TEST(unreachable_for_good_after_something_was_sent_is_in_doubt) {
-    call *call = begin(SCRIPT(in_doubt, for_good(DLOCK_UNREACHABLE)), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_IN_DOUBT);
-    CHECK_CALLS(world.acquire, 2);
-    CHECK_EQUAL(fake.withdrawn, 1);
-}
-
-TEST(no_quorum_is_tried_again_while_time_is_left) {
-    call *call = begin(SCRIPT(no_quorum, no_quorum, granted), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    call = begin(SCRIPT(no_quorum), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_NO_QUORUM);
-    CHECK_CALLS(world.acquire, 10);
-    call = begin(SCRIPT(no_quorum), 0);
-    CHECK_EQUAL(run(call, &spin), DLOCK_NO_QUORUM);
-    CHECK_CALLS(world.acquire, 1);
-}
-
-/* There was no time left to ask enough servers. */
-TEST(no_quorum_at_the_end_says_less_than_the_result_before) {
-    call *call = begin(SCRIPT(busy, slowly(no_quorum, 150 * MS)), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
-}
-
-TEST(unreachable_at_the_end_says_less_than_the_result_before) {
-    call *call = begin(SCRIPT(refused_now, slowly(unreachable, 150 * MS)), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_REFUSED);
-}
-
-TEST(a_timeout_after_something_was_sent_is_still_withdrawn) {
-    call *call = begin(SCRIPT(in_doubt, busy), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
-    CHECK_EQUAL(fake.withdrawn, 1);
 }
 
 TEST(a_deployment_that_withdraws_by_itself_is_in_doubt_all_the_same) {
@@ -148,33 +119,34 @@ TEST(a_call_that_was_canceled_before_asks_nobody) {
     CHECK(is_text(call->pub.cause, "canceled"));
 }
 
-TEST(a_cancel_ends_the_pause_at_once) {
-    call *call = begin(SCRIPT(busy, granted), 1000);
-    fake.cancel_at_us = START_US + 4 * MS;
-    CHECK_EQUAL(run(call, &spin), DLOCK_CANCELED);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_EQUAL(after_start_us(fake.now_us), 4 * MS);
-    CHECK_EQUAL(world.abandoned, 0);
+TEST(a_cancel_ends_an_acquire_and_never_undoes_a_grant) {
+    const scenario rows[] = {
+        {"it ends the pause at once", SCRIPT(busy, granted), .wait_ms = 1000,
+         .cancel_at_us = 4 * MS, .status = DLOCK_CANCELED, .calls = 1, .ends_us = 4 * MS},
+        {"at the end of the last pause it is a cancel", SCRIPT(busy), .wait_ms = 10,
+         .cancel_at_us = 10 * MS, .status = DLOCK_CANCELED, .calls = 1, .ends_us = 10 * MS},
+        {"it abandons the attempt under way, which the deployment withdraws",
+         SCRIPT(slowly(busy, 5 * SECOND), granted), .rule = &parked, .wait_ms = DLOCK_WAIT_FOREVER,
+         .cancel_at_us = 2 * SECOND, .status = DLOCK_CANCELED, .calls = 1, .abandoned = 1,
+         .ends_us = 2 * SECOND},
+        {"it leaves a grant that is confirmed as it is", SCRIPT(slowly(granted, 2 * SECOND)),
+         SCRIPT(slowly(granted, 100 * MS)), .rule = &parked, .wait_ms = 60000,
+         .cancel_at_us = 2 * SECOND + 50 * MS, .calls = 1, .extends = 1, .abandoned = 1,
+         .ends_us = 2 * SECOND + 50 * MS},
+        {"but not a grant that is over", SCRIPT(slowly(granted, 20 * SECOND)),
+         SCRIPT(slowly(granted, 100 * MS)), .rule = &parked, .wait_ms = 60000,
+         .cancel_at_us = 20 * SECOND + 50 * MS, .status = DLOCK_CANCELED, .calls = 1, .extends = 1,
+         .abandoned = 1, .withdrawn = 1, .ends_us = 20 * SECOND + 50 * MS},
+        {"after something was sent, that is withdrawn", SCRIPT(in_doubt), .wait_ms = 1000,
+         .cancel_at_us = 25 * MS, .status = DLOCK_CANCELED, .calls = 3, .withdrawn = 1,
+         .ends_us = 25 * MS},
+        {"it ends the pause after a split vote", SCRIPT(split), .chance = 15 * MS,
+         .cancel_at_us = 5 * MS, .status = DLOCK_CANCELED, .calls = 1, .ends_us = 5 * MS},
+    };
+    PLAY(rows);
 }
 
-TEST(a_cancel_at_the_end_of_the_last_pause_is_a_cancel) {
-    call *call = begin(SCRIPT(busy), 10);
-    fake.cancel_at_us = START_US + 10 * MS;
-    CHECK_EQUAL(run(call, &spin), DLOCK_CANCELED);
-}
-
-TEST(a_cancel_abandons_the_attempt_under_way) {
-    call *call = begin(SCRIPT(slowly(busy, 5 * SECOND), granted), DLOCK_WAIT_FOREVER);
-    fake.cancel_at_us = START_US + 2 * SECOND;
-    CHECK_EQUAL(run(call, &parked), DLOCK_CANCELED);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_EQUAL(after_start_us(fake.now_us), 2 * SECOND);
-    CHECK_EQUAL(world.abandoned, 1);
-    CHECK_EQUAL(fake.withdrawn, 0); /* the deployment does so */
-    CHECK(is_text(call->pub.cause, "canceled"));
-}
-
-TEST(a_cancel_does_not_undo_a_grant) {
+TEST(a_cancel_before_anybody_looked_at_the_grant_is_too_late) {
     call *call = begin(SCRIPT(granted), 1000);
     dlock_handler handler = waiting_handler(&spin);
     chain *chain = chain_new(1);
@@ -192,33 +164,6 @@ TEST(a_cancel_does_not_undo_a_grant) {
     free(chain);
 }
 
-TEST(a_cancel_while_a_grant_is_confirmed_leaves_the_grant_as_it_is) {
-    call *call = begin(SCRIPT(slowly(granted, 2 * SECOND)), 60000);
-    world.extend = SCRIPT(slowly(granted, 100 * MS));
-    fake.cancel_at_us = START_US + 2 * SECOND + 50 * MS;
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    CHECK_EQUAL(world.abandoned, 1);
-    CHECK_EQUAL(call->pub.asked_us, START_US);
-    CHECK_EQUAL(after_start_us(fake.now_us), 2 * SECOND + 50 * MS);
-}
-
-TEST(a_cancel_while_a_grant_is_confirmed_that_is_over_is_a_cancel) {
-    call *call = begin(SCRIPT(slowly(granted, 20 * SECOND)), 60000);
-    world.extend = SCRIPT(slowly(granted, 100 * MS));
-    fake.cancel_at_us = START_US + 20 * SECOND + 50 * MS;
-    CHECK_EQUAL(run(call, &parked), DLOCK_CANCELED);
-    CHECK_EQUAL(world.abandoned, 1);
-    CHECK_EQUAL(fake.withdrawn, 1);
-}
-
-TEST(a_cancel_after_something_was_sent_withdraws_it) {
-    call *call = begin(SCRIPT(in_doubt), 1000);
-    fake.cancel_at_us = START_US + 25 * MS;
-    CHECK_EQUAL(run(call, &spin), DLOCK_CANCELED);
-    CHECK_CALLS(world.acquire, 3);
-    CHECK_EQUAL(fake.withdrawn, 1);
-}
-
 TEST(a_call_that_cannot_be_canceled_waits) {
     call *call = begin(SCRIPT(busy, granted), 1000);
     atomic_store(&call->stop, CALL_GOES_ON);
@@ -230,19 +175,24 @@ TEST(a_call_that_cannot_be_canceled_waits) {
 
 /* -- split votes */
 
-TEST(a_single_try_votes_again_after_a_split_vote) {
-    call *call = begin(SCRIPT(split, split_busy, granted), 0);
-    fake.chance = 7 * MS;
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    CHECK_CALLS(world.acquire, 3);
-    check_begun(&world.acquire, 1, 7 * MS);
-    check_begun(&world.acquire, 2, 14 * MS);
+TEST(even_a_single_try_votes_again_after_a_split_vote) {
+    const scenario rows[] = {
+        {"after a pause", SCRIPT(split, split_busy, granted), .chance = 7 * MS, .second_us = 7 * MS,
+         .calls = 3, .ends_us = 14 * MS, .asked_us = 14 * MS},
+        {"a short wait too", SCRIPT(slowly(split, 5 * MS), granted), .wait_ms = 1, .calls = 2,
+         .ends_us = 5 * MS, .asked_us = 5 * MS},
+        {"but not after busy", SCRIPT(busy), .status = DLOCK_BUSY, .calls = 1},
+        {"nor without a quorum", SCRIPT(no_quorum), .status = DLOCK_NO_QUORUM, .calls = 1},
+        {"nor after a failure", SCRIPT(unreachable), .status = DLOCK_UNREACHABLE, .calls = 1},
+        {"nor after a refusal", SCRIPT(refused_now), .status = DLOCK_REFUSED, .calls = 1},
+    };
+    PLAY(rows);
 }
 
 TEST(the_votes_of_a_single_try_are_few) {
     const step splits[] = {split, split_busy};
     for (int i = 0; i < 100; i++) {
-        call *call = begin(script_of(&splits[i % 2], 1), 0);
+        call *call = begin(steps_of(&splits[i % 2], 1), 0);
         fake.is_chance_random = true;
         CHECK_EQUAL(run(call, &spin), splits[i % 2].status);
         CHECK(world.acquire.calls > 1 && world.acquire.calls <= 4);
@@ -256,30 +206,6 @@ TEST(a_single_try_that_votes_again_ends_as_soon_as_ever) {
     CHECK_CALLS(world.acquire, 2); /* another one would begin after half of the I/O timeout */
     for (size_t i = 0; i < 2; i++)
         CHECK_EQUAL(after_start_us(world.acquire.seen[i].limit_us), IO_MS * MS);
-}
-
-TEST(without_a_split_vote_a_single_try_asks_once) {
-    const step answers[] = {busy, no_quorum, unreachable, refused_now};
-    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
-        call *call = begin(script_of(&answers[i], 1), 0);
-        CHECK_EQUAL(run(call, &spin), answers[i].status);
-        CHECK_CALLS(world.acquire, 1);
-    }
-}
-
-TEST(a_cancel_ends_the_pause_after_a_split_vote) {
-    call *call = begin(SCRIPT(split), 0);
-    fake.chance = 15 * MS;
-    fake.cancel_at_us = START_US + 5 * MS;
-    CHECK_EQUAL(run(call, &spin), DLOCK_CANCELED);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_EQUAL(after_start_us(fake.now_us), 5 * MS);
-}
-
-TEST(a_short_wait_votes_again_too) {
-    call *call = begin(SCRIPT(slowly(split, 5 * MS), granted), 1);
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    CHECK_CALLS(world.acquire, 2);
 }
 
 int main(void) {

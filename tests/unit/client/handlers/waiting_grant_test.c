@@ -6,150 +6,96 @@
 
 /* -- the grant */
 
-TEST(a_grant_that_came_soon_is_not_extended) {
-    call *call = begin(SCRIPT(slowly(granted, 1 * SECOND)), 60000);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    CHECK_CALLS(world.extend, 0);
-    CHECK_EQUAL(call->pub.asked_us, START_US);
+TEST(a_late_grant_is_extended_at_once) {
+    int64_t valid_us = validity_end_us(0, LEASE_MS);
+    const scenario rows[] = {
+        {"not if it came soon", SCRIPT(slowly(granted, 1 * SECOND)), .rule = &parked,
+         .wait_ms = 60000, .calls = 1, .ends_us = 1 * SECOND},
+        {"after more than a tenth of the lease", SCRIPT(slowly(granted, 1 * SECOND + 1)),
+         .rule = &parked, .wait_ms = 60000, .calls = 1, .extends = 1, .ends_us = 1 * SECOND + 1,
+         .asked_us = 1 * SECOND + 1},
+        {"after more than the lease, it is a grant", SCRIPT(slowly(granted, 25 * SECOND)),
+         .rule = &parked, .wait_ms = 60000, .calls = 1, .extends = 1, .ends_us = 25 * SECOND,
+         .asked_us = 25 * SECOND},
+        {"only the last attempt counts as the wait", SCRIPT(slowly(busy, 30 * SECOND), granted),
+         .rule = &parked, .wait_ms = 60000, .calls = 2, .ends_us = 30 * SECOND,
+         .asked_us = 30 * SECOND},
+        {"lost when extended: asked for again, without a pause, as the server had parked it",
+         SCRIPT(slowly(granted, 25 * SECOND), granted), SCRIPT(lost), .rule = &parked,
+         .wait_ms = 60000, .calls = 2, .extends = 1, .ends_us = 25 * SECOND,
+         .asked_us = 25 * SECOND},
+        {"lost when extended, at the end: a timeout", SCRIPT(slowly(granted, 60 * SECOND), granted),
+         SCRIPT(lost), .rule = &parked, .wait_ms = 60000, .status = DLOCK_TIMEOUT, .calls = 1,
+         .extends = 1, .ends_us = 60 * SECOND},
+        {"likewise, and some of several names may be held still",
+         SCRIPT(slowly(granted, 60 * SECOND), granted), SCRIPT(lost), .rule = &parked,
+         .wait_ms = 60000, .name_count = 2, .status = DLOCK_TIMEOUT, .calls = 1, .extends = 1,
+         .withdrawn = 1, .ends_us = 60 * SECOND},
+        {"lost when extended, without a wait: busy", SCRIPT(slowly(granted, 150 * MS), granted),
+         SCRIPT(lost), .lease_ms = 1000, .status = DLOCK_BUSY, .calls = 1, .extends = 1,
+         .ends_us = 150 * MS},
+        {"a grant until just before its validity ends", SCRIPT(slowly(granted, valid_us - 1)),
+         SCRIPT(unreachable), .rule = &parked, .deadline_us = valid_us - 1, .calls = 1,
+         .extends = 1, .ends_us = valid_us - 1},
+        {"none once the lease is over, and withdrawn", SCRIPT(slowly(granted, valid_us)),
+         SCRIPT(for_good(DLOCK_REFUSED)), .rule = &parked, .deadline_us = valid_us,
+         .status = DLOCK_LOST, .calls = 1, .extends = 1, .withdrawn = 1, .ends_us = valid_us},
+        {"a lock whose lease was over is asked for again",
+         SCRIPT(slowly(granted, 25 * SECOND), busy, granted), SCRIPT(unreachable), .rule = &parked,
+         .wait_ms = 60000, .calls = 3, .extends = 1, .ends_us = 25 * SECOND + 20 * MS,
+         .asked_us = 25 * SECOND + 20 * MS},
+        {"none if the extension took an I/O timeout, longer than the lease",
+         SCRIPT(slowly(granted, 25 * SECOND), for_good(DLOCK_PROTOCOL)),
+         SCRIPT(slowly(granted, 10 * SECOND)), .rule = &parked, .wait_ms = 60000, .lease_ms = 100,
+         .status = DLOCK_PROTOCOL, .calls = 2, .extends = 1, .withdrawn = 1,
+         .ends_us = 25 * SECOND + 210 * MS},
+        {"none if the lease is shorter than the allowance", SCRIPT(granted), .lease_ms = 2,
+         .status = DLOCK_LOST, .calls = 1, .withdrawn = 1},
+    };
+    PLAY(rows);
 }
 
-TEST(a_grant_after_more_than_a_tenth_of_the_lease_is_extended) {
-    call *call = begin(SCRIPT(slowly(granted, 1 * SECOND + 1)), 60000);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_CALLS(world.extend, 1);
+TEST(the_extension_of_a_late_grant_is_about_its_token_and_has_an_io_timeout) {
+    run(begin(SCRIPT(slowly(granted, 1 * SECOND + 1)), 60000), &parked);
     CHECK(is_text(world.extend.seen[0].token, "token"));
     CHECK_EQUAL(after_start_us(world.extend.seen[0].limit_us), 1 * SECOND + 1 + 200 * MS);
-    CHECK_EQUAL(after_start_us(call->pub.asked_us), 1 * SECOND + 1);
-    CHECK(call->pub.fence == FENCE);
 }
 
 /* By a store. */
 TEST(a_late_grant_that_is_extended_by_less_lasts_as_long_as_the_longer_of_both) {
-    call *call = begin(SCRIPT(slowly(granted, 4 * SECOND)), 60000);
-    uint32_t lease_ms = call->pub.lease_ms;
-    world.extended_lease_ms = 2000;
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    CHECK_CALLS(world.extend, 1);
-    CHECK_EQUAL(after_start_us(call->pub.asked_us), 0);
-    CHECK_EQUAL(call->pub.lease_ms, lease_ms);
-    call = begin(SCRIPT(slowly(granted, 4 * SECOND)), 60000);
-    world.extended_lease_ms = 8000;
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    CHECK_EQUAL(after_start_us(call->pub.asked_us), 4 * SECOND);
-    CHECK_EQUAL(call->pub.lease_ms, 8000);
-}
-
-TEST(a_grant_after_more_than_the_lease_is_a_grant_once_it_is_extended) {
-    call *call = begin(SCRIPT(slowly(granted, 25 * SECOND)), 60000);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    CHECK_EQUAL(after_start_us(call->pub.asked_us), 25 * SECOND);
-    CHECK_EQUAL(fake.withdrawn, 0);
-}
-
-TEST(only_the_last_attempt_counts_as_the_wait) {
-    call *call = begin(SCRIPT(slowly(busy, 30 * SECOND), granted), 60000);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    CHECK_CALLS(world.extend, 0);
-    CHECK_EQUAL(after_start_us(call->pub.asked_us), 30 * SECOND);
-}
-
-TEST(a_grant_that_was_lost_when_extended_is_asked_for_again) {
-    call *call = begin(SCRIPT(slowly(granted, 25 * SECOND), granted), 60000);
-    world.extend = SCRIPT(lost);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    CHECK_CALLS(world.acquire, 2);
-    CHECK_CALLS(world.extend, 1);
-    check_begun(&world.acquire, 1, 25 * SECOND); /* without a pause: the server had parked it */
-    CHECK_EQUAL(after_start_us(call->pub.asked_us), 25 * SECOND);
+    const struct {
+        uint32_t extended_ms, lease_ms;
+        int64_t asked_us;
+    } rows[] = {{2000, LEASE_MS, 0}, {8000, 8000, 4 * SECOND}};
+    EACH_ROW(i, rows) {
+        call *call = begin(SCRIPT(slowly(granted, 4 * SECOND)), 60000);
+        world.extended_lease_ms = rows[i].extended_ms;
+        CHECK_EQUAL(run(call, &parked), DLOCK_OK);
+        CHECK_CALLS(world.extend, 1);
+        CHECK_EQUAL(after_start_us(call->pub.asked_us), rows[i].asked_us);
+        CHECK_EQUAL(call->pub.lease_ms, rows[i].lease_ms);
+    }
 }
 
 TEST(of_several_names_some_may_be_held_although_the_grant_was_lost) {
     call *call = begin(SCRIPT(slowly(granted, 25 * SECOND), granted), 60000);
     call->attempt.name_count = 2;
-    world.extend = SCRIPT(lost);
+    world.extend.steps = SCRIPT(lost);
     CHECK_EQUAL(run(call, &parked), DLOCK_OK);
     CHECK_EQUAL(fake.withdrawn, 1);
     CHECK(is_text(fake.withdrawn_token, "token"));
     CHECK(is_text(world.acquire.seen[1].token, "token~2"));
-    call = begin(SCRIPT(slowly(granted, 60 * SECOND), granted), 60000);
-    call->attempt.name_count = 2;
-    world.extend = SCRIPT(lost);
-    CHECK_EQUAL(run(call, &parked), DLOCK_TIMEOUT);
-    CHECK_EQUAL(fake.withdrawn, 1);
-}
-
-TEST(a_grant_that_was_lost_at_the_end_is_a_timeout) {
-    call *call = begin(SCRIPT(slowly(granted, 60 * SECOND), granted), 60000);
-    world.extend = SCRIPT(lost);
-    CHECK_EQUAL(run(call, &parked), DLOCK_TIMEOUT);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_EQUAL(fake.withdrawn, 0);
-}
-
-TEST(a_grant_that_was_lost_without_a_wait_is_busy) {
-    call *call = begin(SCRIPT(slowly(granted, 150 * MS), granted), 0);
-    call->pub.lease_ms = 1000;
-    world.extend = SCRIPT(lost);
-    CHECK_EQUAL(run(call, &spin), DLOCK_BUSY);
-    CHECK_CALLS(world.acquire, 1);
 }
 
 TEST(a_grant_that_could_not_be_extended_counts_from_when_it_was_asked_for) {
     const step failures[] = {unreachable, in_doubt, for_good(DLOCK_REFUSED),
                              for_good(DLOCK_NO_REPLICAS)};
-    for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
-        call *call = begin(SCRIPT(busy, slowly(granted, 2 * SECOND)), 60000);
-        world.extend = SCRIPT(failures[i]);
-        CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-        CHECK_CALLS(world.acquire, 2);
-        CHECK_CALLS(world.extend, 1);
-        CHECK_EQUAL(after_start_us(call->pub.asked_us), 10 * MS);
-        CHECK_EQUAL(fake.withdrawn, 0);
+    EACH_ROW(i, failures) {
+        play(&(scenario){"counts from when it was asked for",
+                         SCRIPT(busy, slowly(granted, 2 * SECOND)), SCRIPT(failures[i]),
+                         .rule = &parked, .wait_ms = 60000, .calls = 2, .extends = 1,
+                         .ends_us = 2 * SECOND + 10 * MS, .asked_us = 10 * MS});
     }
-}
-
-TEST(a_grant_is_one_until_just_before_its_validity_ends) {
-    int64_t valid_us = validity_end_us(0, LEASE_MS);
-    call *call = begin(SCRIPT(slowly(granted, valid_us - 1)), 9000);
-    call->pub.deadline_us = START_US + valid_us - 1;
-    world.extend = SCRIPT(unreachable);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-}
-
-TEST(a_grant_whose_lease_is_over_is_none_and_is_withdrawn) {
-    int64_t valid_us = validity_end_us(0, LEASE_MS);
-    call *call = begin(SCRIPT(slowly(granted, valid_us)), 0);
-    call->pub.deadline_us = START_US + valid_us;
-    world.extend = SCRIPT(for_good(DLOCK_REFUSED));
-    CHECK_EQUAL(run(call, &parked), DLOCK_LOST);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_EQUAL(fake.withdrawn, 1);
-    CHECK(is_text(call->pub.cause, "the lease had ended before the reply came"));
-}
-
-TEST(a_grant_whose_extension_took_longer_than_the_lease_is_none) {
-    call *call = begin(SCRIPT(slowly(granted, 25 * SECOND), busy), 60000);
-    call->pub.lease_ms = 100; /* and the extension takes an I/O timeout */
-    world.extend = SCRIPT(slowly(granted, 10 * SECOND));
-    CHECK_EQUAL(run(call, &parked), DLOCK_TIMEOUT);
-    CHECK_EQUAL(fake.withdrawn, 1);
-}
-
-TEST(a_lease_shorter_than_the_allowance_is_never_granted) {
-    call *call = begin(SCRIPT(granted), 0);
-    call->pub.lease_ms = 2;
-    CHECK(run(call, &spin) != DLOCK_OK);
-    CHECK_EQUAL(fake.withdrawn, 1);
-}
-
-TEST(a_lock_whose_lease_was_over_is_asked_for_again) {
-    call *call = begin(SCRIPT(slowly(granted, 25 * SECOND), busy, granted), 60000);
-    world.extend = SCRIPT(unreachable);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    CHECK_CALLS(world.acquire, 3);
-    CHECK_EQUAL(after_start_us(call->pub.asked_us), 25 * SECOND + 20 * MS);
-    CHECK_EQUAL(call->pub.asked_us, fake.now_us);
 }
 
 TEST(a_store_may_grant_another_lease) {
@@ -187,10 +133,10 @@ static step any_step(void) {
     return made;
 }
 
-static script any_script(void) {
-    script made = {.count = STEPS_MAX};
+static steps any_script(void) {
+    steps made = {.count = STEPS_MAX};
     for (size_t i = 0; i < STEPS_MAX; i++)
-        made.steps[i] = any_step();
+        made.each[i] = any_step();
     return made;
 }
 
@@ -219,8 +165,8 @@ TEST(whatever_happens_the_promises_are_kept) {
         waiting rule = unit_random() % 2 == 0 ? spin : parked;
         if (unit_random() % 2 == 0) rule.pause.max_ms = (uint32_t)unit_random_within(1, 5000);
         call *call = begin(any_script(), wait_ms);
-        world.extend = any_script();
-        world.extend.steps[unit_random() % STEPS_MAX].status = DLOCK_LOST;
+        world.extend.steps = any_script();
+        world.extend.steps.each[unit_random() % STEPS_MAX].status = DLOCK_LOST;
         fake.is_chance_random = true;
         call->pub.lease_ms = (uint32_t)unit_random_within(1, 20000);
         check_promises(call, run(call, &rule), is_only_try);

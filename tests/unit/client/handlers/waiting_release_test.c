@@ -4,95 +4,63 @@
 
 /* -- release */
 
-TEST(a_release_is_sent_once) {
-    call *call = begin_release(SCRIPT(granted, lost));
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    CHECK_CALLS(world.release, 1);
-    CHECK(is_text(world.release.seen[0].token, "token"));
-    CHECK_EQUAL(after_start_us(world.release.seen[0].limit_us), IO_MS * MS);
-    CHECK_EQUAL(fake.withdrawn, 0);
-}
+typedef struct release_row {
+    const char *name;
+    steps releases;
+    int64_t asked_us; /* 0: at the start */
+    dlock_status status;
+    int64_t calls, ends_us, withdrawn;
+} release_row;
 
-TEST(a_lock_that_was_lost_before_the_release_is_lost) {
-    call *call = begin_release(SCRIPT(lost, granted));
-    CHECK_EQUAL(run(call, &spin), DLOCK_LOST);
-    CHECK_CALLS(world.release, 1);
-    CHECK_EQUAL(fake.withdrawn, 0);
-}
-
-TEST(a_release_that_failed_for_good_is_withdrawn_and_not_repeated) {
-    const dlock_status all[] = {DLOCK_REFUSED, DLOCK_PROTOCOL, DLOCK_NO_MEMORY, DLOCK_IN_DOUBT};
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        call *call = begin_release(SCRIPT(for_good(all[i]), granted));
-        CHECK_EQUAL(run(call, &spin), all[i]);
-        CHECK_CALLS(world.release, 1);
-        CHECK_EQUAL(fake.withdrawn, 1);
-        CHECK(is_text(fake.withdrawn_token, "token"));
+TEST(a_release_is_tried_until_it_is_answered_or_an_io_timeout_is_over) {
+    const release_row rows[] = {
+        {"it is sent once", SCRIPT(granted, lost), .calls = 1},
+        {"lost before", SCRIPT(lost, granted), .status = DLOCK_LOST, .calls = 1},
+        {"a failure that stays is withdrawn and not repeated",
+         SCRIPT(for_good(DLOCK_REFUSED), granted), .status = DLOCK_REFUSED, .calls = 1,
+         .withdrawn = 1},
+        {"likewise", SCRIPT(for_good(DLOCK_PROTOCOL), granted), .status = DLOCK_PROTOCOL,
+         .calls = 1, .withdrawn = 1},
+        {"likewise", SCRIPT(for_good(DLOCK_NO_MEMORY), granted), .status = DLOCK_NO_MEMORY,
+         .calls = 1, .withdrawn = 1},
+        {"likewise", SCRIPT(for_good(DLOCK_IN_DOUBT), granted), .status = DLOCK_IN_DOUBT,
+         .calls = 1, .withdrawn = 1},
+        {"repeated after a pause", SCRIPT(slowly(unreachable, 30 * MS), refused_now, granted),
+         .calls = 3, .ends_us = 50 * MS},
+        {"lost after a lost reply: it had worked", SCRIPT(in_doubt, lost), .calls = 2,
+         .ends_us = 10 * MS},
+        {"also with a failure in between", SCRIPT(in_doubt, unreachable, lost), .calls = 3,
+         .ends_us = 20 * MS},
+        {"but lost if the lease had ended before", SCRIPT(in_doubt, lost),
+         .asked_us = -LEASE_MS * MS, .status = DLOCK_LOST, .calls = 2, .ends_us = 10 * MS},
+        {"lost after too few have heard it: it had worked", SCRIPT(no_quorum, lost), .calls = 2,
+         .ends_us = 10 * MS},
+        {"lost after nothing was sent", SCRIPT(unreachable, refused_now, lost),
+         .status = DLOCK_LOST, .calls = 3, .ends_us = 20 * MS},
+        {"gives up within an I/O timeout", SCRIPT(unreachable), .status = DLOCK_UNREACHABLE,
+         .calls = 20, .ends_us = 190 * MS, .withdrawn = 1},
+        {"refused all the time", SCRIPT(refused_now), .status = DLOCK_REFUSED, .calls = 20,
+         .ends_us = 190 * MS, .withdrawn = 1},
+        {"no reply: in doubt", SCRIPT(slowly(in_doubt, 200 * MS)), .status = DLOCK_IN_DOUBT,
+         .calls = 1, .ends_us = IO_MS * MS, .withdrawn = 1},
+        {"once in doubt, it stays so", SCRIPT(in_doubt, unreachable), .status = DLOCK_IN_DOUBT,
+         .calls = 20, .ends_us = 190 * MS, .withdrawn = 1},
+    };
+    EACH_ROW(i, rows) {
+        const release_row *row = &rows[i];
+        unit.name = row->name;
+        call *call = begin_release(row->releases);
+        call->pub.asked_us += row->asked_us;
+        CHECK_EQUAL(run(call, &spin), row->status);
+        CHECK_CALLS(world.release, row->calls);
+        CHECK_EQUAL(after_start_us(fake.now_us), row->ends_us);
+        CHECK_EQUAL(fake.withdrawn, row->withdrawn);
+        CHECK_TEXT(fake.withdrawn_token, row->withdrawn > 0 ? "token" : "");
+        CHECK_TEXT(world.release.seen[0].token, "token");
+        CHECK_EQUAL(is_text(call->pub.cause, ""), row->status == DLOCK_OK);
+        for (size_t tried = 0; tried < world.release.calls; tried++)
+            CHECK_EQUAL(after_start_us(world.release.seen[tried].limit_us), IO_MS * MS);
     }
-}
-
-TEST(a_release_that_failed_is_repeated_after_a_pause) {
-    call *call = begin_release(SCRIPT(slowly(unreachable, 30 * MS), refused_now, granted));
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    CHECK_CALLS(world.release, 3);
-    check_begun(&world.release, 1, 40 * MS);
-    check_begun(&world.release, 2, 50 * MS);
-    for (size_t i = 0; i < 3; i++)
-        CHECK_EQUAL(after_start_us(world.release.seen[i].limit_us), IO_MS * MS);
-    CHECK_EQUAL(fake.withdrawn, 0);
-}
-
-TEST(lost_after_a_lost_reply_means_that_the_release_had_worked) {
-    call *call = begin_release(SCRIPT(in_doubt, lost));
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    CHECK_CALLS(world.release, 2);
-    CHECK(is_text(call->pub.cause, ""));
-    call = begin_release(SCRIPT(in_doubt, unreachable, lost));
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    CHECK_CALLS(world.release, 3);
-}
-
-TEST(lost_after_a_lost_reply_is_lost_if_the_lease_had_ended_before) {
-    call *call = begin_release(SCRIPT(in_doubt, lost));
-    call->pub.asked_us = START_US - LEASE_MS * MS;
-    CHECK_EQUAL(run(call, &spin), DLOCK_LOST);
-}
-
-TEST(lost_after_too_few_have_heard_it_means_that_the_release_had_worked) {
-    call *call = begin_release(SCRIPT(no_quorum, lost));
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-}
-
-TEST(lost_after_nothing_was_sent_is_lost) {
-    call *call = begin_release(SCRIPT(unreachable, refused_now, lost));
-    CHECK_EQUAL(run(call, &spin), DLOCK_LOST);
-    CHECK_CALLS(world.release, 3);
-}
-
-TEST(a_release_gives_up_within_one_io_timeout) {
-    call *call = begin_release(SCRIPT(unreachable));
-    CHECK_EQUAL(run(call, &spin), DLOCK_UNREACHABLE);
-    CHECK_CALLS(world.release, 20);
-    check_begun(&world.release, 19, 190 * MS);
-    CHECK(after_start_us(fake.now_us) <= IO_MS * MS);
-    CHECK_EQUAL(fake.withdrawn, 1);
-    call = begin_release(SCRIPT(refused_now));
-    CHECK_EQUAL(run(call, &spin), DLOCK_REFUSED);
-    CHECK(after_start_us(fake.now_us) <= IO_MS * MS);
-}
-
-TEST(a_release_whose_reply_never_came_is_in_doubt_and_withdrawn) {
-    call *call = begin_release(SCRIPT(slowly(in_doubt, 200 * MS)));
-    CHECK_EQUAL(run(call, &spin), DLOCK_IN_DOUBT);
-    CHECK_CALLS(world.release, 1);
-    CHECK_EQUAL(after_start_us(fake.now_us), IO_MS * MS);
-    CHECK_EQUAL(fake.withdrawn, 1);
-}
-
-TEST(a_release_that_was_once_in_doubt_stays_so) {
-    call *call = begin_release(SCRIPT(in_doubt, unreachable));
-    CHECK_EQUAL(run(call, &spin), DLOCK_IN_DOUBT);
-    CHECK_CALLS(world.release, 20);
 }
 
 TEST(a_release_that_has_no_time_for_a_pause_is_tried_once) {

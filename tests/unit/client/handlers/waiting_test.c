@@ -2,167 +2,92 @@
 /* waiting_test.c - when an acquire makes attempts, and until when. */
 #include "waiting_world.h"
 
-/* -- one attempt */
-
-TEST(a_free_lock_is_granted_at_once) {
-    call *call = begin(SCRIPT(granted), 1000);
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_CALLS(world.extend, 0);
-    CHECK(call->pub.fence == FENCE);
-    CHECK_EQUAL(call->pub.asked_us, START_US);
-    CHECK_EQUAL(call->pub.attempts, 1);
-    CHECK_EQUAL(call->pub.remote_us, START_US);
-    CHECK(is_text(world.acquire.seen[0].token, "token"));
-    CHECK(is_text(call->pub.cause, ""));
-    CHECK_EQUAL(fake.withdrawn, 0);
+TEST(without_a_wait_one_attempt_is_made) {
+    const scenario rows[] = {
+        {"a held lock is busy", SCRIPT(busy, granted), .status = DLOCK_BUSY, .calls = 1},
+        {"a slow service is no timeout", SCRIPT(slowly(busy, 150 * MS), granted), .rule = &parked,
+         .status = DLOCK_BUSY, .calls = 1, .ends_us = 150 * MS},
+        {"even a slow grant is a grant", SCRIPT(slowly(granted, 199 * MS)), .calls = 1,
+         .ends_us = 199 * MS},
+        {"a transient failure is not tried again", SCRIPT(unreachable, granted),
+         .status = DLOCK_UNREACHABLE, .calls = 1},
+        {"a doubt is withdrawn", SCRIPT(in_doubt, granted), .status = DLOCK_IN_DOUBT, .calls = 1,
+         .withdrawn = 1},
+        {"a deadline in the past is none", SCRIPT(busy, granted), .deadline_us = -1,
+         .limit_us = IO_MS * MS, .status = DLOCK_BUSY, .calls = 1},
+    };
+    PLAY(rows);
 }
 
-TEST(without_a_wait_a_held_lock_is_busy_after_one_attempt) {
-    call *call = begin(SCRIPT(busy, granted), 0);
-    CHECK_EQUAL(run(call, &spin), DLOCK_BUSY);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_EQUAL(fake.now_us, START_US);
-    CHECK(is_text(call->pub.cause, "as scripted"));
-}
-
-TEST(without_a_wait_a_slow_service_is_asked_once_and_no_timeout) {
-    call *call = begin(SCRIPT(slowly(busy, 150 * MS), granted), 0);
-    CHECK_EQUAL(run(call, &parked), DLOCK_BUSY);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_EQUAL(after_start_us(fake.now_us), 150 * MS);
-}
-
-TEST(without_a_wait_even_a_slow_grant_is_a_grant) {
-    call *call = begin(SCRIPT(slowly(granted, 199 * MS)), 0);
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-}
-
-TEST(without_a_wait_a_transient_failure_is_not_tried_again) {
-    call *call = begin(SCRIPT(unreachable, granted), 0);
-    CHECK_EQUAL(run(call, &spin), DLOCK_UNREACHABLE);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_EQUAL(fake.withdrawn, 0);
-    call = begin(SCRIPT(in_doubt, granted), 0);
-    CHECK_EQUAL(run(call, &spin), DLOCK_IN_DOUBT);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_EQUAL(fake.withdrawn, 1);
-    CHECK(is_text(fake.withdrawn_token, "token"));
-    CHECK_EQUAL(fake.withdrawn_lease_ms, LEASE_MS);
-}
-
-TEST(with_a_deadline_in_the_past_one_attempt_is_made) {
-    call *call = begin(SCRIPT(busy, granted), 0);
-    call->pub.deadline_us = START_US - 1;
-    CHECK_EQUAL(run(call, &spin), DLOCK_BUSY);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_EQUAL(after_start_us(world.acquire.seen[0].limit_us), IO_MS * MS);
-}
-
-TEST(a_parked_attempt_has_one_io_timeout_beyond_the_deadline) {
-    call *call = begin(SCRIPT(granted), 5000);
-    run(call, &parked);
-    CHECK_EQUAL(after_start_us(world.acquire.seen[0].limit_us), 5200 * MS);
-    CHECK_EQUAL(after_start_us(world.acquire.seen[0].wait_until_us), 5000 * MS);
-    call = begin(SCRIPT(granted), DLOCK_WAIT_FOREVER);
-    run(call, &parked);
-    CHECK_EQUAL(world.acquire.seen[0].limit_us, DEADLINE_NEVER);
-    CHECK_EQUAL(world.acquire.seen[0].wait_until_us, DEADLINE_NEVER);
-}
-
-TEST(an_attempt_that_is_not_parked_has_time_to_connect_and_for_the_reply) {
-    call *call = begin(SCRIPT(busy, granted), 5000);
-    run(call, &spin);
-    CHECK_EQUAL(after_start_us(world.acquire.seen[0].limit_us), 1200 * MS);
+TEST(an_attempt_has_a_limit) {
+    const scenario rows[] = {
+        {"parked: an I/O timeout beyond the deadline", SCRIPT(granted), .rule = &parked,
+         .wait_ms = 5000, .limit_us = 5200 * MS, .parked_until_us = 5000 * MS, .calls = 1},
+        {"parked for ever: none", SCRIPT(granted), .rule = &parked, .wait_ms = DLOCK_WAIT_FOREVER,
+         .limit_us = DEADLINE_NEVER - START_US, .parked_until_us = DEADLINE_NEVER - START_US,
+         .calls = 1},
+        {"parked if there is time at all", SCRIPT(busy), .rule = &parked, .deadline_us = 1,
+         .parked_until_us = 1, .status = DLOCK_TIMEOUT, .calls = 1, .ends_us = 1},
+        {"not parked: time to connect and for the reply", SCRIPT(granted), .wait_ms = 5000,
+         .limit_us = 1200 * MS, .calls = 1},
+        {"not parked, for ever: likewise", SCRIPT(granted), .wait_ms = DLOCK_WAIT_FOREVER,
+         .limit_us = 1200 * MS, .calls = 1},
+        {"not parked, and little time: an I/O timeout beyond the deadline", SCRIPT(granted),
+         .wait_ms = 300, .limit_us = 500 * MS, .calls = 1},
+    };
+    PLAY(rows);
+    run(begin(SCRIPT(busy), 0), &parked);
+    CHECK_EQUAL(world.acquire.seen[0].wait_until_us, 0);
+    run(begin(SCRIPT(busy, granted), 5000), &spin);
     CHECK_EQUAL(after_start_us(world.acquire.seen[1].limit_us), 1210 * MS);
-    call = begin(SCRIPT(granted), DLOCK_WAIT_FOREVER);
-    run(call, &spin);
-    CHECK_EQUAL(after_start_us(world.acquire.seen[0].limit_us), 1200 * MS);
-    call = begin(SCRIPT(granted), 300);
-    run(call, &spin);
-    CHECK_EQUAL(after_start_us(world.acquire.seen[0].limit_us), 500 * MS);
 }
 
-/* -- until the deadline */
-
-TEST(a_lock_that_stays_busy_is_a_timeout_at_the_deadline) {
-    call *call = begin(SCRIPT(busy), 1000);
-    CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
-    CHECK_CALLS(world.acquire, 100);
-    CHECK_EQUAL(call->pub.attempts, 100);
-    CHECK_EQUAL(call->pub.remote_us, START_US);
-    CHECK_EQUAL(after_start_us(fake.now_us), 1000 * MS);
-    CHECK_EQUAL(fake.withdrawn, 0);
-}
-
-TEST(a_lock_that_becomes_free_is_granted) {
-    call *call = begin(SCRIPT(busy, busy, busy, granted), 1000);
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    CHECK_EQUAL(call->pub.attempts, 4);
-    CHECK_EQUAL(after_start_us(call->pub.remote_us), 0);
-    CHECK_EQUAL(after_start_us(call->pub.asked_us), 30 * MS);
-    CHECK_EQUAL(after_start_us(fake.now_us), 30 * MS);
-    CHECK(is_text(call->pub.cause, ""));
-}
-
-TEST(a_busy_reply_after_the_deadline_is_a_timeout_at_once) {
-    call *call = begin(SCRIPT(slowly(busy, 150 * MS), granted), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
-    CHECK_CALLS(world.acquire, 1);
-    CHECK_EQUAL(after_start_us(fake.now_us), 150 * MS);
-}
-
-TEST(a_busy_reply_just_at_the_deadline_is_a_timeout_at_once) {
-    call *call = begin(SCRIPT(slowly(busy, 100 * MS), granted), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
-    CHECK_CALLS(world.acquire, 1);
-}
-
-TEST(a_grant_after_the_deadline_is_a_grant) {
-    call *call = begin(SCRIPT(slowly(granted, 150 * MS)), 100);
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-}
-
-TEST(the_last_pause_ends_at_the_deadline_and_no_attempt_follows) {
-    call *call = begin(SCRIPT(busy), 25);
-    CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
-    CHECK_CALLS(world.acquire, 3);
-    check_begun(&world.acquire, 2, 20 * MS);
-    CHECK_EQUAL(after_start_us(fake.now_us), 25 * MS);
-}
-
-TEST(an_attempt_may_begin_just_before_the_deadline) {
-    call *call = begin(SCRIPT(busy, granted), 10);
-    call->pub.deadline_us = START_US + 10 * MS + 1;
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    check_begun(&world.acquire, 1, 10 * MS);
-}
-
-TEST(no_attempt_begins_at_the_deadline) {
-    call *call = begin(SCRIPT(busy, granted), 10);
-    CHECK_EQUAL(run(call, &spin), DLOCK_TIMEOUT);
-    CHECK_CALLS(world.acquire, 1);
+TEST(attempts_follow_until_the_deadline) {
+    const scenario rows[] = {
+        {"a free lock is granted at once", SCRIPT(granted), .wait_ms = 1000, .calls = 1},
+        {"a lock that stays busy is a timeout", SCRIPT(busy), .wait_ms = 1000,
+         .status = DLOCK_TIMEOUT, .calls = 100, .ends_us = 1000 * MS},
+        {"a lock that becomes free is granted", SCRIPT(busy, busy, busy, granted), .wait_ms = 1000,
+         .calls = 4, .ends_us = 30 * MS, .asked_us = 30 * MS},
+        {"busy after the deadline: at once", SCRIPT(slowly(busy, 150 * MS), granted),
+         .wait_ms = 100, .status = DLOCK_TIMEOUT, .calls = 1, .ends_us = 150 * MS},
+        {"busy just at the deadline: at once", SCRIPT(slowly(busy, 100 * MS), granted),
+         .wait_ms = 100, .status = DLOCK_TIMEOUT, .calls = 1, .ends_us = 100 * MS},
+        {"a grant after the deadline is a grant", SCRIPT(slowly(granted, 150 * MS)), .wait_ms = 100,
+         .calls = 1, .ends_us = 150 * MS},
+        {"the last pause ends at the deadline, and no attempt follows", SCRIPT(busy), .wait_ms = 25,
+         .third_us = 20 * MS, .status = DLOCK_TIMEOUT, .calls = 3, .ends_us = 25 * MS},
+        {"an attempt may begin just before the deadline", SCRIPT(busy, granted),
+         .deadline_us = 10 * MS + 1, .calls = 2, .ends_us = 10 * MS, .asked_us = 10 * MS},
+        {"no attempt begins at the deadline", SCRIPT(busy, granted), .wait_ms = 10,
+         .status = DLOCK_TIMEOUT, .calls = 1, .ends_us = 10 * MS},
+    };
+    PLAY(rows);
 }
 
 /* -- the pause */
 
-TEST(the_pause_is_counted_from_the_reply) {
-    call *call = begin(SCRIPT(slowly(busy, 3 * MS), granted), 1000);
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    check_begun(&world.acquire, 1, 13 * MS);
-}
+static const waiting doubling = {.pause = {.min_ms = 10, .max_ms = 10000}};
 
-TEST(the_shortest_pause_is_the_minimum) {
-    call *call = begin(SCRIPT(busy, granted), 1000);
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    check_begun(&world.acquire, 1, 10 * MS);
-}
-
-TEST(the_longest_pause_is_just_below_minimum_and_random) {
-    call *call = begin(SCRIPT(busy, granted), 1000);
-    fake.chance = 10 * MS - 1;
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    check_begun(&world.acquire, 1, 20 * MS - 1);
+TEST(attempts_have_a_pause_between_them) {
+    const scenario rows[] = {
+        {"counted from the reply", SCRIPT(slowly(busy, 3 * MS), granted), .wait_ms = 1000,
+         .calls = 2, .ends_us = 13 * MS, .asked_us = 13 * MS},
+        {"at least the minimum", SCRIPT(busy, granted), .wait_ms = 1000, .calls = 2,
+         .ends_us = 10 * MS, .asked_us = 10 * MS},
+        {"just below minimum and random at most", SCRIPT(busy, granted), .wait_ms = 1000,
+         .chance = 10 * MS - 1, .calls = 2, .ends_us = 20 * MS - 1, .asked_us = 20 * MS - 1},
+        {"a grown pause is clipped to the time left", SCRIPT(busy), .rule = &doubling,
+         .wait_ms = 100, /* attempts at 0, 10, 30 and 70 ms */
+         .status = DLOCK_TIMEOUT, .calls = 4, .ends_us = 100 * MS},
+        {"an acquire that spins pauses however slow the reply was",
+         SCRIPT(slowly(busy, 100 * MS), granted), .wait_ms = 1000, .calls = 2, .ends_us = 110 * MS,
+         .asked_us = 110 * MS},
+        {"a failure is paused after however slow it was",
+         SCRIPT(slowly(unreachable, 100 * MS), granted), .rule = &parked, .wait_ms = 1000,
+         .calls = 2, .ends_us = 110 * MS, .asked_us = 110 * MS},
+    };
+    PLAY(rows);
 }
 
 TEST(each_pause_has_a_chance_of_its_own) {
@@ -190,14 +115,6 @@ TEST(pauses_double_up_to_the_maximum) {
         check_begun(&world.acquire, i, begun_ms[i] * MS);
 }
 
-TEST(a_grown_pause_is_clipped_to_the_time_left) {
-    waiting rule = {.pause = {.min_ms = 10, .max_ms = 10000}};
-    call *call = begin(SCRIPT(busy), 100);
-    CHECK_EQUAL(run(call, &rule), DLOCK_TIMEOUT);
-    CHECK_CALLS(world.acquire, 4); /* at 0, 10, 30 and 70 */
-    CHECK_EQUAL(after_start_us(fake.now_us), 100 * MS);
-}
-
 /* -- advanced for nothing */
 
 TEST(a_call_that_is_advanced_for_nothing_stays_suspended) {
@@ -223,16 +140,6 @@ TEST(a_call_that_is_advanced_for_nothing_stays_suspended) {
 
 /* -- parked */
 
-TEST(the_server_parks_only_if_there_is_time) {
-    call *call = begin(SCRIPT(busy), 0);
-    run(call, &parked);
-    CHECK_EQUAL(world.acquire.seen[0].wait_until_us, 0);
-    call = begin(SCRIPT(busy), 0);
-    call->pub.deadline_us = START_US + 1;
-    run(call, &parked);
-    CHECK_EQUAL(world.acquire.seen[0].wait_until_us, START_US + 1);
-}
-
 TEST(an_acquire_that_spins_is_never_parked) {
     call *call = begin(SCRIPT(busy), 1000);
     run(call, &spin);
@@ -248,45 +155,23 @@ TEST(a_deployment_that_cannot_wait_is_spun) {
     check_begun(&world.acquire, 1, 30 * MS);
 }
 
-TEST(a_parked_request_that_ends_busy_at_the_deadline_is_a_timeout) {
-    call *call = begin(SCRIPT(slowly(busy, 100 * SECOND)), 100000);
-    CHECK_EQUAL(run(call, &parked), DLOCK_TIMEOUT);
-    CHECK_CALLS(world.acquire, 1);
-}
-
-TEST(a_busy_reply_at_once_though_the_server_was_to_park_is_paused_after) {
-    call *call = begin(SCRIPT(busy, granted), 1000);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    check_begun(&world.acquire, 1, 10 * MS);
-}
-
 /* A server that does not park gets no more requests than from an acquire that spins. */
 TEST(a_server_has_parked_if_the_reply_took_the_shortest_pause) {
-    call *call = begin(SCRIPT(slowly(busy, 10 * MS - 1), granted), 1000);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    check_begun(&world.acquire, 1, 20 * MS - 1);
-    call = begin(SCRIPT(slowly(busy, 10 * MS), granted), 1000);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    check_begun(&world.acquire, 1, 10 * MS);
-}
-
-TEST(each_attempt_is_measured_for_itself) {
-    call *call = begin(SCRIPT(slowly(busy, 500 * MS), busy, granted), 1000);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    check_begun(&world.acquire, 1, 500 * MS);
-    check_begun(&world.acquire, 2, 510 * MS);
-}
-
-TEST(an_acquire_that_spins_pauses_however_slow_the_reply_was) {
-    call *call = begin(SCRIPT(slowly(busy, 100 * MS), granted), 1000);
-    CHECK_EQUAL(run(call, &spin), DLOCK_OK);
-    check_begun(&world.acquire, 1, 110 * MS);
-}
-
-TEST(a_failure_is_paused_after_however_slow_it_was) {
-    call *call = begin(SCRIPT(slowly(unreachable, 100 * MS), granted), 1000);
-    CHECK_EQUAL(run(call, &parked), DLOCK_OK);
-    check_begun(&world.acquire, 1, 110 * MS);
+    const scenario rows[] = {
+        {"busy at the deadline is a timeout", SCRIPT(slowly(busy, 100 * SECOND)), .rule = &parked,
+         .wait_ms = 100000, .status = DLOCK_TIMEOUT, .calls = 1, .ends_us = 100 * SECOND},
+        {"busy at once is paused after", SCRIPT(busy, granted), .rule = &parked, .wait_ms = 1000,
+         .calls = 2, .ends_us = 10 * MS, .asked_us = 10 * MS},
+        {"busy a little too soon is paused after", SCRIPT(slowly(busy, 10 * MS - 1), granted),
+         .rule = &parked, .wait_ms = 1000, .calls = 2, .ends_us = 20 * MS - 1,
+         .asked_us = 20 * MS - 1},
+        {"busy after the shortest pause is not", SCRIPT(slowly(busy, 10 * MS), granted),
+         .rule = &parked, .wait_ms = 1000, .calls = 2, .ends_us = 10 * MS, .asked_us = 10 * MS},
+        {"each attempt is measured for itself", SCRIPT(slowly(busy, 500 * MS), busy, granted),
+         .rule = &parked, .wait_ms = 1000, .second_us = 500 * MS, .calls = 3, .ends_us = 510 * MS,
+         .asked_us = 510 * MS},
+    };
+    PLAY(rows);
 }
 
 /* -- for ever */

@@ -24,9 +24,13 @@ typedef struct seen_attempt {
     char token[DLOCK_TOKEN_SIZE];
 } seen_attempt;
 
-typedef struct script {
-    step steps[STEPS_MAX];
+typedef struct steps {
+    step each[STEPS_MAX];
     size_t count;
+} steps;
+
+typedef struct script {
+    steps steps;
     size_t calls;
     seen_attempt seen[SEEN_MAX]; /* the first of them */
     int64_t last_us;             /* when the last one began */
@@ -87,7 +91,8 @@ static inline void fake_start(deployment *deployment, attempt *attempt) {
         *seen = (seen_attempt){fake.now_us, attempt->limit_us, attempt->wait_until_us, ""};
         text_copy(seen->token, sizeof(seen->token), attempt->token);
     }
-    world.now = script->steps[script->calls < script->count ? script->calls : script->count - 1];
+    const steps *steps = &script->steps;
+    world.now = steps->each[script->calls < steps->count ? script->calls : steps->count - 1];
     /* A call that tries for ever without a pause must fail, not hang. */
     if (++script->calls > CALLS_MAX) world.now = (step){.status = DLOCK_NO_MEMORY};
     script->last_us = fake.now_us;
@@ -113,14 +118,14 @@ static const deployment_table table = {.start = fake_start, .abandon = fake_aban
 static waiting spin = {.deployment = &world.deployment, .pause = {.min_ms = 10, .random_ms = 10}};
 static const waiting parked = {.is_parked = true, .pause = {.min_ms = 10, .random_ms = 10}};
 
-static inline script script_of(const step *steps, size_t count) {
-    script made = {.count = count};
-    memcpy(made.steps, steps, count * sizeof(*steps));
+static inline steps steps_of(const step *first, size_t count) {
+    steps made = {.count = count};
+    memcpy(made.each, first, count * sizeof(*first));
     return made;
 }
 
 #define SCRIPT(...)                                                                                \
-    script_of((const step[]){__VA_ARGS__}, sizeof((const step[]){__VA_ARGS__}) / sizeof(step))
+    steps_of((const step[]){__VA_ARGS__}, sizeof((const step[]){__VA_ARGS__}) / sizeof(step))
 
 static const step granted = {.status = DLOCK_OK};
 static const step busy = {.status = DLOCK_BUSY};
@@ -143,13 +148,13 @@ static inline step slowly(step slow, int64_t takes_us) {
     return slow;
 }
 
-static inline call *begin(script acquires, int64_t wait_ms) {
+static inline call *begin(steps acquires, int64_t wait_ms) {
     text_drop(&world.call.pub.cause);
     memset(&world, 0, sizeof(world));
     world.loop = fake_begin();
-    world.acquire = acquires;
-    world.extend = SCRIPT(granted);
-    world.release = SCRIPT(granted);
+    world.acquire.steps = acquires;
+    world.extend.steps = SCRIPT(granted);
+    world.release.steps = SCRIPT(granted);
     world.free_at_us = DEADLINE_NEVER;
     world.deployment = (deployment){.table = &table,
                                     .can_wait = true,
@@ -175,9 +180,9 @@ static inline call *begin(script acquires, int64_t wait_ms) {
     return &world.call;
 }
 
-static inline call *begin_release(script releases) {
+static inline call *begin_release(steps releases) {
     call *call = begin(SCRIPT(busy), 0);
-    world.release = releases;
+    world.release.steps = releases;
     call->pub.operation = DLOCK_RELEASING;
     call->pub.asked_us = START_US;
     atomic_store(&call->stop, CALL_GOES_ON);
@@ -185,9 +190,9 @@ static inline call *begin_release(script releases) {
     return call;
 }
 
-static inline call *begin_extend(script extensions) {
+static inline call *begin_extend(steps extensions) {
     call *call = begin_release(SCRIPT(busy));
-    world.extend = extensions;
+    world.extend.steps = extensions;
     call->pub.operation = DLOCK_EXTENDING;
     call->pub.fence = FENCE;
     return call;
@@ -210,6 +215,71 @@ static inline void check_begun(const script *script, size_t number, int64_t expe
     CHECK(number < script->calls);
     CHECK_EQUAL(after_start_us(script->seen[number].begun_us), expected_us);
 }
+
+/* -- an acquire as a row of a table. Times are counted from the start; 0: as usual, or, of the
+ * first group of what is expected, not looked at. */
+
+typedef struct scenario {
+    const char *name; /* a sentence */
+    steps acquire, extend;
+    const waiting *rule; /* NULL: spin */
+    int64_t wait_ms, deadline_us;
+    uint32_t lease_ms;
+    uint8_t name_count;
+    int64_t cancel_at_us;
+    uint64_t chance;
+
+    int64_t second_us, third_us;       /* when these attempts begin */
+    int64_t limit_us, parked_until_us; /* of the first attempt */
+
+    dlock_status status;
+    int64_t calls, extends, withdrawn, abandoned;
+    int64_t ends_us;
+    int64_t asked_us; /* of a grant */
+} scenario;
+
+static inline const char *cause_of(dlock_status status) {
+    return status == DLOCK_OK         ? ""
+           : status == DLOCK_CANCELED ? "canceled"
+           : status == DLOCK_LOST     ? "the lease had ended before the reply came"
+                                      : "as scripted";
+}
+
+static inline void play(const scenario *row) {
+    unit.name = row->name;
+    call *call = begin(row->acquire, row->wait_ms);
+    const seen_attempt *first = &world.acquire.seen[0];
+    if (row->extend.count > 0) world.extend.steps = row->extend;
+    if (row->deadline_us != 0) call->pub.deadline_us = START_US + row->deadline_us;
+    if (row->lease_ms != 0) call->pub.lease_ms = row->lease_ms;
+    call->attempt.name_count = row->name_count;
+    if (row->cancel_at_us != 0) fake.cancel_at_us = START_US + row->cancel_at_us;
+    fake.chance = row->chance;
+    CHECK_EQUAL(run(call, row->rule == NULL ? &spin : row->rule), row->status);
+    if (row->second_us != 0) check_begun(&world.acquire, 1, row->second_us);
+    if (row->third_us != 0) check_begun(&world.acquire, 2, row->third_us);
+    if (row->limit_us != 0) CHECK_EQUAL(after_start_us(first->limit_us), row->limit_us);
+    if (row->parked_until_us != 0)
+        CHECK_EQUAL(after_start_us(first->wait_until_us), row->parked_until_us);
+    CHECK_EQUAL(world.acquire.calls, row->calls);
+    CHECK_EQUAL(call->pub.attempts, row->calls);
+    CHECK_EQUAL(world.extend.calls, row->extends);
+    CHECK_EQUAL(call->pub.remote_us, row->calls > 0 ? START_US : 0);
+    CHECK_EQUAL(fake.withdrawn, row->withdrawn);
+    CHECK_EQUAL(world.abandoned, row->abandoned);
+    CHECK_EQUAL(after_start_us(fake.now_us), row->ends_us);
+    CHECK_TEXT(call->pub.cause, cause_of(row->status));
+    if (row->calls > 0) CHECK_TEXT(first->token, "token");
+    if (row->withdrawn > 0) CHECK_TEXT(fake.withdrawn_token, "token");
+    if (row->withdrawn > 0) CHECK_EQUAL(fake.withdrawn_lease_ms, call->pub.lease_ms);
+    if (row->status != DLOCK_OK) return;
+    CHECK_EQUAL(after_start_us(call->pub.asked_us), row->asked_us);
+    CHECK_EQUAL(call->pub.fence, FENCE);
+}
+
+#define PLAY(rows)                                                                                 \
+    EACH_ROW(i, rows)                                                                              \
+    play(&rows[i])
 
 #define CHECK_CALLS(script, expected) CHECK_EQUAL((int64_t)(script).calls, expected)
 
