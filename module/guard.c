@@ -84,8 +84,6 @@ static bool keys_are_good_or_reply(RedisModuleCtx *ctx, RedisModuleString *lock,
 
 /* -- run */
 
-/* RM_Call(): as the calling user, with OOM refused, errors as replies, effects replicated, replies
- * in the protocol of the client, under the rules for scripts. */
 /* Valkey loses some error replies inside RM_Call(), such as that of GETDEL for a list, if another
  * module has subscribed to keyspace events. Without any reply the client would wait for ever. */
 static bool is_empty(RedisModuleCallReply *reply) {
@@ -94,6 +92,9 @@ static bool is_empty(RedisModuleCallReply *reply) {
     return length == 0;
 }
 
+/* The flags of RM_Call() mean: effects are replicated, the command runs as the calling user, is
+ * refused at the memory limit, returns errors as replies, follows the rules for scripts, and
+ * replies in the protocol of the client. */
 static void run(RedisModuleCtx *ctx, RedisModuleString **words, int count) {
     const char *name = RedisModule_StringPtrLen(words[0], NULL);
     is_running = true;

@@ -85,8 +85,8 @@ typedef enum lock_verdict {
  *   holder_count   how many hold the lock
  *   max_holders    how many may hold any lock
  *
- * The caller has removed the holders whose lease has ended: on a
- * replica, which ends no lease, such a holder still counts. */
+ * The caller has removed the holders whose lease has ended. On a replica, which ends no lease, such
+ * a holder still counts. */
 lock_verdict lock_judge_acquire(const lock_state *held, int64_t holder_count,
                                 const lock_request *request, int64_t max_holders);
 

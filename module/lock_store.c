@@ -31,7 +31,8 @@ static void start_lease(lock_entry *entry, lock_holder *holder) {
     set_holder(entry, holder, (int64_t)holder->lease_ms * 1000);
 }
 
-void lock_store_select(lock_entry *entry, lock_holder *holder) {
+/* Makes the holder the one in the entry. */
+static void select_holder(lock_entry *entry, lock_holder *holder) {
     int64_t end_us;
     void *tie;
     if (!leases_find_end(lock_holder_hold(holder), holder->lease_ms, &end_us, &tie)) {
@@ -47,7 +48,7 @@ static void read_value(lock_entry *entry, lock_value *value) {
     entry->is_held = true;
     entry->value = value;
     if (!value->is_table) {
-        lock_store_select(entry, (lock_holder *)value);
+        select_holder(entry, (lock_holder *)value);
         return;
     }
     entry->holder = NULL;
@@ -70,13 +71,13 @@ bool lock_store_find(lock_entry *entry, lock_token token) {
     if (entry->value == NULL || !entry->value->is_table)
         return lock_is_held_by(&entry->held, token);
     lock_holder *found = lock_value_find(entry->value, token);
-    if (found != NULL) lock_store_select(entry, found);
+    if (found != NULL) select_holder(entry, found);
     return found != NULL;
 }
 
 bool lock_store_next(lock_entry *entry, lock_cursor *cursor) {
     lock_holder *next = lock_cursor_next(cursor);
-    if (next != NULL) lock_store_select(entry, next);
+    if (next != NULL) select_holder(entry, next);
     return next != NULL;
 }
 
@@ -92,7 +93,7 @@ bool lock_store_find_over(lock_entry *entry, int *looks) {
         lock_holder *first = lock_holder_of(heap_first(&table->ends));
         int64_t left_us = (int64_t)first->lease_ms * 1000;
         if (first->hold_id != LOCK_VALUE_STRAY) {
-            lock_store_select(entry, first);
+            select_holder(entry, first);
             if (entry->held.left_us <= 0) return true;
             left_us = entry->held.left_us;
         }

@@ -80,9 +80,6 @@ bool lock_store_may_be_over(const lock_entry *entry);
  * there is none. Each holder that is looked at lowers *looks; at 0, the search ends. */
 bool lock_store_find_over(lock_entry *entry, int *looks);
 
-/* Makes the holder the one in the entry. */
-void lock_store_select(lock_entry *entry, lock_holder *holder);
-
 /* The rest of the key's TTL, or -1 without a TTL: a plain string may have a TTL, and a lock on
  * which an operator has used EXPIRE. */
 int64_t lock_store_key_ttl_ms(const lock_entry *entry);

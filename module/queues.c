@@ -29,7 +29,7 @@ static int db_count;
 static uint64_t hash_seed;
 static heap ends, looks;
 static list all, ready;
-static uint64_t last_queue_id, last_check;
+static uint64_t last_check;
 static int64_t last_arrival, waiter_count, queue_count;
 
 /* -- tokens */
@@ -103,7 +103,6 @@ static wait_queue *make_queue(int db, RedisModuleString *name) {
     wait_queue *made = RedisModule_Calloc(1, sizeof(*made));
     made->db = db;
     made->name = RedisModule_HoldString(NULL, name);
-    made->id = ++last_queue_id;
     made->look.key = SERVER_NEVER;
     heap_add(&looks, &made->look);
     made->checked = last_check;

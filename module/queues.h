@@ -67,7 +67,6 @@ struct wait_queue {
     heap_node look; /* when to look at the lock again; must be the first member */
     int db;
     RedisModuleString *name;
-    uint64_t id;          /* unique; never used again */
     heap line;            /* the places in line */
     wait_place **buckets; /* all places, by token */
     uint32_t bucket_count;
@@ -99,11 +98,15 @@ void queues_leave(waiter *left);
  * for example, that stood behind an exclusive one. Then the queue is marked. */
 void queues_give_up(waiter *left);
 
-/* The waiter leaves the lines and keeps its places (a queue is marked if the next one may have
- * waited only for it); comes back to its places; comes back to the queues
- * that it has left, with its old places, but not to the lines. */
+/* The waiter leaves the lines, but its queues keep its places. A queue is marked if the next waiter
+ * may have waited only for this one. */
 void queues_step_aside(waiter *passed);
+
+/* The waiter stands in its lines again, at its old places. */
 void queues_step_back(waiter *returned);
+
+/* A waiter that had left, and was not freed, gets its old places in the queues of its names again,
+ * but is not in the lines: as after queues_step_aside(). */
 void queues_rejoin(int db, waiter *returned);
 
 /* May the user still send the command of the waiter? */

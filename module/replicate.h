@@ -35,8 +35,7 @@ void replicate_states(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
                       RedisModuleString **names, int count, const lock_state *state);
 
 /* The running command (RELEASE, DLOCK.APPLY or DLOCK.CLOCK, or one for several locks) is its own
- * result: replicate it
- * unchanged. */
+ * result: it is replicated unchanged. */
 void replicate_command(RedisModuleCtx *ctx);
 
 /* The token no longer holds the lock, as if it had released it. */

@@ -32,16 +32,16 @@ void session_waits_drop(waiter *dropped);
  * line. */
 void session_waits_pass_over(waiter *passed);
 
-/* The session is away: takes the next wait out of the line; before that, takes back grants that
- * were never written to a connection, and gives them to ties_abandon(). False: there are no
-  * more. */
+/* The session is away. First takes back the grants that were never written to a connection, one by
+ * one (their holds go to ties_abandon()), then takes the waits out of their lines, one by one.
+ * False: nothing is left to do. */
 bool session_waits_step_aside(session *session);
 
-/* The session is back: puts the next wait back in line. False: there are no more. */
+/* The session is back: puts the next wait back in line. False: nothing is left to do. */
 bool session_waits_step_back(session *session);
 
-/* The session has ended: frees its next wait; before that, takes back grants as above. False: there
- * are no more. */
+/* The session has ended: takes grants back as above, then frees its waits, one by one. False:
+ * nothing is left to do. */
 bool session_waits_clear(session *session);
 
 int64_t session_waits_count(void);

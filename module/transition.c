@@ -300,7 +300,7 @@ static void end_all_over(lock_entry *entry) {
 }
 
 /* On a server that does not decide, a lock is held until the master says otherwise. */
-static void end_if_over(lock_entry *entry) {
+void transition_settle(lock_entry *entry) {
     if (!entry->is_held || entry->held.kind != LOCK_KIND_LOCK) return;
     if (lock_store_may_be_over(entry)) {
         if (server_decides(entry->ctx)) end_all_over(entry);
@@ -317,12 +317,8 @@ bool transition_can_serve(const lock_entry *entry) {
     return first != NULL && transition_has_room(entry, &first->request);
 }
 
-void transition_tidy_queue(lock_entry *entry) {
-    transition_next_waiter(entry);
-}
-
 void transition_serve(lock_entry *entry) {
-    end_if_over(entry);
+    transition_settle(entry);
     serve(entry, !entry->is_held);
 }
 
@@ -343,8 +339,8 @@ void transition_end_own_wait(const lock_entry *entry, lock_token token) {
     waiters_supersede(own);
 }
 
-/* Does the token hold the lock? After end_if_over(), which does not see holders of a table whose
- * session has just ended. */
+/* Does the token hold the lock? After transition_settle(), which does not see holders of a table
+ * whose session has just ended. */
 static bool find_holder(lock_entry *entry, lock_token token) {
     if (!lock_store_find(entry, token)) return false;
     if (!transition_is_over(entry)) return true;
@@ -355,7 +351,7 @@ static bool find_holder(lock_entry *entry, lock_token token) {
 /* The first fitting request gets the lock, but never before a client that waits: a free lock goes
  * to the waiters first. */
 lock_verdict transition_judge(lock_entry *entry, const lock_request *request) {
-    end_if_over(entry);
+    transition_settle(entry);
     if (!entry->is_held && queues_find(entry->db, entry->name) != NULL) serve(entry, true);
     find_holder(entry, request->token);
     lock_verdict verdict = lock_judge_acquire(
@@ -385,10 +381,6 @@ transition_answer transition_acquire(lock_entry *entry, const lock_request *requ
           verdict == LOCK_GRANT ? GRANT_ALONE : GRANT_JOINING, entry->argv, "dlock.acquire");
     transition_end_own_wait(entry, request->token);
     return TRANSITION_HELD;
-}
-
-void transition_settle(lock_entry *entry) {
-    end_if_over(entry);
 }
 
 bool transition_has(lock_entry *entry, lock_token token) {
@@ -461,7 +453,7 @@ static void end_wait(const lock_entry *entry, lock_token token) {
 /* Does token hold the lock, so that it can leave now? Its wait for the lock is over in any case:
  * the token of a grant that was taken back, and is not ended yet, holds and waits. */
 static ALWAYS_INLINE bool begin_release(lock_entry *entry, lock_token token) {
-    end_if_over(entry);
+    transition_settle(entry);
     end_wait(entry, token);
     if (!find_holder(entry, token)) {
         stats_count(STATS_REFUSED);
@@ -504,7 +496,7 @@ static void extend_string(lock_entry *entry, int64_t lease_ms) {
 
 transition_answer transition_extend(lock_entry *entry, const lock_request *request) {
     int64_t lease_ms = request->lease_ms;
-    end_if_over(entry);
+    transition_settle(entry);
     if (!find_holder(entry, request->token)) {
         stats_count(STATS_REFUSED);
         return TRANSITION_BUSY;

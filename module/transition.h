@@ -52,12 +52,13 @@ typedef enum transition_reason { LEASE_ENDED, HOLDER_GONE } transition_reason;
  * go on waiting, and their queue is marked. */
 void transition_end(lock_entry *entry, transition_reason reason, bool may_grant);
 
-/* Tells waiters in front of the line that their wait is over, or that their permission was
- * withdrawn, and passes over those whose session is away. The queue may be gone afterwards. */
-void transition_tidy_queue(lock_entry *entry);
+/* The waiter that is next to get the lock, or NULL. Waiters in front of it whose wait is over, or
+ * whose permission was withdrawn, are told so; those whose session is away leave the line. The
+ * queue may be gone afterwards. */
+waiter *transition_next_waiter(lock_entry *entry);
 
 /* Could the first waiter get the lock, if holders whose lease has ended are removed? After
- * transition_tidy_queue(). */
+ * transition_next_waiter(). */
 bool transition_can_serve(const lock_entry *entry);
 
 /* Removes the holders whose lease has ended, and gives the lock to the waiters for which there is
@@ -92,10 +93,6 @@ bool transition_release_part(lock_entry *entry, lock_token token);
 
 /* Gives the lock to the waiters for which there is room, after the holders have changed. */
 void transition_serve_next(lock_entry *entry);
-
-/* The waiter that is next to get the lock, or NULL. Waiters in front of it whose wait is over, or
- * whose permission was withdrawn, are told so; those whose session is away leave the line. */
-waiter *transition_next_waiter(lock_entry *entry);
 
 /* The waiter with the token, or NULL. */
 waiter *transition_find_waiter(const lock_entry *entry, lock_token token);

@@ -5,9 +5,9 @@
  *   watch     one session that watches one lock; also its event in the mailbox
  *
  * Marked locks stand in front of the list of all, and behind them those that were looked at the
- * longest time ago. watches_mark_all() raises a number, so a lock
- * that has not seen the last number counts as marked. The watches of a lock are told one by one,
- * since there may be very many: those that do not know the present state stand in front. */
+ * longest time ago. watches_mark_all() raises a number, so a lock that has not seen the last number
+ * counts as marked. The watches of a lock are told one by one, since there may be very many: those
+ * that do not know the present state stand in front. */
 #include "watches.h"
 
 #include "mailbox.h"

@@ -22,7 +22,8 @@ void watches_remove(session *session, int db, RedisModuleString *name);
 /* The lock may have changed hands; all locks may have. Cheap; the look at the lock comes later. */
 void watches_mark(int db, RedisModuleString *name);
 void watches_mark_all(void);
-/* The locks that were looked at the longest time ago. */
+
+/* Marks so many of the locks that were looked at the longest time ago. */
 void watches_mark_oldest(int most);
 
 /* Takes a marked lock, which work.c then looks at. NULL: none is marked. */
@@ -41,7 +42,7 @@ void watched_set_gone(watched *lock, const char *why);
 /* Tells the next session that does not know the present state. False: all know it. */
 bool watched_tell_next(watched *lock);
 
-/* The lock is taken again. */
+/* watches_take_marked() returns the lock again. */
 void watched_mark(watched *lock);
 
 /* The session has ended: frees its next watch. False: there are no more. */

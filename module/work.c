@@ -213,7 +213,7 @@ static bool settle(RedisModuleCtx *ctx, wait_queue *waiting) {
     if (!lock_store_open(&entry, ctx, name, LOCK_WRITE)) {
         send_away(db, name, REDISMODULE_ERRORMSG_WRONGTYPE);
     } else {
-        transition_tidy_queue(&entry);
+        transition_next_waiter(&entry);
         if (transition_can_serve(&entry))
             is_settled = serve(&entry);
         else
