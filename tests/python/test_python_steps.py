@@ -161,16 +161,37 @@ def test_another_fence_in_another_life_is_a_loss(world, reply):
     assert world.call.commands == [claim._release_words()], "a lock that nobody uses goes back"
 
 
-def test_a_lock_that_was_released_while_it_was_asked_for_again_goes_back(world):
+def test_a_release_does_not_overtake_a_request_that_takes_the_lock_again(world):
     claim = world.kept()
     world.reply(2)
     releasing = Asking(world, claim._release())
+    releasing.wake()
+    assert isinstance(releasing.request, Wait), "the request of the session is under way"
     world.answer(7)
-    assert world.call.commands[0][0] == "DLOCK.SESSION", "the release of the user goes first"
+    assert world.call.commands[0][0] == "DLOCK.SESSION"
+    releasing.wake()
+    assert releasing.words == claim._release_words()
     releasing.answer(1)
-    assert not claim.why_lost and releasing.error is None
-    world.reply(2, after=3)
-    assert world.call.commands == [claim._release_words()]
+    assert releasing.error is None and not world.session.withdrawn
+
+
+def test_a_lock_that_is_being_released_is_not_asked_for_again(world):
+    claim = world.kept()
+    releasing = Asking(world, claim._release())
+    world.reply(2)
+    assert world.call.commands[0][0] == "DLOCK.SESSION"
+    releasing.answer(1)
+    assert not world.session.withdrawn
+
+
+def test_a_release_waits_no_longer_than_for_a_reply_and_then_the_lock_goes_back(world):
+    claim = world.kept()
+    world.reply(2)
+    releasing = Asking(world, claim._release())
+    releasing.sleep()
+    assert isinstance(releasing.error, dlock.InDoubt) and not claim.held
+    world.answer(7)
+    assert world.call.commands == [claim._release_words()], "behind the request"
 
 
 def test_a_lock_that_is_not_served_is_asked_for_again(world):

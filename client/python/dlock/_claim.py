@@ -67,6 +67,7 @@ class Claim:
         self._is_doubted = False
         self._is_queued = False  # the server has said so
         self._is_unsure = False  # the server may have received a request without a reply
+        self._asking = 0         # requests of sessions for this kept lock that are under way
 
     # -- for everybody
 
@@ -288,22 +289,29 @@ class Claim:
 
     def _release(self) -> Steps:
         self._require()
-        why, self.fence = self.why_lost, 0
-        if self._session is not None:
-            self._session.leave(self)
-        if why and self.lease is None:
-            raise Lost(self._message(why))  # the session has withdrawn the lock
-        is_done = False
+        is_done, until = False, self._clock() + self._io_timeout
         try:
-            [reply] = yield Send(self, [self._release_words()], self._clock() + self._io_timeout)
+            # A request of the session goes first, over another connection: behind the release, it
+            # would take the lock again.
+            while self._session is not None and not self._session.leave_if_quiet(self):
+                if self._clock() >= until:
+                    raise NoReply("the server did not reply in time", was_sent=False)
+                yield Wait(self, until)
+            why, self.fence = self.why_lost, 0
+            if why and self.lease is None:
+                is_done = not self._is_unsure  # the session has withdrawn the lock
+                raise Lost(self._message(why))
+            [reply] = yield Send(self, [self._release_words()], until)
             is_done = not isinstance(reply, ResponseError)
         except NoReply as failure:
             raise InDoubt(f"{failure}; the lock is released in the background, or by the end of "
                           "its lease") from None
         finally:
-            is_kept = self.lease is None
-            if is_kept and self._session is not None and (self._is_unsure or not is_done):
-                self._session.withdraw(self)
+            self.fence = 0
+            if self._session is not None:
+                self._session.leave(self)
+                if self.lease is None and (self._is_unsure or not is_done):
+                    self._session.withdraw(self)
         if not is_done:
             raise error_of(reply)
         if why or reply != len(self.names):

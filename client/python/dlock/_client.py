@@ -234,9 +234,13 @@ class BaseClient(Generic[LockT]):
                 server.session.adopt(claim)
                 server.keep()
                 if server.session.is_usable():  # else its first heartbeat does the same
-                    words = claim._acquire_words(server.session.id)
-                    [reply] = yield from server.send([words], now() + self.io_timeout)
-                    server.session.confirm(claim, reply, life)
+                    replies = None
+                    asked, commands = server.session.begin_asking([claim])
+                    try:
+                        if asked:
+                            replies = yield from server.send(commands, now() + self.io_timeout)
+                    finally:
+                        server.session.end_asking(asked, replies, life)
 
 
 class BaseServer:

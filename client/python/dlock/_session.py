@@ -86,8 +86,18 @@ class Session:
 
     def leave(self, claim: Claim) -> None:
         with self.mutex:
-            self.claims.pop(claim._token, None)
-            claim._life.claims.pop(claim._token, None)
+            self._forget(claim)
+
+    def leave_if_quiet(self, claim: Claim) -> bool:
+        """False: the lock is being asked for again just now. The claim is woken when that ends."""
+        with self.mutex:
+            if claim._asking == 0:
+                self._forget(claim)
+            return claim._asking == 0
+
+    def _forget(self, claim: Claim) -> None:
+        self.claims.pop(claim._token, None)
+        claim._life.claims.pop(claim._token, None)
 
     def withdraw(self, claim: Claim, after: float = 0.0) -> None:
         now = self.clock()
@@ -252,25 +262,47 @@ class Session:
         end = self.clock() + self.timeout / 6
         while claims := self._kept(lambda life: life is not self.life):
             for i in range(0, len(claims), BATCH):
-                some, life = claims[i:i + BATCH], self.life
-                commands = [claim._acquire_words(self.id) for claim in some]
+                life, replies = self.life, None
+                asked, commands = self.begin_asking(claims[i:i + BATCH])
                 try:
-                    replies = yield Call(commands, self.clock() + self.io_timeout)
-                except NoReply:
-                    for claim in some:
-                        claim._is_unsure = True
-                    raise
-                for claim, reply in zip(some, replies):
-                    self.confirm(claim, reply, life)
+                    if asked:
+                        replies = yield Call(commands, self.clock() + self.io_timeout)
+                finally:
+                    self.end_asking(asked, replies, life)
             left = self._kept(lambda life: life is not self.life)
             if not left or self.clock() >= end:
                 return
-            yield from self._relocate(left)
+            if self.is_cluster:
+                yield Relocate(left)
             yield Pause(self.clock() + PAUSE_LATER)
             self._expire()
 
-    def confirm(self, claim: Claim, reply: Any, life: Life | None) -> None:
-        """reply: to an acquire of a kept lock, which was sent in this life."""
+    def begin_asking(self, claims: list[Claim]) -> tuple[list[Claim], list[Words]]:
+        """For kept locks, until end_asking(): those that are still kept, and the commands. Nobody
+        releases them meanwhile: a release over another connection could overtake the request, and
+        the lock would be taken again."""
+        with self.mutex:
+            asked = [claim for claim in claims if claim._token in claim._life.claims]
+            for claim in asked:
+                claim._asking += 1
+        return asked, [claim._acquire_words(self.id) for claim in asked]
+
+    def end_asking(self, asked: list[Claim], replies: list[Any] | None,
+                   life: Life | None) -> None:
+        """life: in which the commands were sent. No replies: nobody knows what has become of
+        them."""
+        for claim, reply in zip(asked, replies or []):
+            self._confirm(claim, reply, life)
+        with self.mutex:
+            for claim in asked:
+                claim._asking -= 1
+                claim._is_unsure |= replies is None
+        for claim in asked:
+            claim._wake()
+
+    def _confirm(self, claim: Claim, reply: Any, life: Life | None) -> None:
+        """reply: to an acquire of a kept lock, which was sent in this life. The lock may have been
+        lost meanwhile."""
         if isinstance(reply, ResponseError):
             if not is_transient(reply) and not is_unknown_session(reply):
                 self._lose(claim, text_of(reply))
@@ -282,10 +314,8 @@ class Session:
                 del claim._life.claims[claim._token]
                 claim._life = life
                 life.claims[claim._token] = claim
-        if not is_kept:
-            # Released meanwhile, and perhaps taken again by this request. A release that is under
-            # way goes first: its user wants to know whether the lock was there.
-            self.withdraw(claim, after=self.io_timeout)
+        if not is_kept:  # lost meanwhile, and perhaps taken again by this request
+            self.withdraw(claim)
         elif not is_same:
             self._lose(claim, "the server has forgotten it")
 
