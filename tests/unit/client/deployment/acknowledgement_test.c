@@ -237,7 +237,7 @@ TEST(a_lock_that_the_server_refuses_to_write_ends_at_once) {
         {":0\r\n", "x refused: the server says that the token does not hold it", DLOCK_EXTENDING},
         {"-MOVED 1 there:1\r\n", "x refused: MOVED 1 there:1", DLOCK_ACQUIRING},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    EACH_ROW(i, rows) {
         unit_restart();
         x.attempt.operation = rows[i].operation;
         start_lock(&x);

@@ -115,7 +115,7 @@ TEST(an_unknown_host_is_the_host_of_the_sender) {
     const char *replies[] = {"*1\r\n" RANGE(0, 16383, "$1\r\n?", 7009),
                              "*1\r\n" RANGE(0, 16383, "$0\r\n", 7009),
                              "*1\r\n" RANGE(0, 16383, "$-1", 7009)};
-    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+    EACH_ROW(i, replies) {
         unit_restart();
         CHECK(read_text(replies[i]) == NULL);
         CHECK_OWNER(5, "10.0.0.1", 7009);
@@ -139,7 +139,7 @@ TEST(a_reply_that_makes_no_sense_changes_nothing) {
         "*2\r\n" RANGE(0, 5, HOST(4), 7004) "*0\r\n",
     };
     CHECK(read_text("*1\r\n" RANGE(0, 16383, HOST(3), 7003)) == NULL);
-    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+    EACH_ROW(i, replies) {
         CHECK(read_text(replies[i]) != NULL);
         CHECK_OWNER(0, "10.0.0.3", 7003);
     }

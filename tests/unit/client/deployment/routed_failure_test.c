@@ -20,16 +20,14 @@ TEST(a_lost_reply_leaves_doubt_and_the_same_token) {
 }
 
 TEST(an_acquire_without_a_reply_is_given_up_at_its_limit) {
-    char expected[CAUSE_SIZE];
     start_acquire(0);
     pass_ms(IO_MS - 1);
     CHECK_EQUAL(stage.done_count, 0);
     pass_ms(1);
     CHECK_DONE(DLOCK_IN_DOUBT, true);
-    snprintf(expected, sizeof(expected), "%s: no reply in time", the_peer.path);
-    CHECK_TEXT(stage.attempt.cause, expected);
+    CHECK_CAUSE("no reply in time");
     CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
-    CHECK(strcmp(stage.attempt.token, TOKEN) != 0);
+    CHECK_NEW_TOKEN();
     CHECK_EQUAL(withdrawn(), 1);
     settle();
     CHECK(strstr(link_at(0)->heard, ACQUIRE "; " RELEASE) != NULL);
@@ -71,13 +69,11 @@ TEST(a_session_that_cannot_be_opened_is_unreachable) {
 }
 
 TEST(a_session_that_is_refused_is_refused) {
-    char expected[CAUSE_SIZE];
     start_acquire(WAIT_MS);
     say(0, "$-1\r\n");
     say(1, "-NOPERM no\r\n");
     CHECK_DONE(DLOCK_REFUSED, false);
-    snprintf(expected, sizeof(expected), "%s: NOPERM no", the_peer.path);
-    CHECK_TEXT(stage.attempt.cause, expected);
+    CHECK_CAUSE("NOPERM no");
 }
 
 /* After the process was stopped, all timers are due at once. */
@@ -109,10 +105,7 @@ TEST(an_abandoned_acquire_is_released_on_the_same_connection) {
 }
 
 TEST(an_abandoned_wait_ends_at_once) {
-    start_acquire(WAIT_MS);
-    say(0, "$-1\r\n");
-    open_session(1);
-    say(0, "+QUEUED\r\n");
+    wait_in_queue(WAIT_MS);
     CHECK_HEARD(0, ACQUIRE "; " ACQUIRE " WAIT 5000 VIA ID");
     deployment_abandon(stage.deployment, &stage.attempt);
     settle();

@@ -44,10 +44,7 @@ TEST(a_busy_lock_is_waited_for_in_its_queue_by_the_session) {
 }
 
 TEST(a_grant_that_is_older_than_the_call_that_tells_it_counts_from_before_the_grant) {
-    start_acquire(WAIT_MS);
-    say(0, "$-1\r\n");
-    open_session(1);
-    say(0, "+QUEUED\r\n");
+    wait_in_queue(WAIT_MS);
     pass_ms(500);
     say(1, EVENTS("1") GRANTED("1", "8", "70"));
     CHECK_DONE(DLOCK_OK, false);
@@ -107,10 +104,7 @@ TEST(a_lock_that_was_busy_lately_is_waited_for_at_once) {
 }
 
 TEST(the_end_of_the_wait_is_busy) {
-    start_acquire(SESSION_MS / 3);
-    say(0, "$-1\r\n");
-    open_session(1);
-    say(0, "+QUEUED\r\n");
+    wait_in_queue(SESSION_MS / 3);
     pass_ms(SESSION_MS / 3);
     say(1, EVENTS("1") ENDED("1", "timeout"));
     CHECK_DONE(DLOCK_BUSY, false);
@@ -118,10 +112,7 @@ TEST(the_end_of_the_wait_is_busy) {
 }
 
 TEST(a_wait_that_ends_with_an_error_is_refused) {
-    start_acquire(WAIT_MS);
-    say(0, "$-1\r\n");
-    open_session(1);
-    say(0, "+QUEUED\r\n");
+    wait_in_queue(WAIT_MS);
     say(1, EVENTS("1") ENDED("1", "NOPERM no"));
     CHECK_DONE(DLOCK_REFUSED, false);
     CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
@@ -165,12 +156,10 @@ TEST(an_extension_counts_from_when_it_was_sent) {
 }
 
 TEST(an_error_comes_with_the_name_of_the_server) {
-    char expected[CAUSE_SIZE];
     start_acquire(0);
     say(0, "-NOPERM no\r\n");
     CHECK_DONE(DLOCK_REFUSED, false);
-    snprintf(expected, sizeof(expected), "%s: NOPERM no", the_peer.path);
-    CHECK_TEXT(stage.attempt.cause, expected);
+    CHECK_CAUSE("NOPERM no");
     CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
 }
 
@@ -227,10 +216,7 @@ TEST(a_grant_that_is_lost_before_replicas_have_it_is_no_grant) {
 
 TEST(a_grant_by_an_event_needs_replicas_too) {
     need_replicas(1);
-    start_acquire(WAIT_MS);
-    say(0, "$-1\r\n");
-    open_session(1);
-    say(0, "+QUEUED\r\n");
+    wait_in_queue(WAIT_MS);
     say(1, EVENTS("1") GRANTED("1", "8", "0"));
     CHECK_EQUAL(stage.done_count, 0);
     CHECK_HEARD(2, EXTEND "; WAIT 1 100");

@@ -172,6 +172,14 @@ static inline void open_session(int index) {
     CHECK_HEARD(index, SESSION);
 }
 
+/* Link 0: the command connection. Link 1: the session. */
+static inline void wait_in_queue(int64_t wait_ms) {
+    start_acquire(wait_ms);
+    say(0, "$-1\r\n");
+    open_session(1);
+    say(0, "+QUEUED\r\n");
+}
+
 static inline void check_done(dlock_status status, bool is_transient, const char *file, int line) {
     unit_check_equal(stage.done_count, 1, file, line, "done");
     unit_check_equal(stage.attempt.status, status, file, line, "status");
@@ -179,5 +187,14 @@ static inline void check_done(dlock_status status, bool is_transient, const char
 }
 
 #define CHECK_DONE(status, is_transient) check_done(status, is_transient, __FILE__, __LINE__)
+
+static inline void check_cause(const char *expected, const char *file, int line) {
+    char text[CAUSE_SIZE];
+    snprintf(text, sizeof(text), "%s: %s", the_peer.path, expected);
+    unit_check_text(stage.attempt.cause, text, file, line, "cause");
+}
+
+#define CHECK_CAUSE(expected) check_cause(expected, __FILE__, __LINE__)
+#define CHECK_NEW_TOKEN()     CHECK(strcmp(stage.attempt.token, TOKEN) != 0)
 
 #endif

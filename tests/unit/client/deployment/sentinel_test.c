@@ -144,7 +144,7 @@ TEST(replies_that_make_no_sense_name_no_master) {
                              "+OK\r\n",
                              ":1\r\n",
                              "*0\r\n"};
-    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+    EACH_ROW(i, replies) {
         unit_restart();
         start_discovery();
         for (int index = 0; index < SENTINELS; index++) {

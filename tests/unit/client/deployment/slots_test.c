@@ -148,7 +148,7 @@ TEST(all_parts_are_extended_at_once_and_a_loss_counts_most) {
                                           "-LOADING\r\n:0\r\n", ":1\r\n-LOADING x\r\n"};
     static const dlock_status results[] = {DLOCK_OK, DLOCK_LOST, DLOCK_LOST, DLOCK_LOST,
                                            DLOCK_REFUSED};
-    for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++) {
+    EACH_ROW(i, results) {
         begin_slots();
         start(DLOCK_EXTENDING, 0, IO_MS);
         CHECK_HEARD(0, EXTEND_DOOR "; " EXTEND);

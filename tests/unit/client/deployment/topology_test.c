@@ -270,7 +270,7 @@ TEST(no_message_has_a_secret_in_it) {
         "redis+cluster://app:hunter2@h,[x",
         "redis+hunter2://h",
     };
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    EACH_ROW(i, bad) {
         const char *wrong = READ(bad[i]);
         CHECK(wrong != NULL);
         if (wrong != NULL) CHECK(strstr(wrong, "hunter2") == NULL && strstr(wrong, "more") == NULL);

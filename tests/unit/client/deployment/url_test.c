@@ -203,14 +203,14 @@ TEST(each_mistake_has_its_message) {
         {"unix:///s?db=1&x=2", "there is an unknown parameter"},
         {"unix:///s?db=1000001", "the database is not a number"},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    EACH_ROW(i, rows)
         check_bad(rows[i].text, rows[i].wrong);
 }
 
 TEST(a_bad_percent_sign_is_refused_in_each_part) {
     static const char *const bad[] = {"%", "%4", "%4g", "%g4", "%%41", "a%", "%-1", "% 1", "%00"};
     char text[64];
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    EACH_ROW(i, bad) {
         snprintf(text, sizeof(text), "redis://%s:pw@h", bad[i]);
         check_bad(text, "the user is too long or badly encoded");
         snprintf(text, sizeof(text), "redis://app:%s@h", bad[i]);
@@ -297,7 +297,7 @@ TEST(no_message_has_a_secret_in_it) {
         "hunter2://h",
         "app:hunter2@h",
     };
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    EACH_ROW(i, bad) {
         url got;
         const char *wrong = parse(&got, bad[i]);
         CHECK(wrong != NULL);

@@ -17,7 +17,7 @@ static votes count(const char *said) {
     };
     votes made = {.voters = strlen(said)};
     for (; *said != '\0'; said++)
-        for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++)
+        EACH_ROW(i, meanings)
             if (meanings[i].letter == *said)
                 votes_add(&made, meanings[i].status, meanings[i].is_passing);
     return made;
