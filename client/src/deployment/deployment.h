@@ -189,7 +189,8 @@ void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text)
 /* For the name or names and the token of the attempt, which are copied.
  * Releases that nobody waits for: of an acquire that was given up while its fate was unknown, and
  * of a release that was not answered. Each is sent again until it is answered or the lease would
- * have ended. Best effort: forgotten if there is no memory, or if there are too many already. */
+ * have ended. Best effort: forgotten if there is no memory, or if there are too many already and
+ * the lease ends the lock. */
 void withdrawals_add(deployment *deployment, const attempt *withdrawn, uint32_t lease_ms);
 /* After such a reply to a RELEASE the token does not hold the lock at that server. */
 static inline bool is_withdrawn(dlock_status status) {

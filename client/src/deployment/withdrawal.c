@@ -5,11 +5,12 @@
  *   failure  after a pause, which doubles, the RELEASE is sent again
  *   end      the token holds nothing, at no server, or the lease is over; while the client is
  *            freed, after any failure too. A refusal or a garbled reply is no end: the next one may
- *            be better. A lock that lasts as long as the session has no lease: the RELEASE is tried
- *            for LATE_MS or more
- *   late     an ACQUIRE in doubt may arrive after the RELEASE, if their connections differ. A lock
- *            that lasts as long as the session would then be held by nobody until the process
- *            ends. So its RELEASE is sent again now and then, for LATE_MS
+ *            be better
+ *   endless  nothing ends a lock that lasts as long as the session, if its RELEASE is forgotten. So
+ *            there is no limit to the number of such withdrawals, and each is tried for LATE_MS or
+ *            more. The more there are, the longer the pauses become
+ *   late     an ACQUIRE in doubt may arrive after the RELEASE, if their connections differ. The
+ *            RELEASE of an endless lock is sent again now and then, for LATE_MS
  *
  * Invariant: each withdrawal in the list has an attempt under way or a timer set. */
 #include "deployment/presence.h"
@@ -58,7 +59,8 @@ static void on_withdrawal_done(attempt *attempt) {
     int64_t due_us = deadline_after_ms(loop_now_us(loop), withdrawal->pause_ms);
     bool is_done = is_withdrawn(attempt->status) && !attempt->is_transient;
     bool is_enough = is_done && !withdrawal->may_come_late;
-    int64_t pause_max_ms = is_done ? LATE_PAUSE_MAX_MS : PAUSE_MAX_MS;
+    int64_t parts = 1 + (int64_t)(withdrawal->deployment->withdrawals.count / COUNT_MAX);
+    int64_t pause_max_ms = is_done ? LATE_PAUSE_MAX_MS : PAUSE_MAX_MS * parts;
     if (is_enough || is_hurried || due_us >= withdrawal->until_us) {
         remove_one(withdrawal);
         return;
@@ -71,14 +73,14 @@ static void on_withdrawal_done(attempt *attempt) {
 void withdrawals_add(deployment *deployment, const attempt *withdrawn, uint32_t lease_ms) {
     withdrawals *withdrawals = &deployment->withdrawals;
     size_t name_size = text_list_size(withdrawn->name, withdrawn->name_count);
-    if (withdrawals->is_closed || withdrawals->count >= COUNT_MAX) return;
+    const tie *tie = withdrawn->terms.tie;
+    bool is_endless = tie != NULL && tie->is_endless;
+    if (withdrawals->is_closed || (withdrawals->count >= COUNT_MAX && !is_endless)) return;
     withdrawal *added = calloc(1, sizeof(*added) + name_size);
     if (added == NULL) return;
     added->deployment = deployment;
     added->timer.on_due = on_withdrawal_due;
     added->may_come_late = attempt_may_come_late(withdrawn);
-    const tie *tie = withdrawn->terms.tie;
-    bool is_endless = tie != NULL && tie->is_endless;
     uint32_t limit_ms = is_endless && lease_ms < LATE_MS ? LATE_MS : lease_ms;
     added->until_us = deadline_after_ms(loop_now_us(deployment->loop), limit_ms);
     added->pause_ms = PAUSE_FIRST_MS;

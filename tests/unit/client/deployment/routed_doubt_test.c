@@ -206,6 +206,24 @@ TEST(a_withdrawal_goes_on_after_the_lease_if_the_lock_has_none) {
     CHECK_EQUAL(count_after_the_lease(true), 1);
 }
 
+/* As if a program gave 10,001 locks back while its server is away. */
+static size_t count_of_too_many(bool is_endless) {
+    begin_stage();
+    peer_refuse();
+    stage.tie.is_endless = is_endless;
+    stage.attempt.terms.tie = &stage.tie;
+    for (int i = 0; i < 10001; i++)
+        withdrawals_add(stage.deployment, &stage.attempt, LEASE_MS);
+    size_t count = stage.deployment->withdrawals.count;
+    end_stage();
+    return count;
+}
+
+TEST(too_many_withdrawals_are_forgotten_unless_nothing_else_ends_the_lock) {
+    CHECK_EQUAL(count_of_too_many(false), 10000);
+    CHECK_EQUAL(count_of_too_many(true), 10001);
+}
+
 /* -- undoing. Link 0: the acquire and the RELEASE; link 1: EXTEND and WAIT */
 
 static void be_granted_with_too_few_replicas(void) {
