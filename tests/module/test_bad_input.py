@@ -15,14 +15,14 @@ WRONG_LEASES = ["0", "-1", "1e3", "1.5", "", " 1", "1 ", "+1", "01", "0x10", "te
 
 WRONG_CALLS = [
     # words behind the command, what the error must say
-    (("k", "t"), "PX is missing"),
-    (("k", "t", "PX"), "PX needs a value"),
-    (("k", "t", "PX", "1000", "PX", "1000"), "PX is given twice"),
-    (("k", "t", "PX", "1000", "px"), "PX is given twice"),
-    (("k", "t", "EX", "10"), "unknown option 'EX'"),
-    (("k", "t", "PX", "1000", "NX"), "unknown option 'NX'"),
-    (("k", "t", "PXX", "1000"), "unknown option 'PXX'"),
-    (("k", "t", "P", "1000"), "unknown option 'P'"),
+    ("k t", "PX is missing"),
+    ("k t PX", "PX needs a value"),
+    ("k t PX 1000 PX 1000", "PX is given twice"),
+    ("k t PX 1000 px", "PX is given twice"),
+    ("k t EX 10", "unknown option 'EX'"),
+    ("k t PX 1000 NX", "unknown option 'NX'"),
+    ("k t PXX 1000", "unknown option 'PXX'"),
+    ("k t P 1000", "unknown option 'P'"),
     (("k", "t", "", "1000"), "unknown option ''"),
     (("k", "t", "\r\n-ERR x", "1"), "unknown option '??-ERR?x'"),
     (("k", "t", "x" * 1_000_000), "unknown option '" + "x" * 32 + "'"),
@@ -53,7 +53,7 @@ def test_a_wrong_call_names_the_argument_and_changes_nothing(shared, command, wo
         prepare()
         before = digests(client)
         with pytest.raises(redis.ResponseError) as caught:
-            client.execute_command(command, *words)
+            client.execute_command(command, *(words.split() if isinstance(words, str) else words))
         assert message in str(caught.value)
         assert digests(client) == before
         assert client.pttl("k") in (-2, -1)
@@ -113,23 +113,14 @@ def test_nobody_but_a_master_can_apply_a_state(shared, before, user):
     assert stats(client)["last_fence"] == last
 
 
-@pytest.mark.parametrize("call", [
-    ("EVAL", "return redis.call('DLOCK.APPLY', KEYS[1], 'evil', '5', '60000')", 1, "k"),
-    ("EVAL", "return redis.pcall('DLOCK.APPLY', KEYS[1], 'evil', '5', '60000')", 1, "k"),
-], ids=["call", "pcall"])
-def test_no_script_can_apply_a_state(shared, call):
+@pytest.mark.parametrize("script", ["return redis.call(unpack(ARGV))", None,
+                                    "return redis.pcall(unpack(ARGV))"])
+def test_no_script_and_no_transaction_can_apply_a_state(shared, script):
     client = shared.client()
     client.flushall()
+    words = ["DLOCK.APPLY", "k", "evil", 5, 60_000]
     with pytest.raises(redis.ResponseError):
-        client.execute_command(*call)
-    assert client.dbsize() == 0
-
-
-def test_no_transaction_can_apply_a_state(shared):
-    client = shared.client()
-    client.flushall()
-    with pytest.raises(redis.ResponseError):
-        in_one_turn(client, ("DLOCK.APPLY", "k", "evil", 5, 60_000))
+        client.eval(script, 0, *words) if script else in_one_turn(client, words)
     assert client.dbsize() == 0
 
 

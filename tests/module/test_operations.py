@@ -64,18 +64,18 @@ def test_a_lock_that_is_forced_open_is_counted_as_such(lock, end):
     assert (stats(lock.client)["expired"], stats(lock.client)["released"]) == (0, 0)
 
 
-def test_neither_a_release_nor_a_session_nor_a_lease_that_ends_is_forced(server, lock):
+def test_neither_a_release_nor_a_session_nor_a_lease_that_ends_is_forced(server, lock, clock):
     lock.acquire("me")
     lock.release("me")
     holder = Waiting(server, "holder", options=["SESSION"])
     holder.answer()
     holder.close()
     wait_until(lambda: lock.info() is None, "the session to end")
-    lock.acquire("me", 20)
-    wait_until(lambda: lock.info() is None, "the lease to end")
+    lock.acquire("me", 60_000)
+    clock.advance(61)
     counted = stats(lock.client)
-    assert (counted["forced"], counted["released"], counted["session_releases"]) == (0, 1, 1)
-    wait_until(lambda: stats(lock.client)["expired"] == 1, "it to be counted")
+    assert [counted[name] for name in ("forced", "released", "session_releases", "expired")] == [
+        0, 1, 1, 1]
 
 
 def test_locks_that_are_flushed_when_their_leases_are_over_are_counted(server, client):
@@ -133,20 +133,14 @@ def test_a_bad_value_is_refused_by_config_set(client, value):
     assert client.config_get("dlock.max-lease")["dlock.max-lease"] == "86400000"
 
 
-def test_settings_come_from_the_loadmodule_line(start_server):
-    client = start_server(module_args=["max-lease", 5000, "REQUIRE-NOEVICTION", "yes"]).client()
-    settings = client.config_get("dlock.*")
-    assert settings == {"dlock.max-lease": "5000", "dlock.max-holders": "1024",
-                        "dlock.max-waiters": "10000",
-                        "dlock.max-waiters-in-all": "1000000", "dlock.max-sessions": "1000000",
-                        "dlock.max-watches": "1000000", "dlock.max-events": "100000",
-                        "dlock.require-noeviction": "yes",
-                        "dlock.drain": "no"}
-
-
-def test_the_configuration_goes_over_the_loadmodule_line(start_server):
-    server = start_server("--dlock.max-lease", 7000, module_args=["max-lease", 5000])
-    assert server.client().config_get("dlock.max-lease")["dlock.max-lease"] == "7000"
+def test_settings_come_from_the_loadmodule_line_and_the_configuration_goes_over_it(start_server):
+    client = start_server("--dlock.max-holders", 7, module_args=[
+        "max-lease", 5000, "REQUIRE-NOEVICTION", "yes", "max-holders", 8]).client()
+    assert client.config_get("dlock.*") == {
+        "dlock.max-lease": "5000", "dlock.max-holders": "7", "dlock.max-waiters": "10000",
+        "dlock.max-waiters-in-all": "1000000", "dlock.max-sessions": "1000000",
+        "dlock.max-watches": "1000000", "dlock.max-events": "100000",
+        "dlock.require-noeviction": "yes", "dlock.drain": "no"}
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -238,26 +232,28 @@ def test_the_first_word_is_the_only_key(client):
         assert plain(client, "COMMAND", "GETKEYS", command, *words) == [b"lock"]
 
 
-def test_a_user_can_be_held_to_one_command_and_one_prefix(server, client):
-    client.execute_command("ACL", "SETUSER", "alice", "on", "nopass", "+dlock.acquire", "~lock:*")
-    alice = server.client(username="alice", password="any")
-    assert Lock(alice, "lock:1").acquire("me") > 0
-    with pytest.raises(redis.ResponseError, match="(?i)key"):
-        Lock(alice, "other").acquire("me")
-    for call in (Lock(alice, "lock:1").release, Lock(alice, "lock:1").extend):
-        with pytest.raises(redis.ResponseError, match="(?i)permission"):
-            call("me")
-    with pytest.raises(redis.ResponseError, match="(?i)permission"):
-        alice.execute_command("DLOCK.APPLY", "lock:1", "me", 5, 1000)
+ALICE, BOB = ["+dlock.acquire", "~lock:*"], ["+@all", "%R~lock:*"]
 
 
-def test_info_needs_only_read_permission(server, client):
+@pytest.mark.parametrize("rules, words, error", [
+    (ALICE, ("DLOCK.ACQUIRE", "lock:1", "me", "PX", 1000), None),
+    (ALICE, ("DLOCK.ACQUIRE", "other", "me", "PX", 1000), "key"),
+    (ALICE, ("DLOCK.RELEASE", "lock:1", "me"), "permission"),
+    (ALICE, ("DLOCK.EXTEND", "lock:1", "me", "PX", 1000), "permission"),
+    (ALICE, ("DLOCK.APPLY", "lock:1", "me", 5, 1000), "permission"),
+    (BOB, ("DLOCK.INFO", "lock:1"), None),
+    (BOB, ("DLOCK.RELEASE", "lock:1", "me"), "key"),
+], ids=str)
+def test_a_user_can_be_held_to_commands_to_a_prefix_and_to_reading(
+        server, client, rules, words, error):
     Lock(client, "lock:1").acquire("me")
-    client.execute_command("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "%R~lock:*")
-    bob = Lock(server.client(username="bob", password="any"), "lock:1")
-    assert bob.info()["token"] == b"me"
-    with pytest.raises(redis.ResponseError, match="(?i)key"):
-        bob.release("me")
+    client.execute_command("ACL", "SETUSER", "user", "on", "nopass", *rules)
+    user = server.client(username="user", password="any")
+    if error is None:
+        assert user.execute_command(*words) is not None
+    else:
+        with pytest.raises(redis.ResponseError, match=f"(?i){error}"):
+            user.execute_command(*words)
 
 
 # -- what the module does by itself does not disturb ----------------------------------------------
@@ -274,31 +270,22 @@ def hardened(start_server, start_replica):
     return master, start_replica(master, *options)
 
 
-def test_an_extension_of_a_string_is_replicated_where_commands_are_renamed(hardened):
-    master, replica = (server.client() for server in hardened)
-    master.set("lock", "me", px=10_000)
-    assert Lock(master).extend("me", 60_000) == 1
-    assert master.execute_command("hidden-PTTL", "lock") > 50_000
-    wait_until(lambda: replica.execute_command("hidden-PTTL", "lock") > 50_000, "the replica")
-
-
 def test_a_string_is_a_lock_where_commands_are_renamed(hardened):
+    """Its TTL as well, also at the replica."""
     server, replica = hardened
     lock = Lock(server.client())
-    lock.client.set("lock", "other")
+    lock.client.set("lock", "other", px=10_000)
+    assert lock.extend("other", 60_000) == 1
+    assert lock.client.execute_command("hidden-PTTL", "lock") > 50_000
+    wait_until(lambda: replica.observer.execute_command("hidden-PTTL", "lock") > 50_000, "it")
     assert lock.acquire("me") is None
     assert (lock.info()["kind"], lock.info()["token"]) == (b"string", b"other")
     [waiter] = queue_up(server, ["waiter"])
     assert lock.release("other") == 1
     assert waiter.answer() == lock.info()["fence"]
     wait_until(lambda: fence_at(replica.observer) == lock.info()["fence"], "the replica to follow")
-
-
-def test_a_waiter_for_a_string_is_served_where_commands_are_renamed(hardened):
-    server, _ = hardened
-    lock = Lock(server.client())
     lock.client.set("lock", "other", px=300)
-    assert Waiting(server, "waiter").answer() == lock.info()["fence"]
+    assert Waiting(server, "another").answer() == lock.info()["fence"]
 
 
 def test_too_few_replicas_stop_a_hand_over_where_commands_are_renamed(hardened):
@@ -317,24 +304,19 @@ def test_too_few_replicas_stop_a_hand_over_where_commands_are_renamed(hardened):
 
 def hand_over_in_every_way(server, client):
     """Leases, sessions, DEL and strings: what the module does by itself."""
-    for i, end in enumerate(["lease", "session", "del", "string", "release"]):
-        key = f"lock:{i}"
+    ends = {"lease": lambda holder, lock: server.clock.advance(61),
+            "session": lambda holder, lock: holder.close(),
+            "del": lambda holder, lock: client.delete(lock.key),
+            "string": lambda holder, lock: client.pexpire(lock.key, 20),
+            "release": lambda holder, lock: lock.release("holder")}
+    for key, end in ends.items():
         holder = Waiting(server, "holder", key=key, lease_ms=60_000,
-                         options=["SESSION"] if end == "session" else [])
+                         options=["SESSION"] if key == "session" else [])
         holder.answer()
-        if end == "string":
+        if key == "string":
             client.set(key, "other")
         [waiter] = queue_up(server, ["waiter"], key=key)
-        if end == "session":
-            holder.close()
-        elif end == "del":
-            client.delete(key)
-        elif end == "string":
-            client.pexpire(key, 20)
-        elif end == "lease":
-            server.clock.advance(61)
-        elif end == "release":
-            Lock(client, key).release("holder")
+        end(holder, Lock(client, key))
         waiter.answer()
 
 
@@ -361,22 +343,16 @@ def test_the_slow_log_shows_no_probe_of_the_module(server, client):
 # -- memory ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", EVICTING)
-def test_a_policy_that_can_evict_locks_is_warned_of_at_load(start_server, policy):
-    server = start_server("--maxmemory", "100mb", "--maxmemory-policy", policy)
-    assert server.log().count(EVICTION_WARNING) == 1
-    assert stats(server.client())["locks_evictable"] == 1
-
-
-@pytest.mark.parametrize("options", [
-    (), ("--maxmemory", "100mb"), ("--maxmemory-policy", "allkeys-lru"),
-    *(("--maxmemory", "100mb", "--maxmemory-policy", policy) for policy in HARMLESS),
-], ids=" ".join)
-def test_without_danger_there_is_no_warning(start_server, options):
+@pytest.mark.parametrize("options, is_dangerous", [
+    ("", False), ("--maxmemory 100mb", False), ("--maxmemory-policy allkeys-lru", False),
+    *((f"--maxmemory 100mb --maxmemory-policy {policy}", policy in EVICTING)
+      for policy in EVICTING + HARMLESS)])
+def test_only_a_policy_that_can_evict_locks_is_warned_of_at_load(
+        start_server, options, is_dangerous):
     """A lock has no TTL, so that no policy for keys with one can evict it."""
-    server = start_server(*options)
-    assert EVICTION_WARNING not in server.log()
-    assert stats(server.client())["locks_evictable"] == 0
+    server = start_server(*options.split())
+    assert server.log().count(EVICTION_WARNING) == is_dangerous
+    assert stats(server.client())["locks_evictable"] == is_dangerous
 
 
 def test_danger_by_config_set_is_warned_of_once(server, client):
@@ -405,13 +381,15 @@ def test_a_server_that_could_evict_locks_can_refuse_to_grant_them(lock):
     assert lock.release("me") == 1
 
 
-def test_at_maxmemory_a_lock_can_be_given_back_but_not_taken(lock):
+def test_at_maxmemory_a_lock_can_be_given_back_and_handed_over_but_not_taken(server, lock):
     lock.acquire("me")
+    [waiter] = queue_up(server, ["waiter"])
     lock.client.config_set("maxmemory", 1)
     with pytest.raises(redis.ResponseError, match="OOM|maxmemory"):
         Lock(lock.client, "other").acquire("me")
     assert lock.extend("me") == 1
     assert lock.release("me") == 1
+    assert waiter.answer() == lock.info()["fence"]
 
 
 # -- removing the module --------------------------------------------------------------------------

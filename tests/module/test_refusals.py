@@ -136,8 +136,21 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+def assert_refused_until(server, lock, field, mend):
+    """The disk is full, by this field of INFO, and Redis is set to stop writes then: MISCONF."""
+    def wait_for(status):
+        wait_until(lambda: lock.client.info("persistence")[field] == status, status)
+    before = lock.info()["fence"]
+    wait_for("err")
+    assert_refused(lock, "me", "MISCONF")
+    assert (lock.info()["token"], lock.info()["fence"]) == (b"me", before)
+    mend()
+    wait_for("ok")
+    assert_release_and_extend_work(lock, "me")
+
+
 def test_a_full_disk_is_redis_s_own_error(start_server, small_disk):
-    """A snapshot failed, and Redis is set to stop writes then: MISCONF."""
+    """A snapshot failed."""
     server = start_server("--stop-writes-on-bgsave-error", "yes")
     client = server.client()
     lock = Lock(client)
@@ -146,43 +159,30 @@ def test_a_full_disk_is_redis_s_own_error(start_server, small_disk):
     client.config_set("dir", str(small_disk))
     client.set("filler", os.urandom(3_000_000))
     client.bgsave()
-    wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", "it to fail")
-    assert_refused(lock, "me", "MISCONF")
-    assert lock.info()["token"] == b"me"
-    client.config_set("dir", str(server.dir))
-    client.bgsave()
-    wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "ok", "it to work")
-    assert_release_and_extend_work(lock, "me")
+
+    def mend():
+        client.config_set("dir", str(server.dir))
+        client.bgsave()
+    assert_refused_until(server, lock, "rdb_last_bgsave_status", mend)
     client.config_set("save", "")
 
 
 def test_a_full_disk_under_the_append_only_file_is_redis_s_own_error(start_server, small_disk):
     server = start_server("--dir", small_disk, "--appendonly", "yes", "--appendfsync", "everysec")
-    client = server.client()
-    lock = Lock(client)
+    lock = Lock(server.client())
     fence = lock.acquire("me", 600_000)
     holder = Waiting(server, "holder", key="awaited", options=["SESSION"])
     [waiter] = queue_up(server, ["waiter"], key="awaited")
     assert holder.answer() > fence
-    client.set("filler", os.urandom(3_000_000))
-    wait_until(lambda: client.info("persistence")["aof_last_write_status"] == "err", "it to fail")
-    assert_refused(lock, "me", "MISCONF")
-    assert (lock.info()["token"], lock.info()["fence"]) == (b"me", fence)
-    holder.close()
-    assert not waiter.is_answered()
-    subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
-    wait_until(lambda: client.info("persistence")["aof_last_write_status"] == "ok", "it to work")
+    lock.client.set("filler", os.urandom(3_000_000))
+
+    def mend():
+        holder.close()
+        assert not waiter.is_answered()
+        subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
+    assert_refused_until(server, lock, "aof_last_write_status", mend)
     assert waiter.answer() > fence
-    assert_release_and_extend_work(lock, "me")
     assert lock.acquire("you", 600_000) > fence
     server.kill()
     server.start()
     assert Lock(server.client()).info()["token"] == b"you"
-
-
-def test_at_maxmemory_a_release_still_hands_over(server, lock):
-    lock.acquire("me")
-    [waiter] = queue_up(server, ["waiter"])
-    lock.client.config_set("maxmemory", 1)
-    assert lock.release("me") == 1
-    assert waiter.answer() == lock.info()["fence"]

@@ -21,17 +21,6 @@ def test_a_free_lock_is_granted_without_waiting(server, lock):
     assert_nobody_waits(lock.client)
 
 
-def test_a_release_makes_the_first_waiter_the_holder(server, lock):
-    fence = lock.acquire("me")
-    first, second = queue_up(server, ["first", "second"])
-    assert lock.info()["waiters"] == 2
-    assert lock.release("me") == 1
-    assert first.answer() > fence
-    assert not second.is_answered()
-    info = lock.info()
-    assert (info["token"], info["waiters"]) == (b"first", 1)
-
-
 def test_the_hand_over_happens_within_the_release(server, client):
     """Nobody sees the lock free in between, not even in the same transaction."""
     Lock(client).acquire("me")
@@ -43,13 +32,14 @@ def test_the_hand_over_happens_within_the_release(server, client):
 
 
 def test_waiters_are_served_in_the_order_they_came(server, lock):
-    lock.acquire("holder")
-    tokens = [f"waiter:{i}" for i in range(20)]
-    waiting = queue_up(server, tokens)
-    fences = []
+    """A release makes the first waiter the holder."""
+    fences = [lock.acquire("holder")]
+    waiting = queue_up(server, [f"waiter:{i}" for i in range(20)])
     holder = "holder"
-    for waiter in waiting:
-        lock.release(holder)
+    for i, waiter in enumerate(waiting):
+        assert lock.info()["waiters"] == 20 - i
+        assert not waiter.is_answered()
+        assert lock.release(holder) == 1
         fences.append(waiter.answer())
         holder = waiter.token
         assert lock.info()["token"] == holder.encode()
@@ -90,17 +80,19 @@ def test_the_holder_need_not_wait_for_itself(server, lock):
     assert Waiting(server, "me").answer() == fence
 
 
-def test_the_queue_is_bounded(server, lock):
-    lock.client.config_set("dlock.max-waiters", 2)
+@pytest.mark.parametrize("most", [0, 2])
+def test_the_queue_is_bounded(server, lock, most):
+    lock.client.config_set("dlock.max-waiters", most)
     lock.acquire("me")
-    first, _ = queue_up(server, ["first", "second"])
+    waiting = queue_up(server, ["first", "second"][:most])
     with pytest.raises(redis.ResponseError, match="^QUEUEFULL.*dlock.max-waiters"):
         Waiting(server, "third").answer()
     assert lock.acquire("no-wait") is None
+    assert (lock.info()["waiters"], stats(lock.client)["queue_full"]) == (most, 1)
     lock.release("me")
-    first.answer()
-    queue_up(server, ["fourth"])
-    assert stats(lock.client)["queue_full"] == 1
+    if most:
+        waiting[0].answer()
+        queue_up(server, ["fourth"])
 
 
 def test_waiters_leave_a_part_of_the_connections_to_others(start_server):
@@ -119,14 +111,6 @@ def test_waiters_leave_a_part_of_the_connections_to_others(start_server):
         client.config_set("maxclients", 80)
         assert stats(client)["max_blocked"] == 60
         queue_up(server, ["one more"])
-
-
-def test_with_no_waiters_allowed_waiting_is_refused(server, lock):
-    lock.client.config_set("dlock.max-waiters", 0)
-    lock.acquire("me")
-    with pytest.raises(redis.ResponseError, match="^QUEUEFULL"):
-        Waiting(server, "waiter").answer()
-    assert_nobody_waits(lock.client)
 
 
 @pytest.mark.parametrize("words, message", [
@@ -187,14 +171,16 @@ def test_however_the_lock_becomes_free_the_first_waiter_gets_it(server, lock, en
     assert_nobody_waits(lock.client)
 
 
+@pytest.mark.parametrize("ttl_ms", [None, 600_000])
 @pytest.mark.parametrize("end", [
     ("DEL", "lock"), ("DLOCK.RELEASE", "lock", "other"), ("PEXPIRE", "lock", "15"),
     ("RENAME", "lock", "elsewhere"), ("MOVE", "lock", "5"), ("FLUSHALL",), ("SWAPDB", "0", "5"),
 ], ids=" ".join)
-def test_however_a_string_lock_becomes_free_the_first_waiter_gets_it(server, lock, end):
-    lock.client.set("lock", "other", nx=True, px=600_000)
+def test_however_a_string_lock_becomes_free_the_first_waiter_gets_it(server, lock, end, ttl_ms):
+    lock.client.set("lock", "other", nx=True, px=ttl_ms)
     first, second = queue_up(server, ["first", "second"])
     assert lock.info()["waiters"] == 2
+    assert not first.is_answered()
     lock.client.execute_command(*end)
     fence = first.answer()
     assert lock.info()["fence"] == fence
@@ -232,14 +218,6 @@ def test_a_key_of_another_type_sends_the_waiters_away(server, lock):
     assert_nobody_waits(lock.client)
 
 
-def test_a_string_without_ttl_is_waited_for_until_it_is_deleted(server, lock):
-    lock.client.set("lock", "other")
-    [waiter] = queue_up(server, ["waiter"])
-    assert not waiter.is_answered()
-    lock.client.delete("lock")
-    assert waiter.answer() > 0
-
-
 # -- where nobody may block -----------------------------------------------------------------------
 
 
@@ -261,31 +239,19 @@ def test_where_nobody_may_block_the_answer_is_immediate(client, commands):
 # -- what crosses the wire ------------------------------------------------------------------------
 
 
-def test_a_hand_over_is_replicated_as_one_state(server, stream, lock):
-    lock.acquire("me")
-    [waiter] = queue_up(server, ["waiter"])
-    stream.take()
-    lock.release("me")
-    fence = waiter.answer()
-    assert stream.take() == [[b"dlock.apply", b"lock", b"waiter", b"%d" % fence, b"600000"]]
-
-
-def test_a_hand_over_after_a_lease_that_ended_is_replicated_as_one_state(server, stream, lock):
+@pytest.mark.parametrize("end, before", [
+    (lambda lock, clock: lock.release("me"), []), (lambda lock, clock: clock.advance(61), []),
+    (lambda lock, clock: lock.client.delete("lock"), [[b"DEL", b"lock"]]),
+], ids=["release", "lease", "del"])
+def test_a_hand_over_is_replicated_as_one_state(server, stream, lock, clock, end, before):
+    """Behind the DEL, if there was one."""
     lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
     stream.take()
-    server.clock.advance(61)
+    end(lock, clock)
     fence = waiter.answer()
-    assert stream.take() == [[b"dlock.apply", b"lock", b"waiter", b"%d" % fence, b"600000"]]
-
-
-def test_a_hand_over_after_del_is_replicated_after_the_del(server, stream, lock):
-    lock.acquire("me")
-    [waiter] = queue_up(server, ["waiter"])
-    stream.take()
-    lock.client.delete("lock")
-    waiter.answer()
-    assert [c[0].upper() for c in stream.take()] == [b"DEL", b"DLOCK.APPLY"]
+    assert stream.take() == [
+        *before, [b"dlock.apply", b"lock", b"waiter", b"%d" % fence, b"600000"]]
 
 
 def test_a_replica_follows_every_hand_over(server, start_replica):

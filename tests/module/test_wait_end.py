@@ -8,7 +8,6 @@ import redis
 
 from support.commands import stats
 from support.server import wait_until
-from support.stream import ReplicationStream
 from support.turn import Bare, in_one_turn
 from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
 
@@ -85,30 +84,25 @@ def test_client_unblock_ends_a_wait(server, lock, error):
     assert waiter.call("PING") == b"PONG"
 
 
-def test_the_last_waiter_that_dies_between_grant_and_answer_leaves_the_lock_free(server, lock):
+def test_the_last_waiter_that_dies_between_grant_and_answer_leaves_the_lock_free(
+        server, lock, stream):
     lock.acquire("me")
     [waiter] = queue_up(server, ["waiter"])
-    stream = ReplicationStream(server)
-    pipe = lock.client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
-    pipe.execute_command("CLIENT", "KILL", "ID", waiter.id)
-    pipe.execute()
+    stream.take()
+    in_one_turn(lock.client, ("DLOCK.RELEASE", "lock", "me"), ("CLIENT", "KILL", "ID", waiter.id))
     wait_until(lambda: lock.info() is None, "the lock to be taken back")
     commands = [c for c in stream.take() if c[0] not in (b"MULTI", b"EXEC")]
     assert [c[0].lower() for c in commands] == [b"dlock.apply", b"dlock.release"]
     assert commands[1][1:] == [b"lock", b"waiter"]
-    stream.close()
 
 
 def test_a_lock_asked_for_again_is_not_taken_back_from_the_dead_connection(server, lock):
     """The waiter's connection dies, but the same token has asked on another one meanwhile."""
     lock.acquire("me")
     first, second = queue_up(server, ["first", "second"])
-    pipe = lock.client.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.RELEASE", "lock", "me")
-    pipe.execute_command("DLOCK.ACQUIRE", "lock", "first", "PX", 60_000)
-    pipe.execute_command("CLIENT", "KILL", "ID", first.id)
-    fence = pipe.execute()[1]
+    _, fence, _ = in_one_turn(lock.client, ("DLOCK.RELEASE", "lock", "me"),
+                              ("DLOCK.ACQUIRE", "lock", "first", "PX", 60_000),
+                              ("CLIENT", "KILL", "ID", first.id))
     assert not second.is_answered()
     assert lock.info()["fence"] == fence
 
