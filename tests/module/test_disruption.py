@@ -6,7 +6,7 @@ import signal
 import pytest
 import redis
 
-from support.commands import Lock, fence_at, stats
+from support.commands import Lock, fence_at
 from support.server import stopped, wait_until
 from support.turn import Bare, in_one_turn, in_one_turn_of_many, sleep_then
 from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
@@ -15,10 +15,13 @@ from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_wai
 # -- reload, shutdown, restart --------------------------------------------------------------------
 
 
-def test_waiters_survive_a_reload(server, lock):
+@pytest.mark.parametrize("appendonly, how", [("no", "RELOAD"), ("yes", "LOADAOF")])
+def test_waiters_survive_a_reload(start_server, appendonly, how):
+    server = start_server("--appendonly", appendonly)
+    lock = Lock(server.client())
     fence = lock.acquire("me", 60_000)
     first, second = queue_up(server, ["first", "second"])
-    lock.client.execute_command("DEBUG", "RELOAD")
+    lock.client.execute_command("DEBUG", how)
     assert not first.is_answered()
     info = lock.info()
     assert (info["token"], info["fence"], info["waiters"]) == (b"me", fence, 2)
@@ -26,18 +29,6 @@ def test_waiters_survive_a_reload(server, lock):
     assert first.answer() > fence
     assert lock.release("first") == 1
     assert second.answer() > fence
-
-
-def test_waiters_survive_a_reload_of_the_append_only_file(start_server):
-    server = start_server("--appendonly", "yes")
-    lock = Lock(server.client())
-    fence = lock.acquire("me", 60_000)
-    [waiter] = queue_up(server, ["waiter"])
-    lock.client.execute_command("DEBUG", "LOADAOF")
-    assert not waiter.is_answered()
-    assert lock.info()["fence"] == fence
-    lock.release("me")
-    assert waiter.answer() > fence
 
 
 def test_a_lease_that_ends_while_the_data_are_reloaded_is_handed_on(server, lock):
@@ -49,12 +40,19 @@ def test_a_lease_that_ends_while_the_data_are_reloaded_is_handed_on(server, lock
     assert waiter.answer() > 0
 
 
-def test_a_release_of_the_past_serves_nobody_while_the_append_only_file_is_reloaded(start_server):
-    """The file tells how the lock was released before; today somebody else holds it."""
+@pytest.mark.parametrize("yesterday", ["release", "hand-over"])
+def test_the_past_serves_nobody_while_the_append_only_file_is_reloaded(start_server, yesterday):
+    """The file tells how the lock was released or handed over; today somebody else holds it."""
     server = start_server("--appendonly", "yes")
     lock = Lock(server.client())
-    lock.acquire("yesterday")
-    lock.release("yesterday")
+    lock.acquire("yesterday", 60_000)
+    if yesterday == "release":
+        lock.release("yesterday")
+    else:
+        [then] = queue_up(server, ["then"])
+        server.clock.advance(61)
+        then.answer()
+        lock.client.delete("lock")
     fence = lock.acquire("today", 600_000)
     [waiter] = queue_up(server, ["waiter"])
     lock.client.execute_command("DEBUG", "LOADAOF")
@@ -62,22 +60,6 @@ def test_a_release_of_the_past_serves_nobody_while_the_append_only_file_is_reloa
     assert (lock.info()["token"], lock.info()["fence"]) == (b"today", fence)
     lock.release("today")
     assert waiter.answer() > fence
-
-
-def test_a_hand_over_of_the_past_serves_nobody_while_the_append_only_file_is_reloaded(
-        start_server):
-    server = start_server("--appendonly", "yes")
-    lock = Lock(server.client())
-    lock.acquire("me", 60_000)
-    [then] = queue_up(server, ["then"])
-    server.clock.advance(61)
-    then.answer()
-    lock.client.delete("lock")
-    fence = lock.acquire("today", 600_000)
-    [waiter] = queue_up(server, ["waiter"])
-    lock.client.execute_command("DEBUG", "LOADAOF")
-    assert not waiter.is_answered(), "two holders"
-    assert lock.info()["fence"] == fence
 
 
 def test_waiters_do_not_keep_a_server_from_shutting_down(server, lock):
@@ -125,16 +107,6 @@ def test_after_a_restart_the_lock_is_held_and_can_be_waited_for(start_server):
 
 
 # -- a lock ends while the server sleeps ----------------------------------------------------------
-
-
-def test_a_wait_and_a_release_that_are_due_together_give_one_answer(server, lock):
-    """The core's own timeout would lose the answer here. The wait was over first."""
-    lock.acquire("me", 600_000)
-    [waiter] = queue_up(server, ["waiter"], wait_ms=60_000)
-    assert sleep_then(server, 61, "DLOCK.RELEASE lock me") == [b":1"]
-    assert waiter.answer() is None
-    assert lock.info() is None
-    assert waiter.call("PING") == b"PONG"
 
 
 def test_a_plain_acquire_does_not_overtake_when_the_lease_has_just_ended(server, lock):
@@ -245,28 +217,21 @@ def resp3(server):
     return bare
 
 
-def test_a_waiter_with_resp3_gets_its_fence_as_a_number(server, lock):
-    lock.acquire("me")
-    bare = resp3(server)
-    bare.send("DLOCK.ACQUIRE lock waiter PX 10000 WAIT 10000")
-    wait_for_waiters(lock.client, 1)
-    lock.release("me")
-    [reply] = bare.read()
-    assert reply == b":%d" % lock.info()["fence"]
-
-
-@pytest.mark.parametrize("how", ["time", "unblock"])
-def test_a_waiter_with_resp3_gets_a_real_null(server, lock, how):
-    lock.acquire("me")
+@pytest.mark.parametrize("end", ["time", "unblock", "release"])
+def test_a_waiter_with_resp3_gets_its_fence_as_a_number_or_a_real_null(server, lock, end):
+    lock.acquire("me", 600_000)
     bare = resp3(server)
     bare.send("CLIENT ID")
     client_id = int(bare.read()[0][1:])
-    wait_ms = 50 if how == "time" else 60_000
-    bare.send(f"DLOCK.ACQUIRE lock waiter PX 10000 WAIT {wait_ms}")
-    wait_until(lambda: stats(lock.client)["contended"] == 1, "the waiter")
-    if how == "unblock":
+    bare.send("DLOCK.ACQUIRE lock waiter PX 10000 WAIT 60000")
+    wait_for_waiters(lock.client, 1)
+    if end == "time":
+        server.clock.advance(61)
+    elif end == "unblock":
         lock.client.client_unblock(client_id)
-    assert bare.read() == [b"_"]
+    else:
+        lock.release("me")
+    assert bare.read() == [b"_" if end != "release" else b":%d" % lock.info()["fence"]]
 
 
 def test_a_waiter_with_resp3_gets_invalidations_and_its_fence(server, lock):
@@ -284,7 +249,7 @@ def test_a_waiter_with_resp3_gets_invalidations_and_its_fence(server, lock):
 
 
 PIPELINE = ("DLOCK.ACQUIRE lock waiter PX 60000 WAIT {wait}", "ECHO one",
-            "DLOCK.RELEASE lock waiter", "DLOCK.ACQUIRE lock again PX 60000 WAIT 10000",
+            "DLOCK.RELEASE lock waiter", "DLOCK.ACQUIRE lock again PX 60000 WAIT 600000",
             "ECHO two", "DLOCK.RELEASE lock again")
 
 
@@ -304,13 +269,14 @@ def test_commands_behind_a_wait_are_answered_after_it_and_in_order(server, lock)
 
 @pytest.mark.parametrize("how", ["time", "TIMEOUT", "ERROR"])
 def test_commands_behind_a_wait_in_vain_are_answered_in_order(server, lock, how):
-    lock.acquire("me", 60_000)
+    lock.acquire("me", 600_000)
     bare = Bare(server)
-    bare.send("CLIENT ID")
-    client_id = int(bare.read()[0][1:])
-    bare.send(*(line.format(wait=100 if how == "time" else 60_000) for line in PIPELINE))
-    if how != "time":
-        wait_for_waiters(lock.client, 1)
+    client_id = int(bare.call("CLIENT ID")[1:])
+    bare.send(*(line.format(wait=60_000) for line in PIPELINE))
+    wait_for_waiters(lock.client, 1)
+    if how == "time":
+        server.clock.advance(61)
+    else:
         lock.client.execute_command("CLIENT", "UNBLOCK", client_id, how)
     null, *rest = bare.read(4)
     assert null == b"$-1" if how != "ERROR" else null.startswith(b"-UNBLOCKED")

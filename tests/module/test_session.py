@@ -8,7 +8,6 @@ import redis
 
 from support.commands import Lock, stats
 from support.server import free_port, wait_until
-from support.stream import ReplicationStream
 from support.turn import in_one_turn
 from support.waiting import Waiting, queue_up
 
@@ -32,8 +31,8 @@ def wait_until_gone(client, connection):
     wait_until(lambda: not client.client_list(client_id=[str(connection.id)]), "the end of it")
 
 
-def is_free(lock):
-    return lambda: lock.info() is None
+def wait_until_free(lock):
+    wait_until(lambda: lock.info() is None, "the session to end")
 
 
 @pytest.mark.parametrize("end", [
@@ -44,19 +43,8 @@ def test_the_lock_ends_with_its_connection(server, lock, end):
     assert (lock.info()["session"], lock.info()["via"]) == (holder.id, b"")
     assert stats(lock.client)["session_holds"] == 1
     end(holder)
-    wait_until(is_free(lock), "the session to end")
+    wait_until_free(lock)
     assert (stats(lock.client)["session_holds"], stats(lock.client)["session_releases"]) == (0, 1)
-
-
-def test_a_lifted_fence_does_not_untie_the_lock(server, lock):
-    holder = take(server)
-    fence = lock.info()["fence"] + 60_000_000
-    assert lock.acquire("holder", 600_000, "FENCE", fence) == fence
-    assert lock.info()["session"] == holder.id
-    assert stats(lock.client)["session_holds"] == 1
-    holder.close()
-    wait_until(is_free(lock), "the session to end")
-    assert stats(lock.client)["session_holds"] == 0
 
 
 def test_the_lock_ends_with_an_idle_connection_that_the_server_closes(server, lock):
@@ -65,7 +53,7 @@ def test_the_lock_ends_with_an_idle_connection_that_the_server_closes(server, lo
     server.clock.step(601)
     with pytest.raises(redis.ConnectionError):
         holder.answer()
-    wait_until(is_free(Lock(server.client())), "the idle connection to be closed")
+    wait_until_free(Lock(server.client()))
 
 
 def test_the_lock_ends_with_a_killed_process(server, lock):
@@ -110,17 +98,15 @@ def test_the_same_token_takes_the_session_to_another_connection(server, lock):
     wait_until_gone(lock.client, first)
     assert lock.info()["fence"] == fence
     second.close()
-    wait_until(is_free(lock), "the session to end")
+    wait_until_free(lock)
 
 
 def test_a_session_taken_over_in_the_turn_in_which_it_ends_stays(server, lock):
     first = take(server)
     fence = lock.info()["fence"]
-    pipe = lock.client.pipeline(transaction=True)
-    pipe.execute_command("CLIENT", "KILL", "ID", first.id)
-    pipe.execute_command("DLOCK.ACQUIRE", "lock", "holder", "PX", 60_000, "SESSION")
-    pipe.execute_command("CLIENT", "ID")
-    _, same, client_id = pipe.execute()
+    _, same, client_id = in_one_turn(
+        lock.client, ("CLIENT", "KILL", "ID", first.id),
+        ("DLOCK.ACQUIRE", "lock", "holder", "PX", 60_000, "SESSION"), ("CLIENT", "ID"))
     lock.client.ping()
     assert same == fence
     assert lock.info()["session"] == client_id
@@ -138,61 +124,51 @@ def test_a_token_that_asks_again_in_the_turn_in_which_its_session_ends_is_not_ti
     assert stats(lock.client)["session_holds"] == 0
 
 
-def test_asking_again_without_session_keeps_the_session(server, lock):
+@pytest.mark.parametrize("call", [
+    lambda lock: lock.acquire("holder"), lambda lock: lock.extend("holder"),
+    lambda lock: lock.acquire("holder", 600_000, "FENCE", lock.info()["fence"] + 60_000_000),
+], ids=["ask again", "extend", "lift the fence"])
+def test_a_holder_that_calls_without_session_keeps_the_session(server, lock, call):
     holder = take(server)
-    assert lock.acquire("holder") > 0
+    assert call(lock) > 0
     assert lock.info()["session"] == holder.id
+    assert stats(lock.client)["session_holds"] == 1
     holder.close()
-    wait_until(is_free(lock), "the session to end")
-
-
-def test_an_extension_keeps_the_session(server, lock):
-    holder = take(server)
-    assert lock.extend("holder") == 1
-    assert lock.info()["session"] == holder.id
-
-
-def test_a_released_lock_is_no_longer_tied(server, lock):
-    holder = take(server)
-    assert lock.release("holder") == 1
+    wait_until_free(lock)
     assert stats(lock.client)["session_holds"] == 0
-    fence = lock.acquire("holder")  # the same token, without a session
-    holder.close()
-    wait_until_gone(lock.client, holder)
-    assert lock.info()["fence"] == fence
 
 
 @pytest.mark.parametrize("end", [
     lambda c: c.delete("lock"), lambda c: c.pexpire("lock", 0), lambda c: c.set("lock", "other"),
     lambda c: c.flushall(), lambda c: c.execute_command("FLUSHDB", "ASYNC"),
     lambda c: c.rename("lock", "moved"), lambda c: c.move("lock", 1),
-], ids=["del", "expire", "set", "flushall", "flushdb", "rename", "move"])
-def test_a_lock_that_ended_otherwise_is_no_longer_tied(server, lock, end):
+    lambda c: Lock(c).release("holder"),
+], ids=["del", "expire", "set", "flushall", "flushdb", "rename", "move", "release"])
+@pytest.mark.parametrize("token", ["holder", "other"])
+def test_a_lock_that_ended_before_the_session_is_no_longer_tied(server, lock, end, token):
+    """Whoever takes it then without a session: the same token, too."""
     holder = take(server)
     end(lock.client)
     wait_until(lambda: stats(lock.client)["session_holds"] == 0, "the tie to be undone")
     lock.client.delete("lock")
-    fence = lock.acquire("other")
+    fence = lock.acquire(token)
     holder.close()
     wait_until_gone(lock.client, holder)
     assert lock.info()["fence"] == fence
     assert stats(lock.client)["session_releases"] == 0
 
 
-def test_a_session_follows_its_lock_through_swapdb(server, lock):
+@pytest.mark.parametrize("is_one_turn", [False, True], ids=["before", "in the turn of"])
+def test_a_session_follows_its_lock_through_swapdb(server, lock, is_one_turn):
     holder = take(server)
-    lock.client.swapdb(0, 3)
     there = Lock(server.client(db=3))
-    assert there.info()["session"] == holder.id
-    holder.close()
-    wait_until(is_free(there), "the session to end")
-
-
-def test_a_session_that_ends_in_the_turn_of_a_swapdb_ends_its_lock(server, lock):
-    holder = take(server)
-    in_one_turn(lock.client, ("CLIENT", "KILL", "ID", holder.id), ("SWAPDB", 0, 3))
-    there = Lock(server.client(db=3))
-    wait_until(is_free(there), "the session to end")
+    if is_one_turn:
+        in_one_turn(lock.client, ("CLIENT", "KILL", "ID", holder.id), ("SWAPDB", 0, 3))
+    else:
+        lock.client.swapdb(0, 3)
+        assert there.info()["session"] == holder.id
+        holder.close()
+    wait_until_free(there)
     assert lock.info() is None
 
 
@@ -206,7 +182,7 @@ def test_a_session_that_ends_in_a_pause_before_a_swapdb_ends_its_lock(server, lo
     swapper.connection.send_command("SWAPDB", 0, 3)
     lock.client.execute_command("CLIENT", "UNPAUSE")
     assert swapper.connection.read_response() == b"OK"
-    wait_until(is_free(Lock(server.client(db=3))), "the session to end")
+    wait_until_free(Lock(server.client(db=3)))
     assert lock.info() is None
 
 
@@ -215,7 +191,7 @@ def test_a_waiter_that_dies_untold_in_the_turn_of_a_swapdb_keeps_nothing(server,
     [waiter] = queue_up(server, ["waiter"])
     in_one_turn(lock.client, ("DLOCK.RELEASE", "lock", "me"),
                 ("CLIENT", "KILL", "ID", waiter.id), ("SWAPDB", 0, 3))
-    wait_until(is_free(Lock(server.client(db=3))), "the lock to be taken back")
+    wait_until_free(Lock(server.client(db=3)))
     assert lock.info() is None
 
 
@@ -230,7 +206,7 @@ def test_the_end_of_a_copy_does_not_untie_the_lock(server, lock, end):
     end(lock.client)
     assert lock.info()["session"] == holder.id
     holder.close()
-    wait_until(is_free(lock), "the session to end")
+    wait_until_free(lock)
 
 
 def test_a_copy_is_tied_to_nobody(server, lock):
@@ -239,7 +215,7 @@ def test_a_copy_is_tied_to_nobody(server, lock):
     copy = Lock(lock.client, "backup")
     assert copy.info()["session"] == 0
     holder.close()
-    wait_until(is_free(lock), "the session to end")
+    wait_until_free(lock)
     assert copy.info()["token"] == b"holder"
 
 
@@ -265,17 +241,15 @@ def test_a_waiter_with_session_is_tied_when_it_gets_the_lock(server, lock):
     waiter.answer()
     assert lock.info()["session"] == waiter.id
     waiter.close()
-    wait_until(is_free(lock), "the session to end")
+    wait_until_free(lock)
 
 
-def test_in_a_transaction_the_session_is_the_connection_s(server, client):
+def test_in_a_transaction_the_session_is_the_connection_s(server, lock):
     holder = server.connect()
-    pipe = holder.pipeline(transaction=True)
-    pipe.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 60_000, "SESSION")
-    assert pipe.execute()[0] > 0
-    assert Lock(client).info()["session"] > 0
+    [fence] = in_one_turn(holder, ("DLOCK.ACQUIRE", "lock", "me", "PX", 60_000, "SESSION"))
+    assert lock.info()["fence"] == fence and lock.info()["session"] > 0
     holder.connection_pool.disconnect()
-    wait_until(is_free(Lock(client)), "the session to end")
+    wait_until_free(lock)
 
 
 def test_in_a_script_there_is_no_session(client):
@@ -284,13 +258,12 @@ def test_in_a_script_there_is_no_session(client):
     assert client.dbsize() == 0
 
 
-def test_the_end_of_a_session_is_replicated_as_a_release(server, lock):
+def test_the_end_of_a_session_is_replicated_as_a_release(server, lock, stream):
     holder = take(server)
-    stream = ReplicationStream(server)
+    stream.take()
     holder.close()
-    wait_until(is_free(lock), "the session to end")
+    wait_until_free(lock)
     assert stream.take() == [[b"dlock.release", b"lock", b"holder"]]
-    stream.close()
 
 
 def test_a_replica_follows_the_end_of_a_session(server, lock, start_replica):
@@ -330,7 +303,7 @@ def test_a_connection_that_outlives_a_demotion_ends_no_lock(server, lock):
     holder.close()
     wait_until(lambda: lock.client.info("clients")["connected_clients"] < clients, "the end")
     take(server, key="later").close()
-    wait_until(is_free(Lock(lock.client, "later")), "the end of a later session")
+    wait_until_free(Lock(lock.client, "later"))
     assert (lock.info()["token"], lock.info()["fence"]) == (b"holder", fence)
 
 

@@ -17,12 +17,9 @@ def string(client):
     return Lock(client)
 
 
-def test_a_string_lock_is_busy(string):
-    assert string.acquire("me") is None
-
-
-def test_a_string_lock_is_busy_even_for_the_same_token(string):
-    assert string.acquire("other") is None
+@pytest.mark.parametrize("token", ["me", "other"])
+def test_a_string_lock_is_busy_even_for_the_same_token(string, token):
+    assert string.acquire(token) is None
     assert string.client.get("lock") == b"other"
 
 
@@ -44,6 +41,9 @@ def test_a_string_lock_is_released_by_its_token(string):
     assert string.client.get("lock") == b"other"
     assert string.release("other") == 1
     assert string.client.exists("lock") == 0
+    assert string.acquire("me") > 0
+    string.release("me")
+    assert string.client.set("lock", "other", nx=True, px=1000)
 
 
 def test_a_string_lock_is_extended_by_its_token(string):
@@ -61,11 +61,6 @@ def test_info_of_a_string_lock_says_so(string):
                     "lease": 0, "since": 0, "waiters": 0, "session": 0, "via": b""}
 
 
-def test_info_of_a_string_without_expiry_has_ttl_minus_one(client):
-    client.set("lock", "other")
-    assert Lock(client).info()["ttl"] == -1
-
-
 @pytest.mark.parametrize("value", ["12345", "short", "x" * 45, "x" * 256])
 def test_looking_at_a_string_changes_neither_its_value_nor_its_ttl(client, value):
     client.set("lock", value, px=600_000)
@@ -79,9 +74,10 @@ def test_looking_at_a_string_changes_neither_its_value_nor_its_ttl(client, value
     assert lock.release(value) == 1
 
 
-def test_a_number_can_still_be_counted_up_after_a_look(client):
+def test_a_number_without_expiry_can_still_be_counted_up_after_a_look(client):
     client.set("lock", 12345)
-    assert Lock(client).info()["token"] == b"12345"
+    info = Lock(client).info()
+    assert (info["token"], info["ttl"]) == (b"12345", -1)
     assert client.incr("lock") == 12346
 
 
@@ -93,13 +89,6 @@ def test_a_string_longer_than_any_token_belongs_to_nobody(client):
     assert lock.acquire("x" * 256) is None
     assert lock.info()["token"] == b"x" * 257
     assert client.strlen("lock") == 1000
-
-
-def test_after_a_string_lock_comes_a_lock_and_the_other_way_round(string):
-    string.release("other")
-    assert string.acquire("me") > 0
-    string.release("me")
-    assert string.client.set("lock", "other", nx=True, px=1000)
 
 
 def test_the_lock_of_redis_py_takes_nothing_and_complains_when_it_reads(client, lock):
