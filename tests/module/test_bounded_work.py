@@ -44,29 +44,28 @@ def in_portions(client, clock):
 # -- searches -------------------------------------------------------------------------------------
 
 
-def cpu_of_a_search(client):
-    """So many locks are renamed that nearly all keys have to be looked at. They end when they are
-    found, as nobody asks for them."""
-    with Cpu(client) as cpu:
-        in_one_turn(client, *(words for i in range(50) for words in (
-            ("DLOCK.ACQUIRE", "lock", "me", "PX", 1), ("RENAME", "lock", f"renamed:{i}"))))
-        while stats(client)["held"] > 0:
-            time.sleep(0.1)  # looking at it costs the server something, too
-    return cpu.seconds
+def rename_many(client):
+    """Locks that only a search through nearly all keys finds again. They end when they are found."""
+    in_one_turn(client, *(words for i in range(50) for words in (
+        ("DLOCK.ACQUIRE", "lock", "me", "PX", 1), ("RENAME", "lock", f"renamed:{i}"))))
 
 
-def test_a_lock_that_is_renamed_all_the_time_keeps_no_search_running(client):
-    """A search goes through all keys, so the server rests after it."""
-    client.execute_command("DEBUG", "POPULATE", 300_000)
-    one_search = cpu_of_a_search(client)
-    Lock(client).acquire("me", A_DAY)
-    end = time.monotonic() + 5
-    with Cpu(client) as cpu:
-        while time.monotonic() < end:
-            client.rename("lock", "renamed")
-            client.rename("renamed", "lock")
-            time.sleep(0.05)
-    assert cpu.seconds < one_search
+def test_after_a_search_for_renamed_locks_the_server_rests(client, clock):
+    """So locks that are renamed all the time keep no search running."""
+    def steps_until_found(most=100_000):
+        for step in range(most):
+            if stats(client)["held"] == 0:
+                return step
+            clock.advance(0.005, turns=2)  # in which a search goes on by a portion
+        return most
+
+    client.execute_command("DEBUG", "POPULATE", 200_000)
+    rename_many(client)
+    steps = steps_until_found()
+    rename_many(client)
+    assert steps_until_found(2 * steps) == 2 * steps, "the search went on"
+    clock.advance(600)
+    assert steps_until_found() <= 2 * steps
 
 
 # -- many holders ---------------------------------------------------------------------------------
