@@ -218,6 +218,7 @@ def test_a_waiter_whose_wait_is_over_is_told_null_also_when_a_release_comes_firs
     waiter = BareWaiter(server, "waiter", wait_ms=60_000)
     assert sleep_then(server, 61, "DLOCK.RELEASE lock me") == [b":1"]
     assert waiter.answer() == NULL
+    assert waiter.call("PING") == PONG, "two answers"
     assert stats(server.observer)["wait_timeouts"] == 1
     assert held.info() is None
 
