@@ -45,7 +45,7 @@ def in_portions(client, clock):
 
 
 def rename_many(client):
-    """Locks that only a search through nearly all keys finds again. They end when they are found."""
+    """Locks that only a search through nearly all keys finds again, and that end then."""
     in_one_turn(client, *(words for i in range(50) for words in (
         ("DLOCK.ACQUIRE", "lock", "me", "PX", 1), ("RENAME", "lock", f"renamed:{i}"))))
 

@@ -13,8 +13,8 @@
  *   left         of the lease or of the TTL of a string, rounded to ten seconds
  *   sleep        5 ms go by, within this one command
  *
- * The reply to a large integer, which must be a fence, is "a new fence" if it is above the last one,
- * or "the same fence". A reply that begins with "-" is the begin of an error. */
+ * A large integer must be a fence, and is shown as "a new fence" if it is above the last one, or as
+ * "the same fence". A reply that begins with "-" is the begin of an error. */
 #define REDISMODULE_MAIN
 #include "redismodule.h"
 
@@ -153,8 +153,8 @@ static void show_number(long long number, long long *last_fence, char shown[TEXT
         snprintf(shown, TEXT_MAX, ":%lld", number);
         return;
     }
-    const char *kind = number > *last_fence ? "a new" : number == *last_fence ? "the same" : "an old";
-    snprintf(shown, TEXT_MAX, "%s fence", kind);
+    const char *old = number == *last_fence ? "the same" : "an old";
+    snprintf(shown, TEXT_MAX, "%s fence", number > *last_fence ? "a new" : old);
     *last_fence = number;
 }
 
