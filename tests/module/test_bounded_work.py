@@ -6,7 +6,6 @@ compare what the server's processor spends on a few with what it spends on many.
 
 import collections
 import contextlib
-import time
 
 import pytest
 

@@ -37,8 +37,12 @@ typedef struct test_case {
 #define ACQUIRE(token, lease_ms) "DLOCK.ACQUIRE lock " token " PX " lease_ms
 #define EXTEND(token, lease_ms)  "DLOCK.EXTEND lock " token " PX " lease_ms
 #define RELEASE(token)           "DLOCK.RELEASE lock " token
-#define HELD                     {ACQUIRE("me", "60000"), "a new fence"}
-#define IS_FREE                  {"DLOCK.INFO lock", "null"}, {"EXISTS lock", ":0"}
+#define HELD                                                                                       \
+    { ACQUIRE("me", "60000"), "a new fence" }
+#define IS_FREE                                                                                    \
+    {"DLOCK.INFO lock", "null"}, {                                                                 \
+        "EXISTS lock", ":0"                                                                        \
+    }
 
 /* clang-format off */
 static const test_case cases[] = {
