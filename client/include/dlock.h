@@ -335,10 +335,11 @@ DLOCK_API dlock_status dlock_lock_new_all(dlock_lock **out, dlock_client *client
                                           const char *const *names, size_t count,
                                           const dlock_lock_options *options);
 
-/* Releases the lock first if it is held, and waits for that. An asynchronous call that is under way
- * ends first: done() is called with DLOCK_CANCELED before this function returns, and must not use
- * the lock. A release that is under way goes on in the background. Threads: owner, and no other
- * thread dispatches while a call of the lock is under way. */
+/* Releases the lock first if it is held, and waits for that; meanwhile an acquire by this handle is
+ * refused, also if on_event makes it. An asynchronous call that is under way ends first: done() is
+ * called with DLOCK_CANCELED before this function returns, and must not use the lock. A release
+ * that is under way goes on in the background. Threads: owner, and no other thread dispatches while
+ * a call of the lock is under way. */
 DLOCK_API void dlock_lock_free(dlock_lock *lock);
 
 /* The same as dlock_acquire(lock, DLOCK_NO_WAIT). Threads: owner. */

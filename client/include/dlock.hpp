@@ -124,20 +124,12 @@ inline dlock_client_options to_c(const client_options &options, client_core &cor
 class lock {
   public:
     status try_acquire() noexcept { return detail::from_c(dlock_try_acquire(handle())); }
-    status acquire(milliseconds wait) noexcept {
-        return detail::from_c(dlock_acquire(handle(), detail::to_wait(wait)));
-    }
-    status acquire(forever_type) noexcept {
-        return detail::from_c(dlock_acquire(handle(), DLOCK_WAIT_FOREVER));
+    status acquire(wait_time wait) noexcept {
+        return detail::from_c(dlock_acquire(handle(), wait.ms()));
     }
     // With a lease for this acquisition only.
-    status acquire_for(milliseconds wait, milliseconds lease) noexcept {
-        return detail::from_c(
-            dlock_acquire_for(handle(), detail::to_wait(wait), detail::to_ms(lease)));
-    }
-    status acquire_for(forever_type, milliseconds lease) noexcept {
-        return detail::from_c(
-            dlock_acquire_for(handle(), DLOCK_WAIT_FOREVER, detail::to_ms(lease)));
+    status acquire_for(wait_time wait, milliseconds lease) noexcept {
+        return detail::from_c(dlock_acquire_for(handle(), wait.ms(), detail::to_ms(lease)));
     }
     // 0: as long as the acquisition asked for.
     status extend(milliseconds lease = milliseconds(0)) noexcept {
@@ -151,26 +143,14 @@ class lock {
     status release() noexcept { return detail::from_c(dlock_release(handle())); }
     // The same without waiting. status::ok: the call is under way, and dispatch() of the client
     // will call the function once. Else the function is never called. The function must not throw.
-    status acquire_start(milliseconds wait, done_function done) {
+    status acquire_start(wait_time wait, done_function done) {
         return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
-            return dlock_acquire_start(handle(), detail::to_wait(wait), tell, arg);
+            return dlock_acquire_start(handle(), wait.ms(), tell, arg);
         });
     }
-    status acquire_start(forever_type, done_function done) {
+    status acquire_for_start(wait_time wait, milliseconds lease, done_function done) {
         return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
-            return dlock_acquire_start(handle(), DLOCK_WAIT_FOREVER, tell, arg);
-        });
-    }
-    status acquire_for_start(milliseconds wait, milliseconds lease, done_function done) {
-        return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
-            return dlock_acquire_for_start(handle(), detail::to_wait(wait), detail::to_ms(lease),
-                                           tell, arg);
-        });
-    }
-    status acquire_for_start(forever_type, milliseconds lease, done_function done) {
-        return detail::start(std::move(done), [&](dlock_done_fn tell, void *arg) {
-            return dlock_acquire_for_start(handle(), DLOCK_WAIT_FOREVER, detail::to_ms(lease), tell,
-                                           arg);
+            return dlock_acquire_for_start(handle(), wait.ms(), detail::to_ms(lease), tell, arg);
         });
     }
     // The words are copied.
@@ -376,25 +356,27 @@ class client {
 // Takes the lock, and releases it at the end of the block. Stays in the thread that made it.
 class scope {
   public:
-    scope(client &client, const std::string &name, milliseconds wait,
-          const lock_options &options = {})
-        : scope(client, std::vector<std::string>{name}, detail::to_wait(wait), options) {}
-    scope(client &client, const std::string &name, forever_type, const lock_options &options = {})
-        : scope(client, std::vector<std::string>{name}, int64_t{DLOCK_WAIT_FOREVER}, options) {}
-    // All of these names: see dlock_lock_new_all().
-    scope(client &client, const std::vector<std::string> &names, milliseconds wait,
-          const lock_options &options = {})
-        : scope(client, names, detail::to_wait(wait), options) {}
-    scope(client &client, const std::vector<std::string> &names, forever_type,
-          const lock_options &options = {})
-        : scope(client, names, int64_t{DLOCK_WAIT_FOREVER}, options) {}
+    scope(client &client, const std::string &name, wait_time wait, const lock_options &options = {})
+        : scope(client, std::vector<std::string>{name}, wait, options) {}
     // scope(client, {"account:1", "account:2"}, 5s)
-    scope(client &client, std::initializer_list<std::string> names, milliseconds wait,
+    scope(client &client, std::initializer_list<std::string> names, wait_time wait,
           const lock_options &options = {})
         : scope(client, std::vector<std::string>(names), wait, options) {}
-    scope(client &client, std::initializer_list<std::string> names, forever_type,
+    // All of these names: see dlock_lock_new_all().
+    scope(client &client, const std::vector<std::string> &names, wait_time wait,
           const lock_options &options = {})
-        : scope(client, std::vector<std::string>(names), forever, options) {}
+        : core_(client.core_) {
+        dlock_lock_options c = detail::to_c(options);
+        if (!detail::has_nul(names)) {
+            std::vector<const char *> c_names = detail::to_c(names);
+            scope_ = dlock_scope_begin_all(client.handle(), c_names.data(), c_names.size(),
+                                           wait.ms(), &c);
+            if (scope_.lock == nullptr) message_ = dlock_error();
+        } else {
+            scope_.got = DLOCK_INVALID;
+            message_ = detail::nul_in_name;
+        }
+    }
     scope(const scope &) = delete;
     scope &operator=(const scope &) = delete;
     ~scope() { dlock_scope_end(&scope_); }
@@ -436,21 +418,6 @@ class scope {
     dlock_lock *handle() const noexcept { return scope_.lock; }
 
   private:
-    scope(client &client, const std::vector<std::string> &names, int64_t wait_ms,
-          const lock_options &options)
-        : core_(client.core_) {
-        dlock_lock_options c = detail::to_c(options);
-        if (!detail::has_nul(names)) {
-            std::vector<const char *> c_names = detail::to_c(names);
-            scope_ =
-                dlock_scope_begin_all(client.handle(), c_names.data(), c_names.size(), wait_ms, &c);
-            if (scope_.lock == nullptr) message_ = dlock_error();
-        } else {
-            scope_.got = DLOCK_INVALID;
-            message_ = detail::nul_in_name;
-        }
-    }
-
     detail::core_pointer core_; // the client outlives the scope
     dlock_scope scope_{};
     std::string message_;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -156,6 +157,20 @@ inline const char *or_null(const std::string &text) {
 }
 
 } // namespace detail
+
+// How long an acquire may wait: a duration, or forever.
+class wait_time {
+  public:
+    template <typename Rep, typename Period,
+              typename = std::enable_if_t<
+                  std::is_convertible_v<std::chrono::duration<Rep, Period>, milliseconds>>>
+    wait_time(std::chrono::duration<Rep, Period> wait) : ms_(detail::to_wait(wait)) {}
+    wait_time(forever_type) : ms_(DLOCK_WAIT_FOREVER) {}
+    int64_t ms() const noexcept { return ms_; }
+
+  private:
+    int64_t ms_;
+};
 
 // A value, or a status and a text for people that say why there is none.
 template <typename T> class [[nodiscard]] result {

@@ -25,10 +25,12 @@ typedef struct exchange {
     server *server;
     waiter *waiter; /* of the thread of the caller */
     bool is_done;
+    bool is_taken; /* the replies were told, or no reply came in time */
     dlock_status status;
     int64_t heard_us; /* the last reply */
     int count;
-    reply **replies; /* NULL: not there, or no memory for the copy */
+    reply **replies;                          /* NULL: not there, or no memory for the copy */
+    reply *first_replies[QUERY_COMMANDS_MAX]; /* to the first request of a kind */
     char cause[CAUSE_SIZE];
 } exchange;
 
@@ -331,17 +333,11 @@ const query_kind query_info = {ask_info, take_info};
 
 /* -- all servers */
 
-typedef struct server_query {
-    exchange exchange;
-    reply *replies[QUERY_COMMANDS_MAX];
-    bool is_taken;
-} server_query;
-
 typedef struct query_run {
     query *query;
     waiter waiter;
     size_t count;
-    server_query each[];
+    exchange each[]; /* one for each server */
 } query_run;
 
 /* NULL: no memory. */
@@ -354,30 +350,30 @@ static query_run *start_run(query *query, const query_kind *kind, const server_l
     run->count = list->count;
     loop_lock(query->deployment->loop);
     for (size_t i = 0; i < run->count; i++) {
-        server_query *each = &run->each[i];
-        each->exchange = (exchange){.query = query,
-                                    .server = list->servers[i],
-                                    .waiter = &run->waiter,
-                                    .replies = each->replies};
-        begin_exchange(&each->exchange, commands, command_count);
+        exchange *each = &run->each[i];
+        *each = (exchange){.query = query,
+                           .server = list->servers[i],
+                           .waiter = &run->waiter,
+                           .replies = each->first_replies};
+        begin_exchange(each, commands, command_count);
     }
     loop_unlock(query->deployment->loop);
     return run;
 }
 
 /* Locked. A server that has replied comes before one whose time is over. NULL: all are taken. */
-static server_query *wait_for_server(query_run *run) {
+static exchange *wait_for_server(query_run *run) {
     for (;;) {
-        server_query *over = NULL;
+        exchange *over = NULL;
         int64_t until_us = DEADLINE_NEVER;
         bool is_any_left = false;
         for (size_t i = 0; i < run->count; i++) {
-            server_query *each = &run->each[i];
+            exchange *each = &run->each[i];
             if (each->is_taken) continue;
-            if (each->exchange.is_done) return each;
-            if (exchange_is_over(&each->exchange)) over = each;
+            if (each->is_done) return each;
+            if (exchange_is_over(each)) over = each;
+            until_us = deadline_earlier(until_us, exchange_end_us(each));
             is_any_left = true;
-            until_us = deadline_earlier(until_us, exchange_end_us(&each->exchange));
         }
         if (over != NULL || !is_any_left) return over;
         wait_for_reply(run->query, &run->waiter, until_us);
@@ -388,12 +384,12 @@ static server_query *wait_for_server(query_run *run) {
 static bool take_next(query_run *run, const query_kind *kind, dlock_status *status) {
     loop *loop = run->query->deployment->loop;
     loop_lock(loop);
-    server_query *next = wait_for_server(run);
-    if (next != NULL) *status = end_exchange(&next->exchange);
+    exchange *next = wait_for_server(run);
+    if (next != NULL) *status = end_exchange(next);
     loop_unlock(loop);
     if (next == NULL) return false;
     next->is_taken = true;
-    if (*status == DLOCK_OK) *status = kind->take(run->query, next->exchange.server, next->replies);
+    if (*status == DLOCK_OK) *status = kind->take(run->query, next->server, next->replies);
     return true;
 }
 
@@ -402,11 +398,12 @@ static void end_run(query_run *run) {
     loop *loop = run->query->deployment->loop;
     loop_lock(loop);
     for (size_t i = 0; i < run->count; i++)
-        if (!run->each[i].is_taken && !run->each[i].exchange.is_done)
-            connection_abandon(&run->each[i].exchange.request);
+        if (!run->each[i].is_taken && !run->each[i].is_done)
+            connection_abandon(&run->each[i].request);
     loop_unlock(loop);
-    for (size_t i = 0; i < run->count * QUERY_COMMANDS_MAX; i++)
-        free(run->each[i / QUERY_COMMANDS_MAX].replies[i % QUERY_COMMANDS_MAX]);
+    for (size_t i = 0; i < run->count; i++)
+        for (int j = 0; j < run->each[i].count; j++)
+            free(run->each[i].replies[j]);
     free(run);
 }
 
