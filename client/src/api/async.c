@@ -28,7 +28,8 @@ static dlock_status start_call(dlock_lock *lock, call_plan plan, dlock_done_fn d
     bool is_answered = !lock_begin(lock, &plan);
     bool is_refused = plan.answered == DLOCK_INVALID || plan.answered == DLOCK_NO_MEMORY;
     if (is_answered && is_refused) return plan.answered;
-    lock->async = (async_call){.done = done, .arg = arg};
+    lock->done = done;
+    lock->done_arg = arg;
     lock->is_answered = is_answered;
     if (is_answered || chain_go_on(lock_chain(lock), &lock->call)) make_ready(lock);
     return DLOCK_OK;
@@ -65,12 +66,13 @@ dlock_status dlock_guarded_start(dlock_lock *lock, size_t argc, const char *cons
 
 /* True: the call is over, and the program was told. The handle may be gone. */
 static bool resume_call(dlock_lock *lock) {
-    async_call ended = lock->async;
+    dlock_done_fn done = lock->done;
+    void *arg = lock->done_arg;
     bool is_answered = lock->is_answered;
     if (!is_answered && !chain_go_on(lock_chain(lock), &lock->call)) return false;
-    lock->async.done = NULL; /* settling tells of events, and on_event may use the lock */
+    lock->done = NULL; /* settling tells of events, and on_event may use the lock */
     dlock_status status = is_answered ? lock->call.pub.status : lock_settle(lock);
-    ended.done(ended.arg, lock, status);
+    done(arg, lock, status);
     return true;
 }
 
@@ -112,9 +114,8 @@ size_t dlock_client_dispatch(dlock_client *client) {
 /* -- the end of a handle */
 
 void lock_stop_call(dlock_lock *lock) {
-    async_call *async = &lock->async;
     loop *loop = lock->client->loop;
-    if (async->done == NULL) return;
+    if (lock->done == NULL) return;
     loop_lock(loop);
     loop_unsuspend(&lock->call.waiter);
     loop_unlock(loop);
@@ -123,6 +124,6 @@ void lock_stop_call(dlock_lock *lock) {
         chain_finish(lock_chain(lock), &lock->call);
         lock_settle(lock);
     }
-    async->done(async->arg, lock, DLOCK_CANCELED);
-    async->done = NULL;
+    lock->done(lock->done_arg, lock, DLOCK_CANCELED);
+    lock->done = NULL;
 }

@@ -7,12 +7,6 @@
 #pragma once
 #include "api/client.h"
 
-/* The asynchronous call that goes on, if any. */
-typedef struct async_call {
-    dlock_done_fn done; /* NULL: no call is under way */
-    void *arg;
-} async_call;
-
 /* The part of a lock that is renewed, has a session, or whose loss is to be told. */
 typedef struct kept_parts {
     tie tie; /* of each acquisition that is kept by the session */
@@ -45,7 +39,8 @@ struct dlock_lock {
     kept_parts *kept;        /* NULL: nothing of this is wanted */
     struct scopes *scopes;   /* of scope.c; NULL: the program has made the handle */
     struct guarded *guarded; /* of guarded.c; NULL: no guarded command is under way */
-    async_call async;
+    dlock_done_fn done;      /* of the asynchronous call that goes on; NULL: none does */
+    void *done_arg;
 
     void *slots[]; /* one for each handler of the program */
 };

@@ -317,7 +317,7 @@ static bool refuse_call(call_plan *plan, const char *why) {
 
 static bool begin_call(dlock_lock *lock, call_plan *plan) {
     bool is_acquire = plan->operation == DLOCK_ACQUIRING;
-    if (lock->async.done != NULL || lock->call.is_under_way)
+    if (lock->done != NULL || lock->call.is_under_way)
         return refuse_call(plan, "a call of this lock is under way");
     if (is_acquire && lock->is_ending) return refuse_call(plan, "the handle is being freed");
     if (plan->operation == 0) return guarded_begin(lock, plan);
