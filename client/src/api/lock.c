@@ -25,7 +25,7 @@ const char *lock_read_options(dlock_lock_options *options, const dlock_client *c
         return "mode: only the dlock module has shared locks";
     if (options->session && deployment->session_ms == 0)
         return "session: several servers have none, nor has a store";
-    if (options->min_replicas > 0 && !deployment->table->has_replicas)
+    if (options->min_replicas > 0 && !deployment->table->is_routed)
         return "min_replicas: several servers have none, nor has a store";
     if (options->mode == DLOCK_SHARED && !deployment->can_share)
         return "mode: the store cannot share a lock";

@@ -111,8 +111,7 @@ typedef struct deployment_table {
     size_t run_size; /* memory for an attempt under way */
     /* NULL: as above. Else: the memory depends on the names or the terms. */
     size_t (*size_run)(const attempt *attempt);
-    bool has_replicas;
-    bool is_routed; /* the deployment is a router (router.h) */
+    bool is_routed; /* one server decides, which may have replicas: a router (router.h) */
     /* NULL: commands can be run under a lock; else why not, for people. */
     const char *guarded_error;
 } deployment_table;

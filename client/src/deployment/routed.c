@@ -683,5 +683,4 @@ const deployment_table routed_table = {.start = start_run,
                                        .list_servers = router_list,
                                        .free = router_free,
                                        .size_run = size_run,
-                                       .has_replicas = true,
                                        .is_routed = true};

@@ -338,5 +338,4 @@ const deployment_table slots_table = {.start = start_run,
                                       .list_servers = router_list,
                                       .free = router_free,
                                       .size_run = size_run,
-                                      .has_replicas = true,
                                       .is_routed = true};

@@ -523,18 +523,21 @@ static void give_up_open_server(void) {
     give_up_server();
 }
 
-TEST(the_server_may_be_freed_by_an_event) {
-    give_up_open_server();
-    say(0, EVENTS("2") GRANTED("1", "8", "0") EVENT_OF("2", "lost", "lock", YOU));
-    CHECK_TOLD("x granted 8, y lost");
-    CHECK_EQUAL(open_links(), 0);
-}
-
-TEST(the_server_may_be_freed_by_a_flush) {
-    give_up_open_server();
-    say(0, EVENTS("1") EVENT_OF("1", "lost", "lock", NONE));
-    CHECK_TOLD("x lost, y lost");
-    CHECK_EQUAL(open_links(), 0);
+TEST(the_server_may_be_freed_by_an_event_and_by_a_flush) {
+    static const struct {
+        const char *events, *told;
+    } rows[] = {
+        {EVENTS("2") GRANTED("1", "8", "0") EVENT_OF("2", "lost", "lock", YOU),
+         "x granted 8, y lost"},
+        {EVENTS("1") EVENT_OF("1", "lost", "lock", NONE), "x lost, y lost"},
+    };
+    EACH_ROW(i, rows) {
+        unit_restart();
+        give_up_open_server();
+        say(0, rows[i].events);
+        CHECK_TOLD(rows[i].told);
+        CHECK_EQUAL(open_links(), 0);
+    }
 }
 
 TEST(the_server_may_be_freed_when_the_session_is_open) {
@@ -547,18 +550,19 @@ TEST(the_server_may_be_freed_when_the_session_is_open) {
     CHECK_EQUAL(open_links(), 0);
 }
 
-TEST(the_server_may_be_freed_by_the_end_of_the_connection) {
-    give_up_open_server();
-    hang_up(0);
-    CHECK_TOLD("x away, y away");
-    CHECK_EQUAL(open_links(), 0);
-}
-
-TEST(the_server_may_be_freed_by_silence) {
-    give_up_open_server();
-    pass_ms(BEAT_MS + IO_MS);
-    CHECK_TOLD("x away, y away");
-    CHECK_EQUAL(open_links(), 0);
+TEST(the_server_may_be_freed_by_the_end_of_the_connection_by_silence_and_by_a_move) {
+    enum { THE_END, SILENCE, A_MOVE, WAYS };
+    for (int way = 0; way < WAYS; way++) {
+        unit_restart();
+        give_up_open_server();
+        if (way == A_MOVE) x.guest.table = y.guest.table = &brief;
+        if (way == SILENCE)
+            pass_ms(BEAT_MS + IO_MS);
+        else
+            hang_up(0);
+        CHECK_TOLD(way == A_MOVE ? "x moved, y moved" : "x away, y away");
+        CHECK_EQUAL(open_links(), 0);
+    }
 }
 
 TEST(the_server_may_be_freed_when_it_cannot_be_reached) {
@@ -568,14 +572,6 @@ TEST(the_server_may_be_freed_when_it_cannot_be_reached) {
     give_up_server();
     settle();
     CHECK_TOLD("x unreachable, y unreachable");
-}
-
-TEST(the_server_may_be_freed_by_a_move) {
-    give_up_open_server();
-    x.guest.table = y.guest.table = &brief;
-    hang_up(0);
-    CHECK_TOLD("x moved, y moved");
-    CHECK_EQUAL(open_links(), 0);
 }
 
 TEST(the_server_may_be_freed_while_the_session_is_reopened) {
