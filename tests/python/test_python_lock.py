@@ -99,6 +99,7 @@ def test_a_look_at_an_idle_connection_does_not_wait(client, monkeypatch):
     looks = []
     monkeypatch.setattr(idle, "can_read", looks.append)  # which returns None: there is nothing
     assert known.idle() is idle and looks == [0]
+    monkeypatch.undo()
     known.free.append(idle)
 
 

@@ -8,7 +8,7 @@ from redis.exceptions import ResponseError
 import dlock
 from dlock._claim import Claim
 from dlock._session import Session
-from dlock._wire import Call, Find, NoReply, Pause, Send, Wait
+from dlock._wire import Call, Find, NoReply, Pause, Relocate, Send, Wait
 
 T, IO = 10.0, 2.0  # of the session, of a reply
 NO_EVENTS = [[]]
@@ -202,6 +202,14 @@ def test_a_lock_that_is_not_served_is_asked_for_again(world):
     world.silence()
     world.answer(7)
     assert claim._life is world.session.life
+
+
+def test_in_a_cluster_a_lock_that_is_not_served_is_looked_for_at_once(world):
+    world.session.is_cluster = True
+    claim = world.kept()
+    world.reply(2)
+    world.answer(ResponseError("TRYAGAIN the slot moves"))
+    assert isinstance(world.call, Relocate) and world.call.claims == [claim]
 
 
 def test_events_are_acknowledged_and_told_once(world):

@@ -272,8 +272,7 @@ class Session:
             left = self._kept(lambda life: life is not self.life)
             if not left or self.clock() >= end:
                 return
-            if self.is_cluster:
-                yield Relocate(left)
+            yield from self._relocate(left)
             yield Pause(self.clock() + PAUSE_LATER)
             self._expire()
 
