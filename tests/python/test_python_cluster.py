@@ -136,6 +136,7 @@ def test_nodes_that_fail(connect_to):
         kept.acquire()
         with stopped(cluster.nodes[0]):
             wait_until(kept.lost.is_set, "the loss, although the first node hangs")
+        cluster.wait_until_ready()
         with client.lock(key, wait=40):
             pass
 

@@ -75,6 +75,8 @@ class Lock:
 
 def as_map(reply):
     """A map as a dict with text keys; RESP2 has it as a flat array of names and values."""
+    if isinstance(reply, dict):  # RESP3, which new releases of redis-py speak
+        return {name.decode(): value for name, value in reply.items()}
     return {name.decode(): value for name, value in zip(reply[::2], reply[1::2])}
 
 
