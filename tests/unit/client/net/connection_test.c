@@ -24,7 +24,7 @@
 static void play_step(const char *step) {
     static record *const records[] = {&a, &b, &c, &d};
     char text[100] = "GET x", name = step[strspn(step, "-")];
-    record *record = name == '_' ? NULL : records[(name - 'a') % 4];
+    record *record = name < 'a' ? NULL : records[(name - 'a') % 4]; /* _, and other steps */
     if (step[0] == '<') {
         link_say(link_at(0), step + 1);
     } else if (step[0] == '.') {
