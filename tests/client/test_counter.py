@@ -57,8 +57,7 @@ def test_no_update_is_lost_when_a_process_is_killed_and_the_server_restarts(
     wait_until(lambda: done(client) > total // 5, "a fifth of the work", timeout=120)
     workers[0].kill()
     wait_until(lambda: done(client) > total * 2 // 5, "two fifths of the work", timeout=120)
-    locks.kill()
-    locks.start(locks.port)
+    locks.crash()
     outputs = [worker.communicate(timeout=300)[0] for worker in workers]
     assert [worker.returncode for worker in workers[1:]] == [0, 0], outputs
     assert int(client.get("counter")) == done(client)

@@ -79,11 +79,10 @@ def test_a_unix_socket_that_is_not_there(connect, tmp_path):
 def test_a_server_that_comes_back_within_the_wait_is_used(dlock, server):
     lock = dlock.hold()
     lock.release()
-    port = server.port
     server.kill()
     waiting = Background(lock.acquire, 60_000)
     assert waiting.is_running()
-    server.start(port)
+    server.start(server.port)
     assert waiting.result() == Status.OK
 
 

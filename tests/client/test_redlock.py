@@ -85,10 +85,9 @@ def take(lock, times):
 
 def test_a_server_that_came_back_is_used_again(connect, servers):
     lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=LEASE_MS)
-    port = servers[0].port
     servers[0].kill()
     take(lock, times=10)
-    servers[0].start(port)
+    servers[0].start(servers[0].port)
 
     def is_used_again():
         assert lock.acquire() == Status.OK
@@ -101,10 +100,9 @@ def test_a_server_that_came_back_is_used_again(connect, servers):
 
 def test_a_skipped_server_is_asked_when_the_others_cannot_decide(connect, servers):
     lock = connect(servers[:3], io_timeout_ms=LONG_IO_MS).lock()
-    port = servers[0].port
     servers[0].kill()
     take(lock, times=50)
-    servers[0].start(port)
+    servers[0].start(servers[0].port)
     servers[1].kill()
     assert lock.acquire() == Status.OK, lock.error
 

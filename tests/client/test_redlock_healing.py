@@ -17,12 +17,6 @@ def wait_until_all_have_it(lock, servers):
     wait_until(lambda: tokens(servers) == [lock.token] * len(servers), "all to have the lock")
 
 
-def restart_empty(server):
-    port = server.port
-    server.kill()
-    server.start(port)
-
-
 # -- healed ---------------------------------------------------------------------------------------
 
 
@@ -35,7 +29,7 @@ def test_a_renewed_lock_survives_a_rolling_restart_of_all_servers(connect, serve
     rival = connect(used, io_timeout_ms=LONG_IO_MS).lock()
     wait_until_all_have_it(lock, used)
     for server in used:
-        restart_empty(server)
+        server.crash()
         wait_until(lambda: tokens([server]) == [token], "that server to have it again")
         assert rival.acquire() == Status.BUSY
     assert (lock.token, lock.fence, lock.state) == (token, fence, State.HELD)
@@ -48,10 +42,9 @@ def test_a_renewed_lock_survives_a_rolling_restart_of_all_servers(connect, serve
 
 def test_a_lock_is_renewed_while_a_server_is_away(connect, servers):
     lock, told = keep(connect, servers[:3])
-    port = servers[0].port
     servers[0].kill()
     lock.client.wait_for_renewals(3)
-    servers[0].start(port)
+    servers[0].start(servers[0].port)
     wait_until_all_have_it(lock, servers[:3])
     assert told.events() == [Event.ACQUIRED]
     assert lock.release() == Status.OK
@@ -67,7 +60,7 @@ def test_a_healed_server_counts_on_from_the_fence(connect, servers):
     lock, _ = keep(connect, used)
     assert lock.fence > ahead
     wait_until_all_have_it(lock, used)
-    restart_empty(used[0])
+    used[0].crash()
     wait_until_all_have_it(lock, used)
     assert infos(used[:1])[0]["fence"] >= lock.fence
     assert Commands(used[0].observer, "another").acquire("me") > lock.fence
@@ -77,7 +70,7 @@ def test_a_healed_server_is_a_vote_of_the_next_renewal(connect, servers):
     """It takes the place of another one."""
     lock, told = keep(connect, servers[:3])
     wait_until_all_have_it(lock, servers[:3])
-    restart_empty(servers[0])
+    servers[0].crash()
     wait_until_all_have_it(lock, servers[:3])
     servers[1].kill()
     lock.client.wait_for_renewals(3)
@@ -130,7 +123,7 @@ def test_a_server_is_no_vote_of_the_renewal_that_would_heal_it(connect, servers)
 def test_a_lock_that_is_not_renewed_is_not_healed(connect, servers):
     lock = connect(servers[:3], io_timeout_ms=LONG_IO_MS).lock(lease_ms=LEASE_MS)
     take_everywhere(lock, servers[:3])
-    restart_empty(servers[0])
+    servers[0].crash()
     for count in range(1, 6):
         assert lock.extend() == Status.OK
         wait_until(lambda: served(servers[0], "extend") >= count, "that it was asked to extend it")

@@ -144,9 +144,7 @@ def test_a_server_that_was_restarted_empty_is_one_vote_less(connect, servers):
     dlock = connect(servers, io_timeout_ms=LONG_IO_MS)
     lock, other = dlock.lock(), dlock.lock()
     take_everywhere(lock, servers)
-    port = servers[0].port
-    servers[0].kill()
-    servers[0].start(port)
+    servers[0].crash()
     assert other.acquire() == Status.BUSY
     assert lock.extend() == Status.OK
     assert lock.release() == Status.OK

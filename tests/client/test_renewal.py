@@ -144,8 +144,7 @@ def test_a_server_that_is_stopped_for_longer_than_the_lease(renewing, server, to
 
 def test_a_server_that_is_restarted_without_its_data(renewing, server, told):
     lock = hold(renewing(server))
-    server.kill()
-    server.start(server.port)
+    server.crash()
     wait_until(lambda: told.find(Event.LOST), "the loss")
     assert told.find(Event.LOST)[2] == Status.LOST
     assert lock.state == State.LOST and lock.is_lost_by_fd()
@@ -155,8 +154,7 @@ def test_a_server_that_is_restarted_without_its_data(renewing, server, told):
 def test_a_server_that_is_restarted_with_its_data(renewing, start_server, told):
     server = start_server("--appendonly", "yes", "--appendfsync", "always")
     lock = hold(renewing(server))
-    server.kill()
-    server.start(server.port)
+    server.crash()
     lock.client.wait_for_renewals()
     assert Event.LOST not in told.events()
     assert lock.release() == Status.OK

@@ -112,8 +112,7 @@ def test_a_kept_lock_outlives_a_restart_of_the_server(connect, start_server, tol
     dlock = connect(server, on_event=told, io_timeout_ms=5000)
     lock, token = dlock.hold(**how), None
     fence, token = lock.fence, lock.token
-    server.kill()
-    server.start(server.port)
+    server.crash()
     client = server.client()
     wait_until(lambda: stats(client)["session_holds"] == 1, "that the lock is tied again")
     info = Commands(client).info()

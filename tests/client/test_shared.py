@@ -208,9 +208,7 @@ def test_a_server_that_forgot_its_readers_gets_them_back_as_readers(connect, len
     servers = lend(3)
     readers = [reader(connect(servers), renew_every_ms=100) for _ in range(2)]
     take(*readers)
-    port = servers[0].port
-    servers[0].kill()
-    servers[0].start(port)
+    servers[0].crash()
     wait_until(lambda: tokens(servers[0].observer) == {each.token for each in readers},
                "both to be there again")
     assert connect(servers).lock().acquire() == Status.BUSY

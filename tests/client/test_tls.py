@@ -422,12 +422,11 @@ def test_a_server_that_is_killed_and_comes_back(connect_tls, tls_server):
     for _ in range(3):
         assert lock.acquire(LONG_MS) == Status.OK, lock.error
         assert lock.release() == Status.OK, lock.error
-        port = tls_server.port
         tls_server.kill()
         assert lock.acquire() in (Status.UNREACHABLE, Status.IN_DOUBT)
         waiting = Background(lock.acquire, LONG_MS)
         assert waiting.is_running()
-        tls_server.start(port)
+        tls_server.start(tls_server.port)
         assert waiting.result() == Status.OK
         assert lock.release() == Status.OK
 

@@ -121,6 +121,16 @@ def client(connect, server):
     return connect(server)
 
 
+@pytest.fixture
+def hold(client):
+    """hold(name): a lock of the client that is held."""
+    def take(*names, **options):
+        lock = client.lock(*names, **options)
+        lock.acquire()
+        return lock
+    return take
+
+
 class Asking(threading.Thread):
     """A call in a thread of its own. result() is what it returned or raised."""
 

@@ -72,9 +72,8 @@ def test_a_guarded_write_goes_to_the_node_of_its_lock(client, cluster):
     assert cluster.owner(ITEMS).observer.get(ITEMS) == b"41"
 
 
-def test_a_wait_follows_its_slot(client, cluster, begin):
-    ours = client.lock(NAME, lease=600)
-    ours.acquire()
+def test_a_wait_follows_its_slot(client, hold, cluster, begin):
+    ours = hold(NAME, lease=600)
     wanted = begin(client.lock(NAME).acquire, wait=60)
     wait_for_waiters(cluster.owner(NAME).observer, 1)
     target = move(cluster)
@@ -92,9 +91,8 @@ def test_a_kept_lock_follows_its_slot(client, cluster):
     assert fence_at(target.observer, NAME) is None
 
 
-def test_a_lock_that_has_moved_is_released_where_it_is(client, cluster):
-    lock = client.lock(NAME, lease=600)
-    lock.acquire()
+def test_a_lock_that_has_moved_is_released_where_it_is(client, hold, cluster):
+    lock = hold(NAME, lease=600)
     target = move(cluster)
     lock.extend()
     lock.release()
@@ -104,11 +102,10 @@ def test_a_lock_that_has_moved_is_released_where_it_is(client, cluster):
             lock.acquire()
 
 
-def test_every_name_is_asked_for_at_the_other_side_of_a_move(client, cluster):
+def test_every_name_is_asked_for_at_the_other_side_of_a_move(hold, cluster):
     slot = slot_of(NAME)
     target = (cluster.owners[slot] + 1) % 3
-    lock = client.lock(NAME, ITEMS, lease=600)
-    lock.acquire()
+    lock = hold(NAME, ITEMS, lease=600)
     cluster.begin_move(slot, target)
     cluster.move_keys(slot, target)
     lock.extend()

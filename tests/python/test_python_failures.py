@@ -50,10 +50,9 @@ def test_a_server_that_hangs_is_given_up(connect, server):
 def test_a_wait_begins_again_when_the_server_is_back(connect, start_server, begin):
     server = start_server()
     client = connect(server)
-    port = server.port
     server.kill()
     wanted = begin(client.lock("lock").acquire, wait=60)
-    server.start(port)
+    server.start(server.port)
     assert wanted.result() == fence_at(server.observer)
 
 
@@ -95,8 +94,7 @@ def test_a_restarted_server_leaves_a_kept_lock_to_its_holder(connect, start_serv
     fence = kept.acquire()
     wanted = begin(waiting.acquire)
     wait_for_waiters(server.observer, 1)
-    server.kill()
-    server.start(server.port)
+    server.crash()
     wait_until(lambda: stats(server.observer)["session_holds"] == 1, "the hold of the session")
     wait_for_waiters(server.observer, 1)
     assert fence_at(server.observer, "kept") == fence == kept.fence
@@ -109,8 +107,7 @@ def test_a_server_that_has_forgotten_a_lock_tells_a_loss(connect, start_server):
     server = start_server()
     kept = connect(server).lock("kept")
     kept.acquire()
-    server.kill()
-    server.start(server.port)
+    server.crash()
     wait_until(kept.lost.is_set, "the loss")
     wait_until(lambda: not server.observer.dbsize(), "the new grant to be given back")
     with pytest.raises(dlock.Lost):

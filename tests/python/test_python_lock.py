@@ -49,8 +49,8 @@ def test_a_wait_ends_with_the_lock(client, server, begin, lease):
     assert theirs.remaining() > 50
 
 
-def test_a_wait_ends_without_the_lock(client, server, begin):
-    client.lock("lock").acquire()
+def test_a_wait_ends_without_the_lock(client, hold, server, begin):
+    hold("lock")
     wanted = begin(client.lock("lock").acquire, wait=60)
     wait_for_waiters(server.observer, 1)
     # Less than the timeout of the session, whose end would be another story.
@@ -62,15 +62,14 @@ def test_a_wait_ends_without_the_lock(client, server, begin):
         wanted.result()
 
 
-def test_a_short_wait_is_over_by_itself(client):
-    client.lock("lock").acquire()
+def test_a_short_wait_is_over_by_itself(client, hold):
+    hold("lock")
     with pytest.raises(dlock.Timeout):
         client.lock("lock", wait=0.05).acquire()
 
 
-def test_waits_need_one_session_and_no_connections(client, server, begin):
-    ours = client.lock("lock")
-    ours.acquire()
+def test_waits_need_one_session_and_no_connections(client, hold, server, begin):
+    ours = hold("lock")
     connected = server.observer.info("clients")["connected_clients"]
     wanted = []
     for i in range(20):
@@ -158,10 +157,9 @@ def test_many_kept_locks_need_no_command_each(client, server):
     assert served(server.observer, "extend") == 0
 
 
-def test_a_loss_is_told_at_once(client, server):
+def test_a_loss_is_told_at_once(hold, server):
     told = []
-    lock = client.lock("lock", on_lost=told.append)
-    lock.acquire()
+    lock = hold("lock", on_lost=told.append)
     server.observer.delete("lock")
     wait_until(lock.lost.is_set, "the loss")
     wait_until(lambda: told, "the callback")
@@ -191,9 +189,8 @@ def test_a_callback_that_fails_hurts_nobody_else(client, server):
     wait_until(other.lost.is_set, "the next one")
 
 
-def test_a_lock_with_a_lease_needs_no_session(client, server):
-    lock = client.lock("lock", lease=60)
-    lock.acquire()
+def test_a_lock_with_a_lease_needs_no_session(hold, server):
+    lock = hold("lock", lease=60)
     assert stats(server.observer)["sessions"] == 0
     assert 50 < lock.remaining() < 59.5, "counted from before the request, and 1 % less"
     lock.extend(600)
@@ -235,9 +232,8 @@ def test_slots_are_for_so_many_at_a_time(client, server, begin):
     assert third.result() > locks[0].fence
 
 
-def test_a_guarded_write_is_made_by_the_holder_alone(client, server):
-    lock = client.lock("lock")
-    lock.acquire()
+def test_a_guarded_write_is_made_by_the_holder_alone(hold, server):
+    lock = hold("lock")
     assert lock.guarded("SET", "items", 41) == b"OK"
     assert lock.guarded("INCR", "items") == 42
     server.observer.delete("lock")
@@ -255,9 +251,8 @@ def test_an_error_of_a_guarded_command_is_no_loss(client, server):
         assert held.held
 
 
-def test_several_names_are_taken_all_or_none(client, server, begin):
-    one = client.lock("{a}2", lease=60)
-    one.acquire()
+def test_several_names_are_taken_all_or_none(client, hold, server, begin):
+    one = hold("{a}2", lease=60)
     both = client.lock("{a}1", "{a}2", wait=60)
     wanted = begin(both.acquire)
     wait_until(lambda: stats(server.observer)["waiters"], "the wait")
@@ -268,9 +263,8 @@ def test_several_names_are_taken_all_or_none(client, server, begin):
     assert server.observer.dbsize() == 0
 
 
-def test_a_release_tells_that_one_of_several_names_was_gone(client, server):
-    both = client.lock("{a}1", "{a}2", lease=60)
-    both.acquire()
+def test_a_release_tells_that_one_of_several_names_was_gone(hold, server):
+    both = hold("{a}1", "{a}2", lease=60)
     both.extend()
     server.observer.delete("{a}2")
     with pytest.raises(dlock.Lost):
@@ -278,9 +272,8 @@ def test_a_release_tells_that_one_of_several_names_was_gone(client, server):
     assert server.observer.dbsize() == 0
 
 
-def test_one_lost_name_is_a_loss_of_all(client, server):
-    both = client.lock("{a}1", "{a}2")
-    both.acquire()
+def test_one_lost_name_is_a_loss_of_all(hold, server):
+    both = hold("{a}1", "{a}2")
     server.observer.delete("{a}2")
     wait_until(both.lost.is_set, "the loss")
     wait_until(lambda: not server.observer.dbsize(), "the other name to be given back")
@@ -359,9 +352,8 @@ def test_the_end_of_the_client_ends_its_waits(connect, server, begin):
 
 
 @pytest.mark.parametrize("form", ["asyncio"], indirect=True)
-def test_a_session_whose_task_was_canceled_begins_again(client, loop):
-    lost = client.lock("lost")
-    lost.acquire()
+def test_a_session_whose_task_was_canceled_begins_again(client, hold, loop):
+    lost = hold("lost")
 
     async def cancel():
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -414,9 +406,8 @@ def test_words_that_redis_py_cannot_send_are_no_failure_of_the_server(client):
 
 
 @pytest.mark.parametrize("form", ["threads"], indirect=True)
-def test_a_callback_may_close_the_client(client, server):
-    lock = client.lock("lock", on_lost=lambda lock: client.close())
-    lock.acquire()
+def test_a_callback_may_close_the_client(client, hold, server):
+    hold("lock", on_lost=lambda lock: client.close())
     server.observer.delete("lock")
     wait_until(lambda: stats(server.observer)["sessions"] == 0, "the end of the session")
     wait_until(lambda: not any(t.name == "dlock-session" for t in threading.enumerate()),

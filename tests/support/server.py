@@ -288,6 +288,11 @@ class Server:
             self.process.wait()
             self.process = None
 
+    def crash(self):
+        """Killed, and there again at the same port."""
+        self.kill()
+        return self.start(self.port)
+
     def restart(self):
         self.stop()
         return self.start()
