@@ -179,7 +179,8 @@ dlock_status dlock_lock_new_all(dlock_lock **out, dlock_client *client, const ch
                          "is at one server: give them the same hash tag, as in {bank:7}a and "
                          "{bank:7}b");
     }
-    /* Else the first acquire that goes out does that. A handler may grant an acquire by itself. */
+    /* A handler of the program may grant an acquire by itself, and the release must not fail for
+     * want of memory. Without handlers the first acquire that goes out prepares the attempt. */
     bool is_kept =
         options.renew_every_ms > 0 || options.session || client->notifier.on_event != NULL;
     if ((is_kept && !make_parts(lock, options.session)) ||

@@ -40,8 +40,8 @@ typedef struct lease {
     int64_t asked_us; /* the lease counts from here */
 } lease;
 
-/* Who else has to do with the lease. Only locks that are kept, or whose loss somebody is to be told
- * of, have this. By lease_link(). */
+/* The session, the descriptor and the notifier of a lock that is kept, or whose loss somebody is to
+ * be told of. By lease_link(). */
 typedef struct lease_links {
     lease *lease;
     session_life *_Atomic life; /* of the session that the lock is tied to; NULL: of none */

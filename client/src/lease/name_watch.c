@@ -141,7 +141,7 @@ static server *find_server(name_watch *watch) {
     return router_find(router, watch->name);
 }
 
-/* Of a name that has joined a session. */
+/* The name has joined a session. */
 static void send_read(name_watch *watch) {
     server *server = find_server(watch);
     if (watch->server != NULL)

@@ -23,11 +23,11 @@ enum { WATCH_POLL_MS = 1000, LOCK_WATCH_AFTER_MS = 20 };
 /* Memory of the caller's, {0} before the first use; not moved. */
 typedef struct name_watch {
     const char *name; /* borrowed */
-    /* Of dlock_watch(), else NULL: the reply of the server to DLOCK.INFO, which is an array; null
-     * if the lock is free; the error of reply_is_no_lock(). From the loop; may end this watch, and
-     * no other. */
+    /* For dlock_watch(); NULL for a lock. Gets the reply of the server to DLOCK.INFO, which is an
+     * array; null if the lock is free; the error of reply_is_no_lock(). From the loop; may end this
+     * watch, and no other. */
     void (*on_read)(struct name_watch *watch, server *server, const reply *info);
-    /* Of a lock, else NULL. */
+    /* The two of a lock; NULL for dlock_watch(). */
     lease *lease;
     const char *token; /* borrowed */
 
