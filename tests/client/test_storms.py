@@ -138,6 +138,24 @@ def test_waits_in_trouble_ask_no_more_often_than_one(fake_server, wait_for_lock,
     assert len(many.requests) <= 3 * len(one.requests) + TURNS
 
 
+def test_many_cancels_in_trouble_are_repeated_less_often_than_one(fake_server, wait_for_lock):
+    """Each RELEASE is refused. Once one is not, all others follow."""
+    servers = {count: fake_server(in_line) for count in (1, MANY)}
+    for count, server in servers.items():
+        client, calls = wait_for_lock(server, count)
+        wait_until(lambda: sum(b"WAIT" in words for words in server.asked("DLOCK.ACQUIRE"))
+                   == count, "all to be in line")
+        server.answer = TROUBLE["it is a replica"]
+        client.cancel()
+        assert results(calls) == {Status.CANCELED}
+    one, many = servers.values()
+    wait_until(lambda: len(one.asked("DLOCK.RELEASE")) >= TURNS, "some turns")
+    assert len(many.asked("DLOCK.RELEASE")) <= 5 * MANY < TURNS * MANY
+    many.requests.clear()
+    many.answer = lambda words: b":1\r\n"
+    wait_until(lambda: len(many.asked("DLOCK.RELEASE")) >= MANY, "all others")
+
+
 # -- kept locks -----------------------------------------------------------------------------------
 
 

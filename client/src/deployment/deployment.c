@@ -18,6 +18,7 @@ void deployment_init(deployment *deployment, const deployment_table *table,
     deployment->connect_timeout_ms = options->connect_timeout_ms;
     deployment->can_share = true;
     list_init(&deployment->withdrawals.all);
+    list_init(&deployment->withdrawals.failed);
 }
 
 bool attempt_prepare(attempt *attempt, const deployment *deployment) {

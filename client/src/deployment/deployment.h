@@ -118,7 +118,8 @@ typedef struct deployment_table {
 
 /* Private to withdrawal.c. */
 typedef struct withdrawals {
-    list all; /* withdrawal */
+    list all;    /* withdrawal; those of the next list are not in this one */
+    list failed; /* withdrawal, during the pause after a failure; the oldest failure is first */
     size_t count;
     waiter *waiter; /* of withdrawals_finish(): ready once the list is empty; NULL: no hurry */
     bool is_closed;

@@ -2,20 +2,22 @@
 /* withdrawal.c - see deployment.h.
  *
  *   add      a RELEASE is sent at once
- *   failure  after a pause, which doubles, the RELEASE is sent again
+ *   failure  after a pause, which doubles, the RELEASE is sent again. The more withdrawals there
+ *            are, the longer each pauses, so that a server in trouble is not flooded. Each success
+ *            says that the trouble is over, and starts two withdrawals that pause
  *   end      the token holds nothing, at no server, or the lease is over; while the client is
  *            freed, after any failure too. A refusal or a garbled reply is no end: the next one may
  *            be better
  *   endless  nothing ends a lock that lasts as long as the session, if its RELEASE is forgotten. So
  *            there is no limit to the number of such withdrawals, and each is tried for LATE_MS or
- *            more. The more there are, the longer the pauses become
+ *            more
  *   late     an ACQUIRE in doubt may arrive after the RELEASE, if their connections differ. The
  *            RELEASE of an endless lock is sent again now and then, for LATE_MS
  *
- * Invariant: each withdrawal in the list has an attempt under way or a timer set. */
+ * Invariant: each withdrawal in one of the lists has an attempt under way or a timer set. */
 #include "deployment/presence.h"
 
-enum { COUNT_MAX = 10000, PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000 };
+enum { COUNT_MAX = 10000, FEW = 64, PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000 };
 enum { LATE_MS = 120000, LATE_PAUSE_MAX_MS = 30000 };
 
 typedef struct withdrawal {
@@ -44,29 +46,55 @@ static void start_withdrawal(withdrawal *withdrawal) {
     deployment *deployment = withdrawal->deployment;
     int64_t now_us = loop_now_us(deployment->loop);
     loop_clear_timer(deployment->loop, &withdrawal->timer);
+    list_remove(&withdrawal->node);
+    list_append(&deployment->withdrawals.all, &withdrawal->node);
     withdrawal->attempt.limit_us = deadline_after_ms(now_us, deployment->io_timeout_ms);
     deployment_start(deployment, &withdrawal->attempt);
 }
 
+static void start_first(const list *failed) {
+    if (list_is_empty(failed)) return;
+    start_withdrawal(container_of(list_first(failed), withdrawal, node));
+}
+
 static void on_withdrawal_due(loop_timer *timer) {
-    start_withdrawal(container_of(timer, withdrawal, timer));
+    withdrawal *withdrawal = container_of(timer, struct withdrawal, timer);
+    if (loop_now_us(withdrawal->deployment->loop) >= withdrawal->until_us)
+        remove_one(withdrawal);
+    else
+        start_withdrawal(withdrawal);
+}
+
+/* All of them together send about as much as FEW would. */
+static void pause_after_failure(withdrawal *withdrawal, int64_t now_us) {
+    withdrawals *withdrawals = &withdrawal->deployment->withdrawals;
+    int64_t pause_ms = withdrawal->pause_ms * (1 + (int64_t)withdrawals->count / FEW);
+    int64_t due_us = deadline_earlier(deadline_after_ms(now_us, pause_ms), withdrawal->until_us);
+    list_remove(&withdrawal->node);
+    list_append(&withdrawals->failed, &withdrawal->node);
+    loop_set_timer(withdrawal->deployment->loop, &withdrawal->timer, due_us);
 }
 
 static void on_withdrawal_done(attempt *attempt) {
     withdrawal *withdrawal = attempt->arg;
     loop *loop = withdrawal->deployment->loop;
-    bool is_hurried = withdrawal->deployment->withdrawals.waiter != NULL;
-    int64_t due_us = deadline_after_ms(loop_now_us(loop), withdrawal->pause_ms);
+    withdrawals *withdrawals = &withdrawal->deployment->withdrawals;
+    int64_t now_us = loop_now_us(loop);
+    int64_t due_us = deadline_after_ms(now_us, withdrawal->pause_ms);
     bool is_done = is_withdrawn(attempt->status) && !attempt->is_transient;
     bool is_enough = is_done && !withdrawal->may_come_late;
-    int64_t parts = 1 + (int64_t)(withdrawal->deployment->withdrawals.count / COUNT_MAX);
-    int64_t pause_max_ms = is_done ? LATE_PAUSE_MAX_MS : PAUSE_MAX_MS * parts;
-    if (is_enough || is_hurried || due_us >= withdrawal->until_us) {
+    int64_t pause_max_ms = is_done ? LATE_PAUSE_MAX_MS : PAUSE_MAX_MS;
+    for (int i = 0; is_done && i < 2; i++)
+        start_first(&withdrawals->failed);
+    if (is_enough || withdrawals->waiter != NULL || due_us >= withdrawal->until_us) {
         remove_one(withdrawal);
         return;
     }
     attempt->fate = TOKEN_HELD; /* one RELEASE is behind the ACQUIRE by now */
-    loop_set_timer(loop, &withdrawal->timer, due_us);
+    if (is_done)
+        loop_set_timer(loop, &withdrawal->timer, due_us);
+    else
+        pause_after_failure(withdrawal, now_us);
     withdrawal->pause_ms = deadline_earlier(withdrawal->pause_ms * 2, pause_max_ms);
 }
 
@@ -98,7 +126,6 @@ void withdrawals_add(deployment *deployment, const attempt *withdrawn, uint32_t 
         free(added);
         return;
     }
-    list_append(&withdrawals->all, &added->node);
     withdrawals->count++;
     /* Without a thread, whichever thread waits next goes on with it. */
     loop_start_background(deployment->loop);
@@ -110,6 +137,8 @@ void withdrawals_finish(deployment *deployment) {
     withdrawals *withdrawals = &deployment->withdrawals;
     waiter waiter = {0};
     withdrawals->waiter = &waiter;
+    while (!list_is_empty(&withdrawals->failed))
+        start_first(&withdrawals->failed);
     list_each(withdrawal, each, &withdrawals->all, node) {
         bool is_under_way = !heap_has(&each->timer.node);
         if (!is_under_way) start_withdrawal(each);
