@@ -5,6 +5,7 @@ import redis
 
 from support.commands import plain, stats
 from support.server import wait_until
+from support.turn import sleep_then
 
 
 def guard(client, *words, key="lock", token="me"):
@@ -74,6 +75,12 @@ def test_only_a_holder_writes(lock, clock, before, token, may_write):
     assert lock.client.exists("data") == may_write
     counted = stats(lock.client)
     assert (counted["guarded"], counted["guards_refused"]) == (may_write, not may_write)
+
+
+def test_a_lease_that_is_over_does_not_count_before_it_is_removed(server, held):
+    [reply] = sleep_then(server, 61, "DLOCK.GUARD lock me SET data 1")
+    assert reply.startswith(b"-NOTHELD ")
+    assert held.get("data") is None
 
 
 def test_another_type_is_no_lock(client):

@@ -37,14 +37,11 @@ typedef struct test_case {
 #define ACQUIRE(token, lease_ms) "DLOCK.ACQUIRE lock " token " PX " lease_ms
 #define EXTEND(token, lease_ms)  "DLOCK.EXTEND lock " token " PX " lease_ms
 #define RELEASE(token)           "DLOCK.RELEASE lock " token
-#define HELD                                                                                       \
-    { ACQUIRE("me", "60000"), "a new fence" }
-#define IS_FREE                                                                                    \
-    {"DLOCK.INFO lock", "null"}, {                                                                 \
-        "EXISTS lock", ":0"                                                                        \
-    }
 
 /* clang-format off */
+#define HELD    {ACQUIRE("me", "60000"), "a new fence"}
+#define IS_FREE {"DLOCK.INFO lock", "null"}, {"EXISTS lock", ":0"}
+
 static const test_case cases[] = {
     {"a_free_lock_is_granted_with_a_fence", {
         IS_FREE, HELD, {"info fence", "the same fence"}, {"info token", "me"},
