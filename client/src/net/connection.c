@@ -11,7 +11,8 @@
  *              next, by the same thread. What the kernel did not take is the rest, which goes out
  *              first the next time
  *   reading    whole replies are given to the requests; the beginning of a reply is kept
- *   stall      the oldest request has had no reply for an I/O timeout, nor has any other request
+ *   stall      the oldest request has had no reply for an I/O timeout, nor has any other request.
+ *              A connection whose greeting stalls is of no use, and fails
  *
  * Invariants: a request under way has exactly one entry in the pipeline; an abandoned one leaves an
  * entry without a request (or none, if nothing was sent). Entries are in the order of their bytes.
@@ -154,7 +155,8 @@ bool connection_watch(connection *conn, uint32_t events) {
 /* When the oldest request will have been unanswered for an I/O timeout. DEADLINE_NEVER: there is
  * none, or the owner does not want to know or was told. */
 static int64_t stalled_at_us(connection *conn) {
-    bool is_wanted = conn->owner.on_stalled != NULL && !conn->is_stalled;
+    bool is_told = conn->owner.on_stalled != NULL && !conn->is_stalled;
+    bool is_wanted = is_told || conn->phase == GREETING;
     if (!is_wanted || conn->pipeline.marked == 0) return DEADLINE_NEVER;
     int64_t sent_us = pipeline_at(&conn->pipeline, 0)->sent_us;
     return deadline_after_ms(sent_us > conn->heard_us ? sent_us : conn->heard_us,
@@ -166,10 +168,12 @@ static void on_reply_overdue(loop_timer *timer) {
     int64_t due_us = stalled_at_us(conn);
     if (loop_now_us(conn->loop) < due_us) {
         loop_set_timer(conn->loop, timer, due_us);
-        return;
+    } else if (conn->phase == GREETING) {
+        connection_fail(conn, DLOCK_UNREACHABLE, connection_overdue(conn));
+    } else {
+        conn->is_stalled = true;
+        conn->owner.on_stalled(conn->owner.arg, conn);
     }
-    conn->is_stalled = true;
-    conn->owner.on_stalled(conn->owner.arg, conn);
 }
 
 static void count_owed(const connection *conn, ptrdiff_t change) {

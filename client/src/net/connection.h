@@ -68,7 +68,8 @@ typedef struct connection_owner {
     /* A reply has come, to the login for instance. That a connection was made is no sign of life,
      * since the kernel accepts connections for a server that hangs. */
     void (*on_answered)(void *arg, connection *conn);
-    /* The oldest request has had no reply for an I/O timeout. Called once for a connection. */
+    /* The oldest request has had no reply for an I/O timeout. Called once for a connection. (A
+     * connection on which the login or PING has no reply in that time ends.) */
     void (*on_stalled)(void *arg, connection *conn);
     /* The connection has ended, and the owner must forget it: its requests are told next, then its
      * memory is freed. */

@@ -88,13 +88,8 @@ static void give_up_oldest(server *server) {
     connection_fail(oldest, DLOCK_UNREACHABLE, "no reply in time");
 }
 
-/* A connection that only owes the reply to its login or PING is of no use: no request was sent. */
 static void on_stalled(void *arg, connection *conn) {
     server *server = arg;
-    if (!connection_is_ready(conn)) {
-        connection_fail(conn, DLOCK_UNREACHABLE, connection_overdue(conn));
-        return;
-    }
     breaker_note(&server->breaker, false, loop_now_us(server->loop));
     if (conn != server->command) return;
     if (server->draining_count == DRAINING_MAX) give_up_oldest(server);

@@ -419,6 +419,17 @@ TEST(a_login_that_is_refused_is_told) {
     forget_journal();
 }
 
+TEST(a_login_without_an_answer_is_tried_again_on_another_connection) {
+    text_copy(stage.a->endpoint.url.password, sizeof(stage.a->endpoint.url.password), "secret");
+    x.guest.table = &full;
+    join(&x);
+    pass_ms(IO_MS);
+    CHECK_TOLD("x unreachable");
+    CHECK(!link_at(0)->is_open);
+    pass_ms(100);
+    CHECK_TEXT(link_at(1)->heard, "AUTH secret");
+}
+
 TEST(a_reply_that_makes_no_sense_ends_the_connection) {
     static const char *const replies[] = {"+OK\r\n", "*0\r\n", "*1\r\n:1\r\n", "$-1\r\n"};
     open_with(&x, NULL);

@@ -293,13 +293,16 @@ TEST(a_surplus_reply_during_the_greeting_breaks_the_connection) {
     CHECK(a.done_count == 1 && a.status != DLOCK_OK);
 }
 
-TEST(a_greeting_without_an_answer_stalls) {
+/* Also if the owner does not want to know of stalls. */
+TEST(a_greeting_without_an_answer_ends_the_connection) {
     set_login("", "secret", 0, false);
-    send_line(open_connection(), "GET a", &a);
+    world.conn = connection_open(&world.endpoint, &(connection_owner){.on_broken = note_broken});
+    send_line(world.conn, "GET a", &a);
     pass_us(IO_MS * 1000 - 1);
     CHECK_TEXT(world.journal, "");
     pass_us(1);
-    CHECK_TEXT(world.journal, "stalled");
+    CHECK_TEXT(world.journal, "broken, a unreachable");
+    CHECK_TEXT(a.cause, "no answer to the login or PING in time");
 }
 
 /* -- proof that the server serves this connection */
