@@ -4,7 +4,7 @@
  *   opening      requests are queued already; the first task begins to connect
  *   connecting   the name is looked up by a thread; then each address has its share of the time
  *                that is left, so that one that swallows everything does not hide the next
- *   handshake    of TLS, if there is any
+ *   handshake    of TLS, if there is any, in the same share of the time
  *   greeting     AUTH, SELECT and ROLE, as the URL asks for, are the first request. Nothing else is
  *                sent before they are answered: a command must not reach the wrong database. For an
  *                owner that needs proof, a PING takes the place of an empty greeting
@@ -291,15 +291,21 @@ const char *connection_overdue(const connection *conn) {
                                           : "no connection in time";
 }
 
+/* Nothing is known of a server that does not answer the handshake, so the next one may be good. */
 static void on_connect_due(loop_timer *timer) {
     connection *conn = container_of(timer, connection, timer);
     const connecting *state = &conn->connecting;
+    const char *cause = connection_overdue(conn);
     bool is_last = state->found == NULL || state->next_address >= state->found->count ||
                    loop_now_us(conn->loop) >= state->until_us;
-    if (conn->phase == CONNECTING && !is_last)
-        try_next_address(conn, connection_overdue(conn));
-    else
-        connection_fail(conn, DLOCK_UNREACHABLE, connection_overdue(conn));
+    if (is_last) {
+        connection_fail(conn, DLOCK_UNREACHABLE, cause);
+        return;
+    }
+    tls_free(conn->tls);
+    conn->tls = NULL;
+    conn->phase = CONNECTING;
+    try_next_address(conn, cause);
 }
 
 /* -- looking up the name */

@@ -127,6 +127,29 @@ TEST(each_address_has_its_share_of_the_timeout) {
     fill_hole(&hole);
 }
 
+TEST(each_address_has_its_share_of_the_timeout_with_its_handshake) {
+    char wrong[CAUSE_SIZE];
+    tls_context *context;
+    if (tls_context_new(&context, &(tls_files){0}, wrong, sizeof(wrong)) != DLOCK_OK) {
+        CHECK(strstr(wrong, "without TLS") != NULL);
+        return;
+    }
+    addresses *known = &world.endpoint.known;
+    world.endpoint.options.tls = context;
+    world.endpoint.url.is_tls = true;
+    known->each[known->count] = known->each[0]; /* the same peer, which does not answer */
+    known->sizes[known->count++] = known->sizes[0];
+    send_line(open_connection(), "GET a", &a);
+    pass_us(CONNECT_MS * 1000 / 2 - 1);
+    CHECK_EQUAL(the_peer.link_count, 1);
+    pass_us(1);
+    CHECK(!link_at(0)->is_open && link_at(1)->is_open);
+    pass_us(CONNECT_MS * 1000 / 2);
+    CHECK_TEXT(world.journal, "broken, a unreachable");
+    CHECK_TEXT(a.cause, "no answer to the TLS handshake in time");
+    tls_context_free(context);
+}
+
 TEST(a_connection_can_be_closed_while_it_is_opened) {
     hole hole;
     dig_hole(&hole);
