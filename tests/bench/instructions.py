@@ -113,7 +113,7 @@ def _two_names(pair_count, repetitions, progress):
 
 def run(quick, progress):
     title = "User instructions of the server per acquire + release"
-    bars = {ways.SET_EVALSHA.name: Bar("<=", 0.47), ways.SET_DEL.name: Bar("<=", 1.12)}
+    bars = {ways.SET_EVALSHA.name: Bar("<=", 0.48), ways.SET_DEL.name: Bar("<=", 1.13)}
     if quick:
         return [_table(title, ways.WAYS[:3], 400, 1, progress, bars), _two_names(400, 1, progress)]
     table = _table(title, ways.WAYS, 1600, 3, progress, bars)
