@@ -253,7 +253,7 @@ test-unit test-module test-client test-cli: ## run a part of make test
 PART_test-cli := tool
 
 .PHONY: test-all
-test-all: ## run every test: all servers, forms and sanitizers, models, fuzzing: 17 minutes
+test-all: ## run every test: all servers, forms and sanitizers, models, fuzzing: 13 minutes
 	@scripts/bootstrap test-all
 	@scripts/run-tests --all
 
