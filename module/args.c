@@ -10,6 +10,7 @@
 #include "args.h"
 
 #include "fence.h"
+#include "queues.h"
 #include "server.h"
 #include "sessions.h"
 #include "settings.h"
@@ -137,7 +138,7 @@ static bool parse_fence_or_reply(RedisModuleCtx *ctx, RedisModuleString **words,
 
 static bool may_reserve(int64_t fence, int64_t fences) {
     fence_time now = {.wall_us = server_wall_us(), .boot_us = server_boot_us()};
-    return fence_may_reserve(fence, fences, now);
+    return fence_may_reserve(fence, fences, queues_pending_fences(), now);
 }
 
 /* The same for an option whose number may be 0. *value is OPTION_MISSING before. */

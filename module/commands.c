@@ -240,8 +240,8 @@ static int cmd_apply_all(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
 /* DLOCK.CLOCK base-us clock-us: the clock of the master (fence.h), or of the server that wrote the
  * file */
 static int cmd_clock(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
-    (void)argc;
     int64_t base_us, clock_us;
+    if (argc != 3) return RedisModule_WrongArity(ctx); /* a file is loaded without this check */
     if (!is_replaying_or_reply(ctx, "ERR DLOCK.CLOCK is internal: " ONLY_REPLAYED))
         return REDISMODULE_OK;
     if (!args_parse_clock_or_reply(ctx, argv + 1, &base_us, &clock_us)) return REDISMODULE_OK;

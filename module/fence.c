@@ -131,13 +131,16 @@ bool fence_may_ask_for(int64_t wanted, fence_time now) {
 }
 
 bool fence_may_restore(int64_t fence, fence_time now) {
-    return fence <= last || fence <= fence_base(now) + FENCE_LEAD_MAX_US + 2 * FENCE_TRANSIT_US;
+    int64_t promoted_us = fence_base(now) + FENCE_LEAD_MAX_US + 2 * FENCE_TRANSIT_US;
+    return fence <= last || fence <= larger(promoted_us, fence_clock(now));
 }
 
-bool fence_may_reserve(int64_t at_least, int64_t count, fence_time now) {
+bool fence_may_reserve(int64_t at_least, int64_t count, int64_t pending, fence_time now) {
     int64_t clock_us = fence_clock(now);
     int64_t first = larger(at_least, larger(last, clock_us));
-    return first + count <= larger(fence_base(now) + FENCE_LEAD_MAX_US, clock_us) + STEP_US;
+    return pending + count <= FENCE_PENDING_MAX &&
+           first + pending + count <=
+               larger(fence_base(now) + FENCE_LEAD_MAX_US, clock_us) + STEP_US;
 }
 
 void fence_see(int64_t fence, fence_time now) {

@@ -27,6 +27,9 @@
 #define FENCE_TRANSIT_US (INT64_C(1) * 1000000)
 /* The largest lead: 6 minutes. A clock that is further ahead takes its base along. */
 #define FENCE_LEAD_LIMIT_US (INT64_C(6) * 60 * 1000000)
+/* So many fences may be reserved by requests that wait: 10 seconds. When they are granted, other
+ * requests may have used up FENCE_LEAD_MAX_US. */
+#define FENCE_PENDING_MAX (INT64_C(10) * 1000000)
 
 /* Two clocks, read at the same moment. */
 typedef struct fence_time {
@@ -50,12 +53,13 @@ bool fence_sets_clock(fence_time now);
 bool fence_may_ask_for(int64_t wanted, fence_time now);
 
 /* May a client restore a lock that has this fence? A server that was just promoted gives out fences
- * that are a little further ahead, and its slots may move at once. */
+ * that are a little further ahead, and its slots may move at once. After several promotions this
+ * server has heard of their clock. */
 bool fence_may_restore(int64_t fence, fence_time now);
 
 /* May a client reserve a run of so many fences? Not if earlier runs have used up what the clock
- * allows. */
-bool fence_may_reserve(int64_t at_least, int64_t count, fence_time now);
+ * allows. pending: the fences of all runs that wait for their locks. */
+bool fence_may_reserve(int64_t at_least, int64_t count, int64_t pending, fence_time now);
 
 /* A file, a master or a restored lock has the fence: the next fence will be higher. */
 void fence_see(int64_t fence, fence_time now);

@@ -30,7 +30,7 @@ static uint64_t hash_seed;
 static heap ends, looks;
 static list all, ready;
 static uint64_t last_check;
-static int64_t last_arrival, waiter_count, queue_count;
+static int64_t last_arrival, waiter_count, queue_count, pending_fences;
 
 /* -- tokens */
 
@@ -160,6 +160,7 @@ static void join(waiter *added, int64_t arrival) {
         each->queue->length++;
     }
     waiter_count += added->place_count;
+    pending_fences += added->request.fences;
     added->is_in_line = true;
     heap_add(&ends, &added->end);
     server_alarm(added->end.key);
@@ -180,6 +181,7 @@ static void part(waiter *left) {
         each->queue->length--;
     }
     waiter_count -= left->place_count;
+    pending_fences -= left->request.fences;
     heap_remove(&ends, &left->end);
     unset_ready(left);
 }
@@ -371,6 +373,10 @@ int64_t queues_next_look(void) {
 
 int64_t queues_waiter_count(void) {
     return waiter_count;
+}
+
+int64_t queues_pending_fences(void) {
+    return pending_fences;
 }
 
 int64_t queues_count(void) {

@@ -161,6 +161,8 @@ void queues_set_looked(wait_queue *queue);
 int64_t queues_next_look(void);
 
 int64_t queues_waiter_count(void);
+/* Of all runs that waiters have asked for. */
+int64_t queues_pending_fences(void);
 int64_t queues_count(void);
 
 #endif

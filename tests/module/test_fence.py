@@ -187,6 +187,29 @@ def test_runs_cannot_push_the_fences_of_others_far_ahead(start_server):
     assert Lock(client).acquire("me", 60_000, "FENCES", 10_000) > 0
 
 
+def test_runs_that_wait_cannot_push_them_either(start_server):
+    server = start_server()
+    client = server.observer
+    session = "s" * 16
+    client.execute_command("DLOCK.SESSION", session, "PX", 600_000)
+    script = """
+        redis.call('DLOCK.ACQUIRE', KEYS[1], 'w0', 'PX', 60000)
+        for i = 1, 100000 do
+            local r = redis.pcall('DLOCK.ACQUIRE', KEYS[1], 'w' .. i, 'PX', 60000,
+                                  'WAIT', 60000, 'VIA', ARGV[1], 'FENCES', 10000)
+            if r.err then
+                for j = 0, i do redis.call('DLOCK.RELEASE', KEYS[1], 'w' .. j) end
+                return {i, r.err}
+            end
+        end"""
+    for _ in range(3):
+        count, refusal = client.eval(script, 1, "hot", session)
+        assert count > 1000 and b"too many fences" in refusal
+        assert stats(client)["last_fence"] < ahead_us(MINUTE)
+        client.execute_command("DLOCK.SESSION", session, "END")
+        client.execute_command("DLOCK.SESSION", session, "PX", 600_000)
+
+
 # -- nobody can poison the counter ----------------------------------------------------------------
 
 FAR = {

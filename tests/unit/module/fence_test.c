@@ -139,6 +139,9 @@ TEST(a_lock_of_a_server_that_was_just_promoted_may_be_restored) {
     fence_see(limit, now);
     CHECK(fence_may_restore(limit, now)); /* it is known already */
     CHECK(!fence_may_restore(limit + 1, now));
+    fence_hear(START, limit + SECOND, now); /* after several promotions */
+    CHECK(fence_may_restore(limit + SECOND, now));
+    CHECK(!fence_may_restore(limit + SECOND + 1, now));
 }
 
 TEST(a_clock_that_was_set_back_does_not_make_the_bound_stricter) {
@@ -165,14 +168,40 @@ TEST(a_run_is_given_to_nobody_else) {
 TEST(runs_are_refused_before_they_are_too_far_ahead) {
     start_at(START);
     int64_t count = 0;
-    for (; fence_may_reserve(0, 10000, now) && count < 100000; count++)
+    for (; fence_may_reserve(0, 10000, 0, now) && count < 100000; count++)
         fence_next(now, 0, 10000);
     CHECK(count > 1000);
     CHECK(fence_last() <= START + FENCE_LEAD_MAX_US + SECOND);
     int64_t before = fence_last();
     CHECK_EQUAL(next(), before + 1); /* a single fence is never refused */
     pass(MINUTE);
-    CHECK(fence_may_reserve(0, 10000, now));
+    CHECK(fence_may_reserve(0, 10000, 0, now));
+}
+
+TEST(runs_of_requests_that_wait_count_before_they_are_granted) {
+    start_at(START);
+    next();
+    CHECK(fence_may_reserve(0, 10000, FENCE_PENDING_MAX - 10000, now));
+    CHECK(!fence_may_reserve(0, 10001, FENCE_PENDING_MAX - 10000, now));
+    int64_t limit = START + FENCE_LEAD_MAX_US;
+    fence_see(limit, now);
+    CHECK(fence_may_reserve(0, 10000, 0, now));
+    CHECK(!fence_may_reserve(0, 10000, SECOND, now));
+}
+
+/* They are granted when the lead is used up, which is the worst moment. */
+TEST(runs_that_have_waited_do_not_move_the_base) {
+    start_at(START);
+    for (int i = 0; i < 10; i++) {
+        int64_t pending = 0;
+        for (; fence_may_reserve(0, 10000, pending, now); pending += 10000) {
+        }
+        if (i == 0) ask_for(START + FENCE_LEAD_MAX_US);
+        for (; pending > 0; pending -= 10000)
+            fence_next(now, 0, 10000);
+    }
+    CHECK_EQUAL(fence_base(now), START);
+    CHECK(fence_last() <= START + FENCE_LEAD_MAX_US + FENCE_PENDING_MAX + SECOND);
 }
 
 /* -- what others have */
@@ -327,8 +356,8 @@ TEST(jumps_do_not_add_up) {
 TEST(runs_go_on_after_a_promotion) {
     start_at(START);
     fence_take_over(now, true);
-    CHECK(fence_may_reserve(0, 10000, now));
-    CHECK(!fence_may_reserve(fence_clock(now) + SECOND, 10000, now));
+    CHECK(fence_may_reserve(0, 10000, 0, now));
+    CHECK(!fence_may_reserve(fence_clock(now) + SECOND, 10000, 0, now));
 }
 
 /* Servers replace each other. What the successor has heard is some seconds old, its wall clock is
