@@ -194,6 +194,27 @@ def test_a_release_waits_no_longer_than_for_a_reply_and_then_the_lock_goes_back(
     assert world.call.commands == [claim._release_words()], "behind the request"
 
 
+def test_a_reply_about_an_earlier_lock_leaves_the_next_one_alone(world):
+    claim = world.kept()
+    old = claim._release_words()
+    world.reply(2)
+    Asking(world, claim._release()).sleep()
+    world.acquire(claim).answer(9)
+    world.answer(7)
+    assert claim.held and claim.fence == 9 and claim._token not in world.session.withdrawn
+    assert world.call.commands == [old]
+
+
+def test_a_lock_may_be_released_where_its_loss_is_told(world):
+    releasing = []
+    claim = world.claim(on_lost=lambda lock: releasing.append(Asking(world, lock._release())))
+    world.acquire(claim).answer(7)
+    world.reply(2)
+    world.answer(8)
+    assert claim.lost.is_set()
+    assert [type(each.error) for each in releasing] == [dlock.Lost], "it waits for nothing"
+
+
 def test_a_lock_that_is_not_served_is_asked_for_again(world):
     claim = world.kept()
     world.reply(2)

@@ -67,7 +67,7 @@ class Claim:
         self._is_doubted = False
         self._is_queued = False  # the server has said so
         self._is_unsure = False  # the server may have received a request without a reply
-        self._asking = 0         # requests of sessions for this kept lock that are under way
+        self._asking: set[object] = set()  # requests of sessions for this acquisition
 
     # -- for everybody
 
@@ -150,6 +150,7 @@ class Claim:
         self.fence, self.why_lost, self._session = 0, None, None
         self._outcome, self._life = None, Life(0, 0.0)
         self._is_doubted = self._is_queued = self._is_unsure = False
+        self._asking = set()
         self.lost.clear()
         deadline, pause = self._clock() + wait, PAUSE_FIRST
         try:

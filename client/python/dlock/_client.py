@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import math
 import secrets
 import threading
 from typing import Any, Callable, Generic, NamedTuple, TypeVar
@@ -148,12 +149,12 @@ class BaseClient(Generic[LockT]):
         return (yield lambda: self._sleep(server.is_ended,
                                           max(0.0, min(request.until - now(), SLICE))))
 
-    def _find(self, name: bytes) -> Steps:
-        """The server that has the name."""
+    def _find(self, name: bytes, until: float = math.inf) -> Steps:
+        """The server that has the name. until: for how long nodes of a cluster may be asked."""
         if not self._is_cluster:
             return self._server(route_of(self._redis.connection_pool))
         if self._is_stale:
-            yield from self._refresh(now() + self.io_timeout)
+            yield from self._refresh(min(until, now() + self.io_timeout))
         address = self._owners.get(key_slot(name))
         if address is None:
             raise NoReply("no node of the cluster serves the lock", was_sent=False)
@@ -202,7 +203,10 @@ class BaseClient(Generic[LockT]):
             return self._servers[route.address]
 
     def _send(self, name: bytes, commands: list[Words], until: float) -> Steps:
+        was_stale = self._is_stale
         server, is_asking = (yield from self._find(name)), False
+        if was_stale:  # and other nodes may have used up the time
+            until = max(until, now() + self.io_timeout)
         for _ in range(REDIRECTIONS):
             # ASKING is for one command.
             sent = [each for command in commands for each in (("ASKING",), command)]
@@ -227,7 +231,7 @@ class BaseClient(Generic[LockT]):
             yield from self._refresh(request.until)
         for claim in request.claims:
             with contextlib.suppress(NoReply, Error, ValueError):
-                server = yield from self._find(claim.names[0])
+                server = yield from self._find(claim.names[0], request.until)
                 if server.session is session:
                     continue
                 life = server.session.life
@@ -235,10 +239,11 @@ class BaseClient(Generic[LockT]):
                 server.keep()
                 if server.session.is_usable():  # else its first heartbeat does the same
                     replies = None
-                    asked, commands = server.session.begin_asking([claim])
+                    asked = server.session.begin_asking([claim])
                     try:
                         if asked:
-                            replies = yield from server.send(commands, now() + self.io_timeout)
+                            replies = yield from server.send([asked[0].words],
+                                                             now() + self.io_timeout)
                     finally:
                         server.session.end_asking(asked, replies, life)
 

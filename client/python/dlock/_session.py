@@ -43,6 +43,16 @@ class Withdrawal:
     due: float
 
 
+@dataclasses.dataclass(eq=False)
+class Asked:
+    """A request for a lock that was kept."""
+    claim: Claim
+    token: bytes
+    words: Words
+    release: Words
+    asking: set[object]  # of the acquisition
+
+
 class Life:
     """A time for which locks are certainly ours: a life of the session, or a lease."""
     __slots__ = ("born", "until", "claims")
@@ -91,18 +101,22 @@ class Session:
     def leave_if_quiet(self, claim: Claim) -> bool:
         """False: the lock is being asked for again just now. The claim is woken when that ends."""
         with self.mutex:
-            if claim._asking == 0:
-                self._forget(claim)
-            return claim._asking == 0
+            if claim._asking:
+                return False
+            self._forget(claim)
+            return True
 
     def _forget(self, claim: Claim) -> None:
         self.claims.pop(claim._token, None)
         claim._life.claims.pop(claim._token, None)
 
-    def withdraw(self, claim: Claim, after: float = 0.0) -> None:
+    def withdraw(self, claim: Claim) -> None:
+        self._withdraw(claim._token, claim._release_words())
+
+    def _withdraw(self, token: bytes, words: Words) -> None:
         now = self.clock()
         with self.mutex:
-            self.withdrawn[claim._token] = Withdrawal(claim._release_words(), now, now + after)
+            self.withdrawn[token] = Withdrawal(words, now, now)
 
     def adopt(self, claim: Claim) -> None:
         """A kept lock has moved here, from another server or life. It is asked for again, and is
@@ -263,10 +277,11 @@ class Session:
         while claims := self._kept(lambda life: life is not self.life):
             for i in range(0, len(claims), BATCH):
                 life, replies = self.life, None
-                asked, commands = self.begin_asking(claims[i:i + BATCH])
+                asked = self.begin_asking(claims[i:i + BATCH])
                 try:
                     if asked:
-                        replies = yield Call(commands, self.clock() + self.io_timeout)
+                        replies = yield Call([each.words for each in asked],
+                                             self.clock() + self.io_timeout)
                 finally:
                     self.end_asking(asked, replies, life)
             left = self._kept(lambda life: life is not self.life)
@@ -276,47 +291,53 @@ class Session:
             yield Pause(self.clock() + PAUSE_LATER)
             self._expire()
 
-    def begin_asking(self, claims: list[Claim]) -> tuple[list[Claim], list[Words]]:
-        """For kept locks, until end_asking(): those that are still kept, and the commands. Nobody
-        releases them meanwhile: a release over another connection could overtake the request, and
-        the lock would be taken again."""
+    def begin_asking(self, claims: list[Claim]) -> list[Asked]:
+        """For kept locks, until end_asking(): those that are still kept. Nobody releases them
+        meanwhile: a release over another connection could overtake the request, and the lock would
+        be taken again."""
         with self.mutex:
-            asked = [claim for claim in claims if claim._token in claim._life.claims]
-            for claim in asked:
-                claim._asking += 1
-        return asked, [claim._acquire_words(self.id) for claim in asked]
+            asked = [Asked(claim, claim._token, claim._acquire_words(self.id),
+                           claim._release_words(), claim._asking)
+                     for claim in claims if claim._token in claim._life.claims]
+            for each in asked:
+                each.asking.add(each)
+        return asked
 
-    def end_asking(self, asked: list[Claim], replies: list[Any] | None,
+    def end_asking(self, asked: list[Asked], replies: list[Any] | None,
                    life: Life | None) -> None:
-        """life: in which the commands were sent. No replies: nobody knows what has become of
-        them."""
-        for claim, reply in zip(asked, replies or []):
-            self._confirm(claim, reply, life)
+        """life: in which the commands were sent. No replies: nobody knows what has become of them.
+        A loss is told when the request has ended, as the program may release the lock then."""
+        lost = [(each.claim, why) for each, reply in zip(asked, replies or [])
+                if (why := self._confirm(each, reply, life))]
         with self.mutex:
-            for claim in asked:
-                claim._asking -= 1
-                claim._is_unsure |= replies is None
-        for claim in asked:
-            claim._wake()
+            for each in asked:
+                each.asking.discard(each)
+                if replies is None and each.claim._token == each.token:
+                    each.claim._is_unsure = True
+        for each in asked:
+            each.claim._wake()
+        for claim, why in lost:
+            self._lose(claim, why)
 
-    def _confirm(self, claim: Claim, reply: Any, life: Life | None) -> None:
-        """reply: to an acquire of a kept lock, which was sent in this life. The lock may have been
-        lost meanwhile."""
-        if isinstance(reply, ResponseError):
-            if not is_transient(reply) and not is_unknown_session(reply):
-                self._lose(claim, text_of(reply))
-            return  # else the lock is asked for again
-        is_same = reply == claim.fence
+    def _confirm(self, asked: Asked, reply: Any, life: Life | None) -> str | None:
+        """reply: to an acquire of a kept lock, which was sent in this life. The result is why the
+        lock is lost now. It may also have been lost before, and the Lock be used again."""
+        claim = asked.claim
         with self.mutex:
-            is_kept = claim._token in claim._life.claims and claim.fence > 0
+            is_kept = (claim._token == asked.token and claim._token in claim._life.claims
+                       and claim.fence > 0)
+            is_same = reply == claim.fence
             if is_kept and is_same and life is not None and life is self.life:
                 del claim._life.claims[claim._token]
                 claim._life = life
                 life.claims[claim._token] = claim
-        if not is_kept:  # lost meanwhile, and perhaps taken again by this request
-            self.withdraw(claim)
-        elif not is_same:
-            self._lose(claim, "the server has forgotten it")
+        if isinstance(reply, ResponseError):
+            may_pass = is_transient(reply) or is_unknown_session(reply)
+            return None if may_pass or not is_kept else text_of(reply)
+        if not is_kept:  # and perhaps taken again by this request
+            self._withdraw(asked.token, asked.release)
+            return None
+        return None if is_same else "the server has forgotten it"
 
     def _release_withdrawn(self) -> Steps:
         now = self.clock()
