@@ -211,12 +211,12 @@ static bool take_output(loop_io *io, bytes *output) {
     connection *conn = container_of(io, connection, io);
     pipeline *pipeline = &conn->pipeline;
     if (!connection_is_open(conn) || conn->is_writing || !has_output(conn)) return false;
-    conn->is_writing = true;
     if (pipeline->rest.size > 0) {
         *output = pipeline->rest;
         if (conn->phase == GREETING) mark_sent(conn, 1);
     } else {
         pipeline_compact(pipeline);
+        if (pipeline->out.size == 0) return false; /* all of it was abandoned */
         *output = pipeline->out;
         pipeline->out = pipeline->rest;
         unsigned commands = mark_sent(conn, pipeline->count);
@@ -224,6 +224,7 @@ static bool take_output(loop_io *io, bytes *output) {
                                   memory_order_relaxed);
     }
     pipeline->rest = (bytes){0};
+    conn->is_writing = true;
     return true;
 }
 

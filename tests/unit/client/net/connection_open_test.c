@@ -257,6 +257,19 @@ TEST(a_request_that_is_abandoned_during_the_greeting_is_never_sent) {
     CHECK_TEXT(link_at(0)->heard, "AUTH secret; GET b");
 }
 
+TEST(a_connection_whose_only_request_is_abandoned_stays) {
+    set_login("", "secret", 0, false);
+    connection *conn = open_connection();
+    send_line(conn, "GET a", &a); /* nothing of the greeting was sent yet */
+    CHECK(!connection_abandon(&a.request));
+    settle();
+    say(0, "+OK\r\n");
+    settle();
+    CHECK(connection_is_ready(conn));
+    CHECK_TEXT(link_at(0)->heard, "AUTH secret");
+    CHECK_TEXT(world.journal, "");
+}
+
 TEST(a_greeting_that_fails_is_told_to_every_request) {
     const struct {
         const char *reply, *journal, *cause;
