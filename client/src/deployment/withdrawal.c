@@ -68,7 +68,8 @@ static void on_withdrawal_due(loop_timer *timer) {
 /* All of them together send about as much as FEW would. */
 static void pause_after_failure(withdrawal *withdrawal, int64_t now_us) {
     withdrawals *withdrawals = &withdrawal->deployment->withdrawals;
-    int64_t pause_ms = withdrawal->pause_ms * (1 + (int64_t)withdrawals->count / FEW);
+    int64_t pause_ms = deadline_earlier(
+        withdrawal->pause_ms * (1 + (int64_t)withdrawals->count / FEW), LATE_PAUSE_MAX_MS);
     int64_t due_us = deadline_earlier(deadline_after_ms(now_us, pause_ms), withdrawal->until_us);
     list_remove(&withdrawal->node);
     list_append(&withdrawals->failed, &withdrawal->node);
