@@ -99,11 +99,12 @@ MAKEFLAGS += --no-print-directory
 .PHONY: all
 all: module client cli ## build everything
 
-# Written only if the flags have changed, so that its time is that of the change.
+# Written only if the flags have changed, so that its time is that of the change. Several makes may
+# run at a time.
 $(OUT)/flags: always
 	@mkdir -p $(@D)
-	@printf '%s\n' '$(subst ','\'',$(BUILD_FLAGS))' >$@.new
-	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+	@new=$@.$$$$; printf '%s\n' '$(subst ','\'',$(BUILD_FLAGS))' >$$new; \
+	    if cmp -s $$new $@; then rm $$new; else mv $$new $@; fi
 .PHONY: always
 
 .PHONY: module
