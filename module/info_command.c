@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info_command.c - DLOCK.INFO: the holders of a lock, and who waits for it. */
+/* info_command.c - DLOCK.INFO: the holders of a lock, and who waits for it.
+ *
+ *   free     null, unless it is asked for waiters and some wait for several names
+ *   string   the lock of another client, by SET NX PX: its token and the rest of its TTL
+ *   lock     a map for each holder, the number of waiters, and the first of them with WAITERS n
+ *
+ * The command changes nothing, and a lease that is over is not shown as held. */
 #include "info_command.h"
 
 #include "args.h"
