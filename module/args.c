@@ -9,7 +9,7 @@
  * option: a field of lock_request, a parse function, and a branch in the loop of the command. */
 #include "args.h"
 
-#include "fence.h"
+#include "fences.h"
 #include "queues.h"
 #include "server.h"
 #include "sessions.h"
@@ -107,6 +107,10 @@ bool args_parse_names_or_reply(RedisModuleCtx *ctx, RedisModuleString **argv, in
                                int *name_count) {
     char buffer[SHOWN_MAX + 1];
     int64_t count;
+    if (argc < 4) { /* a file is loaded without this check */
+        RedisModule_WrongArity(ctx);
+        return false;
+    }
     if (!parse_word_or_reply(ctx, argv[1], "count", LOCK_NAMES_MAX, "how many names follow",
                              &count))
         return false;
@@ -241,7 +245,7 @@ static bool parse_acquire_words_or_reply(RedisModuleCtx *ctx, RedisModuleString 
     if (given->max > 0 && !given->is_shared)
         return fail(ctx, "ERR MAX needs SHARED: an exclusive lock has one holder");
     if (given->fences > 0 && !may_reserve(given->fence, given->fences))
-        return fail(ctx, "ERR FENCES: too many fences were reserved lately, try again later");
+        return fail(ctx, FENCES_USED_UP);
     bool is_kept = given->via != NULL && given->is_session;
     if (given->grace_ms != LOCK_NO_GRACE && !is_kept)
         return fail(ctx, "ERR GRACE needs VIA and SESSION: it is about the end of a session");
@@ -284,6 +288,14 @@ bool args_parse_acquire_or_reply(RedisModuleCtx *ctx, RedisModuleString **words,
     return true;
 }
 
+/* The timeout of a session that is open stays good when dlock.max-lease becomes smaller: without
+ * further heartbeats all locks of the session would be lost. */
+static int64_t longest_timeout(const session_request *request) {
+    const session *found = sessions_find(request->id, request->id_length);
+    bool is_longer = found != NULL && found->timeout_ms > settings.max_lease_ms;
+    return is_longer ? found->timeout_ms : settings.max_lease_ms;
+}
+
 bool args_parse_session_or_reply(RedisModuleCtx *ctx, RedisModuleString **words, int count,
                                  session_request *request) {
     *request = (session_request){.acknowledged = OPTION_MISSING};
@@ -293,7 +305,10 @@ bool args_parse_session_or_reply(RedisModuleCtx *ctx, RedisModuleString **words,
     if (request->is_end) return true;
     for (int i = 1; i < count; i += 2) {
         if (is_word(words[i], "PX", 2)) {
-            if (!parse_px_or_reply(ctx, words, count, i, &request->timeout_ms)) return false;
+            if (!parse_number_or_reply(ctx, words, count, i, "PX", ", in milliseconds",
+                                       longest_timeout(request), "dlock.max-lease",
+                                       &request->timeout_ms))
+                return false;
         } else if (is_word(words[i], "ACK", 3)) {
             if (!parse_number_from_0_or_reply(ctx, words, count, i, "ACK",
                                               ", the number of an event", INT64_MAX, "2^63 - 1",

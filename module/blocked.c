@@ -321,9 +321,20 @@ bool blocked_is_full(void) {
     return parked_count >= server_max_parked();
 }
 
-void blocked_park(RedisModuleCtx *ctx, const wait_names *names, const lock_request *request,
-                  waiter *older) {
+/* Valkey 8.1 and newer do not block a client that has subscribed to a channel, as RESP3 allows. */
+bool blocked_park_or_reply(RedisModuleCtx *ctx, const wait_names *names,
+                           const lock_request *request, waiter *older) {
     blocked_wait *wait = make_wait(ctx, request);
+    RedisModuleString *key = make_key_to_block_on(names->names[0]);
+    wait->handle =
+        RedisModule_BlockClientOnKeys(ctx, on_key_ready, on_unblock, on_free, 0, &key, 1, wait);
+    RedisModule_FreeString(NULL, key);
+    if (wait->handle == NULL) {
+        free_wait(wait);
+        RedisModule_ReplyWithNull(ctx);
+        return false;
+    }
+    RedisModule_SetDisconnectCallback(wait->handle, on_disconnect);
     parked_count++;
     idle_turns = 0;
     follow_event_loop(true);
@@ -331,11 +342,7 @@ void blocked_park(RedisModuleCtx *ctx, const wait_names *names, const lock_reque
         queues_replace(older, names, &wait->waiter);
     else
         queues_append(names, &wait->waiter);
-    RedisModuleString *key = make_key_to_block_on(names->names[0]);
-    wait->handle =
-        RedisModule_BlockClientOnKeys(ctx, on_key_ready, on_unblock, on_free, 0, &key, 1, wait);
-    RedisModule_SetDisconnectCallback(wait->handle, on_disconnect);
-    RedisModule_FreeString(NULL, key);
+    return true;
 }
 
 void blocked_supersede(waiter *older) {

@@ -17,9 +17,10 @@ void blocked_init(void);
 bool blocked_is_full(void);
 
 /* Parks the calling client in the queue of each name; the reply comes later. older: the waiter with
- * the same token and names, whose places the client takes over; NULL: none. */
-void blocked_park(RedisModuleCtx *ctx, const wait_names *names, const lock_request *request,
-                  waiter *older);
+ * the same token and names, whose places the client takes over; NULL: none. False: the server does
+ * not let this client wait, and the reply is null. */
+bool blocked_park_or_reply(RedisModuleCtx *ctx, const wait_names *names,
+                           const lock_request *request, waiter *older);
 
 /* Another call has taken over the place of the waiter: its client gets null. */
 void blocked_supersede(waiter *older);

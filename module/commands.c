@@ -108,6 +108,7 @@ static void acquire(lock_entry *entry, const lock_request *request) {
 static int cmd_acquire(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_request request;
     lock_entry entry;
+    if (argc < 3) return RedisModule_WrongArity(ctx); /* a file is loaded without this check */
     if (!args_parse_acquire_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
     request_locks locks = {.ctx = ctx, .entry = &entry};
@@ -164,6 +165,7 @@ static int cmd_acquire_all(RedisModuleCtx *ctx, RedisModuleString **argv, int ar
 static int cmd_release(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_token token;
     lock_entry entry;
+    if (argc != 3) return RedisModule_WrongArity(ctx); /* a file is loaded without this check */
     if (!args_parse_token_or_reply(ctx, argv[2], &token)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
     bool was_held = transition_release(&entry, token);
@@ -189,6 +191,7 @@ static int cmd_release_all(RedisModuleCtx *ctx, RedisModuleString **argv, int ar
 static int cmd_extend(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_request request;
     lock_entry entry;
+    if (argc < 3) return RedisModule_WrongArity(ctx); /* a file is loaded without this check */
     if (!args_parse_extend_or_reply(ctx, argv + 2, argc - 2, &request)) return REDISMODULE_OK;
     if (!open_or_reply(&entry, ctx, argv, argc, LOCK_WRITE)) return REDISMODULE_OK;
     transition_answer answer = transition_extend(&entry, &request);
@@ -210,6 +213,7 @@ static int cmd_apply(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     lock_state state;
     lock_entry entry;
     if (server_is_probing()) return RedisModule_ReplyWithSimpleString(ctx, "OK");
+    if (argc < 5) return RedisModule_WrongArity(ctx); /* a file is loaded without this check */
     if (!is_replaying_or_reply(ctx, "ERR DLOCK.APPLY is internal: " ONLY_REPLAYED))
         return REDISMODULE_OK;
     if (!args_parse_apply_or_reply(ctx, argv + 2, argc - 2, &state)) return REDISMODULE_OK;

@@ -21,6 +21,8 @@ void fences_init(RedisModuleCtx *ctx);
 /* The fence of a grant: of a run, the last one. boot_us: the time on server_boot_us(). */
 int64_t fences_next(const lock_request *request, int64_t boot_us);
 
+#define FENCES_USED_UP "ERR FENCES: too many fences were reserved lately, try again later"
+
 /* Both clocks, now. */
 fence_time fences_time(void);
 

@@ -13,6 +13,7 @@
 #include "queues.h"
 #include "ties.h"
 #include "transition.h"
+#include "watches.h"
 
 static void reply_number(RedisModuleCtx *ctx, const char *field, int64_t value) {
     RedisModule_ReplyWithSimpleString(ctx, field);
@@ -121,6 +122,7 @@ static void reply_lock(RedisModuleCtx *ctx, lock_entry *entry, long holder_count
 int cmd_info(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     int64_t waiters_shown;
     lock_entry entry;
+    if (argc < 2) return RedisModule_WrongArity(ctx); /* a file is loaded without this check */
     if (!args_parse_info_or_reply(ctx, argv + 2, argc - 2, &waiters_shown)) return REDISMODULE_OK;
     if (!lock_store_open(&entry, ctx, argv[1], LOCK_READ))
         return RedisModule_ReplyWithError(ctx, REDISMODULE_ERRORMSG_WRONGTYPE);
@@ -131,6 +133,7 @@ int cmd_info(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
         reply_lock(ctx, &entry, holder_count, waiters_shown);
     else
         RedisModule_ReplyWithNull(ctx);
+    watches_note_read(entry.db, entry.name);
     lock_store_close(&entry);
     return REDISMODULE_OK;
 }

@@ -3,6 +3,7 @@
 #include "info_section.h"
 
 #include "fences.h"
+#include "info_sessions.h"
 #include "lock_value.h"
 #include "mailbox.h"
 #include "queues.h"
@@ -42,8 +43,7 @@ static void show_histogram(RedisModuleInfoCtx *info, const char *name,
     RedisModule_InfoEndDictField(info);
 }
 
-static void show(RedisModuleInfoCtx *info, int for_crash_report) {
-    (void)for_crash_report;
+static void show_numbers(RedisModuleInfoCtx *info) {
     if (RedisModule_InfoAddSection(info, "") != REDISMODULE_OK) return;
     RedisModule_InfoAddFieldCString(info, "version", DLOCK_VERSION);
     RedisModule_InfoAddFieldLongLong(info, "held", lock_value_count());
@@ -67,6 +67,12 @@ static void show(RedisModuleInfoCtx *info, int for_crash_report) {
     RedisModule_InfoAddFieldLongLong(info, "last_fence", fence_last());
     RedisModule_InfoAddFieldLongLong(info, "fence_clock", fence_clock(fences_time()));
     RedisModule_InfoAddFieldLongLong(info, "locks_evictable", server_may_evict_locks());
+}
+
+/* A crash report may be written by another thread, and after a crash no list can be trusted. */
+static void show(RedisModuleInfoCtx *info, int for_crash_report) {
+    show_numbers(info);
+    if (!for_crash_report) info_sessions_show(info);
 }
 
 int info_section_register(RedisModuleCtx *ctx) {

@@ -44,6 +44,18 @@ static inline void list_prepend(list *to, list_node *added) {
     to->first = added;
 }
 
+/* Moves all nodes of the other list behind those of this one. */
+static inline void list_append_all(list *to, list *from) {
+    if (from->first == NULL) return;
+    from->first->prev = to->last;
+    if (to->last != NULL)
+        to->last->next = from->first;
+    else
+        to->first = from->first;
+    to->last = from->last;
+    from->first = from->last = NULL;
+}
+
 /* The node must be in the list. */
 static inline void list_remove(list *from, list_node *removed) {
     if (removed->prev != NULL)

@@ -26,9 +26,16 @@ static void set_holder(lock_entry *entry, lock_holder *holder, int64_t left_us) 
 
 /* The lease starts now. */
 static void start_lease(lock_entry *entry, lock_holder *holder) {
-    holder->is_over = false;
+    holder->is_over = holder->is_copy = false;
     lock_holder_index(holder, entry->db, entry->name, entry->now_us, false, &entry->shared);
     set_holder(entry, holder, (int64_t)holder->lease_ms * 1000);
+}
+
+/* The hold came, or its lease has ended, while the slot of the lock was another server's, which may
+ * have gone on with the hold: a session keeps it there. If the slot is here now, the lease starts
+ * anew. */
+static bool has_taken_over(const lock_entry *entry, const lock_holder *holder) {
+    return (holder->is_over || holder->is_copy) && server_has_slot(entry->name);
 }
 
 /* Makes the holder the one in the entry. */
@@ -37,7 +44,13 @@ static void select_holder(lock_entry *entry, lock_holder *holder) {
     void *tie;
     if (!leases_find_end(lock_holder_hold(holder), holder->lease_ms, &end_us, &tie)) {
         start_lease(entry, holder);
+        watches_mark(entry->db, entry->name); /* the lock has just got this name */
         return;
+    }
+    if (has_taken_over(entry, holder)) {
+        holder->is_over = holder->is_copy = false;
+        end_us = entry->now_us + holder->lease_ms * INT64_C(1000);
+        leases_set_end(lock_holder_hold(holder), end_us);
     }
     if (tie != NULL) end_us = ties_hold_end(tie, end_us, entry->now_us);
     set_holder(entry, holder, holder->is_over ? 0 : end_us - entry->now_us);
@@ -239,7 +252,7 @@ void lock_store_join(lock_entry *entry, const lock_state *state) {
  * clients that track the key are not told of each renewal. */
 void lock_store_renew(lock_entry *entry, int64_t lease_ms) {
     entry->holder->lease_ms = (uint32_t)lease_ms;
-    entry->holder->is_over = false;
+    entry->holder->is_over = entry->holder->is_copy = false;
     entry->held.lease_ms = lease_ms;
     if (ties_keeper(entry->hold) != NULL) return; /* the session has the end of the hold */
     leases_restart(entry->hold, lease_ms, entry->now_us);
@@ -247,14 +260,19 @@ void lock_store_renew(lock_entry *entry, int64_t lease_ms) {
 }
 
 void lock_store_set_fence(lock_entry *entry, int64_t fence) {
-    entry->holder->fence = fence;
+    lock_value_set_fence(entry->value, entry->holder, fence);
     entry->is_changed = true;
     entry->held.fence = fence;
 }
 
 void lock_store_renew_hold(lock_entry *entry) {
+    entry->holder->is_copy = false;
     entry->hold = leases_renew_id(entry->hold);
     lock_holder_set_hold(entry->holder, entry->hold);
+}
+
+void lock_store_set_copy(lock_entry *entry) {
+    entry->holder->is_copy = true;
 }
 
 void lock_store_set_over(lock_entry *entry, int64_t again_us) {

@@ -93,7 +93,12 @@ void lock_store_renew(lock_entry *entry, int64_t lease_ms);
 void lock_store_set_fence(lock_entry *entry, int64_t fence);
 void lock_store_renew_hold(lock_entry *entry); /* gives the hold a new id */
 
-/* The lease has ended, but the holder stays for now. The lease is due again at again_us. */
+/* The slot of the lock is another server's, which goes on with the hold. The lease starts anew when
+ * the slot is here. */
+void lock_store_set_copy(lock_entry *entry);
+
+/* The lease has ended, but the slot of the lock is another server's, and the holder stays for now.
+ * The lease is due again at again_us, and starts anew if the slot is here by then. */
 void lock_store_set_over(lock_entry *entry, int64_t again_us);
 
 void lock_store_set_string_ttl(lock_entry *entry, int64_t expires_ms);

@@ -7,6 +7,7 @@
  *   counters   for INFO; atomic, since Redis frees values in other threads, too */
 #include "lock_value.h"
 
+#include "server.h"
 #include "ties.h"
 #include <stddef.h>
 #include <string.h>
@@ -38,6 +39,7 @@ lock_holder *lock_value_new(const lock_state *state, int64_t now_us) {
     made->head.is_table = false;
     made->is_shared = state->is_shared;
     made->is_over = false;
+    made->is_copy = false;
     made->token_length = (uint16_t)state->token.length;
     made->lease_ms = (uint32_t)state->lease_ms;
     made->hold_id = 0;
@@ -53,6 +55,7 @@ static void put(lock_table *table, lock_holder *holder) {
     RedisModule_DictSetC(table->by_token, holder->token, holder->token_length, holder);
     heap_add(&table->ends, lock_holder_node(holder));
     table->count++;
+    if (holder->fence > table->newest_fence) table->newest_fence = holder->fence;
 }
 
 static lock_table *make_table(void) {
@@ -124,6 +127,18 @@ void lock_value_set_end(lock_table *table, lock_holder *holder, int64_t end_us) 
     heap_remove(&table->ends, lock_holder_node(holder));
     lock_holder_node(holder)->key = end_us;
     heap_add(&table->ends, lock_holder_node(holder));
+}
+
+void lock_value_set_fence(lock_value *value, lock_holder *holder, int64_t fence) {
+    holder->fence = fence;
+    if (!value->is_table) return;
+    lock_table *table = (lock_table *)value;
+    if (fence > table->newest_fence) table->newest_fence = fence;
+}
+
+int64_t lock_value_newest_fence(const lock_value *value) {
+    return value->is_table ? ((const lock_table *)value)->newest_fence
+                           : ((const lock_holder *)value)->fence;
 }
 
 lock_holder *lock_value_find(lock_value *value, lock_token token) {
@@ -207,13 +222,15 @@ int64_t lock_value_lose(lock_value *value, int db, RedisModuleString *name) {
 int64_t lock_value_index_strays(lock_value *value, int db, RedisModuleString *name, int64_t now_us,
                                 bool is_loaded) {
     int64_t found = 0;
+    bool is_copy = false;
     lease_name *shared = NULL;
     lock_cursor cursor;
     lock_cursor_start(&cursor, value);
     for (lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;)
         if (each->hold_id == LOCK_VALUE_STRAY) {
+            if (found++ == 0) is_copy = !is_loaded && !server_has_slot(name);
             lock_holder_index(each, db, name, now_us, is_loaded, &shared);
-            found++;
+            each->is_copy = is_copy;
         }
     lock_cursor_stop(&cursor);
     leases_release_name(shared);

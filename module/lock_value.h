@@ -28,6 +28,7 @@ typedef struct lock_holder {
     lock_value head; /* must be the first member */
     bool is_shared : 1;
     bool is_over : 1; /* the lease has ended, but the server was not allowed to end the hold */
+    bool is_copy : 1; /* came before the slot of the lock, whose owner may go on with the hold */
     uint16_t token_length;
     uint32_t lease_ms;
     uint64_t hold_id; /* with hold_slot: the entry among the leases; 0: none */
@@ -41,6 +42,7 @@ typedef struct lock_holder {
 typedef struct lock_table {
     lock_value head; /* must be the first member */
     int64_t count;
+    int64_t newest_fence; /* the highest that a holder has had, also one that has left */
     heap ends;
     RedisModuleDict *by_token; /* token -> lock_holder */
 } lock_table;
@@ -78,6 +80,11 @@ static inline int64_t lock_value_holder_count(const lock_value *value) {
 
 /* The lease of one of several holders does not end before end_us. */
 void lock_value_set_end(lock_table *table, lock_holder *holder, int64_t end_us);
+
+void lock_value_set_fence(lock_value *value, lock_holder *holder, int64_t fence);
+
+/* Together with the number of holders, this tells whether the holders are still the same. */
+int64_t lock_value_newest_fence(const lock_value *value);
 
 /* The holder with the token, or NULL. */
 lock_holder *lock_value_find(lock_value *value, lock_token token);

@@ -137,16 +137,21 @@ static void answer(session_call *call) {
     RedisModule_UnblockClient(call->blocked, call);
 }
 
-void mailbox_park(RedisModuleCtx *ctx, session *session, int64_t arrived_us) {
+bool mailbox_park(RedisModuleCtx *ctx, session *session, int64_t arrived_us) {
     session_call *made = RedisModule_Calloc(1, sizeof(*made));
     made->owner = session;
     made->born = session->born;
     made->arrived_us = arrived_us;
     made->client = RedisModule_GetClientId(ctx);
     made->blocked = RedisModule_BlockClient(ctx, on_reply, on_timeout, on_free, 0);
+    if (made->blocked == NULL) {
+        RedisModule_Free(made);
+        return false;
+    }
     RedisModule_SetDisconnectCallback(made->blocked, on_disconnect);
     list_append(&calls, &made->node);
     session->call = made;
+    return true;
 }
 
 void mailbox_answer(session *session) {

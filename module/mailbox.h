@@ -47,8 +47,9 @@ bool mailbox_forget_first(session *session);
 void mailbox_write(RedisModuleCtx *ctx, session *session, int64_t arrived_us);
 
 /* Parks the calling client until the session has an event, until a third of the timeout is over,
- * until a newer call comes, or until the session ends. A session has at most one parked call. */
-void mailbox_park(RedisModuleCtx *ctx, session *session, int64_t arrived_us);
+ * until a newer call comes, or until the session ends. A session has at most one parked call.
+ * False: the server does not let this client wait. */
+bool mailbox_park(RedisModuleCtx *ctx, session *session, int64_t arrived_us);
 
 /* The parked call, if there is one, gets the events that are in the mailbox at the end of this turn
  * of the event loop. */

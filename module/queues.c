@@ -17,6 +17,7 @@
  * holders only. */
 #include "queues.h"
 
+#include "dict.h"
 #include "server.h"
 #include "ties.h"
 #include <stddef.h>
@@ -113,7 +114,7 @@ static wait_queue *make_queue(int db, RedisModuleString *name) {
 }
 
 static void free_queue(wait_queue *old) {
-    RedisModule_DictDel(by_db[old->db], old->name, NULL);
+    dict_forget_name(&by_db[old->db], old->name);
     heap_remove(&looks, &old->look);
     list_remove(&all, &old->in_all);
     heap_release(old->line.nodes);

@@ -69,6 +69,7 @@ static void on_alarm(int fd, void *data, int mask) {
 
 bool server_init(RedisModuleCtx *ctx, server_work_fn work) {
     RedisModule_GetApi("RedisModule_SetCommandACLCategories", &server_optional.set_acl_categories);
+    RedisModule_GetApi("RedisModule_GetClientNameById", &server_optional.client_name);
     work_fn = work;
     is_cluster = (RedisModule_GetContextFlags(ctx) & REDISMODULE_CTX_FLAGS_CLUSTER) != 0;
     context = RedisModule_GetDetachedThreadSafeContext(ctx);
@@ -106,18 +107,35 @@ bool server_is_replaying(RedisModuleCtx *ctx) {
     return (RedisModule_GetContextFlags(ctx) & replayed) != 0;
 }
 
-/* E turns errors into replies. Without E, Valkey 9.1 crashes when the server refuses the probe. */
-server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name) {
+bool server_is_importing(RedisModuleCtx *ctx) {
+    int others = REDISMODULE_CTX_FLAGS_SLAVE | REDISMODULE_CTX_FLAGS_LOADING;
+    int replicated = REDISMODULE_CTX_FLAGS_REPLICATED;
+    return is_cluster && (RedisModule_GetContextFlags(ctx) & (others | replicated)) == replicated;
+}
+
+/* Why the server refuses the probe, as an errno; 0: it does not. E turns errors into replies.
+ * Without E, Valkey 9.1 crashes when the server refuses the probe. */
+static int probe(RedisModuleCtx *ctx, const char *format, RedisModuleString *name) {
     errno = 0;
     is_probing = true;
     RedisModuleCallReply *reply =
-        RedisModule_Call(ctx, REPLICATE_COMMAND, "SEsccc", name, "-", "1", "1");
+        RedisModule_Call(ctx, REPLICATE_COMMAND, format, name, "-", "1", "1");
     is_probing = false;
-    int reason = errno;
+    int reason = errno == 0 ? EIO : errno;
     bool is_allowed = reply != NULL && RedisModule_CallReplyType(reply) != REDISMODULE_REPLY_ERROR;
     if (reply != NULL) RedisModule_FreeCallReply(reply);
-    if (is_allowed) return SERVER_MAY_WRITE;
+    return is_allowed ? 0 : reason;
+}
+
+server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name) {
+    int reason = probe(ctx, "SEsccc", name);
+    if (reason == 0) return SERVER_MAY_WRITE;
     return reason == EPERM ? SERVER_NOT_OURS : SERVER_WRITE_LATER;
+}
+
+/* Without the rules for scripts (S), Redis looks at the slot only, and not at replicas and disk. */
+bool server_has_slot(RedisModuleString *name) {
+    return !is_cluster || !server_decides(context) || probe(context, "Esccc", name) == 0;
 }
 
 server_write server_may_write_all(RedisModuleCtx *ctx, RedisModuleString **names, int count) {

@@ -51,6 +51,9 @@ bool server_is_cluster(void);
  * owner of a slot? */
 bool server_is_replaying(RedisModuleCtx *ctx);
 
+/* Does the running command come from the owner of a slot that is migrating to this server? */
+bool server_is_importing(RedisModuleCtx *ctx);
+
 typedef enum server_write {
     SERVER_MAY_WRITE,
     SERVER_WRITE_LATER, /* too few replicas, a full disk, the cluster is down */
@@ -60,6 +63,10 @@ typedef enum server_write {
 /* Would Redis let a client change the lock now? Redis does not stop a module from writing
  * outside of a command, so the module has to ask. */
 server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name);
+
+/* Is the slot of the lock here? True outside of a cluster and on a replica; false while the cluster
+ * is down. Asked without the calling client, which ASKING lets in before. */
+bool server_has_slot(RedisModuleString *name);
 
 /* The same for several locks, which are all changed in one step. */
 server_write server_may_write_all(RedisModuleCtx *ctx, RedisModuleString **names, int count);
@@ -101,9 +108,10 @@ int64_t server_max_parked(void);
 /* Reads maxmemory, maxmemory-policy and maxclients. Logs a warning when locks become evictable. */
 void server_config_changed(RedisModuleCtx *ctx);
 
-/* Functions missing in Redis 7.0; NULL on a server without the function. */
+/* Functions missing in Redis 7.0.0; NULL on a server without the function. */
 typedef struct server_functions {
     int (*set_acl_categories)(RedisModuleCommand *command, const char *categories); /* 7.2 */
+    RedisModuleString *(*client_name)(RedisModuleCtx *ctx, uint64_t id);            /* 7.0.3 */
 } server_functions;
 extern server_functions server_optional;
 

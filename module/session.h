@@ -44,6 +44,8 @@ typedef struct session {
     list watches;                /* watch */
     list unexplained;            /* loss: not yet known why */
     list mailbox;                /* event, by number */
+    uint32_t hold_count;         /* of the ties in all three lists */
+    uint32_t wait_count;         /* in line, and aside */
     int64_t event_count;         /* of the mailbox */
     int64_t last_number;         /* of the newest event */
     int64_t written;             /* events up to here have been written to a connection */

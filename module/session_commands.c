@@ -77,6 +77,7 @@ static int end_session(RedisModuleCtx *ctx, const session_request *request, Redi
 int cmd_session(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     session_request request;
     bool is_new;
+    if (argc < 2) return RedisModule_WrongArity(ctx); /* a file is loaded without this check */
     if (!args_parse_session_or_reply(ctx, argv + 1, argc - 1, &request)) return REDISMODULE_OK;
     if (!may_have_session_or_reply(ctx)) return REDISMODULE_OK;
     if (request.is_end) return end_session(ctx, &request, argv[1]);
@@ -89,10 +90,8 @@ int cmd_session(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     mailbox_supersede(heard);
     sessions_hear(heard, client, now_us);
     mailbox_acknowledge(heard, request.acknowledged);
-    if (!is_at_once && list_is_empty(&heard->mailbox) && caller_may_block(ctx))
-        mailbox_park(ctx, heard, now_us);
-    else
-        mailbox_write(ctx, heard, now_us);
+    bool may_park = !is_at_once && list_is_empty(&heard->mailbox) && caller_may_block(ctx);
+    if (!may_park || !mailbox_park(ctx, heard, now_us)) mailbox_write(ctx, heard, now_us);
     return REDISMODULE_OK;
 }
 

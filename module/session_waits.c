@@ -5,9 +5,10 @@
  *   mailbox   granted or ended: now it is an event, until the client has acknowledged it
  *
  * A grant that was never written to a connection becomes a wait again when the session goes away or
- * ends, with its old place in the queue. */
+ * ends, with its old place in the queue; or it ends, if too many fences are used up. */
 #include "session_waits.h"
 
+#include "fences.h"
 #include "leases.h"
 #include "mailbox.h"
 #include "server.h"
@@ -43,6 +44,11 @@ static session *owner_of(const session_wait *wait) {
 static void free_wait(session_wait *old) {
     queues_forget(&old->waiter);
     RedisModule_Free(old);
+}
+
+static void add_to_counts(session *owner, int change) {
+    owner->wait_count += (uint32_t)change;
+    count += change;
 }
 
 /* -- as an event */
@@ -89,7 +95,7 @@ void session_waits_add(const wait_names *names, const lock_request *request, wai
         queues_replace(older, names, &made->waiter);
     else
         queues_append(names, &made->waiter);
-    count++;
+    add_to_counts(owner, 1);
     if (session_is_present(owner)) {
         list_append(&owner->waits, &made->event.node);
     } else {
@@ -103,7 +109,7 @@ static list *list_of(const session_wait *wait) {
 }
 
 static void become_event(session_wait *wait) {
-    count--;
+    add_to_counts(owner_of(wait), -1);
     mailbox_add(owner_of(wait), &wait->event);
 }
 
@@ -135,7 +141,7 @@ bool session_waits_is_permitted(waiter *waiting) {
 void session_waits_drop(waiter *dropped) {
     session_wait *wait = of_waiter(dropped);
     list_remove(list_of(wait), &wait->event.node);
-    count--;
+    add_to_counts(owner_of(wait), -1);
     free_wait(wait);
 }
 
@@ -156,10 +162,25 @@ static bool is_taken_back(session_wait *wait) {
     return true;
 }
 
+/* The fences of the grant are used up, and the next grant takes a new run. A session that goes away
+ * again and again must not get more of them than requests may reserve. */
+static bool may_wait_again(const session_wait *wait) {
+    const lock_request *request = &wait->waiter.request;
+    return request->fences == 0 || fence_may_reserve(request->fence, request->fences,
+                                                     queues_pending_fences(), fences_time());
+}
+
+/* The event was never written, so it may tell something else. */
+static void refuse_wait(session_wait *wait) {
+    queues_abandon(&wait->waiter);
+    wait->is_granted = false;
+    wait->outcome.why = FENCES_USED_UP;
+}
+
 static void become_wait(session *session, session_wait *wait) {
     mailbox_remove(session, &wait->event);
     queues_abandon(&wait->waiter);
-    count++;
+    add_to_counts(session, 1);
     queues_rejoin(wait->db, &wait->waiter);
     list_append(&session->aside, &wait->event.node);
 }
@@ -169,7 +190,12 @@ static bool take_back(session *session) {
     event *last = LIST_OBJECT(session->untaken, event, node);
     if (last == NULL || mailbox_is_written(session, last)) return false;
     session->untaken = last->node.prev;
-    if (is_taken_back((session_wait *)last)) become_wait(session, (session_wait *)last);
+    session_wait *wait = (session_wait *)last;
+    if (!is_taken_back(wait)) return true;
+    if (may_wait_again(wait))
+        become_wait(session, wait);
+    else
+        refuse_wait(wait);
     return true;
 }
 
@@ -206,7 +232,7 @@ bool session_waits_clear(session *session) {
         if (first == NULL) continue;
         list_remove(lists[i], &first->event.node);
         queues_give_up(&first->waiter);
-        count--;
+        add_to_counts(session, -1);
         free_wait(first);
         return true;
     }

@@ -37,6 +37,16 @@ void sessions_init(void) {
     by_client = RedisModule_CreateDict(NULL);
 }
 
+/* -- all */
+
+const session *sessions_first(void) {
+    return LIST_OBJECT(all.first, session, in_all);
+}
+
+const session *sessions_next(const session *listed) {
+    return LIST_OBJECT(listed->in_all.next, session, in_all);
+}
+
 /* -- work */
 
 void sessions_need_work(session *session) {
@@ -196,7 +206,10 @@ static void end_named(session *session) {
 void sessions_end(session *session) {
     list_remove(&all, &session->in_all);
     if (session->client != 0) detach(session);
-    if (session->born != 0) end_named(session);
+    if (session->born != 0)
+        end_named(session);
+    else
+        sessions_count.anonymous--;
     session->state = SESSION_ENDED;
     sessions_need_work(session);
 }
@@ -324,6 +337,7 @@ session *sessions_of_client(uint64_t client) {
     owner = RedisModule_Calloc(1, sizeof(*owner));
     begin(owner);
     attach(owner, client);
+    sessions_count.anonymous++;
     return owner;
 }
 
@@ -331,6 +345,7 @@ void sessions_free_if_unused(session *session) {
     if (session->born != 0 || session->state == SESSION_ENDED || !is_empty(session)) return;
     detach(session);
     list_remove(&all, &session->in_all);
+    sessions_count.anonymous--;
     RedisModule_Free(session);
 }
 

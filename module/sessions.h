@@ -8,6 +8,11 @@
 
 void sessions_init(void);
 
+/* The oldest session that has not ended, and the next younger one; NULL: no more. Forgotten
+ * sessions are among them, in front. */
+const session *sessions_first(void);
+const session *sessions_next(const session *listed);
+
 /* The living session with the id, or NULL. */
 session *sessions_find(const char *id, size_t length);
 
@@ -71,6 +76,7 @@ void sessions_set_worked(session *session);
 
 typedef struct sessions_counts {
     int64_t sessions, away; /* named sessions */
+    int64_t anonymous;
 } sessions_counts;
 extern sessions_counts sessions_count;
 

@@ -92,7 +92,7 @@ static bool search(RedisModuleCtx *ctx, int64_t until_us) {
     return false;
 }
 
-void strays_run(RedisModuleCtx *ctx, int64_t until_us) {
+static void run(RedisModuleCtx *ctx, int64_t until_us) {
     look_at_expected(ctx, until_us);
     int64_t now_us = server_boot_us();
     if (now_us < due_us) return;
@@ -112,6 +112,13 @@ void strays_run(RedisModuleCtx *ctx, int64_t until_us) {
     if (!is_complete) return;
     bool is_done = lock_value_stray_count() == 0;
     end_search(is_done ? SERVER_NEVER : now_us + SEARCH_AGAIN_US);
+}
+
+/* The context is back in database 0 in the end: what is replicated next must not select another
+ * one, which a replica in a cluster refuses. */
+void strays_run(RedisModuleCtx *ctx, int64_t until_us) {
+    run(ctx, until_us);
+    RedisModule_SelectDb(ctx, 0);
 }
 
 int64_t strays_due(void) {

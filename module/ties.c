@@ -42,6 +42,7 @@ static void undo(tie *old) {
     if (place != NULL && *place == old) *place = NULL;
     list_remove(list_of(old), &old->node);
     RedisModule_Free(old);
+    owner->hold_count--;
     count--;
     sessions_free_if_unused(owner);
 }
@@ -61,6 +62,7 @@ static tie *make_tie(session *owner, lease_ref hold, int64_t grace_ms, int64_t e
     made->end_us = end_us;
     list_append(list_of(made), &made->node);
     *leases_tie(hold) = made;
+    owner->hold_count++;
     count++;
     return made;
 }
@@ -150,14 +152,25 @@ static tie *next_to_move(const session *session) {
     return LIST_OBJECT(session->graced.first, tie, node);
 }
 
-bool ties_move_graced(session *session) {
+static bool is_over(lease_ref hold, int64_t now_us) {
+    int64_t end_us = SERVER_NEVER;
+    void *tie;
+    leases_find_end(hold, 0, &end_us, &tie);
+    return end_us <= now_us;
+}
+
+bool ties_move_graced(session *session, lease_ref *revived) {
     bool is_away = session->state == SESSION_AWAY;
+    int64_t now_us = server_boot_us();
     tie *moved = next_to_move(session);
     if (moved == NULL) return false;
+    bool was_over = is_over(moved->hold, now_us);
     list_remove(list_of(moved), &moved->node);
     moved->armed = is_away ? session->absences : 0;
     list_append(list_of(moved), &moved->node);
     leases_set_end(moved->hold, own_end(moved, moved->end_us));
+    bool is_revived = was_over && !is_over(moved->hold, now_us);
+    *revived = is_revived ? moved->hold : (lease_ref){.id = 0};
     return true;
 }
 

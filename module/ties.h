@@ -54,8 +54,8 @@ bool ties_take_abandoned(lease_ref *hold);
 bool ties_have_abandoned(void);
 
 /* Arms, or disarms, the next hold with GRACE of a session that went away, or came back. False:
- * there are no more. */
-bool ties_move_graced(session *session);
+ * there are no more. *revived: the hold, if it was over already and goes on; else none. */
+bool ties_move_graced(session *session, lease_ref *revived);
 
 /* The session that the hold is tied to, or NULL. */
 const session *ties_session(lease_ref hold);

@@ -406,15 +406,16 @@ bool transition_has_place_or_reply(const lock_entry *entry, const lock_request *
     return false;
 }
 
-void transition_park(RedisModuleCtx *ctx, const wait_names *names, const lock_request *request,
-                     waiter *older) {
+bool transition_park_or_reply(RedisModuleCtx *ctx, const wait_names *names,
+                              const lock_request *request, waiter *older) {
     if (request->via != NULL) {
         session_waits_add(names, request, older);
         RedisModule_ReplyWithSimpleString(ctx, "QUEUED");
-    } else {
-        blocked_park(ctx, names, request, older);
+    } else if (!blocked_park_or_reply(ctx, names, request, older)) {
+        return false;
     }
     if (older != NULL) waiters_supersede(older);
+    return true;
 }
 
 /* A token that waits again may ask for something else than before, for example for a shared lock.
@@ -428,7 +429,7 @@ void transition_wait_or_reply(lock_entry *entry, const lock_request *request) {
         transition_end_own_wait(entry, request->token);
         older = NULL;
     }
-    transition_park(entry->ctx, &names, request, older);
+    if (!transition_park_or_reply(entry->ctx, &names, request, older)) return;
     wait_queue *waiting = queues_find(entry->db, entry->name);
     const waiter *first = queues_first(waiting);
     bool is_blocked = first != NULL && waiter_is_for_all(first);
@@ -527,6 +528,7 @@ void transition_apply(lock_entry *entry, const lock_state *state) {
     } else {
         lock_store_put(entry, state);
     }
+    if (server_is_importing(entry->ctx)) lock_store_set_copy(entry);
     fence_see(state->fence, fences_time());
     lock_store_notify(entry, is_same ? "dlock.extend" : "dlock.acquire");
 }

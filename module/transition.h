@@ -106,9 +106,9 @@ bool transition_has_place_or_reply(const lock_entry *entry, const lock_request *
                                    int places);
 
 /* Lets the client wait in the queues of the names. older: the waiter with the same token and names,
- * or NULL. Replies now, or later. */
-void transition_park(RedisModuleCtx *ctx, const wait_names *names, const lock_request *request,
-                     waiter *older);
+ * or NULL. Replies now, or later. False: the server does not let this client wait. */
+bool transition_park_or_reply(RedisModuleCtx *ctx, const wait_names *names,
+                              const lock_request *request, waiter *older);
 
 /* As transition_watch(), unless it is set already when to look at the lock. */
 void transition_watch_new(lock_entry *entry);

@@ -164,7 +164,8 @@ static waiter *find_older(lock_set *set, lock_token token) {
 void transition_all_wait_or_reply(lock_set *set, const lock_request *request) {
     if (!has_places_or_reply(set, request)) return;
     bool is_again = is_waiting(set, request->token);
-    transition_park(set->ctx, &set->names, request, find_older(set, request->token));
+    waiter *older = find_older(set, request->token);
+    if (!transition_park_or_reply(set->ctx, &set->names, request, older)) return;
     if (is_again) queues_set_ready(transition_find_waiter(&set->entries[0], request->token));
     watch_all(set);
 }

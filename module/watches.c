@@ -4,22 +4,29 @@
  *   watched   a lock that somebody watches, with its watches; by database and name
  *   watch     one session that watches one lock; also its event in the mailbox
  *
- * Marked locks stand in front of the list of all, and behind them those that were looked at the
- * longest time ago. watches_mark_all() raises a number, so a lock that has not seen the last number
- * counts as marked. The watches of a lock are told one by one, since there may be very many: those
- * that do not know the present state stand in front. */
+ * A lock is in one of two lists: due, the one that has waited longest first; or looked_at, the one
+ * whose last look is the longest time ago first. A lock that changes all the time, and that very
+ * many watch, must not hold up the others: so it goes to the end of the first list after each
+ * portion. watches_mark_all() raises a number, so a lock that has not seen the last number counts
+ * as marked.
+ *
+ * The watches of a lock are told one by one, since there may be very many: those that do not know
+ * the present state stand in front. A lock that is not done with that is due, but no marked one: it
+ * has not changed, so those who read it meanwhile cause no further events. */
 #include "watches.h"
 
+#include "dict.h"
 #include "mailbox.h"
 #include "server.h"
 #include <string.h>
 
 struct watched {
-    list_node in_all;
+    list_node node; /* in due or looked_at */
     list watches;
     RedisModuleString *name;
     int db;
-    uint64_t seen; /* number of the last watches_mark_all() that was heeded; 0: marked */
+    uint64_t seen;     /* number of the last watches_mark_all() that was heeded; 0: marked */
+    bool is_half_told; /* due, too: some watches do not know the present state yet */
     RedisModuleString *holder; /* as of the last look; NULL: free */
     int64_t fence, holders;
     const char *why; /* the lock is not on this server any more; NULL: it is */
@@ -38,7 +45,7 @@ typedef struct watch {
 
 static RedisModuleDict *by_name; /* database and name -> watched */
 static RedisModuleDict *by_pair; /* session and watched -> watch */
-static list all;
+static list due, looked_at;
 static uint64_t last_mark = 1;
 static int64_t count;
 
@@ -71,11 +78,19 @@ static watched *find_or_make_lock(int db, RedisModuleString *name) {
     made->name = RedisModule_CreateStringFromString(NULL, name);
     made->db = db;
     made->seen = last_mark;
-    list_append(&all, &made->in_all);
+    list_append(&looked_at, &made->node);
     RedisModuleString *key = make_key(db, name);
     RedisModule_DictSet(by_name, key, made);
     RedisModule_FreeString(NULL, key);
     return made;
+}
+
+static bool is_marked(const watched *lock) {
+    return lock->seen != last_mark;
+}
+
+static list *list_of(const watched *lock) {
+    return is_marked(lock) || lock->is_half_told ? &due : &looked_at;
 }
 
 static void free_string(RedisModuleString *string) {
@@ -84,36 +99,57 @@ static void free_string(RedisModuleString *string) {
 
 static void free_lock(watched *old) {
     RedisModuleString *key = make_key(old->db, old->name);
-    RedisModule_DictDel(by_name, key, NULL);
+    dict_forget_name(&by_name, key);
     RedisModule_FreeString(NULL, key);
-    list_remove(&all, &old->in_all);
+    list_remove(list_of(old), &old->node);
     RedisModule_FreeString(NULL, old->name);
     free_string(old->holder);
     RedisModule_Free(old);
 }
 
-void watched_mark(watched *lock) {
-    if (lock->seen == 0) return;
+static void mark(watched *lock) {
+    list *old = list_of(lock);
     lock->seen = 0;
-    list_remove(&all, &lock->in_all);
-    list_prepend(&all, &lock->in_all);
+    if (old == &due) return;
+    list_remove(&looked_at, &lock->node);
+    list_append(&due, &lock->node);
+    server_alarm(0);
+}
+
+void watched_tell_later(watched *lock) {
+    list_remove(list_of(lock), &lock->node);
+    lock->is_half_told = true;
+    list_append(&due, &lock->node);
     server_alarm(0);
 }
 
 void watches_mark(int db, RedisModuleString *name) {
     if (count == 0) return;
     watched *found = find_lock(db, name);
-    if (found != NULL) watched_mark(found);
+    if (found != NULL) mark(found);
 }
 
 void watches_mark_all(void) {
     last_mark++;
+    list_append_all(&due, &looked_at);
     if (count > 0) server_alarm(0);
 }
 
+void watches_note_read(int db, const RedisModuleString *name) {
+    watched *found = count == 0 ? NULL : find_lock(db, name);
+    if (found != NULL && is_marked(found)) found->state++;
+}
+
+void watches_note_return(int db, const RedisModuleString *name) {
+    watched *found = count == 0 ? NULL : find_lock(db, name);
+    if (found == NULL) return;
+    found->state++;
+    mark(found);
+}
+
 void watches_mark_oldest(int most) {
-    for (list_node *node = all.first; node != NULL && most-- > 0; node = node->next)
-        LIST_OBJECT(node, watched, in_all)->seen = 0; /* in front already */
+    while (!list_is_empty(&looked_at) && most-- > 0)
+        mark(LIST_OBJECT(looked_at.first, watched, node));
 }
 
 /* -- events */
@@ -179,11 +215,12 @@ static void tell(watch *watch) {
 /* -- looks */
 
 watched *watches_take_marked(void) {
-    watched *first = LIST_OBJECT(all.first, watched, in_all);
-    if (first == NULL || first->seen == last_mark) return NULL;
+    watched *first = LIST_OBJECT(due.first, watched, node);
+    if (first == NULL) return NULL;
+    list_remove(&due, &first->node);
     first->seen = last_mark;
-    list_remove(&all, &first->in_all);
-    list_append(&all, &first->in_all);
+    first->is_half_told = false;
+    list_append(&looked_at, &first->node);
     return first;
 }
 
@@ -233,6 +270,12 @@ static watch *find_watch(const session *session, const watched *lock) {
     return lock == NULL ? NULL : RedisModule_DictGetC(by_pair, pair, sizeof(pair), NULL);
 }
 
+/* A watch that was over begins anew, so an acknowledgement of its end must not end it again. */
+static void begin_again(watch *over) {
+    over->why = NULL;
+    if (over->event.number != 0) mailbox_remove(over->owner, &over->event);
+}
+
 void watches_add(session *session, int db, RedisModuleString *name) {
     watched *lock = find_or_make_lock(db, name);
     watch *made = find_watch(session, lock);
@@ -246,11 +289,12 @@ void watches_add(session *session, int db, RedisModuleString *name) {
         RedisModule_DictSetC(by_pair, pair, sizeof(pair), made);
         count++;
     } else {
+        if (made->why != NULL) begin_again(made);
         list_remove(&lock->watches, &made->in_watched);
     }
     made->told = 0;
     list_prepend(&lock->watches, &made->in_watched);
-    watched_mark(lock);
+    mark(lock);
 }
 
 bool watches_has(const session *session, int db, const RedisModuleString *name) {

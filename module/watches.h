@@ -23,6 +23,15 @@ void watches_remove(session *session, int db, RedisModuleString *name);
 void watches_mark(int db, RedisModuleString *name);
 void watches_mark_all(void);
 
+/* DLOCK.INFO shows the lock to somebody who may watch it. If the lock is marked, the look that
+ * follows counts as a change: it may find the state of the last look once more, but the reader
+ * knows another one. */
+void watches_note_read(int db, const RedisModuleString *name);
+
+/* The lock has changed, and is back in the state of the last look. Somebody may have read the other
+ * state. */
+void watches_note_return(int db, const RedisModuleString *name);
+
 /* Marks so many of the locks that were looked at the longest time ago. */
 void watches_mark_oldest(int most);
 
@@ -33,7 +42,8 @@ int watched_db(const watched *lock);
 RedisModuleString *watched_name(const watched *lock);
 
 /* What the look has found: the holder, which the lock takes over, or NULL if it is free. fence
- * tells one hold of a token from another; holders is the number of all holders. */
+ * is the newest of all holders, and holders their number: both together tell whether a holder has
+ * come or left. */
 void watched_set_holder(watched *lock, RedisModuleString *holder, int64_t fence, int64_t holders);
 
 /* The lock is not on this server any more: its watches are over. */
@@ -42,8 +52,8 @@ void watched_set_gone(watched *lock, const char *why);
 /* Tells the next session that does not know the present state. False: all know it. */
 bool watched_tell_next(watched *lock);
 
-/* watches_take_marked() returns the lock again. */
-void watched_mark(watched *lock);
+/* Some watches are still to be told: watches_take_marked() returns the lock again. */
+void watched_tell_later(watched *lock);
 
 /* The session has ended: frees its next watch. False: there are no more. */
 bool watches_clear(session *session);

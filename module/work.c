@@ -117,8 +117,9 @@ static void close_hold(lock_entry *entry) {
 
 /* May the lock end now, and may another client get it? Only a grant needs the permission of the
  * core: the core itself expires its keys in any case. But a lock in a slot that is still being
- * imported is not ours to end. */
+ * imported is not ours to end, also if the server refuses all writes. */
 static server_write ask(const lock_entry *entry) {
+    if (entry->holder->is_copy) return SERVER_NOT_OURS; /* since the slot is not here yet */
     bool is_waited_for = queues_find(entry->db, entry->name) != NULL;
     if (!is_waited_for && !server_is_cluster()) return SERVER_MAY_WRITE;
     return server_may_write(entry->ctx, entry->name);
@@ -253,14 +254,25 @@ static bool end_next_hold(RedisModuleCtx *ctx, session *session, ending ending) 
     return true;
 }
 
+/* A hold whose grace is over, and that nobody has ended yet, goes on when its session is back. */
+static bool move_next_graced(session *session) {
+    lease_ref revived;
+    lease_place place;
+    if (!ties_move_graced(session, &revived)) return false;
+    if (revived.id == 0 || !leases_find(revived, &place)) return true;
+    watches_note_return(place.db, place.name);
+    RedisModule_FreeString(NULL, place.name);
+    return true;
+}
+
 /* Does the next piece of work for the session. False: nothing is left to do. */
 static bool work_on(RedisModuleCtx *ctx, session *session, ending ending) {
     switch (session->state) {
     case SESSION_PRESENT:
-        return session_waits_step_back(session) || ties_move_graced(session) ||
+        return session_waits_step_back(session) || move_next_graced(session) ||
                losses_explain(ctx, session);
     case SESSION_AWAY:
-        return session_waits_step_aside(session) || ties_move_graced(session) ||
+        return session_waits_step_aside(session) || move_next_graced(session) ||
                losses_explain(ctx, session);
     case SESSION_ENDED:
         break;
@@ -296,7 +308,8 @@ static bool work_on_sessions(RedisModuleCtx *ctx, int64_t until_us, ending endin
     return sessions_first_with_work() != NULL;
 }
 
-/* The holder of the lock, or NULL: of several holders, the one that is found first. */
+/* The holder of the lock, or NULL: of several holders, the one that is found first. *fence: the
+ * newest one, since another of the holders may have changed. */
 static RedisModuleString *find_holder(lock_entry *entry, int64_t *fence) {
     bool is_found = entry->is_held && entry->value == NULL;
     if (entry->is_held && entry->value != NULL) {
@@ -306,7 +319,7 @@ static RedisModuleString *find_holder(lock_entry *entry, int64_t *fence) {
             is_found = !transition_is_over(entry);
         lock_cursor_stop(&cursor);
     }
-    *fence = is_found ? entry->held.fence : 0;
+    *fence = is_found && entry->value != NULL ? lock_value_newest_fence(entry->value) : 0;
     return is_found
                ? RedisModule_CreateString(NULL, entry->held.token.bytes, entry->held.token.length)
                : NULL;
@@ -346,7 +359,7 @@ static bool look_at_all_watched(RedisModuleCtx *ctx, int64_t until_us) {
         look_at_watched(ctx, marked);
         do {
             if (server_boot_us() < until_us && !mailbox_has_answered_enough()) continue;
-            watched_mark(marked);
+            watched_tell_later(marked);
             return true;
         } while (watched_tell_next(marked));
     }

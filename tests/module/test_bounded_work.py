@@ -12,8 +12,9 @@ import pytest
 from support.commands import Lock, details_of, stats
 from support.crowd import Cpu, hold_many, parked, send_all
 from support.server import Server, free_port, running, wait_until
+from support.session import Session
 from support.turn import Bare, in_one_turn
-from support.waiting import A_DAY
+from support.waiting import A_DAY, queue_up
 
 MANY = 3000  # waiters, each with a lock of its own
 HOUR, HOUR_MS = 3600, 3_600_000
@@ -107,6 +108,28 @@ def test_a_long_name_is_stored_once_for_all_holders(client, bare, clock, look):
     assert client.info("memory")["used_memory"] < before + 20_000_000
     assert client.delete(name) == 1
     wait_until(lambda: client.info("memory")["used_memory"] < before + 5_000_000, "the memory")
+
+
+@pytest.mark.parametrize("use", ["wait", "watch"])
+def test_a_long_name_is_forgotten_with_its_use(server, client, clock, use):
+    name = "n" * 5_000_000
+    before = client.info("memory")["used_memory"]
+    if use == "wait":
+        assert Lock(client, name).acquire("holder") > 0
+        [waiting] = queue_up(server, ["me"], key=name)
+        client.delete(name)
+        assert waiting.answer() > 0
+    else:
+        session = Session(server)
+        session.watch(name)
+        session.unwatch(name)
+    client.flushall()
+
+    def memory():
+        clock.advance(3, turns=20)  # the buffers of clients shrink
+        return client.info("memory")["used_memory"]
+
+    wait_until(lambda: memory() < before + 1_000_000, "the memory")
 
 
 # -- in portions ----------------------------------------------------------------------------------
@@ -372,9 +395,10 @@ FEW = (len(WORK) + 1) * OPERATIONS
 
 
 def costs(server):
-    """What the processor spends on each work: the most of two queues of a few, and for many."""
+    """What the processor spends on each work: the most of two queues of a few, and the least of two
+    of many, since a virtual machine counts the time of others now and then."""
     spent = {work: [] for work in WORK}
-    for count in (FEW, FEW, 10 * FEW):
+    for count in (FEW, FEW, 10 * FEW, 10 * FEW):
         Lock(server.observer).acquire("me", 600_000)
         with parked(server, count, key="lock") as sockets:
             queue = Queue(server, sockets)
@@ -384,7 +408,7 @@ def costs(server):
                 spent[work].append(cpu.seconds)
         wait_until(lambda: stats(server.observer)["waiters"] == 0, "all to leave", timeout=60)
         server.observer.delete("lock")
-    return {work: (max(first, second), many) for work, (first, second, many) in spent.items()}
+    return {work: (max(seconds[:2]), min(seconds[2:])) for work, seconds in spent.items()}
 
 
 @pytest.fixture(scope="module", params=["one server", "a cluster"])
@@ -431,4 +455,5 @@ def cpu_of_hand_overs(client, bare, names, count):
     ids=["the same", "one of its own", "in pairs"])
 def test_serving_several_names_costs_the_same_however_many_wait(client, bare, names):
     few = max(cpu_of_hand_overs(client, bare, names, HAND_OVERS + 50) for _ in range(2))
-    assert_grows_at_most(4, few, cpu_of_hand_overs(client, bare, names, 9_900))
+    many = min(cpu_of_hand_overs(client, bare, names, 9_900) for _ in range(2))
+    assert_grows_at_most(4, few, many)

@@ -14,6 +14,7 @@ from support import figures
 from support.cluster import Traveller, assert_fences_grow_over_moves, slot_of
 from support.commands import Lock, details_of, plain, stats
 from support.server import cli, wait_until
+from support.session import Session
 from support.waiting import (
     A_DAY, Waiting, flush_until_quiet, let_turn, queue_up, wait_for_waiters)
 
@@ -43,6 +44,10 @@ class Moving:
 
     def end(self):
         self.cluster.end_move(self.slot, 1)
+
+    def turn_round(self):
+        self.source, self.target = self.target, self.source
+        self.here, self.there = self.there, self.here
 
     def follow(self, token="follower", lease_ms=60_000):
         """A client that comes to the source and goes where it is sent."""
@@ -282,6 +287,196 @@ def test_a_session_does_not_move_and_its_end_frees_nothing_over_there(cluster, m
     let_turn(moving.source)
     let_turn(moving.target)
     assert moving.there.info()["fence"] == fence
+
+
+def test_a_lease_that_ends_over_there_too_early_starts_anew_with_the_end_of_the_move(
+        cluster, moving):
+    moving.begin()
+    moving.move_keys()
+    moving.target.clock.advance(61)
+    moving.end()
+    assert moving.there.acquire("next") is None
+    assert (moving.there.info()["fence"], moving.there.ttl() > 0) == (moving.fence, True)
+    moving.target.clock.advance(61)
+    assert moving.there.acquire("next") > moving.fence
+
+
+HOLD_UP = [  # Valkey 9; Redis 8.4: words that begin it, and words that end it
+    (("SLOTMIGRATION", "PREVENT-PAUSE", 1), ("SLOTMIGRATION", "PREVENT-PAUSE", 0)),
+    (("ASM-FAILPOINT", "migrate-main-channel", "handoff-prep"), ("ASM-FAILPOINT", "", "")),
+]
+
+
+@contextlib.contextmanager
+def held_up(source):
+    """Migrations that begin have sent all keys, and go on when the with statement ends."""
+    for begin, end in HOLD_UP:
+        with contextlib.suppress(redis.ResponseError):
+            plain(source.observer, "DEBUG", *begin)
+            break
+    else:
+        pytest.skip("this server can hold up no migration")
+    try:
+        yield
+    finally:
+        plain(source.observer, "DEBUG", *end)
+
+
+def begin_migration(cluster, moving):
+    """Returns when a copy of the lock is over there, with what has to be called until the end."""
+    wait_until(lambda: stats(moving.there.client)["held"] == 0, "the end of an earlier copy")
+    goes_on = cluster.begin_migration(moving.slot, cluster.nodes.index(moving.target))
+    wait_until(lambda: goes_on() and stats(moving.there.client)["held"] == 1, "the copy")
+    return goes_on
+
+
+@contextlib.contextmanager
+def migrating(cluster, moving):
+    """A copy of the lock is over there. The slot follows when the with statement ends."""
+    with held_up(moving.source):
+        goes_on = begin_migration(cluster, moving)
+        yield
+    cluster.owners[moving.slot] = cluster.nodes.index(moving.target)
+    wait_until(lambda: goes_on() and cluster.all_know_owner(moving.slot), "the slot to be moved")
+
+
+def keep(moving, *mode):
+    """A session keeps the lock at the source."""
+    moving.here.release("holder")
+    session = Session(moving.source)
+    return session, session.hold("me", *mode, key=moving.key)
+
+
+@pytest.mark.parametrize("mode", [(), ("SHARED",)], ids=["exclusive", "shared"])
+@pytest.mark.parametrize("seconds", [45, 61])
+def test_a_kept_lock_gets_a_whole_new_lease_however_long_its_slot_has_migrated(
+        cluster, moving, seconds, mode):
+    """The new owner hears of no heartbeat, and cannot know how long the session lives."""
+    _, fence = keep(moving, *mode)
+    with migrating(cluster, moving):
+        moving.target.clock.advance(seconds)
+        assert moving.here.acquire("next") is None
+    assert moving.there.acquire("next") is None
+    assert moving.there.info()["fence"] == fence
+    assert 15_000 < moving.there.ttl() <= 60_000
+    moving.target.clock.advance(61)
+    assert moving.there.acquire("next") > fence
+
+
+def test_a_kept_lock_that_nobody_asks_for_has_a_whole_new_lease_too(cluster, moving):
+    _, fence = keep(moving)
+    with migrating(cluster, moving):
+        moving.target.clock.advance(45)
+    moving.target.clock.advance(20)  # past the lease of the copy
+    let_turn(moving.target)
+    assert (moving.there.info()["fence"], moving.there.ttl() > 0) == (fence, True)
+    moving.target.clock.advance(61)
+    wait_until(lambda: stats(moving.there.client)["held"] == 0, "the end of the lock")
+
+
+def test_what_changes_while_the_slot_migrates_has_a_whole_new_lease_too(cluster, moving):
+    with migrating(cluster, moving):
+        assert moving.here.extend("holder", 80_000) == 1
+        assert moving.here.acquire("holder") == moving.fence
+        moving.target.clock.advance(70)
+    assert 20_000 < moving.there.ttl() <= 80_000
+
+
+def test_a_session_that_ends_while_the_slot_migrates_ends_its_lock_on_both_sides(
+        cluster, moving):
+    session, _ = keep(moving)
+    with migrating(cluster, moving):
+        moving.target.clock.advance(45)
+        session.end()
+        wait_until(lambda: stats(moving.there.client)["held"] == 0, "the end of the copy")
+    assert moving.there.acquire("next") > 0
+
+
+@contextlib.contextmanager
+def too_few_replicas(moving):
+    moving.target.observer.config_set("min-replicas-to-write", 1)
+    try:
+        yield
+    finally:
+        moving.target.observer.config_set("min-replicas-to-write", 0)
+
+
+@contextlib.contextmanager
+def cluster_down(moving):
+    """As the target sees it, since one of its slots is nobody's there."""
+    node, owners = moving.target.observer, moving.cluster.owners
+    slot = owners.index(moving.cluster.nodes.index(moving.target))
+
+    def is_down():
+        return b"cluster_state:fail" in plain(node, "CLUSTER", "INFO").split()
+    plain(node, "CLUSTER", "DELSLOTS", slot)
+    try:
+        wait_until(is_down, "the cluster to be down")
+        yield
+    finally:
+        plain(node, "CLUSTER", "ADDSLOTS", slot)
+        wait_until(lambda: not is_down(), "the cluster to be up")
+
+
+def let_leases_end(moving):
+    for _ in range(3):
+        moving.target.clock.advance(61)
+        let_turn(moving.target)
+
+
+@pytest.mark.parametrize("refusing", [too_few_replicas, cluster_down])
+def test_a_node_that_refuses_writes_ends_no_lock_of_a_slot_that_it_imports(
+        cluster, moving, refusing):
+    moving.begin()
+    moving.move_keys()
+    let_turn(moving.target)
+    with refusing(moving):
+        let_leases_end(moving)
+    moving.end()
+    assert moving.there.info()["fence"] == moving.fence
+
+
+@pytest.mark.parametrize("refusing", [too_few_replicas, cluster_down])
+def test_a_node_that_refuses_writes_ends_no_lock_that_migrates_to_it(cluster, moving, refusing):
+    _, fence = keep(moving)
+    with migrating(cluster, moving), refusing(moving):
+        let_leases_end(moving)
+    assert moving.there.info()["fence"] == fence
+
+
+def test_nothing_is_left_of_a_migration_that_was_cancelled(cluster, moving):
+    with held_up(moving.source):
+        begin_migration(cluster, moving)
+        cluster.cancel_migrations(0, 1)
+        wait_until(lambda: stats(moving.there.client)["held"] == 0, "the end of the copy")
+    assert moving.here.info()["fence"] == moving.fence
+    with migrating(cluster, moving):
+        moving.target.clock.advance(45)
+    assert 15_000 < moving.there.ttl() <= 60_000
+
+
+def test_a_lock_that_migrates_twice_gets_a_whole_new_lease_each_time(cluster, moving):
+    _, fence = keep(moving)
+    with migrating(cluster, moving):
+        moving.target.clock.advance(45)
+    moving.turn_round()
+    with migrating(cluster, moving):
+        moving.target.clock.advance(45)
+    assert (moving.there.info()["fence"], moving.there.ttl() > 15_000) == (fence, True)
+
+
+def test_a_session_that_keeps_a_lock_before_the_slot_is_there_goes_on_keeping_it(
+        cluster, moving):
+    moving.begin()
+    moving.move_keys()
+    session = Session(moving.target)
+    assert moving.ask("DLOCK.ACQUIRE", "holder", "VIA", session.name, "SESSION") == moving.fence
+    moving.end()
+    for _ in range(3):
+        assert moving.there.info()["fence"] == moving.fence
+        session.park()
+        moving.target.clock.advance(45)
+        assert session.read()[1] == []
 
 
 def test_a_lease_that_ends_over_there_too_early_leaves_nobody_hanging(cluster, moving):

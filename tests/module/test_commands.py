@@ -79,23 +79,24 @@ def test_a_name_is_any_bytes(client):
 
 
 def test_options_are_read_in_any_case(client):
-    assert client.execute_command("dlock.acquire", "lock", "me", "pX", 1000) > 0
-    assert client.execute_command("DLock.Extend", "lock", "me", "Px", 1000) == 1
+    assert client.execute_command("dlock.acquire", "lock", "me", "pX", 60_000) > 0
+    assert client.execute_command("DLock.Extend", "lock", "me", "Px", 60_000) == 1
 
 
 def test_the_commands_work_in_a_transaction(client):
     fence, busy, *others = in_one_turn(
-        client, ("DLOCK.ACQUIRE", "lock", "me", "PX", 1000),
-        ("DLOCK.ACQUIRE", "lock", "you", "PX", 1000), ("DLOCK.EXTEND", "lock", "me", "PX", 2000),
-        ("DLOCK.RELEASE", "lock", "me"), ("DLOCK.INFO", "lock"))
+        client, ("DLOCK.ACQUIRE", "lock", "me", "PX", 60_000),
+        ("DLOCK.ACQUIRE", "lock", "you", "PX", 60_000),
+        ("DLOCK.EXTEND", "lock", "me", "PX", 90_000), ("DLOCK.RELEASE", "lock", "me"),
+        ("DLOCK.INFO", "lock"))
     assert fence > 0 and busy is None
     assert others == [1, 1, None]
 
 
 def test_the_commands_work_in_a_script(client):
     script = """
-        local fence = redis.call('DLOCK.ACQUIRE', KEYS[1], ARGV[1], 'PX', 1000)
-        local busy = redis.call('DLOCK.ACQUIRE', KEYS[1], 'other', 'PX', 1000)
+        local fence = redis.call('DLOCK.ACQUIRE', KEYS[1], ARGV[1], 'PX', 60000)
+        local busy = redis.call('DLOCK.ACQUIRE', KEYS[1], 'other', 'PX', 60000)
         return {fence, busy == false, redis.call('DLOCK.RELEASE', KEYS[1], ARGV[1])}"""
     fence, busy, released = client.eval(script, 1, "lock", "me")
     assert fence > 0

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from support.commands import Lock, fence_at
-from support.server import stopped, wait_until
+from support.server import is_readable, stopped, wait_until
 from support.turn import Bare, in_one_turn, in_one_turn_of_many, sleep_then
 from support.waiting import Waiting, assert_nobody_waits, queue_up, wait_for_waiters
 
@@ -76,13 +76,13 @@ def test_a_lease_that_ends_while_a_shutdown_is_delayed_is_not_handed_on(server, 
     lock = Lock(server.client())
     fence = lock.acquire("me", 60_000)
     [waiter] = queue_up(server, ["waiter"])
-    lock.client.config_set("shutdown-timeout", 1)
+    lock.client.config_set("shutdown-timeout", 60)
     with stopped(replica):
         lock.client.set("x", 1)  # so that the replica is behind
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: "for replicas before shut" in server.log(), "the shutdown to begin")
         server.clock.advance(61)
-        server.process.wait(20)
+    server.process.wait(20)  # the replica has all
     server.check_log()
     with pytest.raises(redis.ConnectionError):
         waiter.answer()
@@ -246,6 +246,32 @@ def test_a_waiter_with_resp3_gets_invalidations_and_its_fence(server, lock):
     assert bare.read(6) == [b">2", b"$10", b"invalidate", b"*1", b"$5", b"other"]
     lock.release("me")
     assert bare.read()[0].startswith(b":")
+
+
+@pytest.mark.parametrize("command", [
+    "DLOCK.ACQUIRE lock waiter PX 60000 WAIT 60000",
+    "DLOCK.ACQUIREALL 2 lock other waiter PX 60000 WAIT 60000"])
+def test_a_subscriber_waits_where_the_server_lets_it(server, lock, command):
+    """Valkey 8.1 and newer do not: then the reply comes at once."""
+    lock.acquire("me")
+    bare = resp3(server)
+    bare.send("SUBSCRIBE news")
+    bare.read(6)
+    bare.send(command)
+    wait_until(lambda: is_readable(bare.socket) or lock.info()["waiters"], "the wait, or a reply")
+    is_told = is_readable(bare.socket)
+    lock.release("me")
+    assert bare.read() == [b"_" if is_told else b":%d" % lock.info()["fence"]]
+
+
+def test_a_subscriber_has_a_session(server):
+    """As above; elsewhere the reply comes after a third of the timeout."""
+    bare = resp3(server)
+    bare.send("SUBSCRIBE news", *2 * ["DLOCK.SESSION 0123456789abcdef PX 60000"])
+    bare.read(6)
+    first = bare.read(3)
+    server.clock.advance(21)
+    assert bare.read(3) == first == [b"*2", first[1], b"*0"]
 
 
 PIPELINE = ("DLOCK.ACQUIRE lock waiter PX 60000 WAIT {wait}", "ECHO one",

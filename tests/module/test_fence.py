@@ -10,8 +10,9 @@ import redis
 from support.commands import Lock, stats
 from support.files import FILES
 from support.server import free_port, wait_until
+from support.session import Session
 from support.shared import SharedServer
-from support.waiting import Waiting, assert_nobody_waits, queue_up
+from support.waiting import Waiting, assert_nobody_waits, let_turn, queue_up
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +209,30 @@ def test_runs_that_wait_cannot_push_them_either(start_server):
         assert stats(client)["last_fence"] < ahead_us(MINUTE)
         client.execute_command("DLOCK.SESSION", session, "END")
         client.execute_command("DLOCK.SESSION", session, "PX", 600_000)
+
+
+def test_grants_that_are_taken_back_cannot_push_them_either(start_server):
+    """A session that goes away before it has read its grants waits again, for a new run; but not
+    once too many are used up."""
+    server = start_server()
+    client = server.observer
+    session = Session(server, 600_000)
+    keys = [f"lock:{i}" for i in range(900)]
+    for key in keys:
+        Lock(client, key).acquire("me", 600_000)
+        session.wait("waiter", "FENCES", 10_000, key=key)
+    for key in keys:
+        Lock(client, key).release("me")
+    refused = []
+    while not refused:
+        session.go_away()
+        session.connect()
+        session.send()
+        _, events = session.connection.read_response()
+        refused = [event for event in events if event[1] == b"ended"]
+        let_turn(server)
+        assert stats(client)["last_fence"] < ahead_us(6 * MINUTE)
+    assert all(b"too many fences" in event[-1] for event in refused)
 
 
 # -- nobody can poison the counter ----------------------------------------------------------------

@@ -695,8 +695,8 @@ def app_waits(server, keys, *rules):
 def test_a_permission_that_is_withdrawn_ends_the_wait(server, both, client):
     both.acquire("holder")
     waiter = app_waits(server, ["a", "b"], "+@all")
-    client.execute_command("ACL", "SETUSER", "app", "resetkeys", "~a")
     [behind] = queue_up(server, ["behind"], keys=["b", "a"])
+    client.execute_command("ACL", "SETUSER", "app", "resetkeys", "~a")
     both.release("holder")
     with pytest.raises(redis.ResponseError, match="permission|NOPERM"):
         waiter.read_response()

@@ -7,6 +7,7 @@ from support.commands import Lock, as_map, fence_at, plain, stats
 from support.crowd import hold_many
 from support.files import by_rdb, by_rewritten_aof
 from support.server import MODULE, wait_until
+from support.session import Session
 from support.turn import Bare, sleep_then
 from support.waiting import Waiting, queue_up
 
@@ -28,7 +29,7 @@ def test_info_dlock_has_every_field(client):
         "contended", "released",
         "expired", "forced", "extended", "refused", "wait_timeouts", "queue_full",
         "session_releases", "guarded", "guards_refused", "wait_us", "hold_us", "wait_sum_us",
-        "hold_sum_us", "last_fence", "fence_clock", "locks_evictable"}
+        "hold_sum_us", "last_fence", "fence_clock", "locks_evictable", "sessions_unlisted"}
     assert stats(client)["last_fence"] == fence
     assert "dlock_held" in client.info("everything")
 
@@ -124,6 +125,16 @@ def test_the_longest_possible_lease_works(lock):
     assert lock.info()["lease"] == longest
     lock.client.execute_command("DEBUG", "RELOAD")
     assert lock.info()["lease"] == longest
+
+
+def test_a_session_lives_on_with_a_timeout_above_a_new_longest_lease(server):
+    session = Session(server, 60_000)
+    session.hold("me")
+    server.observer.config_set("dlock.max-lease", 10_000)
+    assert session.come_back() == []
+    with pytest.raises(redis.ResponseError, match="PX must be .* to 10000 .dlock.max-lease"):
+        Session(server, 60_000)
+    assert Session(server, 10_000).call()[1] == []
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "4294967296", "ten", ""])

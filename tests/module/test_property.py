@@ -42,7 +42,8 @@ RUNS = [1, 2, 1000]
 LIMITS = [1, 2, 3, 5, 100]
 MAX_HOLDERS = 6  # one less than there are tokens
 JUMP_US = 10 * MINUTE * 1000
-SLEW_US = 1_000_000  # the wall clock may be slewed back meanwhile, which fences do not follow
+SLEW_MS = 1000  # the wall clock may be set meanwhile, which fences and leases do not follow
+SLEW_US = SLEW_MS * 1000
 WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
@@ -252,7 +253,7 @@ class Model:
             same([shown["fence"], shown["lease"], shown["session"]],
                  [holder.fence, holder.lease, 0])
             earliest = min(holder.ends, lock.expires or holder.ends)
-            within(shown["ttl"], earliest.first - self.now.last, holder.lease, "ttl")
+            within(shown["ttl"], earliest.first - self.now.last - SLEW_MS, holder.lease, "ttl")
 
     def apply(self, reply, *_words):
         error(reply, "")
@@ -281,7 +282,8 @@ class Model:
     def check_ttl(self, ttl, value):
         if value.expires is None:
             return same(ttl, -1)
-        within(ttl, value.expires.first - self.now.last, value.expires.last - self.now.first, "ttl")
+        within(ttl, value.expires.first - self.now.last - SLEW_MS,
+               value.expires.last - self.now.first + SLEW_MS, "ttl")
 
     # -- Redis ---------------------------------------------------------------------------------
 
@@ -473,6 +475,11 @@ WEIGHTS = [weight for weight, _, _ in COMMANDS]
 
 def unix_ms():
     return time.time_ns() // 1_000_000
+
+
+def boot_ms():
+    """By the clock that leases are on."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 def raw_client(server):
@@ -668,9 +675,9 @@ def test_locks_that_end_by_themselves_do_what_the_model_does(server):
         ])
         if choose.random() < 0.1:
             time.sleep(choose.random() * 0.01)
-        before = unix_ms()
+        before = boot_ms()
         reply = client.execute_command(*words)
-        now = Span(before, unix_ms())
+        now = Span(before, boot_ms())
         history.append((now, words, reply))
         try:
             method(reply, now, *arguments)

@@ -18,7 +18,7 @@ import socket
 
 import redis
 
-from support.commands import acquire_words, details_of
+from support.commands import LISTED_SESSION, acquire_words, details_of
 from support.turn import in_one_turn
 
 STEPS = int(os.environ.get("DLOCK_SESSION_STEPS", 1500))
@@ -86,7 +86,7 @@ class Model:
     def __init__(self):
         self.now = 0
         self.numbers = itertools.count(1)
-        self.sessions = [Session(f"session-number-{i}", timeout)
+        self.sessions = [Session(f"{i}-session-number", timeout)
                          for i, timeout in enumerate(TIMEOUTS)]
         self.holds = dict.fromkeys(KEYS)
         self.waits = {key: [] for key in KEYS}
@@ -463,6 +463,14 @@ class Run:
         events = sum(len(session.events) for session in self.model.sessions)
         assert counted["dlock_events_unacknowledged"] == events
         assert counted["dlock_sessions"] == sum(s.is_alive for s in self.model.sessions)
+        for session in self.model.sessions:
+            if session.is_alive:
+                assert listed_counts(counted, session.name) == self.counts_of(session)
+
+    def counts_of(self, session):
+        """The locks and the waits; a wait for several names is one."""
+        holds = [hold for hold in self.model.holds.values() if hold and hold.keeper is session]
+        return len(holds), sum(wait.session is session for wait in self.model.all_waits())
 
     def step(self):
         kind = self.choose.choices(
@@ -477,6 +485,12 @@ class Run:
             self.model.settle()
         self.server.clock.turn(TURNS)
         self.look()
+
+
+def listed_counts(info, name):
+    [listed] = [fields for field, fields in info.items() if LISTED_SESSION.fullmatch(field)
+                and str(fields["id"]) == name[:8]]
+    return listed["locks"], listed["waiters"]
 
 
 def hang_up(client):

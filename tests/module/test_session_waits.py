@@ -66,7 +66,7 @@ def order(lock):
 
 
 def test_a_free_lock_is_granted_at_once(session, lock):
-    assert session.acquire("me", "PX", 1000, "WAIT", 1000) == lock.info()["fence"]
+    assert session.acquire("me", "PX", 60_000, "WAIT", 1000) == lock.info()["fence"]
     assert session.has_no_events()
 
 
@@ -100,7 +100,7 @@ def test_the_lease_of_a_waiter_begins_with_the_grant(session, held, clock):
     session.wait("you", lease_ms=10_000)
     clock.advance(30)
     held.release("me")
-    assert 9_000 < held.ttl() <= 10_000
+    assert 5_000 < held.ttl() <= 10_000
 
 
 @pytest.mark.parametrize("end", [

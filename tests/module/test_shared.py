@@ -375,7 +375,7 @@ def test_no_event_is_lost_in_a_long_step(server, lock, events):
     """Every second waiter holds the lock that comes by RENAME already, and is only prolonged."""
     tokens = [f"reader:{i}" for i in range(8)]
     for token in tokens[::2]:
-        share(Lock(lock.client, "other"), token, lease_ms=1000)
+        share(Lock(lock.client, "other"), token, lease_ms=30_000)
     lock.acquire("writer")
     waiting = readers(server, tokens, lease_ms=60_000)
     events.take()

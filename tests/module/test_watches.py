@@ -1,10 +1,13 @@
 """DLOCK.WATCH: a session is told whenever a lock changes hands."""
 
+import threading
+
 import pytest
 import redis
 
 from support.cluster import slot_of
 from support.commands import Lock, stats
+from support.server import is_readable
 from support.session import Session
 from support.turn import in_one_turn
 from support.waiting import let_turn, queue_up
@@ -122,6 +125,19 @@ def test_a_lock_that_comes_under_a_watched_name_is_told(server, clock, client, b
     assert session.event() == changed("me")
 
 
+@pytest.mark.parametrize("bring", [
+    lambda client: ("RENAME", "else", "lock"),
+    lambda client: ("RESTORE", "lock", 0, client.dump("else")),
+], ids=["RENAME", "RESTORE"])
+def test_a_lock_that_a_command_finds_under_a_watched_name_is_told(server, session, client, bring):
+    """The command comes before the search, which then has nothing to find."""
+    session.watch()
+    assert session.event() == changed(None)
+    Lock(client, "else").acquire("me", 600_000)
+    in_one_turn(client, bring(client), ("DLOCK.INFO", "lock"))
+    assert session.event() == changed("me")
+
+
 def test_a_withdrawn_permission_ends_the_watch(server, lock):
     lock.client.execute_command("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all")
     session = Session(server, username="app", password="x")
@@ -134,6 +150,24 @@ def test_a_withdrawn_permission_ends_the_watch(server, lock):
     assert (kind, token) == ("ended", "") and why.startswith("NOPERM")
     lock.release("me")
     assert session.has_no_events()
+
+
+def test_a_watch_that_begins_anew_is_not_ended_by_the_acknowledgement_of_its_end(server, lock):
+    client = lock.client
+    client.execute_command("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all")
+    session = Session(server, username="app", password="x")
+    session.commands = server.client(username="app", password="x")
+    session.watch()
+    session.event()
+    client.execute_command("ACL", "SETUSER", "app", "resetkeys", "~other")
+    lock.acquire("me")
+    assert session.event()[0] == "ended"
+    client.execute_command("ACL", "SETUSER", "app", "~*")
+    in_one_turn(session.commands, ("DLOCK.WATCH", "lock", session.name),
+                ("DLOCK.SESSION", session.name, "PX", session.timeout_ms, "ACK", session.seen))
+    assert session.come_back() == [changed("me")]
+    lock.release("me")
+    assert session.event() == changed(None)
 
 
 @pytest.mark.parametrize("change", [
@@ -159,6 +193,18 @@ def test_of_several_holders_the_watch_names_one(session, lock):
     lock.release(holder)
     left = {"one": "two", "two": "one"}[holder]
     assert session.event() == changed(left)
+
+
+def test_a_shared_holder_that_takes_the_place_of_another_is_told(server, session, lock):
+    """Not only of the holder that the event names, and in one step."""
+    lock.acquire("one", 60_000, "SHARED")
+    lock.acquire("two", 60_000, "SHARED")
+    [waiter] = queue_up(server, ["zwei"], options=["SHARED", "MAX", 2])
+    session.watch()
+    _, _, named = session.event()
+    lock.release("two" if named == "one" else "one")
+    assert waiter.answer() > 0
+    assert session.event()[0] == "changed"
 
 
 def test_the_end_of_a_session_is_told_to_those_who_watch(session, other):
@@ -199,6 +245,37 @@ def test_the_changes_of_a_session_that_is_away_are_told_when_it_is_back(session,
     lock.acquire("me")
     let_turn(session.server)
     assert session.come_back() == [changed("me")]
+
+
+def test_a_change_that_was_read_is_told_also_if_it_is_taken_back_at_once(session, lock):
+    """Whoever was shown the holder by DLOCK.INFO learns that the lock is free again."""
+    session.watch()
+    session.event()
+    steps = (("DLOCK.ACQUIRE", "lock", "me", "PX", 60_000), ("DLOCK.INFO", "lock"),
+             ("DLOCK.RELEASE", "lock", "me"))
+    in_one_turn(lock.client, *steps)
+    assert session.event() == changed(None)
+    in_one_turn(lock.client, steps[0], steps[2])
+    let_turn(session.server)
+    lock.client.execute_command("DLOCK.INFO", "lock")
+    assert session.has_no_events()
+
+
+def test_a_hold_that_was_shown_as_over_and_goes_on_is_told(server, session, other, lock):
+    """A pause keeps a hold whose grace is over, and its session may come back in time."""
+    session.hold("me", "GRACE", 100)
+    other.watch()
+    assert other.event() == changed("me")
+    lock.client.execute_command("CLIENT", "PAUSE", 3_600_000, "WRITE")
+    session.go_away()
+    server.clock.advance(1)
+    assert lock.info() is None
+    session.come_back()
+    lock.client.execute_command("CLIENT", "UNPAUSE")
+    let_turn(server)
+    assert lock.info()["token"] == b"me"
+    assert other.event() == changed("me")
+    assert other.has_no_events()
 
 
 def test_a_watch_that_is_over_tells_nothing(session, lock):
@@ -255,6 +332,58 @@ def test_many_watches_of_one_lock_are_all_told(server, lock):
         session.event()
     lock.acquire("me")
     assert [session.event() for session in sessions] == [changed("me")] * 20
+
+
+def test_looks_at_a_lock_of_which_many_are_being_told_tell_nobody_again(server, lock):
+    """They are told in portions, and whoever is told early may look while others are not told yet:
+    if each look were followed by further events, that would never end."""
+    sessions = [Session(server, 600_000) for _ in range(600)]  # of which a turn answers 128
+    for session in sessions:
+        session.watch()
+        session.event()
+        session.send()
+    let_turn(server)
+    before = stats(lock.client)["events"]
+    is_over = threading.Event()
+
+    def look():
+        reader = Lock(server.client())
+        while not is_over.is_set():
+            reader.info()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    lock.acquire("me")
+    assert all(session.read()[1] == [changed("me")] for session in sessions)
+    is_over.set()
+    looking.join()
+    let_turn(server)
+    assert stats(lock.client)["events"] - before == len(sessions)
+
+
+def test_a_lock_that_never_rests_does_not_hold_up_those_who_watch_others(server, session, client):
+    """In each turn it changes again, before all who watch it are told: to check their permission
+    takes long."""
+    keys = [f"~restless-{i}" for i in range(4000)]
+    client.execute_command("ACL", "SETUSER", "app", "on", "nopass", *keys, "~restless", "+@all")
+    pipe = server.client(username="app", password="x").pipeline(transaction=False)
+    for i in range(400):  # of one connection
+        name = f"a-session-{i:010}"
+        pipe.execute_command("DLOCK.SESSION", name, "PX", 600_000)
+        pipe.execute_command("DLOCK.WATCH", "restless", name)
+    pipe.execute()
+    session.watch()
+    session.event()
+    session.park()
+    begin = [("DLOCK.ACQUIRE", key, "me", "PX", 600_000) for key in ("lock", "restless")]
+    in_one_turn(client, *begin)
+    for _ in range(300):
+        in_one_turn(client, ("DLOCK.RELEASE", "restless", "me"), begin[1])
+        if is_readable(session.connection._sock):
+            break
+    else:
+        pytest.fail("the session was not told")
+    assert session.read()[1] == [changed("me")]
 
 
 def test_many_watched_locks_are_all_told_also_of_a_flush(session, client):
