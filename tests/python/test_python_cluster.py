@@ -1,5 +1,7 @@
 """Locks of client/python in a cluster: each at the session of its own node."""
 
+import asyncio
+
 import pytest
 import redis
 import redis.asyncio
@@ -7,7 +9,7 @@ import redis.asyncio
 import dlock
 from support.cluster import Cluster, slot_of
 from support.commands import fence_at, stats
-from support.server import running, stopped, wait_until
+from support.server import free_port, running, stopped, wait_until
 from support.waiting import wait_for_waiters
 
 NAME, ITEMS = "{shop}stock", "{shop}items"
@@ -91,6 +93,93 @@ def test_a_kept_lock_follows_its_slot(client, cluster):
     assert fence_at(target.observer, NAME) is None
 
 
+@pytest.mark.parametrize("wait", [0, 60])
+def test_a_lock_of_a_slot_that_has_moved_is_kept_by_its_new_node(client, hold, cluster, begin,
+                                                                 wait):
+    """Both nodes know a session of the client, and the client does not know of the move."""
+    slot = slot_of(NAME)
+    target = (cluster.owners[slot] + 1) % 3
+    other = hold(cluster.key_on(target))
+    with client.lock(NAME):
+        pass
+    node = move(cluster)
+    node.observer.execute_command("DLOCK.ACQUIRE", NAME, "me", "PX", 600_000)
+    if not wait:
+        node.observer.execute_command("DLOCK.RELEASE", NAME, "me")
+    lock = client.lock(NAME, wait=wait)
+    wanted = begin(lock.acquire)
+    if wait:
+        wait_for_waiters(node.observer, 1)
+        node.observer.execute_command("DLOCK.RELEASE", NAME, "me")
+    assert wanted.result() == fence_at(node.observer, NAME)
+    node.observer.delete(NAME)
+    wait_until(lock.lost.is_set, "the loss", timeout=10)
+    other.release()
+
+
+@pytest.mark.parametrize("wait", [0, 60])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_lock_is_kept_at_the_other_side_of_a_move(connect_to, cluster, begin, wait, is_known):
+    """The slot is still that of the first node, which says of each lock where it is."""
+    slot, client = slot_of(NAME), connect_to(cluster.nodes[0], io_timeout=4.0)
+    target = (cluster.owners[slot] + 1) % 3
+    node = cluster.nodes[target]
+    with client.lock(NAME):
+        pass
+    if is_known:
+        client.lock(cluster.key_on(target)).acquire()
+    cluster.begin_move(slot, target)
+    try:
+        lock = client.lock(NAME, wait=wait)
+        if wait:
+            node.observer.execute_command("ASKING")
+            node.observer.execute_command("DLOCK.ACQUIRE", NAME, "me", "PX", 600_000)
+        wanted = begin(lock.acquire)
+        if wait:
+            wait_for_waiters(node.observer, 1)
+            node.observer.execute_command("ASKING")
+            node.observer.execute_command("DLOCK.RELEASE", NAME, "me")
+        assert wanted.result() == lock.fence
+        assert stats(node.observer)["session_holds"] == 1 + is_known
+    finally:
+        cluster.end_move(slot, target)
+    node.observer.delete(NAME)
+    wait_until(lock.lost.is_set, "the loss", timeout=10)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_kept_lock_stays_ours_however_long_its_slot_moves(connect_to, cluster, is_known):
+    slot = slot_of(NAME)
+    target = (cluster.owners[slot] + 1) % 3
+    node = cluster.nodes[target]
+    client = connect_to(cluster.nodes[0], session_timeout=10.0, io_timeout=2.5)
+    if is_known:
+        client.lock(cluster.key_on(target)).acquire()
+    with client.lock(NAME) as held:
+        cluster.begin_move(slot, target)
+        try:
+            cluster.move_keys(slot, target)
+            wait_until(lambda: stats(node.observer)["session_holds"] == 1 + is_known or
+                       held.lost.is_set(), "the hold to move")
+            assert held.held and not held.lost.is_set()
+        finally:
+            cluster.end_move(slot, target)
+    assert fence_at(node.observer, NAME) is None
+
+
+@pytest.mark.parametrize("form", ["asyncio"], indirect=True)
+def test_a_slot_without_a_node_is_looked_for_again(connect_to, start_server):
+    """As by a program that is started before its cluster is complete. The cluster of redis-py for
+    threads cannot be made before."""
+    server = start_server("--cluster-enabled", "yes", "--cluster-port", free_port())
+    client = connect_to(server)
+    with pytest.raises(dlock.Unreachable):
+        client.lock("lock", lease=60).acquire()
+    server.observer.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+    with client.lock("lock", wait=20):
+        pass
+
+
 def test_a_lock_that_has_moved_is_released_where_it_is(client, hold, cluster):
     lock = hold(NAME, lease=600)
     target = move(cluster)
@@ -114,6 +203,20 @@ def test_every_name_is_asked_for_at_the_other_side_of_a_move(hold, cluster):
     assert stats(cluster.nodes[target].observer)["held"] == 0
 
 
+@pytest.mark.parametrize("form", ["asyncio"], indirect=True)
+def test_a_close_that_is_canceled_ends_the_sessions_at_all_nodes(client, hold, cluster, loop):
+    locks = [hold(cluster.key_on(node)) for node in range(3)]
+
+    async def close():
+        await asyncio.wait_for(client.it.close(), 0.1)
+    with stopped(cluster.nodes[0]):
+        with pytest.raises(asyncio.TimeoutError):
+            loop.run(close())
+        assert all(lock.lost.is_set() for lock in locks)
+    for node in cluster.nodes:
+        node.observer.flushall()
+
+
 @pytest.mark.parametrize("form", ["threads"], indirect=True)
 def test_nodes_may_be_reached_by_another_address(client, cluster):
     client._redis.nodes_manager.address_remap = lambda address: ("localhost", address[1])
@@ -126,11 +229,11 @@ def test_nodes_that_fail(connect_to):
     with running(Cluster()) as cluster:
         for node in cluster.nodes:  # they serve what they have, also when another one is dead
             node.observer.config_set("cluster-require-full-coverage", "no")
-        client = connect_to(cluster.nodes[0], io_timeout=1.0, session_timeout=6.0)
+        client = connect_to(cluster.nodes[0], io_timeout=2.5, session_timeout=10.0)
         key = cluster.key_on(0)
 
         kept = client.lock(key)
-        kept.acquire()
+        kept.acquire(wait=20)
         with stopped(cluster.nodes[0]):
             wait_until(kept.lost.is_set, "the loss, although the first node hangs")
         cluster.wait_until_ready()

@@ -1,8 +1,12 @@
 """A Lock of client/python does what its docstrings say, at one server. With threads and asyncio."""
 
 import asyncio
+import linecache
 import math
 import os
+import pathlib
+import signal
+import sys
 import threading
 
 import pytest
@@ -64,7 +68,7 @@ def test_a_wait_ends_without_the_lock(client, hold, server, begin):
 
 def test_a_short_wait_is_over_by_itself(client, hold):
     hold("lock")
-    with pytest.raises(dlock.Timeout):
+    with pytest.raises(dlock.Timeout, match="lock: busy until the wait was over"):
         client.lock("lock", wait=0.05).acquire()
 
 
@@ -120,6 +124,17 @@ def test_what_the_body_raises_goes_before_a_loss(client, server):
         1 / 0
 
 
+@pytest.mark.parametrize("lease", [None, 60])
+def test_what_the_body_raises_goes_before_the_end_of_the_client(connect, server, lease):
+    client = connect(server)
+    with pytest.raises(ZeroDivisionError), client.lock("lock", lease=lease):
+        client.close()
+        1 / 0
+    client = connect(server)
+    with pytest.raises((dlock.Lost, ValueError)), client.lock("another", lease=lease):
+        client.close()
+
+
 def test_a_body_may_release_it_itself(client):
     with client.lock("lock") as held:
         held.release()
@@ -130,6 +145,19 @@ def test_a_lock_is_not_re_entrant(client):
         with pytest.raises(RuntimeError, match="re-entrant"):
             held.acquire()
         assert held.held
+
+
+def test_one_lock_object_does_not_let_two_in(client, hold, server, begin):
+    """Who waits is not told the outcome of another call, and its lock is not given back."""
+    ours, shared = hold("lock"), client.lock("lock", wait=60)
+    first = begin(shared.acquire)
+    wait_for_waiters(server.observer, 1)
+    with pytest.raises(RuntimeError, match="another thread or task"):
+        shared.acquire()
+    ours.release()
+    assert first.result() == fence_at(server.observer) and shared.held
+    shared.release()
+    assert server.observer.dbsize() == 0
 
 
 def let_beat(server, times):
@@ -166,7 +194,7 @@ def test_a_loss_is_told_at_once(hold, server):
     assert told[0].why_lost == lock.why_lost == "deleted"
     assert lock.remaining() == 0
     for call in lock.check, lock.release:
-        with pytest.raises(dlock.Lost, match="lock"):
+        with pytest.raises(dlock.Lost, match="lock: deleted"):
             call()
 
 
@@ -316,10 +344,30 @@ def test_a_server_without_the_module_is_told(connect, start_server):
 
 
 @pytest.mark.parametrize("wrong", [{"wait": -1}, {"wait": True}, {"wait": float("nan")},
-                                   {"lease": 0}, {"slots": 0}])
+                                   {"lease": 0}, {"lease": True}, {"lease": math.inf},
+                                   {"slots": 0}, {"slots": True}, {"slots": 2.5}])
 def test_wrong_arguments_are_refused(client, wrong):
     with pytest.raises(ValueError):
         client.lock("lock", **wrong)
+
+
+@pytest.mark.parametrize("url", ["redis+sentinel://s1/locks", "redis+cluster://n1", "n1:6379"])
+def test_a_url_that_redis_py_does_not_read_is_answered_with_advice(connect, url):
+    with pytest.raises(ValueError, match="Sentinel its master_for.*a RedisCluster"):
+        connect(url)
+
+
+@pytest.mark.parametrize("lease", [0, -1, math.inf])
+def test_a_lease_is_not_extended_by_nonsense(hold, lease):
+    with pytest.raises(ValueError, match="lease"):
+        hold("lock", lease=60).extend(lease)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan])
+@pytest.mark.parametrize("which", ["session_timeout", "io_timeout"])
+def test_a_timeout_of_the_client_has_an_end(connect, server, which, seconds):
+    with pytest.raises(ValueError, match=which):
+        connect(server, **{which: seconds})
 
 
 @pytest.mark.parametrize("name", [5, None, ["a", "b"]])
@@ -414,6 +462,40 @@ def test_a_callback_may_close_the_client(client, hold, server):
                "the end of the thread")
 
 
+class Exit(BaseException):
+    """As those of pytest and greenlets."""
+
+
+@pytest.mark.parametrize("form, way_out", [
+    ("threads", SystemExit), ("threads", Exit), ("threads", asyncio.CancelledError),
+    ("threads", KeyboardInterrupt), ("asyncio", asyncio.CancelledError)], indirect=["form"])
+def test_a_callback_that_exits_does_not_end_the_session(client, hold, server, way_out):
+    """It cannot end the program, as sys.exit() ends no thread but its own."""
+    kept = hold("kept")
+
+    def leave(lock):
+        raise way_out
+    lost = [hold(name, on_lost=leave) for name in ("one", "two")]
+    server.observer.delete("one", "two")
+    for lock in lost:
+        wait_until(lock.lost.is_set, "the loss")
+    with client.lock("lock", wait=20) as held:
+        assert held.held
+    assert kept.held and not kept.lost.is_set()
+
+
+@pytest.mark.parametrize("form", ["threads"], indirect=True)
+def test_a_callback_in_a_thread_of_the_program_may_exit(client, server):
+    def leave(lock):
+        raise SystemExit
+    lock = client.lock("lock", lease=60, on_lost=leave)
+    lock.acquire()
+    server.observer.delete("lock")
+    with pytest.raises(SystemExit):
+        lock.extend()
+    assert lock.lost.is_set()
+
+
 @pytest.mark.parametrize("form", ["asyncio"], indirect=True)
 def test_a_canceled_wait_leaves_the_queue(client, loop, server):
     with client.lock("lock"):
@@ -428,6 +510,90 @@ def test_a_canceled_wait_leaves_the_queue(client, loop, server):
             loop.run(cancel())
         assert "Cancelled" in type(canceled.value).__name__
         assert_nobody_waits(server.observer)
+
+
+@pytest.mark.parametrize("form", ["threads"], indirect=True)
+@pytest.mark.parametrize("function", ["run", "_expand"])
+def test_an_interrupt_between_two_steps_leaves_no_lock(connect, server, function):
+    """Ctrl-C, right when the reply has come."""
+    client = connect(server, session_timeout=6.0)
+    client.lock("other").acquire()
+
+    def interrupt(frame, event, _):
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        if frame.f_code.co_name == function and "steps.send(reply)" in line:
+            if event == "line" and frame.f_locals["reply"] == [granted()]:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return interrupt
+
+    def granted():
+        return fence_at(server.observer)
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt) as kept:  # and its frames
+            client.lock("lock").acquire()
+    finally:
+        sys.settrace(before)
+    wait_until(lambda: granted() is None, "the release")
+    assert kept.value
+
+
+@pytest.mark.parametrize("form", ["threads"], indirect=True)
+@pytest.mark.parametrize("options", [{}, {"lease": 60, "wait": 60}])
+def test_an_interrupt_anywhere_in_a_block_leaves_no_lock(connect, server, options):
+    """Ctrl-C, at every call of a function and at every line of the steps. Only before the first
+    line of __exit__() nobody can catch it. (Without a session the lease ends the lock.)"""
+    client, before = connect(server, session_timeout=6.0), sys.gettrace()
+    client.lock("other").acquire()
+
+    def is_reached(number):
+        def interrupt(frame, event, _):
+            nonlocal number
+            file = pathlib.Path(frame.f_code.co_filename)
+            if file.parent.name != "dlock":
+                return None
+            if event == "call" and frame.f_code.co_name != "__exit__" or (
+                    event == "line" and file.name == "_claim.py"):
+                number -= 1
+                if number == 0:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+            return interrupt
+        lock = client.lock(f"lock {number}", **options)
+        sys.settrace(interrupt)
+        try:
+            with lock:
+                pass
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        assert not lock.held
+        return number <= 0
+    number = 1
+    while is_reached(number):
+        number += 1
+    assert number > 50
+    wait_until(lambda: server.observer.dbsize() == 1, "the releases")
+
+
+@pytest.mark.parametrize("form", ["threads"], indirect=True)
+def test_an_interrupt_while_the_thread_of_a_session_starts_leads_to_no_second(client, monkeypatch):
+    def sessions():
+        return {each for each in threading.enumerate() if each.name == "dlock-session"}
+    start, others = threading.Thread.start, sessions()
+
+    def interrupt(thread):
+        start(thread)
+        if thread.name == "dlock-session":
+            raise KeyboardInterrupt
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(threading.Thread, "start", interrupt)
+        client.lock("lock").acquire()
+    with client.lock("lock", wait=60):
+        wait_until(lambda: len(sessions() - others) == 1, "the end of the other thread")
 
 
 @pytest.mark.parametrize("form", ["threads"], indirect=True)
@@ -454,6 +620,31 @@ def test_a_child_has_a_session_of_its_own_and_no_lock_of_its_parent(client, serv
     assert lock.held and not lock.lost.is_set()
     lock.release()
     other.release()
+
+
+@pytest.mark.parametrize("form", ["threads"], indirect=True)
+def test_a_child_does_not_wait_for_a_thread_of_its_parent(client, begin):
+    """A thread that waits for an event, or sets it, has the lock of this event for a moment."""
+    lock, is_taken, is_over = client.lock("lock"), threading.Event(), threading.Event()
+
+    def use():
+        with lock.lost._cond, lock._wakeup._cond:
+            is_taken.set()
+            is_over.wait()
+    using = begin(use)
+    is_taken.wait()
+    child = os.fork()
+    if not child:
+        try:
+            signal.alarm(20)
+            with lock:
+                assert not lock.lost.wait(0)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    is_over.set()
+    using.result()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize("form", ["threads"], indirect=True)

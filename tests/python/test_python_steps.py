@@ -130,6 +130,40 @@ def test_a_kept_lock_is_lost_when_its_time_is_over_and_not_later(world):
     assert "heartbeat" in claim.why_lost and claim._token in world.session.withdrawn
 
 
+def test_a_lock_that_was_taken_during_a_heartbeat_is_lost_when_its_time_is_over(world):
+    """No lock was kept when the heartbeat was sent, and the one before had been answered late."""
+    world.reply(1, after=T / 3 + IO)
+    end = world.now - T / 3 - IO + 0.99 * T
+    claim = world.kept()
+    while not claim.lost.is_set():
+        assert world.now < end
+        world.silence()
+    assert world.now == pytest.approx(end)
+
+
+def test_a_lock_that_arrives_when_its_time_is_over_is_not_held(world):
+    claim = world.claim()
+    asking = world.acquire(claim)
+    world.now += 0.99 * T
+    asking.answer(7)
+    assert asking.result is None, "the session may have ended"
+
+
+def test_a_lock_that_arrives_after_the_client_was_closed_is_not_held(world):
+    claim = world.claim()
+    asking = world.acquire(claim)
+    world.session.end()
+    asking.answer(7)
+    assert asking.result is None and not claim.held
+
+
+def test_an_acquire_whose_session_ends_before_it_can_be_woken_looks_for_another(world):
+    steps = world.claim()._acquire(30)
+    assert isinstance(next(steps), Find)
+    world.session.end()
+    assert isinstance(steps.send(world.session), Find), "the client is closed, and says so"
+
+
 def test_a_broken_connection_is_replaced_after_a_pause_that_grows(world):
     pauses = []
     for _ in range(9):
@@ -233,6 +267,26 @@ def test_in_a_cluster_a_lock_that_is_not_served_is_looked_for_at_once(world):
     assert isinstance(world.call, Relocate) and world.call.claims == [claim]
 
 
+def test_a_failure_while_a_lock_is_looked_for_does_not_end_the_session(world):
+    world.session.is_cluster = True
+    claim = world.kept()
+    world.call = world.keeping.throw(NoReply("broken", was_sent=True))
+    assert isinstance(world.call, Relocate)
+    world.call = world.keeping.throw(RuntimeError("can't start new thread"))
+    assert isinstance(world.call, Pause) and not claim.why_lost
+
+
+def test_a_session_that_is_certain_again_wakes_who_waits_for_it(world):
+    """As after a pause of the whole program: the time is over, and the reply is there."""
+    world.reply(1, after=T / 3)
+    world.now += 0.99 * T - T / 3
+    claim = world.claim()
+    asking = world.acquire(claim, wait=60)
+    assert isinstance(asking.request, Wait)
+    world.reply(1)
+    assert world.session.is_usable() and claim._wakeup.is_set()
+
+
 def test_events_are_acknowledged_and_told_once(world):
     claim = world.claim()
     asking = world.acquire(claim, wait=30)
@@ -261,6 +315,69 @@ def test_a_lease_is_counted_from_the_grant_and_prolonged_if_it_is_old(world):
     asking.answer(1)
     assert asking.result == 9
     assert claim.remaining() == pytest.approx(0.99 * 20 - 1)
+
+
+def test_an_extension_by_less_shortens_nothing(world):
+    claim = world.claim(lease=60.0)
+    world.acquire(claim).answer(7)
+    extending = Asking(world, claim._extend(20.0))
+    assert extending.words[0] == "DLOCK.EXTEND"
+    extending.answer(1)
+    assert extending.error is None and claim.remaining() == pytest.approx(0.99 * 60)
+
+
+@pytest.mark.parametrize("lease, sent", [(0.0019, 2), (0.0155, 16), (0.07, 70), (0.57, 570),
+                                         (60.0, 60_000)])
+def test_a_lease_of_the_server_is_not_shorter_than_what_was_asked_for(world, lease, sent):
+    words = world.acquire(world.claim(lease=lease)).words
+    assert words[words.index("PX") + 1] == sent
+
+
+def test_a_lock_whose_lease_is_over_may_be_taken_again(world):
+    claim = world.claim(lease=5.0)
+    world.acquire(claim).answer(7)
+    with pytest.raises(RuntimeError, match="held already"):
+        world.acquire(claim)
+    world.now += 5
+    asking = world.acquire(claim)
+    assert asking.words[0] == "DLOCK.RELEASE", "the server may have prolonged the old one"
+    asking.answer(0)
+    asking.answer(8)
+    assert asking.result == 8 and claim.remaining() == pytest.approx(0.99 * 5)
+
+
+def test_a_server_that_does_not_take_the_old_lock_back_is_asked_for_the_new_one_all_the_same(world):
+    claim = world.claim(lease=5.0)
+    world.acquire(claim).answer(7)
+    world.now += 5
+    old, asking = claim.token, world.acquire(claim)
+    asking.fail(was_sent=True)
+    assert asking.words[0] == "DLOCK.ACQUIRE" and claim.token != old
+
+
+class Interrupting:
+    """A signal handler raises an exception when this reply is looked at."""
+    @property
+    def __class__(self):
+        raise TimeoutError
+
+
+def test_a_lock_is_not_taken_anew_while_it_is_released(world):
+    claim = world.kept()
+    releasing = Asking(world, claim._release())
+    with pytest.raises(RuntimeError, match="another thread or task"):
+        world.acquire(claim)
+    releasing.answer(1)
+    assert world.acquire(claim).words[0] == "DLOCK.ACQUIRE"
+
+
+def test_what_a_signal_handler_raises_is_no_answer(world):
+    asking = world.acquire(world.claim(lease=60.0))
+    token = asking.words[2]
+    asking.answer(Interrupting())
+    assert asking.words == ["DLOCK.RELEASE", b"lock", token]
+    with pytest.raises(TimeoutError):
+        asking.answer(1)
 
 
 def test_a_wait_of_a_session_that_has_begun_again_asks_again_with_the_same_token(world):
@@ -328,6 +445,46 @@ def test_an_attempt_in_doubt_is_released_at_once_and_later(world):
     assert not world.session.withdrawn
 
 
+@pytest.mark.parametrize("outcome", [dlock.Refused, dlock.Unreachable])
+def test_a_grant_that_cannot_be_prolonged_goes_back(world, outcome):
+    """Most of its lease was over when the lock arrived."""
+    claim = world.claim(lease=5.0)
+    asking = world.acquire(claim, wait=10)
+    asking.answer(b"QUEUED")
+    world.reply(1, [1, b"granted", b"lock", claim._token, 7, 1500], after=9.99)
+    asking.wake()
+    assert asking.words[0] == "DLOCK.EXTEND"
+    if outcome is dlock.Refused:
+        asking.answer(ResponseError("NOPERM no permission"))
+    else:
+        asking.fail(was_sent=False)
+    assert asking.words == claim._release_words()
+    asking.answer(1)
+    assert isinstance(asking.error, outcome) and not claim.fence
+
+
+@pytest.mark.parametrize("is_queued", [False, True])
+def test_an_acquire_that_is_interrupted_goes_back_in_the_background(world, is_queued):
+    """The interrupt came where nobody can send anything any more: between two steps."""
+    claim = world.claim()
+    asking = world.acquire(claim, wait=30)
+    if is_queued:
+        asking.answer(b"QUEUED")
+    asking.steps.close()
+    assert claim._token in world.session.withdrawn and not world.session.claims
+
+
+def test_an_attempt_in_doubt_goes_back_although_it_is_interrupted(world, monkeypatch):
+    def interrupt(claim):
+        raise KeyboardInterrupt
+    claim = world.claim()
+    asking = world.acquire(claim)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(world.session, "leave", interrupt)
+        asking.fail(was_sent=True)
+    assert claim._token in world.session.withdrawn
+
+
 def test_a_late_copy_of_a_repeated_request_does_not_outlive_the_release(world):
     claim = world.claim()
     asking = world.acquire(claim, wait=30)
@@ -338,6 +495,19 @@ def test_a_late_copy_of_a_repeated_request_does_not_outlive_the_release(world):
     Asking(world, claim._release()).answer(1)
     world.reply(1, after=3)
     assert world.call.commands == [claim._release_words()], "the first request may arrive yet"
+
+
+def test_a_late_copy_of_a_request_of_the_session_does_not_outlive_the_release(world):
+    claim = world.kept()
+    world.reply(2)
+    assert world.call.commands == [claim._acquire_words(world.session.id)]
+    world.silence()
+    world.silence()
+    world.reply(2)
+    world.answer(7)
+    assert claim.held
+    Asking(world, claim._release()).answer(1)
+    assert claim._token in world.session.withdrawn, "the first request may arrive yet"
 
 
 def test_a_release_without_any_doubt_is_one_command(world):
@@ -399,11 +569,13 @@ def test_a_refused_guard_gives_back_the_other_names(world):
 def test_a_heartbeat_that_is_canceled_tells_a_loss(world):
     claim = world.kept()
     waiting = world.claim()
-    world.acquire(waiting, wait=30).answer(b"QUEUED")
+    asking = world.acquire(waiting, wait=30)
+    asking.answer(b"QUEUED")
     waiting._wakeup.clear()
     world.keeping.close()
     assert claim.lost.is_set() and "canceled" in claim.why_lost
     assert waiting._wakeup.is_set() and not world.session.is_open
+    assert isinstance(asking.request, Wait)
 
 
 def test_a_server_that_cannot_be_found_is_unreachable(world):
@@ -415,3 +587,25 @@ def test_a_server_that_cannot_be_found_is_unreachable(world):
     assert isinstance(next(steps), Find)
     with pytest.raises(dlock.Unreachable):
         steps.throw(NoReply("no node", was_sent=False))
+
+
+def test_a_lock_that_is_lost_while_it_is_looked_for_is_not_asked_for_again(world):
+    """Another thread has been told, by the reply to a guarded command."""
+    claim = world.kept()
+    moved = Session("s" * 16, T, IO, lambda: world.now, is_cluster=True)
+    world.session._lose(claim, "the server had ended it")
+    moved.adopt(claim)
+    assert not moved.begin_asking([claim]) and not moved.claims
+
+
+def test_a_lock_that_is_lost_while_it_is_asked_for_goes_back_behind_the_request(world):
+    """Over another connection than that of the session, as a lock that has moved is asked for."""
+    claim = world.kept()
+    asked = world.session.begin_asking([claim])
+    world.session._lose(claim, "the server had ended it")
+    world.reply(1, after=3)
+    assert world.call.commands == [claim._release_words()]
+    world.answer(0)
+    world.session.end_asking(asked, [7], world.session.life)
+    world.reply(1)
+    assert world.call.commands == [claim._release_words()], "the request has taken it again"

@@ -11,6 +11,7 @@ a lease (PX) ends by itself; a session only carries the outcome of its wait."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -20,11 +21,12 @@ from typing import Any, Callable, NoReturn, Sequence
 from redis.exceptions import ResponseError
 
 from ._session import Life, Session
-from ._wire import (MARGIN, PAUSE_FIRST, PAUSE_MAX, Find, NoReply, Send, Steps, Wait, Word, Words,
-                    error_of, is_transient, is_unknown_session, milliseconds, text_of)
+from ._wire import (MARGIN, PAUSE_FIRST, PAUSE_MAX, Elsewhere, Find, NoReply, Send, Steps, Wait,
+                    Word, Words, error_of, is_transient, is_unknown_session, milliseconds, text_of)
 from .errors import Busy, Error, InDoubt, Lost, NotHeld, Refused, Timeout, Unreachable
 
 A_DAY = 86_400.0  # the longest wait of the server
+STILL_BUSY = "busy until the wait was over"
 FRESH = 0.9       # of a lease must be left when the lock is given to its user
 
 
@@ -44,10 +46,11 @@ class Claim:
                  on_lost: Callable[[Any], object] | None = None):
         if not 1 <= len(names) <= 64:
             raise ValueError("a lock has 1 to 64 names")
-        if lease is not None and not lease >= 0.001:
-            raise ValueError("lease: seconds, or None for a lock that is kept")
-        if slots is not None and slots < 1:
-            raise ValueError("slots: at least 1")
+        if lease is not None:
+            _check_lease(lease)
+        if slots is not None and (isinstance(slots, bool) or not isinstance(slots, int)
+                                  or slots < 1):
+            raise ValueError("slots: a whole number, at least 1")
         for name in names:
             if not isinstance(name, (str, bytes)):  # bytes(5) would be five zeros
                 raise TypeError(f"a name is a str or bytes, not {name!r}")
@@ -67,7 +70,11 @@ class Claim:
         self._is_doubted = False
         self._is_queued = False  # the server has said so
         self._is_unsure = False  # the server may have received a request without a reply
+        self._was_sent = False   # a request of this acquisition
+        self._route: Any = None  # of Elsewhere, for the next attempt
         self._asking: set[object] = set()  # requests of sessions for this acquisition
+        self._answer: Any = None  # to the last of these
+        self._calls: set[object] = set()  # of acquire() and release() that are under way
 
     # -- for everybody
 
@@ -92,7 +99,7 @@ class Claim:
         """Raises Lost if the lock is not certainly ours any more, NotHeld if it never was."""
         self._require()
         if not self.held:
-            raise Lost(self._message("its time is over"))
+            raise Lost(self._message(self.why_lost or "its time is over"))
 
     # -- for the session
 
@@ -142,23 +149,40 @@ class Claim:
 
     # -- acquire
 
-    def _acquire(self, wait: float | None) -> Steps:
-        if self.fence and not self.why_lost and self._pid == os.getpid():
+    def _acquire(self, wait: float | None, token: bytes = b"") -> Steps:
+        """token: a new one, by which the caller can tell whether this acquisition has begun."""
+        call = object()
+        try:
+            self._calls.add(call)
+            if len(self._calls) > 1:  # they would take each other's grants for their own
+                raise RuntimeError("another thread or task is just acquiring or releasing this "
+                                   "Lock: use another Lock")
+            return (yield from self._take(wait, token or new_token()))
+        finally:
+            self._calls.discard(call)
+
+    def _take(self, wait: float | None, token: bytes) -> Steps:
+        is_over = self.why_lost or self.lease is not None and not self.held
+        if self.fence and not is_over and self._pid == os.getpid():
             raise RuntimeError("this Lock is held already, and is not re-entrant: use another Lock")
         wait = self.wait if wait is None else _checked(wait)
-        self._token, self._pid = secrets.token_hex(16).encode(), os.getpid()
+        deadline, pause = self._clock() + wait, PAUSE_FIRST
+        if self.fence and self.lease is not None and self._pid == os.getpid():
+            with contextlib.suppress(Error):  # its lease may last longer at the server
+                yield from self._release()
+        self._token, self._pid = token, os.getpid()
         self.fence, self.why_lost, self._session = 0, None, None
         self._outcome, self._life = None, Life(0, 0.0)
-        self._is_doubted = self._is_queued = self._is_unsure = False
-        self._asking = set()
+        self._is_doubted = self._is_queued = self._is_unsure = self._was_sent = False
+        self._asking, self._answer, self._route = set(), None, None
         self.lost.clear()
-        deadline, pause = self._clock() + wait, PAUSE_FIRST
         try:
             while True:
                 try:
                     self.fence = yield from self._attempt(wait, deadline)
                     return self.fence
                 except _Again as again:
+                    self._is_unsure = self._is_unsure or self.fence > 0  # it was granted
                     self.fence = 0
                     end = deadline + (self._io_timeout if again.is_soon else 0)
                     if self._clock() + pause > end:
@@ -167,8 +191,6 @@ class Claim:
                 while self._clock() < until:
                     yield Wait(self, until)
                 pause = min(2 * pause, PAUSE_MAX)
-        except GeneratorExit:
-            raise
         except BaseException as failure:
             yield from self._give_up(deadline, failure)
             raise
@@ -180,12 +202,12 @@ class Claim:
             session, life = yield from self._join(deadline)
         self._outcome, sent = None, self._clock()
         words = self._acquire_words(session and session.id, deadline - sent if session else 0.0)
-        [fence] = yield from self._send([words])
+        [fence] = yield from self._send([words], session)
         begin = sent
         if isinstance(fence, ResponseError):
             self._raise(fence)
         if fence is None:
-            raise Timeout(self._message("busy")) if wait else Busy(self._message("busy"))
+            raise Timeout(self._message(STILL_BUSY)) if wait else Busy(self._message("busy"))
         if not isinstance(fence, int):  # QUEUED
             assert session is not None
             self._is_queued = True
@@ -215,6 +237,8 @@ class Claim:
                     self._session.leave(self)
                 self._session = session
             session.claims[self._token] = self
+            if session.is_ended:  # perhaps before it could have woken us
+                continue          # the client is closed, and says so
             life = session.life
             if session.is_usable():
                 return session, life
@@ -228,15 +252,19 @@ class Claim:
     def _find(self) -> Steps:
         """The session."""
         try:
-            return (yield Find(self))
+            return (yield Find(self, self._route))
         except NoReply as failure:
             raise _Again(self._failure(failure)) from None
 
-    def _send(self, commands: list[Words]) -> Steps:
+    def _send(self, commands: list[Words], session: Session | None = None) -> Steps:
         """For requests that may be repeated: the replies."""
-        was_unsure, self._is_unsure = self._is_unsure, True
+        was_unsure, self._is_unsure, self._was_sent = self._is_unsure, True, True
+        route, self._route = self._route, None
         try:
-            replies = yield Send(self, commands, self._clock() + self._io_timeout)
+            replies = yield Send(self, commands, self._clock() + self._io_timeout, session, route)
+        except Elsewhere as failure:
+            self._is_unsure, self._route = was_unsure, failure.route
+            raise _Again(self._failure(failure), is_soon=True) from None
         except NoReply as failure:
             self._is_unsure = was_unsure or failure.was_sent
             raise _Again(self._failure(failure)) from None
@@ -252,7 +280,7 @@ class Claim:
                 raise _Again(Unreachable("the server was restarted"), is_soon=True)
             if self._clock() >= limit:
                 raise Unreachable(session.trouble) if session.trouble else Timeout(
-                    self._message("busy"))
+                    self._message(STILL_BUSY))
             yield Wait(self, limit)
             if not session.is_open and (yield from self._find()) is not session:
                 raise _Again(Unreachable("another server has the lock now"), is_soon=True)
@@ -261,34 +289,43 @@ class Claim:
             return value, begin
         self._is_queued = False
         if value == "timeout" and deadline - asked <= A_DAY:
-            raise Timeout(self._message("busy"))
+            raise Timeout(self._message(STILL_BUSY))
         if value in ("timeout", "released") or is_transient(value):
             raise _Again(Timeout(self._message(value)))
         raise Refused(value)
 
     def _give_up(self, deadline: float, failure: BaseException) -> Steps:
-        self.fence = 0
-        if self._session is not None:
-            self._session.leave(self)
-        if not self._is_queued and not self._is_unsure:
-            return
-        limit = deadline + self._io_timeout
-        if not isinstance(failure, Exception):  # canceled, or interrupted
-            limit = self._clock() + self._io_timeout
-        is_answered = False
+        is_left, is_answered = self._was_sent, False
         try:
-            if self._clock() < limit:
+            limit = self._clock() + self._io_timeout
+            # Other failures are interrupts, perhaps right before the reply was looked at.
+            if isinstance(failure, Error):
+                is_left = self._is_queued or self._is_unsure or self.fence > 0
+                limit = deadline + self._io_timeout
+            self.fence = 0
+            if self._session is not None:
+                self._session.leave(self)
+            # GeneratorExit: an interrupt has ended what carries out the steps.
+            if is_left and self._clock() < limit and not isinstance(failure, GeneratorExit):
                 yield Send(self, [self._release_words()], limit)
                 is_answered = True
         except (NoReply, Error):
             pass
         finally:
-            if self._session is not None and (self._is_unsure or not is_answered):
+            if is_left and self._session is not None and (self._is_unsure or not is_answered):
                 self._session.withdraw(self)
 
     # -- the lock is ours
 
     def _release(self) -> Steps:
+        call = object()
+        try:
+            self._calls.add(call)
+            yield from self._give_back()
+        finally:
+            self._calls.discard(call)
+
+    def _give_back(self) -> Steps:
         self._require()
         is_done, until = False, self._clock() + self._io_timeout
         try:
@@ -311,7 +348,7 @@ class Claim:
             self.fence = 0
             if self._session is not None:
                 self._session.leave(self)
-                if self.lease is None and (self._is_unsure or not is_done):
+                if self._is_unsure or not is_done:
                     self._session.withdraw(self)
         if not is_done:
             raise error_of(reply)
@@ -324,16 +361,18 @@ class Claim:
         try:
             if self.fence:
                 yield from self._release()
-        except Error as failure:
+        except (Error, ValueError) as failure:  # ValueError: the client was closed
             if kind is None and not (was_held and isinstance(failure, (InDoubt, Unreachable))):
                 raise
 
     def _extend(self, lease: float | None) -> Steps:
         if self.lease is None:
             raise ValueError("a kept lock has no lease: it lasts as long as the session")
+        lease = self.lease if lease is None else lease
+        _check_lease(lease)
         self._require()
         try:
-            is_done = yield from self._prolong(self.lease if lease is None else lease)
+            is_done = yield from self._prolong(lease)
         except _Again as again:
             raise again.failure from None
         if not is_done:
@@ -391,6 +430,15 @@ class Claim:
 
     def _message(self, why: object) -> str:
         return f"{b', '.join(self.names).decode(errors='replace')}: {why}"
+
+
+def new_token() -> bytes:
+    return secrets.token_hex(16).encode()
+
+
+def _check_lease(lease: float) -> None:
+    if isinstance(lease, bool) or not 0.001 <= lease < math.inf:
+        raise ValueError("lease: seconds, or None for a lock that is kept")
 
 
 def _checked(wait: float) -> float:

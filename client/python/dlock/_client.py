@@ -27,8 +27,8 @@ from redis.exceptions import (AuthenticationError, BusyLoadingError, DataError, 
 
 from ._claim import Claim
 from ._session import Session
-from ._wire import (SLICE, Call, Find, NoReply, Pause, Relocate, Send, Steps, Wait, Words, error_of,
-                    is_read_only, now, redirection, text_of)
+from ._wire import (SLICE, Call, Elsewhere, Find, NoReply, Pause, Relocate, Send, Steps, Wait,
+                    Words, error_of, is_read_only, now, redirection, text_of)
 from .errors import Error, Refused
 
 REDIRECTIONS = 5
@@ -49,7 +49,10 @@ class Route(NamedTuple):
                    "retry_on_timeout": False, "retry_on_error": [], **more}
         if "path" not in options:  # else it is a unix socket, which has no such timeout
             options["socket_connect_timeout"] = timeout
-        return self.connection_class(**options)
+        connection = self.connection_class(**options)
+        if "path" in options:  # redis-py 4.3 names the host in an error, also of a unix socket
+            connection.host, connection.port = connection.path, 0
+        return connection
 
     def to(self, address: Address) -> Route:
         """To another server of the cluster."""
@@ -62,6 +65,14 @@ def route_of(pool: Any) -> Route:
     return Route(None, pool.connection_class, pool.connection_kwargs)
 
 
+def check_url(url: str) -> str:
+    """redis-py reads fewer kinds of URLs than the C library, and does not say what to do."""
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("server: a URL that begins with redis://, rediss:// or unix://; for a "
+                         "Sentinel its master_for(), for a cluster a RedisCluster of redis-py")
+    return url
+
+
 class BaseClient(Generic[LockT]):
     _lock_class: type[LockT]
     _server_class: type[BaseServer]
@@ -70,6 +81,9 @@ class BaseClient(Generic[LockT]):
     _sleep: Callable[[Any, float], Any]  # until the event is set, or for so many seconds
 
     def __init__(self, server: Any, is_cluster: bool, session_timeout: float, io_timeout: float):
+        for seconds in session_timeout, io_timeout:
+            if not 0 < seconds < math.inf:
+                raise ValueError("session_timeout, io_timeout: seconds")
         self._redis, self._is_cluster, self._is_closed = server, is_cluster, False
         self.session_timeout, self.io_timeout = session_timeout, io_timeout
         self._nodes: list[Address] = []  # of a cluster, in the order in which they are asked
@@ -107,6 +121,8 @@ class BaseClient(Generic[LockT]):
         with self._mutex:
             self._is_closed = True
             servers, self._servers = list(self._servers.values()), {}
+        for server in servers:  # first of all: it may be canceled while it waits for one of them
+            server.stop()
         for server in servers:
             yield from server.end()
 
@@ -125,12 +141,15 @@ class BaseClient(Generic[LockT]):
                     request = steps.send(reply)
         except StopIteration as stop:
             return stop.value
+        finally:
+            steps.close()  # for an interrupt right here: they give up without a request
 
     def _carry_out(self, request: Any, server: Any) -> Steps:
         if isinstance(request, Send):
-            return (yield from self._send(request.claim.names[0], request.commands, request.until))
+            return (yield from self._send(request.claim.names[0], request.commands, request.until,
+                                          request.session, request.route))
         if isinstance(request, Find):
-            server = yield from self._find(request.claim.names[0])
+            server = yield from self._find(request.claim.names[0], route=request.route)
             server.keep()
             return server.session
         if isinstance(request, Wait):
@@ -149,14 +168,18 @@ class BaseClient(Generic[LockT]):
         return (yield lambda: self._sleep(server.is_ended,
                                           max(0.0, min(request.until - now(), SLICE))))
 
-    def _find(self, name: bytes, until: float = math.inf) -> Steps:
-        """The server that has the name. until: for how long nodes of a cluster may be asked."""
+    def _find(self, name: bytes, until: float = math.inf, route: Route | None = None) -> Steps:
+        """The server that has the name. until: for how long nodes of a cluster may be asked. route:
+        to the server, if it is known."""
+        if route is not None:
+            return self._server(route)
         if not self._is_cluster:
             return self._server(route_of(self._redis.connection_pool))
         if self._is_stale:
             yield from self._refresh(min(until, now() + self.io_timeout))
         address = self._owners.get(key_slot(name))
         if address is None:
+            self._is_stale = True  # the cluster may not be complete yet
             raise NoReply("no node of the cluster serves the lock", was_sent=False)
         return self._server(self._route.to(address))
 
@@ -202,9 +225,13 @@ class BaseClient(Generic[LockT]):
                 self._servers[route.address] = self._server_class(self, route)
             return self._servers[route.address]
 
-    def _send(self, name: bytes, commands: list[Words], until: float) -> Steps:
+    def _send(self, name: bytes, commands: list[Words], until: float,
+              session: Session | None, route: Route | None) -> Steps:
+        """session: the events of its locks come from its own server, so no redirect is followed."""
         was_stale = self._is_stale
-        server, is_asking = (yield from self._find(name)), False
+        server, is_asking = (yield from self._find(name, route=route)), route is not None
+        if session is not None and server.session is not session:
+            raise Elsewhere
         if was_stale:  # and other nodes may have used up the time
             until = max(until, now() + self.io_timeout)
         for _ in range(REDIRECTIONS):
@@ -223,7 +250,10 @@ class BaseClient(Generic[LockT]):
             address = self._address(host, port, server.route)
             if kind == "MOVED":
                 self._owners[key_slot(name)] = address
-            server, is_asking = self._server(self._route.to(address)), kind == "ASK"
+            route, is_asking = self._route.to(address), kind == "ASK"
+            if session is not None:
+                raise Elsewhere(route if is_asking else None)
+            server = self._server(route)
         return replies
 
     def _relocate(self, request: Relocate, session: Session) -> Steps:
@@ -232,18 +262,24 @@ class BaseClient(Generic[LockT]):
         for claim in request.claims:
             with contextlib.suppress(NoReply, Error, ValueError):
                 server = yield from self._find(claim.names[0], request.until)
+                kind, host, port = redirection(claim._answer) or ("", "", 0)
+                if kind == "ASK":  # the lock is at the other side of a move
+                    server = self._server(self._route.to(self._address(host, port, server.route)))
+                claim._answer = None
                 if server.session is session:
                     continue
+                server.keep()
                 life = server.session.life
                 server.session.adopt(claim)
-                server.keep()
                 if server.session.is_usable():  # else its first heartbeat does the same
                     replies = None
                     asked = server.session.begin_asking([claim])
+                    sent = [each.words for each in asked]
                     try:
                         if asked:
-                            replies = yield from server.send([asked[0].words],
-                                                             now() + self.io_timeout)
+                            if kind == "ASK":
+                                sent = [("ASKING",), *sent]
+                            replies = (yield from server.send(sent, now() + self.io_timeout))[-1:]
                     finally:
                         server.session.end_asking(asked, replies, life)
 
@@ -285,9 +321,11 @@ class BaseServer:
         """Does nobody wait for the replies any more?"""
         return now() >= until or self.session.is_ended and connection is self.own
 
-    def end(self) -> Steps:
+    def stop(self) -> None:
         self.session.end()
         self.is_ended.set()
+
+    def end(self) -> Steps:
         if self.worker is not None:
             with contextlib.suppress(NoReply, Error):
                 yield from self.send([("DLOCK.SESSION", self.session.id, "END")],

@@ -17,6 +17,7 @@ lives, claims, withdrawn."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import threading
@@ -88,7 +89,7 @@ class Session:
         """The claim is a kept lock now. False: something has happened meanwhile, ask again."""
         with self.mutex:
             is_doubted, claim._is_doubted = claim._is_doubted, False
-            if life is not self.life or is_doubted:
+            if life is not self.life or is_doubted or self.is_ended or life.until <= self.clock():
                 return False
             claim._life = life
             life.claims[claim._token] = claim
@@ -125,15 +126,18 @@ class Session:
         if claim._session is not None:
             claim._session.leave(claim)
         with self.mutex:
-            if claim.fence:  # else it was released
+            if claim.fence and not claim.why_lost:  # else it was released, or lost meanwhile
                 claim._session, claim._life = self, Life(0, until)
                 claim._is_unsure = True
                 claim._life.claims[claim._token] = self.claims[claim._token] = claim
                 self.lives.append(claim._life)
+        if self.is_ended:
+            self._lose(claim, "the client was closed")
 
     def end(self) -> None:
         """Nobody keeps it any more. What hangs on it is lost with it."""
-        self.is_ended, self.is_open = True, False
+        with self.mutex:
+            self.is_ended, self.is_open = True, False
         for claim in self._kept():
             self._lose(claim, "the client was closed")
 
@@ -160,8 +164,10 @@ class Session:
             self._wake_all()
 
     def _relocate(self, claims: list[Claim]) -> Steps:
+        """The thread must not end, whatever goes wrong: they are looked for again."""
         if self.is_cluster:
-            yield Relocate(claims, min(self.clock() + self.io_timeout, self._due()))
+            with contextlib.suppress(Exception):
+                yield Relocate(claims, min(self.clock() + self.io_timeout, self._due()))
 
     def _beat(self) -> Steps:
         """Over one connection, until it breaks. The first heartbeat is answered at once."""
@@ -191,7 +197,7 @@ class Session:
 
     def _renew(self, born: int, sent: float) -> None:
         until = sent + MARGIN * self.timeout
-        is_news = not self.is_open
+        is_news = not self.is_usable()
         with self.mutex:
             if self.life is None or self.life.born != born:
                 self.life, self._last, is_news = Life(born, until), 0, True
@@ -202,9 +208,13 @@ class Session:
             self._wake_all()
 
     def _due(self) -> float:
-        """When the next kept locks are lost, unless a heartbeat is answered before."""
+        """When the next kept locks are lost, unless a heartbeat is answered before. A lock may
+        still be taken in the present life, while the heartbeat is under way."""
+        now = self.clock()
         with self.mutex:
-            return min((life.until for life in self.lives if life.claims), default=math.inf)
+            return min((life.until for life in self.lives
+                        if life.claims or life is self.life and life.until > now),
+                       default=math.inf)
 
     def _expire(self) -> None:
         now = self.clock()
@@ -327,6 +337,8 @@ class Session:
             is_kept = (claim._token == asked.token and claim._token in claim._life.claims
                        and claim.fence > 0)
             is_same = reply == claim.fence
+            if is_kept:
+                claim._answer = reply
             if is_kept and is_same and life is not None and life is self.life:
                 del claim._life.claims[claim._token]
                 claim._life = life

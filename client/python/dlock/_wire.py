@@ -7,6 +7,7 @@ there is one lock for both, and a test can play the server and the clock."""
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any, Generator, NamedTuple, Sequence, Union
 
@@ -16,6 +17,8 @@ from .errors import Error, QueueFull, Refused, Unreachable
 
 if TYPE_CHECKING:
     from ._claim import Claim
+    from ._client import Route
+    from ._session import Session
 
 Word = Union[bytes, str, int, float]
 Words = Sequence[Word]
@@ -34,10 +37,13 @@ def now() -> float:
 
 class Send(NamedTuple):
     """Commands to the server that has the lock. The result is a list of replies, in which errors
-    are exceptions; or NoReply is raised."""
+    are exceptions; or NoReply is raised. session: of the commands, which are for its server alone;
+    Elsewhere is raised if another one has the lock. route: as of Elsewhere."""
     claim: Claim
     commands: list[Words]
     until: float
+    session: Session | None = None
+    route: Route | None = None
 
 
 class Call(NamedTuple):
@@ -58,8 +64,10 @@ class Pause(NamedTuple):
 
 
 class Find(NamedTuple):
-    """The session at the server that has the lock. It is being opened if it is not open."""
+    """The session at the server that has the lock. It is being opened if it is not open. route: as
+    of Elsewhere."""
     claim: Claim
+    route: Route | None = None
 
 
 class Relocate(NamedTuple):
@@ -75,6 +83,15 @@ class NoReply(Exception):
     def __init__(self, cause: object, was_sent: bool):
         super().__init__(str(cause) or type(cause).__name__)
         self.was_sent = was_sent
+
+
+class Elsewhere(NoReply):
+    """Another server has the lock than that of the session. route: to the one that has it while
+    its slot moves, and has to be told that we were sent; None: to the owner of the slot."""
+
+    def __init__(self, route: Route | None = None):
+        super().__init__("another server has the lock now", was_sent=False)
+        self.route = route
 
 
 # redis-py turns the first words of some errors into classes, and takes them off the text. Which
@@ -132,4 +149,5 @@ def redirection(reply: Any) -> tuple[str, str, int] | None:
 
 
 def milliseconds(seconds: float) -> int:
-    return max(1, int(seconds * 1000))
+    """At least so long: a lease of the server must not be shorter than what we count."""
+    return max(1, math.ceil(round(seconds * 1000, 3)))

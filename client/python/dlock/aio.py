@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any, cast
 
 import redis.asyncio
@@ -20,7 +21,7 @@ from redis.asyncio.retry import Retry
 from redis.exceptions import RedisError, ResponseError
 
 from ._claim import Claim
-from ._client import BaseClient, BaseServer, Route, outcome
+from ._client import BaseClient, BaseServer, Route, check_url, outcome
 from ._wire import SLICE, Steps, Word, Words, now
 
 
@@ -47,6 +48,12 @@ class Lock(Claim):
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         await self._client._run(self._leave(kind))
+
+    def _lose(self, why: str) -> None:
+        try:
+            super()._lose(why)
+        except asyncio.CancelledError:  # of a task at which on_lost looks: not the session's
+            logging.getLogger("dlock").exception("on_lost of %r", self.names[0])
 
 
 class _Server(BaseServer):
@@ -127,9 +134,10 @@ class Client(BaseClient[Lock]):
     def __init__(self, server: str | redis.asyncio.Redis | redis.asyncio.RedisCluster
                  = "redis://localhost:6379", *, session_timeout: float = 10.0,
                  io_timeout: float = 2.0):
-        made = redis.asyncio.Redis.from_url(server) if isinstance(server, str) else server
-        is_cluster = isinstance(made, redis.asyncio.RedisCluster)
-        super().__init__(made, is_cluster, session_timeout, io_timeout)
+        if isinstance(server, str):
+            server = redis.asyncio.Redis.from_url(check_url(server))
+        is_cluster = isinstance(server, redis.asyncio.RedisCluster)
+        super().__init__(server, is_cluster, session_timeout, io_timeout)
 
     async def close(self) -> None:
         await run(self._close())

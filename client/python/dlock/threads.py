@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import threading
 import weakref
@@ -17,11 +18,13 @@ import redis
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
-from ._claim import Claim
-from ._client import BaseClient, BaseServer, Route, outcome
+from ._claim import Claim, new_token
+from ._client import BaseClient, BaseServer, Route, check_url, outcome
 from ._wire import SLICE, Steps, Word, Words, now
+from .errors import Error
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
+_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 class Lock(Claim):
@@ -32,14 +35,35 @@ class Lock(Claim):
     """Set as soon as a kept lock is lost. why_lost says why. A lock with a lease just ends: look at
     remaining()."""
 
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        _locks.add(self)
+
     def acquire(self, wait: float | None = None) -> int:
         """The fence. wait: seconds, instead of those of the lock. Returns or raises by then, plus
-        an io_timeout, and another one if a connection has to be made."""
-        return cast(int, self._client._run(self._acquire(wait)))
+        an io_timeout, and another one if a connection has to be made, or a lease of this Lock was
+        over without its release."""
+        token = new_token()
+        try:
+            return cast(int, self._client._run(self._acquire(wait, token)))
+        except BaseException:
+            if self._token == token:
+                self._let_go()
+            raise
 
     def release(self) -> None:
         """Lost: the lock had ended before. InDoubt: it is released in the background."""
-        self._client._run(self._release())
+        try:
+            self._client._run(self._release())
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _let_go(self) -> None:
+        """For an interrupt right behind the steps of acquire(), or before those of release()."""
+        if self.fence:
+            with contextlib.suppress(Error, ValueError):
+                self._client._run(self._release())
 
     def extend(self, lease: float | None = None) -> None:
         """The lease ends so many seconds from now, or later if it did before."""
@@ -59,7 +83,43 @@ class Lock(Claim):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Raises Lost if the lock was lost, unless the body has raised something itself. Without a
         reply, the lock is released in the background."""
-        self._client._run(self._leave(kind))
+        try:
+            self._client._run(self._leave(kind))
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _lose(self, why: str) -> None:
+        try:
+            super()._lose(why)
+        except BaseException:  # SystemExit: would end no program, but the thread of a session
+            workers = [server.worker for server in list(self._client._servers.values())]
+            if threading.current_thread() not in workers:
+                raise
+            logging.getLogger("dlock").exception("on_lost of %r", self.names[0])
+
+    def _forget(self) -> None:
+        """In the child of a fork: a thread of the parent may have been using these."""
+        was_lost, self.lost, self._wakeup = self.lost.is_set(), threading.Event(), threading.Event()
+        self._calls = set()
+        if was_lost:
+            self.lost.set()
+
+
+class _Opening(threading.Thread):
+    """Opens a connection. A name, each of its addresses, a Sentinel and a login have timeouts of
+    their own, or none, one after the other."""
+
+    def __init__(self, connection: Any):
+        super().__init__(name="dlock-connect", daemon=True)
+        self.connection, self.failure = connection, cast("BaseException | None", None)
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.connection.connect()
+        except BaseException as failure:
+            self.failure = failure
 
 
 class _Server(BaseServer):
@@ -68,6 +128,8 @@ class _Server(BaseServer):
     def __init__(self, client: Client, route: Route):
         super().__init__(client, route)
         self.mutex = threading.Lock()
+        self.opening: _Opening | None = None  # of the session's connection
+        self.opened: Any = None               # this connection
 
     def idle(self) -> Any:
         """One that the server has closed is readable."""
@@ -80,39 +142,73 @@ class _Server(BaseServer):
                 connection.disconnect()
 
     def drop(self, connection: Any) -> None:
+        if connection is self.own:
+            self.own = None
         connection.disconnect()
 
     def call(self, connection: Any, commands: list[Words], until: float) -> list[Any]:
         was_sent = False
         try:
-            connection.connect()
+            if connection is self.own:
+                self.open_own(until)
+            else:
+                connection.socket_connect_timeout = max(0.001, min(self.timeout, until - now()))
+                connection.connect()
             packed = connection.pack_commands(commands)
             was_sent = True
+            self.limit(connection, until)
             connection.send_packed_command(packed)
             return [self.read(connection, until) for _ in commands]
         except BaseException as failure:
-            connection.disconnect()
+            if self.opening is None or self.opening.connection is not connection:
+                self.drop(connection)
             raise outcome(failure, was_sent) from None
+
+    def open_own(self, until: float) -> None:
+        """Until then, as the loss of kept locks has to be told in time. The next call waits for the
+        same attempt."""
+        if self.own is self.opened:
+            return
+        self.opening = self.opening or _Opening(self.own)
+        while self.opening.is_alive():
+            if self.is_given_up(self.own, until):
+                raise redis.TimeoutError("no connection to the server in time")
+            self.opening.join(max(0.0, min(until - now(), SLICE)))
+        failure, self.opening = self.opening.failure, None
+        if failure is not None:
+            raise failure
+        self.opened = self.own
 
     def read(self, connection: Any, until: float) -> Any:
         while not connection.can_read(max(0.0, min(until - now(), SLICE))):
             if self.is_given_up(connection, until):
                 raise redis.TimeoutError("the server did not reply in time")
+        self.limit(connection, until)
         try:
             return connection.read_response()
         except ResponseError as error:
             return error
 
+    def limit(self, connection: Any, until: float) -> None:
+        """So that a request which is not taken, or the rest of a reply, is not waited for any
+        longer. redis-py sets its own timeout again after each look."""
+        connection._sock.settimeout(max(0.001, min(self.timeout, until - now())))
+
     def keep(self) -> None:
+        """An interrupt may leave it open whether the thread has been started. So the thread itself
+        says that it runs, and one that comes too late does nothing."""
         if self.worker is not None:
             return
         with self.mutex:
             if self.worker is None:
-                steps = self.client._expand(self.session.keep(), self)
-                worker = threading.Thread(target=run, name="dlock-session", daemon=True,
-                                          args=(steps,))
-                worker.start()
-                self.worker = worker
+                threading.Thread(target=self.work, name="dlock-session", daemon=True).start()
+
+    def work(self) -> None:
+        with self.mutex:
+            if self.worker is not None:
+                return
+            self.worker = threading.current_thread()
+        run(self.client._expand(self.session.keep(), self))
 
     def finish(self) -> None:
         if self.worker is not threading.current_thread():  # else it is a callback of ours
@@ -141,8 +237,10 @@ class Client(BaseClient[Lock]):
 
     def __init__(self, server: str | redis.Redis | redis.RedisCluster = "redis://localhost:6379",
                  *, session_timeout: float = 10.0, io_timeout: float = 2.0):
-        made = redis.Redis.from_url(server) if isinstance(server, str) else server
-        super().__init__(made, isinstance(made, redis.RedisCluster), session_timeout, io_timeout)
+        if isinstance(server, str):
+            server = redis.Redis.from_url(check_url(server))
+        is_cluster = isinstance(server, redis.RedisCluster)
+        super().__init__(server, is_cluster, session_timeout, io_timeout)
         _clients.add(self)
 
     def close(self) -> None:
@@ -184,6 +282,8 @@ def run(steps: Steps) -> Any:
                 function = steps.send(reply)
     except StopIteration as stop:
         return stop.value
+    finally:
+        steps.close()  # for an interrupt right here
 
 
 def _close_all() -> None:
@@ -192,6 +292,8 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
+    for lock in list(_locks):
+        lock._forget()
     for client in list(_clients):
         client._forget()
 
