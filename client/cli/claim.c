@@ -80,10 +80,13 @@ static int take(claim *claim, dlock_lock *lock) {
                            is_busy ? holder : dlock_last_error(lock));
 }
 
+/* This process ends while the lock is held, so the lock has a lease, and is not kept by the session
+ * of the process, whatever the URL says of renew. */
 int claim_acquire(request *request) {
     int code;
     dlock_lock *lock;
     dlock_lock_options how = connect_lock_options(request);
+    how.renew = DLOCK_NO;
     dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
     dlock_status status = dlock_lock_new(&lock, client, request->words[0], &how);
@@ -303,7 +306,7 @@ int claim_wait(request *request) {
     dlock_client_free(client);
     bool is_free = status == DLOCK_NOT_HELD;
     if (!is_free && status != DLOCK_TIMEOUT)
-        return (int)complain_status(request, request->words[0], status, why);
+        return (int)complain_query(request, request->words[0], status, why, ACL_INFO);
     if (request->is_json) {
         json_object_begin(NULL);
         json_text("name", request->words[0]);

@@ -2,14 +2,15 @@
 /* complain.c - see complain.h.
  *
  *   exit codes   of the library's statuses
- *   hints        what is wrong with the URL. A node of a cluster is known by its replies. A
- *                Sentinel does not know our commands, a port with TLS drops the connection, and a
- *                port without TLS does not answer a handshake: then the host is asked once more by
+ *   hints        what is wrong with the URL or an option, by the reply of the server. A Sentinel
+ *                does not know our commands, a port with TLS drops the connection, and a port
+ *                without TLS does not answer a handshake: then the host is asked once more by
  *                another kind of URL, without a password
  *   lines        one write(2) each: several processes may share the stream */
 #include "complain.h"
 
 #include "connect.h"
+#include "sightings.h"
 #include "text.h"
 #include <poll.h>
 #include <stdarg.h>
@@ -104,6 +105,14 @@ static bool is_answered_by(const request *request, const char *scheme) {
            status == DLOCK_REFUSED;
 }
 
+/* What the user wrote becomes the PX of a command: none of them has to know that word. */
+static const char *find_time_hint(const request *request, const char *cause) {
+    if (has(cause, "--at-least: ")) return "--at-least is longer than the server allows";
+    if (request->is_session || request->is_session_by_url)
+        return "three times --lease, the timeout of the session, is longer than the server allows";
+    return "--lease is longer than the server allows";
+}
+
 /* In words, instead of those of the status; NULL: no hint. cause: the library's. */
 static const char *find_hint(const request *request, dlock_status status, const char *cause) {
     const char *url = request->urls[0];
@@ -117,6 +126,12 @@ static const char *find_hint(const request *request, dlock_status status, const 
     if (has(cause, "NOAUTH ")) return "the server wants a password, see --password-file";
     if (has(cause, "WRONGPASS ")) return "the user or the password is wrong";
     if (has(cause, "WRONGTYPE ")) return "the key of this name is not a lock";
+    if (has(cause, "READONLY ")) return "the server is a replica: use its master";
+    if (has(cause, "(dlock.max-lease)")) return find_time_hint(request, cause);
+    if (is_cluster && has(cause, "cluster support disabled"))
+        return "the server is not a node of a cluster: use redis://";
+    if (has(url, "+sentinel://") && has(cause, "unknown command") && has(cause, "SENTINEL"))
+        return "the server is not a Sentinel: use redis://";
     if (is_plain && has(cause, "unknown command") && is_sentinel(request))
         return "the server is a Sentinel: use redis+sentinel://host/master";
     if (is_plain && is_cut && is_answered_by(request, "rediss://"))
@@ -166,4 +181,10 @@ exit_code complain_query(const request *request, const char *context, dlock_stat
     if (!is_forbidden) return complain_status(request, context, status, cause);
     complain("%s: the user needs the ACL rules %s (%s)", context, rules, cause);
     return exit_code_of(status);
+}
+
+void complain_failures(const char *context, const char *why) {
+    failure failure;
+    while (failures_next(&why, &failure))
+        complain("%s: no result from %.*s", context, (int)failure.length, failure.line);
 }

@@ -42,11 +42,15 @@ exit_code complain_status(const request *request, const char *context, dlock_sta
 exit_code complain_query(const request *request, const char *context, dlock_status status,
                          const char *cause, const char *rules);
 
+/* Names each of the servers that gave no result, although the query succeeded: see sightings.h. */
+void complain_failures(const char *context, const char *why);
+
 /* -- ACL rules that a user needs, for --help and for complaints. The man page has them too */
 
-#define ACL_LOCK    "+dlock.session +dlock.acquire +dlock.extend +dlock.release ~*"
-#define ACL_SEVERAL "for several names: +dlock.acquireall +dlock.releaseall"
-#define ACL_INFO    "+dlock.info %R~*"
+#define ACL_LOCK     "+dlock.session +dlock.acquire +dlock.extend +dlock.release ~*"
+#define ACL_SEVERAL  "for several names: +dlock.acquireall +dlock.releaseall"
+#define ACL_REPLICAS "for --min-replicas: +wait"
+#define ACL_INFO     "+dlock.info %R~*"
 
 /* Only for --help: without these, changes and losses are noticed later. */
 #define ACL_WATCH_AT_ONCE "to be told at once: +dlock.session +dlock.watch +dlock.unwatch"

@@ -17,14 +17,19 @@
 
 /* -- the client */
 
+/* A time that is too long for the field is also too long for the library, which says so. */
+static uint32_t limit_ms(int64_t ms) {
+    return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+}
+
 dlock_client_options connect_options(const request *request) {
     dlock_client_options options;
     dlock_client_options_init(&options);
     options.urls = request->urls;
     options.url_count = (size_t)request->url_count;
     options.prefix = request->prefix;
-    options.connect_timeout_ms = (uint32_t)request->connect_timeout_ms;
-    options.io_timeout_ms = (uint32_t)request->io_timeout_ms;
+    options.connect_timeout_ms = limit_ms(request->connect_timeout_ms);
+    options.io_timeout_ms = limit_ms(request->io_timeout_ms);
     options.tls_ca_file = request->tls_ca_file;
     options.tls_cert_file = request->tls_cert_file;
     options.tls_key_file = request->tls_key_file;
@@ -87,6 +92,13 @@ void connect_show_wait(const request *request, const char *name, const char *hol
              has_limit ? limit : "", holder[0] != '\0' ? holder : "another holds the lock");
 }
 
+/* By the command that the server refused: rules that the user has already are no help. */
+static const char *find_rules(const char *cause) {
+    if (strstr(cause, "'wait'") != NULL) return ACL_LOCK ", " ACL_REPLICAS;
+    if (strstr(cause, "all' ") != NULL) return ACL_LOCK ", " ACL_SEVERAL;
+    return ACL_LOCK;
+}
+
 int connect_explain(const request *request, const char *name, dlock_status status,
                     const char *text) {
     char waited[DURATION_SIZE];
@@ -97,7 +109,7 @@ int connect_explain(const request *request, const char *name, dlock_status statu
     else if (status == DLOCK_BUSY && request->is_verbose)
         complain("%s: %s", name, holder);
     if (status == DLOCK_TIMEOUT || status == DLOCK_BUSY) return (int)request->busy_code;
-    return (int)complain_query(request, name, status, text, ACL_LOCK);
+    return (int)complain_query(request, name, status, text, find_rules(text));
 }
 
 /* -- acquire */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* inspect.c - locks, for people and scripts.
  *
- *   info      one lock: its holder, and the first clients of its queue
- *   list      all locks, as a table, as JSON, or only their names
- *   session   the processes that are present at each server, in numbers
+ *   info   one lock: its holder, and the first clients of its queue
+ *   list   all locks, as a table, as JSON, or only their names
  *
  * Names, tokens and the names of servers come from outside: each is escaped. */
 #include "subcommands.h"
@@ -244,12 +243,6 @@ static dlock_status check_module(dlock_client *client, const request *request, c
     return status == DLOCK_REFUSED ? DLOCK_OK : status;
 }
 
-static void complain_of_failures(const char *command, const char *why) {
-    failure failure;
-    while (failures_next(&why, &failure))
-        complain("%s: no result from %.*s", command, (int)failure.length, failure.line);
-}
-
 int inspect_list(request *request) {
     int code;
     char why[FAILURES_SIZE];
@@ -258,7 +251,7 @@ int inspect_list(request *request) {
     if (client == NULL) return code;
     dlock_status status = dlock_list(client, request->word_count > 0 ? request->words[0] : NULL,
                                      LIST_TIMEOUT_MS, sightings_add, &seen, why, sizeof(why));
-    if (status == DLOCK_OK) complain_of_failures("list", why);
+    if (status == DLOCK_OK) complain_failures("list", why);
     if (status == DLOCK_OK && seen.count == 0) status = check_module(client, request, why);
     dlock_client_free(client);
     if (seen.has_no_memory) status = DLOCK_NO_MEMORY;
@@ -270,89 +263,5 @@ int inspect_list(request *request) {
     else
         complain_query(request, "list", status, why, ACL_LIST);
     sightings_clear(&seen);
-    return (int)exit_code_of(status);
-}
-
-/* -- session */
-
-static const struct {
-    const char *field; /* of INFO dlock */
-    const char *title, *key;
-} presences[] = {{"dlock_sessions", "SESSIONS", "sessions"},
-                 {"dlock_sessions_away", "AWAY", "away"},
-                 {"dlock_session_holds", "LOCKS", "locks"},
-                 {"dlock_session_waiters", "WAITERS", "waiters"},
-                 {"dlock_watches", "WATCHES", "watches"},
-                 {"dlock_events_unacknowledged", "EVENTS", "events"}};
-
-enum { PRESENCES = sizeof(presences) / sizeof(presences[0]) };
-
-/* The fields of a server come together: its line is printed once the next server begins. */
-typedef struct presence {
-    bool is_json, is_begun;
-    char server[NAME_WIDTH * 10];
-    int64_t counts[PRESENCES];
-} presence;
-
-static void show_presence(presence *seen) {
-    char server[COLUMN_MAX * 4 + 1];
-    if (!seen->is_begun) return;
-    if (seen->is_json) {
-        json_object_begin(NULL);
-        json_text("server", seen->server);
-    } else {
-        printf("%s", column_show(server, seen->server, strlen(seen->server), NAME_WIDTH, 1));
-    }
-    for (int i = 0; i < PRESENCES; i++) {
-        if (seen->is_json)
-            json_number(presences[i].key, seen->counts[i]);
-        else
-            printf(" %8" PRId64, seen->counts[i]);
-    }
-    if (seen->is_json)
-        json_object_end();
-    else
-        printf("\n");
-}
-
-static void show_titles(const presence *seen) {
-    if (seen->is_json) {
-        json_array_begin(NULL);
-        return;
-    }
-    printf("%-*s", NAME_WIDTH, "SERVER");
-    for (int i = 0; i < PRESENCES; i++)
-        printf(" %8s", presences[i].title);
-    printf("\n");
-}
-
-static void add_presence(void *arg, const char *server, const char *field, const char *value) {
-    presence *seen = arg;
-    if (!seen->is_begun) show_titles(seen);
-    if (!seen->is_begun || strcmp(seen->server, server) != 0) {
-        show_presence(seen);
-        *seen = (presence){.is_json = seen->is_json, .is_begun = true};
-        snprintf(seen->server, sizeof(seen->server), "%s", server);
-    }
-    for (int i = 0; i < PRESENCES; i++)
-        if (strcmp(field, presences[i].field) == 0) seen->counts[i] = atoll(value);
-}
-
-int inspect_session(request *request) {
-    int code;
-    char why[FAILURES_SIZE];
-    presence seen = {.is_json = request->is_json};
-    dlock_client *client = connect_client(request, &code);
-    if (client == NULL) return code;
-    dlock_status status =
-        dlock_server_info(client, request->connect_timeout_ms + request->io_timeout_ms,
-                          add_presence, &seen, why, sizeof(why));
-    dlock_client_free(client);
-    show_presence(&seen);
-    if (seen.is_begun && seen.is_json) json_array_end();
-    if (status == DLOCK_OK)
-        complain_of_failures("session", why);
-    else
-        complain_query(request, "session", status, why, ACL_SERVER_INFO);
     return (int)exit_code_of(status);
 }

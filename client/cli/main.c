@@ -3,7 +3,8 @@
  *
  *   run          the runner; keeper: the process that holds the lock; child: the command
  *   claim        acquire, release, extend and wait, for scripts
- *   inspect      info, list and session
+ *   inspect      info and list
+ *   session      who is present
  *   watch        each change of a lock
  *   top          on a screen
  *   metrics      for Prometheus; exposition: the format; http: one scrape
@@ -31,7 +32,7 @@
 static const subcommand subcommands[] = {
     {"run", FOR_RUN, "NAME [NAME... --] COMMAND [ARGUMENT...]",
      "run a command while a lock is held, or several at once",
-     "ACL rules: " ACL_LOCK "\n" ACL_SEVERAL "\n" ACL_LOSS_AT_ONCE, 1, -1, run},
+     "ACL rules: " ACL_LOCK "\n" ACL_SEVERAL "\n" ACL_REPLICAS "\n" ACL_LOSS_AT_ONCE, 1, -1, run},
     {"acquire", FOR_ACQUIRE, "NAME", "take a lock and print its token; the lock stays held", NULL,
      1, 1, claim_acquire},
     {"extend", FOR_EXTEND, "NAME TOKEN", "start the lease of a lock anew", NULL, 2, 2,
@@ -46,7 +47,7 @@ static const subcommand subcommands[] = {
     {"list", FOR_LIST, "[PATTERN]", "show all held locks, or those that match a pattern",
      "ACL rules: " ACL_LIST, 0, 1, inspect_list},
     {"session", FOR_SESSION, "", "show who is present at each server: sessions, and what they have",
-     "ACL rules: " ACL_SERVER_INFO, 0, 0, inspect_session},
+     "ACL rules: " ACL_SERVER_INFO, 0, 0, session},
     {"top", FOR_TOP, "[PATTERN]", "show the locks with the most waiters, again and again",
      "ACL rules: " ACL_TOP, 0, 1, top},
     {"metrics", FOR_METRICS, "", "print counters, histograms and busy locks for Prometheus",

@@ -230,7 +230,7 @@ const char *option_describe(const option_row *row) {
     case OPTION_PATIENCE:
         return "a time such as 500ms, 5s or 2m, or forever";
     case OPTION_URL:
-        return "a URL; perhaps there are too many";
+        return "1 to 15 URLs";
     case OPTION_TEXT:
         break;
     }

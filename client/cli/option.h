@@ -48,7 +48,8 @@ const char *option_describe(const option_row *row);
 
 /* -- strings that live as long as the program */
 
-/* A copy, or room for size bytes. Without memory the program ends. */
+/* A copy, or room for size bytes, aligned for pointers and integers. Without memory the program
+ * ends. */
 char *keep(const char *text);
 char *keep_room(size_t size);
 

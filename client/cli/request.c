@@ -65,6 +65,7 @@ static bool read_options(given givens[GIVEN_MAX], int *count, const subcommand *
         const option_row *row = option_of_value(value, subcommand->bit);
         if (value == 'h') show_help(subcommand);
         *code = value == 'h' ? EXIT_CODE_OK : EXIT_CODE_USAGE;
+        if (row != NULL && *count == GIVEN_MAX) complain("more than %d options", GIVEN_MAX);
         if (row == NULL || *count == GIVEN_MAX) return false;
         const char *text = optarg == NULL ? "yes" : optarg;
         if (row->kind == OPTION_URL) text = secret_take(optarg);
@@ -128,6 +129,10 @@ static bool read_file(request *request, const char *path, bool is_system) {
     bool is_right = true, has_secret = false;
     for (int number = 1; is_right && getline(&line, &size, file) >= 0; number++)
         is_right = read_line(&source, line, path, number, &has_secret);
+    if (is_right && !feof(file)) { /* a folder, for example */
+        complain("%s: %s", path, strerror(errno));
+        is_right = false;
+    }
     if (has_secret) secret_warn_if_open(fileno(file), path, is_system);
     free(line);
     fclose(file);
@@ -163,7 +168,7 @@ static bool apply_environment(request *request) {
     const char *url = getenv("DLOCK_URL");
     if (url == NULL || url[0] == '\0') return true;
     if (set(&source, option_of_key("url"), url)) return true;
-    complain("DLOCK_URL has no URL, or too many");
+    complain("DLOCK_URL needs 1 to 15 URLs");
     return false;
 }
 

@@ -12,7 +12,7 @@ int claim_extend(request *request);
 int claim_wait(request *request);
 int inspect_info(request *request);
 int inspect_list(request *request);
-int inspect_session(request *request);
+int session(request *request);
 int watch(request *request);
 int top(request *request);
 int bench(request *request);

@@ -182,6 +182,13 @@ def test_a_mistake_in_the_file(tool, configure, line, complaint):
     assert (code, out) == (CONFIG, "") and complaint in complaints
 
 
+def test_a_file_that_cannot_be_read_is_a_mistake(tool, configure):
+    path = configure("")
+    path.unlink()
+    path.mkdir()
+    assert tool.run("list") == (CONFIG, "", f"dlock: {path}: Is a directory\n")
+
+
 @pytest.mark.parametrize("text, words", [
     ("session = yes\nat_least = 1m", ["run", "lock", "--", "true"]),
     ("grace = 20s", ["run", "lock", "--", "true"]), ("slots = 0", ["acquire", "lock"]),

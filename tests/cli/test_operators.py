@@ -9,6 +9,7 @@ import pytest
 
 from support.commands import Lock
 from support.fake_server import granting, naming, resp
+from support.server import wait_until
 from support.tool import TOOL, is_alive, keeper_of, kill, wait_for_end
 from support.waiting import wait_for_waiters
 
@@ -83,6 +84,17 @@ def test_a_server_that_does_not_allow_it_starts_nothing(tool, lock, client, at_l
     code, out, complaints = tool.run("run", "--at-least", at_least, "lock", "--", "echo", "never")
     assert (code, out) == (USAGE, "") and lock.info() is None
     assert "--at-least: " in complaints and f"1 to {max_lease} (dlock.max-lease)" in complaints
+    assert "lock: --at-least is longer than the server allows (" in complaints
+
+
+@pytest.mark.parametrize("options, what", [
+    (["--lease", "2m"], "--lease"),
+    (["--session"], "three times --lease, the timeout of the session,")])
+def test_a_lease_that_the_server_does_not_allow_is_named(tool, client, options, what):
+    client.config_set("dlock.max-lease", 60_000)
+    code, out, complaints = tool.run("run", *options, "lock", "--", "echo", "never")
+    assert (code, out) == (USAGE, "")
+    assert f"lock: {what} is longer than the server allows (" in complaints
 
 
 @pytest.mark.parametrize("lease", ["10s", "30s"])
@@ -196,7 +208,8 @@ def test_force_of_somebodys_string(tool, client):
 
 @pytest.mark.parametrize("words, rules", [
     (["list"], "+scan +dlock.info %R~*"), (["top", "-i", "50ms"], "+scan +dlock.info +info %R~*"),
-    (["metrics"], "+scan +dlock.info +info %R~*"), (["info", "lock"], "+dlock.info %R~*")],
+    (["metrics"], "+scan +dlock.info +info %R~*"), (["info", "lock"], "+dlock.info %R~*"),
+    (["wait", "-n", "lock"], "+dlock.info %R~*")],
     ids=lambda each: each[0] if isinstance(each, list) else "")
 def test_the_rules_that_are_named_are_enough(make_tool, server, client, words, rules):
     client.acl_setuser("eyes", enabled=True, nopass=True)
@@ -206,8 +219,11 @@ def test_the_rules_that_are_named_are_enough(make_tool, server, client, words, r
     assert code == REFUSED and f"the user needs the ACL rules {rules} (" in complaints
     client.execute_command("ACL", "SETUSER", "eyes", *rules.split())
     code, out, complaints = tool.run(*words)
-    assert (code, complaints) == (0, "") and "alice" in out or words == ["metrics"]
-    if words[0] != "info":
+    if words[0] == "wait":
+        assert (code, out, complaints) == (BUSY, "", "")
+    else:
+        assert (code, complaints) == (0, "") and "alice" in out or words == ["metrics"]
+    if words[0] not in ("info", "wait"):
         assert rules in tool.run(words[0], "--help")[1]
 
 
@@ -233,6 +249,17 @@ def test_a_missing_permission_is_named_before_the_command_begins(tool, client, w
     assert (code, out) == (REFUSED, "") and not client.exists("lock")
     assert complaints.startswith(f"dlock: lock: the user needs the ACL rules {RULES} (")
     assert "NOPERM" in complaints and f"dlock.{command}" in complaints
+
+
+@pytest.mark.parametrize("words, more", [
+    (["one", "other", "--"], "for several names: +dlock.acquireall +dlock.releaseall"),
+    (["--min-replicas", "1", "lock"], "for --min-replicas: +wait")])
+def test_a_permission_that_only_an_option_needs_is_named(tool, worker, words, more):
+    code, out, complaints = tool.run("run", *words, "echo", "run")
+    assert (code, out) == (REFUSED, "")
+    assert f": the user needs the ACL rules {RULES}, {more} (" in complaints
+    worker(*more.partition(": ")[2].split())
+    assert tool.run("run", "-n", *words, "true")[0] != REFUSED
 
 
 def test_a_permission_that_is_withdrawn_while_the_command_runs_is_named(tool, worker):
@@ -388,11 +415,16 @@ def open_session(client, number):
     return session
 
 
+NUMBERS = ["sessions", "away", "locks", "waiters", "watches", "events"]
+
+
 def test_sessions_are_counted_with_what_hangs_on_them(tool, server, client):
     name = f"127.0.0.1:{server.port}"
-    numbers = ["sessions", "away", "locks", "waiters", "watches", "events"]
     assert json.loads(tool.run("session", "--json")[1]) == [
-        {"server": name, **{each: 0 for each in numbers}}]
+        {"server": name, **{each: 0 for each in NUMBERS}, "listed": [], "unlisted": 0}]
+    code, out, _ = tool.run("session")
+    assert code == 0 and [line.split() for line in out.splitlines()] == [
+        ["SERVER", *map(str.upper, NUMBERS)], [name, *"000000"]]
     first, second = open_session(client, 1), open_session(client, 2)
     for lock in "a", "b":
         client.execute_command("DLOCK.ACQUIRE", lock, "t", "VIA", first, "SESSION")
@@ -401,11 +433,110 @@ def test_sessions_are_counted_with_what_hangs_on_them(tool, server, client):
     assert (seen["sessions"], seen["locks"], seen["waiters"]) == (2, 2, 1)
     code, out, complaints = tool.run("session")
     assert (code, complaints) == (0, "")
-    titles, line = out.splitlines()
-    assert titles.split() == ["SERVER", "SESSIONS", "AWAY", "LOCKS", "WAITERS", "WATCHES", "EVENTS"]
-    assert line.split() == [name, *(str(seen[each]) for each in numbers)]
+    titles, line = out.splitlines()[:2]
+    assert titles.split() == ["SERVER", *map(str.upper, NUMBERS)]
+    assert line.split() == [name, *(str(seen[each]) for each in NUMBERS)]
     for session in first, second:
         client.execute_command("DLOCK.SESSION", session, "END")
+
+
+def listed(tool):
+    seen, = json.loads(tool.run("session", "--json")[1])
+    return seen["listed"]
+
+
+def rows(tool):
+    """The second table, without its titles."""
+    code, out, complaints = tool.run("session")
+    assert (code, complaints) == (0, "")
+    titles, *lines = out.split("\n\n")[1].splitlines()
+    assert titles.split() == ["SERVER", "SESSION", "STATE", "LEFT", "LOCKS", "WAITERS", "USER",
+                              "ADDRESS", "NAME"]
+    return [line.split() for line in lines]
+
+
+def test_who_is_present_is_listed(tool, server, client):
+    present, away = server.client(), server.client()
+    present.client_setname("web-3:4711:api")
+    session = open_session(present, 1)
+    open_session(away, 2)
+    client.execute_command("DLOCK.ACQUIRE", "a", "t", "VIA", session, "SESSION")
+    address = present.client_info()["addr"]
+    id = present.client_id()
+    away.close()
+    away.connection_pool.disconnect()
+    wait_until(lambda: client.info("dlock")["dlock_sessions_away"] == 1, "the second to be away")
+    first, second = listed(tool)
+    assert 0 < first.pop("left_ms") <= 60_000 and 0 < second.pop("left_ms") <= 60_000
+    assert first == {"id": "session-", "state": "present", "locks": 1, "waiters": 0,
+                     "user": "default", "client": id, "address": address,
+                     "name": "web-3:4711:api"}
+    assert second == {"id": "session-", "state": "away", "locks": 0, "waiters": 0,
+                      "user": "default", "client": 0, "address": "", "name": ""}
+    shown = rows(tool)
+    for row in shown:
+        assert row.pop(0) == f"127.0.0.1:{server.port}" and row.pop(2).endswith("s")
+    assert shown == [["session-", "present", "1", "0", "default", address, "web-3:4711:api"],
+                     ["session-", "away", "0", "0", "default", "-", "-"]]
+
+
+def test_a_process_is_listed_by_its_owner(tool, server):
+    tool.env["DLOCK_URL"] = f"redis://127.0.0.1:{server.port}?owner=nightly"
+    process, _ = tool.start_group("--session")
+    only, = listed(tool)
+    assert only["state"] == "present" and only["locks"] == 1
+    assert re.fullmatch(r"[^:]+:\d+:nightly", only["name"])
+    process.terminate()
+    process.wait(50)
+    wait_until(lambda: listed(tool) == [], "the session to end")
+
+
+def test_a_connection_that_has_locks_is_listed_without_an_id(tool, server):
+    holder = server.client()
+    Lock(holder).acquire("t", 60_000, "SESSION")
+    only, = listed(tool)
+    assert (only["id"], only["user"], only["left_ms"], only["locks"]) == ("", "", -1, 1)
+    assert only["client"] == holder.client_id()
+    assert rows(tool)[0][1:6] == ["-", "present", "-", "1", "0"]
+
+
+def test_sessions_that_are_not_listed_are_counted(tool, server, client):
+    for number in range(103):
+        open_session(client, number)
+    seen, = json.loads(tool.run("session", "--json")[1])
+    assert (len(seen["listed"]), seen["unlisted"]) == (100, 3)
+    assert rows(tool)[-1] == [f"127.0.0.1:{server.port}", "and", "3", "more"]
+
+
+@pytest.mark.parametrize("name", ["a,name=b,id=c", "%41%", "\"\\{}", "x" * 500])
+def test_a_name_is_shown_as_it_is(tool, client, name):
+    client.client_setname(name)
+    open_session(client, 1)
+    shown = name if len(name) <= 160 else name[:160] + "..."
+    assert listed(tool)[0]["name"] == shown and rows(tool)[0][-1] == shown
+
+
+def test_an_id_does_no_harm_to_a_terminal(tool, client):
+    client.execute_command("DLOCK.SESSION", b"\x1b[31m\r\n,1234567890", "PX", 60_000)
+    _, out, _ = tool.run("session")
+    assert "\x1b" not in out and "\r" not in out and "\\x1b[31m" in out
+    assert listed(tool)[0]["id"] == "\x1b[31m\r\n,"
+
+
+@pytest.mark.parametrize("value", [
+    "", ",", "=", "id", "id=", "id=%", "id=%4", "id=%zz", "=,=,id=x", "left_ms=x,locks=-",
+    "name=%00"])
+def test_a_list_that_nobody_understands_does_no_harm(make_tool, fake_server, value):
+    info = f"# dlock\r\ndlock_sessions:1\r\ndlock_session_0:{value}\r\n"
+    tool = make_tool(fake_server(granting(INFO=resp(info))).url)
+    assert len(listed(tool)) == 1 and len(rows(tool)) == 1
+
+
+def test_a_server_without_a_list_is_shown_with_its_numbers(make_tool, fake_server):
+    """An older one."""
+    info = "# dlock\r\ndlock_sessions:2\r\n"
+    tool = make_tool(fake_server(granting(INFO=resp(info))).url)
+    assert listed(tool) == [] and tool.run("session")[1].count("\n") == 2
 
 
 def test_sessions_of_several_servers(several):

@@ -206,7 +206,7 @@ def test_a_prefix_and_a_session(tool, client):
 
 
 def test_replicas_that_are_not_there(tool, client):
-    code, _, complaints = tool.run("run", "-n", "--io-timeout", "1s", "--min-replicas", 1, "lock",
+    code, _, complaints = tool.run("run", "-n", "--io-timeout", "3s", "--min-replicas", 1, "lock",
                                    "true")
     assert code == 75 and "replicas" in complaints
     assert is_free(client)

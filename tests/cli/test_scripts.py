@@ -41,6 +41,18 @@ def test_a_lock_outlives_the_process_that_took_it(tool, lock):
     assert lock.info() is None
 
 
+@pytest.mark.parametrize("renewal", ["renew=yes", "renew_every_ms=20000"])
+def test_a_lock_has_a_lease_whatever_the_url_says(server, make_tool, lock, renewal):
+    """Programs and scripts may share one URL. The session of the process that took the lock is no
+    use to the script."""
+    tool = make_tool(f"redis://127.0.0.1:{server.port}?lease_ms=60000&{renewal}")
+    token = tool.run("acquire", "lock")[1].strip()
+    assert lock.info()["token"].decode() == token and lock.info()["lease"] == 60_000
+    assert tool.run("extend", "--lease", "2m", "lock", token) == (0, "", "")
+    assert lock.info()["lease"] == 120_000
+    assert tool.run("release", "lock", token) == (0, "", "")
+
+
 def test_the_fence_is_in_the_json(tool, lock):
     granted = run_json(tool, "acquire", "lock")
     assert granted == {"name": "lock", "token": lock.info()["token"].decode(),
@@ -350,6 +362,11 @@ def test_usage(tool, words):
     assert (code, out) == (USAGE, "") and complaints.startswith("dlock: ")
 
 
+def test_too_many_options_are_named(tool):
+    assert tool.run("list", *["--json"] * 64)[0] == 0
+    assert tool.run("list", *["--json"] * 65) == (USAGE, "", "dlock: more than 64 options\n")
+
+
 def test_a_wrong_command_is_named(tool):
     assert tool.run("relese", "lock") == (USAGE, "", "dlock: relese: no such command; see dlock "
                                                      "--help\n")
@@ -497,6 +514,24 @@ def test_a_sentinel_is_no_server_without_the_module(make_tool, server):
             assert ": the server is a Sentinel: use redis+sentinel://host/master (" in complaints
     finally:
         sentinel.destroy()
+
+
+@pytest.mark.parametrize("scheme, path, hint", [
+    ("redis+sentinel", "/locks", "the server is not a Sentinel: use redis://"),
+    ("redis+cluster", "", "the server is not a node of a cluster: use redis://")])
+def test_a_server_of_another_kind_than_the_url_says_gets_a_hint(make_tool, server, scheme, path,
+                                                                hint):
+    tool = make_tool(f"{scheme}://127.0.0.1:{server.port}{path}")
+    for words in COMMANDS:
+        code, out, complaints = tool.run(*words)
+        assert (code, out) == (PROTOCOL, "") and f": {hint} (" in complaints
+
+
+def test_a_replica_gets_a_hint(make_tool, fake_server):
+    replica = fake_server(lambda words: b"-READONLY You can't write against a replica.\r\n")
+    code, out, complaints = make_tool(replica).run("acquire", "-n", "lock")
+    assert (code, out) == (REFUSED, "")
+    assert ": the server is a replica: use its master (" in complaints
 
 
 # -- a server that lies ----------------------------------------------------------------------------

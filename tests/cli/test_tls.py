@@ -176,6 +176,13 @@ def test_a_handshake_that_does_not_come(make_tool, silent_port, authority):
     check_connect_timeout(make_tool, url)
 
 
+@pytest.mark.parametrize("time", ["2d", "50d"])  # the second is longer than 32 bits have room for
+@pytest.mark.parametrize("which", ["connect", "io"])
+def test_a_timeout_has_a_limit(tool, which, time):
+    code, _, complaints = tool.run("info", f"--{which}-timeout", time, "lock")
+    assert (code, complaints) == (USAGE, f"dlock: {which}_timeout_ms: not 1 to 86400000\n")
+
+
 def test_a_connect_timeout_is_a_time(tool):
     code, _, complaints = tool.run("info", "--connect-timeout", "soon", "lock")
     assert code == USAGE and "--connect-timeout needs a time" in complaints
