@@ -166,8 +166,9 @@ typedef struct dlock_client_options {
                       * looked up within a call or a dispatch, which waits for the name server */
     dlock_module module; /* DLOCK_MODULE_NONE: for servers without the dlock module */
     /* Told what happens to connections, one line each: connected, lost, connected again, no
-     * connection and why, a new master, a server that is left alone after failures, certificates
-     * that were read again. In the thread that calls on_event. */
+     * connection and why, a new master, a session that the server has forgotten, a server that is
+     * left alone after failures, certificates that were read again. In the thread that calls
+     * on_event. */
     dlock_log_fn diagnostic_log;
     void *diagnostic_log_arg;
 } dlock_client_options;
@@ -271,7 +272,9 @@ DLOCK_API const char *dlock_error(void);
 /* Locks and watchers of the client may be freed before or after: they work as before, renewals and
  * events included, and the client lives on until the last one is freed. Only then does it end:
  * withdrawals that are under way get one more chance, and replies in flight are awaited, for one
- * I/O timeout in all. Threads: no thread may use the client itself any more. */
+ * I/O timeout in all. If a function that the library calls, such as done(), frees the last one, the
+ * client ends after that function has returned, and calls diagnostic_log until then. Threads: no
+ * thread may use the client itself any more. */
 DLOCK_API void dlock_client_free(dlock_client *client);
 
 /* DLOCK_OK: the server, or a majority of several, replies, accepts the user and, unless the option
@@ -336,10 +339,10 @@ DLOCK_API dlock_status dlock_lock_new_all(dlock_lock **out, dlock_client *client
                                           const dlock_lock_options *options);
 
 /* Releases the lock first if it is held, and waits for that; meanwhile an acquire by this handle is
- * refused, also if on_event makes it. An asynchronous call that is under way ends first: done() is
- * called with DLOCK_CANCELED before this function returns, and must not use the lock. A release
- * that is under way goes on in the background. Threads: owner, and no other thread dispatches while
- * a call of the lock is under way. */
+ * refused, also if on_event makes it, and so is every asynchronous call. One that is under way ends
+ * first: done() is called with DLOCK_CANCELED before this function returns, and must not use the
+ * lock. A release that is under way goes on in the background. Threads: owner, and no other thread
+ * dispatches while a call of the lock is under way. */
 DLOCK_API void dlock_lock_free(dlock_lock *lock);
 
 /* The same as dlock_acquire(lock, DLOCK_NO_WAIT). Threads: owner. */
@@ -421,9 +424,9 @@ DLOCK_API dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *
                                      const size_t *argvlen, dlock_reply *reply);
 
 /* Ends the acquire that is under way with DLOCK_CANCELED, unless the lock is granted already, and
- * every later one that would wait or send a request, until dlock_uncancel(). Extend, release and
- * another level of a lock that is held go on. Threads: any; dlock_cancel() also in signal
- * handlers. */
+ * every later one that would wait or send a request, until dlock_uncancel(). The acquire under way
+ * ends even if that follows at once. Extend, release and another level of a lock that is held go
+ * on. Threads: any; dlock_cancel() also in signal handlers. */
 DLOCK_API void dlock_cancel(dlock_lock *lock);
 DLOCK_API void dlock_uncancel(dlock_lock *lock);
 

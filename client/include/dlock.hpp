@@ -158,9 +158,10 @@ class lock {
                          size_t text_max = 4096) {
         auto call = std::make_unique<detail::guarded_call>(command, text_max);
         call->done = std::move(done);
+        dlock_done_fn tell = call->done ? detail::tell_reply : nullptr;
         dlock_status started =
             dlock_guarded_start(handle(), call->words.size(), call->words.data(),
-                                call->lengths.data(), &call->c, detail::tell_reply, call.get());
+                                call->lengths.data(), &call->c, tell, call.get());
         if (started == DLOCK_OK) static_cast<void>(call.release());
         return detail::from_c(started);
     }
@@ -314,8 +315,9 @@ class client {
         auto state = std::make_unique<detail::watch_state>();
         state->core = core_;
         state->changed = std::make_shared<watch_function>(std::move(changed));
-        dlock_status status = dlock_watch(handle(), name.c_str(), detail::tell_change,
-                                          &state->changed, &state->handle);
+        dlock_watch_fn tell = *state->changed ? detail::tell_change : nullptr;
+        dlock_status status =
+            dlock_watch(handle(), name.c_str(), tell, &state->changed, &state->handle);
         if (status != DLOCK_OK) return {detail::from_c(status), dlock_error()};
         return watcher(std::move(state));
     }
@@ -324,7 +326,10 @@ class client {
     void uncancel() noexcept { dlock_client_uncancel(handle()); }
     // For calls that were started: see dlock_client_fd() and dlock_client_dispatch().
     int fd() const noexcept { return dlock_client_fd(handle()); }
-    size_t dispatch() noexcept { return dlock_client_dispatch(handle()); }
+    size_t dispatch() noexcept {
+        detail::core_pointer core = core_; // a function that is told may destroy this object
+        return dlock_client_dispatch(core->handle);
+    }
     dlock_client *handle() const noexcept { return core_->handle; }
 
   private:

@@ -418,10 +418,11 @@ inline void tell_done(void *arg, dlock_lock *, dlock_status done) noexcept {
     (*told)(from_c(done));
 }
 
-// The function lives until tell_done() has called it, or until the call could not be started.
+// The function lives until tell_done() has called it, or until the call could not be started. None
+// is a NULL of dlock.h, which refuses the call.
 template <typename Call> status start(done_function done, Call call) {
     auto kept = std::make_unique<done_function>(std::move(done));
-    dlock_status started = call(tell_done, kept.get());
+    dlock_status started = call(*kept ? tell_done : nullptr, kept.get());
     if (started == DLOCK_OK) static_cast<void>(kept.release());
     return from_c(started);
 }

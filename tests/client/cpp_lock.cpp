@@ -498,6 +498,41 @@ FACT(a_call_can_be_started) {
     CHECK(told == std::vector<status>(3, status::ok));
 }
 
+// The client of dlock.h ends when the dispatch does, and tells of its connection then.
+FACT(a_started_call_may_destroy_lock_and_client) {
+    auto lines = std::make_shared<std::vector<std::string>>();
+    std::weak_ptr<std::vector<std::string>> log = lines;
+    auto options = options_for(url);
+    options.no_threads = true;
+    options.diagnostic_log = [lines](dlock_log_level, const char *line) { lines->push_back(line); };
+    auto client = std::make_unique<dlock::client>(dlock::client::open(options).value());
+    options.diagnostic_log = nullptr;
+    auto lock = std::make_unique<dlock::lock>(client->make_lock("name").value());
+    CHECK(lock->release_start([&](status result) {
+        CHECK(result == status::not_held); // without a connection
+        CHECK(lock->acquire(5s) == status::ok && lines->empty());
+        lock.reset();
+        client.reset();
+        CHECK(log.use_count() > 1); // the function that is told of lines
+    }) == status::ok);
+    client->dispatch();
+    CHECK(lines->size() == 1 && log.use_count() == 1);
+}
+
+FACT(a_function_that_is_not_there_is_refused) {
+    auto client = open(url);
+    auto lock = client.make_lock("name").value();
+    CHECK(lock.acquire_start(5s, nullptr) == status::invalid);
+    CHECK(lock.acquire_for_start(5s, 2min, {}) == status::invalid);
+    CHECK(lock.acquire(5s) == status::ok);
+    CHECK(lock.extend_start(60s, nullptr) == status::invalid);
+    CHECK(lock.guarded_start({"GET", "name"}, nullptr) == status::invalid);
+    CHECK(lock.release_start(nullptr) == status::invalid);
+    CHECK(lock.state() == dlock::lock_state::held);
+    CHECK(client.watch("name", nullptr).code() == status::invalid);
+    CHECK(client.dispatch() == 0);
+}
+
 FACT(a_started_acquire_can_have_a_lease_of_its_own) {
     auto client = open(url);
     auto lock = client.make_lock("name").value();

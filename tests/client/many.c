@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* many.c - one thread with many acquisitions under way, for names that another process wants too.
  *
- *   many URL NAMES PENDING
+ *   many URL NAMES PENDING here|there
  *
- * Starts an acquire for each name, then PENDING - 1 more for each, all of them with hot names and
- * without a thread of the library; says how many bytes each of these takes; reads a line; and
- * releases each lock as soon as it has it. Fails if a name is not served in the order of starting,
- * if a fence does not grow, or if there is a second thread. */
+ * Starts an acquire for each name, then PENDING - 1 more for each, without a thread of the library.
+ * They wait here, since the names are hot, or there, in the queues of the server. Says how many
+ * bytes each of these takes; reads a line; and releases each lock as soon as it has it. Fails if a
+ * name is not served in the order of starting, if a fence does not grow, or if there is a second
+ * thread. */
 #include "program.h"
 
 #include <dirent.h>
@@ -92,15 +93,21 @@ static void await_line(void) {
         dispatch_for(10);
 }
 
+/* Until all wait or are granted. */
+static void await_replies(void) {
+    for (int quiet = 0; quiet < 20; quiet++)
+        dispatch_for(50);
+}
+
 static void run(void) {
     for (int i = 0; i < names; i++)
         start(i, 0);
-    for (int quiet = 0; quiet < 20; quiet++) /* until all are parked or granted */
-        dispatch_for(50);
+    await_replies();
     size_t before = bytes_in_use();
     for (int place = 1; place < pending; place++)
         for (int i = 0; i < names; i++)
             start(i, place);
+    await_replies();
     printf("bytes %zu\n", (bytes_in_use() - before) / ((size_t)names * (size_t)(pending - 1)));
     await_line();
     may_release = true;
@@ -112,7 +119,7 @@ static void run(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
+    if (argc != 5) return 2;
     names = atoi(argv[2]);
     pending = atoi(argv[3]);
     struct rlimit files;
@@ -126,7 +133,7 @@ int main(int argc, char **argv) {
     options.no_threads = true;
     CHECK(claims != NULL && served != NULL && fences != NULL);
     CHECK(dlock_client_new(&client, &options) == DLOCK_OK);
-    for (int i = 0; i < names; i++) {
+    for (int i = 0; i < names && strcmp(argv[4], "here") == 0; i++) {
         char text[32];
         snprintf(text, sizeof(text), "name %d", i);
         CHECK(dlock_hotspot_add(client, text) == DLOCK_OK);

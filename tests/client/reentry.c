@@ -220,6 +220,43 @@ FACT(lock_is_not_taken_again_while_it_is_freed) {
     CHECK(got == DLOCK_INVALID && lease_at_server() == 0);
 }
 
+static void note_done(void *arg, dlock_lock *lock, dlock_status status) {
+    (void)lock, (void)status;
+    ++*(int *)arg;
+}
+
+/* What on_event has started, and how often done() was called. */
+typedef struct starts {
+    dlock_status got[3];
+    int done;
+} starts;
+
+static void start_again(void *arg, dlock_event event, const char *name, dlock_status why) {
+    starts *starts = arg;
+    (void)name, (void)why;
+    if (event != DLOCK_EVENT_RELEASED) return;
+    starts->got[0] = dlock_acquire_start(handled, 0, note_done, &starts->done);
+    starts->got[1] = dlock_extend_start(handled, 0, note_done, &starts->done);
+    starts->got[2] = dlock_release_start(handled, note_done, &starts->done);
+}
+
+FACT(no_call_is_started_while_the_lock_is_freed) {
+    starts starts = {.done = 0};
+    dlock_client *told;
+    dlock_client_options options = options_for((const char *const[]){url}, 1);
+    options.on_event = start_again;
+    options.event_arg = &starts;
+    CHECK(dlock_client_new(&told, &options) == DLOCK_OK);
+    handled = new_lock(told, "n", 0);
+    CHECK(dlock_acquire(handled, 0) == DLOCK_OK);
+    dlock_lock_free(handled);
+    handled = NULL;
+    for (int i = 0; i < 3; i++)
+        CHECK(starts.got[i] == DLOCK_INVALID);
+    CHECK(dlock_client_dispatch(told) == 0 && starts.done == 0);
+    dlock_client_free(told);
+}
+
 FACT(longer_lease_is_extended) {
     dlock_lock_options shorter = terms_of(1000, DLOCK_EXCLUSIVE);
     dlock_lock_options longer = terms_of(2 * LEASE_MS, DLOCK_EXCLUSIVE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* renewing.c - threads that take, extend and give back locks which are renewed and watched, while
- * another looks at them; for the sanitizers.
+/* renewing.c - threads that take, extend and give back locks which are renewed and watched, and run
+ * guarded commands meanwhile, while another looks at them; for the sanitizers.
  *
  *   renewing URL THREADS ROUNDS
  *
@@ -51,6 +51,8 @@ static void *work(void *arg) {
         pause_us(rand_r(&seed) % PAUSE_MAX_US);
         if (i % 3 == 0) dlock_extend(lock, (uint32_t)(20 + rand_r(&seed) % 200));
         if (i % 5 == 0) dlock_lost_fd(lock);
+        for (int j = 0; j < 10 && i % 7 == 0; j++)
+            dlock_guarded(lock, 2, (const char *const[]){"GET", "renewing"}, NULL, NULL);
         dlock_release(lock);
     }
     return NULL;

@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.fake_server import resp
 from support.libdlock import LOG_FN, Status
 from support.server import free_port, wait_until
 
@@ -32,7 +33,6 @@ def test_a_connection_is_made_lost_and_made_again(logged, server, client, diary)
     lock, name = logged(server).hold(), f"127.0.0.1:{server.port}"
     diary.wait_for(INFO, f"{name}: connected")
     client.client_kill_filter(_type="normal", skipme=True)
-    assert lock.extend() in (Status.OK, Status.IN_DOUBT)
     assert lock.extend() == Status.OK
     diary.wait_for(WARNING, f"{name}: the connection is lost: the server closed the connection")
     diary.wait_for(INFO, f"{name}: connected again")
@@ -87,6 +87,39 @@ def test_a_new_master_is_told(logged, fake_server, diary):
     epoch = 2
     dlock.lock("away").acquire(50)  # a sign of a failover
     diary.wait_for(WARNING, f"127.0.0.1:{masters[1].port}: is the new master: main")
+
+
+def test_a_session_that_is_born_again_is_told(logged, start_server, diary):
+    """Not the first birth, nor a connection that ends while the session lives."""
+    server = start_server("--appendonly", "yes", "--appendfsync", "always")
+    lock, name = logged(server, io_timeout_ms=5000).hold(renew=True), f"127.0.0.1:{server.port}"
+    born_again = f"{name}: the session was forgotten, and is opened anew"
+    server.observer.client_kill_filter(_type="normal", skipme=True)
+    diary.wait_for(INFO, f"{name}: connected again")
+    wait_until(lambda: lock.extend() == Status.OK, "both connections to be new")
+    assert (WARNING, born_again) not in diary.lines
+    server.crash()
+    diary.wait_for(WARNING, born_again)
+
+
+def test_slots_of_a_cluster_that_another_node_has_are_told(logged, fake_server, diary):
+    def node(words):
+        if words[0] == b"CLUSTER":
+            return resp([[0, 16383, ["127.0.0.1", owner.port, "id"]]])
+        return b":1\r\n" if owner.port == old.port else b"-MOVED 0 127.0.0.1:%d\r\n" % new.port
+
+    old, new = fake_server(node), fake_server(lambda words: b":1\r\n")
+    owner = old
+    dlock = logged(f"redis+cluster://127.0.0.1:{old.port}")
+    dlock.hold()
+    owner = new
+
+    def is_told():
+        assert dlock.lock("any").acquire(5000) == Status.OK
+        return (WARNING, f"127.0.0.1:{new.port}: has slots now that another node had: "
+                         f"127.0.0.1:{old.port}") in diary.lines
+    wait_until(is_told, "the line")
+    assert sum("has slots" in line for _, line in diary.lines) == 1
 
 
 def test_sentinels_that_are_not_there(logged, diary):

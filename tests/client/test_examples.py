@@ -216,15 +216,15 @@ def test_guarded_counters_count_right(start, server, client):
 
 
 def test_a_guarded_counter_that_lost_the_lock_counts_again(start, server, client):
-    slow = start("guarded_counter", url_of(server), "visits", 1, 1000)
+    slow = start("guarded_counter", url_of(server), "visits", 4, 1000)
     assert slow.stdout.readline() == "holding\n"
-    client.delete("{visits}lock")
+    client.delete("{visits}lock")  # or seconds later: it holds the lock nearly all the time
     quick = start("guarded_counter", url_of(server), "visits", 3)
     # On a slow machine a lease may end before the write.
     assert re.fullmatch("counted 3, refused \\d+\n", quick.communicate(timeout=PATIENCE_S)[0])
-    assert re.fullmatch("holding\ncounted 1, refused [1-9]\\d*\n",
+    assert re.fullmatch("(holding\n)+counted 4, refused [1-9]\\d*\n",
                         slow.communicate(timeout=PATIENCE_S)[0])
-    assert client.hget("{visits}count", "value") == b"4"
+    assert client.hget("{visits}count", "value") == b"7"
 
 
 def test_a_cache_is_filled_once_and_read_by_all(start, server, client, tmp_path):

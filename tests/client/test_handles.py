@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from support.commands import Lock as Commands
+from support.commands import Lock as Commands, served
 from support.libdlock import (FORM, FOREVER, Background, ClientOptions, Event, Reply, Stats, State,
                               Status, Timings, last_error, lib)
 from support.server import wait_until
@@ -57,6 +57,19 @@ def test_a_cancel_lasts_until_it_is_lifted(dlock):
     assert lock.acquire() == Status.OK
 
 
+@pytest.mark.parametrize("of", ["lock", "client"])
+def test_a_cancel_that_is_lifted_at_once_still_ends_the_wait(dlock, of):
+    dlock.hold()
+    waiting = dlock.lock()
+    wait = Background(waiting.acquire, FOREVER)
+    wait_until(lambda: dlock.stats().commands >= 3, "the request to wait")
+    canceled = waiting if of == "lock" else dlock
+    canceled.cancel()
+    canceled.uncancel()
+    assert wait.result() == Status.CANCELED
+    assert waiting.acquire() == Status.BUSY
+
+
 def test_a_held_lock_is_used_and_released_though_canceled(dlock):
     lock = dlock.hold()
     lock.cancel()
@@ -64,7 +77,7 @@ def test_a_held_lock_is_used_and_released_though_canceled(dlock):
     assert (lock.extend(), lock.release(), lock.release()) == (Status.OK,) * 3
 
 
-@pytest.mark.skipif(FORM != "blocking", reason="every form is canceled by the same flag")
+@pytest.mark.skipif(FORM != "blocking", reason="every form looks at the same switch")
 def test_a_cancel_of_the_client_ends_all_waits_and_later_ones(dlock, client):
     holder, other = dlock.hold(), dlock.lock("other")
     waits = [Background(dlock.lock().acquire, FOREVER) for _ in range(3)]
@@ -115,6 +128,12 @@ def test_a_new_acquire_after_a_loss_takes_nothing_from_the_next_holder(dlock, cl
     next_holder.acquire()
     assert lock.acquire() == Status.BUSY
     assert next_holder.extend() == Status.OK
+
+
+def test_a_new_acquire_after_a_loss_releases_the_lost_token_once(dlock, client):
+    lock = dlock.hold()
+    lose(lock, client)
+    assert (lock.acquire(), served(client, "release")) == (Status.OK, 1)
 
 
 def test_a_scope_stays_lost_until_its_end(dlock, client):

@@ -1,5 +1,6 @@
 """The local layer: threads of one process compete among themselves first."""
 
+import ctypes
 import statistics
 import threading
 
@@ -7,6 +8,7 @@ import pytest
 
 from support.commands import Lock as Commands
 from support.commands import served
+from support.fake_server import SILENCE, granting
 from support.libdlock import SPIN, Background, State, Status
 from support.program import start_python
 from support.server import stopped, wait_until
@@ -232,6 +234,22 @@ def test_a_guarded_command_in_doubt_cannot_run_for_the_next_thread(connect, fake
     assert server.asked("DLOCK.RELEASE") and dlock.stats().hand_ons == 0
 
 
+def test_a_guarded_command_of_a_freed_handle_cannot_run_for_the_next_thread(connect, fake_server):
+    server = fake_server(granting(GUARD=SILENCE))
+    dlock = connect(server, hotspot_hand_on=4, io_timeout_ms=100)
+    dlock.hotspot_add()
+    first, second = dlock.hold(wait_ms=20_000), dlock.lock()
+    waiting = dlock.wait_in_line(second)
+    words = (ctypes.c_char_p * 1)(b"PING")
+    started = first.start("guarded", 1, words, None, None)
+    wait_until(lambda: server.asked("DLOCK.GUARD"), "the command to be under way")
+    dlock.locks.remove(first)
+    first.free()
+    assert started.result == Status.CANCELED
+    assert waiting.result() == Status.OK
+    assert dlock.stats().hand_ons == 0
+
+
 def test_a_handed_on_lock_keeps_its_token(hot, seen):
     dlock = hot(2)
     first, second, third, fourth = (dlock.lock() for _ in range(4))
@@ -281,6 +299,25 @@ def test_a_lease_that_does_not_suffice_is_renewed_first(hot, client, calls):
     assert calls() == 2 and calls("release") == 0
 
 
+YES = 1
+
+
+def test_a_kept_lock_of_a_hot_name_can_be_extended(hot):
+    lock = hot(4).hold(renew=YES)
+    assert lock.extend() == Status.OK, "the server proves the same fence"
+    assert lock.release() == Status.OK
+
+
+def test_a_lock_that_is_handed_on_to_be_kept_can_be_extended(hot):
+    dlock = hot(4)
+    first, second = dlock.hold(), dlock.lock(renew=YES)
+    token, fence = first.token, first.fence
+    pass_on(dlock, first, second)
+    assert second.token == token and second.fence > fence
+    assert second.extend() == Status.OK
+    assert second.release() == Status.OK
+
+
 def test_a_lock_that_was_lost_outside_is_not_handed_on_for_long(hot, client):
     """Nobody tells the process; but who finds it too short asks, and gets a new one."""
     dlock = hot(16)
@@ -296,7 +333,7 @@ def test_a_lock_that_was_lost_outside_is_not_handed_on_for_long(hot, client):
 def test_a_lease_that_is_over_is_not_handed_on(hot):
     dlock = hot(16)
     first, second = dlock.hold(lease_ms=500, wait_ms=20_000), dlock.lock(lease_ms=50)
-    waiting = dlock.wait_in_line(second)
+    waiting = Background(second.acquire, 60_000)  # in line, unless its thread begins too late
     wait_until(lambda: first.state == State.LOST, "the end of the lease")
     first.release()
     assert waiting.result() == Status.OK
@@ -381,7 +418,7 @@ def test_a_renewal_that_fails_is_withdrawn(hot, server, client):
     dlock = hot(16, io_timeout_ms=100)
     first, second = dlock.lock(lease_ms=25_000), dlock.lock(lease_ms=60_000)
     assert first.acquire(20_000) == Status.OK  # so long it may take to answer
-    waiting = dlock.wait_in_line(second, 1500)
+    waiting = dlock.wait_in_line(second, 4000)
     with stopped(server):
         first.release()
         assert waiting.result() == Status.IN_DOUBT

@@ -14,7 +14,8 @@ from support.waiting import wait_for_waiters
 
 
 class Everywhere:
-    """One server, or several with a client that is asked to lock on all of them."""
+    """One server, or several with a client that locks on all of them, though it waits for a
+    majority only."""
 
     def __init__(self, dlock, servers):
         self.dlock, self.servers = dlock, servers
@@ -27,12 +28,16 @@ class Everywhere:
         return self.dlock.hold(*arguments, **options)
 
     def info(self, name="lock"):
-        """What all of them say about a lock: of different fences the first."""
+        """What they say about a lock, once all of them say the same: of different fences the
+        first."""
+        return wait_until(lambda: self._infos(name), "the same lock everywhere")[0]
+
+    def _infos(self, name):
         infos = [Commands(client, name).info() for client in self.clients]
-        assert len({info and info["token"] for info in infos}) == 1
-        return infos[0]
+        return infos if len({info and info["token"] for info in infos}) == 1 else None
 
     def ttl(self, name):
+        self.info(name)
         return min(Commands(client, name).ttl() for client in self.clients)
 
     def advance(self, seconds):
@@ -41,7 +46,7 @@ class Everywhere:
 
     def delete(self, name):
         for client in self.clients:
-            client.delete(name)
+            assert client.delete(name) == 1
 
 
 @pytest.fixture(params=[1, 3])
@@ -125,6 +130,7 @@ def test_taking_it_again_after_its_end_says_so(everywhere):
 
 def test_a_release_does_not_touch_the_next_holders_lock(everywhere):
     lock = everywhere.hold("next")
+    assert everywhere.info("next")["token"] == lock.token
     everywhere.delete("next")
     for client in everywhere.clients:
         Commands(client, "next").acquire("somebody else")

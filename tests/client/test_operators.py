@@ -6,11 +6,12 @@ import os
 import re
 import socket
 import subprocess
+import time
 
 import pytest
 
 from support.commands import Lock as Commands
-from support.libdlock import EXCLUSIVE, PLACE_FN, SHARED, Status, lib
+from support.libdlock import EXCLUSIVE, INFO_FN, PLACE_FN, SHARED, Status, lib
 from support.server import ROOT, free_port
 from support.waiting import queue_up
 
@@ -149,6 +150,25 @@ def test_every_field_of_info_is_told_of_every_server(connect, lend):
         assert fields["dlock_held"] == ("1" if each is servers[0] else "0")
 
 
+def test_a_program_that_takes_its_time_when_told_does_not_make_others_late(connect, lend,
+                                                                            start_proxy):
+    near, far = lend(2)
+    proxy = start_proxy(far)
+    dlock = connect([f"redis://{address(near)}", proxy.url], io_timeout_ms=2500)
+    assert dlock.server_info()[0] == Status.OK
+    proxy.hold_back()
+    told, why = set(), ctypes.create_string_buffer(256)
+
+    def tell(_, server, field, value):
+        if not told:
+            proxy.let_go()
+            time.sleep(3)
+        told.add(server)
+
+    status = lib.dlock_server_info(dlock.handle, 20_000, INFO_FN(tell), None, why, len(why))
+    assert (Status(status), why.value, len(told)) == (Status.OK, b"", 2)
+
+
 def test_a_server_that_gives_no_information_is_named(connect, start_server):
     server = start_server(module=None)
     status, told, why = connect(server).server_info()
@@ -190,7 +210,7 @@ def test_failures_are_those_that_do_not_tell_who_holds_the_lock(tmp_path):
 
 
 def names(client):
-    return sorted({each["name"] for each in client.client_list()} - {""})
+    return sorted(each["name"] for each in client.client_list() if each["name"])
 
 
 @pytest.mark.parametrize("way", ["?owner=billing", "lock_defaults"])
@@ -198,9 +218,10 @@ def test_the_connections_of_a_client_with_an_owner_have_a_name(connect, server, 
     url = f"redis://127.0.0.1:{server.port}"
     dlock = (connect(url + way) if way[0] == "?" else
              connect(url, lock_defaults={"owner": "billing"}))
-    lock = dlock.hold()
-    assert names(client) == [f"{socket.gethostname()}:{os.getpid()}:billing"]
-    assert lock.token.decode().startswith(names(client)[0] + ":")
+    lock = dlock.hold(renew=True)
+    of_commands, of_session = names(client)
+    assert of_commands == of_session == f"{socket.gethostname()}:{os.getpid()}:billing"
+    assert lock.token.decode().startswith(of_session + ":")
 
 
 def test_without_an_owner_they_have_none(dlock, client):

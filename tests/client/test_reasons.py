@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.libdlock import Background, Client, Status, last_error
+from support.libdlock import LIST_FN, Background, Client, Status, last_error, lib
 from support.server import free_port
 
 
@@ -24,6 +24,13 @@ def test_each_thread_has_a_reason_of_its_own(dlock):
         dlock.lock("")
     assert Background(last_error).result() == ""
     assert last_error() == "the name is empty"
+
+
+@pytest.mark.parametrize("read, about", [(lib.dlock_inspect, b"lock"), (lib.dlock_list, None)])
+def test_a_negative_timeout_is_the_reason(dlock, read, about):
+    tell = LIST_FN(lambda arg, seen: True)
+    assert read(dlock.handle, about, -1, tell, None, None, 0) == Status.INVALID
+    assert last_error() == "timeout_ms is negative"
 
 
 @pytest.mark.parametrize("url", ["redis://:geheim@", "redis://:geheim@host:port", "geheim://host",

@@ -130,7 +130,7 @@ def test_an_acquire_fails_while_too_many_are_silent(connect, servers, silent, wa
     assert status == Status.NO_QUORUM
     assert took_ms >= wait_ms
     assert re.search("[012] ok, [345] unanswered", lock.error)  # on a slow machine more are late
-    assert "no reply in time" in lock.error
+    assert "in time" in lock.error  # a request, or the login of the next connection
     wait_until(lambda: tokens(servers[3:]) == [None, None], "the undoing")
 
 
@@ -173,7 +173,7 @@ def test_a_server_that_talks_nonsense_is_one_vote_less(connect, servers, fake_se
     assert lock.release() == Status.OK
     servers[1].kill()
     assert lock.acquire() == Status.NO_QUORUM
-    assert lock.error.startswith("1 ok, 1 un") and "1 failed" in lock.error
+    assert "1 failed" in lock.error and f"127.0.0.1:{mad.port}: " in lock.error
 
 
 def test_servers_that_did_not_reply_get_a_release_behind_the_request(connect, servers, fake_server):

@@ -46,8 +46,8 @@ def deliver(proxies, servers, command):
 def assert_it_is_held_by_one(servers, lock, rival):
     """It lasts as long at a majority as its holder thinks, and nobody else gets it."""
     assert lock.state == State.HELD
-    left_ms = lock.remaining_ms
     holders = [info for info in (Commands(server.observer).info() for server in servers) if info]
+    left_ms = lock.remaining_ms  # last: time goes on while servers are asked
     lasting = [info for info in holders if info["token"] == lock.token and info["ttl"] >= left_ms]
     assert len(lasting) > len(servers) // 2, holders
     assert rival.acquire() in (Status.BUSY, Status.NO_QUORUM)

@@ -137,7 +137,7 @@ def test_a_lost_release_of_a_grant_without_majority_is_sent_again(connect, serve
     lock = connect([*servers[:2], to_c]).lock(lease_ms=LONG_IO_MS)
     assert lock.acquire() == Status.BUSY, lock.error
     wait_until(lambda: to_c.delayed_count >= 1, "the RELEASE on its way")
-    assert servers[2].observer.exists("lock")
+    wait_until(lambda: servers[2].observer.exists("lock"), "the grant")
     to_c.delay_no_more()
     to_c.cut()
     wait_until(lambda: not servers[2].observer.exists("lock"), "its release")
@@ -154,7 +154,7 @@ def test_a_withdrawal_goes_on_until_all_servers_have_answered(connect, servers, 
     wait_until(lambda: to_c.delayed_count >= 1, "the RELEASE on its way")
     to_c.cut()
     wait_until(lambda: served(servers[0], "release") > 1, "two withdrawals at A")
-    assert servers[2].observer.exists("lock")
+    wait_until(lambda: servers[2].observer.exists("lock"), "the grant")
     to_c.delay_no_more()
     to_c.cut()  # so that none of them arrives late
     wait_until(lambda: not servers[2].observer.exists("lock"), "its release")

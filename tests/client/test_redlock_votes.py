@@ -1,9 +1,17 @@
 """What a majority of several servers says, and that nothing that does not count is left behind."""
 
+import re
+
 from support.libdlock import Background, State, Status
 from support.redlock import (LEASE_MS, LONG_IO_MS, SHORT_IO_MS, awake, hold_on, take_everywhere,
                              tokens)
 from support.server import wait_until
+
+
+def assert_all_but_the_late_say(lock, no):
+    """Three of five say no. That decides it, so one that says yes may be late."""
+    assert re.fullmatch(f"2 ok, 3 {no}|1 ok, 3 {no}, 1 unanswered|0 ok, 3 {no}, 2 unanswered",
+                        lock.error), lock.error
 
 
 def test_a_minority_of_others_does_not_matter(connect, servers):
@@ -19,7 +27,7 @@ def test_a_split_vote_leaves_nothing_behind(connect, servers):
     hold_on(servers[2:3], token="another")
     lock = connect(servers, io_timeout_ms=LONG_IO_MS).lock(lease_ms=LEASE_MS)
     assert lock.acquire() == Status.BUSY
-    assert lock.error == "2 ok, 3 busy"
+    assert_all_but_the_late_say(lock, "busy")
     wait_until(lambda: tokens(servers) == [b"one", b"one", b"another", None, None],
                "nothing to be left")
 
@@ -58,7 +66,7 @@ def test_extend_needs_a_majority_that_still_holds_it(connect, servers):
     assert lock.extend() == Status.OK
     servers[2].observer.delete("lock")
     assert lock.extend() == Status.LOST
-    assert lock.error == "2 ok, 3 not held"
+    assert_all_but_the_late_say(lock, "not held")
     assert lock.state == State.LOST
 
 
@@ -94,7 +102,7 @@ def test_a_release_that_too_few_hear_goes_on_in_the_background(connect, servers)
         server.kill()
     assert lock.release() == Status.NO_QUORUM
     assert lock.state == State.FREE
-    assert tokens(servers[3:]) == [None, None]
+    wait_until(lambda: tokens(servers[3:]) == [None, None], "the release of the others")
     servers[0].start(ports[0])
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.acl import set_user
 from support.commands import Lock as Commands
 from support.commands import served
 from support.libdlock import Background, Event, State, Status, Told
@@ -96,6 +97,16 @@ def test_too_few_replicas(dlock, client):
     lock = lock_of(dlock, min_replicas=2, replica_timeout_ms=100)
     assert lock.acquire() == Status.NO_REPLICAS
     assert not client.exists("lock")
+
+
+@pytest.mark.parametrize("names", [["lock:a"], ["lock:a", "lock:{a}"]])
+def test_a_grant_that_the_server_does_not_write_again_is_given_back(connect, server, client, names):
+    words = "acquire", "acquireall", "release", "releaseall"
+    set_user(server, [f"+dlock.{word}" for word in words])
+    dlock = connect(f"redis://app:x@127.0.0.1:{server.port}", io_timeout_ms=PATIENT_MS)
+    lock = lock_of(dlock, names)
+    assert lock.acquire() == Status.REFUSED and "dlock.extend" in lock.error.lower()
+    wait_until(lambda: not client.exists(*names), "its release")
 
 
 def test_who_was_parked_needs_them_too(dlock, replica, server, client, connect):

@@ -1,12 +1,14 @@
 """Locks kept by the session of their client, and locks that also end with its connection."""
 
+import queue
 import random
+import threading
 import time
 
 import pytest
 
 from support.commands import Lock as Commands, stats
-from support.fake_server import granting, resp
+from support.fake_server import OPEN_SESSION, granting, resp
 from support.libdlock import Background, Event, State, Status
 from support.program import start_python
 from support.server import wait_until
@@ -197,6 +199,7 @@ def test_a_connection_that_only_our_side_lost_is_replaced(connect, fake_server, 
     wait_until(lambda: len(server.asked("DLOCK.ACQUIRE")) == 2, "that it is asked for again")
     first, second = server.asked("DLOCK.ACQUIRE")
     assert first[2] == second[2] and b"SESSION" in second
+    assert int(second[second.index(b"PX") + 1]) > LEASE_MS / 2, "the rest of the lease"
     wait_until(lambda: lock.state == State.HELD, "that it is known to be ours")
     assert Event.LOST not in told.events()
     assert lock.release() == Status.OK
@@ -249,6 +252,67 @@ def test_it_can_wait_in_line(dlock, connect, server, client):
     assert other.release() == Status.OK
     assert waiting.result() == Status.OK
     assert session_of(client) > 0
+
+
+class Scripted:
+    """A server whose events and replies to ACQUIRE, in order, are those of the test. A grant of an
+    event is so old that the client extends it."""
+
+    def __init__(self, fake_server, acquires, extend):
+        self.acquires, self.extend = acquires, extend
+        self.events, self.is_open = queue.Queue(), False
+        self.acknowledged = threading.Semaphore(0)
+        self.server = fake_server(self._answer)
+        self.server.has_sessions = False
+
+    def _answer(self, words):
+        command = words[0].decode()
+        if command == "DLOCK.EXTEND":
+            return self.extend(words[2].decode())
+        if command.startswith("DLOCK.ACQUIRE"):
+            return self.acquires.pop(0)(words[words.index(b"PX") - 1].decode())
+        if command != "DLOCK.SESSION" or b"END" in words:
+            return resp(1)
+        if not self.is_open:
+            self.is_open = True
+            return OPEN_SESSION
+        if b"ACK" in words:
+            self.acknowledged.release()
+        return resp([1, [self.events.get()]])
+
+    def queue_and_tell(self, *event):
+        """The reply to an ACQUIRE that waits, and an event that follows."""
+        def reply(token):
+            number, kind, *more = event
+            self.events.put([number, kind, "lock", token, *more])
+            return b"+QUEUED\r\n"
+        return reply
+
+
+def test_a_grant_that_was_lost_before_it_was_extended_is_no_loss_of_the_next(connect, fake_server):
+    def extend(token):
+        script.acknowledged.acquire()
+        script.events.put([2, "lost", "lock", token, "deleted"])
+        script.acknowledged.acquire()
+        return resp(0)
+
+    script = Scripted(fake_server, [], extend)
+    script.acquires = [lambda _: resp(None), script.queue_and_tell(1, "granted", 7, 20_000),
+                       lambda _: resp(8)]
+    lock = connect(script.server, io_timeout_ms=5000).lock(session=True, lease_ms=LEASE_MS)
+    assert lock.acquire(20_000) == Status.OK, lock.error
+    assert (lock.fence, lock.state) == (8, State.HELD)
+    assert lock.release() == Status.OK
+
+
+def test_who_lost_one_of_several_names_hears_of_the_next_grant(connect, fake_server):
+    script = Scripted(fake_server, [], lambda _: resp(0))
+    script.acquires = [lambda _: resp(None), script.queue_and_tell(1, "granted", 7, 20_000),
+                       script.queue_and_tell(2, "granted", 8, 0)]
+    lock = connect(script.server, io_timeout_ms=5000).lock(["lock", "door"], session=True,
+                                                           lease_ms=LEASE_MS)
+    assert lock.acquire(20_000) == Status.OK, lock.error
+    assert (lock.fence, lock.state) == (8, State.HELD)
 
 
 def test_a_hot_name_is_not_handed_on(connect, server, client):

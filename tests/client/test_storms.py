@@ -2,6 +2,8 @@
 of them does. Requests and connections are counted, or compared with those of a client that has one
 wait and the same trouble."""
 
+import time
+
 import pytest
 
 from support.commands import served
@@ -108,6 +110,20 @@ def test_a_cancel_at_a_server_that_hangs_sends_few_releases(server, client, wait
     assert dlock.stats().commands - before <= 2 * LATE * MANY
 
 
+def test_a_client_with_many_waits_ends_soon_at_a_server_that_hangs(server, client, wait_for_lock):
+    """One I/O timeout for all together: one for each wait would be 100 s."""
+    hold(client)
+    session_ms = 1000  # then the server forgets the waits whose RELEASE it has not read
+    dlock, calls = wait_for_lock(server, io_timeout_ms=100, lock_defaults={"lease_ms": session_ms})
+    wait_for_waiters(client, MANY)
+    with stopped(server):
+        began = time.monotonic()
+        dlock.free()
+        took_s = time.monotonic() - began
+    assert results(calls) == {Status.CANCELED} and took_s < MANY * 0.1 / 4
+    wait_for_waiters(client, 0)
+
+
 TROUBLE = {
     "it is down": lambda words: CUT,
     "it is a replica": lambda words: b"-READONLY You can't write against a read only replica.\r\n",
@@ -136,6 +152,29 @@ def test_waits_in_trouble_ask_no_more_often_than_one(fake_server, wait_for_lock,
     wait_until(lambda: len(one.requests) >= TURNS, "some turns")
     assert many.connection_count <= 3 * one.connection_count + TURNS
     assert len(many.requests) <= 3 * len(one.requests) + TURNS
+
+
+def test_waits_that_begin_in_trouble_ask_as_often_as_a_few(fake_server, wait_for_lock):
+    """16 of them, each of which pauses for 10 ms at least, ask 1,600 times a second."""
+    server = fake_server(TROUBLE["it is a replica"])
+    begun = time.monotonic()
+    wait_for_lock(server)
+    wait_until(lambda: len(server.requests) >= 2 * MANY, "each to ask about twice")
+    asked, passed = len(server.requests), time.monotonic() - begun
+    assert asked <= MANY + 1600 * passed
+
+
+def test_waits_without_a_session_open_no_more_connections_than_one(fake_server, wait_for_lock):
+    """The server replies to commands, but has no place for the connection of the session."""
+    too_many = TROUBLE["it has too many clients"]([])
+    servers = {count: fake_server(lambda words: too_many if words[0] == b"DLOCK.SESSION"
+                                  else in_line(words)) for count in (MANY, 1)}
+    for count, server in servers.items():
+        server.has_sessions = False
+        wait_for_lock(server, count)
+    many, one = servers.values()
+    wait_until(lambda: one.connection_count >= TURNS, "some turns")
+    assert many.connection_count <= 3 * one.connection_count + TURNS
 
 
 def test_many_cancels_in_trouble_are_repeated_less_often_than_one(fake_server, wait_for_lock):

@@ -578,7 +578,7 @@ def conversation(certificate):
 
 @pytest.mark.parametrize("update", [b"k", b"K"])
 def test_new_keys_for_an_idle_connection_do_not_end_it(connect_tls, conversation, update):
-    lock = connect_tls(f"rediss://127.0.0.1:{conversation.port}").lock()
+    lock = connect_tls(f"rediss://127.0.0.1:{conversation.port}").lock(lease_ms=LONG_MS)
     acquiring = Background(lock.acquire)
     conversation.wait_for(b"DLOCK.ACQUIRE")
     conversation.say(b":1")

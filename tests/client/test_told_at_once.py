@@ -10,6 +10,7 @@ from support.server import wait_until
 
 RENEWED = {"lease_ms": 60_000, "renew_every_ms": 50_000}
 SOON = 30  # seconds: much less than until the next renewal
+MOMENT_S = 0.02  # LOCK_WATCH_AFTER_MS of name_watch.h
 
 
 def present(server):
@@ -121,12 +122,16 @@ def test_a_lock_that_nobody_wants_to_be_told_of_costs_no_command(server, connect
 
 
 def test_a_lock_that_is_held_for_a_moment_costs_no_command(server, connect):
-    client = connect(server)
-    lock = client.lock(**RENEWED)
-    for _ in range(100):
-        assert lock.acquire() == Status.OK
-        assert lock.release() == Status.OK
-    assert client.stats().commands <= 210  # on a busy machine a moment may be long
+    """A busy machine may hold it for longer. Then another client goes on."""
+    client, moments = connect(server), 0
+    while moments < 100:
+        lock, before, begin = client.lock(**RENEWED), client.stats().commands, time.monotonic()
+        assert lock.acquire() == lock.release() == Status.OK
+        if time.monotonic() - begin < MOMENT_S:
+            moments += 1
+            assert client.stats().commands == before + 2
+        else:
+            client = connect(server)
 
 
 def test_a_server_needs_two_connections_however_many_locks_are_held(server, connect):

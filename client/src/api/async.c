@@ -23,6 +23,7 @@ static void make_ready(dlock_lock *lock) {
 static dlock_status start_call(dlock_lock *lock, call_plan plan, dlock_done_fn done, void *arg) {
     if (lock == NULL || done == NULL)
         return error_set(DLOCK_INVALID, lock == NULL ? NO_LOCK : "done is NULL");
+    if (lock->is_ending) return error_set(DLOCK_INVALID, LOCK_ENDS);
     if (!client_start_background(lock->client))
         return error_set(DLOCK_NO_MEMORY, "no thread to go on with the call");
     bool is_answered = !lock_begin(lock, &plan);

@@ -146,8 +146,7 @@ static dlock_step enter_guarded(void *arg, dlock_call *pub) {
     if (call->waiting.phase == WAITING_IDLE) start_guarded(arg, attempt, call);
     bool is_done = call->waiting.is_step_done;
     if (!is_done && call_is_canceled(call)) { /* the handle is freed */
-        deployment_abandon(arg, attempt);
-        attempt_set_result(attempt, DLOCK_CANCELED, false, "canceled");
+        deployment_abandon(arg, attempt);     /* in doubt if sent: may still run */
         is_done = true;
     }
     loop_unlock(call->loop);

@@ -105,6 +105,8 @@ static dlock_status query_servers(dlock_client *client, query *query, const quer
                                   int64_t timeout_ms) {
     server_list list = {0};
     deployment *deployment = query->deployment = client->deployment;
+    if (timeout_ms < 0)
+        return refuse_question("timeout_ms is negative", query->why, query->why_size);
     if (deployment->table->list_servers == NULL)
         return refuse_question("the store has no servers to look at", query->why, query->why_size);
     explain_question(DLOCK_OK, "", query->why, query->why_size);
@@ -135,7 +137,7 @@ static dlock_status query_name(dlock_client *client, const char *name, query *qu
     char *why = query->why;
     size_t why_size = query->why_size;
     bool has_function = query->tell != NULL || query->tell_waiting != NULL;
-    if (client == NULL || name == NULL || name[0] == '\0' || !has_function || timeout_ms < 0)
+    if (client == NULL || name == NULL || name[0] == '\0' || !has_function)
         return refuse_question("no client, name or function", why, why_size);
     if (is_plain(client) && kind == &query_waiters)
         return explain_question(DLOCK_OK, "", why, why_size);
@@ -180,7 +182,7 @@ static char *make_pattern(const char *prefix, const char *pattern) {
 
 dlock_status dlock_list(dlock_client *client, const char *pattern, int64_t timeout_ms,
                         dlock_list_fn tell, void *arg, char *why, size_t why_size) {
-    if (client == NULL || tell == NULL || timeout_ms < 0)
+    if (client == NULL || tell == NULL)
         return refuse_question("no client or function", why, why_size);
     if (is_plain(client)) return refuse_question(NO_LIST, why, why_size);
     char *full = make_pattern(client->prefix, pattern == NULL ? "*" : pattern);
@@ -193,7 +195,7 @@ dlock_status dlock_list(dlock_client *client, const char *pattern, int64_t timeo
 
 dlock_status dlock_server_info(dlock_client *client, int64_t timeout_ms, dlock_info_fn tell,
                                void *arg, char *why, size_t why_size) {
-    if (client == NULL || tell == NULL || timeout_ms < 0)
+    if (client == NULL || tell == NULL)
         return refuse_question("no client or function", why, why_size);
     if (is_plain(client)) return refuse_question(NO_INFO, why, why_size);
     query query = {.tell_field = tell, .arg = arg, .why = why, .why_size = why_size};

@@ -84,7 +84,7 @@ static void init_lease(dlock_lock *lock, const dlock_lock_options *options) {
 }
 
 /* Makes what the lock needs to be kept, or to be told of a loss. False: no memory. */
-static bool make_parts(dlock_lock *lock, bool is_session) {
+static bool make_kept_parts(dlock_lock *lock, bool is_session) {
     kept_parts *parts = calloc(1, sizeof(*parts));
     if (parts == NULL) return false;
     lease_link(&lock->call.lease, &parts->links);
@@ -95,7 +95,7 @@ static bool make_parts(dlock_lock *lock, bool is_session) {
     return true;
 }
 
-static void free_parts(dlock_lock *lock) {
+static void free_kept_parts(dlock_lock *lock) {
     if (lock->kept == NULL) return;
     loop_lock(lock->client->loop);
     life_free(lock->kept->tie.life);
@@ -105,8 +105,8 @@ static void free_parts(dlock_lock *lock) {
 }
 
 /* With the prefix before each. separator: '\0' or a blank. Returns the byte behind. */
-static char *put_names(char *text, const dlock_client *client, const char *const *names,
-                       size_t count, char separator) {
+static char *put_full_names(char *text, const dlock_client *client, const char *const *names,
+                            size_t count, char separator) {
     size_t prefix_length = strlen(client->prefix);
     for (size_t i = 0; i < count; i++) {
         size_t length = strlen(names[i]);
@@ -139,10 +139,10 @@ static dlock_lock *allocate(dlock_client *client, const char *const *names, size
     lock->call.attempt.token = (char *)lock->slots + slots_size;
     char *list = lock->call.attempt.token + token_room;
     lock->call.pub.name = list;
-    char *behind = put_names(list, client, names, count, '\0');
+    char *behind = put_full_names(list, client, names, count, '\0');
     if (count > 1) {
         lock->call.pub.name = behind;
-        behind = put_names(behind, client, names, count, ' ');
+        behind = put_full_names(behind, client, names, count, ' ');
     }
     lock->call.attempt.name = list;
     lock->call.attempt.name_count = (uint8_t)count;
@@ -183,7 +183,7 @@ dlock_status dlock_lock_new_all(dlock_lock **out, dlock_client *client, const ch
      * want of memory. Without handlers the first acquire that goes out prepares the attempt. */
     bool is_kept =
         options.renew_every_ms > 0 || options.session || client->notifier.on_event != NULL;
-    if ((is_kept && !make_parts(lock, options.session)) ||
+    if ((is_kept && !make_kept_parts(lock, options.session)) ||
         (client->has_handlers && !attempt_prepare(&lock->call.attempt, client->deployment))) {
         dlock_lock_free(lock);
         return error_set(DLOCK_NO_MEMORY, "");
@@ -204,7 +204,7 @@ void dlock_lock_free(dlock_lock *lock) {
     attempt_free(&lock->call.attempt);
     text_drop(&lock->call.pub.cause);
     lease_free(&lock->call.lease);
-    free_parts(lock);
+    free_kept_parts(lock);
     free(lock);
     client_unshare(client);
 }
@@ -223,15 +223,15 @@ void lock_begin_watches(dlock_lock *lock) {
     const attempt *attempt = &lock->call.attempt;
     const char *name = attempt->name;
     name_watch **watches = &lock->kept->watches;
-    unsigned count = lock_name_count(lock);
-    if (*watches == NULL) *watches = calloc(count, sizeof(**watches)); /* else a renewal notices */
-    for (unsigned i = 0; *watches != NULL && i < count; i++, name = text_behind(name))
+    if (*watches == NULL)
+        *watches = calloc(attempt->name_count, sizeof(**watches)); /* else a renewal notices */
+    for (unsigned i = 0; *watches != NULL && i < attempt->name_count; i++, name = text_behind(name))
         lock_watch_begin(&(*watches)[i], lock->client->deployment, &lock->call.lease, name,
                          attempt->token);
 }
 
 int dlock_lost_fd(dlock_lock *lock) {
-    if (lock == NULL || (lock->kept == NULL && !make_parts(lock, false))) return -1;
+    if (lock == NULL || (lock->kept == NULL && !make_kept_parts(lock, false))) return -1;
     loop_lock(lock->client->loop);
     int fd = lease_lost_fd(&lock->call.lease);
     bool is_held = lease_state(&lock->call.lease, lock_now_us(lock)) != DLOCK_STATE_FREE;

@@ -61,10 +61,6 @@ static inline const chain *lock_chain(const dlock_lock *lock) {
                                  : client->chain;
 }
 
-static inline unsigned lock_name_count(const dlock_lock *lock) {
-    return lock->call.attempt.name_count > 1 ? lock->call.attempt.name_count : 1;
-}
-
 static inline int64_t lock_now_us(const dlock_lock *lock) {
     return loop_now_us(lock->client->loop);
 }
@@ -104,6 +100,9 @@ bool lock_answer(dlock_lock *lock, call_plan *plan, dlock_status status, const c
 bool guarded_begin(dlock_lock *lock, call_plan *plan);
 dlock_handler guarded_handler(deployment *deployment); /* the only one of its chain */
 dlock_status guarded_settle(dlock_lock *lock);
+
+/* Why no acquire and no asynchronous call begins any more. */
+#define LOCK_ENDS "the handle is being freed"
 
 /* In async.c: a call that is under way ends, and its done() is called with DLOCK_CANCELED. */
 void lock_stop_call(dlock_lock *lock);

@@ -23,7 +23,7 @@ static void count_up(atomic_uint_least64_t *counter) {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-static void tell_event(const dlock_lock *lock, dlock_event event, dlock_status why) {
+static void tell_event_of_lock(const dlock_lock *lock, dlock_event event, dlock_status why) {
     const notifier *notifier = &lock->client->notifier;
     if (notifier->on_event != NULL)
         notifier->on_event(notifier->event_arg, event, lock->call.pub.name, why);
@@ -45,7 +45,10 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
     call *call = &lock->call;
     int64_t now_us = lock_now_us(lock);
     chain_begin(call);
+    call->attempt.on_sent = NULL;
+    call->attempt.fences = 0;
     lock->is_cold = hotspot_is_idle(&lock->client->hotspot, call);
+    loop_note_cancels(call->loop, &call->waiter, &call->cancel);
     atomic_store(&call->stop, operation == DLOCK_ACQUIRING ? CALL_CANCELABLE : CALL_GOES_ON);
     call->was_lost = false;
     text_drop(&call->pub.cause);
@@ -66,8 +69,9 @@ static dlock_call *prepare_call(dlock_lock *lock, dlock_operation operation, uin
 
 /* -- acquire */
 
-/* The lock can be kept, and its loss can be told. False: no thread is available. With Redlock the
- * thread also goes on with servers that are slower than the majority; else the next call does. */
+/* Starts the background thread if it has to keep the lock or to tell of its loss. False: the thread
+ * cannot be started. With Redlock the thread also finishes the requests to servers that are slower
+ * than the majority; without it, the next call finishes them, so there a failure does no harm. */
 static bool prepare_background(dlock_lock *lock) {
     dlock_client *client = lock->client;
     bool is_needed = is_to_be_kept(lock) || client->notifier.on_event != NULL;
@@ -112,7 +116,7 @@ static void begin_holding(dlock_lock *lock) {
     /* ACQUIRED is told before any other event of the lock: the notifier comes after it. on_event()
      * may do anything with the lock, even release and acquire it again. */
     if (client->notifier.on_event == NULL) return;
-    tell_event(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
+    tell_event_of_lock(lock, DLOCK_EVENT_ACQUIRED, DLOCK_OK);
     bool is_released = dlock_get_state(lock) == DLOCK_STATE_FREE; /* or the release is under way */
     if (is_released) return;
     loop_lock(client->loop);
@@ -165,7 +169,7 @@ static bool begin_acquire(dlock_lock *lock, call_plan *plan) {
 }
 
 /* The lock was granted, but the call has failed: the grant came too late, for instance. */
-static void leave_session(dlock_lock *lock) {
+static void leave_session_of_lock(dlock_lock *lock) {
     if (lock->kept == NULL) return;
     loop_lock(lock->client->loop);
     presence_leave(&lock->kept->tie.guest);
@@ -181,7 +185,7 @@ static dlock_status settle_acquire(dlock_lock *lock) {
     if (status == DLOCK_OK) {
         begin_holding(lock);
     } else {
-        leave_session(lock);
+        leave_session_of_lock(lock);
         atomic_store(&lock->taker, 0);
     }
     return status;
@@ -236,7 +240,7 @@ static bool end_holding(dlock_lock *lock) {
     if (lock->kept != NULL) {
         renewal_end(&lock->kept->kept);
         notifier_remove(&lock->kept->watched); /* gives the mutex back: no watch begins after it */
-        for (unsigned i = 0; lock->kept->watches != NULL && i < lock_name_count(lock); i++)
+        for (unsigned i = 0; lock->kept->watches != NULL && i < lock->call.attempt.name_count; i++)
             name_watch_end(&lock->kept->watches[i]);
     }
     lease_end(&lock->call.lease);
@@ -290,7 +294,7 @@ static dlock_status settle_release(dlock_lock *lock) {
     lock->call.lease.fence = 0;
     lock_finish(lock, status, call->cause);
     atomic_store(&lock->taker, 0);
-    tell_event(lock, DLOCK_EVENT_RELEASED, status);
+    tell_event_of_lock(lock, DLOCK_EVENT_RELEASED, status);
     return status;
 }
 
@@ -319,7 +323,7 @@ static bool begin_call(dlock_lock *lock, call_plan *plan) {
     bool is_acquire = plan->operation == DLOCK_ACQUIRING;
     if (lock->done != NULL || lock->call.is_under_way)
         return refuse_call(plan, "a call of this lock is under way");
-    if (is_acquire && lock->is_ending) return refuse_call(plan, "the handle is being freed");
+    if (is_acquire && lock->is_ending) return refuse_call(plan, LOCK_ENDS);
     if (plan->operation == 0) return guarded_begin(lock, plan);
     if (is_acquire && plan->wait_ms < DLOCK_WAIT_FOREVER)
         return lock_answer(lock, plan, DLOCK_INVALID, "wait_ms is negative");
@@ -395,12 +399,12 @@ dlock_status dlock_guarded(dlock_lock *lock, size_t argc, const char *const *arg
 
 void dlock_cancel(dlock_lock *lock) {
     if (lock == NULL) return;
-    atomic_store(&lock->call.is_canceled, true);
+    cancel_set(&lock->call.cancel);
     loop_interrupt(lock->client->loop);
 }
 
 void dlock_uncancel(dlock_lock *lock) {
-    if (lock != NULL) atomic_store(&lock->call.is_canceled, false);
+    if (lock != NULL) cancel_lift(&lock->call.cancel);
 }
 
 void dlock_client_cancel(dlock_client *client) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* option_table.c - see options.h.
  *
- *   rows    one option each. A new option with a name: a field in dlock.h, a row here, and a row in
- *           client/README.md
+ *   rows    one option each. A new option with a name: a field in dlock.h, a row here, and two rows
+ *           in client/REFERENCE.md
  *   take    the text of a URL's parameter becomes the value of a field
  *   fill    fields that are 0 get the value of another struct
  *   check   0 is always allowed, and means the default

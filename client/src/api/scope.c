@@ -21,7 +21,6 @@ typedef struct scopes {
     list_node node; /* in a bucket of the client */
     dlock_lock *lock;
     uint64_t thread;
-    uint32_t min_replicas; /* as in the options; renewals change that of the attempt */
     unsigned count;
     int levels; /* of these, scopes that have got the lock */
 } scopes;
@@ -38,10 +37,10 @@ static list *find_bucket(dlock_client *client) {
     return &client->scopes[thread_number() % CLIENT_SCOPE_BUCKETS];
 }
 
-static bool has_name(const dlock_lock *lock, const char *name) {
+static bool lock_has_name(const dlock_lock *lock, const char *name) {
     size_t prefix_length = strlen(lock->client->prefix);
     const char *each = lock->call.attempt.name;
-    for (unsigned i = 0; i < lock_name_count(lock); i++, each = text_behind(each))
+    for (unsigned i = 0; i < lock->call.attempt.name_count; i++, each = text_behind(each))
         if (strcmp(each + prefix_length, name) == 0) return true;
     return false;
 }
@@ -49,7 +48,7 @@ static bool has_name(const dlock_lock *lock, const char *name) {
 static size_t count_common(const dlock_lock *lock, const scope_names *wanted) {
     size_t count = 0;
     for (size_t i = 0; i < wanted->count; i++)
-        if (wanted->names[i] != NULL && has_name(lock, wanted->names[i])) count++;
+        if (wanted->names[i] != NULL && lock_has_name(lock, wanted->names[i])) count++;
     return count;
 }
 
@@ -80,7 +79,6 @@ static bool add_scopes(dlock_lock *lock) {
     if (scopes == NULL) return false;
     scopes->lock = lock;
     scopes->thread = thread_number();
-    scopes->min_replicas = lock->call.attempt.terms.min_replicas;
     scopes->count = 1;
     scopes->levels = 1;
     loop_lock(lock->client->loop);
@@ -120,7 +118,7 @@ static const char *find_lack(const dlock_lock *outer, const dlock_lock_options *
         return "mode: the thread holds the lock shared, and would wait for itself";
     if (options->session && !lock_is_session(outer))
         return "session: the thread holds the lock without one";
-    if (options->min_replicas > outer->scopes->min_replicas)
+    if (options->min_replicas > outer->call.attempt.terms.min_replicas)
         return "min_replicas: the thread holds the lock with fewer";
     return NULL;
 }

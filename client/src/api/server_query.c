@@ -16,7 +16,7 @@
 
 #define LOCK_TYPE "dlock-key" /* as TYPE says it: module/README.md */
 
-enum { GROUP_MAX = 100, PAGE_SIZE = 1000, LINE_SIZE = 2048, CURSOR_SIZE = 32 };
+enum { GROUP_MAX = 100, PAGE_SIZE = 1000, LINE_SIZE = 2048, CURSOR_SIZE = 32, LOOK_US = 1000 };
 
 /* Some commands to one server, and copies of the replies. */
 typedef struct exchange {
@@ -341,7 +341,7 @@ typedef struct query_run {
 } query_run;
 
 /* NULL: no memory. */
-static query_run *start_run(query *query, const query_kind *kind, const server_list *list) {
+static query_run *start_query(query *query, const query_kind *kind, const server_list *list) {
     command commands[QUERY_COMMANDS_MAX] = {{0}};
     int command_count = kind->ask(query, commands);
     query_run *run = calloc(1, sizeof(*run) + list->count * sizeof(run->each[0]));
@@ -361,9 +361,11 @@ static query_run *start_run(query *query, const query_kind *kind, const server_l
     return run;
 }
 
-/* Locked. A server that has replied comes before one whose time is over. NULL: all are taken. */
+/* Locked. Returns a server that has replied, or else one whose time is over. While the function of
+ * the program ran, perhaps no thread has read replies. So before a server is given up, the sockets
+ * are read once more. NULL: all are taken. */
 static exchange *wait_for_server(query_run *run) {
-    for (;;) {
+    for (bool has_looked = false;; has_looked = true) {
         exchange *over = NULL;
         int64_t until_us = DEADLINE_NEVER;
         bool is_any_left = false;
@@ -375,7 +377,8 @@ static exchange *wait_for_server(query_run *run) {
             until_us = deadline_earlier(until_us, exchange_end_us(each));
             is_any_left = true;
         }
-        if (over != NULL || !is_any_left) return over;
+        if (!is_any_left || (over != NULL && has_looked)) return over;
+        if (over != NULL) until_us = loop_now_us(run->query->deployment->loop) + LOOK_US;
         wait_for_reply(run->query, &run->waiter, until_us);
     }
 }
@@ -394,7 +397,7 @@ static bool take_next(query_run *run, const query_kind *kind, dlock_status *stat
 }
 
 /* Abandons what is still under way. */
-static void end_run(query_run *run) {
+static void end_query(query_run *run) {
     loop *loop = run->query->deployment->loop;
     loop_lock(loop);
     for (size_t i = 0; i < run->count; i++)
@@ -421,7 +424,7 @@ dlock_status query_all(query *query, const query_kind *kind, const server_list *
     bool is_majority_enough = query->is_majority_enough;
     size_t replied = 0;
     query->is_alone = list->count == 1;
-    query_run *run = start_run(query, kind, list);
+    query_run *run = start_query(query, kind, list);
     if (run == NULL) {
         text_copy(query->cause, sizeof(query->cause), "no memory");
         return DLOCK_NO_MEMORY;
@@ -432,6 +435,6 @@ dlock_status query_all(query *query, const query_kind *kind, const server_list *
         failure = status;
         if (is_majority_enough) add_failure(query);
     }
-    end_run(run);
+    end_query(run);
     return is_majority_enough && replied > list->count / 2 ? DLOCK_OK : failure;
 }

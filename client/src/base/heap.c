@@ -40,7 +40,7 @@ static heap_node *link_siblings(heap_node *node) {
 }
 
 /* Takes the node, with all children, out of the parent's list. */
-static void cut(heap_node *node) {
+static void cut_from_heap(heap_node *node) {
     heap_node *previous = node->previous;
     if (previous->child == node)
         previous->child = node->sibling;
@@ -65,7 +65,7 @@ void heap_remove(heap *heap, heap_node *node) {
     if (node == heap->root) {
         set_root(heap, children);
     } else {
-        cut(node);
+        cut_from_heap(node);
         set_root(heap, link_roots(heap->root, children));
     }
     *node = (heap_node){.due_us = node->due_us};

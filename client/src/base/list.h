@@ -31,15 +31,11 @@ static inline bool list_has(const list_node *node) {
     return node->next != NULL;
 }
 
-static inline void list_insert_before(list_node *place, list_node *node) {
-    node->previous = place->previous;
-    node->next = place;
-    place->previous->next = node;
-    place->previous = node;
-}
-
 static inline void list_append(list *list, list_node *node) {
-    list_insert_before(&list->ring, node);
+    list_node *last = list->ring.previous;
+    node->previous = last;
+    node->next = &list->ring;
+    last->next = list->ring.previous = node;
 }
 
 /* Does nothing to a node that is in no list. */

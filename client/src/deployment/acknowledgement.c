@@ -55,7 +55,7 @@ static void on_lock_overdue(loop_timer *timer) {
 static void limit_lock(request *written) {
     acknowledgement *ack = container_of(written, acknowledgement, written);
     const server_options *options = &ack->server->endpoint.options;
-    int64_t limit_ms = (int64_t)options->io_timeout_ms + ack->attempt->terms.replica_timeout_ms;
+    int64_t limit_ms = (int64_t)options->io_timeout_ms + ack->timeout_ms;
     int64_t due_us = deadline_after_ms(written->sent_us, limit_ms);
     loop_set_timer(options->loop, &ack->timer, deadline_earlier(ack->limit_us, due_us));
 }
@@ -118,14 +118,8 @@ static void on_wait_reply(request *wait, int index, const reply *reply) {
     server_free(server);
 }
 
-static void on_connection_broken(void *arg, connection *conn) {
-    (void)conn;
-    acknowledgements *acks = arg;
-    acks->conn = NULL; /* the requests are told next */
-}
-
 static void use_connection(acknowledgements *acks) {
-    connection_owner owner = {.on_broken = on_connection_broken, .arg = acks, .is_parked = true};
+    connection_owner owner = {.place = &acks->conn, .is_parked = true};
     if (acks->conn != NULL && !connection_is_alive(acks->conn)) {
         connection_close(acks->conn);
         acks->conn = NULL;
@@ -140,23 +134,21 @@ static bool send_wait(acknowledgements *acks, uint32_t min_replicas) {
     return connection_send(acks->conn, &wait, 1, &acks->wait);
 }
 
-static const attempt_terms *terms_of(list_node *node) {
-    return &container_of(node, acknowledgement, node)->attempt->terms;
+static uint32_t needed_replicas(list_node *node) {
+    return container_of(node, acknowledgement, node)->attempt->terms.min_replicas;
 }
 
 static void begin_round(acknowledgements *acks) {
     if (acks->is_under_way || list_is_empty(&acks->waiting)) return;
-    uint32_t needed = terms_of(list_first(&acks->waiting))->min_replicas;
+    uint32_t needed = needed_replicas(list_first(&acks->waiting));
     acks->is_under_way = true;
     acks->timeout_ms = 0;
     use_connection(acks);
     list_each(acknowledgement, ack, &acks->waiting, node) {
-        const attempt_terms *terms = terms_of(&ack->node);
-        if (terms->min_replicas != needed) continue;
+        if (needed_replicas(&ack->node) != needed) continue;
         list_remove(&ack->node);
         list_append(&acks->in_turn, &ack->node);
-        if (terms->replica_timeout_ms > acks->timeout_ms)
-            acks->timeout_ms = terms->replica_timeout_ms;
+        if (ack->timeout_ms > acks->timeout_ms) acks->timeout_ms = ack->timeout_ms;
         if (acks->conn != NULL) write_lock(ack, acks->conn);
     }
     bool is_sent = acks->conn != NULL && send_wait(acks, needed);

@@ -19,8 +19,9 @@ typedef enum ack_result {
 
 /* Memory of the caller's, {0} but for the first group; not moved until it is done or stopped. */
 typedef struct acknowledgement {
-    attempt *attempt; /* granted or extended; its result is set before on_done */
-    bool is_asking;   /* each EXTEND comes behind an ASKING */
+    attempt *attempt;    /* granted or extended; its result is set before on_done */
+    bool is_asking;      /* each EXTEND comes behind an ASKING */
+    uint32_t timeout_ms; /* of the replicas */
     int64_t limit_us;
     void (*on_done)(struct acknowledgement *ack, ack_result result); /* from the loop */
 

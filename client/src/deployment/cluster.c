@@ -7,14 +7,14 @@
  *   discover  CLUSTER SLOTS, to a few nodes at once; the first good reply is the map, a bad reply
  *             changes no owner. Nodes that have no slot are forgotten then, except for the seeds
  *
- * Without a map nothing is sent: only a node that has answered CLUSTER SLOTS is known to redirect a
- * client that is wrong. A server that is not in cluster mode refuses that command.
+ * Nothing is sent before there is a map. A server that is not in cluster mode would grant every
+ * name instead of redirecting the client, and is found out by refusing CLUSTER SLOTS.
  *
  * Invariant: the seeds have the first places. The other nodes have a slot, or were named since the
  * last map was read. */
 #include "deployment/router.h"
 
-enum { PAUSE_MS = 100, ASKED_AT_ONCE = 3 };
+enum { PAUSE_MS = 100, ASKED_AT_ONCE = 3, QUIET_MS = 10000 };
 
 /* Redis draws the line at 1000 nodes. */
 enum { NODES_MAX = 2000, NO_NODE = UINT16_MAX };
@@ -25,8 +25,9 @@ typedef struct cluster_router {
     server *nodes[NODES_MAX]; /* NULL: a free place */
     size_t node_end;          /* all places from here on are free */
     size_t seed_count;
-    size_t next_asked;           /* other nodes for each discovery */
-    uint16_t owners[SLOT_COUNT]; /* a place in nodes, or NO_NODE */
+    size_t next_asked;                 /* other nodes for each discovery */
+    uint16_t owners[SLOT_COUNT];       /* a place in nodes, or NO_NODE */
+    int64_t quiet_until_us[NODES_MAX]; /* nobody is told until then what slots the node has got */
 } cluster_router;
 
 /* -- nodes */
@@ -50,8 +51,9 @@ static void forget_unused(cluster_router *cluster) {
         cluster->node_end--;
 }
 
-/* The place of the node with this address, which is added if need be. A host that the sender of the
- * address does not know is the host of the sender. NO_NODE: no memory, or too many nodes. */
+/* Finds the node with this address, or adds it, and returns its place. A node that does not know
+ * its own host sends an empty host or a question mark. Then the host is used to which the request
+ * was sent. NO_NODE: no memory, or too many nodes. */
 static size_t place_of_node(cluster_router *cluster, const server *sender, const char *host,
                             int port) {
     size_t place = cluster->node_end; /* the first free one */
@@ -68,6 +70,7 @@ static size_t place_of_node(cluster_router *cluster, const server *sender, const
     text_copy(address.host, sizeof(address.host), host);
     address.port = port;
     cluster->nodes[place] = server_new(&address, &cluster->base.options);
+    cluster->quiet_until_us[place] = 0;
     if (cluster->nodes[place] == NULL) return NO_NODE;
     if (place == cluster->node_end) cluster->node_end++;
     return place;
@@ -101,6 +104,20 @@ static const char *read_range(cluster_router *cluster, uint16_t owners[], const 
     return NULL;
 }
 
+/* Once for each node that has slots of another one: a failover moves thousands of them at once, and
+ * an operator one after the other. */
+static void tell_new_owners(cluster_router *cluster, const uint16_t owners[]) {
+    int64_t now_us = loop_now_us(cluster->base.base.loop);
+    for (size_t slot = 0; slot < SLOT_COUNT; slot++) {
+        uint16_t before = cluster->owners[slot], after = owners[slot];
+        bool is_news = before != after && before != NO_NODE && after != NO_NODE;
+        if (!is_news || now_us < cluster->quiet_until_us[after]) continue;
+        cluster->quiet_until_us[after] = deadline_after_ms(now_us, QUIET_MS);
+        diagnose(cluster->base.options.diagnostics, DLOCK_LOG_WARNING, cluster->nodes[after]->name,
+                 "has slots now that another node had", cluster->nodes[before]->name);
+    }
+}
+
 static const char *read_slots(router *base, const router_probe *probe, int index,
                               const reply *reply) {
     (void)index;
@@ -114,6 +131,7 @@ static const char *read_slots(router *base, const router_probe *probe, int index
     memset(owners, 0xff, sizeof(owners)); /* NO_NODE */
     while (useless == NULL && (range = reply_next(reply, range)) != NULL)
         useless = read_range(cluster, owners, range, probe->server);
+    if (useless == NULL) tell_new_owners(cluster, owners);
     if (useless == NULL) memcpy(cluster->owners, owners, sizeof(owners));
     forget_unused(cluster);
     return useless;
@@ -140,7 +158,7 @@ static server *find_node(router *base, const char *name) {
     return place == NO_NODE ? NULL : cluster->nodes[place];
 }
 
-static server *follow_redirect(router *base, server *sender, const redirect *redirect) {
+static server *follow_to_node(router *base, server *sender, const redirect *redirect) {
     cluster_router *cluster = (cluster_router *)base;
     size_t place = place_of_node(cluster, sender, redirect->host, redirect->port);
     if (place == NO_NODE) { /* redirects have named many nodes since the last map */
@@ -173,7 +191,7 @@ static void free_router(router *base) {
 }
 
 static const router_table table = {.find = find_node,
-                                   .follow = follow_redirect,
+                                   .follow = follow_to_node,
                                    .list = list_owners,
                                    .free = free_router,
                                    .prepare = prepare_slots,

@@ -58,6 +58,7 @@ typedef struct custom {
     atomic_uint_least64_t *command_count;
     pool pools[POOL_COUNT];
     bool is_stopping;
+    char name[]; /* of the store, for people */
 } custom;
 
 typedef struct custom_run {
@@ -131,13 +132,12 @@ static bool detach(custom_run *run) {
 static void on_limit(loop_timer *timer) {
     custom_run *run = container_of(timer, custom_run, limit);
     char cause[DLOCK_CAUSE_SIZE];
-    const char *name = run->custom->store.name;
     if (run->job == NULL) {
         end_attempt(run, DLOCK_NO_MEMORY, "no memory or thread for a call of the store");
         return;
     }
     bool is_dropped = detach(run);
-    text_copy(cause, sizeof(cause), name != NULL ? name : "store");
+    text_copy(cause, sizeof(cause), run->custom->name);
     text_append(cause, sizeof(cause),
                 is_dropped ? ": no thread was free in time" : ": no answer in time");
     end_attempt(run, is_dropped ? DLOCK_UNREACHABLE : DLOCK_IN_DOUBT, cause);
@@ -283,10 +283,13 @@ static const deployment_table table = {.start = start_job,
                                        .guarded_error = "a store has no commands to run"};
 
 deployment *custom_new(const dlock_backend *store, const server_options *options) {
-    custom *custom = calloc(1, sizeof(*custom));
+    const char *name = store->name != NULL ? store->name : "store";
+    custom *custom = calloc(1, sizeof(*custom) + strlen(name) + 1);
     if (custom == NULL) return NULL;
     deployment_init(&custom->base, &table, options);
+    memcpy(custom->name, name, strlen(name) + 1);
     custom->store = *store;
+    custom->store.name = custom->name;
     custom->base.can_wait = store->waits;
     custom->base.can_share = store->can_share;
     custom->command_count = options->command_count;

@@ -23,7 +23,8 @@ typedef struct attempt_terms {
     dlock_mode mode; /* every acquire of the lock repeats these two, a renewal too */
     uint32_t max_holders;
     uint32_t min_replicas;       /* must acknowledge; 0: none */
-    uint32_t replica_timeout_ms; /* may come on top of limit_us */
+    uint32_t replica_timeout_ms; /* may come on top of limit_us; in the background at most an I/O
+                                  * timeout, as others wait for the same round */
 } attempt_terms;
 
 /* A command to be run under the lock, and nothing else. Sent once: after a doubt, not again. */
@@ -65,11 +66,14 @@ struct attempt {
     uint8_t name_count; /* 0, 1: one name */
     /* The one record of what servers may hold for the token: whoever gives the token up has to
      * withdraw it, unless TOKEN_UNHELD. The deployment sets TOKEN_IN_DOUBT; after that the next
-     * acquire repeats the token. The user sets TOKEN_HELD, by attempt_note_grant(). */
+     * acquire repeats the token. The user sets TOKEN_HELD, by attempt_note_grant(); the deployment
+     * does where an acquire fails after a reply that may have been a grant. */
     token_fate fate : 2;
-    /* Nobody waits. Extend: take the lock again where it was forgotten. Acquire: the token holds
-     * the lock already; ties it again to a session, and is never undone, neither at limit_us nor
-     * when abandoned. Release: waits for the replies of all servers. */
+    /* No call waits for this attempt.
+     *   extend    a renewal: a server that has forgotten the lock is asked to grant it again
+     *   acquire   ties a lock that the token holds already to a session again. No replica has to
+     *             acknowledge, and no RELEASE follows, neither at limit_us nor when abandoned
+     *   release   a withdrawal: ends when all servers have replied */
     bool is_background : 1;
 
     /* The result. */
@@ -134,6 +138,7 @@ struct deployment {
     bool can_wait;       /* an acquire can wait in the server */
     bool can_share;      /* a lock can have shared holders */
     withdrawals withdrawals;
+    size_t troubled;               /* acquires that pause after a failure: handlers/waiting.c */
     struct session_life *lives;    /* of sessions, in use or not (life.h) */
     atomic_uint_least64_t renewed; /* extensions in the background, and heartbeats for each lock */
 };
@@ -186,11 +191,11 @@ void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient
 /* The text of a cause with the name of the server in front, of which half of the room is left. */
 void cause_write(char cause[CAUSE_SIZE], const server *server, const char *text);
 
-/* For the name or names and the token of the attempt, which are copied.
- * Releases that nobody waits for: of an acquire that was given up while its fate was unknown, and
- * of a release that was not answered. Each is sent again until it is answered or the lease would
- * have ended. Best effort: forgotten if there is no memory, or if there are too many already and
- * the lease ends the lock. */
+/* Begins a withdrawal: a RELEASE that no call waits for. One follows an acquire that was given up
+ * while its fate was unknown, and a release without a reply. The RELEASE is sent again until a
+ * reply comes or the lease would have ended. The names and the token of the attempt are copied.
+ * Without memory there is no withdrawal, nor if there are too many of them already and the lease
+ * ends the lock. */
 void withdrawals_add(deployment *deployment, const attempt *withdrawn, uint32_t lease_ms);
 /* After such a reply to a RELEASE the token does not hold the lock at that server. */
 static inline bool is_withdrawn(dlock_status status) {

@@ -25,7 +25,7 @@ typedef struct presence {
     connection *conn; /* NULL: none */
     request call;     /* the DLOCK.SESSION under way */
     bool is_done;     /* the reply to the call was good */
-    int64_t born;     /* 0: never opened */
+    int64_t born;     /* with a life */
     int64_t last_number;
     session_life *life; /* a share; NULL: never opened */
     int64_t pause_ms;   /* before the next connection; 0: the last one was good for two calls */
@@ -35,7 +35,7 @@ typedef struct presence {
     list buckets[BUCKETS]; /* guest, by the hash of its token, or of its name if it is a watch */
 } presence;
 
-static loop *loop_of(const presence *presence) {
+static loop *loop_of_presence(const presence *presence) {
     return presence->router->base.loop;
 }
 
@@ -50,7 +50,7 @@ static bool is_same(const char *text, const char *bytes, size_t length) {
 }
 
 /* A lost event of several names is about one of them, the other events have the first name. */
-static bool has_name(const guest *guest, const session_event *event) {
+static bool guest_has_name(const guest *guest, const session_event *event) {
     const char *name = guest->name;
     if (is_same(name, event->name, event->name_length)) return true;
     for (uint8_t i = 1; i < guest->name_count; i++) {
@@ -63,7 +63,7 @@ static bool has_name(const guest *guest, const session_event *event) {
 /* A flush loses all locks, and does not know the tokens. */
 static void tell_flushed(presence *presence, const session_event *event) {
     list_each(guest, each, &presence->guests, node)
-        if (each->token != NULL && has_name(each, event)) each->table->on_event(each, event);
+        if (each->token != NULL && guest_has_name(each, event)) each->table->on_event(each, event);
 }
 
 /* An event without a guest is of somebody who has left, and whose RELEASE is on its way. */
@@ -77,7 +77,7 @@ static void tell_event(presence *presence, const session_event *event) {
                             : bucket_of(presence, event->token, event->token_length);
     list_each(guest, each, bucket, bucket_node) {
         if (is_watch != (each->token == NULL)) continue;
-        if (!has_name(each, event)) continue;
+        if (!guest_has_name(each, event)) continue;
         if (!is_watch && !is_same(each->token, event->token, event->token_length)) continue;
         each->table->on_event(each, event);
         if (!is_watch) return;
@@ -106,14 +106,14 @@ static void on_presence_found(loop_task *wait) {
     server_free(server);
 }
 
-static void doubt_server(presence *presence) {
+static void doubt_presence(presence *presence) {
     router *router = presence->router;
     router->is_doubted = true;
     list_remove(&presence->wait.node);
     if (router_discover(router))
         list_append(&router->waits, &presence->wait.node);
     else
-        loop_defer(loop_of(presence), &presence->wait);
+        loop_defer(loop_of_presence(presence), &presence->wait);
 }
 
 /* -- the call */
@@ -123,55 +123,41 @@ static void close_connection(presence *presence) {
     connection_close(presence->conn);
     presence->conn = NULL;
     presence->phase = CLOSED;
-    loop_clear_timer(loop_of(presence), &presence->timer);
+    loop_clear_timer(loop_of_presence(presence), &presence->timer);
 }
 
-/* The connection has ended, or is of no use. */
+/* The connection has ended, or is of no use. There is a pause without guests too: waits leave if
+ * the session cannot be opened, and each would open a connection when it comes again. Then the
+ * pause is at most half of an I/O timeout: a try that comes meanwhile has time for a reply. */
 static void lose_connection(presence *presence) {
-    loop *loop = loop_of(presence);
+    loop *loop = loop_of_presence(presence);
     bool was_open = presence->phase == OPEN;
     close_connection(presence);
     if (was_open)
         list_each(guest, each, &presence->guests, node)
             if (each->table->on_away != NULL) each->table->on_away(each);
-    if (list_is_empty(&presence->guests)) return;
+    bool has_guests = !list_is_empty(&presence->guests);
     int64_t pause_ms = presence->pause_ms;
     presence->pause_ms =
         pause_ms == 0 ? PAUSE_FIRST_MS : deadline_earlier(pause_ms * 2, PAUSE_MAX_MS);
+    int64_t half_ms = presence->router->base.io_timeout_ms / 2;
+    if (!has_guests) pause_ms = deadline_earlier(pause_ms, half_ms);
     loop_set_timer(loop, &presence->timer, deadline_after_ms(loop_now_us(loop), pause_ms));
-    doubt_server(presence);
+    if (has_guests) doubt_presence(presence);
 }
 
-static void tell_refused(presence *presence, dlock_status status, const char *why) {
-    char cause[CAUSE_SIZE];
-    cause_write(cause, presence->server, why);
-    list_each(guest, each, &presence->guests, node)
-        each->table->on_refused(each, status, cause);
-}
-
-static void tell_unreachable(presence *presence, const char *cause) {
-    list_each(guest, each, &presence->guests, node)
-        if (each->table->on_unreachable != NULL) each->table->on_unreachable(each, cause);
-}
-
-/* A connection that could not be used: a login may have been refused. */
 static void tell_unopened(presence *presence, dlock_status status, const char *cause) {
-    bool is_lasting =
-        status == DLOCK_REFUSED || status == DLOCK_PROTOCOL || status == DLOCK_INVALID;
-    if (is_lasting)
-        tell_refused(presence, status, cause);
-    else
-        tell_unreachable(presence, cause);
+    list_each(guest, each, &presence->guests, node)
+        each->table->on_unopened(each, status, cause);
 }
 
 /* A refusal that may pass counts as a broken connection. */
 static void read_refusal(presence *presence, const reply *reply) {
     verdict verdict;
     read_failure(&verdict, reply);
-    if (!verdict.is_transient && verdict.hint != HINT_NO_SESSION)
-        tell_refused(presence, verdict.status, verdict.cause);
-    else if (presence->phase == OPENING)
-        tell_unreachable(presence, verdict.cause);
+    bool may_pass = verdict.is_transient || verdict.hint == HINT_NO_SESSION;
+    if (!may_pass || presence->phase == OPENING)
+        tell_unopened(presence, may_pass ? DLOCK_UNREACHABLE : verdict.status, verdict.cause);
 }
 
 static void read_events(presence *presence, const reply *events, int64_t sent_us) {
@@ -196,7 +182,14 @@ static bool renew_life(presence *presence, bool is_new, int64_t sent_us) {
     return true;
 }
 
-static void read_reply(presence *presence, const reply *reply, int64_t sent_us) {
+/* By a restart, or after its timeout: what hung on the session may be somebody else's by now. */
+static void tell_operators(const presence *presence) {
+    const server *server = presence->server;
+    diagnose(server->endpoint.options.diagnostics, DLOCK_LOG_WARNING, server->name,
+             "the session was forgotten, and is opened anew", "");
+}
+
+static void take_session_reply(presence *presence, const reply *reply, int64_t sent_us) {
     const struct reply *events;
     int64_t born;
     presence->is_done = read_session_reply(reply, &born, &events);
@@ -204,11 +197,14 @@ static void read_reply(presence *presence, const reply *reply, int64_t sent_us) 
         read_refusal(presence, reply);
         return;
     }
-    bool was_opening = presence->phase == OPENING, is_new = born != presence->born;
+    bool was_opening = presence->phase == OPENING;
+    bool was_known = presence->life != NULL;
+    bool is_new = !was_known || born != presence->born;
     if (!renew_life(presence, is_new, sent_us)) {
         presence->is_done = false;
         return;
     }
+    if (is_new && was_known) tell_operators(presence);
     if (is_new) presence->last_number = 0;
     presence->born = born;
     presence->phase = OPEN;
@@ -222,7 +218,7 @@ static void on_session_reply(request *request, int index, const reply *reply) {
     (void)index;
     presence *presence = container_of(request, struct presence, call);
     server *server = server_share(presence->server);
-    read_reply(presence, reply, request->sent_us);
+    take_session_reply(presence, reply, request->sent_us);
     server_free(server);
 }
 
@@ -231,7 +227,7 @@ static void on_session_sent(request *request) {
     presence *presence = container_of(request, struct presence, call);
     int64_t limit_ms = presence->router->base.io_timeout_ms;
     if (presence->phase == OPEN) limit_ms += presence->router->base.session_ms / 3;
-    loop_set_timer(loop_of(presence), &presence->timer,
+    loop_set_timer(loop_of_presence(presence), &presence->timer,
                    deadline_after_ms(request->sent_us, limit_ms));
 }
 
@@ -241,40 +237,38 @@ static bool send_call(presence *presence) {
     session_command(&call, presence->id, presence->router->base.session_ms,
                     (uint64_t)presence->last_number);
     presence->is_done = false;
-    loop_clear_timer(loop_of(presence), &presence->timer);
+    loop_clear_timer(loop_of_presence(presence), &presence->timer);
     return connection_send(presence->conn, &call, 1, &presence->call);
 }
 
 static void on_session_done(request *request, dlock_status status, const char *cause) {
     presence *presence = container_of(request, struct presence, call);
     server *server = server_share(presence->server);
-    if (status != DLOCK_OK && presence->phase == OPENING) tell_unopened(presence, status, cause);
+    bool is_lasting = /* a login may be refused */
+        status == DLOCK_REFUSED || status == DLOCK_PROTOCOL || status == DLOCK_INVALID;
+    if (status != DLOCK_OK && presence->phase == OPENING)
+        tell_unopened(presence, is_lasting ? status : DLOCK_UNREACHABLE, cause);
     if (status != DLOCK_OK || !presence->is_done || !send_call(presence)) lose_connection(presence);
     server_free(server);
 }
 
-static void on_session_broken(void *arg, connection *conn) {
-    (void)conn;
-    presence *presence = arg;
-    presence->conn = NULL; /* the call is told next */
-}
-
 static void open_connection(presence *presence) {
-    connection_owner owner = {.on_broken = on_session_broken, .arg = presence, .is_parked = true};
+    connection_owner owner = {.place = &presence->conn, .is_parked = true};
     presence->phase = OPENING;
     presence->call = (request){.on_reply = on_session_reply,
                                .on_done = on_session_done,
                                .on_sent = on_session_sent,
                                .reply_bytes_max = REPLY_BYTES_MAX};
     presence->conn = connection_open(&presence->server->endpoint, &owner);
-    loop_start_background(loop_of(presence)); /* best effort: else whoever waits goes on with it */
+    loop_start_background(
+        loop_of_presence(presence)); /* best effort: else whoever waits goes on with it */
     if (presence->conn == NULL || !send_call(presence)) lose_connection(presence);
 }
 
 static void on_presence_due(loop_timer *timer) {
     presence *presence = container_of(timer, struct presence, timer);
     server *server = server_share(presence->server);
-    if (presence->phase == OPENING) tell_unreachable(presence, "no reply in time");
+    if (presence->phase == OPENING) tell_unopened(presence, DLOCK_UNREACHABLE, "no reply in time");
     if (presence->phase != CLOSED)
         lose_connection(presence);
     else if (!list_is_empty(&presence->guests))
@@ -307,9 +301,9 @@ static void note_event(guest *guest, const session_event *event) {
     if (event->kind == EVENT_LOST) tie_note_lost(container_of(guest, tie, guest), event);
 }
 
-static void note_refused(guest *guest, dlock_status status, const char *cause) {
-    (void)status, (void)cause;
-    container_of(guest, tie, guest)->is_forgotten = true;
+static void note_unopened(guest *guest, dlock_status status, const char *cause) {
+    (void)cause;
+    if (status != DLOCK_UNREACHABLE) container_of(guest, tie, guest)->is_forgotten = true;
 }
 
 static void note_moved(guest *guest) {
@@ -318,14 +312,14 @@ static void note_moved(guest *guest) {
 
 const guest_table tie_table = {.on_open = note_open,
                                .on_event = note_event,
-                               .on_refused = note_refused,
+                               .on_unopened = note_unopened,
                                .on_moved = note_moved};
 
 /* -- public */
 
 static void free_presence(server *server) {
     presence *presence = server->presence;
-    if (presence->born != 0 && server->command != NULL) {
+    if (presence->life != NULL && server->command != NULL) {
         command end = {0};
         session_end_command(&end, presence->id);
         server_send(server, &end, 1, NULL); /* best effort: else the session ends by its timeout */
@@ -371,7 +365,7 @@ bool presence_join(router *router, server *server, guest *guest) {
     list_append(&presence->guests, &guest->node);
     list_append(bucket_of(presence, key, strlen(key)), &guest->bucket_node);
     bool is_idle = presence->phase == CLOSED && !heap_has(&presence->timer.node);
-    if (is_idle) loop_set_timer(loop_of(presence), &presence->timer, 0);
+    if (is_idle) loop_set_timer(loop_of_presence(presence), &presence->timer, 0);
     return presence->phase == OPEN;
 }
 

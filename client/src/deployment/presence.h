@@ -27,12 +27,9 @@ typedef struct guest_table {
     void (*on_open)(guest *guest, bool is_new);
     /* An event for the token of the guest and its name, or one of its names. */
     void (*on_event)(guest *guest, const session_event *event);
-    /* The session cannot be opened, for a reason that lasts: an error of the server, which the
-     * cause names. */
-    void (*on_refused)(guest *guest, dlock_status status, const char *cause);
-    /* NULL, or: the session cannot be opened for now, because the server cannot be reached. The
+    /* The session cannot be opened. DLOCK_UNREACHABLE: for now; else for a reason that lasts. The
      * presence goes on trying. The cause does not name the server. */
-    void (*on_unreachable)(guest *guest, const char *cause);
+    void (*on_unopened)(guest *guest, dlock_status status, const char *cause);
     /* Another server has the name now. */
     void (*on_moved)(guest *guest);
     /* NULL, or: the connection of the session has ended. */
@@ -80,10 +77,10 @@ static inline bool attempt_may_come_late(const attempt *attempt) {
 extern const guest_table tie_table;
 void tie_note_lost(tie *tie, const session_event *event);
 
-/* Joins the session at the server, which is opened if need be. The guest has a share of the server
- * from now on. True: the session is open. False: on_open or on_refused follows; or there is no
- * memory, and the guest has no presence. Leaves another server; does nothing if the guest is
- * there. */
+/* The guest joins the session at this server, and leaves that at another one. Opens the session if
+ * it is not open. The guest keeps the server alive until it leaves. Does nothing if the
+ * guest has joined here before. True: the session is open. False: on_open or on_unopened follows;
+ * or there is no memory, and the guest has no presence. */
 bool presence_join(router *router, server *server, guest *guest);
 /* No callback comes any more. Does nothing to a guest that has joined none. */
 void presence_leave(guest *guest);

@@ -8,7 +8,8 @@
  *             wait for the replies; a RELEASE without a good reply becomes a withdrawal
  *   extend    EXTEND. A renewal also heals: a server that has forgotten the lock, by a restart for
  *             instance, is asked to grant the lock again, with the same token and fence
- *   release   RELEASE, also behind requests whose replies are overdue: an ACQUIRE may arrive late
+ *   release   RELEASE, also behind requests whose replies are overdue: an ACQUIRE may arrive late.
+ *             If a server that has the lock cannot be reached, a withdrawal goes on
  *
  * Fences: every server counts fences by itself. The fence of a lock is the largest one that the
  * servers of some majority granted, and before the lock is granted, all servers of a majority have
@@ -98,7 +99,7 @@ static void undo_all(round *round) {
     attempt *attempt = round->attempt;
     bool must_withdraw = attempt->fate != TOKEN_UNHELD;
     round_each_vote(const round_vote, vote, round) {
-        if (vote->fate == TOKEN_UNHELD) continue;
+        if (vote->fate == TOKEN_UNHELD && !vote->is_queued) continue;
         bool is_enough = vote->fate == TOKEN_HELD || vote->conn != NULL;
         if (!undo_vote(vote) || !is_enough) must_withdraw = true;
     }
@@ -108,7 +109,7 @@ static void undo_all(round *round) {
 
 /* -- acquire */
 
-static void start_acquire(round *round);
+static void start_acquire_round(round *round);
 
 static bool has_quorum(const round *round, size_t count) {
     return count >= votes_quorum(round->redlock->count);
@@ -190,7 +191,7 @@ static void on_voted(round *round, dlock_status result) {
     }
     redlock->no_fence_until_us = deadline_after_ms(round_now_us(round), NO_FENCE_MS);
     round_init(round, redlock, round->attempt);
-    start_acquire(round);
+    start_acquire_round(round);
 }
 
 /* A reply after half of the lease is of no use. */
@@ -209,7 +210,7 @@ static uint64_t propose_fence(const redlock *redlock) {
 
 /* Asks all servers but those with an open circuit; all servers if too few are left. A silent server
  * must leave time to raise fences, and most of the lease to the holder. */
-static void start_acquire(round *round) {
+static void start_acquire_round(round *round) {
     const redlock *redlock = round->redlock;
     int64_t now_us = round_now_us(round);
     int64_t limit_us = now_us + deadline_left_us(round->attempt->limit_us, now_us) / 4 * 3;
@@ -228,9 +229,20 @@ static void start_acquire(round *round) {
 /* -- extend and release */
 
 static void heal(round *round) {
+    round_each_vote(round_vote, vote, round) {
+        if (vote->state != VOTE_COUNTED || vote->status != DLOCK_LOST) continue;
+        vote_send(vote, DLOCK_ACQUIRING, NULL);
+        vote->fate = TOKEN_IN_DOUBT;
+    }
+}
+
+/* A majority has released the lock. Is there another server that may have it, and was not reached?
+ * Until its lease ends, such a server is as good as down for the next acquires. A straggler with a
+ * connection is not awaited: as a rule its RELEASE arrives. */
+static bool is_left_behind(const round *round) {
     round_each_vote(const round_vote, vote, round)
-        if (vote->state == VOTE_COUNTED && vote->status == DLOCK_LOST)
-            vote_send(vote, DLOCK_ACQUIRING, NULL);
+        if (vote->fate != TOKEN_UNHELD && vote->conn == NULL) return true;
+    return false;
 }
 
 static void release_behind(const round *round) {
@@ -243,6 +255,10 @@ static void on_changed(round *round, dlock_status result) {
     bool is_renewal = attempt->operation == DLOCK_EXTENDING && attempt->is_background;
     if (result == DLOCK_OK && is_renewal) heal(round);
     release_behind(round);
+    bool is_release = attempt->operation == DLOCK_RELEASING && !attempt->is_background;
+    bool is_over = result == DLOCK_OK || result == DLOCK_LOST; /* else waiting.c goes on with it */
+    if (is_release && is_over && is_left_behind(round))
+        withdrawals_add(&round->redlock->base, attempt, attempt->lease_ms);
     round_end(round, result, NULL);
 }
 
@@ -276,7 +292,7 @@ static void start_redlock(deployment *deployment, attempt *attempt) {
     round_init(round, container_of(deployment, redlock, base), attempt);
     attempt->is_split = false;
     if (attempt->operation == DLOCK_ACQUIRING)
-        start_acquire(round);
+        start_acquire_round(round);
     else
         start_change(round);
 }

@@ -69,9 +69,10 @@ typedef struct round_vote {
     enum { VOTE_NONE, VOTE_PENDING, VOTE_COUNTED, VOTE_STRAGGLER } state;
     dlock_status status; /* of a counted vote */
     bool is_transient;
-    token_fate fate;  /* at this server */
-    connection *conn; /* of a straggler, until the loop goes on; else NULL. A RELEASE on it follows
-                       * the ACQUIRE, so it is enough although the ACQUIRE is in doubt */
+    bool is_queued;   /* the last command of a straggler will be sent if there is a connection */
+    token_fate fate;  /* at this server; kept from the acquire to the release */
+    connection *conn; /* of a straggler, until the loop goes on; NULL: none that is ready. A RELEASE
+                       * on it follows the ACQUIRE, so it is enough although that is in doubt */
     uint64_t fence;
     int64_t sent_us; /* of the first request */
 } round_vote;
@@ -114,7 +115,8 @@ static inline bool vote_is_yes(const round_vote *vote) {
     for (type *vote = (round)->server_votes;                                                       \
          vote < (round)->server_votes + (round)->redlock->count; vote++)
 
-/* Before the first round of an attempt. No request is in flight. */
+/* Before the first round of an attempt, whose memory is zero or of the attempt before. No request
+ * is in flight. */
 void round_init(round *round, redlock *redlock, attempt *attempt);
 /* Sends the command to the chosen servers (NULL: to all). yes: so many servers count as yes from
  * the start. */

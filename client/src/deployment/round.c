@@ -100,7 +100,7 @@ static size_t count_votes(const round *round, int state) {
     return count;
 }
 
-static void note_failure(const round_vote *vote, const char *cause) {
+static void note_vote_failure(const round_vote *vote, const char *cause) {
     char *failures = vote->round->failures, text[CAUSE_SIZE];
     cause_write(text, vote->server, cause);
     text_append(failures, CAUSE_SIZE, failures[0] == '\0' ? ": " : "; ");
@@ -114,9 +114,10 @@ bool vote_send(const round_vote *vote, dlock_operation operation, request *reque
 
 /* -- the end of a round */
 
-/* A straggler that still waited for its connection is taken back by connection_abandon(); its
- * command is sent later all the same if all servers are to have the lock, or to release it. Without
- * a result the cause names the straggler. */
+/* connection_abandon() drops the command of a straggler whose connection is not made yet. That
+ * command is then queued once more, without a reply that anybody waits for, if the round was a
+ * success or a release: every server shall hold the lock then, or release it. If the round has no
+ * quorum, its cause names the straggler. */
 static void abandon_straggler(round_vote *vote, dlock_status result) {
     round *round = vote->round;
     connection *conn = vote->request.conn;
@@ -124,13 +125,14 @@ static void abandon_straggler(round_vote *vote, dlock_status result) {
     dlock_operation operation = round->attempt->operation;
     bool must_send = is_yes || operation == DLOCK_RELEASING;
     vote->state = VOTE_STRAGGLER;
-    if (was_sent && conn != NULL && connection_is_ready(conn)) vote->conn = conn;
-    if (!was_sent && must_send) vote_send(vote, operation, NULL);
-    if (was_sent || must_send) vote->fate = TOKEN_IN_DOUBT;
+    if (conn != NULL && connection_is_ready(conn)) vote->conn = conn;
+    vote->is_queued = !was_sent && must_send;
+    if (vote->is_queued) vote_send(vote, operation, NULL);
+    if (was_sent && is_acquire(round)) vote->fate = TOKEN_IN_DOUBT;
     if (is_yes) return;
     votes_add(&round->votes, was_sent ? DLOCK_IN_DOUBT : DLOCK_UNREACHABLE, true);
     if (result == DLOCK_NO_QUORUM)
-        note_failure(vote, was_sent ? "no reply in time" : "no connection in time");
+        note_vote_failure(vote, was_sent ? "no reply in time" : "no connection in time");
 }
 
 void round_stop(round *round, dlock_status result) {
@@ -144,7 +146,7 @@ static void finish_round(round *round) {
     round->plan.on_done(round, result_of(round));
 }
 
-static void set_timer(round *round, int64_t due_us) {
+static void set_round_timer(round *round, int64_t due_us) {
     loop_set_timer(round->redlock->base.loop, &round->timer,
                    deadline_earlier(due_us, round->plan.limit_us));
 }
@@ -168,7 +170,7 @@ static void on_round_due(loop_timer *timer) {
     if (is_over)
         finish_round(round);
     else
-        set_timer(round, until_us);
+        set_round_timer(round, until_us);
 }
 
 /* -- votes */
@@ -198,7 +200,7 @@ static void proceed(round *round) {
         finish_round(round);
     } else if (!round->is_decided) {
         round->is_decided = true;
-        set_timer(round, round_now_us(round) + linger_us);
+        set_round_timer(round, round_now_us(round) + linger_us);
     }
 }
 
@@ -226,16 +228,18 @@ static void on_vote_reply(request *request, int index, const reply *reply) {
     vote->fence = verdict.fence;
     /* A server whose reply makes no sense may have done anything. An error leaves an earlier grant
      * as it was. */
+    bool is_release = round->attempt->operation == DLOCK_RELEASING;
     if (verdict.status == DLOCK_OK || verdict.status == DLOCK_PROTOCOL) vote->fate = TOKEN_HELD;
-    if (verdict.status == no_of(round)) vote->fate = TOKEN_UNHELD;
+    if (verdict.status == no_of(round) || (is_release && is_withdrawn(verdict.status)))
+        vote->fate = TOKEN_UNHELD;
     if (verdict.hint == HINT_FENCE_REFUSED) round->fence_refusals++;
     if (vote->status == DLOCK_OK && round->plan.is_fence_needed &&
         vote->fence < round->plan.fence) {
         vote->status = DLOCK_REFUSED;
         vote->is_transient = true;
-        note_failure(vote, "a smaller fence");
+        note_vote_failure(vote, "a smaller fence");
     } else if (verdict.status != DLOCK_OK && verdict.status != no_of(round)) {
-        note_failure(vote, verdict.cause);
+        note_vote_failure(vote, verdict.cause);
     }
 }
 
@@ -247,7 +251,7 @@ static void count_vote(round_vote *vote, dlock_status status, const char *cause)
         vote->is_transient = status == DLOCK_NO_MEMORY;
         bool was_sent = status == DLOCK_PROTOCOL && request->sent_us != 0;
         if (was_sent || status == DLOCK_IN_DOUBT) vote->fate = TOKEN_IN_DOUBT;
-        note_failure(vote, cause);
+        note_vote_failure(vote, cause);
     }
     if (vote->sent_us == 0) vote->sent_us = request->sent_us;
     vote->state = VOTE_COUNTED;
@@ -271,9 +275,17 @@ static void ask(round_vote *vote) {
 /* -- the owner's */
 
 void round_init(round *round, redlock *redlock, attempt *attempt) {
-    *round = (struct round){.redlock = redlock, .attempt = attempt, .timer.on_due = on_round_due};
-    for (size_t i = 0; i < redlock->count; i++)
-        round->server_votes[i] = (round_vote){.round = round, .server = redlock->servers[i]};
+    bool is_new_token = attempt->operation == DLOCK_ACQUIRING;
+    memset(round, 0, offsetof(struct round, server_votes));
+    round->redlock = redlock;
+    round->attempt = attempt;
+    round->timer.on_due = on_round_due;
+    for (size_t i = 0; i < redlock->count; i++) {
+        round_vote *vote = &round->server_votes[i];
+        *vote = (round_vote){.round = round,
+                             .server = redlock->servers[i],
+                             .fate = is_new_token ? TOKEN_UNHELD : vote->fate};
+    }
 }
 
 void round_start(round *round, const round_plan *plan, const bool is_chosen[], size_t yes) {
@@ -287,7 +299,8 @@ void round_start(round *round, const round_plan *plan, const bool is_chosen[], s
         vote->conn = NULL; /* it may end before a RELEASE */
         if (is_chosen == NULL || is_chosen[i]) ask(vote);
     }
-    set_timer(round, deadline_after_ms(round_now_us(round), round->redlock->base.io_timeout_ms));
+    set_round_timer(round,
+                    deadline_after_ms(round_now_us(round), round->redlock->base.io_timeout_ms));
 }
 
 /* Has every server let go of the lock? */

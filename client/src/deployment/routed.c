@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* routed.c - attempts that one server decides, chosen by a router: see router.h.
  *
- *   route      find the server. If none is known, or doubts have just come up, wait for a discovery
+ *   route      find the server. If none is known, or a failure has just cast doubt on the known
+ *              one, wait for a discovery
  *   session    a request that waits, or that ties its lock, first waits for the session to be open
  *   request    all commands travel on the command connection, but the EXTEND of
- *              acknowledgement.h. Busy, and the acquire may wait: once more, and then it stands in
- *              the queue of the lock, until an event of the session tells the outcome
+ *              acknowledgement.h. If the lock is busy and the acquire may wait, the acquire is sent
+ *              again with WAIT. It then stands in the queue of the lock, until an event of the
+ *              session tells the outcome
  *   redirect   MOVED or ASK: the same request to another node, after ASK behind an ASKING
  *   script     plain Redis: a server that does not know the hash of a script gets the script
  *   replicas   granted or extended: enough replicas have to acknowledge that (acknowledgement.h)
  *   undo       too few replicas know: a RELEASE. The attempt ends with the reply, so the next
  *              acquire, by whomever, does not find the lock taken
  *   retry      a failure that may pass, and nothing was done: if the router knows another server,
- *              or a discovery finds one, that server gets one more try
+ *              or a discovery finds one, that server gets one more try. If the server had just
+ *              closed the connection, the request is first sent on a new one
  *   give up    at the limit, or abandoned: a withdrawal sends RELEASE behind the ACQUIRE
  *
  * An acquire whose reply was lost keeps its token (TOKEN_IN_DOUBT): the caller sends the same token
  * again, and keeps the place in the queue. Once a RELEASE of a token is on its way, the token must
- * not be used again: withdraw() changes the token.
+ * not be used again: withdraw_run() changes the token.
  *
  * Invariant: on_done is called from a callback of the loop, as the last thing; a failure to send
  * ends the run by its timer. */
@@ -55,6 +58,7 @@ typedef struct routed_run {
     reply_hint hint;         /* of the last reply */
     bool is_asking : 1;      /* after ASK */
     bool is_retry : 1;       /* a request failed: another server gets one more try */
+    bool was_cut : 1;        /* a connection ended before the request was sent: sent again once */
     bool is_waiting : 1;     /* the request may wait inside the server */
     bool was_busy : 1;       /* a request that does not wait found the lock busy */
     bool is_session_new : 1; /* opened anew since the request was sent: the place may be lost */
@@ -82,14 +86,22 @@ static bool run_sends_acquire(const routed_run *run) {
     return run->attempt->operation == DLOCK_ACQUIRING || run_tie(run) != NULL;
 }
 
+/* A lock is tied again without replicas: an acquire that too few acknowledge would be undone. */
 static bool run_needs_replicas(const routed_run *run) {
-    const attempt *attempt = run->attempt;
-    return attempt->terms.min_replicas > 0 && attempt->operation != DLOCK_RELEASING;
+    bool is_extend = run->attempt->operation == DLOCK_EXTENDING;
+    return run->attempt->terms.min_replicas > 0 && (is_extend || run_takes_lock(run));
+}
+
+static uint32_t replica_timeout_ms(const routed_run *run) {
+    uint32_t timeout_ms = run->attempt->terms.replica_timeout_ms;
+    uint32_t io_timeout_ms = run->router->base.io_timeout_ms;
+    bool is_long = run->attempt->is_background && timeout_ms > io_timeout_ms;
+    return is_long ? io_timeout_ms : timeout_ms;
 }
 
 static const guest_table run_guests;
 
-static int64_t now_of(const routed_run *run) {
+static int64_t run_now_us(const routed_run *run) {
     return loop_now_us(run->router->base.loop);
 }
 
@@ -98,12 +110,12 @@ static void set_due(routed_run *run, int64_t due_us) {
     loop_set_timer(run->router->base.loop, &run->timer, due_us);
 }
 
-static server *find_server(const routed_run *run) {
+static server *find_run_server(const routed_run *run) {
     return router_find(run->router, run->attempt->name);
 }
 
 static void doubt_server(routed_run *run) {
-    if (find_server(run) == run->server) run->router->is_doubted = true;
+    if (find_run_server(run) == run->server) run->router->is_doubted = true;
 }
 
 /* -- one request: its commands, its time, its replies */
@@ -209,7 +221,7 @@ static void read_reply(request *request, int index, const reply *reply) {
 /* Sends the request to run->server, or first waits for the session there. False: no memory. */
 static bool try_to_send(routed_run *run) {
     attempt *attempt = run->attempt;
-    int64_t now_us = now_of(run);
+    int64_t now_us = run_now_us(run);
     lock_words words = {.operation = attempt->operation};
     bool is_busy = run->was_busy || busy_names_has(&run->router->busy, attempt->name, now_us);
     if (is_busy) words.wait_ms = wait_left_ms(attempt, now_us);
@@ -273,7 +285,7 @@ static void end_run(routed_run *run, dlock_status status, bool is_transient, con
 }
 
 /* A server may have granted the lock, and nobody will use it. */
-static void withdraw(routed_run *run) {
+static void withdraw_run(routed_run *run) {
     attempt *attempt = run->attempt;
     presence_leave(&run->guest);
     withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
@@ -289,6 +301,13 @@ static void send_request(routed_run *run) {
     attempt_set_result(run->attempt, DLOCK_NO_MEMORY, false, "no memory");
     run->phase = RUN_ENDING;
     set_due(run, 0);
+}
+
+/* The server has forgotten the session since it replied, or may have. The token may hold the lock,
+ * or have a place in its queue: whoever gives the attempt up has to withdraw the token. */
+static void ask_again(routed_run *run) {
+    attempt_note_grant(run->attempt);
+    send_request(run);
 }
 
 static void go_to(routed_run *run, server *server, bool is_asking) {
@@ -308,12 +327,12 @@ static void wait_for_discovery(routed_run *run, int64_t until_us) {
 
 /* If discoveries fail, the known server is used while another discovery is under way. */
 static void route_run(routed_run *run) {
-    server *known = find_server(run);
+    server *known = find_run_server(run);
     bool is_discovering = router_discover(run->router);
     if (known == NULL) {
         wait_for_discovery(run, run->limit_us);
     } else if (is_discovering && run->router->failure == DLOCK_OK) {
-        int64_t now_us = now_of(run);
+        int64_t now_us = run_now_us(run);
         wait_for_discovery(run, now_us + deadline_left_us(run->limit_us, now_us) / 2);
     } else {
         go_to(run, known, false);
@@ -323,9 +342,9 @@ static void route_run(routed_run *run) {
 /* The discovery has ended, or takes too long for this attempt. */
 static void resume_run(routed_run *run) {
     router *router = run->router;
-    server *known = find_server(run);
+    server *known = find_run_server(run);
     list_remove(&run->wait.node);
-    bool is_over = now_of(run) >= run->limit_us;
+    bool is_over = run_now_us(run) >= run->limit_us;
     if (run->is_retry && (known == NULL || known == run->server || is_over)) {
         finish_run(run);
     } else if (known != NULL && !is_over) {
@@ -340,22 +359,23 @@ static void resume_run(routed_run *run) {
 
 /* -- failures */
 
-/* The result is final, unless another server can have a try. An acquire whose fate is unknown can
- * be sent again with its token, unless it is given up. A withdrawal comes before the doubt, so that
- * its RELEASE goes to the same server at once. */
+/* The result is final, unless nothing was done and another server can have a try. An acquire whose
+ * fate is unknown keeps its token for the next try of the caller, unless it is given up: then it is
+ * withdrawn. The withdrawal begins before doubt_server(), because a discovery would delay its
+ * RELEASE, which has to go to the same server. */
 static void fail_run(routed_run *run, dlock_status status, bool is_transient, const char *cause) {
     attempt *attempt = run->attempt;
-    bool is_over = now_of(run) >= run->limit_us;
+    bool is_over = run_now_us(run) >= run->limit_us;
     bool is_in_doubt = status == DLOCK_IN_DOUBT || run->is_granted;
     bool is_answer = status < DLOCK_IN_DOUBT; /* about the lock, whichever server gives it */
     char text[CAUSE_SIZE];
     cause_write(text, run->server, cause);
     attempt_set_result(attempt, status, is_transient, is_answer ? cause : text);
     if (is_in_doubt && run_sends_acquire(run)) attempt->fate = TOKEN_IN_DOUBT;
-    if (is_in_doubt && (run->is_granted || is_over) && run_takes_lock(run)) withdraw(run);
+    if (is_in_doubt && (run->is_granted || is_over) && run_takes_lock(run)) withdraw_run(run);
     if (is_transient || status == DLOCK_NO_REPLICAS) doubt_server(run);
     bool is_final = !is_transient || is_in_doubt || run->is_retry || is_over;
-    server *known = find_server(run);
+    server *known = find_run_server(run);
     run->is_retry = true;
     if (!is_final && known != NULL && known != run->server)
         go_to(run, known, false);
@@ -371,7 +391,7 @@ static void fail_by_reply(routed_run *run) {
 
 /* unanswered: the cause if the request was sent. */
 static void give_up_request(routed_run *run, const char *unanswered) {
-    bool is_over = now_of(run) >= run->limit_us;
+    bool is_over = run_now_us(run) >= run->limit_us;
     const connection *conn = run->request.conn;
     const char *unsent = conn == NULL ? "no connection in time" : connection_overdue(conn);
     run->attempt->asked_us = run->request.sent_us;
@@ -407,17 +427,22 @@ static void judge_error(routed_run *run);
 
 static void take_acknowledgement(acknowledgement *ack, ack_result result) {
     routed_run *run = container_of(ack, routed_run, ack[0]);
-    if (result == ACK_ENOUGH)
+    if (result == ACK_ENOUGH) {
         finish_run(run);
-    else if (result == ACK_NOT_WRITTEN)
+    } else if (result == ACK_NOT_WRITTEN) {
+        attempt_note_grant(run->attempt); /* the server may hold the lock, or some of its names */
         judge_error(run);
-    else
+    } else {
         undo_grant(run);
+    }
 }
 
 static void await_replicas(routed_run *run) {
     run->phase = RUN_REPLICAS;
-    run->ack[0] = (acknowledgement){run->attempt, run->is_asking, run->limit_us,
+    run->ack[0] = (acknowledgement){.attempt = run->attempt,
+                                    .is_asking = run->is_asking,
+                                    .timeout_ms = replica_timeout_ms(run),
+                                    .limit_us = run->limit_us,
                                     .on_done = take_acknowledgement};
     loop_clear_timer(run->router->base.loop, &run->timer);
     acknowledgement_start(run->ack, run->server);
@@ -439,17 +464,17 @@ static void follow_redirect(routed_run *run, const redirect *redirect) {
 }
 
 static void note_busy(routed_run *run) {
-    busy_names_note(&run->router->busy, run->attempt->name, now_of(run));
+    busy_names_note(&run->router->busy, run->attempt->name, run_now_us(run));
 }
 
 static void judge_busy(routed_run *run) {
     note_busy(run);
     if (run->hint == HINT_QUEUED && run->is_session_new) {
-        send_request(run);
+        ask_again(run);
     } else if (run->hint == HINT_QUEUED) {
         run->phase = RUN_QUEUED;
         set_due(run, run->limit_us);
-    } else if (run->is_waiting || run->attempt->wait_until_us <= now_of(run)) {
+    } else if (run->is_waiting || run->attempt->wait_until_us <= run_now_us(run)) {
         finish_run(run);
     } else {
         run->was_busy = true;
@@ -467,7 +492,7 @@ static void judge_success(routed_run *run) {
     if (tie != NULL && tie->is_endless) {
         if (tie->life == NULL) {
             tie->is_forgotten = false;
-            send_request(run);
+            ask_again(run);
             return;
         }
         attempt->asked_us = atomic_load(&tie->life->renewed_us);
@@ -497,7 +522,7 @@ static void judge_error(routed_run *run) {
     } else if (run->hint == HINT_RUN_REFUSED && attempt->fences > 0) {
         attempt->fences = 0; /* the lock cannot be handed on then, but it is granted */
         send_request(run);
-    } else if (run->hint == HINT_NO_SESSION && now_of(run) < run->limit_us) {
+    } else if (run->hint == HINT_NO_SESSION && run_now_us(run) < run->limit_us) {
         await_session(run);
     } else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause)) {
         follow_redirect(run, &redirect);
@@ -514,6 +539,12 @@ static void on_request_done(request *request, dlock_status status, const char *c
     bool is_transient = status == DLOCK_UNREACHABLE || status == DLOCK_IN_DOUBT;
     if (run->phase == RUN_UNDO) {
         fail_by_reply(run);
+        return;
+    }
+    bool is_cut = status == DLOCK_UNREACHABLE && run->server->endpoint.state == ENDPOINT_LOST;
+    if (is_cut && !run->was_cut) {
+        run->was_cut = true;
+        send_request(run);
         return;
     }
     attempt->asked_us = request->sent_us;
@@ -539,11 +570,15 @@ static void on_request_done(request *request, dlock_status status, const char *c
 static void on_session_open(guest *guest, bool is_new) {
     routed_run *run = guest->arg;
     tie *tie = run_tie(run);
-    if (run->phase == RUN_SESSION || (run->phase == RUN_QUEUED && is_new)) {
+    if (run->phase == RUN_SESSION) {
         send_request(run);
         return;
     }
-    run->is_session_new = is_new;
+    if (run->phase == RUN_QUEUED && is_new) {
+        ask_again(run);
+        return;
+    }
+    if (is_new) run->is_session_new = true;
     if (tie != NULL && (is_new || tie->is_momentary)) tie->is_forgotten = true;
 }
 
@@ -587,14 +622,9 @@ static void take_event(guest *guest, const session_event *event) {
         judge_error(run);
 }
 
-static void on_session_refused(guest *guest, dlock_status status, const char *cause) {
+static void on_session_unopened(guest *guest, dlock_status status, const char *cause) {
     routed_run *run = guest->arg;
-    if (run->phase == RUN_SESSION) end_run(run, status, false, cause);
-}
-
-static void on_session_unreachable(guest *guest, const char *cause) {
-    routed_run *run = guest->arg;
-    if (run->phase == RUN_SESSION) give_up_place(run, cause);
+    if (run->phase == RUN_SESSION) fail_run(run, status, status == DLOCK_UNREACHABLE, cause);
 }
 
 static void on_session_moved(guest *guest) {
@@ -605,8 +635,7 @@ static void on_session_moved(guest *guest) {
 
 static const guest_table run_guests = {.on_open = on_session_open,
                                        .on_event = take_event,
-                                       .on_refused = on_session_refused,
-                                       .on_unreachable = on_session_unreachable,
+                                       .on_unopened = on_session_unopened,
                                        .on_moved = on_session_moved};
 
 /* -- time */
@@ -647,6 +676,13 @@ static size_t size_run(const attempt *attempt) {
     return sizeof(routed_run) + (has_ack ? sizeof(acknowledgement) : 0);
 }
 
+/* An earlier attempt of the call was granted, but not in time, or the lock was lost before it was
+ * extended. That says nothing about the next grant, whose token may be another one. */
+static void forget_grant(tie *tie) {
+    presence_leave(&tie->guest);
+    tie->is_lost = tie->is_forgotten = false;
+}
+
 static void start_run(deployment *base, attempt *attempt) {
     routed_run *run = attempt->prepared.run;
     *run = (routed_run){.request.on_done = on_request_done,
@@ -657,7 +693,8 @@ static void start_run(deployment *base, attempt *attempt) {
                         .limit_us = attempt->limit_us};
     if (attempt->guarded != NULL) run->request.reply_bytes_max = REPLY_BYTES_MAX;
     if (run_needs_replicas(run))
-        run->limit_us = deadline_after_ms(run->limit_us, attempt->terms.replica_timeout_ms);
+        run->limit_us = deadline_after_ms(run->limit_us, replica_timeout_ms(run));
+    if (run_takes_lock(run) && run_tie(run) != NULL) forget_grant(run_tie(run));
     attempt->asked_us = 0;
     route_run(run);
 }
@@ -672,7 +709,7 @@ static void abandon_run(deployment *base, attempt *attempt) {
     bool is_in_doubt = is_sent && attempt->guarded != NULL;
     attempt_set_result(attempt, is_in_doubt ? DLOCK_IN_DOUBT : DLOCK_CANCELED, false, "canceled");
     if (is_sent && run_takes_lock(run))
-        withdraw(run);
+        withdraw_run(run);
     else if (is_sent && run->phase == RUN_REQUEST && run_sends_acquire(run))
         attempt->fate = TOKEN_IN_DOUBT;
     stop_run(run);

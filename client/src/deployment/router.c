@@ -17,8 +17,8 @@
 enum { RANK_USELESS_REPLY = 1, RANK_REFUSAL = 2, RANK_SILENCE = 3, RANK_NONE = 4 };
 
 /* DLOCK_UNREACHABLE: the next discovery may succeed. Any other failure is a refusal that lasts. */
-static void note_failure(const router_probe *probe, bool is_reply, dlock_status failure,
-                         const char *cause) {
+static void note_probe_failure(const router_probe *probe, bool is_reply, dlock_status failure,
+                               const char *cause) {
     router *router = probe->router;
     int rank = is_reply ? RANK_USELESS_REPLY : RANK_SILENCE;
     if (failure != DLOCK_UNREACHABLE) rank = RANK_REFUSAL;
@@ -35,12 +35,13 @@ static void on_probe_reply(request *request, int index, const reply *reply) {
         char text[CAUSE_SIZE];
         reply_copy_text(reply, text, sizeof(text));
         error_meaning meaning = error_reply_meaning(reply);
-        note_failure(probe, true, meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status, text);
+        note_probe_failure(probe, true, meaning.is_transient ? DLOCK_UNREACHABLE : meaning.status,
+                           text);
         return;
     }
     const char *useless = router->table->read(router, probe, index, reply);
     if (useless != NULL) {
-        note_failure(probe, true, DLOCK_UNREACHABLE, useless);
+        note_probe_failure(probe, true, DLOCK_UNREACHABLE, useless);
     } else if (!router->is_answered) {
         loop *loop = router->base.loop;
         int64_t until_us = deadline_after_ms(loop_now_us(loop), router->table->grace_ms);
@@ -54,7 +55,7 @@ static void on_probe_done(request *request, dlock_status status, const char *cau
     router_probe *probe = container_of(request, router_probe, request);
     router *router = probe->router;
     if (status == DLOCK_IN_DOUBT) status = DLOCK_UNREACHABLE;
-    if (status != DLOCK_OK) note_failure(probe, false, status, cause);
+    if (status != DLOCK_OK) note_probe_failure(probe, false, status, cause);
     if (--router->pending_count == 0) loop_set_timer(router->base.loop, &router->timer, 0);
 }
 
@@ -63,7 +64,7 @@ static void stop_discovery(router *router) {
     for (size_t i = 0; i < router->probe_count; i++) {
         router_probe *probe = &router->probes[i];
         bool is_pending = probe->request.conn != NULL;
-        if (is_pending) note_failure(probe, false, DLOCK_UNREACHABLE, "no reply in time");
+        if (is_pending) note_probe_failure(probe, false, DLOCK_UNREACHABLE, "no reply in time");
         connection_abandon(&probe->request);
         server_free(probe->server);
     }

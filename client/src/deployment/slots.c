@@ -67,7 +67,7 @@ unsigned slots_count(const attempt *attempt) {
     return count;
 }
 
-static size_t size_run(const attempt *attempt) {
+static size_t size_slots_run(const attempt *attempt) {
     unsigned count = slots_count(attempt);
     size_t run_size = routed_table.size_run(attempt);
     if (count == 1) return run_size;
@@ -76,7 +76,7 @@ static size_t size_run(const attempt *attempt) {
 }
 
 /* Copies the names of the slot. Returns the byte behind them. */
-static char *put_names(slot_part *part, const attempt *whole, char *text) {
+static char *put_part_names(slot_part *part, const attempt *whole, char *text) {
     const char *name = whole->name;
     part->attempt.name = text;
     for (uint8_t i = 0; i < whole->name_count; i++, name = text_behind(name)) {
@@ -100,7 +100,7 @@ static void make_parts(slots_run *run, const attempt *whole) {
         part->slot = slot;
         part->attempt.prepared.run = runs + run->count * run_size;
         part->attempt.token = part->token;
-        text = put_names(part, whole, text);
+        text = put_part_names(part, whole, text);
         if (slot == first) run->first = run->count;
         run->count++;
     }
@@ -151,7 +151,7 @@ static bool is_under_way(const slots_run *run) {
 /* -- acquire */
 
 /* Each third of the lease. */
-static void set_timer(slots_run *run) {
+static void set_slots_timer(slots_run *run) {
     int64_t now_us = loop_now_us(run->deployment->loop);
     loop_set_timer(run->deployment->loop, &run->timer,
                    now_us + (int64_t)run->whole->lease_ms * 1000 / 3);
@@ -163,11 +163,11 @@ static void on_extension_due(loop_timer *timer) {
         deadline_after_ms(loop_now_us(run->deployment->loop), deployment_short_ms(run->deployment));
     for (size_t i = 0; i < run->next; i++)
         if (!run->parts[i].is_under_way) start_part(run, &run->parts[i], DLOCK_EXTENDING, limit_us);
-    set_timer(run);
+    set_slots_timer(run);
 }
 
 /* A RELEASE of the token is on its way from here on, so the token is not used again. */
-static void give_back(slots_run *run) {
+static void give_parts_back(slots_run *run) {
     stop_all(run);
     for (size_t i = 0; i < run->count; i++) {
         slot_part *part = &run->parts[i];
@@ -182,7 +182,7 @@ static void fail_acquire(slots_run *run, dlock_status status, bool is_transient,
                          const char *cause) {
     attempt *whole = run->whole;
     attempt_set_result(whole, status, is_transient, cause);
-    give_back(run);
+    give_parts_back(run);
     whole->on_done(whole);
 }
 
@@ -210,30 +210,30 @@ static void take_part(slots_run *run, slot_part *part) {
         finish_acquire(run);
         return;
     }
-    if (run->next == 1) set_timer(run);
+    if (run->next == 1) set_slots_timer(run);
     start_part(run, &run->parts[run->next], DLOCK_ACQUIRING, run->whole->limit_us);
 }
 
 /* After another failure the next extension may succeed: the lease has not ended by then, or the
- * extension tells. */
+ * extension tells. A part of several names that has lost one of them may hold the others. */
 static void take_extension(slots_run *run, slot_part *part) {
     attempt *attempt = &part->attempt;
     if (attempt->status == DLOCK_OK) part->asked_us = attempt->asked_us;
     if (attempt->status != DLOCK_LOST) return;
-    attempt->fate = TOKEN_UNHELD;
+    if (!attempt_has_several(attempt)) attempt->fate = TOKEN_UNHELD;
     fail_acquire(run, DLOCK_BUSY, true, "a name was lost while another one was awaited");
 }
 
 /* The token of an earlier acquire in doubt is not used again: while the earlier parts would be
  * asked for once more, a later one might be held, against the order. */
-static void begin_acquire(slots_run *run) {
+static void begin_parts(slots_run *run) {
     attempt *whole = run->whole;
     for (size_t i = 0; i < run->count; i++) {
         run->parts[i].attempt.fate = whole->fate;
         run->parts[i].is_released = false;
         text_copy(run->parts[i].token, sizeof(run->parts[i].token), whole->token);
     }
-    if (whole->fate != TOKEN_UNHELD) give_back(run);
+    if (whole->fate != TOKEN_UNHELD) give_parts_back(run);
     whole->fences = 0;
     run->next = 0;
 }
@@ -301,7 +301,7 @@ static void start_all(slots_run *run) {
 
 /* -- the table */
 
-static void start_run(deployment *deployment, attempt *whole) {
+static void start_slots_run(deployment *deployment, attempt *whole) {
     if (slots_count(whole) == 1) {
         routed_table.start(deployment, whole);
         return;
@@ -315,11 +315,11 @@ static void start_run(deployment *deployment, attempt *whole) {
         start_all(run);
         return;
     }
-    begin_acquire(run);
+    begin_parts(run);
     start_part(run, &run->parts[0], DLOCK_ACQUIRING, whole->limit_us);
 }
 
-static void abandon_run(deployment *deployment, attempt *whole) {
+static void abandon_slots_run(deployment *deployment, attempt *whole) {
     if (slots_count(whole) == 1) {
         routed_table.abandon(deployment, whole);
         return;
@@ -328,14 +328,14 @@ static void abandon_run(deployment *deployment, attempt *whole) {
     if (!is_under_way(run)) return;
     attempt_set_result(whole, DLOCK_CANCELED, false, "canceled");
     if (whole->operation == DLOCK_ACQUIRING)
-        give_back(run);
+        give_parts_back(run);
     else
         stop_all(run);
 }
 
-const deployment_table slots_table = {.start = start_run,
-                                      .abandon = abandon_run,
+const deployment_table slots_table = {.start = start_slots_run,
+                                      .abandon = abandon_slots_run,
                                       .list_servers = router_list,
                                       .free = router_free,
-                                      .size_run = size_run,
+                                      .size_run = size_slots_run,
                                       .is_routed = true};

@@ -2,12 +2,13 @@
 /* topology.c - see topology.h.
  *
  *   parts         of a copy of the text, which is cut at marks; percent signs are resolved then
- *   parameters    behind the ?: database and login of sentinels; the caller takes all others
+ *   parameters    behind the ?: database, TLS and login of sentinels; the caller takes all others
  *   URL           scheme, login, one host or several, path and query
  *
- * Invariant: no message of this file repeats a part of the text, which may be a secret. A name that
- * the caller gets is not: an @ behind the ?, or a parameter behind sentinel_password, could come
- * from a password that is not encoded, and is refused before. */
+ * Invariant: no message of this file repeats a part of the text, which may be a secret. The caller
+ * may print the names of parameters that it gets. For this, a URL is refused before if a name could
+ * be a piece of a password that is not percent-encoded: if there is an @ behind the ?, or a
+ * parameter behind sentinel_password. */
 #include "deployment/topology.h"
 
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static bool decode(const char *part, char *text, size_t max) {
 }
 
 /* -1: not a number from 0 to max. */
-static int read_number(const char *digits, int max) {
+static int read_number_to(const char *digits, int max) {
     int64_t number = text_read_number(digits, strlen(digits));
     return number <= max ? (int)number : -1;
 }
@@ -90,7 +91,7 @@ static const char *read_login(url *url, char *login) {
 }
 
 static const char *read_db(url *url, const char *digits) {
-    url->db = read_number(digits, URL_DB_MAX);
+    url->db = read_number_to(digits, URL_DB_MAX);
     return url->db < 0 ? "the database is not a number" : NULL;
 }
 
@@ -109,7 +110,7 @@ static const char *read_host(url *url, char *host, int default_port) {
     if (port != NULL && *port == '\0') return "the port is missing";
     if (*host == '\0') return "the host is missing";
     if (!decode(host, url->host, URL_HOST_MAX)) return "the host is too long or badly encoded";
-    url->port = port == NULL ? default_port : read_number(port, PORT_MAX);
+    url->port = port == NULL ? default_port : read_number_to(port, PORT_MAX);
     return url->port < 1 ? "the port is not a number from 1 to 65535" : NULL;
 }
 

@@ -8,8 +8,9 @@
  *   redis+sentinel://[[user:]password@]host[:port][,host[:port]]/name[?db=n&...]
  *                                  the master of this name, known to the sentinels at the hosts
  *                                  (port 26379). User, password and db are the master's;
- *                                  sentinel_user=... and sentinel_password=... the sentinels'
- *   redis+cluster://[[user:]password@]host[:port][,host[:port]]
+ *                                  sentinel_user=... and sentinel_password=... the sentinels'.
+ *                                  sentinel_tls=yes or no: if they differ from the master
+ *   redis+cluster://[[user:]password@]host[:port][,host[:port]][/db]
  *                                  a cluster, and the nodes to begin discovery with
  *
  * rediss://, rediss+sentinel:// and rediss+cluster:// are the same, to servers that speak TLS.

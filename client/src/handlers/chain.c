@@ -55,8 +55,6 @@ void chain_begin(call *call) {
     call->local = (local_place){0};
     call->is_handed_on = false;
     call->waiting = (waiting_state){0};
-    call->attempt.on_sent = NULL;
-    call->attempt.fences = 0;
 }
 
 bool chain_advance(const chain *chain, call *call) {
@@ -84,7 +82,7 @@ static bool advance_or_wait(const chain *chain, call *call,
     if (chain_advance(chain, call)) return true;
     loop_lock(loop);
     bool can_be_canceled = atomic_load(&call->stop) == CALL_CANCELABLE && !is_cancel_seen;
-    call->waiter.is_canceled = can_be_canceled ? &call->is_canceled : NULL;
+    call->waiter.cancel = can_be_canceled ? &call->cancel : NULL;
     wait(loop, &call->waiter);
     loop_unlock(loop);
     return false;

@@ -17,31 +17,32 @@ typedef struct waiting_state {
     enum { WAITING_IDLE, WAITING_ATTEMPT, WAITING_PAUSE, WAITING_CONFIRM } phase;
     bool is_step_done;   /* the attempt or the pause is over */
     bool was_unanswered; /* an earlier attempt was sent and not answered */
-    bool has_failed;     /* acquire: status and cause of the call are of the attempt before */
-    int64_t begun_us;    /* acquire: begin of the attempt. release: begin of the call */
+    bool has_failed;     /* acquire, extend: the call has the status of an attempt that failed */
+    bool is_troubled;    /* acquire: pauses after a failure */
+    int64_t begun_us;    /* acquire: begin of the attempt. Else: begin of the call */
 } waiting_state;
 
 /* Can the call be ended before its time? */
 typedef enum call_stop {
     CALL_GOES_ON,    /* no */
-    CALL_CANCELABLE, /* by is_canceled, and by a cancel of the whole client */
+    CALL_CANCELABLE, /* by its cancel, and by a cancel of the whole client */
     CALL_STOPPED     /* is to end now: the handle is freed, for instance */
 } call_stop;
 
-/* pub is the part that handlers see. The API sets for every call: pub, stop and was_lost; once for
- * all calls of a handle: loop, slots, the rule of the lease, and of the attempt name, name_count,
- * token and terms. */
+/* pub is the part that handlers see. The API sets for every call: pub, stop and was_lost, and
+ * notes the cancels so far; once for all calls of a handle: loop, slots, the rule of the lease,
+ * and of the attempt name, name_count, token and terms. */
 typedef struct call {
     dlock_call pub; /* first: handlers have a pointer to it */
     loop *loop;
     waiter waiter; /* ready: chain_advance() again */
     attempt attempt;
-    lease lease;             /* of the handle: how long the lock is certainly held */
-    void **slots;            /* of the handle: one for each handler of the program */
-    atomic_uchar stop;       /* a call_stop */
-    atomic_bool is_canceled; /* for this call and later ones, until the program lifts it */
-    bool is_handed_on;       /* in hotspot.c: with the token of the thread before */
-    bool was_lost : 1;       /* release: the lock was lost before, so it must not be handed on */
+    lease lease;          /* of the handle: how long the lock is certainly held */
+    void **slots;         /* of the handle: one for each handler of the program */
+    atomic_uchar stop;    /* a call_stop */
+    cancel_switch cancel; /* of this call and later ones, until the program lifts it */
+    bool is_handed_on;    /* in hotspot.c: with the token of the thread before */
+    bool was_lost : 1;    /* release: the lock was lost before, so it must not be handed on */
     /* For the release: a guarded command was in doubt, and may still run while the token holds the
      * lock. */
     bool has_late_command : 1;
@@ -66,7 +67,7 @@ static inline call *call_of(dlock_call *pub) {
 
 static inline bool call_is_canceled(const call *call) {
     unsigned char stop = atomic_load(&call->stop);
-    if (stop == CALL_CANCELABLE) return loop_has_canceled(call->loop, &call->is_canceled);
+    if (stop == CALL_CANCELABLE) return loop_has_canceled(call->loop, &call->waiter, &call->cancel);
     return stop == CALL_STOPPED;
 }
 
@@ -105,7 +106,8 @@ void chain_add(chain *chain, dlock_handler handler, bool has_slot);
 
 /* -- running a call. Not locked, by one thread at a time. */
 
-/* Resets the state of all handlers for a new call. */
+/* Resets the state of all handlers for a new call. Leaves the attempt alone: during a guarded
+ * command it is that of the renewal. */
 void chain_begin(call *call);
 /* Enters and leaves handlers as far as possible. True: the call is done, and call->pub.status is
  * the answer. False: a handler has suspended the call; call this again once call->waiter is ready.

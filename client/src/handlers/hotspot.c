@@ -135,9 +135,12 @@ static void on_holder_end(loop_timer *timer) {
 /* -- handing on */
 
 /* How many fences to reserve for the call and the threads that follow: twice as many as the last
- * row of threads needed, so that few fences are reserved for nothing; 0: no run. */
-static uint16_t choose_run(const hotspot *hotspot, const hot_name *hot) {
-    uint32_t most = hotspot->hand_on + 1;
+ * row of threads needed, so that few fences are reserved for nothing; 0: no run. A lock with a tie
+ * is not handed on. A run would even lose it: the lock is tied again by an ACQUIRE, whose reply is
+ * the last fence of the run, and so not that of the grant. */
+static uint16_t choose_run(const hotspot *hotspot, const call *call) {
+    const hot_name *hot = call->local.hot;
+    uint32_t most = call->attempt.terms.tie != NULL ? 1 : hotspot->hand_on + 1;
     uint32_t row = hot->hand_ons > hot->last_hand_ons ? hot->hand_ons : hot->last_hand_ons;
     if (most == 1) return 0;
     return (uint16_t)(hot->has_row && 2 * (row + 1) < most ? 2 * (row + 1) : most);
@@ -176,8 +179,9 @@ static bool hand_on(hotspot *hotspot, const call *call, hot_name *hot) {
     return true;
 }
 
-/* The lock was handed on to this call. True: with half of the wanted lease or more, and as safe as
- * wanted. Else the call asks for the lock with the same token, which renews a lock still held. */
+/* The call takes over the lock that was handed on. True: the lock has at least half of the wanted
+ * lease left, and enough replicas have it. False: the call sends an acquire with the same token,
+ * which renews the lock if it is still held. */
 static bool accept_lock(const hotspot *hotspot, call *call, hot_lock *lock) {
     int64_t left_us = hot_lock_end_us(lock) - loop_now_us(call->loop);
     bool is_long_enough = left_us * 2 >= (int64_t)call->pub.lease_ms * 1000;
@@ -218,7 +222,7 @@ static dlock_step go_on_locally(hotspot *hotspot, call *call) {
     hot_name *hot = call->local.hot;
     hot_names_touch(&hotspot->names, hot);
     if (!call->is_handed_on || !accept_lock(hotspot, call, &hot->lock)) {
-        call->attempt.fences = choose_run(hotspot, hot);
+        call->attempt.fences = choose_run(hotspot, call);
         return DLOCK_PASS;
     }
     let_hold(hot, call);

@@ -7,7 +7,7 @@
  *                     +-- PAUSE <- busy or transient, and time is left, or the votes of several
  *                                  servers are split; else answer
  *   release   IDLE -> ATTEMPT -> answer, or PAUSE -> ATTEMPT within one I/O timeout
- *   extend    IDLE -> ATTEMPT -> answer
+ *   extend    the same, with one repetition at most
  *
  * enter_waiting() is called whenever the call may go on, and returns DLOCK_SUSPEND while an attempt
  * or a pause is under way. All of this file but enter_waiting() runs locked (loop.h). The functions
@@ -17,15 +17,20 @@
  * each other, and then nobody has it. So even a single try votes again, VOTES_MAX times in all,
  * after a random pause that grows, and in time for the reply to come by the limit of the call.
  *
+ * Trouble: what fails for one acquire fails for all. The more of them pause after a failure, the
+ * longer each pauses, so that a server that is down, loads or takes no writes is not flooded.
+ *
  * Invariants: no attempt begins after the deadline, but the first and those after a split vote.
- * While an acquire goes on, the deployment may change the token, which call and attempt share, and
- * the call's status and cause are of the attempt before. An acquire that fails while a server may
- * hold the lock is withdrawn. A cancel never undoes a grant. */
+ * Call and attempt share one token, which the deployment may change while an acquire goes on. Until
+ * the acquire ends, the status and the cause of the call are those of the last attempt that ended.
+ * An acquire that fails while a server may hold the lock is withdrawn. A cancel never undoes a
+ * grant. */
 #include "handlers/waiting.h"
 
 #include "deployment/presence.h"
 
-enum { RELEASE_PAUSE_MS = 10, VOTES_MAX = 4, VOTE_PAUSE_MS = 20 };
+enum { REPEAT_PAUSE_MS = 10, VOTES_MAX = 4, VOTE_PAUSE_MS = 20 };
+enum { FEW = 16, TROUBLE_PAUSE_MAX_MS = 1000 };
 
 /* A grant that took more than this part of the lease is extended at once: the lease counts from
  * before the request was sent, and would end too soon. */
@@ -65,8 +70,14 @@ static void start_pause(call *call, int64_t until_us) {
     loop_set_timer(call->loop, &call->timer, until_us);
 }
 
+static void set_troubled(const waiting *waiting, call *call, bool is_troubled) {
+    waiting->deployment->troubled += (size_t)is_troubled - (size_t)call->waiting.is_troubled;
+    call->waiting.is_troubled = is_troubled;
+}
+
 /* The attempt or the pause, if one is under way. */
 static void stop_step(const waiting *waiting, call *call) {
+    set_troubled(waiting, call, false);
     if (call->waiting.phase == WAITING_PAUSE)
         loop_clear_timer(call->loop, &call->timer);
     else if (call->waiting.phase != WAITING_IDLE)
@@ -156,6 +167,21 @@ static int64_t choose_pause_us(const waiting *waiting, const call *call, int64_t
     return backoff_pause_us(&rule, call->pub.attempts, clock->random_bits(clock), left_us);
 }
 
+/* All that are in trouble together ask about as often as FEW would. In half of the time that is
+ * left, so that there is another attempt. */
+static int64_t share_pause_us(const waiting *waiting, const call *call, int64_t pause_us,
+                              int64_t left_us) {
+    int64_t shared_us = pause_us * (1 + (int64_t)waiting->deployment->troubled / FEW);
+    int64_t most_us = deadline_earlier((int64_t)TROUBLE_PAUSE_MAX_MS * 1000, left_us / 2);
+    shared_us = deadline_earlier(shared_us, most_us);
+    return call->waiting.is_troubled && shared_us > pause_us ? shared_us : pause_us;
+}
+
+/* A failure of the servers, and not what they say about the lock. */
+static bool is_trouble(const attempt *attempt, dlock_status status) {
+    return dlock_is_failure(status) || (status == DLOCK_NO_QUORUM && !attempt->is_split);
+}
+
 static bool judge_failure(const waiting *waiting, call *call, dlock_status status,
                           bool is_transient, const char *cause) {
     int64_t now_us = loop_now_us(call->loop);
@@ -171,7 +197,9 @@ static bool judge_failure(const waiting *waiting, call *call, dlock_status statu
     if (call_is_canceled(call)) return answer_canceled(waiting, call);
     int64_t pause_us = choose_pause_us(waiting, call, now_us);
     if (pause_us == 0) return try_again(waiting, call);
-    start_pause(call, now_us + pause_us);
+    set_troubled(waiting, call, is_trouble(&call->attempt, status));
+    int64_t left_us = deadline_left_us(last_try_us(waiting, call), now_us);
+    start_pause(call, now_us + share_pause_us(waiting, call, pause_us, left_us));
     return false;
 }
 
@@ -255,6 +283,7 @@ static bool go_on_acquiring(const waiting *waiting, call *call) {
     if (!state->is_step_done) return call_is_canceled(call) && stop_acquire(waiting, call);
     if (state->phase == WAITING_ATTEMPT) return settle_attempt(waiting, call);
     if (state->phase == WAITING_CONFIRM) return settle_confirm(waiting, call);
+    set_troubled(waiting, call, false);
     return try_again(waiting, call);
 }
 
@@ -262,6 +291,15 @@ static bool go_on_acquiring(const waiting *waiting, call *call) {
 
 static int64_t io_limit_us(const waiting *waiting, const call *call) {
     return deadline_after_ms(call->waiting.begun_us, waiting->deployment->io_timeout_ms);
+}
+
+/* True: the attempt failed in a way that may pass, and is repeated after a pause. */
+static bool repeat_later(const waiting *waiting, call *call) {
+    int64_t resume_us = deadline_after_ms(loop_now_us(call->loop), REPEAT_PAUSE_MS);
+    bool is_late = resume_us >= io_limit_us(waiting, call);
+    if (!call->attempt.is_transient || call_is_canceled(call) || is_late) return false;
+    start_pause(call, resume_us);
+    return true;
 }
 
 static bool judge_release(const waiting *waiting, call *call) {
@@ -275,21 +313,25 @@ static bool judge_release(const waiting *waiting, call *call) {
     if (status == DLOCK_UNREACHABLE && state->was_unanswered) status = DLOCK_IN_DOUBT;
     call_set_result(call, status, attempt->cause);
     if (status == DLOCK_OK || status == DLOCK_LOST) return true;
-    int64_t resume_us = deadline_after_ms(loop_now_us(call->loop), RELEASE_PAUSE_MS);
-    bool is_stopped = call_is_canceled(call);
-    if (attempt->is_transient && !is_stopped && resume_us < io_limit_us(waiting, call)) {
-        start_pause(call, resume_us);
-        return false;
-    }
+    if (repeat_later(waiting, call)) return false;
     withdraw(waiting, call);
     return true;
 }
 
-static bool judge_extend(call *call) {
-    call_set_result(call, call->attempt.status, call->attempt.cause);
-    if (call->pub.status != DLOCK_OK) return true;
-    call->pub.asked_us = call->attempt.asked_us;
-    call->pub.lease_ms = call->attempt.lease_ms;
+/* A repetition suffices if the server, or a proxy, had closed the connection. If the server is
+ * down, the holder is to know soon. */
+static bool judge_extend(const waiting *waiting, call *call) {
+    const attempt *attempt = &call->attempt;
+    waiting_state *state = &call->waiting;
+    dlock_status status = attempt->status;
+    bool is_repeated = state->has_failed;
+    if (status == DLOCK_UNREACHABLE && state->was_unanswered) status = DLOCK_IN_DOUBT;
+    if (status == DLOCK_IN_DOUBT) state->was_unanswered = true;
+    call_set_result(call, status, attempt->cause);
+    state->has_failed = status != DLOCK_OK;
+    if (state->has_failed) return is_repeated || !repeat_later(waiting, call);
+    call->pub.asked_us = attempt->asked_us;
+    call->pub.lease_ms = attempt->lease_ms;
     return true;
 }
 
@@ -297,6 +339,7 @@ static bool judge_extend(call *call) {
 static bool stop_release_or_extend(const waiting *waiting, call *call) {
     stop_step(waiting, call);
     if (call->pub.operation == DLOCK_RELEASING) withdraw(waiting, call);
+    call->waiting.phase = WAITING_ATTEMPT; /* also if there was none: the service hears of it */
     call_set_result(call, DLOCK_CANCELED, "canceled");
     return true;
 }
@@ -309,7 +352,7 @@ static bool release_or_extend(const waiting *waiting, call *call) {
     bool is_judged = state->phase == WAITING_ATTEMPT && state->is_step_done;
     if (call_is_canceled(call) && !is_judged) return stop_release_or_extend(waiting, call);
     if (state->phase != WAITING_IDLE && !state->is_step_done) return false;
-    if (is_judged) return is_release ? judge_release(waiting, call) : judge_extend(call);
+    if (is_judged) return is_release ? judge_release(waiting, call) : judge_extend(waiting, call);
     state->phase = WAITING_ATTEMPT;
     start_call_attempt(waiting, call, call->pub.operation, 0, io_limit_us(waiting, call));
     return false;

@@ -4,9 +4,10 @@
  *   gone_at    = own_end, or the end of the life if that is earlier
  *   own_end    = end of validity - lead
  *   renew_at   = own_end - renew_before     that is, asked + lease_every_ms(), for the usual lease
- *   suspect_at = own_end - suspect_before   that is, an I/O timeout after renew_at, or after now if
- *                                           renew_at is past; or half of the rest. Or when the life
- *                                           is suspect, if that is earlier
+ *   suspect_at = own_end - suspect_before   that is, due + the smaller one of an I/O timeout and
+ *                                           (own_end - due) / 2, where due is renew_at, or now if
+ *                                           renew_at is past. Or when the life is suspect, if that
+ *                                           is earlier
  *
  * Invariants: all writers are locked, so plain stores are enough. own_end_us is DEADLINE_NEVER only
  * while there is a life. The timer behind lost_fd is set to gone_at whenever gone_at changes. */
@@ -14,6 +15,7 @@
 
 #include "base/deadline.h"
 #include "lease/notifier.h"
+#include <poll.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -84,11 +86,17 @@ int64_t lease_asked_us(const lease *lease) {
 
 /* -- changes */
 
+static bool is_readable_now(int fd) {
+    return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) > 0;
+}
+
 /* The kernel makes the descriptor readable in time, however busy the program is. */
 static void set_lost_fd(const lease *lease) {
     const lease_links *links = atomic_load(&lease->links);
     if (links == NULL || links->lost_fd < 0) return;
     int64_t gone_us = lease_gone_at_us(lease); /* 0 disarms the timer */
+    /* A timer that is set anew is not readable for a moment, even if it is due. */
+    if (gone_us == LEASE_OVER && is_readable_now(links->lost_fd)) return;
     struct itimerspec due = {
         .it_value = {.tv_sec = gone_us / 1000000, .tv_nsec = gone_us % 1000000 * 1000}};
     timerfd_settime(links->lost_fd, TFD_TIMER_ABSTIME, &due, NULL);
@@ -232,6 +240,11 @@ uint32_t lease_renew_for_ms(const lease *lease, int64_t now_us) {
     uint32_t lease_ms = left_ms < lease->planned_ms ? (uint32_t)left_ms : lease->planned_ms;
     int64_t gain_us = end_us(lease, now_us, lease_ms) - atomic_load(&lease->own_end_us);
     return gain_us * 2 >= (int64_t)lease_every_ms(lease) * 1000 ? lease_ms : 0;
+}
+
+uint32_t lease_own_left_ms(const lease *lease, int64_t now_us) {
+    int64_t end_us = deadline_after_ms(lease->asked_us, lease->lease_ms);
+    return (uint32_t)(deadline_left_us(end_us, now_us) / 1000);
 }
 
 int lease_lost_fd(lease *lease) {

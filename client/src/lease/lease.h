@@ -105,5 +105,8 @@ dlock_status lease_why(const lease *lease, dlock_state state);
 int64_t lease_renew_at_us(const lease *lease);
 uint32_t lease_renew_for_ms(const lease *lease, int64_t now_us);
 
+/* How much of its own lease is left, whatever the session has cut off. */
+uint32_t lease_own_left_ms(const lease *lease, int64_t now_us);
+
 /* See dlock_lost_fd(). The lease has links. */
 int lease_lost_fd(lease *lease);

@@ -14,28 +14,28 @@
 
 enum { RETRY_MS = 100, COMMANDS_MAX = 2, MOMENT_MS = 1 };
 
-static loop *loop_of(const name_watch *watch) {
+static loop *loop_of_watch(const name_watch *watch) {
     return watch->router->base.loop;
 }
 
 static void begin_later(name_watch *watch, int64_t pause_ms) {
-    loop *loop = loop_of(watch);
+    loop *loop = loop_of_watch(watch);
     loop_set_timer(loop, &watch->timer, deadline_after_ms(loop_now_us(loop), pause_ms));
 }
 
-static void leave_session(name_watch *watch) {
+static void leave_session_of_watch(name_watch *watch) {
     presence_leave(&watch->guest);
     watch->is_watched = false;
 }
 
 static void begin_again(name_watch *watch) {
-    leave_session(watch);
+    leave_session_of_watch(watch);
     begin_later(watch, RETRY_MS);
 }
 
 /* An error that lasts: an ACL, for instance. */
 static void give_up_watch(name_watch *watch) {
-    leave_session(watch);
+    leave_session_of_watch(watch);
     if (watch->lease == NULL) begin_later(watch, WATCH_POLL_MS);
 }
 
@@ -56,7 +56,7 @@ static void read_error(name_watch *watch, const reply *error) {
 }
 
 /* Nobody tells of changes of a string, so it is read again now and then. */
-static void take_info(name_watch *watch, const reply *info) {
+static void take_holder(name_watch *watch, const reply *info) {
     const reply *kind = reply_value(info, "kind");
     bool is_string = kind != NULL && reply_is_text(kind, "string");
     if (is_string) begin_later(watch, WATCH_POLL_MS);
@@ -89,7 +89,7 @@ static void on_watch_reply(request *request, int index, const reply *reply) {
     else if (watch->lease != NULL)
         take_proof(watch, reply);
     else
-        take_info(watch, reply);
+        take_holder(watch, reply);
 }
 
 static void send_read(name_watch *watch);
@@ -136,14 +136,14 @@ static void send_to(name_watch *watch, server *server, bool is_watching) {
     begin_later(watch, WATCH_POLL_MS);
 }
 
-static server *find_server(name_watch *watch) {
+static server *find_watch_server(name_watch *watch) {
     router *router = watch->router;
     return router_find(router, watch->name);
 }
 
 /* The name has joined a session. */
 static void send_read(name_watch *watch) {
-    server *server = find_server(watch);
+    server *server = find_watch_server(watch);
     if (watch->server != NULL)
         watch->is_stale = true;
     else if (server == NULL)
@@ -153,7 +153,7 @@ static void send_read(name_watch *watch) {
 }
 
 static void send_watch(name_watch *watch) {
-    server *server = find_server(watch);
+    server *server = find_watch_server(watch);
     connection_abandon(&watch->request);
     server_free(watch->server);
     watch->server = NULL;
@@ -184,11 +184,12 @@ static void on_watch_event(guest *guest, const session_event *event) {
 }
 
 /* A poll comes without a session. */
-static void on_watch_refused(guest *guest, dlock_status status, const char *cause) {
-    (void)status, (void)cause;
+static void on_watch_unopened(guest *guest, dlock_status status, const char *cause) {
+    (void)cause;
     name_watch *watch = guest->arg;
+    if (status == DLOCK_UNREACHABLE) return;
     give_up_watch(watch);
-    server *server = find_server(watch);
+    server *server = find_watch_server(watch);
     if (watch->lease == NULL && server != NULL && watch->server == NULL)
         send_to(watch, server, false);
 }
@@ -199,14 +200,14 @@ static void on_watch_moved(guest *guest) {
 
 static const guest_table watch_guests = {.on_open = on_watch_open,
                                          .on_event = on_watch_event,
-                                         .on_refused = on_watch_refused,
+                                         .on_unopened = on_watch_unopened,
                                          .on_moved = on_watch_moved};
 
 /* -- public */
 
 static void end_watch(name_watch *watch) {
     if (watch->router == NULL) return;
-    server *server = find_server(watch);
+    server *server = find_watch_server(watch);
     bool has_joined = watch->guest.presence != NULL;
     if (server != NULL && has_joined && presence_is_only_watch(&watch->guest)) {
         command unwatch = {0};
@@ -214,8 +215,8 @@ static void end_watch(name_watch *watch) {
         server_send(server, &unwatch, 1, NULL);
     }
     connection_abandon(&watch->request);
-    loop_clear_timer(loop_of(watch), &watch->timer);
-    leave_session(watch);
+    loop_clear_timer(loop_of_watch(watch), &watch->timer);
+    leave_session_of_watch(watch);
     server_free(watch->server);
     watch->server = NULL;
     watch->router = NULL;
@@ -225,11 +226,12 @@ static void on_watch_due(loop_timer *timer) {
     name_watch *watch = container_of(timer, name_watch, timer);
     router *router = watch->router;
     router_discover(router);
-    server *server = find_server(watch);
-    if (server == NULL)
-        begin_later(watch, RETRY_MS);
-    else if (presence_join(router, server, &watch->guest))
+    server *server = find_watch_server(watch);
+    watch->is_watched = false; /* while the session is away: on_watch_open() goes on */
+    if (server != NULL && presence_join(router, server, &watch->guest))
         send_watch(watch);
+    else if (server == NULL || watch->guest.presence == NULL) /* no memory for a session */
+        begin_later(watch, RETRY_MS);
 }
 
 /* Not watched yet, or no longer. */

@@ -12,13 +12,13 @@
  * suspect again is told of again.
  *
  * Invariants: a watched lock has a timer, or is pending, or is known to be gone, or is held as long
- * as its session. The lock in told
- * is not touched after the callback has begun, as the callback may remove and add the lock. */
+ * as its session. Once the callback has begun, nothing here uses the lock of notifier->told: the
+ * callback may remove that lock, or add it again. */
 #include "lease/notifier.h"
 
 enum { SUSPECT_PAUSE_US = 20000 };
 
-static void set_timer(watched_lock *watched) {
+static void set_notifier_timer(watched_lock *watched) {
     loop *loop = watched->notifier->loop;
     int64_t due_us = lease_own_suspect_at_us(watched->lease);
     if (watched->known == DLOCK_STATE_SUSPECT)
@@ -38,7 +38,7 @@ void notifier_look(watched_lock *watched) {
     notifier *notifier = watched->notifier;
     if (watched->known == DLOCK_STATE_LOST || list_has(&watched->notice.node)) return;
     if (find_news(watched) == DLOCK_STATE_FREE) {
-        set_timer(watched);
+        set_notifier_timer(watched);
         return;
     }
     loop_clear_timer(notifier->loop, &watched->timer);
@@ -62,7 +62,7 @@ static void tell_lock(notice *notice) {
     if (news == DLOCK_STATE_LOST)
         lease_lose(watched->lease, why);
     else
-        set_timer(watched);
+        set_notifier_timer(watched);
     if (news == DLOCK_STATE_FREE) return;
     loop_unlock(notifier->loop);
     notifier->on_event(notifier->event_arg, event, name, why);

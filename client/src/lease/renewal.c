@@ -18,15 +18,14 @@
 /* A lock joins a wave if it is due within this part of its time between two renewals. */
 enum { JOIN_PARTS = 2, JOINERS_MAX = 1024 };
 enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 500, BREATH_US = 1000 };
-enum { TIE_LEASE_MS = 1 }; /* the server never makes a lease shorter */
 
-static int64_t now_of(const renewal *renewal) {
+static int64_t renewal_now_us(const renewal *renewal) {
     return loop_now_us(renewal->deployment->loop);
 }
 
 /* -- when */
 
-static void set_timer(renewal *renewal) {
+static void set_renewal_timer(renewal *renewal) {
     const heap_node *first = heap_first(&renewal->due), *set = &renewal->timer.node;
     int64_t due_us = first == NULL ? DEADLINE_NEVER : first->due_us;
     if (heap_has(set) && set->due_us == due_us) return;
@@ -40,11 +39,11 @@ static void unschedule(kept_lock *kept) {
 static void schedule_at(kept_lock *kept, int64_t due_us) {
     if (kept->is_paused || due_us == DEADLINE_NEVER) return;
     heap_add(&kept->renewal->due, &kept->node, due_us);
-    set_timer(kept->renewal);
+    set_renewal_timer(kept->renewal);
 }
 
 static void schedule_next(kept_lock *kept) {
-    int64_t now_us = now_of(kept->renewal), due_us = lease_renew_at_us(kept->lease);
+    int64_t now_us = renewal_now_us(kept->renewal), due_us = lease_renew_at_us(kept->lease);
     if (due_us < now_us + BREATH_US) due_us = now_us + BREATH_US; /* whatever a store replied */
     schedule_at(kept, kept->is_untied ? now_us : due_us);
 }
@@ -53,18 +52,15 @@ static void schedule_retry(kept_lock *kept, dlock_status failure) {
     atomic_store(&kept->lease->why, (int)failure);
     kept->pause_ms = kept->pause_ms == 0 ? PAUSE_FIRST_MS : kept->pause_ms * 2;
     if (kept->pause_ms > PAUSE_MAX_MS) kept->pause_ms = PAUSE_MAX_MS;
-    schedule_at(kept, deadline_after_ms(now_of(kept->renewal), kept->pause_ms));
+    schedule_at(kept, deadline_after_ms(renewal_now_us(kept->renewal), kept->pause_ms));
 }
 
 /* -- the attempt */
 
 /* The attempt is done or abandoned. */
 static void restore_attempt(kept_lock *kept) {
-    attempt *attempt = kept->attempt;
     kept->is_under_way = false;
-    attempt->is_background = false;
-    attempt->terms.min_replicas = kept->min_replicas;
-    attempt->terms.replica_timeout_ms = kept->replica_timeout_ms;
+    kept->attempt->is_background = false;
 }
 
 static void abandon_attempt(kept_lock *kept) {
@@ -81,7 +77,7 @@ static void untie(kept_lock *kept) {
     abandon_attempt(kept);
     unschedule(kept);
     kept->is_untied = true;
-    lease_unfollow(kept->lease, now_of(kept->renewal));
+    lease_unfollow(kept->lease, renewal_now_us(kept->renewal));
 }
 
 static void tie_again(kept_lock *kept) {
@@ -110,10 +106,10 @@ static void on_tie_event(guest *guest, const session_event *event) {
 }
 
 /* The presence goes on trying. */
-static void on_tie_refused(guest *guest, dlock_status status, const char *cause) {
+static void on_tie_unopened(guest *guest, dlock_status status, const char *cause) {
     kept_lock *kept = guest->arg;
     (void)cause;
-    atomic_store(&kept->lease->why, (int)status);
+    if (status != DLOCK_UNREACHABLE) atomic_store(&kept->lease->why, (int)status);
 }
 
 static void on_tie_moved(guest *guest) {
@@ -130,7 +126,7 @@ static void on_tie_away(guest *guest) {
 
 static const guest_table kept_guests = {.on_open = on_tie_open,
                                         .on_event = on_tie_event,
-                                        .on_refused = on_tie_refused,
+                                        .on_unopened = on_tie_unopened,
                                         .on_moved = on_tie_moved,
                                         .on_away = on_tie_away};
 
@@ -140,7 +136,7 @@ static void take_over(kept_lock *kept) {
     tie *tie = kept->attempt->terms.tie;
     bool is_tied = tie != NULL && tie->guest.presence != NULL && tie->life != NULL;
     if (is_tied && !kept->is_untied)
-        lease_follow(kept->lease, tie->life, tie->is_endless, now_of(kept->renewal));
+        lease_follow(kept->lease, tie->life, tie->is_endless, renewal_now_us(kept->renewal));
     schedule_next(kept);
     if (tie == NULL) return;
     bool is_lost = tie->is_lost, is_forgotten = tie->is_forgotten;
@@ -162,6 +158,18 @@ static bool may_tie_later(const attempt *attempt) {
            (attempt->status == DLOCK_REFUSED && attempt->is_transient);
 }
 
+static bool is_renewed(const kept_lock *kept) {
+    return kept->lease->rule.renew_every_ms > 0;
+}
+
+/* A server that was restarted has given the lock a lease as long as the timeout of the session, and
+ * the rest of its own lease may be longer. Where the lock is renewed, an extension follows. The
+ * server never makes a lease shorter. */
+static uint32_t tie_lease_ms(const kept_lock *kept) {
+    uint32_t left_ms = lease_own_left_ms(kept->lease, renewal_now_us(kept->renewal));
+    return is_renewed(kept) || left_ms == 0 ? 1 : left_ms;
+}
+
 /* Another fence: the lock was lost in between, and the ACQUIRE took it anew. Nobody uses that
  * grant, so it is withdrawn. */
 static void settle_tie(kept_lock *kept) {
@@ -172,6 +180,9 @@ static void settle_tie(kept_lock *kept) {
         kept->pause_ms = 0;
         atomic_store(&kept->lease->why, DLOCK_OK);
         lease_question(kept->lease, false);
+        if (!is_renewed(kept))
+            lease_extend(kept->lease, attempt->asked_us, attempt->lease_ms,
+                         renewal_now_us(kept->renewal));
         take_over(kept);
         return;
     }
@@ -191,7 +202,8 @@ static void settle_extension(kept_lock *kept) {
         lease_lose(kept->lease, DLOCK_LOST);
     } else if (attempt->status != DLOCK_OK) {
         schedule_retry(kept, attempt->status);
-    } else if (lease_extend(kept->lease, attempt->asked_us, attempt->lease_ms, now_of(renewal))) {
+    } else if (lease_extend(kept->lease, attempt->asked_us, attempt->lease_ms,
+                            renewal_now_us(renewal))) {
         atomic_fetch_add(&renewal->deployment->renewed, 1);
         kept->pause_ms = 0;
         schedule_next(kept);
@@ -207,23 +219,19 @@ static void on_attempt_done(attempt *attempt) {
         settle_extension(kept);
 }
 
-/* A lock is tied without replicas: an acquire that too few acknowledge would be undone. */
 static void start_attempt(kept_lock *kept, uint32_t lease_ms) {
     deployment *deployment = kept->renewal->deployment;
     attempt *attempt = kept->attempt;
     int64_t limit_ms = deployment_short_ms(deployment);
     bool is_tying = kept->is_untied;
     attempt->operation = is_tying ? DLOCK_ACQUIRING : DLOCK_EXTENDING;
-    attempt->lease_ms = is_tying ? TIE_LEASE_MS : lease_ms;
+    attempt->lease_ms = is_tying ? tie_lease_ms(kept) : lease_ms;
     attempt->wait_until_us = 0;
-    attempt->limit_us = deadline_after_ms(now_of(kept->renewal), limit_ms);
+    attempt->limit_us = deadline_after_ms(renewal_now_us(kept->renewal), limit_ms);
     attempt->is_background = true; /* the lock is held: nothing is withdrawn */
     attempt->on_done = on_attempt_done;
     attempt->arg = kept;
     attempt->fence = is_tying ? 0 : kept->lease->fence;
-    if (is_tying) attempt->terms.min_replicas = 0;
-    if (attempt->terms.replica_timeout_ms > deployment->io_timeout_ms)
-        attempt->terms.replica_timeout_ms = deployment->io_timeout_ms; /* others wait for this */
     kept->is_under_way = true;
     deployment_start(deployment, attempt);
 }
@@ -245,7 +253,7 @@ static void start_renewal(kept_lock *kept, int64_t now_us) {
 
 static void on_renewal_due(loop_timer *timer) {
     renewal *renewal = container_of(timer, struct renewal, timer);
-    int64_t now_us = now_of(renewal);
+    int64_t now_us = renewal_now_us(renewal);
     size_t joiners = 0;
     heap_node *first;
     while ((first = heap_first(&renewal->due)) != NULL) {
@@ -256,7 +264,7 @@ static void on_renewal_due(loop_timer *timer) {
         heap_remove(&renewal->due, first);
         start_renewal(kept, now_us);
     }
-    set_timer(renewal);
+    set_renewal_timer(renewal);
 }
 
 /* -- public */
@@ -266,11 +274,8 @@ void renewal_init(renewal *renewal, deployment *deployment) {
 }
 
 void renewal_begin(renewal *renewal, kept_lock *kept) {
-    const attempt *attempt = kept->attempt;
     kept->renewal = renewal;
     kept->pause_ms = 0;
-    kept->min_replicas = attempt->terms.min_replicas;
-    kept->replica_timeout_ms = attempt->terms.replica_timeout_ms;
     take_over(kept);
 }
 
@@ -283,7 +288,7 @@ void renewal_end(kept_lock *kept) {
     if (tie != NULL) presence_leave(&tie->guest);
     kept->is_untied = kept->is_paused = false;
     kept->renewal = NULL;
-    set_timer(renewal);
+    set_renewal_timer(renewal);
 }
 
 bool renewal_pause(kept_lock *kept) {
@@ -292,7 +297,7 @@ bool renewal_pause(kept_lock *kept) {
     unschedule(kept);
     abandon_attempt(kept);
     kept->is_paused = true;
-    set_timer(kept->renewal);
+    set_renewal_timer(kept->renewal);
     return true;
 }
 

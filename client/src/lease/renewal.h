@@ -33,8 +33,6 @@ typedef struct kept_lock {
     bool is_untied; /* the server may have forgotten the tie: an ACQUIRE with the token tells */
     bool is_paused;
     int64_t pause_ms; /* before the next attempt; 0: the last attempt succeeded */
-    /* The terms of the lock; the attempt has them again after each use. */
-    uint32_t min_replicas, replica_timeout_ms;
 } kept_lock;
 
 void renewal_init(renewal *renewal, deployment *deployment);

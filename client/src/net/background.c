@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* background.c - the background thread of a loop: see loop.h. The thread sleeps until the epoll
- * descriptor has news; makes a turn if no other thread polls, else naps, so that a busy program is
- * not disturbed. A thread that polls and has made no turn during the nap gets no processor: then
- * the background thread makes a turn beside it. */
+/* background.c - the background thread of a loop: see loop.h.
+ *
+ * The thread sleeps until a descriptor of the epoll set is ready. If no other thread polls, it then
+ * makes a turn of the loop. If another thread polls, it naps for NAP_US, so that it does not
+ * disturb a busy program. If the other thread has made no turn during the nap, that thread has got
+ * no processor, and the background thread makes a turn beside it. */
 #include "base/platform.h"
 #include "net/loop_state.h"
 #include "net/tls.h"

@@ -31,8 +31,7 @@ static inline bool bytes_append(bytes *bytes, const char *data, size_t size) {
     return true;
 }
 
-static inline void bytes_remove(bytes *bytes, size_t begin, size_t count) {
-    size_t rest = bytes->size - begin - count;
-    if (count > 0 && rest > 0) memmove(bytes->data + begin, bytes->data + begin + count, rest);
+static inline void bytes_remove(bytes *bytes, size_t count) {
     bytes->size -= count;
+    if (count > 0 && bytes->size > 0) memmove(bytes->data, bytes->data + count, bytes->size);
 }

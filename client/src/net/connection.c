@@ -16,9 +16,9 @@
  *
  * Invariants: a request under way has exactly one entry in the pipeline; an abandoned one leaves an
  * entry without a request (or none, if nothing was sent). Entries are in the order of their bytes.
- * The first marked entries are sent, or are being sent; out has the bytes of the entries behind
- * these, which alone can be removed. Of these, at most half are removed ones that are still there,
- * and none of them is ever sent. */
+ * The first entries, as many as marked says, are sent or are being sent. out has the bytes of the
+ * entries behind them. Only such an unsent entry can be removed. A removed entry is never sent, and
+ * stays in the pipeline until more than half of the unsent entries are removed ones. */
 #include "net/connection_state.h"
 
 #include <errno.h>
@@ -210,7 +210,7 @@ static bool has_output(const connection *conn) {
 static bool take_output(loop_io *io, bytes *output) {
     connection *conn = container_of(io, connection, io);
     pipeline *pipeline = &conn->pipeline;
-    if (!connection_is_open(conn) || conn->is_writing || !has_output(conn)) return false;
+    if (!connection_is_open(conn) || !has_output(conn)) return false;
     if (pipeline->rest.size > 0) {
         *output = pipeline->rest;
         if (conn->phase == GREETING) mark_sent(conn, 1);
@@ -224,7 +224,6 @@ static bool take_output(loop_io *io, bytes *output) {
                                   memory_order_relaxed);
     }
     pipeline->rest = (bytes){0};
-    conn->is_writing = true;
     return true;
 }
 
@@ -233,8 +232,7 @@ static bool take_output(loop_io *io, bytes *output) {
 static bool note_written(connection *conn, bytes *output, ssize_t count) {
     size_t written = count > 0 ? (size_t)count : 0;
     bool is_full = written < output->size;
-    conn->is_writing = false;
-    bytes_remove(output, 0, written);
+    bytes_remove(output, written);
     conn->pipeline.rest = *output;
     if (connection_is_over(conn)) return false;
     bool is_tls_full = conn->tls != NULL && conn->tls->wants_to_write;
@@ -262,7 +260,8 @@ static void on_output_written(loop_io *io, bytes *output, ssize_t count, int fau
 void connection_send_last(connection *conn) {
     pipeline *pipeline = &conn->pipeline;
     pipeline_compact(pipeline);
-    bool is_in_order = conn->phase == READY && !conn->is_writing && pipeline->rest.size == 0;
+    bool is_in_order =
+        conn->phase == READY && !loop_is_sending(&conn->io) && pipeline->rest.size == 0;
     if (is_in_order) write_socket(conn, &pipeline->out);
 }
 
@@ -354,7 +353,7 @@ static void take_bytes(connection *conn, const char *data, size_t size) {
     bool is_kept = true;
     if (in->size > 0) {
         is_kept = bytes_append(in, data, size);
-        if (is_kept) bytes_remove(in, 0, take_replies(conn, in->data, in->size));
+        if (is_kept) bytes_remove(in, take_replies(conn, in->data, in->size));
     } else {
         size_t used = take_replies(conn, data, size);
         if (!connection_is_over(conn)) is_kept = bytes_append(in, data + used, size - used);

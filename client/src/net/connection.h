@@ -75,6 +75,8 @@ typedef struct connection_owner {
      * memory is freed. */
     void (*on_broken)(void *arg, connection *conn);
     void *arg;
+    /* NULL, or where the owner has the connection: becomes NULL there when the connection ends. */
+    connection **place;
     /* Send no request before the server has given a reply on this connection: to a PING, if the URL
      * asks for no login. */
     bool needs_proof;

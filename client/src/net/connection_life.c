@@ -97,6 +97,8 @@ void connection_close(connection *conn) {
 
 /* The owner first: a request that is sent again must not come here. */
 static void tell_broken(connection *conn) {
+    connection **place = conn->owner.place;
+    if (place != NULL && *place == conn) *place = NULL;
     if (conn->owner.on_broken != NULL) conn->owner.on_broken(conn->owner.arg, conn);
     conn->phase = CLOSED;
     connection_end_requests(conn, true);

@@ -58,7 +58,7 @@ struct connection {
     bytes in; /* the beginning of a reply */
     resp_reader reader;
     int64_t heard_us; /* the last sign of life: when it became ready, or gave a reply */
-    bool is_stalled, is_writing;
+    bool is_stalled;
     dlock_status failure;
     char cause[CAUSE_SIZE];
 };

@@ -7,8 +7,8 @@
  *   dispatch   the program takes the ready ones of that moment. Waiters that become ready
  *              meanwhile are for the next dispatch, so a dispatch ends
  *   gather     calls that the program starts while it dispatches usually follow each other at
- *              once: their requests are sent together, after DISPATCH_GATHER_US at the latest,
- *              rounded up to the end of the program's function
+ *              once, so their requests are sent together: at the end of the dispatch, or when the
+ *              first done() that ends after DISPATCH_GATHER_US has returned
  *
  * The descriptor is an eventfd. A loop without threads also has to be polled for its sockets and
  * its timer: then the descriptor is an epoll descriptor over both.

@@ -6,9 +6,8 @@
  *   wait      a thread makes turns while no other thread does; else it sleeps on its futex. When
  *             the thread that polls leaves, the thread that began to wait last takes over, since
  *             it is likely to wait longest
- *   send      bytes are sent without the mutex. The descriptor is in the list of busy ones
- *             meanwhile: if it is closed, the sender closes it afterwards, so that its number is
- *             not used again too soon
+ *   send      bytes are sent without the mutex. If the owner closes the descriptor meanwhile, the
+ *             sender closes it afterwards, so that its number is not used again too soon
  *   gather    threads whose replies came together usually make their next requests at the same
  *             moment, and one send(2) for many of them is cheaper. So while woken threads have not
  *             run yet, requests are gathered. A third of the requests under way is enough to be
@@ -58,7 +57,6 @@ loop *loop_new(const clock_source *clock) {
     list_init(&loop->tasks);
     list_init(&loop->writes);
     list_init(&loop->waiters);
-    list_init(&loop->busy);
     dispatching_init(&loop->dispatching);
     loop->watched.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     loop->watched.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -178,16 +176,6 @@ void loop_tell_again(loop *loop, loop_io *io) {
     loop->has_left_events = true;
 }
 
-/* If a thread uses the descriptor without the mutex, that thread closes it afterwards. */
-static void close_when_idle(loop *loop, int fd) {
-    bool is_busy = false;
-    list_each(busy_fd, busy, &loop->busy, node) {
-        if (busy->fd != fd) continue;
-        busy->is_closed = is_busy = true;
-    }
-    if (!is_busy) close_if_open(fd);
-}
-
 void loop_close(loop *loop, loop_io *io) {
     if (io->is_watched) {
         /* By hand: a forked child with a copy of the descriptor would keep the registration. */
@@ -196,7 +184,11 @@ void loop_close(loop *loop, loop_io *io) {
         io->is_watched = false;
     }
     list_remove(&io->write_node);
-    close_when_idle(loop, io->fd);
+    if (loop_is_sending(io))
+        *io->closed_meanwhile = true; /* the sender closes the descriptor */
+    else
+        close_if_open(io->fd);
+    io->closed_meanwhile = NULL;
     io->fd = -1;
 }
 
@@ -206,31 +198,22 @@ void loop_write(loop *loop, loop_io *io, size_t under_way) {
     if (!list_has(&io->write_node)) list_append(&loop->writes, &io->write_node);
 }
 
-/* Between begin_busy() and end_busy() the thread uses the descriptor without the mutex. It is not
- * closed, nor is its number used again, before the end. */
-static void begin_busy(loop *loop, busy_fd *busy, int fd) {
-    *busy = (busy_fd){.fd = fd};
-    list_append(&loop->busy, &busy->node);
-    loop_give_mutex(loop);
-}
-
-static void end_busy(loop *loop, busy_fd *busy) {
-    loop_lock(loop);
-    list_remove(&busy->node);
-    if (busy->is_closed) close_when_idle(loop, busy->fd);
-}
-
-/* Gives the mutex back meanwhile. */
+/* Gives the mutex back meanwhile. The io may be gone afterwards, if its owner has closed it. */
 static void send_output(loop *loop, loop_io *io, bytes *output) {
-    busy_fd busy;
-    begin_busy(loop, &busy, io->fd);
-    ssize_t count = send(busy.fd, output->data, output->size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    bool is_closed = false;
+    int fd = io->fd;
+    io->closed_meanwhile = &is_closed;
+    loop_give_mutex(loop);
+    ssize_t count = send(fd, output->data, output->size, MSG_NOSIGNAL | MSG_DONTWAIT);
     int fault = errno;
-    end_busy(loop, &busy);
-    if (!busy.is_closed)
-        io->on_written(io, output, count, fault);
-    else
+    loop_lock(loop);
+    if (is_closed) {
+        close(fd);
         free(output->data);
+        return;
+    }
+    io->closed_meanwhile = NULL;
+    io->on_written(io, output, count, fault);
 }
 
 /* -- timers and tasks */
@@ -313,7 +296,7 @@ void loop_send_all(loop *loop) {
         loop_io *io = container_of(first, loop_io, write_node);
         bytes output;
         list_remove(first);
-        if (io->take_output(io, &output)) send_output(loop, io, &output);
+        if (!loop_is_sending(io) && io->take_output(io, &output)) send_output(loop, io, &output);
         run_tasks(loop);
     }
     end_gathering(loop); /* bytes that were queued meanwhile are sent, too */
@@ -498,12 +481,22 @@ void loop_interrupt(loop *loop) {
 }
 
 void loop_cancel(loop *loop, bool is_canceled) {
-    atomic_store(&loop->is_canceled, is_canceled);
-    if (is_canceled) loop_interrupt(loop);
+    if (!is_canceled) {
+        cancel_lift(&loop->cancel);
+        return;
+    }
+    cancel_set(&loop->cancel);
+    loop_interrupt(loop);
 }
 
-bool loop_has_canceled(loop *loop, const atomic_bool *flag) {
-    return flag != NULL && (atomic_load(flag) || atomic_load(&loop->is_canceled));
+void loop_note_cancels(const loop *loop, waiter *waiter, const cancel_switch *cancel) {
+    waiter->own_cancel_before = atomic_load(cancel);
+    waiter->client_cancel_before = atomic_load(&loop->cancel);
+}
+
+bool loop_has_canceled(const loop *loop, const waiter *waiter, const cancel_switch *cancel) {
+    return cancel != NULL && (cancel_is_seen(cancel, waiter->own_cancel_before) ||
+                              cancel_is_seen(&loop->cancel, waiter->client_cancel_before));
 }
 
 void loop_turn_beside(loop *loop) {

@@ -44,13 +44,15 @@ struct loop_io {
      * may come although nothing has happened. */
     void (*on_ready)(loop_io *io, uint32_t ready);
     /* After loop_write(): take_output() moves the bytes to be sent to output, or returns false if
-     * there are none. on_written() gets them back, with the result of send(2). */
+     * there are none. on_written() gets them back, with the result of send(2). In between there is
+     * no other take_output(): what is queued meanwhile needs another loop_write(). */
     bool (*take_output)(loop_io *io, bytes *output);
     void (*on_written)(loop_io *io, bytes *output, ssize_t count, int fault);
     /* Private to loop.c. */
     bool is_watched;
     uint32_t events;
     list_node write_node;
+    bool *closed_meanwhile; /* of the thread that sends without the mutex; NULL: none does */
 };
 
 /* Watches io->fd for these events from now on. False: no memory or descriptor. */
@@ -66,6 +68,11 @@ void loop_tell_again(loop *loop, loop_io *io);
  * slow and other threads may queue more meanwhile. under_way: how many requests of io have no reply
  * yet, including those that are to be sent. */
 void loop_write(loop *loop, loop_io *io, size_t under_way);
+
+/* Between take_output() and on_written(). */
+static inline bool loop_is_sending(const loop_io *io) {
+    return io->closed_meanwhile != NULL;
+}
 
 /* -- timers and deferred work. Locked. */
 
@@ -88,17 +95,38 @@ void loop_defer(loop *loop, loop_task *task); /* a task that is deferred already
 
 /* -- waiting */
 
-/* A call that a thread waits for, or a call that is suspended. {0} but for is_canceled. The bools
+/* Cancels calls: odd, until lifted. The number only grows, so a call that began with another number
+ * was canceled meanwhile, even if the cancel was lifted before anybody looked. {0} at first. Not
+ * locked. cancel_set() is async-signal-safe. */
+typedef atomic_uint cancel_switch;
+
+static inline void cancel_set(cancel_switch *cancel) {
+    atomic_fetch_or(cancel, 1);
+}
+
+static inline void cancel_lift(cancel_switch *cancel) {
+    unsigned seen = atomic_load(cancel);
+    if (seen % 2 == 1) atomic_compare_exchange_strong(cancel, &seen, seen + 1);
+}
+
+/* before: the number when the call began. */
+static inline bool cancel_is_seen(const cancel_switch *cancel, unsigned before) {
+    unsigned seen = atomic_load(cancel);
+    return seen % 2 == 1 || seen != before;
+}
+
+/* A call that a thread waits for, or a call that is suspended. {0} but for cancel. The bools
  * change locked. */
 typedef struct waiter {
     list_node node;
-    wakeup wakeup;            /* of the thread while it sleeps on a futex */
-    bool is_ready;            /* the call can go on */
-    bool is_asleep;           /* the thread polls for all, and may sleep in that */
-    bool is_on_futex;         /* the thread sleeps, and another one polls */
-    bool is_woken;            /* the thread on the futex is about to run */
-    bool is_suspended;        /* no thread waits for the call: loop_suspend() */
-    atomic_bool *is_canceled; /* NULL: the call cannot be canceled */
+    wakeup wakeup;               /* of the thread while it sleeps on a futex */
+    bool is_ready;               /* the call can go on */
+    bool is_asleep;              /* the thread polls for all, and may sleep in that */
+    bool is_on_futex;            /* the thread sleeps, and another one polls */
+    bool is_woken;               /* the thread on the futex is about to run */
+    bool is_suspended;           /* no thread waits for the call: loop_suspend() */
+    const cancel_switch *cancel; /* NULL: the call cannot be canceled */
+    unsigned own_cancel_before, client_cancel_before; /* loop_note_cancels() */
 } waiter;
 
 /* Returns once loop_ready() was called for the waiter, or the waiter is canceled; is_ready is false
@@ -110,13 +138,16 @@ void loop_wait_until(loop *loop, waiter *waiter, int64_t until_us);
 /* The call can go on. Locked. */
 void loop_ready(loop *loop, waiter *waiter);
 
-/* Wakes the waiters whose is_canceled has been set. Not locked. Async-signal-safe. */
+/* Wakes the waiters whose switch has been set. Not locked. Async-signal-safe. */
 void loop_interrupt(loop *loop);
 /* True: all waiters that can be canceled are canceled, and later ones too, until a call with false.
- * Not locked. Async-signal-safe. */
+ * Not locked. With true async-signal-safe. */
 void loop_cancel(loop *loop, bool is_canceled);
-/* Is a call with this flag canceled? flag NULL: it cannot be canceled. Threads: any. */
-bool loop_has_canceled(loop *loop, const atomic_bool *flag);
+/* The call of the waiter begins: only later cancels, and those in force, count. Not locked. */
+void loop_note_cancels(const loop *loop, waiter *waiter, const cancel_switch *cancel);
+/* Is the call of the waiter canceled, by this switch or by that of the loop? cancel NULL: it cannot
+ * be canceled. Threads: any. */
+bool loop_has_canceled(const loop *loop, const waiter *waiter, const cancel_switch *cancel);
 
 /* More or fewer replies are still to come, on all descriptors together. Locked. */
 void loop_count_owed(loop *loop, ptrdiff_t change);

@@ -25,13 +25,6 @@ typedef struct gathering {
     loop_timer timer; /* set while requests are gathered */
 } gathering;
 
-/* A descriptor that a thread uses without the mutex. On the stack of that thread. */
-typedef struct busy_fd {
-    list_node node;
-    int fd;
-    bool is_closed; /* the owner has closed it: the thread closes the descriptor afterwards */
-} busy_fd;
-
 typedef struct background {
     pthread_t thread;
     bool is_started;
@@ -60,17 +53,17 @@ struct loop {
     pthread_mutex_t mutex;
     watched watched;
     heap timers;
-    int64_t armed_us;                  /* when the timerfd goes off; DEADLINE_NEVER: never */
-    list tasks, writes, waiters, busy; /* loop_task, loop_io, waiter, busy_fd */
-    bool is_polling;                   /* a thread makes turns */
-    bool has_left_events;              /* loop_tell_again() was called since the last poll */
-    size_t turns;                      /* counts the turns of threads that wait */
-    wakeup *to_wake[LOOP_WAKE_MAX];    /* threads to be woken once the mutex is released */
+    int64_t armed_us;               /* when the timerfd goes off; DEADLINE_NEVER: never */
+    list tasks, writes, waiters;    /* loop_task, loop_io, waiter */
+    bool is_polling;                /* a thread makes turns */
+    bool has_left_events;           /* loop_tell_again() was called since the last poll */
+    size_t turns;                   /* counts the turns of threads that wait */
+    wakeup *to_wake[LOOP_WAKE_MAX]; /* threads to be woken once the mutex is released */
     size_t to_wake_count;
     gathering gathering;
-    size_t owed;             /* replies that are still to come */
-    waiter *drained;         /* of loop_drain(), or NULL */
-    atomic_bool is_canceled; /* all calls: loop_cancel() */
+    size_t owed;          /* replies that are still to come */
+    waiter *drained;      /* of loop_drain(), or NULL */
+    cancel_switch cancel; /* all calls: loop_cancel() */
     bool has_no_threads;
     bool is_work_due; /* background work, without threads */
     background background;
@@ -107,8 +100,8 @@ static inline bool dispatch_is_gathering(const loop *loop) {
     return loop->dispatching.is_going_on && pthread_equal(loop->dispatching.thread, pthread_self());
 }
 
-static inline bool waiter_can_go_on(loop *loop, const waiter *waiter) {
-    return waiter->is_ready || loop_has_canceled(loop, waiter->is_canceled);
+static inline bool waiter_can_go_on(const loop *loop, const waiter *waiter) {
+    return waiter->is_ready || loop_has_canceled(loop, waiter, waiter->cancel);
 }
 
 /* In background.c: ends the thread, if it was started. */

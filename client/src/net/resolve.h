@@ -33,8 +33,9 @@ typedef struct lookup {
     char host[];
 } lookup;
 
-/* *last: the last look-up of that host, NULL at first; lookup_leave() it at the end. All callers at
- * a time share one, so that names that never resolve do not pile up threads: joins the look-up in
- * flight, or begins a new one. NULL: no memory, descriptor or thread. Locked (loop.h). */
+/* Joins the look-up of the host that is in flight, or begins a new one. Callers share a look-up
+ * because each has a thread, and a name that never resolves would pile up threads. *last is the
+ * last look-up of that host, NULL at first; its owner calls lookup_leave() at the end. NULL: no
+ * memory, descriptor or thread. Locked (loop.h). */
 lookup *lookup_join(lookup **last, const char *host, int port, bool may_start_thread);
 void lookup_leave(lookup *lookup); /* NULL is fine */

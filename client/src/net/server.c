@@ -2,15 +2,19 @@
 /* server.c - see server.h.
  *
  *   send      on the command connection, which is opened when it is needed
- *   stalled   the command connection is drained: closed once it owes nothing. The next command
- *             connection sends nothing but a PING until the server answers
+ *   stalled   the command connection is drained: it gets no new requests, but stays open for its
+ *             late replies. The next send opens another command connection, which sends nothing but
+ *             a PING until the server replies. A RELEASE on the new connection may be served before
+ *             a late ACQUIRE on the drained one, so another RELEASE is sent there too, behind that
+ *             ACQUIRE (server_send_behind()). The drained connection is closed once it owes nothing
+ *             and the requests sent on the new one by then have replies
  *   broken    the next send opens a new connection
  *
- * A server that hangs leaves one connection to drain, since the next ones are not proved. More of
- * them come from a path that swallows what is sent on one connection and not on the next one, such
- * as a firewall that has forgotten a connection. Each is kept, because an ACQUIRE in doubt may
- * still arrive on it. Of more than DRAINING_MAX the oldest is given up: then the lease alone ends
- * what its requests do if they arrive after all. */
+ * A server that hangs leaves one connection to drain: the next one carries no requests before its
+ * PING has a reply. More of them come from a network that loses what is sent on one connection but
+ * not on the next, such as a firewall that has forgotten a connection. Each is kept, because an
+ * ACQUIRE in doubt may still arrive on it. Beyond DRAINING_MAX the oldest is closed: if an ACQUIRE
+ * arrives on it after all, only the end of the lease frees that lock. */
 #include "net/server.h"
 
 #include "net/connection_state.h"
@@ -73,11 +77,22 @@ static bool forget_draining(server *server, const connection *conn) {
     return true;
 }
 
+static void close_drained(server *server) {
+    for (size_t i = server->draining_count; i-- > 0;) {
+        connection *conn = server->draining[i];
+        if (connection_is_idle(conn) && forget_draining(server, conn)) connection_close(conn);
+    }
+}
+
 static void on_answered(void *arg, connection *conn) {
     server *server = arg;
+    const connection *command = server->command;
+    bool is_sent = command != NULL && connection_is_ready(command);
     breaker_note(&server->breaker, true, 0);
     server->is_left_alone = false;
-    if (connection_is_idle(conn) && forget_draining(server, conn)) connection_close(conn);
+    if (is_sent && conn != command)
+        server->settled_at = command->pipeline.first_sequence + command->pipeline.marked;
+    if (!is_sent || command->pipeline.first_sequence >= server->settled_at) close_drained(server);
 }
 
 /* Its requests are told later, maybe after the server is freed: so it has no owner any more. */
@@ -95,12 +110,13 @@ static void on_stalled(void *arg, connection *conn) {
     if (server->draining_count == DRAINING_MAX) give_up_oldest(server);
     server->draining[server->draining_count++] = conn;
     server->command = NULL;
+    server->settled_at = 0;
 }
 
 static void on_broken(void *arg, connection *conn) {
     server *server = arg;
     breaker_note(&server->breaker, false, loop_now_us(server->loop));
-    if (conn == server->command) server->command = NULL;
+    if (server->command == NULL) server->settled_at = 0;
     forget_draining(server, conn);
 }
 
@@ -113,6 +129,7 @@ static void open_command(server *server) {
                               .on_stalled = on_stalled,
                               .on_broken = on_broken,
                               .arg = server,
+                              .place = &server->command,
                               .needs_proof = server->draining_count > 0};
     server->command = connection_open(&server->endpoint, &owner);
 }

@@ -24,6 +24,7 @@ typedef struct server {
     connection *command; /* NULL: none */
     connection *draining[DRAINING_MAX];
     size_t draining_count;
+    uint64_t settled_at; /* drained connections are closed from this request of command on */
     breaker breaker;
     bool is_left_alone; /* because of the breaker, since the last reply */
     /* Of deployment/presence.c and deployment/acknowledgement.c: what has another connection to

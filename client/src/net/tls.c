@@ -14,8 +14,8 @@
  *                 comes after our side of the handshake; the server has not read any request then
  *   PROTOCOL      everything else
  *
- * The error queue of OpenSSL is per thread. A stale error misleads SSL_get_error(), so begin_call()
- * empties the queue before every call, and end_call() after it. */
+ * The error queue of OpenSSL is per thread. A stale error misleads SSL_get_error(), so
+ * begin_openssl() empties the queue before every call, and end_openssl() after it. */
 #include "net/tls.h"
 
 #include "net/url.h"
@@ -76,13 +76,13 @@ static void get_ready(void) {
     if (OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) atomic_store(&is_ended, true);
 }
 
-static void end_call(void) {
+static void end_openssl(void) {
     ERR_clear_error();
     atomic_fetch_sub(&calls, 1);
 }
 
 /* False: OpenSSL must not be called. */
-static bool begin_call(void) {
+static bool begin_openssl(void) {
     atomic_fetch_add(&calls, 1);
     if (atomic_load(&is_ended)) {
         atomic_fetch_sub(&calls, 1);
@@ -255,9 +255,9 @@ static dlock_status fill(tls_context *context, const tls_files *files, char *tex
 bool tls_context_refresh(tls_context *context, char *text, size_t size) {
     file_stamp stamps[FILES];
     read_stamps(context, stamps);
-    if (memcmp(stamps, context->stamps, sizeof(stamps)) == 0 || !begin_call()) return false;
+    if (memcmp(stamps, context->stamps, sizeof(stamps)) == 0 || !begin_openssl()) return false;
     read_files(context, text, size);
-    end_call();
+    end_openssl();
     return true;
 }
 
@@ -267,9 +267,9 @@ dlock_status tls_context_new(tls_context **out, const tls_files *files, char *te
     if (context == NULL) return DLOCK_NO_MEMORY;
     pthread_once(&is_ready, get_ready);
     dlock_status status = DLOCK_NO_MEMORY;
-    if (begin_call()) {
+    if (begin_openssl()) {
         status = fill(context, files, text, size);
-        end_call();
+        end_openssl();
     }
     if (status == DLOCK_OK)
         *out = context;
@@ -280,10 +280,10 @@ dlock_status tls_context_new(tls_context **out, const tls_files *files, char *te
 
 void tls_context_free(tls_context *context) {
     if (context == NULL) return;
-    if (begin_call()) {
+    if (begin_openssl()) {
         SSL_CTX_free(context->rules);
         BIO_meth_free(context->socket);
-        end_call();
+        end_openssl();
     }
     for (int i = 0; i < FILES; i++)
         free(context->paths[i]);
@@ -377,12 +377,12 @@ tls *tls_new(const tls_context *context, const char *host, int fd) {
     if (tls == NULL) return NULL;
     bool is_made = false;
     tls->fd = fd;
-    if (begin_call()) {
+    if (begin_openssl()) {
         tls->ssl = SSL_new(context->rules);
         is_made =
             tls->ssl != NULL && attach_socket(tls, context->socket) && expect_host(tls->ssl, host);
         if (is_made) SSL_set_connect_state(tls->ssl);
-        end_call();
+        end_openssl();
     }
     if (is_made) return tls;
     tls->is_over = true;
@@ -392,10 +392,10 @@ tls *tls_new(const tls_context *context, const char *host, int fd) {
 
 void tls_free(tls *tls) {
     if (tls == NULL) return;
-    if (begin_call()) {
+    if (begin_openssl()) {
         if (!tls->is_over && SSL_is_init_finished(tls->ssl)) SSL_shutdown(tls->ssl);
         SSL_free(tls->ssl);
-        end_call();
+        end_openssl();
     }
     free(tls);
 }
@@ -405,18 +405,18 @@ static ssize_t finish_tls(tls *tls, int returned) {
     ssize_t done = returned > 0 ? returned : settle_tls(tls, returned);
     int fault = errno; /* emptying the error queue may need memory */
     tls->wants_to_write = SSL_want_write(tls->ssl);
-    end_call();
+    end_openssl();
     errno = fault;
     return done;
 }
 
 ssize_t tls_shake_hands(tls *tls) {
-    if (!begin_call()) return fail_by_end(tls);
+    if (!begin_openssl()) return fail_by_end(tls);
     return finish_tls(tls, SSL_do_handshake(tls->ssl));
 }
 
 ssize_t tls_read(tls *tls, char *bytes, size_t size) {
-    if (!begin_call()) return fail_by_end(tls);
+    if (!begin_openssl()) return fail_by_end(tls);
     int count = SSL_read(tls->ssl, bytes, size < INT_MAX ? (int)size : INT_MAX);
     tls->has_heard = tls->has_heard || count > 0;
     return finish_tls(tls, count);
@@ -424,7 +424,7 @@ ssize_t tls_read(tls *tls, char *bytes, size_t size) {
 
 /* A server that closed the connection may have sent an alert with the reason before. */
 ssize_t tls_write(tls *tls, const char *bytes, size_t size) {
-    if (!begin_call()) return fail_by_end(tls);
+    if (!begin_openssl()) return fail_by_end(tls);
     int count = SSL_write(tls->ssl, bytes, size < INT_MAX ? (int)size : INT_MAX);
     if (count <= 0 && tls->fault != 0 && !tls->has_heard) {
         char ignored;

@@ -162,12 +162,23 @@ void read_released_reply(verdict *verdict, uint32_t name_count, const reply *rep
     read_holder_reply(verdict, &all);
 }
 
+static void set_too_few(verdict *verdict, uint64_t count, uint32_t needed) {
+    char digits[TEXT_NUMBER_SIZE];
+    verdict_set(verdict, DLOCK_NO_REPLICAS, "acknowledged in time by ");
+    text_put_number(digits, count);
+    text_append(verdict->cause, sizeof(verdict->cause), digits);
+    text_append(verdict->cause, sizeof(verdict->cause), " of ");
+    text_put_number(digits, needed);
+    text_append(verdict->cause, sizeof(verdict->cause), digits);
+    text_append(verdict->cause, sizeof(verdict->cause), " needed replicas");
+}
+
 void read_replicas_reply(verdict *verdict, const reply *reply, uint32_t needed) {
     bool is_count = reply->kind == REPLY_INTEGER && reply->integer >= 0;
     if (!is_count)
         read_failure(verdict, reply);
     else if (reply->integer < (int64_t)needed)
-        verdict_set(verdict, DLOCK_NO_REPLICAS, "too few replicas have acknowledged it in time");
+        set_too_few(verdict, (uint64_t)reply->integer, needed);
     else
         verdict_set(verdict, DLOCK_OK, "");
 }

@@ -311,7 +311,7 @@ TEST(a_lock_needs_no_options) {
 }
 
 TEST(an_owner_is_printable_without_blanks_and_colons) {
-    char owner[] = "a?b";
+    static char owner[] = "a?b";
     lock.owner = owner;
     for (int c = 1; c < 256; c++) {
         owner[1] = (char)c;

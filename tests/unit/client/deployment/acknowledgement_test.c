@@ -7,7 +7,7 @@
 
 enum { TIMEOUT_MS = 100 };
 
-#define FEW          "too few replicas have acknowledged it in time"
+#define FEW          "acknowledged in time by 0 of 1 needed replicas"
 #define EXTEND(name) "DLOCK.EXTEND " name " me PX 9"
 
 typedef struct lock {
@@ -46,14 +46,16 @@ static void on_done(acknowledgement *ack, ack_result result) {
 static void make_lock(lock *lock, const char *name) {
     static char token[] = "me";
     int64_t limit_us = world.now_us + 3600 * INT64_C(1000000);
-    *lock = (struct lock){.ack = {&lock->attempt, false, limit_us, .on_done = on_done},
+    *lock = (struct lock){.ack = {.attempt = &lock->attempt,
+                                  .timeout_ms = TIMEOUT_MS,
+                                  .limit_us = limit_us,
+                                  .on_done = on_done},
                           .attempt = {.name = name,
                                       .token = token,
                                       .lease_ms = 9,
                                       .operation = DLOCK_ACQUIRING,
                                       .prepared.protocol = &module_protocol,
-                                      .terms.min_replicas = 1,
-                                      .terms.replica_timeout_ms = TIMEOUT_MS}};
+                                      .terms.min_replicas = 1}};
 }
 
 static void begin_locks(void) {
@@ -114,7 +116,7 @@ TEST(many_locks_take_one_connection_and_two_rounds) {
 }
 
 TEST(the_longest_timeout_counts) {
-    y.attempt.terms.replica_timeout_ms = 300;
+    y.ack.timeout_ms = 300;
     start_lock(&x);
     start_lock(&y);
     start_lock(&z);

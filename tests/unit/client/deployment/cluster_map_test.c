@@ -8,26 +8,42 @@ enum { NODES_MAX = 2000, ALL_MAX = 10 };
 
 static router *stage;
 static server *sender; /* the first seed */
+static diagnostics told;
+static int told_count;
 
 static size_t choose(server *servers[]) {
     command commands[DISCOVERY_COMMANDS_MAX] = {{0}};
     return stage->table->prepare(stage, servers, commands);
 }
 
+static void ignore_line(void *arg, dlock_log_level level, const char *line) {
+    (void)arg, (void)level, (void)line;
+}
+
+static void count_line(diagnostics *diagnostics) {
+    (void)diagnostics;
+    told_count++;
+}
+
 static void begin_map(void) {
     begin();
+    diagnostics_init(&told, world.loop, ignore_line, NULL);
+    told.on_line = count_line;
+    told_count = 0;
     server *seeds[DISCOVERY_SERVERS_MAX];
     topology topology = {.kind = TOPOLOGY_CLUSTER,
                          .count = 2,
                          .servers = {{.host = "10.0.0.1", .port = 7001, .password = "p"},
                                      {.host = "10.0.0.2", .port = 7002}}};
-    stage = (router *)cluster_new(&topology, &(server_options){.loop = world.loop});
+    stage = (router *)cluster_new(&topology,
+                                  &(server_options){.loop = world.loop, .diagnostics = &told});
     CHECK(choose(seeds) == 2);
     sender = seeds[0];
 }
 
 static void end_map(void) {
     stage->base.table->free(&stage->base);
+    diagnostics_tell(&told);
     end();
 }
 
@@ -109,6 +125,21 @@ TEST(ranges_have_owners) {
     server_free(owners[1]);
     CHECK_EQUAL(stage->table->list(stage, owners, 1), 1);
     server_free(owners[0]);
+}
+
+TEST(slots_that_move_one_after_the_other_are_not_told_one_by_one) {
+    CHECK(read_text("*2\r\n" RANGE(0, 0, HOST(2), 7002) RANGE(1, 16383, HOST(3), 7003)) == NULL);
+    CHECK_EQUAL(told_count, 0);
+    CHECK(read_text("*2\r\n" RANGE(0, 1, HOST(2), 7002) RANGE(2, 16383, HOST(3), 7003)) == NULL);
+    CHECK_EQUAL(told_count, 1);
+    pass_ms(9000);
+    CHECK(read_text("*2\r\n" RANGE(0, 2, HOST(2), 7002) RANGE(3, 16383, HOST(3), 7003)) == NULL);
+    CHECK_EQUAL(told_count, 1);
+    CHECK(read_text("*2\r\n" RANGE(0, 2, HOST(2), 7002) RANGE(3, 16383, HOST(4), 7004)) == NULL);
+    CHECK_EQUAL(told_count, 2); /* of another node */
+    pass_ms(1000);
+    CHECK(read_text("*2\r\n" RANGE(0, 3, HOST(2), 7002) RANGE(4, 16383, HOST(4), 7004)) == NULL);
+    CHECK_EQUAL(told_count, 3);
 }
 
 TEST(an_unknown_host_is_the_host_of_the_sender) {

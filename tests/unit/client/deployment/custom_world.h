@@ -136,8 +136,9 @@ static void on_done(attempt *attempt) {
 }
 
 static void begin_with(bool waits) {
+    char name[] = "test"; /* borrowed for the call */
     dlock_backend table = {.struct_size = sizeof(table),
-                           .name = "test",
+                           .name = name,
                            .arg = &store,
                            .acquire = acquire,
                            .extend = extend,
@@ -153,6 +154,8 @@ static void begin_with(bool waits) {
     server_options options = {
         .loop = test_loop, .io_timeout_ms = LONG_MS, .command_count = &commands};
     custom = custom_new(&table, &options);
+    memset(name, '?', sizeof(name) - 1);
+    memset(&table, 0, sizeof(table));
 }
 
 static void begin(void) {

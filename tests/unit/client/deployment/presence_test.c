@@ -38,16 +38,17 @@ static void on_event(guest *guest, const session_event *event) {
     note_of(guest, text);
 }
 
-static void on_refused(guest *guest, dlock_status status, const char *cause) {
+static void on_unopened(guest *guest, dlock_status status, const char *cause) {
     char text[160];
-    CHECK(strncmp(cause, stage.a->name, strlen(stage.a->name)) == 0);
-    snprintf(text, sizeof(text), "%s%s", status_word(status), cause + strlen(stage.a->name));
-    note_of(guest, text);
+    snprintf(text, sizeof(text), "%s: %s", status_word(status), cause);
+    if (status == DLOCK_UNREACHABLE)
+        note_of(guest, "unreachable");
+    else
+        note_of(guest, text);
 }
 
-static void on_unreachable(guest *guest, const char *cause) {
-    (void)cause;
-    note_of(guest, "unreachable");
+static void on_refused(guest *guest, dlock_status status, const char *cause) {
+    if (status != DLOCK_UNREACHABLE) on_unopened(guest, status, cause);
 }
 
 static void on_moved(guest *guest) {
@@ -59,11 +60,10 @@ static void on_away(guest *guest) {
 }
 
 static const guest_table brief = {
-    .on_open = on_open, .on_event = on_event, .on_refused = on_refused, .on_moved = on_moved};
+    .on_open = on_open, .on_event = on_event, .on_unopened = on_refused, .on_moved = on_moved};
 static const guest_table full = {.on_open = on_open,
                                  .on_event = on_event,
-                                 .on_refused = on_refused,
-                                 .on_unreachable = on_unreachable,
+                                 .on_unopened = on_unopened,
                                  .on_moved = on_moved,
                                  .on_away = on_away};
 
@@ -346,6 +346,24 @@ TEST(a_server_that_cannot_be_reached_is_told_and_tried_again) {
     CHECK_TOLD("x new, y new");
 }
 
+TEST(guests_that_leave_and_come_again_wait_for_the_end_of_the_pause) {
+    static const int pauses_ms[] = {0, 0, 20, 40, 80, 160, 320, IO_MS / 2, IO_MS / 2};
+    x.guest.table = &full;
+    x.leaves = true;
+    for (int i = 0; i < 9; i++) {
+        join(&x);
+        if (pauses_ms[i] > 0) {
+            pass_ms(pauses_ms[i] - 1);
+            CHECK_EQUAL(the_peer.link_count, i);
+            pass_ms(1);
+        }
+        settle();
+        CHECK_EQUAL(the_peer.link_count, i + 1);
+        hang_up(i);
+        CHECK_TOLD("x unreachable");
+    }
+}
+
 TEST(a_server_that_is_silent_is_noticed) {
     x.guest.table = &full;
     open_with(&x, NULL);
@@ -438,6 +456,19 @@ TEST(a_reply_that_makes_no_sense_ends_the_connection) {
         CHECK(!link_at(i)->is_open);
         pass_ms(100);
     }
+}
+
+TEST(a_session_may_have_any_number) {
+    join(&x);
+    settle();
+    say(0, BORN("0"));
+    CHECK_TOLD("x new");
+    CHECK_HEARD(0, SESSION "; " SESSION);
+    hang_up(0);
+    say(1, BORN("0"));
+    CHECK_TOLD("x open");
+    say(1, BORN("-1"));
+    CHECK_TOLD("x new");
 }
 
 TEST(guests_may_leave_when_they_are_refused) {

@@ -167,6 +167,77 @@ TEST(a_release_still_goes_to_a_server_without_a_connection) {
     CHECK_SENT(RELEASE, "34");
 }
 
+TEST(a_release_goes_on_until_a_server_that_granted_the_lock_has_heard_of_it) {
+    for (size_t granted = 3; granted <= SERVERS; granted++) {
+        unit_restart();
+        start(DLOCK_ACQUIRING);
+        for (size_t i = 0; i < SERVERS; i++) {
+            if (i < SERVERS - granted)
+                fail_request(i, DLOCK_UNREACHABLE, "gone");
+            else if (world.done_count == 0)
+                reply_integer(i, 7);
+        }
+        check_result(DLOCK_OK, false, "");
+        start(DLOCK_RELEASING);
+        fail_request(0, DLOCK_UNREACHABLE, "gone");
+        for (size_t i = 1; world.done_count == 0; i++)
+            reply_integer(i, 1);
+        check_result(DLOCK_OK, false, "");
+        CHECK_EQUAL(world.withdrawn_count, granted == SERVERS);
+    }
+}
+
+TEST(a_release_goes_on_until_a_healed_server_has_heard_of_it) {
+    world.attempt.is_background = true;
+    start(DLOCK_EXTENDING);
+    reply_integer(0, 0);
+    for (size_t i = 1; i < SERVERS; i++)
+        reply_integer(i, 1);
+    check_result(DLOCK_OK, false, "");
+    world.attempt.is_background = false;
+    start(DLOCK_RELEASING);
+    fail_request(0, DLOCK_UNREACHABLE, "gone");
+    for (size_t i = 1; world.done_count == 0; i++)
+        reply_integer(i, 1);
+    CHECK_EQUAL(world.withdrawn_count, 1);
+}
+
+static void have_yes_of_majority(int64_t reply) {
+    for (size_t i = 0; world.done_count == 0; i++)
+        reply_integer(i, reply);
+    check_result(DLOCK_OK, false, "");
+}
+
+TEST(a_release_does_not_go_on_for_a_server_whose_connection_is_there) {
+    start(DLOCK_ACQUIRING);
+    have_yes_of_majority(7);
+    world.servers[4].is_held_up = true;
+    start(DLOCK_RELEASING);
+    skip_sent();
+    have_yes_of_majority(1);
+    CHECK_SENT(RELEASE, "4");
+    CHECK_EQUAL(world.withdrawn_count, 0);
+}
+
+/* Their commands are queued one behind the other, or are gone with the connection. */
+TEST(a_release_does_not_go_on_for_a_server_that_no_acquire_has_reached) {
+    world.servers[4].is_connecting = true;
+    start(DLOCK_ACQUIRING);
+    have_yes_of_majority(7);
+    for (int is_renewal = 0; is_renewal < 2; is_renewal++) {
+        world.attempt.is_background = is_renewal;
+        start(DLOCK_EXTENDING);
+        for (size_t i = 0; i < 4 && world.servers[i].pending != NULL; i++)
+            reply_integer(i, 1);
+        pass_time(world.now_us + IO_MS * 1000);
+        check_result(DLOCK_OK, false, "");
+    }
+    world.attempt.is_background = false;
+    start(DLOCK_RELEASING);
+    have_yes_of_majority(1);
+    CHECK_EQUAL(world.withdrawn_count, 0);
+}
+
 TEST(a_release_in_the_background_waits_for_all_servers) {
     world.attempt.is_background = true;
     start(DLOCK_RELEASING);

@@ -23,6 +23,7 @@ typedef struct fake_server {
     size_t index;
     bool is_skipped;    /* the circuit is open */
     bool is_connecting; /* requests are queued, not sent */
+    bool is_held_up;    /* likewise, on a connection that is ready */
     bool is_overdue;    /* an older connection still owes replies */
     connection conn;
     request *pending; /* of the round: the only one, in this world */
@@ -171,7 +172,7 @@ bool server_send(server *server, const command commands[], int count, request *r
     CHECK(fake->pending == NULL);
     fake->pending = request;
     request->conn = &fake->conn;
-    request->sent_us = fake->is_connecting ? 0 : world.now_us;
+    request->sent_us = fake->is_connecting || fake->is_held_up ? 0 : world.now_us;
     return true;
 }
 
@@ -189,7 +190,7 @@ bool connection_send(connection *conn, const command commands[], int count, requ
 }
 
 bool connection_is_ready(const connection *conn) {
-    return conn->is_ready;
+    return conn->is_ready && !container_of(conn, fake_server, conn)->is_connecting;
 }
 
 bool connection_abandon(request *request) {

@@ -53,6 +53,45 @@ TEST(an_acquire_asks_again_with_the_same_token_if_the_server_has_forgotten_the_s
     end_stage();
 }
 
+/* The lock may have been granted before the server forgot the session. */
+TEST(an_acquire_that_was_queued_and_cannot_ask_again_is_to_be_withdrawn) {
+    queue_at_the_server();
+    hang_up(0);
+    hang_up(1);
+    peer_refuse();
+    say(2, "*2\r\n:2\r\n*0\r\n");
+    CHECK_DONE(DLOCK_UNREACHABLE, true);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_HELD);
+    CHECK_TEXT(stage.attempt.token, TOKEN);
+    end_stage();
+}
+
+/* The request that asks again is on its way, over the same connection or another one; or it waits
+ * for the session. */
+TEST(an_acquire_that_asks_again_is_withdrawn_once) {
+    for (int row = 0; row < 3; row++) {
+        unit_restart();
+        queue_at_the_server();
+        if (row == 1) hang_up(0);
+        hang_up(1);
+        say(2, "*2\r\n:2\r\n*0\r\n");
+        CHECK_HEARD(row == 1 ? 3 : 0, QUEUED);
+        if (row == 2) {
+            say(0, "-NOSESSION there is no such session\r\n");
+            CHECK_EQUAL(stage.done_count, 0);
+        }
+        deployment_abandon(stage.deployment, &stage.attempt);
+        CHECK_NEW_TOKEN();
+        CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
+        settle();
+        CHECK_HEARD(row == 1 ? 3 : 0, RELEASE);
+        say(row == 1 ? 3 : 0, row == 2 ? ":1\r\n" : "+QUEUED\r\n:1\r\n");
+        pass_ms(LEASE_MS);
+        CHECK_HEARD(row == 1 ? 3 : 0, "");
+        end_stage();
+    }
+}
+
 TEST(an_acquire_that_was_queued_by_a_session_that_is_forgotten_asks_again) {
     begin_stage();
     start_acquire(WAIT_MS);
@@ -123,6 +162,22 @@ TEST(a_release_follows_an_acquire_that_may_arrive_late) {
     say(1, ":1\r\n");
     CHECK_DONE(DLOCK_OK, false);
     CHECK_HEARD(0, RELEASE);
+    end_stage();
+}
+
+/* The server has served the acquire last, and the reply to the release is on its way. */
+TEST(a_release_follows_an_acquire_that_is_answered_before_the_other_release) {
+    acquire_at_the_second_try();
+    stage.attempt.fate = TOKEN_IN_DOUBT;
+    start(DLOCK_RELEASING, 0, IO_MS);
+    CHECK_HEARD(1, RELEASE);
+    say(0, ":8\r\n");
+    CHECK(link_at(0)->is_open);
+    say(1, ":1\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_HEARD(0, RELEASE);
+    say(0, ":1\r\n");
+    CHECK(!link_at(0)->is_open);
     end_stage();
 }
 

@@ -19,6 +19,23 @@ TEST(a_lost_reply_leaves_doubt_and_the_same_token) {
     CHECK(stage.router.is_doubted);
 }
 
+static void extend_at_once(attempt *attempt) {
+    attempt->operation = DLOCK_EXTENDING;
+    attempt->on_done = on_stage_done;
+    deployment_start(stage.deployment, attempt);
+}
+
+TEST(a_request_that_a_closed_connection_kept_from_being_sent_is_sent_on_a_new_one) {
+    stage.attempt.on_done = extend_at_once;
+    start_acquire(0);
+    link_say(link_at(0), ":7\r\n"); /* and the end is read with the reply */
+    hang_up(0);
+    CHECK_HEARD(0, ACQUIRE);
+    CHECK_HEARD(1, EXTEND);
+    say(1, ":1\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+}
+
 TEST(an_acquire_without_a_reply_is_given_up_at_its_limit) {
     start_acquire(0);
     pass_ms(IO_MS - 1);

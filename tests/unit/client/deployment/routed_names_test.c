@@ -34,6 +34,19 @@ TEST(all_names_are_taken_by_one_command) {
     end_stage();
 }
 
+TEST(a_name_that_is_lost_before_replicas_have_it_leaves_the_others_to_be_withdrawn) {
+    begin_several();
+    need_replicas(1);
+    start_acquire(0);
+    CHECK_HEARD(0, ACQUIRE_ALL);
+    say(0, ":7\r\n");
+    CHECK_HEARD(1, EXTEND "; " EXTEND_DOOR "; WAIT 1 100");
+    say(1, ":0\r\n:1\r\n:1\r\n");
+    CHECK_DONE(DLOCK_NO_REPLICAS, false);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_HELD);
+    end_stage();
+}
+
 TEST(a_release_that_found_all_names_is_good_and_one_that_found_some_is_a_loss) {
     for (int found = 0; found <= 2; found++) {
         char reply[] = ":0\r\n";

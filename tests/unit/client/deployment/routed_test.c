@@ -191,6 +191,23 @@ TEST(replicas_are_waited_for_on_another_connection) {
     CHECK_DONE(DLOCK_OK, false);
 }
 
+TEST(an_extension_in_the_background_waits_an_io_timeout_for_replicas_at_most) {
+    need_replicas(2);
+    stage.attempt.is_background = true;
+    stage.attempt.terms.replica_timeout_ms = 2 * IO_MS;
+    start(DLOCK_EXTENDING, 0, IO_MS);
+    say(0, ":1\r\n");
+    CHECK_HEARD(1, EXTEND "; WAIT 2 1000");
+    say(1, ":1\r\n:2\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    stage.attempt.is_background = false;
+    start(DLOCK_EXTENDING, 0, IO_MS);
+    say(0, ":1\r\n");
+    CHECK_HEARD(1, EXTEND "; WAIT 2 2000");
+    say(1, ":1\r\n:2\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+}
+
 TEST(a_grant_with_too_few_replicas_is_undone) {
     need_replicas(2);
     start_acquire(0);
@@ -212,6 +229,17 @@ TEST(a_grant_that_is_lost_before_replicas_have_it_is_no_grant) {
     say(0, ":7\r\n");
     say(1, ":0\r\n:2\r\n");
     CHECK_DONE(DLOCK_NO_REPLICAS, false);
+}
+
+/* The token holds the lock, or others of its names. */
+TEST(a_grant_that_the_server_refuses_to_write_is_to_be_withdrawn) {
+    need_replicas(2);
+    start_acquire(0);
+    say(0, ":7\r\n");
+    say(1, "-NOREPLICAS too few\r\n:0\r\n");
+    CHECK_DONE(DLOCK_REFUSED, true);
+    CHECK_EQUAL(stage.attempt.fate, TOKEN_HELD);
+    CHECK_TEXT(stage.attempt.token, TOKEN);
 }
 
 TEST(a_grant_by_an_event_needs_replicas_too) {
@@ -394,6 +422,41 @@ TEST(a_grant_whose_session_is_forgotten_before_its_reply_is_asked_for_again) {
     CHECK_DONE(DLOCK_BUSY, false);
 }
 
+TEST(a_grant_whose_session_is_forgotten_is_asked_for_again_whatever_connections_end_later) {
+    start_tied(true, false, 0);
+    open_session(0);
+    hang_up(0);
+    say(2, "*2\r\n:2\r\n*0\r\n");
+    hang_up(2);
+    pass_ms(20);
+    say(3, "*2\r\n:2\r\n*0\r\n");
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION");
+    say(1, ":7\r\n");
+    CHECK_EQUAL(stage.done_count, 0);
+    CHECK_HEARD(1, "DLOCK.ACQUIRE lock me VIA ID SESSION");
+    say(1, "$-1\r\n");
+    CHECK_DONE(DLOCK_BUSY, false);
+}
+
+/* The session that is forgotten may have sent it, or the new one, whose connection has ended. */
+TEST(what_cannot_be_asked_for_again_is_to_be_withdrawn) {
+    for (int is_queued = 0; is_queued < 2; is_queued++) {
+        unit_restart();
+        start_tied(true, false, is_queued ? WAIT_MS : 0);
+        open_session(0);
+        if (is_queued) say(1, "$-1\r\n");
+        hang_up(0);
+        say(2, "*2\r\n:2\r\n*0\r\n");
+        peer_refuse();
+        hang_up(2);
+        say(1, is_queued ? "+QUEUED\r\n" : ":7\r\n");
+        pass_ms(IO_MS);
+        CHECK_DONE(DLOCK_UNREACHABLE, true);
+        CHECK_EQUAL(stage.attempt.fate, TOKEN_HELD);
+        CHECK_TEXT(stage.attempt.token, TOKEN);
+    }
+}
+
 TEST(a_grant_whose_session_is_forgotten_after_its_reply_is_noted) {
     hold_tied();
     hang_up(0);
@@ -429,6 +492,16 @@ TEST(a_session_in_doubt_keeps_its_token) {
     CHECK_TEXT(stage.attempt.token, TOKEN);
     CHECK_EQUAL(stage.attempt.fate, TOKEN_IN_DOUBT);
     CHECK(stage.tie.guest.presence == NULL);
+}
+
+TEST(a_lock_is_tied_again_without_replicas) {
+    need_replicas(2);
+    stage.attempt.is_background = true;
+    start_tied(false, true, 0);
+    open_session(0);
+    say(1, ":7\r\n");
+    CHECK_DONE(DLOCK_OK, false);
+    CHECK_EQUAL(stage.attempt.terms.min_replicas, 2);
 }
 
 TEST(a_lock_that_is_tied_again_is_never_undone) {

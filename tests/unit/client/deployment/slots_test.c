@@ -132,6 +132,25 @@ TEST(a_held_part_that_is_lost_meanwhile_gives_all_back) {
     end_stage();
 }
 
+TEST(a_held_part_that_has_lost_one_of_its_names_gives_back_the_others) {
+    begin_names(NAME "\0" OTHER_NAME "\0{door}x", 3);
+    start_acquire(WAIT_MS);
+    say(0, ":7\r\n");
+    say(0, "$-1\r\n");
+    open_session(1);
+    CHECK_HEARD(0, "DLOCK.ACQUIREALL 2 door {door}x me PX 10000; " ACQUIRE "; " ACQUIRE
+                   " WAIT 5000 VIA ID");
+    say(0, "+QUEUED\r\n");
+    pass_ms(LEASE_MS / 3 + 1);
+    settle();
+    CHECK_HEARD(0, EXTEND_DOOR "; DLOCK.EXTEND {door}x me PX 10000");
+    say(0, ":0\r\n:1\r\n");
+    CHECK_DONE(DLOCK_BUSY, true);
+    CHECK_HEARD(0, RELEASE "; DLOCK.RELEASEALL 2 door {door}x me");
+    say(0, ":0\r\n:1\r\n");
+    end_stage();
+}
+
 TEST(an_acquire_in_doubt_begins_anew) {
     begin_slots();
     stage.attempt.fate = TOKEN_IN_DOUBT;
@@ -140,6 +159,8 @@ TEST(an_acquire_in_doubt_begins_anew) {
     say(0, ":1\r\n:1\r\n$-1\r\n");
     CHECK_DONE(DLOCK_BUSY, false);
     CHECK_EQUAL(stage.attempt.fate, TOKEN_UNHELD);
+    settle();
+    CHECK_HEARD(0, ""); /* no server may hold anything for the new token */
     end_stage();
 }
 

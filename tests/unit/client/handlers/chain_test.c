@@ -273,10 +273,9 @@ TEST(a_new_call_finds_nothing_of_the_one_before) {
     chain *made = chain_new(1);
     memset(&call.waiting, 1, sizeof(call.waiting));
     call.is_handed_on = true;
-    call.attempt.on_sent = (void (*)(attempt *))free; /* any function */
     chain_begin(&call);
     CHECK(call.waiting.phase == WAITING_IDLE && call.attempt.fate == TOKEN_UNHELD);
-    CHECK(!call.is_handed_on && call.local.hot == NULL && call.attempt.on_sent == NULL);
+    CHECK(!call.is_handed_on && call.local.hot == NULL);
     free(made);
 }
 
@@ -380,7 +379,7 @@ TEST(a_handler_that_ignores_a_cancel_is_not_entered_before_it_resumes_the_call) 
     chain_add(running.chain, handler, true);
     CHECK(thread_start(&thread, run_in_thread, &running));
     wait_for_enters(&stubborn, 1);
-    atomic_store(&running.call.is_canceled, true);
+    cancel_set(&running.call.cancel);
     loop_interrupt(running.call.loop);
     wait_for_enters(&stubborn, 2);
     usleep(20000); /* a thread that spins enters it some thousand times */
@@ -399,12 +398,14 @@ TEST(a_call_tells_whether_it_is_canceled) {
     loop_cancel(call.loop, true);
     CHECK(dlock_call_is_canceled(&call.pub));
     loop_cancel(call.loop, false);
+    CHECK(dlock_call_is_canceled(&call.pub)); /* this call; not the next one */
+    loop_note_cancels(call.loop, &call.waiter, &call.cancel);
     CHECK(!dlock_call_is_canceled(&call.pub));
-    atomic_store(&call.is_canceled, true);
+    cancel_set(&call.cancel);
     CHECK(dlock_call_is_canceled(&call.pub));
     atomic_store(&call.stop, CALL_GOES_ON);
     CHECK(!dlock_call_is_canceled(&call.pub));
-    atomic_store(&call.is_canceled, false);
+    cancel_lift(&call.cancel);
     atomic_store(&call.stop, CALL_STOPPED);
     CHECK(dlock_call_is_canceled(&call.pub));
     loop_free(call.loop);

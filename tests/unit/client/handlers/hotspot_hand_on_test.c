@@ -87,6 +87,15 @@ TEST(a_run_is_twice_as_long_as_the_last_row) {
     CHECK_EQUAL(world.fence - before, 4);
 }
 
+TEST(a_lock_that_is_to_be_tied_to_a_session_reserves_no_run) {
+    tie tie = {.is_endless = true};
+    handle *one = handle_of("n");
+    one->call.attempt.terms.tie = &tie;
+    acquire(one);
+    CHECK_EQUAL(world.fence, one->call.pub.fence);
+    release(one);
+}
+
 /* A local lock has one holder: with it, readers of one process would wait for each other. */
 TEST(shared_claims_pass_by_the_local_lock) {
     handle *writer = holder_of("n"), *reader = reader_of("n"), *other = reader_of("n");

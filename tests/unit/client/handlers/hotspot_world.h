@@ -146,9 +146,10 @@ static inline void begin_call(handle *handle, dlock_operation operation, uint32_
                              .cause = text_nothing};
     call->loop = world.deployment.loop;
     call->slots = handle->slots;
+    loop_note_cancels(call->loop, &call->waiter, &call->cancel);
     bool is_acquire = operation == DLOCK_ACQUIRING;
     atomic_store(&call->stop, is_acquire ? CALL_CANCELABLE : CALL_GOES_ON);
-    call->waiter.is_canceled = is_acquire ? &call->is_canceled : NULL;
+    call->waiter.cancel = is_acquire ? &call->cancel : NULL;
     if (operation == DLOCK_ACQUIRING) {
         snprintf(handle->token, sizeof(handle->token), "token %d", ++world.tokens);
     } else {

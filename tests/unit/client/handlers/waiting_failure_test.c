@@ -18,6 +18,32 @@ TEST(a_transient_failure_is_tried_again) {
     CHECK_EQUAL(fake.withdrawn, 0);
 }
 
+TEST(the_more_acquires_are_in_trouble_the_longer_each_pauses) {
+    const struct {
+        size_t others;
+        step step;
+        int64_t wait_ms, pause_ms;
+    } rows[] = {{14, unreachable, 60000, 10},   {15, unreachable, 60000, 20},
+                {160, refused_now, 60000, 110}, {160, in_doubt, 60000, 110},
+                {160, no_quorum, 60000, 110},   {1000000, unreachable, 60000, 1000},
+                {160, unreachable, 100, 50},    {160, busy, 60000, 10},
+                {160, split, 60000, 10}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        call *call = begin(SCRIPT(rows[i].step, granted), rows[i].wait_ms);
+        world.deployment.troubled = rows[i].others;
+        CHECK_EQUAL(run(call, &spin), DLOCK_OK);
+        check_begun(&world.acquire, 1, rows[i].pause_ms * MS);
+        CHECK_EQUAL(world.deployment.troubled, rows[i].others);
+    }
+}
+
+TEST(an_acquire_that_is_canceled_is_not_in_trouble_any_more) {
+    call *call = begin(SCRIPT(unreachable), 1000);
+    fake.cancel_at_us = START_US + 4 * MS;
+    CHECK_EQUAL(run(call, &spin), DLOCK_CANCELED);
+    CHECK_EQUAL(world.deployment.troubled, 0);
+}
+
 TEST(a_failure_that_stays_is_returned_at_once) {
     const dlock_status all[] = {
         DLOCK_REFUSED,     DLOCK_PROTOCOL,   DLOCK_INVALID,   DLOCK_NO_MEMORY, DLOCK_IN_DOUBT,
@@ -167,7 +193,7 @@ TEST(a_cancel_before_anybody_looked_at_the_grant_is_too_late) {
 TEST(a_call_that_cannot_be_canceled_waits) {
     call *call = begin(SCRIPT(busy, granted), 1000);
     atomic_store(&call->stop, CALL_GOES_ON);
-    call->waiter.is_canceled = NULL;
+    call->waiter.cancel = NULL;
     fake.cancel_at_us = START_US + 4 * MS;
     CHECK_EQUAL(run(call, &spin), DLOCK_OK);
     check_begun(&world.acquire, 1, 10 * MS);

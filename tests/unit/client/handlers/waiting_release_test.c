@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* waiting_release_test.c - releases that fail and what is known then; extensions. */
+/* waiting_release_test.c - releases and extensions that fail, and what is known then. */
 #include "waiting_world.h"
 
 /* -- release */
@@ -114,15 +114,33 @@ TEST(an_extension_is_one_attempt_within_one_io_timeout) {
     CHECK(call->attempt.fence == FENCE);
 }
 
-TEST(an_extension_that_fails_is_not_repeated_and_changes_nothing) {
-    const step all[] = {unreachable, in_doubt, lost, for_good(DLOCK_REFUSED)};
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        call *call = begin_extend(SCRIPT(all[i], granted));
+TEST(an_extension_is_repeated_once) {
+    const struct {
+        const char *name;
+        steps extends;
+        dlock_status status;
+        int64_t calls, ends_us;
+    } rows[] = {
+        {"no reply, then one", SCRIPT(in_doubt, granted), DLOCK_OK, 2, 10 * MS},
+        {"not sent, then sent", SCRIPT(unreachable, granted), DLOCK_OK, 2, 10 * MS},
+        {"not yet, then", SCRIPT(refused_now, granted), DLOCK_OK, 2, 10 * MS},
+        {"lost", SCRIPT(lost, granted), DLOCK_LOST, 1, 0},
+        {"lost after a lost reply", SCRIPT(in_doubt, lost), DLOCK_LOST, 2, 10 * MS},
+        {"a failure that stays", SCRIPT(for_good(DLOCK_REFUSED), granted), DLOCK_REFUSED, 1, 0},
+        {"never sent", SCRIPT(unreachable), DLOCK_UNREACHABLE, 2, 10 * MS},
+        {"once in doubt, it stays so", SCRIPT(in_doubt, unreachable), DLOCK_IN_DOUBT, 2, 10 * MS},
+        {"no reply in time", SCRIPT(slowly(in_doubt, 200 * MS)), DLOCK_IN_DOUBT, 1, IO_MS * MS},
+    };
+    EACH_ROW(i, rows) {
+        unit.name = rows[i].name;
+        call *call = begin_extend(rows[i].extends);
         call->pub.asked_us = START_US - SECOND;
-        CHECK_EQUAL(run(call, &spin), all[i].status);
-        CHECK_CALLS(world.extend, 1);
-        CHECK_EQUAL(call->pub.asked_us, START_US - SECOND);
-        CHECK(is_text(call->pub.cause, "as scripted"));
+        CHECK_EQUAL(run(call, &spin), rows[i].status);
+        CHECK_CALLS(world.extend, rows[i].calls);
+        CHECK_EQUAL(after_start_us(fake.now_us), rows[i].ends_us);
+        bool is_extended = rows[i].status == DLOCK_OK;
+        CHECK_EQUAL(call->pub.asked_us, is_extended ? fake.now_us : START_US - SECOND);
+        CHECK_TEXT(call->pub.cause, is_extended ? "" : "as scripted");
         CHECK_EQUAL(fake.withdrawn, 0);
     }
 }

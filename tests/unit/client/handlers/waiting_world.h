@@ -173,10 +173,11 @@ static inline call *begin(steps acquires, int64_t wait_ms) {
                                 .deadline_us = deadline_after_ms(START_US, wait_ms)},
                         .loop = world.loop,
                         .stop = CALL_CANCELABLE,
-                        .waiter.is_canceled = &world.call.is_canceled,
+                        .waiter.cancel = &world.call.cancel,
                         .slots = world.slots};
     world.call.attempt.name = world.call.pub.name;
     world.call.attempt.token = world.call.pub.token;
+    loop_note_cancels(world.loop, &world.call.waiter, &world.call.cancel);
     return &world.call;
 }
 
@@ -186,7 +187,7 @@ static inline call *begin_release(steps releases) {
     call->pub.operation = DLOCK_RELEASING;
     call->pub.asked_us = START_US;
     atomic_store(&call->stop, CALL_GOES_ON);
-    call->waiter.is_canceled = NULL;
+    call->waiter.cancel = NULL;
     return call;
 }
 

@@ -6,7 +6,9 @@
 #include "lease/lease.h"
 #include "unit.h"
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 enum { LEASE_MS = 10000, EVERY_MS = 3000, IO_MS = 200 };
 
@@ -452,6 +454,21 @@ TEST(the_descriptor_is_readable_while_the_lock_is_lost) {
     CHECK(!is_readable(fd));
     lease_begin(&held, 1, LEASE_MS, 1); /* long ago */
     CHECK(is_readable(fd));
+    lease_free(&held);
+}
+
+TEST(a_descriptor_that_is_readable_stays_so_when_the_loss_is_noticed) {
+    begin_renewed();
+    int fd = lease_lost_fd(&held), poller = epoll_create1(0);
+    struct epoll_event edge = {.events = EPOLLIN | EPOLLET};
+    CHECK_EQUAL(epoll_ctl(poller, EPOLL_CTL_ADD, fd, &edge), 0);
+    lease_end(&held);
+    lease_begin(&held, 1, LEASE_MS, 1); /* long ago */
+    CHECK_EQUAL(epoll_wait(poller, &edge, 1, 1000), 1);
+    lease_lose(&held, DLOCK_LOST);
+    CHECK_EQUAL(epoll_wait(poller, &edge, 1, 0), 0); /* the timer was not set anew */
+    CHECK(is_readable(fd));
+    close(poller);
     lease_free(&held);
 }
 

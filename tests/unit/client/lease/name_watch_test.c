@@ -275,6 +275,20 @@ TEST(a_string_is_read_every_second) {
     CHECK_HEARD(1, WATCH INFO);
 }
 
+TEST(a_string_whose_time_came_while_the_session_was_away_is_read_once_it_goes_on) {
+    begin_watch();
+    say(1, OK STRING);
+    pass_ms(WATCH_POLL_MS - 10);
+    hang_up(0);
+    pass_ms(10);
+    CHECK_HEARD(1, "");
+    open_session(2);
+    CHECK_HEARD(1, WATCH INFO);
+    say(1, OK STRING);
+    pass_ms(WATCH_POLL_MS);
+    CHECK_HEARD(1, WATCH INFO);
+}
+
 /* -- the end */
 
 TEST(a_name_may_be_removed_when_it_is_told) {

@@ -108,7 +108,6 @@ TEST(a_server_that_has_forgotten_the_session_is_asked_again_with_the_same_token)
     lock *lock = &locks[0];
     init_renewed(lock);
     tie_lock(lock, false, true);
-    lock->attempt.terms.min_replicas = 2;
     hold(lock);
     run_until(T0_US + 100 * MS);
     open_again(lock, true);
@@ -117,13 +116,11 @@ TEST(a_server_that_has_forgotten_the_session_is_asked_again_with_the_same_token)
     CHECK(lock->is_running);
     CHECK_EQUAL(attempt->operation, DLOCK_ACQUIRING);
     CHECK_EQUAL(attempt->lease_ms, 1);
-    CHECK_EQUAL(attempt->terms.min_replicas, 0);
     CHECK_EQUAL(attempt->wait_until_us, 0);
     CHECK(attempt->is_background); /* the lock is held: nothing is withdrawn */
     CHECK(attempt->terms.tie == &lock->tie);
     grant_tie(lock, FENCE);
     CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
-    CHECK_EQUAL(attempt->terms.min_replicas, 2);
     CHECK_EQUAL(atomic_load(&fake_deployment.renewed), 0);
     run_until(T0_US + EVERY_MS * MS); /* renewals go on */
     CHECK_EQUAL(attempt->operation, DLOCK_EXTENDING);
@@ -272,7 +269,7 @@ TEST(a_session_that_is_forgotten_as_soon_as_the_lock_is_tied_is_tied_again) {
 
 TEST(a_refusal_of_the_session_is_why_the_lock_is_suspect) {
     lock *lock = begin_endless();
-    table_of(lock)->on_refused(&lock->tie.guest, DLOCK_REFUSED, "NOPERM no");
+    table_of(lock)->on_unopened(&lock->tie.guest, DLOCK_REFUSED, "NOPERM no");
     CHECK_EQUAL(lock->lease.why, DLOCK_REFUSED);
     CHECK_EQUAL(starts, 0);
     end();
@@ -393,6 +390,26 @@ TEST(a_lock_without_renewal_is_tied_but_not_extended) {
     CHECK_EQUAL(state_of(&locks[0]), DLOCK_STATE_HELD);
     run_until(T0_US + 2 * LEASE_MS * MS);
     CHECK_EQUAL(starts, 1);
+    end();
+}
+
+/* The server, which was restarted, knows a lease as long as the timeout of the session. */
+TEST(a_lock_without_renewal_that_is_tied_again_has_the_rest_of_its_lease) {
+    begin_world();
+    lock *lock = &locks[0];
+    init(lock, &(lease_rule){.lease_ms = 10 * SESSION_MS});
+    tie_lock(lock, false, true);
+    hold(lock);
+    run_until(T0_US + EVERY_MS * MS);
+    open_again(lock, true);
+    run_until(fake_loop.now_us);
+    CHECK_EQUAL(lock->attempt.lease_ms, 10 * SESSION_MS - EVERY_MS);
+    grant_tie(lock, FENCE);
+    for (int i = 0; i < 3; i++) {
+        run_until(fake_loop.now_us + SESSION_MS / 2 * MS);
+        beat();
+    }
+    CHECK_EQUAL(state_of(lock), DLOCK_STATE_HELD);
     end();
 }
 

@@ -92,6 +92,34 @@ TEST(a_waiter_that_is_taken_back_is_not_dispatched) {
     end();
 }
 
+static waiter taken_back;
+
+static bool take_waiter_back(loop_io *io, bytes *output) {
+    (void)io, (void)output;
+    loop_unsuspend(&taken_back);
+    return false;
+}
+
+/* As by another thread, which has the mutex while bytes are sent. */
+TEST(a_waiter_that_is_taken_back_while_requests_are_sent_is_not_dispatched) {
+    begin_with_fd(true);
+    waiter one = {0};
+    loop_io requests = {.take_output = take_waiter_back};
+    suspend(&one);
+    suspend(&taken_back);
+    make_ready(&one);
+    make_ready(&taken_back);
+    loop_lock(the_loop);
+    CHECK(loop_begin_dispatch(the_loop));
+    loop_write(the_loop, &requests, 0);
+    CHECK(loop_next_ready(the_loop) == &one);
+    pause_ms(1); /* longer than requests are gathered */
+    CHECK(loop_next_ready(the_loop) == NULL);
+    loop_end_dispatch(the_loop);
+    loop_unlock(the_loop);
+    end();
+}
+
 TEST(ready_waiters_are_dispatched_in_their_order) {
     begin_with_fd(true);
     waiter waiters[3] = {{.is_ready = false}};
@@ -163,11 +191,11 @@ TEST(a_dispatch_within_a_dispatch_is_refused) {
 
 static void a_canceled_waiter_is_ready(bool has_threads) {
     int fd = begin_with_fd(has_threads);
-    atomic_bool is_canceled = false;
-    waiter one = {.is_canceled = &is_canceled}, other = {0};
+    cancel_switch cancel = 0;
+    waiter one = {.cancel = &cancel}, other = {0};
     suspend(&one);
     suspend(&other);
-    atomic_store(&is_canceled, true);
+    cancel_set(&cancel);
     loop_interrupt(the_loop);
     CHECK(is_readable(fd, NEVER));
     CHECK_EQUAL(dispatch(NULL), 1);
@@ -317,18 +345,18 @@ static void *wait_often(void *arg) {
 static void no_dispatch_takes_the_wakeup_of_a_thread_that_waits(bool is_cancel) {
     begin_with_fd(false);
     sleeper waiting = {0};
-    waiting.waiter.is_canceled = &waiting.is_canceled;
+    waiting.waiter.cancel = &waiting.cancel;
     pthread_create(&waiting.thread, NULL, wait_often, &waiting);
     for (int i = 0; i < TURNS; i++) {
         if (is_cancel) {
-            atomic_store(&waiting.is_canceled, true);
+            cancel_set(&waiting.cancel);
             loop_interrupt(the_loop);
         } else {
             make_ready(&waiting.waiter);
         }
         while (count_returned(&waiting, 1) <= i)
             dispatch(NULL);
-        atomic_store(&waiting.is_canceled, false);
+        atomic_store(&waiting.cancel, 0);
     }
     join_sleepers(&waiting, 1);
     end();

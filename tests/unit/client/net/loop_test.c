@@ -254,8 +254,8 @@ TEST(a_waiter_that_is_ready_does_not_wait) {
 }
 
 TEST(a_canceled_waiter_does_not_wait) {
-    atomic_bool is_canceled = true;
-    waiter waiter = {.is_canceled = &is_canceled};
+    cancel_switch cancel = 1;
+    waiter waiter = {.cancel = &cancel};
     bell late = new_bell("late");
     set(&late, 1000);
     loop_wait(world.loop, &waiter);

@@ -76,13 +76,13 @@ static sleeper *signaled;
 
 static void interrupt_by_signal(int number) {
     (void)number;
-    atomic_store(&signaled->is_canceled, true);
+    cancel_set(&signaled->cancel);
     loop_interrupt(the_loop);
 }
 
 TEST(a_signal_handler_can_cancel_a_wait) {
     sleeper self = {0};
-    self.waiter.is_canceled = &self.is_canceled;
+    self.waiter.cancel = &self.cancel;
     signaled = &self;
     signal(SIGUSR1, interrupt_by_signal);
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
@@ -93,7 +93,7 @@ TEST(a_signal_handler_can_cancel_a_wait) {
     loop_lock(the_loop);
     loop_wait(the_loop, &self.waiter);
     loop_unlock(the_loop);
-    CHECK(atomic_load(&self.is_canceled));
+    CHECK(cancel_is_seen(&self.cancel, 0));
     timer_delete(timer);
     signal(SIGUSR1, SIG_DFL);
 }
@@ -151,7 +151,7 @@ TEST(a_canceled_sleeper_returns_and_the_others_go_on) {
     give_sleepers_pipes(sleepers, THREADS);
     start_sleepers(sleepers, THREADS);
     for (int i = 0; i < THREADS - 1; i++) {
-        atomic_store(&sleepers[i].is_canceled, true);
+        cancel_set(&sleepers[i].cancel);
         loop_interrupt(the_loop);
         await_returned(sleepers, THREADS, i + 1);
         CHECK_EQUAL(count_returned(&sleepers[i], 1), 1);

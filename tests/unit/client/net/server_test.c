@@ -147,6 +147,36 @@ TEST(a_stalled_connection_is_closed_once_it_owes_nothing) {
     CHECK(link_at(1)->is_open);
 }
 
+TEST(a_stalled_connection_is_closed_once_the_requests_of_its_successor_are_answered) {
+    stall("GET a");
+    say(1, "+PONG\r\n");
+    server_line("GET c", &c);
+    settle();
+    say(0, ":1\r\n");
+    server_line("GET d", &d);
+    settle();
+    CHECK(link_at(0)->is_open);
+    say(1, ":2\r\n");
+    CHECK(link_at(0)->is_open);
+    say(1, ":3\r\n");
+    CHECK(!link_at(0)->is_open);
+    CHECK_TEXT(world.journal, "a=1, a ok, b=2, b ok, c=3, c ok");
+}
+
+TEST(a_stalled_connection_is_closed_although_its_successor_breaks) {
+    stall("GET a");
+    say(1, "+PONG\r\n");
+    say(0, ":1\r\n");
+    hang_up(1);
+    CHECK(link_at(0)->is_open);
+    server_line("GET c", &c);
+    settle();
+    say(2, "+PONG\r\n");
+    say(2, ":3\r\n");
+    CHECK(!link_at(0)->is_open);
+    CHECK_EQUAL(open_links(), 1);
+}
+
 /* Each command connection is proved, and its request is not answered. */
 static void stall_in_a_row(record records[], int count) {
     for (int i = 0; i < count; i++) {

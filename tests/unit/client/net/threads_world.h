@@ -48,7 +48,7 @@ static inline void end(void) {
 typedef struct sleeper {
     pthread_t thread;
     waiter waiter;
-    atomic_bool is_canceled;
+    cancel_switch cancel;
     int returned;    /* how often loop_wait() has returned; locked */
     bool is_waiting; /* locked */
     loop_timer timer;
@@ -68,7 +68,7 @@ static inline void *sleep_once(void *arg) {
 
 static inline void start_sleepers(sleeper *sleepers, int count) {
     for (int i = 0; i < count; i++) {
-        sleepers[i].waiter.is_canceled = &sleepers[i].is_canceled;
+        sleepers[i].waiter.cancel = &sleepers[i].cancel;
         if (pthread_create(&sleepers[i].thread, NULL, sleep_once, &sleepers[i]) != 0) abort();
         for (bool is_waiting = false; !is_waiting; pause_ms(1)) {
             loop_lock(the_loop);

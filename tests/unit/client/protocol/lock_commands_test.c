@@ -146,7 +146,7 @@ TEST(a_reply_is_a_verdict) {
         {HELD, "$-1\r\n", DLOCK_PROTOCOL, nonsense},
         {TWO_REPLICAS, ":2\r\n", DLOCK_OK, ""},
         {TWO_REPLICAS, ":1\r\n", DLOCK_NO_REPLICAS,
-         "too few replicas have acknowledged it in time"},
+         "acknowledged in time by 1 of 2 needed replicas"},
         {TWO_REPLICAS, ":-1\r\n", DLOCK_PROTOCOL, nonsense},
         {TWO_REPLICAS, "-ERR unknown command 'WAIT'\r\n", DLOCK_PROTOCOL,
          "ERR unknown command 'WAIT'"},
