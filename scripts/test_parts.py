@@ -84,7 +84,7 @@ def module_parts(sanitizers):
     # What may depend on the server; random commands find mistakes of ours, on any server.
     core = files_of("module", "commands", "replication", "session", "wait", "wait_end", "told",
                     "idempotence", "leases", "fence", "clock", "guard", "guard_rules",
-                    "other_module") + sessions + names
+                    "other_module", "info_sessions") + sessions + names
     for server in SERVERS:
         what, tests = ("module", files) if server == NEWEST_VALKEY else ("core of the module", core)
         if server != NEWEST_REDIS:

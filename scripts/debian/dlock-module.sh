@@ -41,6 +41,13 @@ existing() { # existing FILE...: those that are there
     done
 }
 
+look() { # a folder that is closed to us is not the same as one without servers
+    for folder in /etc/redis /etc/valkey; do
+        [ ! -d $folder ] || ls $folder/. >/dev/null 2>&1 ||
+            fail "$folder cannot be read; are you root?"
+    done
+}
+
 with_included() { # with_included CONFIG [DEPTH]: the file, and what it includes, down to a depth
     echo "$1"
     [ "${2:-0}" -lt 8 ] || return 0
@@ -104,8 +111,8 @@ action=$1
 shift
 # shellcheck disable=SC2046,SC2086  # patterns and paths, without blanks
 case $action in
-enable) [ $# -gt 0 ] || set -- $(existing $main_files) ;;
-disable | status) [ $# -gt 0 ] || set -- $(existing $all_files) ;;
+enable) [ $# -gt 0 ] || { look && set -- $(existing $main_files); } ;;
+disable | status) [ $# -gt 0 ] || { look && set -- $(existing $all_files); } ;;
 --help) usage && exit ;;
 *) usage >&2 && exit 2 ;;
 esac
