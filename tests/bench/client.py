@@ -29,7 +29,7 @@ from support.commands import Lock
 from support.server import free_port
 
 NAME = "client"
-THREADS = {4: 0.9, 8: 0.9, 16: 1.0}  # and what they reach at least, of bare hiredis
+THREADS = {4: 0.75, 8: 0.85, 16: 1.0}  # and what they reach at least, of bare hiredis
 PIPELINE = 16
 WAITERS = 100
 WAIT_MAX_MS = 20

@@ -50,6 +50,10 @@ static int reply_error(RedisModuleCtx *ctx, const char *error) {
     return REDISMODULE_OK;
 }
 
+static int wrong_arity(RedisModuleCtx *ctx) {
+    return reply_error(ctx, "ERR wrong number of arguments");
+}
+
 /* Sessions whose id begins with 's' live, and are away if their second byte is 'a'. All users are
  * the same. */
 static session living = {.state = SESSION_PRESENT, .timeout_ms = 1000};
@@ -131,7 +135,6 @@ static bool parse_apply(RedisModuleString **words, int count) {
 /* "command count key [key ...]", and more. */
 static bool parse_names(RedisModuleString **words, int count) {
     int names;
-    if (count < 4) return reply_error(NULL, "ERR wrong number of arguments") != REDISMODULE_OK;
     if (!args_parse_names_or_reply(NULL, words, count, &names)) return false;
     MUST(names >= 1 && names <= LOCK_NAMES_MAX && names <= count - 3);
     for (int i = 0; i < names; i++)
@@ -167,6 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     RedisModule_StringPtrLen = get_bytes;
     RedisModule_StringToLongLong = get_number;
     RedisModule_ReplyWithError = reply_error;
+    RedisModule_WrongArity = wrong_arity;
     RedisModule_StringCompare = compare;
     RedisModule_FreeString = free_string;
     if (size < 2) return 0;

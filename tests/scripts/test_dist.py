@@ -46,6 +46,22 @@ def test_the_same_tree_gives_the_same_bytes_wherever_it_is(tarball, unpacked, tm
     assert tarball.read_bytes() == again.read_bytes() == from_tarball.read_bytes()
 
 
+def test_a_folder_with_other_files_is_left_alone(tmp_path):
+    (tmp_path / "mine").touch()
+    done = subprocess.run([ROOT / "scripts/make-dist", "--source", tmp_path], text=True,
+                          stderr=subprocess.PIPE)
+    assert done.returncode == 1 and "is not empty" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["one", "two"]])
+def test_wrong_use_makes_nothing(tmp_path, words):
+    done = subprocess.run([ROOT / "scripts/make-dist", "--source", *words], text=True, cwd=tmp_path,
+                          stderr=subprocess.PIPE)
+    assert done.returncode == 1 and "usage" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_checksums_are_right(tarball):
     subprocess.run(["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=tarball.parent, check=True)
 

@@ -2,7 +2,9 @@
 tried by scripts/test-deb."""
 
 import os
+import pathlib
 import subprocess
+import tempfile
 
 import pytest
 
@@ -33,6 +35,30 @@ def config(tmp_path):
     path.write_text("port 1\n")
     path.chmod(0o640)
     return path
+
+
+@pytest.fixture
+def tool_of_a_user(tool):
+    """As tool(), for the servers of this machine, by a user who may not look into their folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o711)
+        servers = pathlib.Path(folder, "etc/redis")
+        servers.mkdir(parents=True)
+        (servers / "redis.conf").write_text(f"loadmodule {MODULE}\n")
+        servers.chmod(0o000)
+        script = SOURCE.replace("/etc/", f"{folder}/etc/")
+        user = [] if os.getuid() else ["setpriv", "--reuid=65534", "--clear-groups"]
+        yield lambda *words: subprocess.run(
+            [*user, "sh", "-s", "--", *words], input=script, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, cwd="/")
+        servers.chmod(0o700)
+
+
+@pytest.mark.parametrize("action", ["enable", "disable", "status"])
+def test_a_user_who_cannot_look_is_not_told_that_nothing_is_there(tool_of_a_user, action):
+    done = tool_of_a_user(action)
+    assert done.returncode == 1 and "cannot be read; are you root?" in done.stdout
+    assert tool_of_a_user("--help").returncode == 0
 
 
 def loads(config):

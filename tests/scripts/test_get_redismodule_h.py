@@ -2,12 +2,13 @@
 
 import http.server
 import os
+import signal
 import subprocess
 import threading
 
 import pytest
 
-from support.server import ROOT
+from support.server import ROOT, wait_until
 
 ARCHIVE = "r/redis/redis_7.0.15.orig.tar.gz"
 
@@ -61,6 +62,22 @@ def test_each_kind_of_mirror_is_asked_in_its_pool(tmp_path, mirror, path, pools)
     assert result.returncode == 1
     assert "no configured mirror of Debian or Ubuntu has redis_7.0.15" in result.stdout
     assert "REDISMODULE_H=" in result.stdout
+
+
+def test_an_interrupt_leaves_nothing(tmp_path):
+    """Not even what was made for the download."""
+    apt, temporary = tmp_path / "bin/apt-get", tmp_path / "temporary"
+    apt.parent.mkdir()
+    temporary.mkdir()
+    apt.write_text("#!/bin/sh\n: >\"$0.called\"\nexec sleep 600\n")
+    apt.chmod(0o755)
+    getting = subprocess.Popen(
+        [ROOT / "scripts/get-redismodule-h", tmp_path / "include"], start_new_session=True,
+        env={**os.environ, "TMPDIR": str(temporary), "PATH": f"{apt.parent}:{os.environ['PATH']}"})
+    wait_until((apt.parent / "apt-get.called").exists, "apt")
+    os.killpg(getting.pid, signal.SIGTERM)
+    assert getting.wait() == 130
+    assert not list(temporary.iterdir())
 
 
 def test_every_mirror_is_asked(tmp_path, mirror):

@@ -186,16 +186,22 @@ class Cluster:
         Valkey 9.1 fails a migration at random if a module replicates a command without keys
         meanwhile, as DLOCK.CLOCK is: VM_Replicate() reads flags that nobody has set. Nothing has
         moved then, and an operator gives the command again."""
+        goes_on = self.begin_migration(slot, target)
+        self.owners[slot] = target
+        wait_until(lambda: goes_on() and self.all_know_owner(slot), f"slot {slot} to be moved")
+
+    def begin_migration(self, slot, target):
+        """The same without waiting for its end. Returns what has to be called again and again
+        until then."""
         self.wait_until_settled()
         source = self.nodes[self.owners[slot]].observer
         is_ours = self._begin_migration(source, slot, target)
-        self.owners[slot] = target
 
-        def is_moved():
+        def goes_on():
             if is_ours and self._has_failed_by_chance(source):
                 self._begin_migration(source, slot, target)
-            return self._do_all_know_owner(slot)
-        wait_until(is_moved, f"slot {slot} to be moved")
+            return True
+        return goes_on
 
     def _begin_migration(self, source, slot, target):
         """Whether it is the source that knows how it goes."""
@@ -216,10 +222,19 @@ class Cluster:
         assert not is_failed or b"replicated a cross-slot command" in newest["message"], newest
         return is_failed
 
-    def wait_until_all_know_owner(self, slot):
-        wait_until(lambda: self._do_all_know_owner(slot), f"slot {slot} to be moved")
+    def cancel_migrations(self, source, target):
+        """The command of Valkey 9 goes to the owner, that of Redis 8.4 to the target."""
+        try:
+            plain(self.nodes[source].observer, "CLUSTER", "CANCELSLOTMIGRATIONS")
+        except redis.ResponseError as refusal:
+            if "unknown subcommand" not in str(refusal).lower():
+                raise
+            plain(self.nodes[target].observer, "CLUSTER", "MIGRATION", "CANCEL", "ALL")
 
-    def _do_all_know_owner(self, slot):
+    def wait_until_all_know_owner(self, slot):
+        wait_until(lambda: self.all_know_owner(slot), f"slot {slot} to be moved")
+
+    def all_know_owner(self, slot):
         port = self.nodes[self.owners[slot]].port
         return all(self._serves(member.observer, slot) == port for member in self.members)
 

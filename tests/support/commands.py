@@ -1,5 +1,7 @@
 """The commands as Python calls, on top of an ordinary redis-py client."""
 
+import re
+
 TOKEN_MAX = 256
 
 
@@ -111,22 +113,23 @@ def plain(client, *words):
 
 GAUGES = {"version", "held", "held_shared", "holders", "sessions", "sessions_away",
           "session_holds", "session_waiters", "watches", "events_unacknowledged", "waiters",
-          "queues", "max_blocked", "last_fence", "fence_clock", "locks_evictable"}
-_before = {}  # port -> what was counted before
+          "queues", "max_blocked", "last_fence", "fence_clock", "locks_evictable",
+          "sessions_unlisted"}
+LISTED_SESSION = re.compile(r"dlock_session_\d+")
+_before = {}  # run_id of a server -> what was counted before
 
 
 def count_from_now(client):
     """stats() of this server leaves out what it has counted so far."""
-    port = client.connection_pool.connection_kwargs["port"]
-    _before.pop(port, None)
-    _before[port] = stats(client)
+    run_id, fields = _all_stats(client)
+    _before[run_id] = fields
 
 
 def stats(client):
-    """INFO dlock without the prefix; histograms as dicts of bound to count. Counters are from the
-    begin of the test if it shares its server with others."""
-    fields = _all_stats(client)
-    before = _before.get(client.connection_pool.connection_kwargs["port"], {})
+    """INFO dlock without the prefix and the list of sessions; histograms as dicts of bound to
+    count. Counters are from the begin of the test if it shares its server with others."""
+    run_id, fields = _all_stats(client)
+    before = _before.get(run_id, {})
     for name in set(before) - GAUGES:
         if isinstance(fields[name], dict):
             counts = {bound: count - before[name].get(bound, 0)
@@ -138,12 +141,14 @@ def stats(client):
 
 
 def _all_stats(client):
-    fields = {k[len("dlock_"):]: v for k, v in client.info("dlock").items()}
+    info = client.info("server", "dlock")
+    fields = {k[len("dlock_"):]: v for k, v in info.items()
+              if k.startswith("dlock_") and not LISTED_SESSION.fullmatch(k)}
     for name in ("wait_us", "hold_us"):
         if not isinstance(fields[name], dict):  # redis-py reads a dict only from two entries on
             fields[name] = dict(pair.split("=") for pair in fields[name].split(",") if pair)
         fields[name] = {int(bound): int(count) for bound, count in fields[name].items()}
-    return fields
+    return info["run_id"], fields
 
 
 def served(client, command):

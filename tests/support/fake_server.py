@@ -38,6 +38,7 @@ class FakeServer:
         self.port = self.listener.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}"
         self.connections = []
+        self.silent = []  # connections on which it says nothing any more, but those of sessions
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self):
@@ -57,6 +58,8 @@ class FakeServer:
                 is_mute = is_open = False
                 while (action := self._take_one(stream, is_open)) is not None:
                     is_open = is_open or action is OPEN_SESSION
+                    if action is SILENCE and not is_mute and not is_open:
+                        self.silent.append(connection)
                     is_mute = is_mute or action is SILENCE
                     if is_mute:
                         continue
@@ -68,13 +71,13 @@ class FakeServer:
             pass
 
     def _take_one(self, stream, is_open):
-        head = stream.readline()
-        if head[:1] != b"*":  # the end, or no RESP but TLS
+        if stream.read(1) != b"*":  # the end, or no RESP but TLS
             return None
-        words = []
-        for _ in range(int(head[1:])):
-            length = int(stream.readline()[1:])
-            words.append(stream.read(length + 2)[:-2])
+        try:
+            words = [stream.read(int(stream.readline()[1:]) + 2)[:-2]
+                     for _ in range(int(stream.readline()))]
+        except ValueError:  # the end, within a request
+            return None
         if self.has_sessions and words[0] == b"DLOCK.SESSION":
             return b":1\r\n" if b"END" in words else SILENCE if is_open else OPEN_SESSION
         if words == [b"PING"]:  # after a reply that was not given in time: is the server alive?

@@ -7,6 +7,14 @@ from support.server import wait_until
 AOF = ("--appendonly", "yes", "--appendfsync", "always")
 
 
+def write_aof(server, *commands):
+    """The last file of a server that has stopped: these commands, and nothing else."""
+    file = next((server.dir / "appendonlydir").glob("*.incr.aof"))
+    file.write_text("".join(
+        f"*{len(words)}\r\n" + "".join(f"${len(str(word))}\r\n{word}\r\n" for word in words)
+        for words in commands))
+
+
 def by_rdb(client):
     client.save()
 

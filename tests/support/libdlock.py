@@ -515,6 +515,7 @@ class Handle:
     def __init__(self, client, name, **options):
         self.client = client
         self.handle = ctypes.c_void_p()
+        self.started = []
         made = _structure(LockOptions, **options)
         if isinstance(name, list):
             names = (ctypes.c_char_p * len(name))(*[each.encode() for each in name])
@@ -623,7 +624,8 @@ class Started:
 
     def __init__(self, lock, name, *arguments, then=None):
         self.results, self.then, self.is_over = [], then, threading.Event()
-        self.done = DONE_FN(self._done)  # lives as long as the call
+        self.done = DONE_FN(self._done)
+        lock.started.append(self)  # done lives as long as the call, whoever keeps the result
         start = getattr(lib, f"dlock_{name}_start")
         self.status = Status(start(lock.handle, *arguments, self.done, None))
 

@@ -5,6 +5,7 @@
                              segment; other connections go on
     mute(word)               a connection that says this word gets no more replies; the server has
                              heard it
+    tear()                   only the first byte of a reply gets through
     cut(), cut_near()        all connections, or our side of them
 """
 
@@ -17,13 +18,16 @@ class Rule:
 
     def __init__(self):
         self.word, self.count, self.is_over = None, 0, threading.Event()
+        self.is_once = False
 
-    def begin(self, word):
-        self.word, self.is_over = word, threading.Event()
+    def begin(self, word, is_once=False):
+        self.word, self.is_once, self.is_over = word, is_once, threading.Event()
 
     def concerns(self, data):
         does = self.word is not None and self.word in data
         self.count += does
+        if does and self.is_once:
+            self.spare_others()
         return does
 
     def spare_others(self):
@@ -53,8 +57,9 @@ class Proxy:
     def __init__(self, to_port):
         self.to_port = to_port
         self.count = 0
-        self.is_open = threading.Event()
+        self.is_open, self.is_whole = threading.Event(), threading.Event()
         self.is_open.set()
+        self.is_whole.set()
         self.late, self.muted = Rule(), Rule()
         self.pairs = []
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -104,6 +109,10 @@ class Proxy:
             self.is_open.wait()
             if pair.is_muted:
                 self.muted.is_over.wait()
+            if not self.is_whole.is_set():
+                pair.near.sendall(data[:1])
+                self.is_whole.wait()
+                data = data[1:]
             pair.near.sendall(data)
 
     def hold_back(self):
@@ -117,10 +126,11 @@ class Proxy:
     def delayed_count(self):
         return self.late.count
 
-    def delay(self, word):
+    def delay(self, word, is_once=False):
         """What a connection says, from this word on, arrives with deliver(): even if our side has
-        ended by then, as the network delivers what it has once accepted."""
-        self.late.begin(word)
+        ended by then, as the network delivers what it has once accepted. is_once: only that of the
+        first connection that says the word."""
+        self.late.begin(word, is_once)
 
     def delay_no_more(self):
         """What is late stays late; connections that say the word from now on are not."""
@@ -140,6 +150,10 @@ class Proxy:
     def unmute(self):
         self.muted.end()
 
+    def tear(self):
+        """Of the next reply on a connection, one byte gets through until the end of the test."""
+        self.is_whole.clear()
+
     def cut(self):
         """All connections there are."""
         pairs, self.pairs = self.pairs, []
@@ -155,6 +169,7 @@ class Proxy:
     def relent(self):
         """Everything gets through from now on."""
         self.let_go()
+        self.is_whole.set()
         self.deliver()
         self.unmute()
 

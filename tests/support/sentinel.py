@@ -5,7 +5,7 @@ import time
 
 import redis
 
-from support.commands import plain
+from support.commands import as_map, plain
 from support.server import HOST, MODULE, ROOT, Server, destroy_all, free_port, wait_until
 
 # A master that hangs for seconds on a busy machine is not replaced: only one that a test waits for
@@ -59,8 +59,8 @@ class Sentinel(Server):
 
     def master(self):
         """What it knows of the master, as a dict."""
-        reply = [word.decode() for word in plain(self.observer, "SENTINEL", "MASTER", NAME)]
-        return dict(zip(reply[::2], reply[1::2]))
+        reply = as_map(plain(self.observer, "SENTINEL", "MASTER", NAME))
+        return {field: value.decode() for field, value in reply.items()}
 
 
 class SentinelSet:

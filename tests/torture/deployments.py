@@ -15,11 +15,12 @@ import time
 import redis
 
 from faults import ServerFaults, add_client_faults
+from proxy import HALF_OPEN_S
 from scenarios import DURABLE, Crowd, Scenario, Single
 from support import cluster as clusters
 from support import sentinel as sentinels
 from support.commands import plain
-from support.server import Server, _die_with_parent, free_port, wait_until
+from support.server import DIE_WITH_PARENT, Server, free_port, wait_until
 
 FAILOVER_S = 6  # a manual failover that has not happened after five seconds never will
 FAILOVER_TRIES = 8
@@ -60,8 +61,8 @@ class Network(Single):
     def prepare(self, folder, seed):
         self.faults_file = folder / "faults-proxy.jsonl"
         self.proxy = subprocess.Popen(
-            [sys.executable, PROXY, str(self.servers[0].port), str(self.port), str(seed),
-             str(self.faults_file)], stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
+            [*DIE_WITH_PARENT, sys.executable, PROXY, str(self.servers[0].port), str(self.port),
+             str(seed), str(self.faults_file)], stdin=subprocess.DEVNULL)
 
         def is_listening():
             try:
@@ -76,6 +77,18 @@ class Network(Single):
             self.proxy.kill()
             self.proxy.wait()
         super().destroy()
+
+
+class CrowdNetwork(Network):
+    """The crowd behind the proxy: the connections of three sessions are cut, delayed, half open."""
+    program, kinds, names, threads = Crowd.program, Crowd.kinds, Crowd.names, Crowd.threads
+    worker_faults, slack_ms = Crowd.worker_faults, Crowd.slack_ms
+
+    def settle(self):
+        """At the end a worker frees a thousand locks one after the other, and looks at nothing
+        else meanwhile."""
+        self.proxy.send_signal(signal.SIGUSR1)
+        time.sleep(HALF_OPEN_S)
 
 
 class Sentinel(Scenario):
@@ -292,4 +305,5 @@ class Redlock(Scenario):
 
 
 DEPLOYMENTS = {"network": Network, "sentinel": Sentinel, "cluster": Cluster, "redlock": Redlock,
-               "skew": Skew, "skew-cluster": SkewCluster, "crowd-sentinel": CrowdSentinel}
+               "skew": Skew, "skew-cluster": SkewCluster, "crowd-sentinel": CrowdSentinel,
+               "crowd-network": CrowdNetwork}

@@ -33,7 +33,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(HERE)]
 
 import results  # noqa: E402
 import torture  # noqa: E402
-from support.server import _die_with_parent  # noqa: E402
+from support.server import DIE_WITH_PARENT  # noqa: E402
 
 PATIENCE_S = 600  # for start, healing, leftovers and check of one run
 TRIES = 2
@@ -100,9 +100,9 @@ class Hour:
             if self.is_over:
                 return None
             process = subprocess.Popen(
-                [sys.executable, HERE / "torture.py", *words], stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                preexec_fn=_die_with_parent)
+                [*DIE_WITH_PARENT, sys.executable, HERE / "torture.py", *words],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True, errors="replace")
             self.under_way.add(process)
         return process
 

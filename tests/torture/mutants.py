@@ -14,12 +14,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What is built already is copied, too: then only what a mutant changes is built again.
 TREE = ("Makefile", "client", "module", "scripts", "tests", "build")
 LEFT_OUT = [str(ROOT / "build" / name) for name in ("servers", "torture")]
-BUILT = ("build/dlock.so", "build/tests/torture/worker", "build/tests/clock.so")
+BUILT = ("build/dlock.so", "build/tests/torture/worker", "build/tests/torture/crowd",
+         "build/tests/clock.so")
 
 # name: file, old text, new text, scenario, the promise
 MUTANTS = {
     "validity": ("client/src/base/deadline.h", "asked_us + lease_us - drift_us :",
                  "asked_us + lease_us + 150000 :", "single", "exclusion"),
+    "session": ("client/src/deployment/life.c", "validity_lead_us(life->timeout_ms);",
+                "validity_lead_us(life->timeout_ms) + 700000;", "crowd-network", "exclusion"),
     "permits": ("module/lock_state.c", "holder_count >= request->max_holders",
                 "holder_count > request->max_holders", "single", "exclusion"),
     "fence": ("module/fence.c", "last = larger(larger(at_least, clock_us), last + 1) + count - 1;",

@@ -26,7 +26,7 @@ from scenarios import DURABLE
 from support import cluster as clusters
 from support import sentinel as sentinels
 from support.commands import plain
-from support.server import _die_with_parent, wait_until
+from support.server import DIE_WITH_PARENT, wait_until
 
 HOSTS = [f"127.0.0.{number}" for number in range(2, 8)]
 CLIENTS = [f"127.0.0.{number}" for number in range(8, 11)]
@@ -74,8 +74,9 @@ def run_inside(*words):
     """Whether torture.py succeeds with these words, in a namespace of its own."""
     torture = pathlib.Path(__file__).with_name("torture.py")
     done = subprocess.run(
-        unshare("sh", "-c", f'{PREPARE}exec "$@"', "sh", sys.executable, str(torture), *words),
-        env={**os.environ, INSIDE: "yes"}, preexec_fn=_die_with_parent)
+        [*DIE_WITH_PARENT,
+         *unshare("sh", "-c", f'{PREPARE}exec "$@"', "sh", sys.executable, str(torture), *words)],
+        env={**os.environ, INSIDE: "yes"})
     return done.returncode == 0
 
 

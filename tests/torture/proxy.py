@@ -10,6 +10,8 @@ protocol, so that a fault falls exactly before, into or behind a command:
                    that the network has accepted
     delay          the connection stands still for a while; others go on
     half open      nothing passes any more in either direction, and neither side hears of an end
+
+SIGUSR1 ends the faults: none begins any more.
 """
 
 import collections
@@ -18,6 +20,7 @@ import itertools
 import json
 import random
 import selectors
+import signal
 import socket
 import sys
 import time
@@ -176,6 +179,7 @@ class Proxy:
         self.selector = selectors.DefaultSelector()
         self.timers, self.count = [], itertools.count()
         self.counts = collections.Counter()
+        self.is_calm = False
         self.listener = socket.create_server(("127.0.0.1", listen_port), backlog=512)
         self.selector.register(self.listener, selectors.EVENT_READ, self.accept)
 
@@ -196,7 +200,11 @@ class Proxy:
             pass
 
     def roll(self):
-        return self.dice.choice(FAULTS) if self.dice.randrange(EVERY) == 0 else None
+        is_due = not self.is_calm and self.dice.randrange(EVERY) == 0
+        return self.dice.choice(FAULTS) if is_due else None
+
+    def calm_down(self, *_):
+        self.is_calm = True
 
     def note(self, fault):
         at = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -219,7 +227,9 @@ class Proxy:
 def main():
     port, listen_port, seed, path = sys.argv[1:]
     with open(path, "w") as file:
-        Proxy(int(port), int(listen_port), seed, file).run()
+        proxy = Proxy(int(port), int(listen_port), seed, file)
+        signal.signal(signal.SIGUSR1, proxy.calm_down)
+        proxy.run()
 
 
 if __name__ == "__main__":

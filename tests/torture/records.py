@@ -255,9 +255,10 @@ class Process:
 
 def read_file(path):
     """The records of a file, in the order in which their places were taken. A place may be empty,
-    if the process was killed before it wrote there."""
+    if the process was killed before it wrote there; so may the file."""
     with open(path, "rb") as file:
-        end = os.lseek(file.fileno(), 0, os.SEEK_HOLE)
+        is_empty = os.fstat(file.fileno()).st_size == 0  # in which no hole can be looked for
+        end = 0 if is_empty else os.lseek(file.fileno(), 0, os.SEEK_HOLE)
         file.seek(0)
         data = file.read(end - end % RECORD.size)
     return (record for record in RECORD.iter_unpack(data) if record[6])

@@ -1,6 +1,7 @@
 """The checker finds each kind of broken promise in a history into which it was planted, and finds
 nothing in the same history without it. The second judge agrees about each of these histories."""
 
+import os
 import pathlib
 import sys
 
@@ -75,8 +76,8 @@ def test_a_good_history_has_no_violation():
 
 
 @pytest.mark.parametrize("name, modes", [
-    ("x0", (0, 0)), ("r0", (0, 0)), ("h0", (0, 0)), ("w0", (0, SHARED)), ("w0", (SHARED, 0)),
-    ("p0", (LIMIT, LIMIT, LIMIT, LIMIT))])
+    ("x0", (0, 0)), ("r0", (0, 0)), ("k0", (0, 0)), ("h0", (0, 0)),
+    ("w0", (0, SHARED)), ("w0", (SHARED, 0)), ("p0", (LIMIT, LIMIT, LIMIT, LIMIT))])
 def test_holders_that_exclude_each_other_and_overlap_are_found(name, modes):
     histories = [History(i).hold(0, 1 + i, 20, 100 + i, name, mode)
                  for i, mode in enumerate(modes)]
@@ -310,3 +311,16 @@ def test_a_lost_update_of_one_account_is_found():
     history = History(0).write(0, 1, 0, DONE, "a1").write(1, 2, 0, DONE, "a2")
     assert not violations(history, values={"a1": 1, "a2": 2})
     assert list(violations(history, values={"a1": 1, "a2": 0})) == ["updates"]
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20], ids=["no room yet", "room for records"])
+def test_a_process_that_was_killed_at_once_has_left_nothing(tmp_path, size):
+    path = tmp_path / "worker-0.history"
+    path.touch()
+    os.truncate(path, size)
+    nobody = Process(0, records.read_file(path), Rules().bounds)
+    one = Process(1, History(1).hold(0, 1, 10, 100).records, Rules().bounds)
+    assert not check([nobody, one], Rules(), [], {}).violations

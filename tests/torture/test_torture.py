@@ -23,8 +23,9 @@ SCENARIOS = os.environ.get("DLOCK_TORTURE_SCENARIOS", "").split()
 FORMS = [(*scenario.split("+"), "blocking")[:2] for scenario in SCENARIOS] or [
     *((scenario, "blocking") for scenario in ("single", "restart", "clock", "guarded", "plain",
                                               "network", "sentinel", "cluster", "redlock",
-                                              "crowd", "crowd-sentinel", "names", "skew",
-                                              "skew-cluster", "partition", "partition-cluster")),
+                                              "crowd", "crowd-network", "crowd-sentinel", "names",
+                                              "skew", "skew-cluster", "partition",
+                                              "partition-cluster")),
     ("single", "async"), ("network", "async"), ("redlock", "async"), ("restart", "loop"),
     ("network", "loop"), *((scenario, "python") for scenario in ("single", "restart", "clock",
                                                                  "guarded", "network"))]

@@ -4,7 +4,7 @@ import contextlib
 import subprocess
 import threading
 
-from support.server import _die_with_parent, wait_until
+from support.server import DIE_WITH_PARENT, wait_until
 
 END_PATIENCE_S = 40
 
@@ -37,8 +37,8 @@ class Workers:
         history = self.folder / f"worker-{number}.history"
         words = self.command(number, history)
         with open(self.folder / "workers.log", "ab") as log:
-            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                       preexec_fn=_die_with_parent)
+            process = subprocess.Popen([*DIE_WITH_PARENT, *words], stdin=subprocess.DEVNULL,
+                                       stdout=log, stderr=log)
         return Worker(number, process, history)
 
     @contextlib.contextmanager
