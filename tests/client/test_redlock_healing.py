@@ -6,7 +6,7 @@ import pytest
 
 from support.commands import Lock as Commands
 from support.fake_server import resp
-from support.libdlock import Event, State, Status
+from support.libdlock import Background, Event, State, Status
 from support.redlock import (LEASE_MS, LONG_IO_MS, MINUTE_US, give_back, infos, keep, served,
                              take_everywhere, tokens)
 from support.server import wait_until
@@ -51,15 +51,52 @@ def test_a_lock_is_renewed_while_a_server_is_away(connect, servers):
     wait_until(lambda: tokens(servers[:3]) == [None] * 3, "nothing to be left")
 
 
-def test_a_release_reaches_a_server_that_was_away(connect, start_server):
-    """The server has the lock on disk: after a restart it would keep it for a lease."""
-    used = [start_server("--appendonly", "yes", "--appendfsync", "always") for _ in range(3)]
-    lock = connect(used).hold(lease_ms=600_000, wait_ms=60_000)
-    wait_until_all_have_it(lock, used)
+def keep_on_disk(start_server):
+    """Three servers: after a restart each keeps its locks for a lease."""
+    return [start_server("--appendonly", "yes", "--appendfsync", "always") for _ in range(3)]
+
+
+def release_while_away(lock, used):
+    """The client knows that the server is away: its request is not sent, and so not in doubt."""
     used[0].kill()
+    other = lock.client.lock("other")
+    for _ in range(3):
+        assert other.acquire(60_000) == Status.OK
+        assert other.release() == Status.OK
     assert lock.release() == Status.OK
     used[0].start(used[0].port)
     wait_until(lambda: tokens(used) == [None] * 3, "nothing to be left")
+
+
+@pytest.mark.parametrize("is_handed_on", [False, True])
+def test_a_release_reaches_a_server_that_was_away(connect, start_server, is_handed_on):
+    used = keep_on_disk(start_server)
+    dlock = connect(used, hotspot_hand_on=3, io_timeout_ms=LONG_IO_MS)
+    dlock.hotspot_add("lock")
+    lock = dlock.hold(lease_ms=LEASE_MS, wait_ms=60_000)
+    wait_until_all_have_it(lock, used)
+    if is_handed_on:
+        second = dlock.lock(lease_ms=LEASE_MS)
+        waiting = dlock.wait_in_line(second)
+        assert lock.release() == Status.OK
+        assert waiting.result() == Status.OK and dlock.stats().hand_ons == 1
+        lock = second
+    release_while_away(lock, used)
+
+
+def test_a_release_of_a_server_that_was_away_reaches_names_that_were_left(connect, start_server):
+    """The extension has found there that one of two names was deleted."""
+    used = keep_on_disk(start_server)
+    lock = connect(used, io_timeout_ms=LONG_IO_MS).lock(["lock", "deleted"], lease_ms=LEASE_MS)
+    assert lock.acquire(60_000) == Status.OK
+    wait_until_all_have_it(lock, used)
+    used[0].observer.delete("deleted")
+    used[1].observer.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
+    extending = Background(lock.extend)
+    wait_until(lambda: served(used[0], "extend") == 2, "the extension")
+    used[1].observer.execute_command("CLIENT", "UNPAUSE")
+    assert extending.result() == Status.OK
+    release_while_away(lock, used)
 
 
 def test_a_healed_server_counts_on_from_the_fence(connect, servers):

@@ -241,7 +241,7 @@ static void heal(round *round) {
  * connection is not awaited: as a rule its RELEASE arrives. */
 static bool is_left_behind(const round *round) {
     round_each_vote(const round_vote, vote, round)
-        if (vote->fate != TOKEN_UNHELD && vote->conn == NULL) return true;
+        if (vote_may_hold(vote) && vote->conn == NULL) return true;
     return false;
 }
 

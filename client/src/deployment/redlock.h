@@ -69,8 +69,9 @@ typedef struct round_vote {
     enum { VOTE_NONE, VOTE_PENDING, VOTE_COUNTED, VOTE_STRAGGLER } state;
     dlock_status status; /* of a counted vote */
     bool is_transient;
-    bool is_queued;   /* the last command of a straggler will be sent if there is a connection */
-    token_fate fate;  /* at this server; kept from the acquire to the release */
+    token_fate fate;      /* at this server; kept from the acquire to the release, as are: */
+    bool is_queued;       /* an ACQUIRE will be sent, or was, once a connection is ready */
+    uint32_t ready_count; /* of the server, when the ACQUIRE was queued */
     connection *conn; /* of a straggler, until the loop goes on; NULL: none that is ready. A RELEASE
                        * on it follows the ACQUIRE, so it is enough although that is in doubt */
     uint64_t fence;
@@ -99,11 +100,18 @@ struct round {
     bool is_decided;
     size_t fence_refusals;
     char failures[DLOCK_CAUSE_SIZE]; /* ": 10.0.0.3:6379: Connection refused; ..." */
+    char token[DLOCK_TOKEN_SIZE];    /* the one whose fates the votes have */
     round_vote server_votes[TOPOLOGY_SERVERS_MAX];
 };
 
 static inline int64_t round_now_us(const round *round) {
     return loop_now_us(round->redlock->base.loop);
+}
+
+/* May the server hold the lock? A queued ACQUIRE was sent if a connection has become ready since. */
+static inline bool vote_may_hold(const round_vote *vote) {
+    bool was_ready = vote->ready_count != vote->server->endpoint.ready_count;
+    return vote->fate != TOKEN_UNHELD || (vote->is_queued && was_ready);
 }
 
 static inline bool vote_is_yes(const round_vote *vote) {

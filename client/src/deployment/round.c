@@ -126,9 +126,13 @@ static void abandon_straggler(round_vote *vote, dlock_status result) {
     bool must_send = is_yes || operation == DLOCK_RELEASING;
     vote->state = VOTE_STRAGGLER;
     if (conn != NULL && connection_is_ready(conn)) vote->conn = conn;
-    vote->is_queued = !was_sent && must_send;
-    if (vote->is_queued) vote_send(vote, operation, NULL);
-    if (was_sent && is_acquire(round)) vote->fate = TOKEN_IN_DOUBT;
+    bool is_queued = !was_sent && must_send;
+    if (is_queued) vote_send(vote, operation, NULL);
+    if (is_acquire(round) && was_sent) vote->fate = TOKEN_IN_DOUBT;
+    if (is_acquire(round) && is_queued) {
+        vote->is_queued = true;
+        vote->ready_count = vote->server->endpoint.ready_count;
+    }
     if (is_yes) return;
     votes_add(&round->votes, was_sent ? DLOCK_IN_DOUBT : DLOCK_UNREACHABLE, true);
     if (result == DLOCK_NO_QUORUM)
@@ -216,6 +220,19 @@ static void read_vote(const round_vote *vote, const reply *reply, verdict *verdi
     }
 }
 
+/* A server whose reply makes no sense may have done anything. An error leaves an earlier grant as it
+ * was, and so does the loss of one of several names. */
+static void note_fate(round_vote *vote, dlock_status status) {
+    const round *round = vote->round;
+    dlock_operation operation = round->attempt->operation;
+    bool is_part = operation == DLOCK_EXTENDING && attempt_has_several(round->attempt);
+    bool is_held = status == DLOCK_OK && operation != DLOCK_RELEASING;
+    bool is_unheld = operation == DLOCK_RELEASING ? is_withdrawn(status) : status == no_of(round);
+    if (is_held || status == DLOCK_PROTOCOL) vote->fate = TOKEN_HELD;
+    if (is_unheld && !is_part) vote->fate = TOKEN_UNHELD;
+    if (is_held || (is_unheld && !is_part)) vote->is_queued = false;
+}
+
 /* Several names are extended by a command for each: the first failure is the vote. */
 static void on_vote_reply(request *request, int index, const reply *reply) {
     round_vote *vote = container_of(request, round_vote, request);
@@ -226,12 +243,7 @@ static void on_vote_reply(request *request, int index, const reply *reply) {
     vote->status = verdict.status;
     vote->is_transient = verdict.is_transient;
     vote->fence = verdict.fence;
-    /* A server whose reply makes no sense may have done anything. An error leaves an earlier grant
-     * as it was. */
-    bool is_release = round->attempt->operation == DLOCK_RELEASING;
-    if (verdict.status == DLOCK_OK || verdict.status == DLOCK_PROTOCOL) vote->fate = TOKEN_HELD;
-    if (verdict.status == no_of(round) || (is_release && is_withdrawn(verdict.status)))
-        vote->fate = TOKEN_UNHELD;
+    note_fate(vote, verdict.status);
     if (verdict.hint == HINT_FENCE_REFUSED) round->fence_refusals++;
     if (vote->status == DLOCK_OK && round->plan.is_fence_needed &&
         vote->fence < round->plan.fence) {
@@ -274,9 +286,11 @@ static void ask(round_vote *vote) {
 
 /* -- the owner's */
 
+/* A lock that was handed on has the token of another attempt, which knew where the lock is held. */
 void round_init(round *round, redlock *redlock, attempt *attempt) {
-    bool is_new_token = attempt->operation == DLOCK_ACQUIRING;
-    memset(round, 0, offsetof(struct round, server_votes));
+    bool is_same_token = strcmp(round->token, attempt->token) == 0;
+    memset(round, 0, offsetof(struct round, token));
+    text_copy(round->token, sizeof(round->token), attempt->token);
     round->redlock = redlock;
     round->attempt = attempt;
     round->timer.on_due = on_round_due;
@@ -284,7 +298,9 @@ void round_init(round *round, redlock *redlock, attempt *attempt) {
         round_vote *vote = &round->server_votes[i];
         *vote = (round_vote){.round = round,
                              .server = redlock->servers[i],
-                             .fate = is_new_token ? TOKEN_UNHELD : vote->fate};
+                             .fate = is_same_token ? vote->fate : attempt->fate,
+                             .is_queued = is_same_token && vote->is_queued,
+                             .ready_count = vote->ready_count};
     }
 }
 

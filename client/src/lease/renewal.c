@@ -170,8 +170,13 @@ static uint32_t tie_lease_ms(const kept_lock *kept) {
     return is_renewed(kept) || left_ms == 0 ? 1 : left_ms;
 }
 
-/* Another fence: the lock was lost in between, and the ACQUIRE took it anew. Nobody uses that
- * grant, so it is withdrawn. */
+/* The ACQUIRE took a lock that nobody uses. It ends with the session, or with its own lease. */
+static void withdraw_tie(deployment *deployment, const attempt *attempt) {
+    bool is_longer = attempt->lease_ms > deployment->session_ms;
+    withdrawals_add(deployment, attempt, is_longer ? attempt->lease_ms : deployment->session_ms);
+}
+
+/* Another fence: the lock was lost in between, and the ACQUIRE took it anew. */
 static void settle_tie(kept_lock *kept) {
     const attempt *attempt = kept->attempt;
     deployment *deployment = kept->renewal->deployment;
@@ -186,7 +191,7 @@ static void settle_tie(kept_lock *kept) {
         take_over(kept);
         return;
     }
-    if (attempt->status == DLOCK_OK) withdrawals_add(deployment, attempt, deployment->session_ms);
+    if (attempt->status == DLOCK_OK) withdraw_tie(deployment, attempt);
     if (may_tie_later(attempt))
         schedule_retry(kept, attempt->status);
     else

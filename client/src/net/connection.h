@@ -33,6 +33,7 @@ typedef struct endpoint {
     lookup *last_lookup;
     /* As the diagnostics say: never connected, connected, lost, or not reachable either. */
     enum { ENDPOINT_NEW, ENDPOINT_UP, ENDPOINT_LOST, ENDPOINT_DOWN } state;
+    uint32_t ready_count; /* of connections that became ready, ever */
 } endpoint;
 
 /* A connection that was ready has ended, or was found closed: for the diagnostics. */

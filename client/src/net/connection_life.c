@@ -38,6 +38,7 @@ static void diagnose_endpoint(const endpoint *endpoint, dlock_log_level level, c
 }
 
 static void note_ready(endpoint *endpoint) {
+    endpoint->ready_count++;
     if (endpoint->state != ENDPOINT_UP)
         diagnose_endpoint(endpoint, DLOCK_LOG_INFO,
                           endpoint->state == ENDPOINT_NEW ? "connected" : "connected again", "");

@@ -170,6 +170,17 @@ TEST(another_fence_is_another_lock_and_is_given_back) {
     lock *lock = begin_tie();
     grant_tie(lock, FENCE + 1);
     CHECK_EQUAL(withdrawals_added, 1);
+    CHECK_EQUAL(withdrawn_for_ms, SESSION_MS);
+    check_lost(lock);
+}
+
+/* The session may live on, and its lock lasts as long as the lease then. */
+TEST(another_fence_is_given_back_until_the_lease_is_over) {
+    lock *lock = begin_tie();
+    lock->attempt.lease_ms = 10 * SESSION_MS;
+    grant_tie(lock, FENCE + 1);
+    CHECK_EQUAL(withdrawals_added, 1);
+    CHECK_EQUAL(withdrawn_for_ms, 10 * SESSION_MS);
     check_lost(lock);
 }
 
