@@ -35,7 +35,7 @@ static void start_lease(lock_entry *entry, lock_holder *holder) {
  * have gone on with the hold: a session keeps it there. If the slot is here now, the lease starts
  * anew. */
 static bool has_taken_over(const lock_entry *entry, const lock_holder *holder) {
-    return (holder->is_over || holder->is_copy) && server_has_slot(entry->name);
+    return (holder->is_over || holder->is_copy) && server_has_slot(entry->db, entry->name);
 }
 
 /* Makes the holder the one in the entry. */
@@ -44,6 +44,7 @@ static void select_holder(lock_entry *entry, lock_holder *holder) {
     void *tie;
     if (!leases_find_end(lock_holder_hold(holder), holder->lease_ms, &end_us, &tie)) {
         start_lease(entry, holder);
+        holder->is_copy = server_is_importing(entry->ctx);
         watches_mark(entry->db, entry->name); /* the lock has just got this name */
         return;
     }

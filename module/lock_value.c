@@ -228,7 +228,7 @@ int64_t lock_value_index_strays(lock_value *value, int db, RedisModuleString *na
     lock_cursor_start(&cursor, value);
     for (lock_holder *each; (each = lock_cursor_next(&cursor)) != NULL;)
         if (each->hold_id == LOCK_VALUE_STRAY) {
-            if (found++ == 0) is_copy = !is_loaded && !server_has_slot(name);
+            if (found++ == 0) is_copy = !is_loaded && !server_has_slot(db, name);
             lock_holder_index(each, db, name, now_us, is_loaded, &shared);
             each->is_copy = is_copy;
         }

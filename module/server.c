@@ -134,8 +134,12 @@ server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name) {
 }
 
 /* Without the rules for scripts (S), Redis looks at the slot only, and not at replicas and disk. */
-bool server_has_slot(RedisModuleString *name) {
-    return !is_cluster || !server_decides(context) || probe(context, "Esccc", name) == 0;
+bool server_has_slot(int db, RedisModuleString *name) {
+    if (!is_cluster || !server_decides(context)) return true;
+    RedisModule_SelectDb(context, db); /* Redis looks there for the key if the slot is moving on */
+    bool is_here = probe(context, "Esccc", name) == 0;
+    RedisModule_SelectDb(context, 0);
+    return is_here;
 }
 
 server_write server_may_write_all(RedisModuleCtx *ctx, RedisModuleString **names, int count) {

@@ -66,7 +66,7 @@ server_write server_may_write(RedisModuleCtx *ctx, RedisModuleString *name);
 
 /* Is the slot of the lock here? True outside of a cluster and on a replica; false while the cluster
  * is down. Asked without the calling client, which ASKING lets in before. */
-bool server_has_slot(RedisModuleString *name);
+bool server_has_slot(int db, RedisModuleString *name);
 
 /* The same for several locks, which are all changed in one step. */
 server_write server_may_write_all(RedisModuleCtx *ctx, RedisModuleString **names, int count);

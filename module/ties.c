@@ -108,11 +108,13 @@ void ties_lose(lease_ref hold, int db, RedisModuleString *name, lock_token token
     if (why == NULL) sessions_need_work(owner);
 }
 
-/* An end of its own that the hold has while its session lives. */
+/* An end of its own that the hold has while its session lives. The grace counts once the tie is
+ * armed for this absence: else a hold could be over in between, and go on unnoticed when the session
+ * is back before its tie is armed. */
 static int64_t own_end(const tie *tie, int64_t end_us) {
     const session *owner = tie->owner;
     bool is_away = owner->state == SESSION_AWAY && !sessions_has_ended(owner);
-    if (!is_away || tie->grace_ms == LOCK_NO_GRACE) return end_us;
+    if (!is_away || tie->armed != owner->absences) return end_us;
     int64_t grace_us = owner->away_us + tie->grace_ms * INT64_C(1000);
     return grace_us < end_us ? grace_us : end_us;
 }

@@ -11,26 +11,27 @@ import pytest
 import redis
 
 from support import figures
-from support.cluster import Traveller, assert_fences_grow_over_moves, slot_of
+from support.cluster import Cluster, Traveller, assert_fences_grow_over_moves, slot_of
 from support.commands import Lock, details_of, plain, stats
 from support.server import cli, wait_until
 from support.session import Session
 from support.waiting import (
     A_DAY, Waiting, flush_until_quiet, let_turn, queue_up, wait_for_waiters)
 
+LOCKS = 15_000
 ROUNDS = int(os.environ.get("DLOCK_MIGRATION_ROUNDS", 6))
 
 
 class Moving:
     """A lock on node 0, held, whose slot is to move to node 1."""
 
-    def __init__(self, cluster):
-        self.cluster = cluster
+    def __init__(self, cluster, db=0):
+        self.cluster, self.db = cluster, db
         self.key = cluster.key_on(0)
         self.slot = slot_of(self.key)
         self.source, self.target = cluster.nodes[:2]
-        self.here = Lock(self.source.client(), self.key)
-        self.there = Lock(self.target.client(), self.key)
+        self.here = Lock(self.source.client(db=db), self.key)
+        self.there = Lock(self.target.client(db=db), self.key)
         self.fence = self.here.acquire("holder", 60_000)
 
     def queue_up(self, *tokens, **options):
@@ -343,7 +344,7 @@ def migrating(cluster, moving):
 def keep(moving, *mode):
     """A session keeps the lock at the source."""
     moving.here.release("holder")
-    session = Session(moving.source)
+    session = Session(moving.source, db=moving.db)
     return session, session.hold("me", *mode, key=moving.key)
 
 
@@ -363,15 +364,78 @@ def test_a_kept_lock_gets_a_whole_new_lease_however_long_its_slot_has_migrated(
     assert moving.there.acquire("next") > fence
 
 
-def test_a_kept_lock_that_nobody_asks_for_has_a_whole_new_lease_too(cluster, moving):
-    _, fence = keep(moving)
-    with migrating(cluster, moving):
-        moving.target.clock.advance(45)
+def assert_has_whole_new_lease(moving, fence):
+    """45 seconds after the copy was made."""
     moving.target.clock.advance(20)  # past the lease of the copy
     let_turn(moving.target)
     assert (moving.there.info()["fence"], moving.there.ttl() > 0) == (fence, True)
     moving.target.clock.advance(61)
     wait_until(lambda: stats(moving.there.client)["held"] == 0, "the end of the lock")
+
+
+def test_a_kept_lock_that_nobody_asks_for_has_a_whole_new_lease_too(cluster, moving):
+    _, fence = keep(moving)
+    with migrating(cluster, moving):
+        moving.target.clock.advance(45)
+    assert_has_whole_new_lease(moving, fence)
+
+
+@pytest.fixture
+def with_databases(cluster):
+    """Another cluster, of two nodes with several databases. Valkey 9 has such."""
+    if not cluster.nodes[0].observer.config_get("cluster-databases"):
+        pytest.skip("the clusters of this server have one database")
+    made = Cluster(2, options=("--cluster-databases", 2))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.destroy()
+
+
+@pytest.mark.parametrize("db", [0, 1])
+def test_a_kept_lock_has_a_whole_new_lease_in_a_slot_that_moves_on(with_databases, db):
+    """A node that gives a slot away redirects whoever asks for a key that it does not have: so it
+    is asked in the database of the lock."""
+    moving = Moving(with_databases, db)
+    _, fence = keep(moving)
+    with migrating(with_databases, moving):
+        moving.target.clock.advance(45)
+    plain(moving.target.observer, "CLUSTER", "SETSLOT", moving.slot, "MIGRATING",
+          with_databases.ids[0])
+    assert_has_whole_new_lease(moving, fence)
+
+
+@pytest.mark.limit(180, "thousands of locks migrate")
+def test_shared_holders_that_lose_another_while_they_migrate_have_a_whole_new_lease(
+        cluster, moving):
+    """The release of the other one arrives while the module of the new node has not yet looked at
+    all the copies."""
+    moving.here.release("holder")
+    session, names = Session(moving.source), ["%d{%s}" % (i, moving.key) for i in range(LOCKS)]
+
+    def ask(client, *words):
+        pipe = client.pipeline(transaction=False)
+        for name in names:
+            pipe.execute_command(words[0], name, *words[1:])
+        return pipe.execute()
+    ask(moving.here.client, "DLOCK.ACQUIRE", "other", "PX", 600_000, "SHARED")
+    ask(moving.here.client, "DLOCK.ACQUIRE", "me", "VIA", session.name, "SESSION", "SHARED")
+    there = moving.target.observer
+
+    def count(what):
+        return stats(there)[what]
+    with held_up(moving.source):
+        goes_on = cluster.begin_migration(moving.slot, 1)
+        wait_until(lambda: goes_on() and count("held") > 0, "the first copies")
+        ask(moving.here.client, "DLOCK.RELEASE", "other")
+        wait_until(lambda: goes_on() and count("held") == count("holders") == LOCKS, "all copies")
+        let_turn(moving.target)
+        moving.target.clock.advance(45)
+    cluster.owners[moving.slot] = 1
+    wait_until(lambda: goes_on() and cluster.all_know_owner(moving.slot), "the slot to be moved")
+    left = [details_of(reply)["holders"][0]["ttl"] for reply in ask(there, "DLOCK.INFO")]
+    assert min(left) > 30_000, f"{sum(ms <= 30_000 for ms in left)} have the rest of an old lease"
 
 
 def test_what_changes_while_the_slot_migrates_has_a_whole_new_lease_too(cluster, moving):

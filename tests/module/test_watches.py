@@ -278,6 +278,19 @@ def test_a_hold_that_was_shown_as_over_and_goes_on_is_told(server, session, othe
     assert other.has_no_events()
 
 
+def test_a_hold_with_a_grace_goes_on_unseen_if_its_session_is_back_at_once(session, other, lock):
+    """The grace has not begun for the hold, so nobody is shown that it is over."""
+    session.hold("me", "GRACE", 0)
+    other.watch()
+    assert other.event() == changed("me")
+    back = ("DLOCK.SESSION", session.name, "PX", 60_000)
+    _, seen, _ = in_one_turn(lock.client, ("CLIENT", "KILL", "ID", session.id),
+                             ("DLOCK.INFO", "lock"), back)
+    assert seen is not None
+    assert lock.info()["token"] == b"me"
+    assert other.has_no_events()
+
+
 def test_a_watch_that_is_over_tells_nothing(session, lock):
     session.watch()
     session.event()

@@ -37,25 +37,25 @@ class Cluster:
     replicas, replica 0 follows master 0, and so on."""
 
     def __init__(self, masters=3, replicas=0, tls=None, module=MODULE, has_clock=None,
-                 hosts=None):
+                 hosts=None, options=()):
         """tls(port): options of a server that speaks TLS there. module None: without it.
         has_clock: a test can set the clocks of the members; by default, if none is a replica.
-        hosts: the addresses of the members, if not one."""
+        hosts: the addresses of the members, if not one. options: more of each member."""
         has_clock = replicas == 0 if has_clock is None else has_clock
         self.homes = [slot * masters // SLOTS for slot in range(SLOTS)]
         self.owners = list(self.homes)
         hosts = hosts or [HOST] * (masters + replicas)
-        members = [self._member(tls, module, has_clock, host) for host in hosts]
+        members = [self._member(tls, module, has_clock, host, options) for host in hosts]
         self.nodes, self.replicas = members[:masters], members[masters:]
         self.moving = set()
 
     @staticmethod
-    def _member(tls, module, has_clock, host):
+    def _member(tls, module, has_clock, host, options):
         bus_port, tls_port = free_port(), free_port() if tls else None
         member = Server("--cluster-enabled", "yes", "--cluster-port", bus_port,
                         "--cluster-node-timeout", NODE_TIMEOUT_MS,
                         "--cluster-replica-validity-factor", 0,
-                        *([*tls(tls_port), "--tls-cluster", "yes"] if tls else []),
+                        *([*tls(tls_port), "--tls-cluster", "yes"] if tls else []), *options,
                         module=module, has_clock=has_clock, host=host)
         member.bus_port, member.tls_port = bus_port, tls_port
         return member
