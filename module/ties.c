@@ -109,8 +109,8 @@ void ties_lose(lease_ref hold, int db, RedisModuleString *name, lock_token token
 }
 
 /* An end of its own that the hold has while its session lives. The grace counts once the tie is
- * armed for this absence: else a hold could be over in between, and go on unnoticed when the session
- * is back before its tie is armed. */
+ * armed for this absence. Otherwise a look in between would find the hold over, and the hold would
+ * go on unnoticed if the session comes back before the tie is armed. */
 static int64_t own_end(const tie *tie, int64_t end_us) {
     const session *owner = tie->owner;
     bool is_away = owner->state == SESSION_AWAY && !sessions_has_ended(owner);

@@ -144,6 +144,7 @@ int main(int argc, char **argv) {
     }
     history_add(RECORD_END, 0, 0, 0, 0, 0);
     dlock_client_free(client);
+    history_look();
     history_add(RECORD_FREED, 0, 0, 0, 0, 0);
     return 0;
 }

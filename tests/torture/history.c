@@ -3,7 +3,9 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -14,8 +16,18 @@
 enum { CAPACITY = 16 * 1024 * 1024, PULSE_NS = 4000000, STALL_NS = 8000000 };
 enum { SECOND_NS = 1000000000, DELAYS_MAX = 1024, DELAY_EVERY = 10 };
 
+/* How long a thread of the process has been ready to run without being let, as the kernel counts
+ * it. */
+typedef struct run_delay {
+    long thread;
+    int64_t ns;
+} run_delay;
+
 static record *records;
 static atomic_size_t used;
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+static int64_t looked_ns;
+static run_delay delays[DELAYS_MAX];
 
 int64_t now_ns(void) {
     struct timespec now;
@@ -35,6 +47,7 @@ void history_open(const char *path) {
         perror(path);
         exit(1);
     }
+    looked_ns = now_ns();
     history_add(RECORD_START, 0, 0, 0, getpid(), 0);
 }
 
@@ -61,13 +74,6 @@ void history_add(record_kind kind, unsigned thread, uint32_t name, int status, i
     history_add_at(now_ns(), kind, thread, name, status, number, other);
 }
 
-/* How long each thread of the process has been ready to run without being let, as the kernel counts
- * it. */
-typedef struct run_delay {
-    long thread;
-    int64_t ns;
-} run_delay;
-
 static int64_t read_run_delay(const char *thread) {
     char path[64];
     long long running = 0, delayed = 0;
@@ -79,8 +85,8 @@ static int64_t read_run_delay(const char *thread) {
     return delayed;
 }
 
-/* By how much the delay of any one thread has grown since it was asked last. */
-static int64_t largest_new_delay(run_delay delays[DELAYS_MAX]) {
+/* By how much the delay of any one thread has grown since it was read last. */
+static int64_t largest_new_delay(void) {
     int64_t largest = 0;
     DIR *tasks = opendir("/proc/self/task");
     if (tasks == NULL) return 0;
@@ -96,19 +102,26 @@ static int64_t largest_new_delay(run_delay delays[DELAYS_MAX]) {
     return largest;
 }
 
+static void look(bool is_thorough) {
+    pthread_mutex_lock(&looking);
+    int64_t now = now_ns(), delay = is_thorough ? largest_new_delay() : 0;
+    if (now - looked_ns > STALL_NS)
+        history_add_at(now, RECORD_STALL, 0, 0, 0, looked_ns + PULSE_NS, 0);
+    if (delay > PULSE_NS) history_add_at(now, RECORD_STALL, 0, 0, 0, now - delay, 0);
+    looked_ns = now;
+    pthread_mutex_unlock(&looking);
+}
+
+void history_look(void) {
+    look(true);
+}
+
 void *history_watch_stalls(void *unused) {
     (void)unused;
-    static run_delay delays[DELAYS_MAX];
     struct timespec pulse = {.tv_nsec = PULSE_NS};
-    int64_t before = now_ns();
     for (int count = 0;; count++) {
         nanosleep(&pulse, NULL);
-        int64_t now = now_ns();
-        if (now - before > STALL_NS)
-            history_add_at(now, RECORD_STALL, 0, 0, 0, before + PULSE_NS, 0);
-        before = now;
-        int64_t delay = count % DELAY_EVERY == 0 ? largest_new_delay(delays) : 0;
-        if (delay > PULSE_NS) history_add_at(now, RECORD_STALL, 0, 0, 0, now - delay, 0);
+        look(count % DELAY_EVERY == 0);
     }
     return NULL;
 }

@@ -60,3 +60,7 @@ void history_add_at(int64_t at_ns, record_kind kind, unsigned thread, uint32_t n
  * that a thread of the process was ready and did not get a processor, until the process ends. The
  * checker allows a call that much more time: the machine, not the library, was late. */
 void *history_watch_stalls(void *unused);
+
+/* The same at once: by a thread before it ends, as the kernel then forgets its delay, and before
+ * RECORD_FREED, behind which nothing is written. */
+void history_look(void);

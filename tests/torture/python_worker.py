@@ -44,6 +44,7 @@ class Visitor(threading.Thread):
     def run(self):
         while not self.settings["is_over"]:
             self.visit()
+        self.history.look()
 
     def add(self, kind, status=0, number=0, other=0):
         self.history.add(kind, self.number, self.lock_id, status, number, other)
@@ -184,6 +185,7 @@ def main():
     run_all([Visitor(settings, history, client, i) for i in range(int(settings["threads"]))])
     history.add(records.END)
     client.close()
+    history.look()
     history.add(records.FREED)
 
 

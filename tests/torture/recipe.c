@@ -127,6 +127,7 @@ static void *work(void *arg) {
         visit(user);
     if (user->connection != NULL) redisFree(user->connection);
     store_close(&user->store);
+    history_look();
     return NULL;
 }
 
@@ -145,6 +146,7 @@ int main(int argc, char **argv) {
     for (unsigned i = 0; i < settings.threads; i++)
         pthread_join(threads[i], NULL);
     history_add(RECORD_END, 0, 0, 0, 0, 0);
+    history_look();
     history_add(RECORD_FREED, 0, 0, 0, 0, 0);
     return 0;
 }

@@ -5,8 +5,11 @@ careful as such a program can be: it counts the lease from before its request, a
 write after that.
 """
 
+import contextlib
 import itertools
 import mmap
+import os
+import pathlib
 import random
 import signal
 import sys
@@ -21,6 +24,8 @@ from records import MS, RECORD
 
 CAPACITY = 1 << 20
 PULSE_S, STALL_NS = 0.005, 30 * MS  # the interpreter itself stands still for longer than a C thread
+DELAY_EVERY, DELAY_NS = 10, 4 * MS
+TASKS = pathlib.Path("/proc/self/task")
 WAIT_MS, PAUSE_S = 1000, 0.01
 DONE, REFUSED, IN_DOUBT = range(3)
 OK, TIMEOUT = 0, 2
@@ -36,19 +41,37 @@ class History:
         file.truncate(CAPACITY * RECORD.size)
         self.map = mmap.mmap(file.fileno(), 0)
         self.places = itertools.count()
+        self.looking, self.looked_at, self.delays = threading.Lock(), now_ns(), {}
 
     def add(self, kind, thread=0, name=0, status=0, number=0, other=0, at=None):
         RECORD.pack_into(self.map, next(self.places) * RECORD.size, at or now_ns(), number, other,
                          name, thread, status, kind)
 
     def watch_stalls(self):
-        before = now_ns()
-        while True:
+        for count in itertools.count():
             time.sleep(PULSE_S)
-            now = now_ns()
-            if now - before > STALL_NS:
-                self.add(records.STALL, number=before, at=now)
-            before = now
+            self.look(count % DELAY_EVERY == 0)
+
+    def look(self, is_thorough=True):
+        """Records that the process stood still, or that a thread was ready and did not get a
+        processor; also at the end of a thread and of the process. See history.h."""
+        with self.looking:
+            delay, now = self.largest_new_delay() if is_thorough else 0, now_ns()
+            if now - self.looked_at > STALL_NS:
+                self.add(records.STALL, number=self.looked_at, at=now)
+            if delay > DELAY_NS:
+                self.add(records.STALL, number=now - delay, at=now)
+            self.looked_at = now
+
+    def largest_new_delay(self):
+        """By how much the delay of any one thread has grown since it was read last, in ns."""
+        largest = 0
+        for thread in os.listdir(TASKS):
+            with contextlib.suppress(OSError):  # it has just ended
+                delay = int((TASKS / thread / "schedstat").read_text().split()[1])
+                largest = max(largest, delay - self.delays.get(thread, delay))
+                self.delays[thread] = delay
+        return largest
 
 
 class User(threading.Thread):
@@ -66,6 +89,7 @@ class User(threading.Thread):
     def run(self):
         while not self.settings["is_over"]:
             self.visit()
+        self.history.look()
 
     def visit(self):
         number = self.dice.randrange(int(self.settings["names"]))
@@ -146,6 +170,7 @@ def main():
     settings, history = begin()
     run_all([User(settings, history, i) for i in range(int(settings["threads"]))])
     history.add(records.END)
+    history.look()
     history.add(records.FREED)
 
 

@@ -52,6 +52,7 @@ static void *work(void *arg) {
     while (!worker_is_over)
         visitor_visit(visitor);
     visitor_end(visitor);
+    history_look();
     return NULL;
 }
 
@@ -69,6 +70,7 @@ int main(int argc, char **argv) {
         pthread_join(threads[i], NULL);
     history_add(RECORD_END, 0, 0, 0, 0, 0);
     dlock_client_free(client);
+    history_look();
     history_add(RECORD_FREED, 0, 0, 0, 0, 0);
     return 0;
 }

@@ -108,7 +108,7 @@ static inline int64_t round_now_us(const round *round) {
     return loop_now_us(round->redlock->base.loop);
 }
 
-/* May the server hold the lock? A queued ACQUIRE was sent if a connection has become ready since. */
+/* May the server hold the lock? A queued ACQUIRE was sent if a connection became ready since. */
 static inline bool vote_may_hold(const round_vote *vote) {
     bool was_ready = vote->ready_count != vote->server->endpoint.ready_count;
     return vote->fate != TOKEN_UNHELD || (vote->is_queued && was_ready);

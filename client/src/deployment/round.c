@@ -220,8 +220,8 @@ static void read_vote(const round_vote *vote, const reply *reply, verdict *verdi
     }
 }
 
-/* A server whose reply makes no sense may have done anything. An error leaves an earlier grant as it
- * was, and so does the loss of one of several names. */
+/* A server whose reply makes no sense may have done anything. An error leaves an earlier grant as
+ * it was, and so does the loss of one of several names. */
 static void note_fate(round_vote *vote, dlock_status status) {
     const round *round = vote->round;
     dlock_operation operation = round->attempt->operation;

@@ -238,7 +238,7 @@ TEST(a_release_does_not_go_on_for_a_server_that_no_acquire_has_reached) {
     CHECK_EQUAL(world.withdrawn_count, 0);
 }
 
-/* The ACQUIRE was sent behind the greeting of the new connection, and nobody waited for its reply. */
+/* The ACQUIRE was sent behind the greeting of the new connection; nobody waited for its reply. */
 TEST(a_release_goes_on_for_a_server_that_was_connected_after_the_majority_had_granted) {
     world.servers[4].is_connecting = true;
     start(DLOCK_ACQUIRING);
