@@ -299,9 +299,29 @@ def test_events_are_acknowledged_and_told_once(world):
     assert claim._outcome is None
 
 
-def test_a_grant_that_nobody_waits_for_goes_back(world):
-    world.reply(1, [1, b"granted", b"lock", b"unknown", 9, 0])
-    assert world.call.commands == [("DLOCK.RELEASE", b"lock", b"unknown")]
+def test_a_grant_that_nobody_waits_for_any_more_goes_back(world):
+    claim = world.claim(lease=60.0)
+    asking = world.acquire(claim, wait=1.0)
+    while asking.error is None:
+        asking.fail(was_sent=True) if isinstance(asking.request, Send) else asking.sleep()
+    world.reply(1)
+    assert world.call.commands == [claim._release_words()]
+    world.answer(0)
+    world.reply(1, [1, b"granted", b"lock", claim._token, 9, 0])
+    assert world.call.commands == [claim._release_words()], "the request was late"
+
+
+def test_a_lock_that_was_granted_by_a_reply_and_by_an_event_stays(world):
+    """The first request was queued without a reply. Then both the lock became free, and the second
+    request arrived."""
+    claim = world.claim(lease=60.0)
+    asking = world.acquire(claim, wait=30.0)
+    asking.fail(was_sent=True)
+    asking.sleep()
+    asking.answer(7)
+    assert asking.result == 7
+    world.reply(1, [1, b"granted", b"lock", claim._token, 7, 0])
+    assert world.call.commands[0][0] == "DLOCK.SESSION", "nothing is released"
 
 
 def test_a_lease_is_counted_from_the_grant_and_prolonged_if_it_is_old(world):

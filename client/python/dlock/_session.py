@@ -237,12 +237,11 @@ class Session:
             return
         claim = self.claims.get(token)
         if claim is None:
-            # Of somebody who has left. A grant that nobody waits for any more is given back.
-            if kind == b"granted":
-                words, now = ("DLOCK.RELEASE", key, token), self.clock()
-                with self.mutex:
-                    known = self.withdrawn.setdefault(token, Withdrawal(words, now - LATE, now))
-                    known.due = now
+            # Of a claim that was given up, and is released again at once. Or of one whose request
+            # was repeated, and that has the lock by the reply: the event tells the same grant.
+            with self.mutex:
+                if kind == b"granted" and token in self.withdrawn:
+                    self.withdrawn[token].due = self.clock()
         elif kind == b"granted":
             fence, age = more
             claim._tell(("granted", fence, sent - age / 1000))
