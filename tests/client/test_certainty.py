@@ -170,3 +170,24 @@ def test_who_is_told_that_it_has_it_may_give_it_back(connect, server, client):
     assert lock.acquire() == Status.OK and results == [Status.OK] * 2
     assert lock.state == State.FREE and not client.exists("lock")
     assert told.events() == [Event.ACQUIRED, Event.RELEASED]
+
+
+@pytest.mark.parametrize("options", [{"lease_ms": 60_000}, {"renew": True}], ids=["lease", "kept"])
+def test_a_release_that_is_refused_at_first_does_not_make_the_lock_look_lost(
+        fake_server, connect, options):
+    """Another RELEASE goes behind the ACQUIRE whose reply never came: not before the release has
+    been served."""
+    is_held = True
+
+    def answer(words):
+        nonlocal is_held
+        if words[0] == b"DLOCK.ACQUIRE":
+            return SILENCE if len(server.asked("DLOCK.ACQUIRE")) == 1 else b":7\r\n"
+        if len(server.asked("DLOCK.RELEASE")) == 1:
+            return b"-LOADING not now\r\n"
+        was_held, is_held = is_held, False
+        return b":%d\r\n" % was_held
+    server = fake_server(answer)
+    lock = connect(server, io_timeout_ms=500).hold(wait_ms=20_000, **options)
+    assert lock.release() == Status.OK
+    assert not is_held

@@ -217,3 +217,17 @@ def test_the_login_is_that_of_all_nodes(fake_server, connect):
     connect(url_of(servers[0], login="me:secret@")).hold()
     for server in servers:
         assert server.asked("AUTH") == [[b"AUTH", b"me", b"secret"]]
+
+
+def test_a_release_behind_a_late_acquire_asks_as_well(client_at, fake_node):
+    """Without ASKING the node would send it back, and the late ACQUIRE would keep the lock."""
+    here, there = fake_node(), fake_node()
+    here.reply = lambda words: Exception(f"ASK {slot_of('lock')} 127.0.0.1:{there.port}")
+    answer = there.answer
+    there.answer = lambda words: SILENCE if words[0] == b"DLOCK.ACQUIRE" else answer(words)
+    lock = client_at(here, io_timeout_ms=300).lock(lease_ms=60_000)
+    assert lock.acquire() == Status.IN_DOUBT
+    wait_until(lambda: len(there.asked("DLOCK.RELEASE")) >= 2, "a RELEASE on each connection")
+    commands = [words[0] for words in list(there.requests)]
+    releases = [i for i, command in enumerate(commands) if command == b"DLOCK.RELEASE"]
+    assert all(commands[i - 1] == b"ASKING" for i in releases), commands

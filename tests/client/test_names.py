@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from support.cluster import slot_of
 from support.commands import tokens_at
 from support.libdlock import NO_MODULE, SHARED, Background, Event, State, Status
 from support.server import wait_until
@@ -326,5 +327,24 @@ def test_replicas_acknowledge_all_names_or_none_is_kept(connect, server, client,
 
 def test_a_cluster_takes_names_of_one_slot(connect, cluster):
     lock = connect(cluster.url).hold(["{bank}a", "{bank}b"], renew=1)
+    assert lock.extend() == Status.OK
+    assert lock.release() == Status.OK
+
+
+@pytest.mark.parametrize("moved", range(2))
+def test_names_of_which_some_have_moved_are_not_lost(connect, cluster, moved):
+    """While a slot moves, no node has both: the target would say that the other is lost."""
+    key = cluster.key_on(0)
+    names = ["{%s}a" % key, "{%s}b" % key]
+    lock = connect(cluster.url).hold(names, lease_ms=600_000)
+    target = cluster.nodes[1]
+    cluster.begin_move(slot_of(key), 1)
+    cluster.nodes[0].observer.execute_command("MIGRATE", target.host, target.known_port, "", 0,
+                                              5000, "KEYS", names[moved])
+    assert lock.extend() == Status.REFUSED and "moved" in lock.error
+    assert lock.state == State.HELD
+    cluster.move_keys(slot_of(key), 1)
+    assert lock.extend() == Status.OK, "all are at the target"
+    cluster.end_move(slot_of(key), 1)
     assert lock.extend() == Status.OK
     assert lock.release() == Status.OK

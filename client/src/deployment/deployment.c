@@ -83,21 +83,26 @@ bool attempt_send(const attempt *attempt, const lock_words *words, bool is_askin
     return send_commands(server, conn, commands, count, request);
 }
 
-void attempt_release_each(const attempt *attempt, const reply *reply, server *server) {
+void attempt_release_each(const attempt *attempt, const reply *reply, bool is_asking,
+                          server *server) {
     const char *name = attempt->name;
+    command commands[2] = {{0}}, *release = &commands[is_asking];
+    if (is_asking) command_add(&commands[0], ASKING);
     if (!attempt_has_several(attempt) || !reply_is_no_lock(reply)) return;
     for (uint8_t i = 0; i < attempt->name_count; i++, name = text_behind(name)) {
-        command release = {0};
-        write_command(attempt, (lock_words){.operation = DLOCK_RELEASING}, name, 1, &release);
-        server_send(server, &release, 1, NULL);
+        *release = (command){0};
+        write_command(attempt, (lock_words){.operation = DLOCK_RELEASING}, name, 1, release);
+        server_send(server, commands, 1 + is_asking, NULL);
     }
 }
 
-void attempt_release_behind(const attempt *attempt, server *server) {
-    command release = {0};
+void attempt_release_behind(const attempt *attempt, bool is_asking, server *server) {
+    command asking = {0}, release = {0};
     if (attempt->operation != DLOCK_RELEASING) return;
     write_command(attempt, (lock_words){.operation = DLOCK_RELEASING}, attempt->name,
                   attempt->name_count, &release);
+    command_add(&asking, ASKING);
+    if (is_asking) server_send_behind(server, &asking);
     server_send_behind(server, &release);
 }
 

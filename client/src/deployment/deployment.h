@@ -177,12 +177,13 @@ bool attempt_send(const attempt *attempt, const lock_words *words, bool is_askin
 
 /* After a reply WRONGTYPE to the RELEASE of several names, which has released none of them: each
  * name is released alone. Nobody waits for the replies. Does nothing after another reply. */
-void attempt_release_each(const attempt *attempt, const reply *reply, server *server);
+void attempt_release_each(const attempt *attempt, const reply *reply, bool is_asking,
+                          server *server);
 
 /* At the end of a release: another RELEASE follows an ACQUIRE that may arrive late. Not sooner: if
  * served before the RELEASE of the attempt, this one would make the lock look lost. Does nothing at
  * the end of another operation. */
-void attempt_release_behind(const attempt *attempt, server *server);
+void attempt_release_behind(const attempt *attempt, bool is_asking, server *server);
 
 /* Sets the result; does not call on_done. */
 void attempt_set_result(attempt *attempt, dlock_status status, bool is_transient,

@@ -317,9 +317,13 @@ const guest_table tie_table = {.on_open = note_open,
 
 /* -- public */
 
+/* Only the end of the client ends the session. A server that discoveries have dropped may be asked
+ * again, by another server object and its session: until then the locks and places of this session
+ * are to stay, until its timeout. */
 static void free_presence(server *server) {
     presence *presence = server->presence;
-    if (presence->life != NULL && server->command != NULL) {
+    bool is_over = presence->router->base.withdrawals.is_closed;
+    if (is_over && presence->life != NULL && server->command != NULL) {
         command end = {0};
         session_end_command(&end, presence->id);
         server_send(server, &end, 1, NULL); /* best effort: else the session ends by its timeout */

@@ -247,7 +247,7 @@ static bool is_left_behind(const round *round) {
 
 static void release_behind(const round *round) {
     for (size_t i = 0; i < round->redlock->count; i++)
-        attempt_release_behind(round->attempt, round->redlock->servers[i]);
+        attempt_release_behind(round->attempt, false, round->redlock->servers[i]);
 }
 
 static void on_changed(round *round, dlock_status result) {

@@ -216,7 +216,7 @@ static void read_vote(const round_vote *vote, const reply *reply, verdict *verdi
         read_holder_reply(verdict, reply);
     } else {
         read_released_reply(verdict, attempt->name_count, reply);
-        attempt_release_each(attempt, reply, vote->server);
+        attempt_release_each(attempt, reply, false, vote->server);
     }
 }
 

@@ -64,6 +64,7 @@ typedef struct routed_run {
     bool is_session_new : 1; /* opened anew since the request was sent: the place may be lost */
     bool needs_script : 1;   /* the text of the script is sent */
     bool is_granted : 1;     /* granted, or may be, although the result is a failure */
+    bool has_extended : 1;   /* one or more of several names */
     acknowledgement ack[];   /* one, of a lock that needs replicas; else none */
 } routed_run;
 
@@ -179,7 +180,7 @@ static void judge_kept(routed_run *run, verdict *verdict) {
 static void read_release(routed_run *run, const reply *reply, verdict *verdict) {
     const attempt *attempt = run->attempt;
     read_released_reply(verdict, attempt->name_count, reply);
-    attempt_release_each(attempt, reply, run->server);
+    attempt_release_each(attempt, reply, run->is_asking, run->server);
 }
 
 static void read_lock_reply(routed_run *run, const reply *reply, verdict *verdict) {
@@ -205,6 +206,7 @@ static void read_reply(request *request, int index, const reply *reply) {
     attempt *attempt = run->attempt;
     verdict verdict;
     bool is_to_asking = run->is_asking && index % 2 == 0, is_first = index == run->is_asking;
+    if (reply->kind == REPLY_INTEGER && reply->integer == 1) run->has_extended = true;
     if (is_to_asking || (!is_first && attempt->status != DLOCK_OK)) return;
     if (run->phase == RUN_UNDO) {
         read_release(run, reply, &verdict);
@@ -227,7 +229,7 @@ static bool try_to_send(routed_run *run) {
     if (is_busy) words.wait_ms = wait_left_ms(attempt, now_us);
     run->is_waiting = words.wait_ms > 0;
     run->request.on_reply = read_reply;
-    run->is_granted = run->is_session_new = false;
+    run->is_granted = run->is_session_new = run->has_extended = false;
     run->hint = HINT_NONE;
     bool needs_session = run->is_waiting || run_tie(run) != NULL;
     if (needs_session && !join_session(run)) {
@@ -258,12 +260,22 @@ static void leave_session(routed_run *run) {
         presence_leave(guest);
 }
 
-static void stop_run(routed_run *run) {
+/* Another RELEASE follows. But a release that was certainly not served is repeated by its call,
+ * which would take the lock for lost if the other RELEASE were served before; or the call withdraws
+ * it. */
+static void release_late_grant(routed_run *run) {
     const attempt *attempt = run->attempt;
+    bool is_served = is_withdrawn(attempt->status) || attempt->status == DLOCK_IN_DOUBT;
+    bool is_early = !attempt->is_background && !is_served;
+    if (attempt->operation != DLOCK_RELEASING || is_early) return;
     if (attempt->fate == TOKEN_IN_DOUBT && run->server != NULL)
-        attempt_release_behind(attempt, run->server);
-    if (attempt->operation == DLOCK_RELEASING && attempt_may_come_late(attempt))
+        attempt_release_behind(attempt, run->is_asking, run->server);
+    if (attempt_may_come_late(attempt))
         withdrawals_add(&run->router->base, attempt, attempt->lease_ms);
+}
+
+static void stop_run(routed_run *run) {
+    release_late_grant(run);
     leave_session(run);
     if (run->phase == RUN_REPLICAS) acknowledgement_stop(run->ack);
     loop_clear_timer(run->router->base.loop, &run->timer);
@@ -511,6 +523,12 @@ static void await_session(routed_run *run) {
     presence_reopen(guest_of(run));
 }
 
+/* ASK for some of several names, while others are still here: there is no node that has all. The
+ * other node would say that those are lost. */
+static bool is_half_moved(const routed_run *run, const redirect *redirect) {
+    return redirect->is_ask && run->has_extended;
+}
+
 static void judge_error(routed_run *run) {
     attempt *attempt = run->attempt;
     redirect redirect;
@@ -525,7 +543,10 @@ static void judge_error(routed_run *run) {
     } else if (run->hint == HINT_NO_SESSION && run_now_us(run) < run->limit_us) {
         await_session(run);
     } else if (run->router->table->follow != NULL && redirect_read(&redirect, attempt->cause)) {
-        follow_redirect(run, &redirect);
+        if (is_half_moved(run, &redirect))
+            fail_run(run, DLOCK_REFUSED, true, "some of the names have moved, and others not yet");
+        else
+            follow_redirect(run, &redirect);
     } else {
         fail_by_reply(run);
     }

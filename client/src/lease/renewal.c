@@ -112,8 +112,11 @@ static void on_tie_unopened(guest *guest, dlock_status status, const char *cause
     if (status != DLOCK_UNREACHABLE) atomic_store(&kept->lease->why, (int)status);
 }
 
+/* A lock that ends with the connection may end once its guest leaves the session. */
 static void on_tie_moved(guest *guest) {
-    tie_again(guest->arg);
+    kept_lock *kept = guest->arg;
+    tie_again(kept);
+    if (kept->attempt->terms.tie->is_momentary) lease_question(kept->lease, true);
 }
 
 /* The server may have given a lock that ends with the connection to somebody else by now. */

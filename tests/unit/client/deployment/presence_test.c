@@ -523,8 +523,9 @@ TEST(a_discovery_is_waited_for) {
 
 /* -- the end */
 
-TEST(the_session_is_ended_with_the_server) {
+TEST(the_session_is_ended_with_the_client) {
     open_with(&x, NULL);
+    stage.router.base.withdrawals.is_closed = true;
     server_send(stage.a, &(command){.count = 1, .words = {"PING"}, .lengths = {4}}, 1, NULL);
     settle();
     CHECK_HEARD(1, "PING");
@@ -534,6 +535,21 @@ TEST(the_session_is_ended_with_the_server) {
     stage.known = stage.b;
     settle();
     CHECK_HEARD(1, "DLOCK.SESSION ID END");
+    CHECK(!link_at(0)->is_open && !link_at(1)->is_open);
+}
+
+/* The server may be found again, by another object with another session. */
+TEST(a_server_that_is_dropped_keeps_the_session) {
+    open_with(&x, NULL);
+    server_send(stage.a, &(command){.count = 1, .words = {"PING"}, .lengths = {4}}, 1, NULL);
+    settle();
+    CHECK_HEARD(1, "PING");
+    presence_leave(&x.guest);
+    server_free(stage.a);
+    stage.a = NULL;
+    stage.known = stage.b;
+    settle();
+    CHECK_HEARD(1, "");
     CHECK(!link_at(0)->is_open && !link_at(1)->is_open);
 }
 
