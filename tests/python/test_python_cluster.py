@@ -1,6 +1,8 @@
 """Locks of client/python in a cluster: each at the session of its own node."""
 
 import asyncio
+import socket
+import threading
 
 import pytest
 import redis
@@ -223,6 +225,23 @@ def test_nodes_may_be_reached_by_another_address(client, cluster):
     with client.lock(NAME) as held:
         assert fence_at(cluster.owner(NAME).observer, NAME) == held.fence
     assert all(host == "localhost" for host, _ in client._owners.values())
+
+
+@pytest.mark.parametrize("form", ["threads"], indirect=True)
+def test_addresses_that_no_node_has_any_more_cost_nothing(client, cluster, monkeypatch):
+    """As of pods, which get new ones."""
+    resolve, number = socket.getaddrinfo, 0
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *more, **options: resolve(
+        "127.0.0.1" if host.endswith(".example") else host, *more, **options))
+    client._redis.nodes_manager.address_remap = lambda address: (
+        f"pod{number}.example", address[1])
+    for number in range(8):
+        client._is_stale = True
+        with client.lock(NAME):
+            pass
+    assert len(client._servers) <= 6
+    wait_until(lambda: [each.name for each in threading.enumerate()].count("dlock-session") <= 2,
+               "the end of the other threads")
 
 
 def test_nodes_that_fail(connect_to):

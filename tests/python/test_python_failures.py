@@ -1,5 +1,10 @@
 """What a Lock of client/python does when connections break, servers hang, restart or forget."""
 
+import socket
+import struct
+import threading
+import time
+
 import pytest
 import redis.asyncio.sentinel
 import redis.sentinel
@@ -11,6 +16,7 @@ from support.sentinel import NAME
 from support.server import stopped, wait_until
 from support.waiting import wait_for_waiters
 
+PATIENCE_S = 20
 QUICK_S = 2.5  # a server may stand still for two seconds, and replies in time all the same
 QUICK = {"io_timeout": QUICK_S, "session_timeout": 10.0}
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
@@ -242,6 +248,95 @@ def test_an_address_that_leads_to_another_master_is_followed(connect, proxy, ser
         assert fence_at(new.observer, "leased") == leased.fence
     finally:
         server.observer.execute_command("REPLICAOF", "NO", "ONE")
+
+
+def switch(client, proxy, server, new):
+    """The address leads to the new server. Only the session has had to connect again."""
+    proxy.to_port = new.port
+    for each in server.observer.client_list():
+        if each["cmd"].startswith("dlock|session") or each["cmd"].startswith("dlock.session"):
+            server.observer.client_kill_filter(_id=each["id"])
+    wait_until(lambda: stats(new.observer)["sessions"] == 1, "the session at the new server")
+    wait_until_open(client)
+
+
+def test_a_lock_is_not_taken_at_a_server_that_the_session_has_left(connect, proxy, server,
+                                                                  start_server):
+    """Its heartbeats would go on, and nobody would hear what the old server says."""
+    client, new = connect(proxy), start_server()
+    with client.lock("lock"):
+        pass
+    switch(client, proxy, server, new)
+    with client.lock("lock") as held:
+        assert fence_at(new.observer) == held.fence and fence_at(server.observer) is None
+
+
+def test_a_lock_is_released_where_the_session_has_it_now(connect, proxy, server, start_server):
+    client, new = connect(proxy), start_server()
+    new.observer.execute_command("REPLICAOF", "127.0.0.1", server.port)
+    lock = client.lock("lock")
+    fence = lock.acquire()
+    wait_until(lambda: fence_at(new.observer) == fence, "the replica to have it")
+    new.observer.execute_command("REPLICAOF", "NO", "ONE")
+    switch(client, proxy, server, new)
+    wait_until(lambda: stats(new.observer)["session_holds"] == 1, "the hold")
+    lock.release()
+    wait_until(lambda: fence_at(new.observer) is None, "the release")
+
+
+@pytest.mark.parametrize("form", ["asyncio"], indirect=True)
+def test_a_connection_that_was_reset_is_not_used(connect, proxy, loop):
+    client = connect(proxy)
+    with client.lock("lock", lease=60):
+        pass
+    [idle], [pair] = next(iter(client._servers.values())).free, proxy.pairs
+    pair.near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    pair.is_kept = True
+    pair.near.shutdown(socket.SHUT_RD)  # the proxy does not read it any more
+    wait_until(lambda: pair.near.close() or idle._reader.exception(), "the reset")
+    with client.lock("lock", lease=60) as held:
+        assert held.held
+
+
+def test_a_server_that_takes_no_more_clients_has_not_carried_out_the_request(connect, start_server):
+    server = start_server()
+    count = server.observer.info("clients")["connected_clients"]
+    server.observer.config_set("maxclients", count)
+    with pytest.raises(dlock.Unreachable):
+        connect(server).lock("lock", lease=60).acquire()
+    server.observer.config_set("maxclients", 1000)
+
+
+@pytest.fixture
+def resolver(monkeypatch):
+    """While it is not set, a name is not resolved."""
+    resolve, is_there = socket.getaddrinfo, threading.Event()
+
+    def wait(host, *more, **options):
+        if host == "name.example":
+            is_there.wait(PATIENCE_S)
+            host = "127.0.0.1"
+        return resolve(host, *more, **options)
+    monkeypatch.setattr(socket, "getaddrinfo", wait)
+    yield is_there
+    is_there.set()
+
+
+@pytest.mark.parametrize("lease", [None, 60])
+def test_a_name_that_is_not_resolved_is_not_waited_for_any_longer(connect, server, resolver, form,
+                                                                 lease):
+    client = connect(f"redis://name.example:{server.port}", io_timeout=0.3)
+    begin, lock = time.monotonic(), client.lock("lock", lease=lease)
+    for _ in range(5):
+        with pytest.raises(dlock.Unreachable):
+            lock.acquire()
+    assert time.monotonic() - begin < PATIENCE_S / 2
+    if form == "threads":
+        names = [each.name for each in threading.enumerate()]
+        assert names.count("dlock-connect") <= 2, "the next call waits for the same attempt"
+    resolver.set()
+    lock.acquire(wait=20)
+    lock.release()
 
 
 def test_behind_a_sentinel_a_kept_lock_survives_a_failover(sentinels, connect, form, begin):

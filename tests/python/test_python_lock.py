@@ -11,6 +11,7 @@ import threading
 
 import pytest
 import redis
+import redis.asyncio
 
 import dlock
 from support.acl import set_user
@@ -397,6 +398,68 @@ def test_the_end_of_the_client_ends_its_waits(connect, server, begin):
     client.close()
     with pytest.raises(ValueError, match="closed"):
         wanted.result()
+
+
+def test_the_end_of_the_client_ends_its_connections(connect, server):
+    client = connect(server)
+    with client.lock("lock"):
+        pass
+    client.close()
+    wait_until(lambda: not [each for each in server.observer.client_list()
+                            if each["cmd"].startswith("dlock")], "their end", timeout=5)
+
+
+@pytest.mark.parametrize("form", ["asyncio"], indirect=True)
+def test_a_wait_that_is_canceled_while_the_client_is_closed_is_canceled(connect, server, loop):
+    server.observer.execute_command("DLOCK.ACQUIRE", "lock", "me", "PX", 600_000)
+    client = connect(server)
+    wanted = loop.begin(client.lock("lock", wait=60).it.acquire())
+    wait_for_waiters(server.observer, 1)
+
+    async def cancel():
+        closing = asyncio.ensure_future(client.it.close())
+        await asyncio.sleep(0)
+        wanted.cancel()
+        await asyncio.wait({wanted})
+        await closing
+    loop.run(cancel())
+    assert wanted.cancelled()
+
+
+@pytest.mark.parametrize("form", ["asyncio"], indirect=True)
+def test_many_tasks_need_few_connections(client, server, loop):
+    async def take(number):
+        async with client.it.lock(f"lock {number}", lease=60):
+            pass
+
+    async def take_all():
+        await asyncio.gather(*map(take, range(500)))
+    loop.run(take_all())
+    assert server.observer.info("clients")["connected_clients"] < 100
+
+
+@pytest.mark.parametrize("form", ["threads"], indirect=True)
+def test_many_threads_leave_few_connections_behind(client, server, begin):
+    is_over = threading.Barrier(150)
+
+    def take(number):
+        with client.lock(f"lock {number}", lease=60):
+            is_over.wait(50)
+    for each in [begin(take, number) for number in range(150)]:
+        each.result()
+    [known] = client._servers.values()
+    assert len(known.free) <= 64
+
+
+def test_a_client_of_another_kind_is_refused(connect, form):
+    for wrong in (redis.asyncio if form == "threads" else redis).Redis(), None, 5:
+        with pytest.raises(TypeError, match="server: a URL or a client"):
+            dlock.Client(wrong) if form == "threads" else dlock.aio.Client(wrong)
+
+
+def test_an_option_that_redis_py_does_not_know_is_told_at_once(connect):
+    with pytest.raises(TypeError, match="lease_ms"):
+        connect("redis://127.0.0.1?lease_ms=5000")
 
 
 @pytest.mark.parametrize("form", ["asyncio"], indirect=True)

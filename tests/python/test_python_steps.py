@@ -598,6 +598,26 @@ def test_a_heartbeat_that_is_canceled_tells_a_loss(world):
     assert isinstance(asking.request, Wait)
 
 
+def test_a_grant_is_prolonged_for_no_longer_than_a_reply_may_take(world):
+    claim = world.claim(lease=3.0)
+    begin, asking = world.now, world.acquire(claim)
+    world.now += 0.9 * IO
+    asking.answer(7)
+    assert asking.words[0] == "DLOCK.EXTEND" and asking.request.until == begin + IO
+
+
+def test_a_session_is_unused_when_nothing_hangs_on_it(world):
+    assert world.session.is_unused()
+    claim = world.kept()
+    assert not world.session.is_unused()
+    releasing = Asking(world, claim._release())
+    assert world.session.is_unused()
+    releasing.fail(was_sent=True)
+    assert not world.session.is_unused(), "it has to be released"
+    world.now += T
+    assert world.session.is_unused(), "the server has ended it"
+
+
 def test_a_server_that_cannot_be_found_is_unreachable(world):
     steps = world.claim(lease=60.0)._acquire(None)
     with pytest.raises(dlock.Unreachable):

@@ -223,7 +223,8 @@ class Claim:
         if session is not None:
             session.leave(self)
         self._life = Life(0, begin + MARGIN * self.lease)
-        if self.remaining() < FRESH * self.lease and not (yield from self._prolong(self.lease)):
+        if self.remaining() < FRESH * self.lease and not (yield from self._prolong(
+                self.lease, max(sent, deadline) + self._io_timeout)):
             self._is_unsure = True
             raise _Again(InDoubt("the lease was over before the lock arrived"), is_soon=True)
         return fence
@@ -256,12 +257,14 @@ class Claim:
         except NoReply as failure:
             raise _Again(self._failure(failure)) from None
 
-    def _send(self, commands: list[Words], session: Session | None = None) -> Steps:
+    def _send(self, commands: list[Words], session: Session | None = None,
+              limit: float = math.inf) -> Steps:
         """For requests that may be repeated: the replies."""
         was_unsure, self._is_unsure, self._was_sent = self._is_unsure, True, True
         route, self._route = self._route, None
         try:
-            replies = yield Send(self, commands, self._clock() + self._io_timeout, session, route)
+            until = min(self._clock() + self._io_timeout, limit)
+            replies = yield Send(self, commands, until, session, route)
         except Elsewhere as failure:
             self._is_unsure, self._route = was_unsure, failure.route
             raise _Again(self._failure(failure), is_soon=True) from None
@@ -309,7 +312,7 @@ class Claim:
             if is_left and self._clock() < limit and not isinstance(failure, GeneratorExit):
                 yield Send(self, [self._release_words()], limit)
                 is_answered = True
-        except (NoReply, Error):
+        except (NoReply, Error, ValueError):  # ValueError: the client was closed
             pass
         finally:
             if is_left and self._session is not None and (self._is_unsure or not is_answered):
@@ -379,10 +382,11 @@ class Claim:
             self._lose("the server had ended it")
             raise Lost(self._message(self.why_lost))
 
-    def _prolong(self, lease: float) -> Steps:
+    def _prolong(self, lease: float, limit: float = math.inf) -> Steps:
         sent = self._clock()
         replies = yield from self._send([("DLOCK.EXTEND", name, self._token, "PX",
-                                          milliseconds(lease)) for name in self.names])
+                                          milliseconds(lease)) for name in self.names],
+                                        limit=limit)
         for reply in replies:
             if isinstance(reply, ResponseError):
                 self._raise(reply)

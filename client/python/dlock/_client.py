@@ -32,6 +32,7 @@ from ._wire import (SLICE, Call, Elsewhere, Find, NoReply, Pause, Relocate, Send
 from .errors import Error, Refused
 
 REDIRECTIONS = 5
+IDLE = 64  # connections that are kept for later, to a server
 LONGEST = 3600.0  # of a wait, which is then begun again: an infinite one is no argument
 Address = tuple[str, int]
 LockT = TypeVar("LockT", bound=Claim)
@@ -94,6 +95,8 @@ class BaseClient(Generic[LockT]):
             self._nodes = [(node.host, int(node.port)) for node in nodes]
             self._route = route_of(self._pool_of(nodes[0]))
         self._start()
+        self._server_class(self, self._route if is_cluster else route_of(server.connection_pool)
+                           ).connect()  # so that a wrong option is told here
 
     def _start(self) -> None:
         self._id, self._mutex = secrets.token_hex(16), threading.Lock()
@@ -207,9 +210,23 @@ class BaseClient(Generic[LockT]):
                 owners.update(dict.fromkeys(range(first, last + 1), owner))
             self._nodes = list(dict.fromkeys([address, *owners.values(), *self._nodes]))
             self._owners, self._is_stale = owners, False
+            yield from self._retire()
             return
         if not self._owners:
             raise failure
+
+    def _retire(self) -> Steps:
+        """Addresses that no node has any more, as pods get others: each session has a worker."""
+        known = set(self._owners.values())
+        with self._mutex:
+            gone = [(address, server) for address, server in self._servers.items()
+                    if address not in known and server.worker is not None
+                    and server.session.is_unused()]
+            for address, server in gone:
+                del self._servers[address]
+        for _, server in gone:
+            server.stop()
+            yield server.disconnect
 
     def _address(self, host: Any, port: int, origin: Route) -> Address:
         """As the node at the origin has told it; without a host, it is its own."""
@@ -305,13 +322,19 @@ class BaseServer:
         self.own: Any = None  # the connection of the session
 
     def connect(self, **more: Any) -> Any:
-        return self.route.connect(self.timeout, retry=self.retry_class(NoBackoff(), 0),
+        made = self.route.connect(self.timeout, retry=self.retry_class(NoBackoff(), 0),
                                   **self.connection_options, **more)
+        made.dlock_life, made.dlock_opening = self.session.life, None
+        return made
+
+    def is_stale(self, connection: Any) -> bool:
+        """It may lead to another server than that of the session, as the address may by now."""
+        return connection.dlock_life is not self.session.life
 
     def send(self, commands: list[Words], until: float) -> Steps:
         connection = self.idle() or self.connect()
         replies = yield lambda: self.call(connection, commands, until)
-        if any(map(is_read_only, replies)):
+        if any(map(is_read_only, replies)) or len(self.free) >= IDLE:
             self.drop(connection)
         else:
             self.free.append(connection)
@@ -327,10 +350,14 @@ class BaseServer:
 
     def end(self) -> Steps:
         if self.worker is not None:
+            end, is_there = ("DLOCK.SESSION", self.session.id, "END"), False
             with contextlib.suppress(NoReply, Error):
-                yield from self.send([("DLOCK.SESSION", self.session.id, "END")],
-                                     now() + self.timeout)
+                yield from self.send([end], now() + self.timeout)
+                is_there = True
             yield self.finish
+            if is_there:  # a heartbeat may have come behind it
+                with contextlib.suppress(NoReply, Error):
+                    yield from self.send([end], now() + self.timeout)
         yield self.disconnect
 
 
@@ -341,5 +368,7 @@ def outcome(failure: BaseException, was_sent: bool) -> BaseException:
     if isinstance(failure, (AuthenticationError, ResponseError)):  # of the login
         return Refused(str(failure))
     if isinstance(failure, (RedisError, OSError)):
-        return NoReply(failure, was_sent and not isinstance(failure, BusyLoadingError))
+        is_answer = (isinstance(failure, BusyLoadingError)
+                     or str(failure).startswith("max number of clients"))
+        return NoReply(failure, was_sent and not is_answer)
     return failure

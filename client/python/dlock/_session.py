@@ -85,6 +85,13 @@ class Session:
     def is_usable(self) -> bool:
         return self.is_open and self.life is not None and self.life.until > self.clock()
 
+    def is_unused(self) -> bool:
+        """Nothing hangs on it, and nothing has to be released for as long as it lives."""
+        with self.mutex:
+            is_over = self.life is None or self.life.until <= self.clock()
+            return not (self.claims or self.withdrawn and not is_over
+                        or any(life.claims for life in self.lives))
+
     def take(self, claim: Claim, life: Life) -> bool:
         """The claim is a kept lock now. False: something has happened meanwhile, ask again."""
         with self.mutex:

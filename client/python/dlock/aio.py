@@ -12,6 +12,7 @@ leaves the queue, and gives back a lock that it was granted."""
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import logging
 from typing import Any, cast
@@ -22,7 +23,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from ._claim import Claim
 from ._client import BaseClient, BaseServer, Route, check_url, outcome
-from ._wire import SLICE, Steps, Word, Words, now
+from ._wire import SLICE, NoReply, Steps, Word, Words, now
+
+CONNECTIONS = 64  # for commands, to a server at the same time
 
 
 class Lock(Claim):
@@ -62,12 +65,46 @@ class _Server(BaseServer):
     def __init__(self, client: Client, route: Route):
         super().__init__(client, route)
         self.dropping: set[asyncio.Task[None]] = set()
+        self.using, self.turns = 0, collections.deque[asyncio.Future[None]]()
+
+    def send(self, commands: list[Words], until: float) -> Steps:
+        """Tasks come by the thousand, and there are no descriptors for as many connections."""
+        yield lambda: self.enter(until)
+        try:
+            return (yield from super().send(commands, until))
+        finally:
+            self.leave()
+
+    async def enter(self, until: float) -> None:
+        if self.using < CONNECTIONS:
+            self.using += 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self.turns.append(turn)
+        try:
+            while not turn.done():
+                if now() >= until:
+                    raise NoReply("other requests have used up the time", was_sent=False)
+                await asyncio.wait({turn}, timeout=max(0.0, min(until - now(), SLICE)))
+        except BaseException:
+            if turn.done():
+                self.leave()
+            else:
+                self.turns.remove(turn)
+            raise
+
+    def leave(self) -> None:
+        if self.turns:
+            self.turns.popleft().set_result(None)
+        else:
+            self.using -= 1
 
     def idle(self) -> Any:
-        """The loop has not read the end of an open connection."""
+        """The loop has not read the end of an open connection, nor that it was reset."""
         while self.free:
             connection = self.free.pop()
-            if connection.is_connected and not connection._reader.at_eof():
+            if (connection.is_connected and not connection._reader.at_eof()
+                    and connection._reader.exception() is None and not self.is_stale(connection)):
                 return connection
             self.drop(connection)
         return None
@@ -137,6 +174,8 @@ class Client(BaseClient[Lock]):
         if isinstance(server, str):
             server = redis.asyncio.Redis.from_url(check_url(server))
         is_cluster = isinstance(server, redis.asyncio.RedisCluster)
+        if not is_cluster and not isinstance(server, redis.asyncio.Redis):
+            raise TypeError(f"server: a URL or a client of redis.asyncio, not {server!r}")
         super().__init__(server, is_cluster, session_timeout, io_timeout)
 
     async def close(self) -> None:

@@ -113,7 +113,11 @@ class _Opening(threading.Thread):
     def __init__(self, connection: Any):
         super().__init__(name="dlock-connect", daemon=True)
         self.connection, self.failure = connection, cast("BaseException | None", None)
-        self.start()
+        connection.dlock_opening = self
+        try:
+            self.start()
+        except RuntimeError:  # no more threads, or the end of the program
+            self.run()
 
     def run(self) -> None:
         try:
@@ -128,16 +132,18 @@ class _Server(BaseServer):
     def __init__(self, client: Client, route: Route):
         super().__init__(client, route)
         self.mutex = threading.Lock()
-        self.opening: _Opening | None = None  # of the session's connection
-        self.opened: Any = None               # this connection
 
     def idle(self) -> Any:
-        """One that the server has closed is readable."""
+        """One that the server has closed is readable. One that an earlier call could not wait for
+        is waited for again, so that not every call begins another attempt."""
         with contextlib.suppress(IndexError):
             while True:
                 connection = self.free.pop()
+                if connection.dlock_opening.is_alive() and not self.is_stale(connection):
+                    return connection
                 with contextlib.suppress(RedisError, OSError):
-                    if not connection.can_read(0):
+                    if (connection.dlock_opening.failure is None and not self.is_stale(connection)
+                            and not connection.can_read(0)):
                         return connection
                 connection.disconnect()
 
@@ -149,35 +155,35 @@ class _Server(BaseServer):
     def call(self, connection: Any, commands: list[Words], until: float) -> list[Any]:
         was_sent = False
         try:
-            if connection is self.own:
-                self.open_own(until)
-            else:
-                connection.socket_connect_timeout = max(0.001, min(self.timeout, until - now()))
-                connection.connect()
+            self.open(connection, until)
             packed = connection.pack_commands(commands)
             was_sent = True
             self.limit(connection, until)
             connection.send_packed_command(packed)
             return [self.read(connection, until) for _ in commands]
         except BaseException as failure:
-            if self.opening is None or self.opening.connection is not connection:
+            opening = connection.dlock_opening
+            if opening is None or not opening.is_alive():
                 self.drop(connection)
+            elif connection is not self.own:
+                self.free.append(connection)
             raise outcome(failure, was_sent) from None
 
-    def open_own(self, until: float) -> None:
-        """Until then, as the loss of kept locks has to be told in time. The next call waits for the
-        same attempt."""
-        if self.own is self.opened:
-            return
-        self.opening = self.opening or _Opening(self.own)
-        while self.opening.is_alive():
-            if self.is_given_up(self.own, until):
+    def open(self, connection: Any, until: float) -> None:
+        """Until then, as a loss has to be told in time, and no call waits without an end. The next
+        call waits for the same attempt."""
+        if connection.dlock_opening is None:
+            if "path" not in self.route.options:
+                connection.socket_connect_timeout = max(0.001, min(self.timeout, until - now()))
+            _Opening(connection)
+        while connection.dlock_opening.is_alive():
+            if self.is_given_up(connection, until):
                 raise redis.TimeoutError("no connection to the server in time")
-            self.opening.join(max(0.0, min(until - now(), SLICE)))
-        failure, self.opening = self.opening.failure, None
-        if failure is not None:
-            raise failure
-        self.opened = self.own
+            connection.dlock_opening.join(max(0.0, min(until - now(), SLICE)))
+        if connection.dlock_opening.failure is not None:
+            raise connection.dlock_opening.failure
+        if self.is_given_up(connection, until):  # the attempt has used up the time
+            raise redis.TimeoutError("no connection to the server in time")
 
     def read(self, connection: Any, until: float) -> Any:
         while not connection.can_read(max(0.0, min(until - now(), SLICE))):
@@ -209,6 +215,8 @@ class _Server(BaseServer):
                 return
             self.worker = threading.current_thread()
         run(self.client._expand(self.session.keep(), self))
+        if self.own is not None:
+            self.own.disconnect()
 
     def finish(self) -> None:
         if self.worker is not threading.current_thread():  # else it is a callback of ours
@@ -240,6 +248,8 @@ class Client(BaseClient[Lock]):
         if isinstance(server, str):
             server = redis.Redis.from_url(check_url(server))
         is_cluster = isinstance(server, redis.RedisCluster)
+        if not is_cluster and not isinstance(server, redis.Redis):
+            raise TypeError(f"server: a URL or a client of redis-py for threads, not {server!r}")
         super().__init__(server, is_cluster, session_timeout, io_timeout)
         _clients.add(self)
 
@@ -288,7 +298,8 @@ def run(steps: Steps) -> Any:
 
 def _close_all() -> None:
     for client in list(_clients):
-        client.close()
+        with contextlib.suppress(Exception):  # the others have sessions, too
+            client.close()
 
 
 def _forget_all() -> None:
