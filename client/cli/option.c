@@ -36,7 +36,7 @@ static const option_row rows[] = {
     {"at-least", 0, "TIME", FOR_RUN, OPTION_DURATION, AT(at_least_ms),
      "keep the lock at least this long"},
     {"grace", 0, "TIME", FOR_RUN, OPTION_DURATION, AT(grace_ms),
-     "time from SIGTERM to SIGKILL; default lease / 6"},
+     "SIGTERM to SIGKILL; default lease / 6, at most 5s"},
     {"pass-url", 0, NULL, FOR_RUN, OPTION_FLAG, AT(is_url_passed),
      "DLOCK_URL of the command has the passwords too"},
     {"conflict-exit-code", 'E', "N", WAITING, OPTION_NUMBER, AT(busy_code),
@@ -224,7 +224,7 @@ const char *option_describe(const option_row *row) {
     case OPTION_FLAG_ONCE:
         return "allowed in a file, only on the command line";
     case OPTION_NUMBER:
-        return "a number";
+        return "a number from 0 to 2147483647";
     case OPTION_DURATION:
         return "a time such as 500ms, 5s or 2m";
     case OPTION_PATIENCE:

@@ -46,8 +46,8 @@ static bool set(source *source, const option_row *row, const char *text) {
 /* -- the command line */
 
 static void show_help(const subcommand *subcommand) {
-    printf("usage: dlock %s [option...] %s\n%s\n\n", subcommand->name, subcommand->synopsis,
-           subcommand->summary);
+    printf("usage: dlock %s [option...]%s%s\n%s\n\n", subcommand->name,
+           subcommand->synopsis[0] == '\0' ? "" : " ", subcommand->synopsis, subcommand->summary);
     option_show_help(subcommand->bit);
     if (subcommand->note != NULL) printf("\n%s\n", subcommand->note);
     printf("\nThe manual is dlock(1).\n");

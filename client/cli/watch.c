@@ -4,26 +4,29 @@
  *   2026-01-31T12:00:00.000Z held host:4711:0b4e... fence 1769860800000000
  *   2026-01-31T12:00:05.250Z free
  *
- * The library calls show() in a thread of its own; the main thread waits for the last line. */
+ * The library calls show() in a thread of its own; the main thread waits for the last line, for a
+ * signal, and for the end of whoever reads the lines. */
 #include "subcommands.h"
 
 #include "complain.h"
 #include "connect.h"
 #include "output.h"
 #include "text.h"
-#include <errno.h>
 #include <inttypes.h>
-#include <semaphore.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { WHY_SIZE = 300, WHEN_SIZE = 40 };
+enum { WHY_SIZE = 300, WHEN_SIZE = 40, LOOK_MS = 200 };
 
 typedef struct watching {
     const request *request;
     int64_t lines;
-    sem_t is_over;
+    atomic_bool is_over;
 } watching;
 
 static void write_time(char when[WHEN_SIZE]) {
@@ -76,7 +79,7 @@ static void show(void *arg, const char *name, const dlock_inspection *holder) {
     else
         show_line(when, holder);
     bool is_written = output_flush() == 0;
-    if (!is_written || watching->lines == watching->request->rounds) sem_post(&watching->is_over);
+    if (!is_written || watching->lines == watching->request->rounds) watching->is_over = true;
 }
 
 static bool ignore(void *arg, const dlock_inspection *lock) {
@@ -92,6 +95,24 @@ static dlock_status look_first(dlock_client *client, const request *request, cha
     return status == DLOCK_NOT_HELD ? DLOCK_OK : status;
 }
 
+/* As after nohup(1), a signal that was ignored before stays so. */
+static void catch_signals(void) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        struct sigaction before;
+        sigaction(signals[i], NULL, &before);
+        if (before.sa_handler != SIG_IGN) cancel_catch((const int[]){signals[i], 0});
+    }
+}
+
+/* True: whoever read the lines is gone, which a write would tell only with the next change. */
+static bool wait_for_end(const watching *watching) {
+    struct pollfd lines = {.fd = STDOUT_FILENO};
+    while (!watching->is_over && cancel_signal() == 0)
+        if (poll(&lines, 1, LOOK_MS) > 0) return true;
+    return false;
+}
+
 int watch(request *request) {
     int code;
     char why[WHY_SIZE] = "";
@@ -99,16 +120,16 @@ int watch(request *request) {
     dlock_watcher *watcher = NULL;
     dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
-    sem_init(&watching.is_over, 0, 0);
+    catch_signals();
     dlock_status status = look_first(client, request, why);
     if (status == DLOCK_OK) {
         status = dlock_watch(client, request->words[0], show, &watching, &watcher);
         snprintf(why, sizeof(why), "%s", dlock_error());
     }
-    while (status == DLOCK_OK && sem_wait(&watching.is_over) != 0 && errno == EINTR)
-        continue;
+    bool is_reader_gone = status == DLOCK_OK && wait_for_end(&watching);
     dlock_watcher_free(watcher);
     dlock_client_free(client);
     if (status != DLOCK_OK) return (int)complain_query(request, "watch", status, why, ACL_INFO);
-    return EXIT_CODE_OK;
+    if (is_reader_gone) raise(SIGPIPE); /* as the write would */
+    return cancel_signal() == 0 ? EXIT_CODE_OK : EXIT_CODE_SIGNAL + cancel_signal();
 }

@@ -4,7 +4,12 @@ import json
 import re
 import signal
 
-USAGE = 64
+import pytest
+
+from support.commands import stats
+from support.server import wait_until
+
+USAGE, INTERRUPTED = 64, 130
 WHEN = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
@@ -43,14 +48,25 @@ def test_a_hostile_token_cannot_forge_a_line(tool, lock):
     assert out.count("\n") == 1 and "\\x0a" in out
 
 
-def test_a_reader_that_ends_ends_the_watch(tool, lock):
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_reader_that_ends_ends_the_watch(tool, lock, is_changed):
     """By SIGPIPE and without a complaint, as "dlock watch lock | head -1" expects."""
     process = tool.start("watch", "lock")
     assert process.stdout.readline().endswith(" free\n")
     process.stdout.close()
-    lock.acquire("alice", 60_000)
+    if is_changed:
+        lock.acquire("alice", 60_000)
     assert (process.wait(50), process.stderr.read()) == (-signal.SIGPIPE, "")
     process.stdout = None
+
+
+def test_a_watch_that_is_interrupted_leaves_no_session(tool, lock, client):
+    process = tool.start("watch", "lock")
+    assert process.stdout.readline().endswith(" free\n")
+    assert stats(client)["sessions"] == 1
+    process.send_signal(signal.SIGINT)
+    assert process.wait(50) == INTERRUPTED
+    wait_until(lambda: stats(client)["sessions"] == 0, "the end of the session")
 
 
 def test_several_servers_are_refused(several):

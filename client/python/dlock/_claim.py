@@ -441,11 +441,11 @@ def new_token() -> bytes:
 
 
 def _check_lease(lease: float) -> None:
-    if isinstance(lease, bool) or not 0.001 <= lease < math.inf:
+    if isinstance(lease, (bool, str)) or not 0.001 <= lease < math.inf:
         raise ValueError("lease: seconds, or None for a lock that is kept")
 
 
 def _checked(wait: float) -> float:
-    if isinstance(wait, bool) or not wait >= 0:
+    if isinstance(wait, (bool, str)) or not wait >= 0:
         raise ValueError("wait: seconds, 0 for one attempt; math.inf to wait for ever")
     return min(wait, math.inf)
