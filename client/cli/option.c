@@ -36,7 +36,7 @@ static const option_row rows[] = {
     {"at-least", 0, "TIME", FOR_RUN, OPTION_DURATION, AT(at_least_ms),
      "keep the lock at least this long"},
     {"grace", 0, "TIME", FOR_RUN, OPTION_DURATION, AT(grace_ms),
-     "SIGTERM to SIGKILL; default lease / 6 (most 5s)"},
+     "SIGTERM to SIGKILL; default lease/6, at most 5s"},
     {"pass-url", 0, NULL, FOR_RUN, OPTION_FLAG, AT(is_url_passed),
      "DLOCK_URL of the command has the passwords too"},
     {"conflict-exit-code", 'E', "N", WAITING, OPTION_NUMBER, AT(busy_code),
