@@ -5,6 +5,7 @@ locks (visit.h) it takes those that the package has: x with a lease, r, w and p 
 and g for guarded writes. Both kinds of workers take the same locks.
 """
 
+import contextlib
 import pathlib
 import random
 import sys
@@ -12,6 +13,7 @@ import threading
 import time
 
 from redis.cluster import ClusterNode, RedisCluster
+from redis.exceptions import RedisClusterException
 from redis.sentinel import Sentinel
 
 import records
@@ -170,7 +172,10 @@ def server_of(url):
     hosts, _, name = rest.partition("/")
     addresses = [address.split(":") for address in hosts.split(",")]
     if scheme == "redis+cluster":
-        return RedisCluster(startup_nodes=[ClusterNode(*address) for address in addresses])
+        while True:
+            with contextlib.suppress(RedisClusterException):  # redis-py asks the nodes at once
+                return RedisCluster(startup_nodes=[ClusterNode(*each) for each in addresses])
+            time.sleep(0.1)
     if scheme == "redis+sentinel":
         return Sentinel(addresses, socket_timeout=1).master_for(name)
     return url
