@@ -31,7 +31,8 @@ typedef struct endpoint {
     server_options options;
     addresses known; /* of a literal address or a path; count 0: look the name up */
     lookup *last_lookup;
-    /* As the diagnostics say: never connected, connected, lost, or not reachable either. */
+    /* Never connected, connected, lost, or not reachable either: for the diagnostics, and for a
+     * request that was not sent because its connection was just lost (routed.c). */
     enum { ENDPOINT_NEW, ENDPOINT_UP, ENDPOINT_LOST, ENDPOINT_DOWN } state;
     uint32_t ready_count; /* of connections that became ready, ever */
 } endpoint;
