@@ -78,8 +78,9 @@ static void show(void *arg, const char *name, const dlock_inspection *holder) {
         show_json(when, name, holder);
     else
         show_line(when, holder);
-    bool is_written = output_flush() == 0;
-    if (!is_written || watching->lines == watching->request->rounds) watching->is_over = true;
+    /* Before its reader can have the last line, and leave. */
+    if (watching->lines == watching->request->rounds) watching->is_over = true;
+    if (output_flush() != 0) watching->is_over = true;
 }
 
 static bool ignore(void *arg, const dlock_inspection *lock) {
@@ -109,7 +110,7 @@ static void catch_signals(void) {
 static bool wait_for_end(const watching *watching) {
     struct pollfd lines = {.fd = STDOUT_FILENO};
     while (!watching->is_over && cancel_signal() == 0)
-        if (poll(&lines, 1, LOOK_MS) > 0) return true;
+        if (poll(&lines, 1, LOOK_MS) > 0) return !watching->is_over;
     return false;
 }
 
@@ -120,9 +121,9 @@ int watch(request *request) {
     dlock_watcher *watcher = NULL;
     dlock_client *client = connect_client(request, &code);
     if (client == NULL) return code;
-    catch_signals();
-    dlock_status status = look_first(client, request, why);
+    dlock_status status = look_first(client, request, why); /* no session yet: signals may kill */
     if (status == DLOCK_OK) {
+        catch_signals();
         status = dlock_watch(client, request->words[0], show, &watching, &watcher);
         snprintf(why, sizeof(why), "%s", dlock_error());
     }

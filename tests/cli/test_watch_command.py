@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from support.commands import stats
+from support.fake_server import SILENCE
 from support.server import wait_until
 
 USAGE, INTERRUPTED = 64, 130
@@ -58,6 +59,24 @@ def test_a_reader_that_ends_ends_the_watch(tool, lock, is_changed):
         lock.acquire("alice", 60_000)
     assert (process.wait(50), process.stderr.read()) == (-signal.SIGPIPE, "")
     process.stdout = None
+
+
+def test_a_reader_of_the_last_line_may_leave_at_once(tool, lock):
+    """As "dlock watch --rounds 1 lock | head -1" does."""
+    for _ in range(10):
+        process = tool.start("watch", "--rounds", 1, "lock")
+        assert process.stdout.readline().endswith(" free\n")
+        process.stdout.close()
+        assert process.wait(50) == 0
+        process.stdout = None
+
+
+def test_a_watch_that_waits_for_a_silent_server_can_be_interrupted(make_tool, fake_server):
+    silent = fake_server(lambda words: SILENCE)
+    process = make_tool(silent).start("watch", "--io-timeout", "100s", "lock")
+    wait_until(lambda: silent.requests, "a request")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(50) == -signal.SIGINT
 
 
 def test_a_watch_that_is_interrupted_leaves_no_session(tool, lock, client):

@@ -339,6 +339,43 @@ def test_a_name_that_is_not_resolved_is_not_waited_for_any_longer(connect, serve
     lock.release()
 
 
+def test_an_open_connection_is_used_before_one_that_is_being_opened(server, resolver):
+    resolver.set()
+    client = dlock.Client(f"redis://name.example:{server.port}", io_timeout=QUICK_S)
+    lock = client.lock("lock", lease=600)
+    lock.acquire(wait=20)
+    resolver.clear()
+    free = client._servers[None].free
+    idle = free.pop()  # in use by another thread, until the next call waits
+    threading.Timer(0.1, free.append, [idle]).start()
+    with pytest.raises(dlock.Unreachable):
+        lock.extend()
+    for _ in range(3):
+        lock.extend()
+    resolver.set()
+    client.close()
+
+
+def test_an_old_attempt_to_connect_that_fails_does_not_fail_a_later_call(server, monkeypatch):
+    resolve, may_fail, names = socket.getaddrinfo, threading.Event(), []
+
+    def fail_once(host, *more, **options):
+        names.append(host)
+        if len(names) == 1:
+            may_fail.wait(PATIENCE_S)
+            raise socket.gaierror("not now")
+        return resolve("127.0.0.1", *more, **options)
+    monkeypatch.setattr(socket, "getaddrinfo", fail_once)
+    client = dlock.Client(f"redis://name.example:{server.port}", io_timeout=QUICK_S)
+    lock = client.lock("lock", lease=600)
+    with pytest.raises(dlock.Unreachable):
+        lock.acquire()
+    threading.Timer(0.1, may_fail.set).start()
+    lock.acquire()
+    assert len(names) == 2
+    client.close()
+
+
 def test_behind_a_sentinel_a_kept_lock_survives_a_failover(sentinels, connect, form, begin):
     package = redis.sentinel if form == "threads" else redis.asyncio.sentinel
     addresses = [("127.0.0.1", each.port) for each in sentinels.sentinels]

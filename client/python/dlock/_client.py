@@ -224,8 +224,9 @@ class BaseClient(Generic[LockT]):
                     and server.session.is_unused()]
             for address, server in gone:
                 del self._servers[address]
-        for _, server in gone:
+        for _, server in gone:  # first of all: it may be canceled while it waits for one of them
             server.stop()
+        for _, server in gone:
             yield server.disconnect
 
     def _address(self, host: Any, port: int, origin: Route) -> Address:

@@ -166,13 +166,14 @@ class _Server(BaseServer):
             if opening is None or not opening.is_alive():
                 self.drop(connection)
             elif connection is not self.own:
-                self.free.append(connection)
+                self.free.appendleft(connection)  # those that are open are used first
             raise outcome(failure, was_sent) from None
 
     def open(self, connection: Any, until: float) -> None:
         """Until then, as a loss has to be told in time, and no call waits without an end. The next
         call waits for the same attempt."""
-        if connection.dlock_opening is None:
+        is_ours = connection.dlock_opening is None
+        if is_ours:
             if "path" not in self.route.options:
                 connection.socket_connect_timeout = max(0.001, min(self.timeout, until - now()))
             _Opening(connection)
@@ -180,8 +181,12 @@ class _Server(BaseServer):
             if self.is_given_up(connection, until):
                 raise redis.TimeoutError("no connection to the server in time")
             connection.dlock_opening.join(max(0.0, min(until - now(), SLICE)))
-        if connection.dlock_opening.failure is not None:
-            raise connection.dlock_opening.failure
+        failure = connection.dlock_opening.failure
+        if failure is not None and not is_ours and not self.is_given_up(connection, until):
+            connection.dlock_opening = None  # an old attempt, which says little about now
+            return self.open(connection, until)
+        if failure is not None:
+            raise failure
         if self.is_given_up(connection, until):  # the attempt has used up the time
             raise redis.TimeoutError("no connection to the server in time")
 

@@ -128,7 +128,8 @@ static void abandon_straggler(round_vote *vote, dlock_status result) {
     if (conn != NULL && connection_is_ready(conn)) vote->conn = conn;
     bool is_queued = !was_sent && must_send;
     if (is_queued) vote_send(vote, operation, NULL);
-    if (is_acquire(round) && was_sent) vote->fate = TOKEN_IN_DOUBT;
+    bool will_be_sent = is_queued && vote->conn != NULL;
+    if (is_acquire(round) && (was_sent || will_be_sent)) vote->fate = TOKEN_IN_DOUBT;
     if (is_acquire(round) && is_queued) {
         vote->is_queued = true;
         vote->ready_count = vote->server->endpoint.ready_count;
