@@ -219,6 +219,9 @@ def check(master, replica, tag, tmp_path):
     assert digest(client) == here, f"the file has something else; DLOCK_SEED={SEED}"
     left = used_memory(client, clients) - before
     print(f"{left} bytes more than before")
+    if left >= LEAK_BYTES:  # what the server allocates once, such as the tables of a database,
+        play(master, calls, tag, SECONDS)  # is no leak: a leak grows on
+        left = used_memory(client, clients) - before - left
     assert left < LEAK_BYTES, f"{left} bytes are left behind; DLOCK_SEED={SEED}"
 
 
