@@ -523,9 +523,8 @@ TEST(a_discovery_is_waited_for) {
 
 /* -- the end */
 
-TEST(the_session_is_ended_with_the_client) {
-    open_with(&x, NULL);
-    stage.router.base.withdrawals.is_closed = true;
+/* Both of its connections are open, and nobody uses the server any more. */
+static void drop_server_with_session(void) {
     server_send(stage.a, &(command){.count = 1, .words = {"PING"}, .lengths = {4}}, 1, NULL);
     settle();
     CHECK_HEARD(1, "PING");
@@ -534,6 +533,12 @@ TEST(the_session_is_ended_with_the_client) {
     stage.a = NULL;
     stage.known = stage.b;
     settle();
+}
+
+TEST(the_session_is_ended_with_the_client) {
+    open_with(&x, NULL);
+    stage.router.base.withdrawals.is_closed = true;
+    drop_server_with_session();
     CHECK_HEARD(1, "DLOCK.SESSION ID END");
     CHECK(!link_at(0)->is_open && !link_at(1)->is_open);
 }
@@ -541,14 +546,7 @@ TEST(the_session_is_ended_with_the_client) {
 /* The server may be found again, by another object with another session. */
 TEST(a_server_that_is_dropped_keeps_the_session) {
     open_with(&x, NULL);
-    server_send(stage.a, &(command){.count = 1, .words = {"PING"}, .lengths = {4}}, 1, NULL);
-    settle();
-    CHECK_HEARD(1, "PING");
-    presence_leave(&x.guest);
-    server_free(stage.a);
-    stage.a = NULL;
-    stage.known = stage.b;
-    settle();
+    drop_server_with_session();
     CHECK_HEARD(1, "");
     CHECK(!link_at(0)->is_open && !link_at(1)->is_open);
 }
